@@ -60,7 +60,7 @@ var forbidden = []struct {
 	{"agentbox/agentbox/host/images", "agentbox/policy/...", nil, "images are got without rules: what may be read was approved before"},
 	{"agentbox/vmm/gvisor/...", "agentbox/vmm/qemu", nil, "drivers do not know each other"},
 	{"agentbox/vmm/qemu", "agentbox/vmm/gvisor/...", nil, "drivers do not know each other"},
-	{"agentbox/agentbox/project", "agentbox/agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/durable", "agentbox/agentbox/home"}, "which project a checkout belongs to is told without git, boxes or machines, so that every room can ask"},
+	{"agentbox/agentbox/project", "agentbox/agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/durable", "agentbox/agentbox/git", "agentbox/agentbox/home"}, "which project a checkout belongs to is told without boxes or machines, so that every room can ask; of git it is the syntax of configurations that it needs"},
 	{"agentbox/agentbox/project", "agentbox/vmm/...", nil, "projects know no machines"},
 	{"agentbox/agentbox/supervisor", "agentbox/agentbox/host", nil, "a supervisor outlives the daemon and must not know its state"},
 	{"agentbox/agentbox/host", "agentbox/cachestore/...", nil, "boxes know a setup.Results only: how bytes are kept is the store's business"},

@@ -3,12 +3,12 @@ package git
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
+	"strconv"
 	"sync"
 
 	"agentbox/agentbox"
@@ -33,9 +33,6 @@ type Ingredients struct {
 	Settings []Setting         // what else the configuration says; callers give nothing that names a program
 }
 
-// Setting is one line of a configuration.
-type Setting struct{ Section, Name, Value string }
-
 // NewView makes a view in dir, which must not exist; what it shows must have been copied or checked
 // by the caller. Close removes it.
 func NewView(dir string, in Ingredients) (*View, error) {
@@ -57,7 +54,7 @@ func NewView(dir string, in Ingredients) (*View, error) {
 		v.env = append(v.env, "GIT_OBJECT_DIRECTORY="+in.Objects)
 	}
 	err := errors.Join(os.WriteFile(filepath.Join(dir, "HEAD"), []byte("ref: refs/heads/none\n"), 0o600),
-		os.WriteFile(filepath.Join(dir, "config"), in.config(), 0o600))
+		os.WriteFile(filepath.Join(dir, "config"), []byte(in.config()), 0o600))
 	for name, from := range files {
 		err = errors.Join(err, v.take(name, from))
 	}
@@ -74,24 +71,14 @@ func unmade(err error) error {
 
 // config is the view's configuration. Version 1 is what git asks for where objects are named by
 // SHA-256.
-func (in Ingredients) config() []byte {
-	version := 0
+func (in Ingredients) config() string {
+	version, settings := "0", []Setting{{Key: "core.bare", Value: strconv.FormatBool(in.WorkTree == "")}}
 	if in.Format == "sha256" {
-		version = 1
+		version, settings = "1", append(settings, Setting{Key: "extensions.objectformat", Value: in.Format})
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "[core]\n\trepositoryformatversion = %d\n\tbare = %v\n", version, in.WorkTree == "")
-	if version == 1 {
-		b.WriteString("[extensions]\n\tobjectformat = sha256\n")
-	}
-	for _, s := range in.Settings {
-		fmt.Fprintf(&b, "[%s]\n\t%s = \"%s\"\n", s.Section, s.Name, quote.Replace(s.Value))
-	}
-	return []byte(b.String())
+	settings = append(settings, Setting{Key: "core.repositoryformatversion", Value: version})
+	return FormatConfig(append(settings, in.Settings...))
 }
-
-// quote writes a value as git-config(1) has it.
-var quote = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`)
 
 // take gives the view one of its files: git reads it from there, and writes none. A hard link costs
 // nothing, and where that cannot be it is a copy.
@@ -122,7 +109,7 @@ func (v *View) take(name, from string) error {
 // Run runs git over what the view shows. A pipe in the work tree where git expects a file of rules
 // is an empty file to it.
 func (v *View) Run(ctx context.Context, c Call) (stdout []byte, stderr string, err error) {
-	c.Env, c.Personal = append(append([]string(nil), v.env...), c.Env...), false
+	c.Env, c.Personal = slices.Concat(v.env, c.Env), false
 	if c.Dir == "" {
 		c.Dir = v.dir
 	}
@@ -135,6 +122,13 @@ func (v *View) Run(ctx context.Context, c Call) (stdout []byte, stderr string, e
 	defer feeding.Wait()
 	defer end()
 	return Run(ctx, c)
+}
+
+// With is the view with more variables in the environment of each git. Either may be closed.
+func (v *View) With(env ...string) *View {
+	more := *v
+	more.env = slices.Concat(v.env, env)
+	return &more
 }
 
 // Close removes the view.

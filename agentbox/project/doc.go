@@ -4,7 +4,7 @@
 // a repository contains. It reads a repository's file only to show what would change: no box is
 // governed by a file that its agent can write.
 //
-// Of and Default are about a checkout, and read its git directory (of.go, gitconfig.go, branch.go);
+// Of and Default are about a checkout, and read its git directory (of.go, branch.go);
 // a Project's name is the canonical URL of its origin (url.go). Store is what people decided, below
 // the home's policy/ (agentbox/home has the names). Review compares what a repository asks for with
 // what was approved, Approve takes the word of a person. Registries remembers what tools of this

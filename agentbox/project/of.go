@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/git"
 )
 
 // Of tells which project the checkout at root belongs to, from the configuration that the person
@@ -139,11 +140,11 @@ func worksOn(dir, root string) bool {
 		return false
 	}
 	to := ""
-	scan(string(config), func(section, key, value string) {
-		if section == "core" && key == "worktree" {
-			to = value
+	for _, s := range git.ParseConfig(string(config)) {
+		if s.Key == "core.worktree" {
+			to = s.Value
 		}
-	})
+	}
 	if to == "" {
 		return false
 	}
@@ -152,4 +153,23 @@ func worksOn(dir, root string) bool {
 	}
 	real, err := filepath.EvalSymlinks(to)
 	return err == nil && real == root
+}
+
+// markKey in a remote's section says that agentbox made it for a box, which may have any name,
+// origin included.
+const markKey = "agentbox"
+
+// originOf is the URL that git fetches from as origin: the first one, as git takes it. It is ""
+// without one, and for a remote that agentbox made.
+func originOf(config string) (url string) {
+	for _, s := range git.ParseConfig(config) {
+		switch {
+		case s.Bare:
+		case s.Key == "remote.origin."+markKey:
+			return ""
+		case s.Key == "remote.origin.url" && url == "":
+			url = s.Value
+		}
+	}
+	return url
 }

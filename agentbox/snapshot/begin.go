@@ -50,7 +50,7 @@ func Begin(ctx context.Context, tree, head, dir string) error {
 }
 
 // readTree is what the tree of a beginning is called, and how many files of it were not as in the
-// index. A box of an earlier version has not written it down.
+// index.
 func readTree(dir string) (tree string, files int, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, treeFile))
 	if err == nil {
@@ -80,16 +80,14 @@ func (k *keepRun) begin(ctx context.Context) error {
 		return err
 	}
 	base := k.req.Base
-	if base != "" {
-		// It is not in the mirror when there was no checkout to seed it from.
-		if has, err := k.mirror.has(ctx, base); err != nil || !has[base] {
-			return err
-		}
-	}
-	ref := beginsRef + commit
-	if has, err := k.mirror.has(ctx, commit); err != nil || has[commit] {
-		k.kept.Begin = commit
+	has, err := k.mirror.has(ctx, base, commit)
+	// The base is not in the mirror when there was no checkout to seed it from.
+	if err != nil || base != "" && !has[base] {
 		return err
+	}
+	k.kept.Begin = commit
+	if has[commit] {
+		return nil
 	}
 	pack, err := os.Open(filepath.Join(k.req.Begin, packFile))
 	if err != nil {
@@ -99,8 +97,7 @@ func (k *keepRun) begin(ctx context.Context) error {
 	if _, err := k.mirror.git(ctx, pack, "index-pack", "--stdin", "--fix-thin"); err != nil {
 		return unwritable(err)
 	}
-	k.kept.Begin = commit
-	return k.mirror.setRef(ctx, ref, commit)
+	return k.mirror.setRefs(ctx, map[string]string{beginsRef + commit: commit})
 }
 
 // apart makes the commit of the box's own work: everything, less what was uncommitted when it
@@ -115,13 +112,12 @@ func (k *keepRun) apart(ctx context.Context, f *facts) error {
 	side := func(commit string) (string, error) {
 		tree := commit + "^{tree}"
 		if commit == "" {
-			empty, err := k.mirror.git(ctx, strings.NewReader(""), "mktree")
-			if err != nil {
+			var err error
+			if tree, err = k.mirror.emptyTree(ctx); err != nil {
 				return "", err
 			}
-			tree = strings.TrimSpace(empty)
 		}
-		return k.mirror.commit(ctx, tree, k.kept.Begin, "")
+		return git.Commit(ctx, k.mirror, tree, k.kept.Begin, "")
 	}
 	// Two commits on the beginning: HEAD alone, and everything. What differs between them was not
 	// committed; what of that is as it was at the beginning was not done by the box.
@@ -166,7 +162,7 @@ func (k *keepRun) setWork(ctx context.Context, f *facts, tree string) error {
 		f.top = f.head
 		return nil
 	}
-	top, err := k.mirror.commit(ctx, tree, f.head, "Uncommitted work of "+filepath.Base(k.req.Ref))
+	top, err := git.Commit(ctx, k.mirror, tree, f.head, "Uncommitted work of "+filepath.Base(k.req.Ref))
 	if err != nil {
 		return unwritable(err)
 	}
@@ -187,7 +183,7 @@ func (m mirror) countFiles(ctx context.Context, commit, tree string) (int, error
 		args = []string{"diff-tree", "-r", "--no-renames", "--name-only", "-z", commit + "^{tree}", tree}
 	}
 	names := &counter{of: 0, most: maxCount}
-	_, _, err := git.Run(ctx, git.Call{Dir: m.dir, Args: args, Env: []string{"GIT_DIR=" + m.dir}, Stdout: names})
+	_, _, err := m.Run(ctx, git.Call{Args: args, Stdout: names})
 	if names.n >= names.most {
 		return names.n, nil // git was not read to its end
 	}
@@ -211,17 +207,6 @@ func (c *counter) Write(p []byte) (int, error) {
 		return 0, errCounted
 	}
 	return len(p), nil
-}
-
-// commit makes a commit of a tree on top of another, or of none. message is its first line. Author,
-// committer and their time are ours: the box's are nobody's business here.
-func (m mirror) commit(ctx context.Context, tree, parent, message string) (string, error) {
-	args := []string{"commit-tree", "-m", message, tree}
-	if parent != "" {
-		args = append(args, "-p", parent)
-	}
-	out, _, err := git.Run(ctx, git.Call{Dir: m.dir, Args: args, Env: append([]string{"GIT_DIR=" + m.dir}, ours...)})
-	return strings.TrimSpace(string(out)), err
 }
 
 // Nothing tells whether the box has what it began with, as far as could be looked at. A caller may

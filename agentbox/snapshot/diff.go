@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,9 +44,8 @@ func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
 	if err != nil {
 		return Difference{}, err
 	}
-	d := Difference{}
-	more := false
-	if d.Files, more, err = m.changes(ctx, base, kept.Whole); err != nil {
+	files, more, err := m.changes(ctx, base, kept.Whole)
+	if err != nil {
 		return Difference{}, err
 	}
 	args := append([]string{"diff"}, driverless...)
@@ -63,12 +62,11 @@ func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
 	}
 	var text bytes.Buffer
 	w := &bounded.Head{W: &text, Left: maxText}
-	_, _, err = git.Run(ctx, git.Call{Dir: m.dir, Env: []string{"GIT_DIR=" + m.dir}, Args: append(args, base, kept.Whole), Stdout: io.Writer(w)})
+	_, _, err = m.Run(ctx, git.Call{Args: append(args, base, kept.Whole), Stdout: w})
 	if err != nil {
 		return Difference{}, incomparable(err)
 	}
-	d.Text, d.Truncated = text.Bytes(), more || w.Left == 0
-	return d, nil
+	return Difference{Files: files, Text: text.Bytes(), Truncated: more || w.Left == 0}, nil
 }
 
 // Changes are the files of a Difference, of very many the first. It takes one process less than
@@ -87,8 +85,8 @@ func Changes(ctx context.Context, kept Kept) ([]agentbox.FileChange, error) {
 func (m mirror) changes(ctx context.Context, from, to string) (files []agentbox.FileChange, truncated bool, err error) {
 	var out bytes.Buffer
 	w := &bounded.Head{W: &out, Left: maxText}
-	args := append(append([]string{"diff"}, driverless...), "--raw", "--numstat", "-z", "--no-abbrev", from, to)
-	if _, _, err := git.Run(ctx, git.Call{Dir: m.dir, Env: []string{"GIT_DIR=" + m.dir}, Args: args, Stdout: w}); err != nil {
+	args := slices.Concat([]string{"diff"}, driverless, []string{"--raw", "--numstat", "-z", "--no-abbrev", from, to})
+	if _, _, err := m.Run(ctx, git.Call{Args: args, Stdout: w}); err != nil {
 		return nil, false, incomparable(err)
 	}
 	return parseChanges(out.String()), w.Left == 0, nil
@@ -113,11 +111,7 @@ func (m mirror) baseOf(ctx context.Context, kept Kept) (string, error) {
 			return began, err
 		}
 	}
-	id, err := m.git(ctx, strings.NewReader(""), "mktree")
-	if err != nil {
-		return "", unwritable(err)
-	}
-	return strings.TrimSpace(id), nil
+	return m.emptyTree(ctx)
 }
 
 // statuses are git's letters (git-diff(1), raw output format) in our words; any other letter gives

@@ -64,48 +64,30 @@ func (k *keepRun) unpack(ctx context.Context, tree string) error {
 // commitFiles makes a commit of a tree of files, on top of the base if the mirror has it. The
 // objects are made in the view and reach the mirror as a pack, checked like every other.
 func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) (facts, error) {
-	env := append([]string{"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(k.mirror.dir, "objects")}, ours...)
-	run := func(stdin io.Reader, args ...string) (string, error) {
-		out, _, err := view.Run(ctx, git.Call{Dir: tree, Args: args, Env: env, Stdin: stdin})
-		return strings.TrimSpace(string(out)), err
-	}
-	if _, err := run(nil, "add", "-A", "--ignore-errors"); err != nil {
+	view = view.With("GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(k.mirror.dir, "objects"))
+	if _, _, err := view.Run(ctx, git.Call{Dir: tree, Args: []string{"add", "-A", "--ignore-errors"}}); err != nil {
 		return facts{}, unwritable(err)
 	}
-	id, err := run(nil, "write-tree")
+	out, _, err := view.Run(ctx, git.Call{Dir: tree, Args: []string{"write-tree"}})
 	if err != nil {
 		return facts{}, unwritable(err)
 	}
-	commit := []string{"commit-tree", "-m", "Files of " + filepath.Base(k.req.Ref), id}
-	f := facts{}
-	if has, err := k.mirror.has(ctx, k.req.Base); err == nil && k.req.Base != "" && has[k.req.Base] {
+	f, id := facts{}, strings.TrimSpace(string(out))
+	if has, err := k.mirror.has(ctx, k.req.Base); err == nil && has[k.req.Base] {
 		f.head = k.req.Base
-		commit = append(commit, "-p", k.req.Base)
 	}
-	if f.top, err = run(nil, commit...); err != nil {
+	if f.top, err = git.Commit(ctx, view, id, f.head, "Files of "+filepath.Base(k.req.Ref)); err != nil {
 		return facts{}, unwritable(err)
 	}
-	changed := []string{"ls-tree", "-r", "--name-only", id}
-	if f.head != "" {
-		changed = []string{"diff-tree", "-r", "--no-renames", "--name-only", f.head, id}
-	}
-	names, err := run(nil, changed...)
-	if err != nil {
-		return facts{}, unwritable(err)
-	}
-	if names != "" {
-		f.files = len(strings.Split(names, "\n"))
-	}
-	list := f.top + "\n"
-	if f.head != "" {
-		list += "^" + f.head + "\n"
-	}
-	return f, pipe(ctx, func(ctx context.Context, w io.Writer) error {
-		_, _, err := view.Run(ctx, git.Call{Args: []string{"pack-objects", "--revs", "--stdout", "-q"}, Env: env, Stdin: strings.NewReader(list), Stdout: w})
-		return err
+	err = pipe(ctx, func(ctx context.Context, w io.Writer) error {
+		return git.Pack(ctx, view, w, f.top, f.head)
 	}, func(ctx context.Context, r io.Reader) error {
 		return k.mirror.take(ctx, r, k.req.Limit, []string{f.top})
 	})
+	if err == nil {
+		f.files, err = k.mirror.countFiles(ctx, f.head, id)
+	}
+	return f, err
 }
 
 // format is that of the mirror's objects, sha1 or sha256; "" where git does not say.

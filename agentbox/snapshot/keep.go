@@ -155,18 +155,13 @@ func (k *keepRun) look(ctx context.Context) (facts, error) {
 
 // setRefs gives the work its refs in the mirror, all objects of which are there.
 func (k *keepRun) setRefs(ctx context.Context, f facts) error {
+	refs, name := map[string]string{k.req.Ref: f.top}, strings.TrimPrefix(k.req.Ref, namespace)
 	// Otherwise the work's own ref keeps it.
 	if k.kept.Whole != k.kept.Commit {
-		if err := k.mirror.setRef(ctx, wholesRef+strings.TrimPrefix(k.req.Ref, namespace), k.kept.Whole); err != nil {
-			return err
-		}
+		refs[wholesRef+name] = k.kept.Whole
 	}
-	if err := k.mirror.setRef(ctx, k.req.Ref, f.top); err != nil {
-		return err
-	}
-	refs := map[string]string{}
 	for i, b := range f.also {
-		b.Ref = branchesRef + strings.TrimPrefix(k.req.Ref, namespace) + "/" + strconv.Itoa(i+1)
+		b.Ref = branchesRef + name + "/" + strconv.Itoa(i+1)
 		refs[b.Ref] = b.Commit
 		k.kept.Also = append(k.kept.Also, b)
 	}
@@ -175,21 +170,16 @@ func (k *keepRun) setRefs(ctx context.Context, f facts) error {
 
 // prepare opens the mirror, and sees to it that what the box began with is there.
 func (k *keepRun) prepare(ctx context.Context) error {
-	format := "sha1"
-	if len(k.req.Base) == 64 {
-		format = "sha256"
-	}
+	digits := len(k.req.Base)
 	if k.req.Checkout != "" {
 		repo, err := workspace.Describe(ctx, k.req.Checkout)
 		if err == nil {
 			k.repo = &repo
-			if len(repo.Commit) == 64 {
-				format = "sha256"
-			}
+			digits = max(digits, len(repo.Commit))
 		}
 	}
 	var err error
-	if k.mirror, err = openMirror(ctx, k.req.Mirror, format); err != nil {
+	if k.mirror, err = openMirror(ctx, k.req.Mirror, digits); err != nil {
 		return err
 	}
 	if err := k.seedBase(ctx); err != nil {
@@ -225,10 +215,8 @@ func (k *keepRun) fetch(ctx context.Context) (facts, error) {
 	if err != nil {
 		return facts{}, err
 	}
-	if k.req.Base != "" {
-		if has, err := k.mirror.has(ctx, k.req.Base); err == nil && has[k.req.Base] {
-			have = append(have, k.req.Base)
-		}
+	if has, err := k.mirror.has(ctx, k.req.Base); err == nil && has[k.req.Base] {
+		have = append(have, k.req.Base)
 	}
 	cmd := environment.Command{Argv: []string{"sh", "-c", capture}, Dir: k.req.Dir,
 		Env: map[string]string{"HAVE": strings.Join(have, " "), "ID": path.Base(k.req.Ref), "LARGE": strconv.Itoa(maxLarge >> 10), "MOST": strconv.Itoa(maxAlso)}}
@@ -238,7 +226,8 @@ func (k *keepRun) fetch(ctx context.Context) (facts, error) {
 		cmd.Stdout, cmd.Stderr = w, &bounded.Head{W: &complaints, Left: maxFact}
 		status, err := k.guest.Exec(ctx, cmd)
 		if err == nil && status.Code != 0 {
-			err = lies(fmt.Errorf("git ended with exit code %d: %s", status.Code, agentbox.Printable(firstLine(complaints.String()))))
+			why, _, _ := strings.Cut(strings.TrimSpace(complaints.String()), "\n")
+			err = lies(fmt.Errorf("git ended with exit code %d: %s", status.Code, agentbox.Printable(why)))
 		}
 		return err
 	}, func(ctx context.Context, r io.Reader) error {
@@ -315,10 +304,4 @@ func (k *keepRun) export(ctx context.Context) {
 		return
 	}
 	k.kept.Exported = true
-}
-
-// firstLine is the first line of what git said, which has the reason.
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return line
 }

@@ -396,7 +396,7 @@ func TestAShallowFileCannotHarmTheMirror(t *testing.T) {
 // Boxes of one project are looked at beside each other, and each may come from a shallow checkout.
 func TestShallowCheckoutsAreBorrowedFromAtOnce(t *testing.T) {
 	isolateGit(t)
-	m, err := openMirror(t.Context(), filepath.Join(t.TempDir(), "m.git"), "sha1")
+	m, err := openMirror(t.Context(), filepath.Join(t.TempDir(), "m.git"), 40)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,14 +57,12 @@ func mirrorFor(dir string, digits int) string {
 }
 
 // openMirror makes the mirror when it is not there. One of another format of objects lies beside
-// it. format is sha1 or sha256, git's names. It is made beside its place and renamed, so it is
+// it. digits are those of the names of objects. It is made beside its place and renamed, so it is
 // whole or not there.
-func openMirror(ctx context.Context, dir, format string) (mirror, error) {
-	if format == "sha256" {
-		dir = mirrorFor(dir, 64)
-	}
+func openMirror(ctx context.Context, dir string, digits int) (mirror, error) {
+	dir = mirrorFor(dir, digits)
 	m := mirror{dir}
-	if _, err := os.Lstat(filepath.Join(dir, "HEAD")); err == nil {
+	if exists(filepath.Join(dir, "HEAD")) {
 		return m, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
@@ -75,7 +74,7 @@ func openMirror(ctx context.Context, dir, format string) (mirror, error) {
 	}
 	defer os.RemoveAll(fresh)
 	args := []string{"init", "-q", "--bare", "--template=", "--initial-branch=none"}
-	if format == "sha256" {
+	if digits == 64 {
 		args = append(args, "--object-format=sha256")
 	}
 	if _, _, err := git.Run(ctx, git.Call{Dir: fresh, Args: append(args, fresh)}); err != nil {
@@ -99,29 +98,34 @@ func unwritable(err error) error {
 	return agentbox.Errorf(agentbox.Internal, "cannot write the mirror of the project: %w", err)
 }
 
-// ours are the author and the committer of commits that are made here.
-var ours = []string{"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox@localhost", "GIT_COMMITTER_NAME=agentbox", "GIT_COMMITTER_EMAIL=agentbox@localhost"}
+// Run runs git in the mirror (git.Repository).
+func (m mirror) Run(ctx context.Context, c git.Call) (stdout []byte, stderr string, err error) {
+	c.Dir, c.Env = m.dir, slices.Concat([]string{"GIT_DIR=" + m.dir}, c.Env)
+	return git.Run(ctx, c)
+}
 
-// git runs git in the mirror. What it prints is held in memory, so it is for short answers.
+// git is Run for short answers: what git prints is held in memory.
 func (m mirror) git(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
-	out, _, err := git.Run(ctx, git.Call{Dir: m.dir, Args: args, Stdin: stdin, Env: []string{"GIT_DIR=" + m.dir}})
+	out, _, err := m.Run(ctx, git.Call{Args: args, Stdin: stdin})
 	return string(out), err
 }
 
-// has tells which of the commits the mirror has. Anything but the full hex of a commit is not in
-// the result.
+// has tells which of the commits the mirror has (git.Commits).
 func (m mirror) has(ctx context.Context, commits ...string) (map[string]bool, error) {
-	out, err := m.git(ctx, strings.NewReader(strings.Join(commits, "\n")+"\n"), "cat-file", "--batch-check=%(objectname) %(objecttype)")
+	have, err := git.Commits(ctx, m, commits...)
 	if err != nil {
 		return nil, unwritable(err)
 	}
-	have := map[string]bool{}
-	for line := range strings.Lines(out) {
-		if id, ok := strings.CutSuffix(strings.TrimSpace(line), " commit"); ok {
-			have[id] = true
-		}
-	}
 	return have, nil
+}
+
+// emptyTree is a tree without files.
+func (m mirror) emptyTree(ctx context.Context) (string, error) {
+	id, err := m.git(ctx, strings.NewReader(""), "mktree")
+	if err != nil {
+		return "", unwritable(err)
+	}
+	return strings.TrimSpace(id), nil
 }
 
 // maxHave bounds the commits by which a box finds out what need not be sent. They are passed in a
@@ -153,14 +157,14 @@ func (m mirror) take(ctx context.Context, pack io.Reader, limit int64, tips []st
 		return unwritable(err)
 	}
 	defer os.RemoveAll(quarantine)
-	env := []string{"GIT_DIR=" + m.dir, "GIT_OBJECT_DIRECTORY=" + quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}
-	if _, _, err := git.Run(ctx, git.Call{Dir: m.dir, Env: env, Stdin: pack, Stdout: io.Discard,
+	env := []string{"GIT_OBJECT_DIRECTORY=" + quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}
+	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: pack, Stdout: io.Discard,
 		Args: []string{"index-pack", "--stdin", "--fix-thin", lenient, fmt.Sprintf("--max-input-size=%d", limit)}}); err != nil {
 		return refused(err, limit)
 	}
 	list := strings.NewReader(strings.Join(tips, "\n") + "\n")
 	// index-pack has looked at each object by itself; this finds out that none is missing.
-	if _, _, err := git.Run(ctx, git.Call{Dir: m.dir, Env: env, Stdin: list, Stdout: io.Discard, Args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}}); err != nil {
+	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: list, Stdout: io.Discard, Args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}}); err != nil {
 		return refused(err, limit)
 	}
 	return m.adopt(filepath.Join(quarantine, "pack"))
@@ -200,20 +204,9 @@ func (m mirror) adopt(dir string) error {
 	return nil
 }
 
-// setRef makes one ref name a commit that the mirror has, wherever the ref pointed.
-func (m mirror) setRef(ctx context.Context, ref, commit string) error {
-	_, err := m.git(ctx, nil, "update-ref", "--no-deref", ref, commit)
-	if err != nil {
-		return unwritable(err)
-	}
-	return nil
-}
-
-// setRefs sets all of the refs. It is one transaction of git's.
+// setRefs makes each of the refs name a commit that the mirror has, wherever it pointed: all of them
+// or none.
 func (m mirror) setRefs(ctx context.Context, refs map[string]string) error {
-	if len(refs) == 0 {
-		return nil
-	}
 	var in strings.Builder
 	for ref, commit := range refs {
 		fmt.Fprintf(&in, "update %s %s\n", ref, commit)
@@ -239,16 +232,13 @@ func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) er
 	if err != nil {
 		return err
 	}
-	list := commit + "\n"
 	// What mirror and checkout both have need not be packed.
-	for _, id := range have {
-		if _, _, err := view.Run(ctx, git.Call{Args: []string{"cat-file", "-e", id + "^{commit}"}}); err == nil {
-			list += "^" + id + "\n"
-		}
+	known, err := git.Commits(ctx, view, have...)
+	if err != nil {
+		return err
 	}
 	err = pipe(ctx, func(ctx context.Context, w io.Writer) error {
-		_, _, err := view.Run(ctx, git.Call{Args: []string{"pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q"}, Stdin: strings.NewReader(list), Stdout: w})
-		return err
+		return git.Pack(ctx, view, w, commit, slices.Collect(maps.Keys(known))...)
 	}, func(ctx context.Context, r io.Reader) error {
 		_, err := m.git(ctx, r, "index-pack", "--stdin", "--fix-thin")
 		return err
@@ -256,7 +246,7 @@ func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) er
 	if err != nil {
 		return unwritable(err)
 	}
-	return m.setRef(ctx, basesRef+commit, commit)
+	return m.setRefs(ctx, map[string]string{basesRef + commit: commit})
 }
 
 // borrowing is held while a mirror's file shallow is changed, which git does not lock for us: one
@@ -307,14 +297,12 @@ func (m mirror) export(ctx context.Context, repo workspace.Repo, commit, base, r
 		return err
 	}
 	defer done()
-	list := commit + "\n"
-	if _, _, err := view.Run(ctx, git.Call{Args: []string{"cat-file", "-e", base + "^{commit}"}}); base != "" && err == nil {
-		list += "^" + base + "\n"
+	known, err := git.Commits(ctx, view, base)
+	if err != nil {
+		return err
 	}
 	err = pipe(ctx, func(ctx context.Context, w io.Writer) error {
-		_, _, err := git.Run(ctx, git.Call{Dir: m.dir, Env: []string{"GIT_DIR=" + m.dir}, Stdin: strings.NewReader(list), Stdout: w,
-			Args: []string{"pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q"}})
-		return err
+		return git.Pack(ctx, m, w, commit, slices.Collect(maps.Keys(known))...)
 	}, func(ctx context.Context, r io.Reader) error {
 		_, _, err := view.Run(ctx, git.Call{Args: []string{"index-pack", "--stdin", "--fix-thin"}, Stdin: r, Stdout: io.Discard})
 		return err

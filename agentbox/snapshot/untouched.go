@@ -126,17 +126,8 @@ func (k *keepRun) unknown(ctx context.Context, ids []string) ([]string, error) {
 		return nil, err
 	}
 	defer done()
-	out, _, err := view.Run(ctx, git.Call{Args: []string{"cat-file", "--batch-check=%(objectname) %(objecttype)"}, Stdin: strings.NewReader(strings.Join(ids, "\n") + "\n")})
-	if err != nil {
-		return nil, err
-	}
-	var unknown []string
-	for _, id := range ids {
-		if !strings.Contains(string(out), id+" commit\n") {
-			unknown = append(unknown, id)
-		}
-	}
-	return unknown, nil
+	have, err := git.Commits(ctx, view, ids...)
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return have[id] }), err
 }
 
 // dropKnown forgets the branches and stashes of a box that the checkout has: they are not the box's
@@ -150,12 +141,6 @@ func (k *keepRun) dropKnown(ctx context.Context, f *facts) error {
 	if err != nil {
 		return err
 	}
-	var kept []Branch
-	for _, b := range f.also {
-		if slices.Contains(unknown, b.Commit) {
-			kept = append(kept, b)
-		}
-	}
-	f.also = kept
+	f.also = slices.DeleteFunc(f.also, func(b Branch) bool { return !slices.Contains(unknown, b.Commit) })
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -16,9 +17,6 @@ import (
 // MaxBegin bounds what is uncommitted in a checkout for Begin to look at it: a copy is made of all
 // that. It is in bytes of regular files.
 const MaxBegin = 256 << 20
-
-// ours are the author and the committer of commits that agentbox makes.
-var ours = []string{"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox@localhost", "GIT_COMMITTER_NAME=agentbox", "GIT_COMMITTER_EMAIL=agentbox@localhost"}
 
 // stat has git believe the index about a copy: inodes and change times are another's there.
 var stat = []string{"-c", "core.checkStat=minimal", "-c", "core.trustctime=false", "-c", "core.compression=0", "-c", "core.safecrlf=false",
@@ -51,32 +49,24 @@ func Begin(ctx context.Context, tree, head, dir string, pack io.Writer) (begun B
 	if begun.Tree == "" || err != nil {
 		return Begun{}, err
 	}
-	if begun.Commit, err = b.commit(ctx, begun.Tree); err != nil {
-		return Begun{}, err
+	if begun.Commit, err = git.Commit(ctx, b.view, begun.Tree, head, "What was uncommitted when the box began"); err != nil {
+		return Begun{}, agentbox.Errorf(agentbox.Internal, "cannot commit what is uncommitted in %s: %w", tree, err)
 	}
-	// The commit, less all that head leads to.
-	list := begun.Commit + "\n"
-	if head != "" {
-		list += "^" + head + "\n"
-	}
-	_, _, err = b.view.Run(ctx, git.Call{Args: []string{"pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q"}, Env: b.env,
-		Stdin: strings.NewReader(list), Stdout: pack})
-	return begun, err
+	return begun, git.Pack(ctx, b.view, pack, begun.Commit, head)
 }
 
-// beginning is one Begin under way: the tree with its commit, git's view of it, and the variables
-// by which new objects go elsewhere while the tree's own are found.
+// beginning is one Begin under way: the tree with its commit, and git's view of it, by which new
+// objects go elsewhere while the tree's own are found.
 type beginning struct {
 	tree, head string
 	view       *git.View
-	env        []string
 }
 
 // newBeginning makes git's view of the tree. New objects go below dir; those that the tree has are
 // read as alternates.
 func newBeginning(ctx context.Context, tree, head, dir string) (*beginning, error) {
 	gitDir := filepath.Join(tree, ".git")
-	local, err := readConfig(ctx, filepath.Join(gitDir, "config"))
+	local, err := readConfig(filepath.Join(gitDir, "config"))
 	if err != nil {
 		return nil, err
 	}
@@ -90,13 +80,12 @@ func newBeginning(ctx context.Context, tree, head, dir string) (*beginning, erro
 		os.RemoveAll(dir)
 		return nil, err
 	}
-	env := append([]string{"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(gitDir, "objects"), "GIT_LITERAL_PATHSPECS=1"}, ours...)
-	return &beginning{tree, head, v, env}, nil
+	return &beginning{tree, head, v.With("GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(gitDir, "objects"), "GIT_LITERAL_PATHSPECS=1")}, nil
 }
 
 // run runs git in the tree, with what it needs to believe the index.
 func (b *beginning) run(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
-	out, _, err := b.view.Run(ctx, git.Call{Dir: b.tree, Args: append(append([]string{}, stat...), args...), Env: b.env, Stdin: stdin})
+	out, _, err := b.view.Run(ctx, git.Call{Dir: b.tree, Args: slices.Concat(stat, args), Stdin: stdin})
 	return string(out), err
 }
 
@@ -157,17 +146,4 @@ func (b *beginning) top(ctx context.Context) (tree string, files int, err error)
 		return "", 0, nil
 	}
 	return strings.TrimSpace(staged), len(names), nil
-}
-
-// commit commits a tree on top of head.
-func (b *beginning) commit(ctx context.Context, tree string) (string, error) {
-	args := []string{"commit-tree", "-m", "What was uncommitted when the box began", tree}
-	if b.head != "" {
-		args = append(args, "-p", b.head)
-	}
-	commit, err := b.run(ctx, nil, args...)
-	if err != nil {
-		return "", agentbox.Errorf(agentbox.Internal, "cannot commit what is uncommitted in %s: %w", b.tree, err)
-	}
-	return strings.TrimSpace(commit), nil
 }

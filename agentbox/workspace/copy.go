@@ -1,13 +1,13 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -16,104 +16,93 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// job is one path to copy. dst must not exist, its directory must. gone, where set, is told that
-// src vanished between the listing and the copy.
+// job is one path to copy. dst must not exist, its directory must.
 type job struct {
-	src, dst string       // absolute
-	name     string       // as people know it; for notes
-	link     bool         // may be a hard link
-	private  bool         // is part of a git directory, where links lead nowhere
-	clean    bool         // text in which credentials may stand
-	gone     *atomic.Bool // nil where nobody asks
+	src, dst string // absolute
+	name     string // as people know it; for notes
+	link     bool   // may be a hard link
+	private  bool   // is part of a git directory, where links lead nowhere
+	clean    bool   // text in which credentials may stand
 }
 
-// outcome is what became of a job. With absent and isDir nothing was made at dst.
-type outcome struct {
-	bytes  int64
-	linked bool
-	isDir  bool // a directory: nothing was copied
-	absent bool // not there any more
-}
+// outcome is what became of a job. Only copied made something at dst.
+type outcome int
+
+const (
+	copied outcome = iota
+	leftOut
+	vanished  // between the listing and the copy
+	directory // of which nothing is copied
+)
 
 // workers is how many files are copied at once: enough to hide waiting for the disk, few enough not
 // to overload it.
 func workers() int { return min(8, 2*runtime.NumCPU()) }
 
-// copyAll runs the jobs and counts them. It returns the names of those that were directories,
-// sorted. files and bytes are added to and may be shared by several calls, as may s.stats; they are
-// guarded here by a lock of this call, so calls that share them go one after the other. The first
-// error ends all.
-func (s *stager) copyAll(ctx context.Context, jobs []job, files *int, bytes *int64) ([]string, error) {
+// outcomes are those of many jobs.
+type outcomes struct {
+	files    int      // that were copied
+	vanished bool     // at least one
+	dirs     []string // names of those that were directories, sorted
+}
+
+// copyAll runs the jobs. The first error ends all.
+func (s *stager) copyAll(ctx context.Context, jobs []job) (all outcomes, err error) {
+	became := make([]outcome, len(jobs))
 	var next atomic.Int64
-	var mu sync.Mutex
-	var dirs []string
 	g, gctx := errgroup.WithContext(ctx)
-	// Each worker sums on its own, and takes the lock once.
 	for range min(workers(), len(jobs)) {
-		g.Go(func() error {
-			var n, linked int
-			var sum int64
-			var mine []string
+		g.Go(func() (err error) {
 			for i := next.Add(1) - 1; i < int64(len(jobs)) && gctx.Err() == nil; i = next.Add(1) - 1 {
-				o, err := s.copyOne(jobs[i])
-				if err != nil {
+				if became[i], err = s.copyOne(jobs[i]); err != nil {
 					return err
 				}
-				switch {
-				case o.isDir:
-					mine = append(mine, jobs[i].name)
-				case !o.absent:
-					n, sum = n+1, sum+o.bytes
-				}
-				if o.linked {
-					linked++
-				}
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			*files, *bytes, s.stats.Linked = *files+n, *bytes+sum, s.stats.Linked+linked
-			dirs = append(dirs, mine...)
 			return gctx.Err()
 		})
 	}
-	err := g.Wait()
-	if err == nil {
-		err = ctx.Err()
+	if err := cmp.Or(g.Wait(), ctx.Err()); err != nil {
+		return outcomes{}, err
 	}
-	slices.Sort(dirs)
-	return dirs, err
+	for i, o := range became {
+		switch o {
+		case copied:
+			all.files++
+		case vanished:
+			all.vanished = true
+		case directory:
+			all.dirs = append(all.dirs, jobs[i].name)
+		}
+	}
+	slices.Sort(all.dirs)
+	return all, nil
 }
 
 // copyOne decides by what is at src now, as the listing may be out of date. The limit counts what
 // is about to be copied, so a copy never gets far beyond it; hard links cost nothing.
 func (s *stager) copyOne(j job) (outcome, error) {
 	fi, err := os.Lstat(j.src)
-	if gone(err) {
-		if j.gone != nil {
-			j.gone.Store(true)
-		}
-		return outcome{absent: true}, nil
-	}
-	if err != nil {
-		return outcome{}, unreadable(j.src, err)
-	}
 	switch {
+	case gone(err):
+		return vanished, nil
+	case err != nil:
+		return leftOut, unreadable(j.src, err)
 	case fi.IsDir():
-		return outcome{isDir: true}, nil
+		return directory, nil
 	case fi.Mode()&fs.ModeSymlink != 0 && j.private:
 		return s.copyGitLink(j)
 	case fi.Mode()&fs.ModeSymlink != 0:
-		return copyLink(j, fi)
+		return copied, copyLink(j, fi)
 	case !fi.Mode().IsRegular():
 		s.note("%q is left out: it is neither a file, a directory nor a symbolic link", j.name)
-		return outcome{absent: true}, nil
+		return leftOut, nil
 	}
 	// Where no link can be made, to another file system say, it is copied.
 	if j.link && s.opts.Link && os.Link(j.src, j.dst) == nil {
-		return outcome{bytes: fi.Size(), linked: true}, nil
+		return copied, nil
 	}
 	if s.size.Add(fi.Size()) > s.limit {
-		return outcome{}, errTooLarge
+		return leftOut, errTooLarge
 	}
 	if j.clean {
 		return copyClean(j)
@@ -129,23 +118,18 @@ const attempts = 3
 // as it is, with a note.
 func (s *stager) copyFile(j job) (outcome, error) {
 	for try := 1; ; try++ {
-		n, steady, err := copyContent(j.src, j.dst)
+		steady, err := copyContent(j.src, j.dst)
 		switch {
 		case gone(err) && !exists(j.src):
-			if j.gone != nil {
-				j.gone.Store(true)
-			}
-			return outcome{absent: true}, nil
-		case err != nil:
-			return outcome{}, err
-		case steady:
-			return outcome{bytes: n}, nil
+			return vanished, nil
+		case err != nil || steady:
+			return copied, err
 		case try == attempts:
 			s.note("%q changed while it was copied", j.name)
-			return outcome{bytes: n}, nil
+			return copied, nil
 		}
 		if err := os.Remove(j.dst); err != nil {
-			return outcome{}, unwritable(j.dst, err)
+			return leftOut, unwritable(j.dst, err)
 		}
 	}
 }
@@ -159,52 +143,53 @@ func exists(path string) bool {
 // copyContent makes dst, which must not exist, a copy of the regular file src. steady tells that
 // src was the same before and after. Permissions are kept without set-id bits, and the time, by
 // which git knows a file that is as in its index.
-func copyContent(src, dst string) (n int64, steady bool, err error) {
+func copyContent(src, dst string) (steady bool, err error) {
 	in, err := git.OpenPlain(src)
 	if err != nil {
-		return 0, false, unreadable(src, err)
+		return false, unreadable(src, err)
 	}
 	defer in.Close()
 	before, err := in.Stat()
 	if err != nil {
-		return 0, false, unreadable(src, err)
+		return false, unreadable(src, err)
 	}
 	out, err := os.OpenFile(dst, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return 0, false, unwritable(dst, err)
+		return false, unwritable(dst, err)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	if n, err = transfer(out, in, before); err != nil {
-		return n, false, unwritable(dst, err)
+	if err := transfer(out, in, before); err != nil {
+		return false, unwritable(dst, err)
 	}
 	after, err := in.Stat()
 	if err != nil {
-		return n, false, unreadable(src, err)
+		return false, unreadable(src, err)
 	}
 	// The owner can always read, because a disk is made from this tree.
 	if err := out.Chmod(before.Mode().Perm() | 0o400); err != nil {
-		return n, false, unwritable(dst, err)
+		return false, unwritable(dst, err)
 	}
 	if err := os.Chtimes(dst, before.ModTime(), before.ModTime()); err != nil {
-		return n, false, unwritable(dst, err)
+		return false, unwritable(dst, err)
 	}
-	return n, after.Size() == before.Size() && after.ModTime().Equal(before.ModTime()), nil
+	return after.Size() == before.Size() && after.ModTime().Equal(before.ModTime()), nil
 }
 
 // copyLink copies a symbolic link as it is, wherever it leads: it is followed in the box only.
-func copyLink(j job, fi fs.FileInfo) (outcome, error) {
+func copyLink(j job, fi fs.FileInfo) error {
 	to, err := os.Readlink(j.src)
 	if err != nil {
-		return outcome{}, unreadable(j.src, err)
+		return unreadable(j.src, err)
 	}
-	if err := os.Symlink(to, j.dst); err != nil {
-		return outcome{}, unwritable(j.dst, err)
+	err = os.Symlink(to, j.dst)
+	if err == nil {
+		ts := unix.NsecToTimespec(fi.ModTime().UnixNano())
+		err = unix.UtimesNanoAt(unix.AT_FDCWD, j.dst, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
 	}
-	ts := unix.NsecToTimespec(fi.ModTime().UnixNano())
-	if err := unix.UtimesNanoAt(unix.AT_FDCWD, j.dst, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return outcome{}, unwritable(j.dst, err)
+	if err != nil {
+		return unwritable(j.dst, err)
 	}
-	return outcome{bytes: fi.Size()}, nil
+	return nil
 }
 
 // copyGitLink makes a link in a git directory what git takes it for when it stands for a ref: a
@@ -213,13 +198,9 @@ func (s *stager) copyGitLink(j job) (outcome, error) {
 	ref := linkedRef(j.src)
 	if ref == "" {
 		s.note("%q is left out: links in a git directory are not followed", j.name)
-		return outcome{absent: true}, nil
+		return leftOut, nil
 	}
-	text := "ref: " + ref + "\n"
-	if err := os.WriteFile(j.dst, []byte(text), 0o644); err != nil {
-		return outcome{}, unwritable(j.dst, err)
-	}
-	return outcome{bytes: int64(len(text))}, nil
+	return copied, writeText(j.dst, "ref: "+ref+"\n")
 }
 
 // maxText bounds the texts in which credentials are looked for. Reflogs are what is that large.
@@ -229,13 +210,18 @@ const maxText = 64 << 20
 func copyClean(j job) (outcome, error) {
 	data, err := git.ReadPlain(j.src, maxText)
 	if gone(err) {
-		return outcome{absent: true}, nil
+		return vanished, nil
 	}
 	if err != nil {
-		return outcome{}, unreadable(j.src, err)
+		return leftOut, unreadable(j.src, err)
 	}
-	if err := os.WriteFile(j.dst, []byte(redact(string(data))), 0o644); err != nil {
-		return outcome{}, unwritable(j.dst, err)
+	return copied, writeText(j.dst, redact(string(data)))
+}
+
+// writeText writes a file of a copy's git directory.
+func writeText(path, text string) error {
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return unwritable(path, err)
 	}
-	return outcome{bytes: int64(len(data))}, nil
+	return nil
 }

@@ -123,7 +123,6 @@ func BenchmarkStage100MB(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.ReportMetric(float64(stats.Files), "files")
-		b.ReportMetric(float64(stats.Bytes+stats.GitBytes)/1e6, "MB")
 	}
 	if err := workspace.RemoveTemp(near); err != nil {
 		b.Fatal(err)

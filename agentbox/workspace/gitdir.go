@@ -32,7 +32,7 @@ var (
 
 // gitDir copies the git directory of a repository but for its objects, and returns the
 // configuration of the original. Objects come later, see repo.
-func (s *stager) gitDir(ctx context.Context, repo Repo, to target) (local []setting, err error) {
+func (s *stager) gitDir(ctx context.Context, repo Repo, to target) (local []git.Setting, err error) {
 	if err := os.MkdirAll(to.git, 0o755); err != nil {
 		return nil, unwritable(to.git, err)
 	}
@@ -72,11 +72,7 @@ func pointTo(to target) error {
 	if err != nil {
 		return unwritable(to.root, err)
 	}
-	path := filepath.Join(to.root, ".git")
-	if err := os.WriteFile(path, []byte("gitdir: "+rel+"\n"), 0o644); err != nil {
-		return unwritable(path, err)
-	}
-	return nil
+	return writeText(filepath.Join(to.root, ".git"), "gitdir: "+rel+"\n")
 }
 
 // state copies everything but objects and configuration. Loose refs come before packed-refs: git
@@ -92,7 +88,7 @@ func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
 		if err := collect(&walker{dst: dst, jobs: &jobs}, repo); err != nil {
 			return err
 		}
-		if _, err := s.copyAll(ctx, jobs, &s.stats.GitFiles, &s.stats.GitBytes); err != nil {
+		if _, err := s.copyAll(ctx, jobs); err != nil {
 			return err
 		}
 	}

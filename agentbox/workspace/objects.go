@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 
 	"agentbox/agentbox"
@@ -29,7 +28,6 @@ func (s *stager) objects(ctx context.Context, repo Repo, dst string) error {
 	}
 	to := filepath.Join(dst, "objects")
 	for range rounds {
-		var vanished atomic.Bool
 		var jobs []job
 		have := map[string]bool{}
 		for _, store := range stores {
@@ -37,15 +35,12 @@ func (s *stager) objects(ctx context.Context, repo Repo, dst string) error {
 				return err
 			}
 		}
-		// All of them tell one flag: whichever has gone, the listing is out of date.
-		for i := range jobs {
-			jobs[i].gone = &vanished
-		}
-		if _, err := s.copyAll(ctx, jobs, &s.stats.GitFiles, &s.stats.GitBytes); err != nil {
+		all, err := s.copyAll(ctx, jobs)
+		if err != nil {
 			return err
 		}
 		// Every object that was listed is here, so all that refs and index name is.
-		if !vanished.Load() {
+		if !all.vanished {
 			return s.lfs(ctx, repo, dst)
 		}
 		stale(to)
@@ -198,6 +193,6 @@ func (s *stager) lfs(ctx context.Context, repo Repo, dst string) error {
 	for i := range jobs {
 		jobs[i].link = true
 	}
-	_, err := s.copyAll(ctx, jobs, &s.stats.GitFiles, &s.stats.GitBytes)
+	_, err := s.copyAll(ctx, jobs)
 	return err
 }

@@ -126,14 +126,14 @@ func (r Repo) checkOwn(ctx context.Context) error {
 			return checkPlain(r.CommonDir)
 		}
 	}
-	settings, err := readConfig(ctx, filepath.Join(r.GitDir, "config"))
+	settings, err := readConfig(filepath.Join(r.GitDir, "config"))
 	if err != nil {
 		return err
 	}
 	// Submodules and separate git directories say so; of a linked work tree's common directory this
 	// is never asked.
 	for _, s := range settings {
-		if s.key == "core.worktree" && r.CommonDir == r.GitDir && same(absolute(s.value, r.GitDir), r.Root) {
+		if s.Key == "core.worktree" && r.CommonDir == r.GitDir && same(absolute(s.Value, r.GitDir), r.Root) {
 			return nil
 		}
 	}

@@ -92,7 +92,7 @@ func checkFree(ctx context.Context, repo Repo, name string) error {
 		return explain(err, repo.Root)
 	}
 	for _, s := range parseConfig(out) {
-		if s.key == "remote."+name+"."+markKey {
+		if s.Key == "remote."+name+"."+markKey {
 			return nil
 		}
 	}
@@ -117,9 +117,9 @@ func (r Remote) section() string {
 	fmt.Fprintf(&b, "\tfetch = +refs/heads/*:refs/remotes/%s/*\n", r.Name)
 	fmt.Fprintf(&b, "\tfetch = +%s*:refs/remotes/%s/*\n", DetachedRefs, r.Name)
 	fmt.Fprintf(&b, "\tfetch = +%s*:refs/agentbox/%s/*\n", ModuleRefs, r.Name)
-	fmt.Fprintf(&b, "\tuploadpack = \"%s git-upload-pack\"\n", quoteValue.Replace(run))
+	fmt.Fprintf(&b, "\tuploadpack = %s\n", git.Quote(run+" git-upload-pack"))
 	b.WriteString("\ttagOpt = --no-tags\n") // a box must not put names into the host's refs/tags
-	fmt.Fprintf(&b, "\treceivepack = \"%s git-receive-pack\"\n", quoteValue.Replace(run))
+	fmt.Fprintf(&b, "\treceivepack = %s\n", git.Quote(run+" git-receive-pack"))
 	fmt.Fprintf(&b, "\tskipFetchAll = true\n") // git fetch --all must not wake a box
 	return b.String()
 }

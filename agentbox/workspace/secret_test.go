@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 )
@@ -34,32 +33,6 @@ func FuzzRedact(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		if once := redact(s); redact(once) != once && !strings.Contains(once, "://") {
 			t.Errorf("%q: %q", s, once)
-		}
-	})
-}
-
-// Whatever we write, git must read as what we meant.
-func FuzzFormatConfig(f *testing.F) {
-	f.Add("remote", "a b\"c\\", "url", "x # y ; \"z\"\n\t\\ ")
-	f.Add("core", "", "bare", " true ")
-	f.Fuzz(func(t *testing.T, section, sub, name, value string) {
-		word := func(s string) bool {
-			return s != "" && s[0] >= 'a' && s[0] <= 'z' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
-		}
-		if !word(section) || !word(name) || strings.ContainsAny(sub, "\n\x00") || strings.ContainsAny(value, "\x00\r") {
-			t.Skip()
-		}
-		key := section + "." + sub + "." + name
-		if sub == "" {
-			key = section + "." + name
-		}
-		path := filepath.Join(t.TempDir(), "config")
-		want := []setting{{key: key, value: value}}
-		if err := os.WriteFile(path, formatConfig(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := readConfig(context.Background(), path); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v %v, want %+v", got, err, want)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/git"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -30,12 +31,8 @@ type Options struct {
 
 // Stats is what Stage did.
 type Stats struct {
-	Files    int      // of the work tree, submodules and nested repositories included
-	Bytes    int64    // in them
-	GitFiles int      // of .git
-	GitBytes int64    // in them
-	Linked   int      // of GitFiles, how many are hard links
-	Notes    []string // what was left out and why, one line each
+	Files int      // of the work tree, submodules and nested repositories included
+	Notes []string // what was left out and why, one line each
 }
 
 // Stage makes dst, which does not exist or is an empty directory, a copy of the repository that
@@ -130,13 +127,12 @@ type stager struct {
 	top   Repo // the checkout, outside of which nothing is read
 	dst   string
 	seen  map[string]bool // git directories copied so far
-	carry []setting       // of the user's own configuration
+	carry []git.Setting   // of the user's own configuration
 	dirs  []dirTimes
 	limit int64
 	size  atomic.Int64 // of everything copied or about to be
 
-	// mu guards stats.Notes, which goroutines that copy add to; the numbers are added up by
-	// copyAll.
+	// mu guards stats.Notes, which goroutines that copy add to.
 	mu    sync.Mutex
 	stats Stats
 }
@@ -176,7 +172,7 @@ func (s *stager) repo(ctx context.Context, repo Repo, to target) error {
 
 // objectsAndList copies the objects and lists the work tree, side by side unless the list needs
 // them.
-func (s *stager) objectsAndList(ctx context.Context, repo Repo, to target, local []setting) (paths []string, err error) {
+func (s *stager) objectsAndList(ctx context.Context, repo Repo, to target, local []git.Setting) (paths []string, err error) {
 	l := looks{root: repo.Root, gitDir: to.git, commonDir: to.git, local: local, user: s.carry, area: s.area()}
 	// git reads the trees of directories that its index has no files of.
 	if last(local, "core.sparsecheckout") != "" {

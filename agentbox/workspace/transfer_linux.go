@@ -15,50 +15,48 @@ import (
 const small = 64 << 10
 
 // transfer copies everything in has to out: by sharing blocks where the file system can, without
-// filling holes, else in the kernel. Both are at their beginnings, out is empty, fi is in's. The
-// number of bytes is in's size where blocks were shared or holes left.
-func transfer(out, in *os.File, fi fs.FileInfo) (int64, error) {
-	if fi.Size() <= small {
-		return io.Copy(out, in)
+// filling holes, else in the kernel. Both are at their beginnings, out is empty, fi is in's.
+func transfer(out, in *os.File, fi fs.FileInfo) error {
+	if fi.Size() > small {
+		// Btrfs, XFS and others share the blocks, which takes no time and no room: ioctl_ficlone(2).
+		if err := unix.IoctlFileClone(int(out.Fd()), int(in.Fd())); err == nil {
+			return nil
+		}
+		if st, ok := fi.Sys().(*syscall.Stat_t); ok && st.Blocks*512 < fi.Size() {
+			return transferSparse(out, in, fi.Size())
+		}
 	}
-	// Btrfs, XFS and others share the blocks, which takes no time and no room: ioctl_ficlone(2).
-	if err := unix.IoctlFileClone(int(out.Fd()), int(in.Fd())); err == nil {
-		return fi.Size(), nil
-	}
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if ok && st.Blocks*512 < fi.Size() {
-		return transferSparse(out, in, fi.Size())
-	}
-	return io.Copy(out, in)
+	_, err := io.Copy(out, in)
+	return err
 }
 
 // transferSparse copies the parts of a file that are not holes.
-func transferSparse(out, in *os.File, size int64) (int64, error) {
+func transferSparse(out, in *os.File, size int64) error {
 	if err := out.Truncate(size); err != nil {
-		return 0, err
+		return err
 	}
 	for at := int64(0); at < size; {
 		data, err := unix.Seek(int(in.Fd()), at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) { // only a hole is left
-			return size, nil
+			return nil
 		}
 		if err != nil {
-			return 0, err
+			return err
 		}
 		hole, err := unix.Seek(int(in.Fd()), data, unix.SEEK_HOLE)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if _, err := in.Seek(data, io.SeekStart); err != nil {
-			return 0, err
+			return err
 		}
 		if _, err := out.Seek(data, io.SeekStart); err != nil {
-			return 0, err
+			return err
 		}
 		if _, err := io.CopyN(out, in, hole-data); err != nil && !errors.Is(err, io.EOF) {
-			return 0, err
+			return err
 		}
 		at = hole
 	}
-	return size, nil
+	return nil
 }

@@ -40,7 +40,9 @@ func (s *stager) tree(ctx context.Context, src, dst string, paths []string) (nes
 			jobs = append(jobs, job{src: filepath.Join(src, path), dst: filepath.Join(dst, path), name: path})
 		}
 	}
-	return s.copyAll(ctx, jobs, &s.stats.Files, &s.stats.Bytes)
+	all, err := s.copyAll(ctx, jobs)
+	s.stats.Files += all.files
+	return all.dirs, err
 }
 
 // rootDir has finishDirs dress the top of a work tree like the original.

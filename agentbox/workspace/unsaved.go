@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -120,19 +119,12 @@ func Unsaved(ctx context.Context, repo Repo, in State) (Work, error) {
 	return work, err
 }
 
-// unknownCommits are those that a repository has not. git answers "missing" for those, and with
-// another type for ids of other objects, which do not count either.
+// unknownCommits are those that a repository has not.
 func unknownCommits(ctx context.Context, v *git.View, commits []Commit) ([]Commit, error) {
-	if len(commits) == 0 {
-		return nil, nil
-	}
-	var list strings.Builder
+	var ids []string
 	for _, c := range commits {
-		list.WriteString(c.ID + "\n")
+		ids = append(ids, c.ID)
 	}
-	out, _, err := v.Run(ctx, git.Call{Args: []string{"cat-file", "--batch-check=%(objectname) %(objecttype)"}, Stdin: strings.NewReader(list.String())})
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(slices.Clone(commits), func(c Commit) bool { return bytes.Contains(out, []byte(c.ID+" commit\n")) }), nil
+	have, err := git.Commits(ctx, v, ids...)
+	return slices.DeleteFunc(slices.Clone(commits), func(c Commit) bool { return have[c.ID] }), err
 }

@@ -25,9 +25,9 @@ type looks struct {
 	root              string // the work tree
 	gitDir, commonDir string // whose files are read: the original's, or those of a copy
 	objects           string // "" for none: only an index without files of some directories needs them
-	local             []setting
-	user              []setting // of the user's own configuration
-	area              []string  // the directories that ignore rules may be read from
+	local             []git.Setting
+	user              []git.Setting // of the user's own configuration
+	area              []string      // the directories that ignore rules may be read from
 }
 
 // newView makes a view in dir, which must not exist. Names of the index and of its shared part are
@@ -49,12 +49,12 @@ func (l looks) newView(dir string) (*git.View, error) {
 	}
 	for _, key := range visible {
 		if value := last(l.local, key); value != "" {
-			in.Settings = append(in.Settings, git.Setting{Section: "core", Name: strings.TrimPrefix(key, "core."), Value: value})
+			in.Settings = append(in.Settings, git.Setting{Key: key, Value: value})
 		}
 	}
 	for _, key := range []string{"core.autocrlf", "core.eol"} {
 		if value := last(append(slices.Clone(l.user), l.local...), key); value != "" {
-			in.Settings = append(in.Settings, git.Setting{Section: "core", Name: strings.TrimPrefix(key, "core."), Value: value})
+			in.Settings = append(in.Settings, git.Setting{Key: key, Value: value})
 		}
 	}
 	excludes, err := l.excludes()
@@ -62,7 +62,7 @@ func (l looks) newView(dir string) (*git.View, error) {
 		return nil, err
 	}
 	if excludes != "" {
-		in.Settings = append(in.Settings, git.Setting{Section: "core", Name: "excludesfile", Value: excludes})
+		in.Settings = append(in.Settings, git.Setting{Key: "core.excludesfile", Value: excludes})
 	}
 	return git.NewView(dir, in)
 }
@@ -116,21 +116,21 @@ func expand(path, root string) string {
 
 // last is the value of a key that counts; a key without a value is true. It is "" where there is no
 // such key.
-func last(settings []setting, key string) string {
+func last(settings []git.Setting, key string) string {
 	for _, s := range slices.Backward(settings) {
-		if s.key == key && s.bare {
+		if s.Key == key && s.Bare {
 			return "true"
 		}
-		if s.key == key {
-			return s.value
+		if s.Key == key {
+			return s.Value
 		}
 	}
 	return ""
 }
 
 // without is the settings but those of one key, in a slice of its own.
-func without(settings []setting, key string) []setting {
-	return slices.DeleteFunc(slices.Clone(settings), func(s setting) bool { return s.key == key })
+func without(settings []git.Setting, key string) []git.Setting {
+	return slices.DeleteFunc(slices.Clone(settings), func(s git.Setting) bool { return s.Key == key })
 }
 
 // Objects gives git a look at the objects of a checkout, which it may also add some to. done ends
@@ -151,7 +151,7 @@ func SetRef(ctx context.Context, repo Repo, ref, commit string) error {
 
 // lookAt makes a view of a checkout beside it, in a directory of its own, which done removes.
 func lookAt(ctx context.Context, repo Repo) (v *git.View, done func() error, err error) {
-	local, err := readConfig(ctx, filepath.Join(repo.CommonDir, "config"))
+	local, err := readConfig(filepath.Join(repo.CommonDir, "config"))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,0 +1,175 @@
+package git
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Setting is one variable of a configuration. Key is in git's canonical form: section and name in
+// lower case, what is between them as written.
+type Setting struct {
+	Key, Value string
+	Bare       bool // written without a value, which means true
+}
+
+// ParseConfig reads a configuration in git's syntax (git-config(1), "Syntax"), without what it
+// includes, and runs nothing. What git would refuse is passed over: git itself says so when it is
+// used.
+func ParseConfig(text string) []Setting {
+	var out []Setting
+	section := "" // what the keys that follow begin with
+	for rest := strings.TrimPrefix(text, "\ufeff"); rest != ""; {
+		rest = strings.TrimLeft(rest, " \t\r\n")
+		switch {
+		case rest == "":
+		case rest[0] == '#' || rest[0] == ';':
+			rest = afterLine(rest)
+		case rest[0] == '[':
+			section, rest = headline(rest[1:])
+		default:
+			var s Setting
+			s, rest = variableOf(rest)
+			if s.Key != "" {
+				s.Key = section + s.Key
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// afterLine is what follows the line that s begins with.
+func afterLine(s string) string {
+	_, rest, _ := strings.Cut(s, "\n")
+	return rest
+}
+
+// headline reads a section's header after its bracket, and gives what its keys begin with. The old
+// form [section.sub] has its subsection in lower case. What is no header gives "", and its line is
+// passed over.
+func headline(s string) (section, rest string) {
+	end := strings.IndexAny(s, "]\" \t\n")
+	if end < 0 || s[end] == '\n' {
+		return "", afterLine(s)
+	}
+	name := strings.ToLower(s[:end])
+	if s[end] == ']' {
+		return name + ".", s[end+1:]
+	}
+	s = strings.TrimLeft(s[end:], " \t")
+	if !strings.HasPrefix(s, `"`) {
+		return "", afterLine(s)
+	}
+	var sub strings.Builder
+	for i := 1; i < len(s) && s[i] != '\n'; i++ {
+		switch {
+		case s[i] == '\\' && i+1 < len(s):
+			i++
+			sub.WriteByte(s[i])
+		case s[i] == '"' && strings.HasPrefix(s[i+1:], "]"):
+			return name + "." + sub.String() + ".", s[i+2:]
+		case s[i] == '"':
+			return "", afterLine(s)
+		default:
+			sub.WriteByte(s[i])
+		}
+	}
+	return "", afterLine(s)
+}
+
+// variableOf reads one variable, which may share its line with the header before it. Key is in lower
+// case and without its section; it is "" for what is no variable.
+func variableOf(s string) (v Setting, rest string) {
+	end := 0
+	for end < len(s) && isKeyByte(s[end]) {
+		end++
+	}
+	v.Key, s = strings.ToLower(s[:end]), strings.TrimLeft(s[end:], " \t")
+	if v.Key != "" && strings.HasPrefix(s, "=") {
+		v.Value, rest = valueOf(strings.TrimLeft(s[1:], " \t\r"))
+		return v, rest
+	}
+	if line, _, _ := strings.Cut(s, "\n"); strings.TrimSuffix(line, "\r") != "" {
+		v.Key = ""
+	}
+	v.Bare = true
+	return v, afterLine(s)
+}
+
+func isKeyByte(c byte) bool {
+	return c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// escapes are those git knows in a value.
+var escapes = map[byte]byte{'n': '\n', 't': '\t', 'b': '\b', '"': '"', '\\': '\\'}
+
+// valueOf reads a value up to the end of its line, quotes, escapes, comments and continued lines as
+// git does.
+func valueOf(s string) (value, rest string) {
+	var b strings.Builder
+	quoted, keep := false, 0 // keep is the length without trailing space
+	i := 0
+	for ; i < len(s) && (s[i] != '\n' || quoted); i++ {
+		c := s[i]
+		switch {
+		case c == '\r' && strings.HasPrefix(s[i+1:], "\n"), c == '\\' && i+1 == len(s):
+			continue // part of a line's end
+		case (c == '#' || c == ';') && !quoted:
+			return b.String()[:keep], afterLine(s[i:])
+		case c == '"':
+			quoted = !quoted
+			keep = b.Len()
+			continue
+		case c == '\\' && i+1 < len(s):
+			i++
+			if s[i] == '\r' && strings.HasPrefix(s[i+1:], "\n") {
+				i++
+			}
+			if s[i] == '\n' {
+				continue
+			}
+			c = escapes[s[i]]
+		}
+		b.WriteByte(c)
+		if quoted || c != ' ' && c != '\t' && c != '\r' {
+			keep = b.Len()
+		}
+	}
+	return b.String()[:keep], s[min(i+1, len(s)):]
+}
+
+var (
+	// As git-config(1) has them: escapes of a value, and of a subsection.
+	valueEscapes      = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`)
+	subsectionEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+)
+
+// Quote writes a value so that git reads it again, whatever is in it.
+func Quote(value string) string { return `"` + valueEscapes.Replace(value) + `"` }
+
+// FormatConfig is the text of a configuration with these settings in this order, every value quoted;
+// neighbours of one section share its header. A key without a section is none.
+func FormatConfig(settings []Setting) string {
+	var b strings.Builder
+	last := ""
+	for _, s := range settings {
+		first, end := strings.IndexByte(s.Key, '.'), strings.LastIndexByte(s.Key, '.')
+		if first < 0 {
+			continue
+		}
+		header := "[" + s.Key[:first]
+		if end > first {
+			header += ` "` + subsectionEscapes.Replace(s.Key[first+1:end]) + `"`
+		}
+		if header += "]"; header != last {
+			fmt.Fprintln(&b, header)
+			last = header
+		}
+		if s.Bare {
+			fmt.Fprintf(&b, "\t%s\n", s.Key[end+1:])
+		} else {
+			fmt.Fprintf(&b, "\t%s = %s\n", s.Key[end+1:], Quote(s.Value))
+		}
+	}
+	return b.String()
+}
