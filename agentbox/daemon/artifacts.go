@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
-	"golang.org/x/sync/errgroup"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/artifact"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/task"
@@ -159,22 +159,15 @@ func (g *gatherer) lockfiles(ctx context.Context) (found map[string]string, err 
 // to makes of it. If either side fails, so does the other.
 func (g *gatherer) take(ctx context.Context, paths []string, bound environment.Bound, to func(context.Context, io.Reader) error) error {
 	what := environment.Export{Root: g.root, Skip: g.skip, Paths: paths, Bound: bound}
-	r, w := io.Pipe()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		err := what.Take(ctx, g.Client, w)
-		w.CloseWithError(err)
-		return err
-	})
-	group.Go(func() error {
+	return background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
+		return what.Take(ctx, g.Client, w)
+	}, func(ctx context.Context, r io.Reader) error {
 		err := to(ctx, r)
 		if err == nil {
 			_, err = io.Copy(io.Discard, r) // the end of an archive is padded
 		}
-		r.CloseWithError(errors.Join(err, io.ErrClosedPipe))
 		return err
 	})
-	return group.Wait()
 }
 
 // handle serves the calls about artifacts.

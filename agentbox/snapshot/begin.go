@@ -131,8 +131,7 @@ func (k *keepRun) apart(ctx context.Context, f *facts) error {
 	}
 	// The one base of the two is the beginning.
 	out, err := k.mirror.git(ctx, nil, "-c", "merge.renames=false", "merge-tree", "--write-tree", ours, theirs)
-	var failed *git.Error
-	if errors.As(err, &failed) { // a conflict, or a git that cannot do this
+	if _, failed := errors.AsType[*git.Error](err); failed { // a conflict, or a git that cannot do this
 		k.kept.Mixed = true
 		return nil
 	}
@@ -149,8 +148,7 @@ func (k *keepRun) apart(ctx context.Context, f *facts) error {
 // setWork makes the work a commit with this tree on top of HEAD, or HEAD where that has it.
 func (k *keepRun) setWork(ctx context.Context, f *facts, tree string) error {
 	files, err := k.mirror.countFiles(ctx, f.head, tree)
-	var failed *git.Error
-	if errors.As(err, &failed) { // more than git can compare
+	if _, failed := errors.AsType[*git.Error](err); failed { // more than git can compare
 		k.kept.Mixed = true
 		return nil
 	}

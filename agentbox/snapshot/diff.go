@@ -95,8 +95,8 @@ func (m mirror) changes(ctx context.Context, from, to string) (files []agentbox.
 // incomparable is the error of commits that git cannot compare, as those that mean more files than
 // it has memory for.
 func incomparable(err error) error {
-	var failed *git.Error
-	if !errors.As(err, &failed) {
+	failed, ok := errors.AsType[*git.Error](err)
+	if !ok {
 		return err
 	}
 	return agentbox.Errorf(agentbox.Conflict, "what changed cannot be listed: git says %s", agentbox.Printable(failed.Error())).

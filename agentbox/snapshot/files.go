@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/git"
 	"agentbox/agentbox/workspace"
 )
@@ -45,7 +46,7 @@ func (k *keepRun) files(ctx context.Context) (f facts, err error) {
 // unpack writes the files of the box below tree. The limit is k.req.Limit, in bytes of the archive:
 // NoSpace beyond.
 func (k *keepRun) unpack(ctx context.Context, tree string) error {
-	return pipe(ctx, func(ctx context.Context, w io.Writer) error {
+	return background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
 		return k.guest.Files(ctx, k.req.Dir, w)
 	}, func(ctx context.Context, r io.Reader) error {
 		in := &io.LimitedReader{R: r, N: k.req.Limit}
@@ -79,7 +80,7 @@ func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) 
 	if f.top, err = git.Commit(ctx, view, id, f.head, "Files of "+filepath.Base(k.req.Ref)); err != nil {
 		return facts{}, unwritable(err)
 	}
-	err = pipe(ctx, func(ctx context.Context, w io.Writer) error {
+	err = background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
 		return git.Pack(ctx, view, w, f.top, f.head)
 	}, func(ctx context.Context, r io.Reader) error {
 		return k.mirror.take(ctx, r, k.req.Limit, []string{f.top})

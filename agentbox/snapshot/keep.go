@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/workspace"
@@ -222,7 +223,7 @@ func (k *keepRun) fetch(ctx context.Context) (facts, error) {
 		Env: map[string]string{"HAVE": strings.Join(have, " "), "ID": path.Base(k.req.Ref), "LARGE": strconv.Itoa(maxLarge >> 10), "MOST": strconv.Itoa(maxAlso)}}
 	var f facts
 	var complaints bytes.Buffer
-	err = pipe(ctx, func(ctx context.Context, w io.Writer) error {
+	err = background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
 		cmd.Stdout, cmd.Stderr = w, &bounded.Head{W: &complaints, Left: maxFact}
 		status, err := k.guest.Exec(ctx, cmd)
 		if err == nil && status.Code != 0 {

@@ -13,9 +13,8 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/git"
 	"agentbox/agentbox/workspace"
@@ -93,8 +92,11 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// unwritable is the error for a mirror in which git failed: its disk may be full.
+// unwritable is the error for a mirror in which git failed: its disk may be full. It is nil for none.
 func unwritable(err error) error {
+	if err == nil {
+		return nil
+	}
 	return agentbox.Errorf(agentbox.Internal, "cannot write the mirror of the project: %w", err)
 }
 
@@ -113,19 +115,13 @@ func (m mirror) git(ctx context.Context, stdin io.Reader, args ...string) (strin
 // has tells which of the commits the mirror has (git.Commits).
 func (m mirror) has(ctx context.Context, commits ...string) (map[string]bool, error) {
 	have, err := git.Commits(ctx, m, commits...)
-	if err != nil {
-		return nil, unwritable(err)
-	}
-	return have, nil
+	return have, unwritable(err)
 }
 
 // emptyTree is a tree without files.
 func (m mirror) emptyTree(ctx context.Context) (string, error) {
 	id, err := m.git(ctx, strings.NewReader(""), "mktree")
-	if err != nil {
-		return "", unwritable(err)
-	}
-	return strings.TrimSpace(id), nil
+	return strings.TrimSpace(id), unwritable(err)
 }
 
 // maxHave bounds the commits by which a box finds out what need not be sent. They are passed in a
@@ -172,8 +168,8 @@ func (m mirror) take(ctx context.Context, pack io.Reader, limit int64, tips []st
 
 // refused is the error for a pack that git did not take.
 func refused(err error, limit int64) error {
-	var failed *git.Error
-	if !errors.As(err, &failed) {
+	failed, ok := errors.AsType[*git.Error](err)
+	if !ok {
 		return err
 	}
 	if strings.Contains(failed.Stderr, "exceeds maximum allowed size") {
@@ -211,10 +207,8 @@ func (m mirror) setRefs(ctx context.Context, refs map[string]string) error {
 	for ref, commit := range refs {
 		fmt.Fprintf(&in, "update %s %s\n", ref, commit)
 	}
-	if _, err := m.git(ctx, strings.NewReader(in.String()), "update-ref", "--no-deref", "--stdin"); err != nil {
-		return unwritable(err)
-	}
-	return nil
+	_, err := m.git(ctx, strings.NewReader(in.String()), "update-ref", "--no-deref", "--stdin")
+	return unwritable(err)
 }
 
 // seed takes the history up to a commit from a checkout of the user's, so that boxes send only what
@@ -237,7 +231,7 @@ func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) er
 	if err != nil {
 		return err
 	}
-	err = pipe(ctx, func(ctx context.Context, w io.Writer) error {
+	err = background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
 		return git.Pack(ctx, view, w, commit, slices.Collect(maps.Keys(known))...)
 	}, func(ctx context.Context, r io.Reader) error {
 		_, err := m.git(ctx, r, "index-pack", "--stdin", "--fix-thin")
@@ -283,10 +277,7 @@ func (m mirror) borrowShallow(ctx context.Context, repo workspace.Repo) error {
 	}
 	ends = append(ends, strings.Fields(string(old))...)
 	slices.Sort(ends)
-	if err := durable.WriteFile(path, []byte(strings.Join(slices.Compact(ends), "\n")+"\n"), 0o600); err != nil {
-		return unwritable(err)
-	}
-	return nil
+	return unwritable(durable.WriteFile(path, []byte(strings.Join(slices.Compact(ends), "\n")+"\n"), 0o600))
 }
 
 // export gives a checkout the objects of a commit and a ref to it. Nothing else there changes. ref
@@ -301,7 +292,7 @@ func (m mirror) export(ctx context.Context, repo workspace.Repo, commit, base, r
 	if err != nil {
 		return err
 	}
-	err = pipe(ctx, func(ctx context.Context, w io.Writer) error {
+	err = background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
 		return git.Pack(ctx, m, w, commit, slices.Collect(maps.Keys(known))...)
 	}, func(ctx context.Context, r io.Reader) error {
 		_, _, err := view.Run(ctx, git.Call{Args: []string{"index-pack", "--stdin", "--fix-thin"}, Stdin: r, Stdout: io.Discard})
@@ -314,22 +305,4 @@ func (m mirror) export(ctx context.Context, repo workspace.Repo, commit, base, r
 		return nil
 	}
 	return workspace.SetRef(ctx, repo, ref, commit)
-}
-
-// pipe connects what writes with what reads. When one fails the other ends, too. Both have ended
-// when it returns; the error is that of the first that failed.
-func pipe(ctx context.Context, from func(context.Context, io.Writer) error, to func(context.Context, io.Reader) error) error {
-	r, w := io.Pipe()
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		err := from(gctx, w)
-		w.CloseWithError(err)
-		return err
-	})
-	g.Go(func() error {
-		err := to(gctx, r)
-		r.CloseWithError(errors.Join(err, io.ErrClosedPipe))
-		return err
-	})
-	return g.Wait()
 }

@@ -186,10 +186,7 @@ func copyLink(j job, fi fs.FileInfo) error {
 		ts := unix.NsecToTimespec(fi.ModTime().UnixNano())
 		err = unix.UtimesNanoAt(unix.AT_FDCWD, j.dst, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
 	}
-	if err != nil {
-		return unwritable(j.dst, err)
-	}
-	return nil
+	return unwritable(j.dst, err)
 }
 
 // copyGitLink makes a link in a git directory what git takes it for when it stands for a ref: a
@@ -220,8 +217,5 @@ func copyClean(j job) (outcome, error) {
 
 // writeText writes a file of a copy's git directory.
 func writeText(path, text string) error {
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		return unwritable(path, err)
-	}
-	return nil
+	return unwritable(path, os.WriteFile(path, []byte(text), 0o644))
 }

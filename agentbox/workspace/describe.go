@@ -132,18 +132,17 @@ func (r *Repo) setDetached(commit string) {
 // error where there is a branch: it is yet to be born.
 func (r *Repo) askHead(ctx context.Context) error {
 	r.Branch, r.Commit = "", ""
-	ref, err := ask(ctx, r.Root, "symbolic-ref", "--quiet", "--short", "HEAD")
-	var failed *git.Error
-	if err != nil && !errors.As(err, &failed) {
+	ref, onBranch, err := answer(ctx, r.Root, "symbolic-ref", "--quiet", "--short", "HEAD")
+	if err != nil {
 		return err
 	}
-	r.Branch = strings.TrimSpace(string(ref))
+	r.Branch = strings.TrimSpace(ref)
 	commit, err := ask(ctx, r.Root, "rev-parse", "--quiet", "--verify", "HEAD^{commit}")
-	if err != nil && (!errors.As(err, &failed) || r.Branch == "") {
+	if _, none := errors.AsType[*git.Error](err); err != nil && !(none && onBranch) {
 		return explain(err, r.Root)
 	}
 	r.Commit = strings.TrimSpace(string(commit))
-	if r.Branch == "" {
+	if !onBranch {
 		r.setDetached(r.Commit)
 	}
 	return nil

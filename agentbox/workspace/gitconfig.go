@@ -1,9 +1,7 @@
 package workspace
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"path/filepath"
 	"strings"
 
@@ -105,10 +103,10 @@ func readConfig(file string) ([]git.Setting, error) {
 }
 
 // parseConfig reads what git config --null --list prints.
-func parseConfig(out []byte) []git.Setting {
+func parseConfig(out string) []git.Setting {
 	var settings []git.Setting
-	for entry := range bytes.SplitSeq(bytes.TrimSuffix(out, []byte{0}), []byte{0}) {
-		key, value, ok := strings.Cut(string(entry), "\n")
+	for entry := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
+		key, value, ok := strings.Cut(entry, "\n")
 		if key != "" {
 			settings = append(settings, git.Setting{Key: key, Value: value, Bare: !ok})
 		}
@@ -119,18 +117,17 @@ func parseConfig(out []byte) []git.Setting {
 // carriedSettings asks git, because the user's configuration may depend on where the repository is.
 // What the repository's own file includes from outside of it is not the user's word.
 func carriedSettings(ctx context.Context, repo Repo) ([]git.Setting, error) {
-	out, err := ask(ctx, repo.Root, "config", "--includes", "--show-scope", "--show-origin", "--null", "--get-regexp", carried)
-	var failed *git.Error
-	if err != nil && !errors.As(err, &failed) { // none of the keys is set
+	out, _, err := answer(ctx, repo.Root, "config", "--includes", "--show-scope", "--show-origin", "--null", "--get-regexp", carried)
+	if err != nil {
 		return nil, err
 	}
-	fields := strings.Split(string(out), "\x00")
+	fields := strings.Split(out, "\x00")
 	var settings []git.Setting
 	for i := 0; i+2 < len(fields); i += 3 {
 		file, isFile := strings.CutPrefix(fields[i+1], "file:")
 		path := absolute(file, repo.Root)
 		local := fields[i] == "local" || fields[i] == "worktree"
-		found := parseConfig([]byte(fields[i+2]))
+		found := parseConfig(fields[i+2])
 		switch {
 		case !local:
 			settings = append(settings, found...)

@@ -84,11 +84,11 @@ func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
 			WithHint("use the main work tree, or: git refs migrate --ref-format=files")
 	}
 	for _, collect := range []func(*walker, Repo) error{(*walker).addState, (*walker).addPacked} {
-		var jobs []job
-		if err := collect(&walker{dst: dst, jobs: &jobs}, repo); err != nil {
+		w := &walker{dst: dst, name: ".git/"}
+		if err := collect(w, repo); err != nil {
 			return err
 		}
-		if _, err := s.copyAll(ctx, jobs); err != nil {
+		if _, err := s.copyAll(ctx, w.jobs); err != nil {
 			return err
 		}
 	}
@@ -105,11 +105,11 @@ func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
 // collected once.
 func (w *walker) addState(repo Repo) error {
 	linked := repo.GitDir != repo.CommonDir
-	w.skip = func(rel string) bool { return linked && isPrivate(rel) }
+	w.skip = func(rel string, _ bool) bool { return linked && isPrivate(rel) }
 	if err := w.addAll(repo.CommonDir, shared); err != nil {
 		return err
 	}
-	w.skip = func(rel string) bool { return !linked && slices.Contains(shared, strings.Split(rel, "/")[0]) }
+	w.skip = func(rel string, _ bool) bool { return !linked && slices.Contains(shared, strings.Split(rel, "/")[0]) }
 	if err := w.addAll(repo.GitDir, private); err != nil {
 		return err
 	}
@@ -137,60 +137,70 @@ func isPrivate(rel string) bool {
 // walker turns files below a git directory into jobs and makes their directories.
 type walker struct {
 	dst  string
-	jobs *[]job
-	skip func(rel string) bool
+	name string // what dst is called, for notes
+	link bool   // the files may be hard links
+	jobs []job
+	skip func(rel string, isDir bool) bool
 }
 
 // maxNesting bounds directories below a git directory. A ref's name can be deep, but nobody's is;
 // it keeps a directory that was made to be endless from being walked.
 const maxNesting = 64
 
-// addAll collects each of the names in dir that is there.
+// addAll collects each of the files and trees in dir that is there.
 func (w *walker) addAll(dir string, names []string) error {
 	for _, name := range names {
-		if err := w.add(dir, name); err != nil {
+		path := filepath.Join(dir, name)
+		fi, err := os.Lstat(path)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return unreadable(path, err)
+		}
+		if err := w.directory(filepath.Dir(name)); err != nil {
+			return err
+		}
+		if err := w.add(dir, name, fi.IsDir()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add collects the file or the tree called name, if there is one. No symbolic link is followed:
-// copyOne says what happens to one.
-func (w *walker) add(dir, name string) error {
-	if w.skip != nil && w.skip(name) || strings.HasSuffix(name, ".lock") || strings.Count(name, "/") > maxNesting {
+// add collects a file, or a tree. No symbolic link is followed: copyOne says what happens to one.
+func (w *walker) add(dir, name string, isDir bool) error {
+	if w.skip != nil && w.skip(name, isDir) || strings.HasSuffix(name, ".lock") || strings.Count(name, "/") > maxNesting {
 		return nil
 	}
 	path := filepath.Join(dir, name)
-	fi, err := os.Lstat(path)
+	if !isDir {
+		// The two kinds of file into which git writes the URL that something came from.
+		clean := name == "FETCH_HEAD" || strings.HasPrefix(name, "logs/")
+		w.jobs = append(w.jobs, job{src: path, dst: filepath.Join(w.dst, name), name: w.name + name, link: w.link, clean: clean, private: true})
+		return nil
+	}
+	entries, err := git.ReadDir(path)
 	if gone(err) {
 		return nil
 	}
 	if err != nil {
 		return unreadable(path, err)
 	}
-	if !fi.IsDir() {
-		if err := os.MkdirAll(filepath.Join(w.dst, filepath.Dir(name)), 0o755); err != nil {
-			return unwritable(w.dst, err)
-		}
-		// The two kinds of file into which git writes the URL that something came from.
-		clean := name == "FETCH_HEAD" || strings.HasPrefix(name, "logs/")
-		*w.jobs = append(*w.jobs, job{src: path, dst: filepath.Join(w.dst, name), name: ".git/" + name, clean: clean, private: true})
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Join(w.dst, name), 0o755); err != nil {
-		return unwritable(w.dst, err)
-	}
-	entries, err := git.ReadDir(path)
-	if err != nil && !gone(err) {
-		return unreadable(path, err)
+	if err := w.directory(name); err != nil {
+		return err
 	}
 	for _, e := range entries {
-		if err := w.add(dir, name+"/"+e.Name()); err != nil {
+		if err := w.add(dir, name+"/"+e.Name(), e.IsDir()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// directory makes a directory of the copy.
+func (w *walker) directory(name string) error {
+	return unwritable(w.dst, os.MkdirAll(filepath.Join(w.dst, name), 0o755))
 }
 
 // addMatching collects the pseudo-refs, messages and parts of a split index of one work tree.
@@ -201,7 +211,7 @@ func (w *walker) addMatching(dir string) error {
 	}
 	for _, e := range entries {
 		if name := e.Name(); name != "HEAD" && (pseudoRef().MatchString(name) || sharedIndex().MatchString(name)) {
-			if err := w.add(dir, name); err != nil {
+			if err := w.add(dir, name, e.IsDir()); err != nil {
 				return err
 			}
 		}

@@ -12,9 +12,8 @@ import (
 // CheckBranch fails for what cannot be the name of a branch. branch is without refs/heads/. The
 // error has code Invalid.
 func CheckBranch(ctx context.Context, repo Repo, branch string) error {
-	_, err := ask(ctx, repo.Root, "check-ref-format", "refs/heads/"+branch)
-	var failed *git.Error
-	if strings.HasPrefix(branch, "-") || errors.As(err, &failed) {
+	_, valid, err := answer(ctx, repo.Root, "check-ref-format", "refs/heads/"+branch)
+	if err == nil && (!valid || strings.HasPrefix(branch, "-")) {
 		return agentbox.Errorf(agentbox.Invalid, "%q cannot be the name of a branch", branch).WithHint("choose another: --branch NAME")
 	}
 	return err
@@ -48,8 +47,7 @@ func MoveBranch(ctx context.Context, repo Repo, branch, commit, memory string) e
 	}
 	if was != commit {
 		_, err = ask(ctx, repo.Root, "branch", "--no-track", "--force", branch, commit)
-		var failed *git.Error
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*git.Error](err); ok {
 			return agentbox.Errorf(agentbox.Conflict, "the branch %s stays as it is: %s", branch, failed.Error()).WithHint("choose another name: --branch NAME")
 		}
 	}
@@ -59,22 +57,20 @@ func MoveBranch(ctx context.Context, repo Repo, branch, commit, memory string) e
 	return SetRef(ctx, repo, memory, commit)
 }
 
+// HasBranch tells whether the repository has a branch of that name. branch is without refs/heads/.
+func HasBranch(ctx context.Context, repo Repo, branch string) (bool, error) {
+	commit, err := resolve(ctx, repo, "refs/heads/"+branch)
+	return commit != "", err
+}
+
 // resolve is the commit that a ref names; "" when there is none.
 func resolve(ctx context.Context, repo Repo, ref string) (string, error) {
-	out, err := ask(ctx, repo.Root, "rev-parse", "--quiet", "--verify", ref)
-	var failed *git.Error
-	if errors.As(err, &failed) {
-		return "", nil
-	}
-	return strings.TrimSpace(string(out)), err
+	out, _, err := answer(ctx, repo.Root, "rev-parse", "--quiet", "--verify", ref)
+	return strings.TrimSpace(out), err
 }
 
 // leadsTo tells whether one commit is an ancestor of another.
 func leadsTo(ctx context.Context, repo Repo, from, to string) (bool, error) {
-	_, err := ask(ctx, repo.Root, "merge-base", "--is-ancestor", from, to)
-	var failed *git.Error
-	if errors.As(err, &failed) {
-		return false, nil
-	}
-	return err == nil, err
+	_, yes, err := answer(ctx, repo.Root, "merge-base", "--is-ancestor", from, to)
+	return yes, err
 }

@@ -2,12 +2,10 @@ package workspace
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/git"
@@ -31,9 +29,11 @@ func (s *stager) objects(ctx context.Context, repo Repo, dst string) error {
 		var jobs []job
 		have := map[string]bool{}
 		for _, store := range stores {
-			if err := s.listObjects(store, to, len(stores) == 1, have, &jobs); err != nil {
+			listed, err := listObjects(store, to, len(stores) == 1, have)
+			if err != nil {
 				return err
 			}
+			jobs = append(jobs, listed...)
 		}
 		all, err := s.copyAll(ctx, jobs)
 		if err != nil {
@@ -124,75 +124,50 @@ func alternates(store string) ([]string, error) {
 	return lines, nil
 }
 
-// listObjects adds the files of one store that the copy does not have. alone tells that nothing is
-// borrowed: only then do the files that span packs and commits stay true.
-func (s *stager) listObjects(store, to string, alone bool, have map[string]bool, jobs *[]job) error {
+var (
+	// What a store has, relative to it: loose objects and packs, with the directories of both.
+	stored = agentbox.Pattern(`^([0-9a-f]{2}(/[0-9a-f]{38}([0-9a-f]{24})?)?|pack(/pack-[^/]*)?)$`)
+	// What spans packs and commits, and stays true only where nothing is borrowed.
+	spanning = agentbox.Pattern(`^(pack/multi-pack-index[^/]*|info(/commit-graph|/commit-graphs(/[^/]*)?)?)$`)
+)
+
+// listObjects gives the files of one store that the copy does not have. have holds the names that
+// are taken care of: the first store that has one gives it, as names are of contents. alone tells
+// that nothing is borrowed. A directory that is a link is left out.
+func listObjects(store, to string, alone bool, have map[string]bool) ([]job, error) {
+	w := walker{dst: to, name: ".git/objects/", link: true}
+	w.skip = func(rel string, isDir bool) bool {
+		if !stored().MatchString(rel) && !(alone && spanning().MatchString(rel)) {
+			return true
+		}
+		if isDir {
+			return false
+		}
+		known := have[rel] || !strings.Contains(rel, "/") || exists(filepath.Join(to, rel))
+		have[rel] = true
+		return known
+	}
 	entries, err := git.ReadDir(store)
 	if gone(err) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return unreadable(store, err)
+		return nil, unreadable(store, err)
 	}
 	for _, e := range entries {
-		switch name := e.Name(); {
-		case !e.IsDir():
-			continue
-		case len(name) == 2 && strings.Trim(name, "0123456789abcdef") == "":
-			err = addStore(store, to, name, have, jobs, func(n string) bool { return isHex(name + n) })
-		case name == "pack":
-			err = addStore(store, to, name, have, jobs, func(n string) bool {
-				return strings.HasPrefix(n, "pack-") || alone && strings.HasPrefix(n, "multi-pack-index")
-			})
-		case name == "info" && alone:
-			if err = addStore(store, to, "info", have, jobs, func(n string) bool { return n == "commit-graph" }); err == nil {
-				err = addStore(store, to, "info/commit-graphs", have, jobs, func(string) bool { return true })
-			}
-		}
-		if err != nil {
-			return err
+		if err := w.add(store, e.Name(), e.IsDir()); err != nil {
+			return nil, err
 		}
 	}
-	return nil
-}
-
-// addStore adds the files of one directory of a store. have holds the names that are taken care of,
-// relative to objects: the first store that has one gives it, as names are of contents. A directory
-// that is a link is left out.
-func addStore(store, to, dir string, have map[string]bool, jobs *[]job, wanted func(name string) bool) error {
-	entries, err := git.ReadDir(filepath.Join(store, dir))
-	if gone(err) || errors.Is(err, syscall.ELOOP) {
-		return nil
-	}
-	if err != nil {
-		return unreadable(filepath.Join(store, dir), err)
-	}
-	if err := os.MkdirAll(filepath.Join(to, dir), 0o755); err != nil {
-		return unwritable(to, err)
-	}
-	for _, e := range entries {
-		rel := dir + "/" + e.Name()
-		if have[rel] || strings.HasSuffix(rel, ".lock") || !wanted(e.Name()) || e.IsDir() {
-			continue
-		}
-		have[rel] = true
-		if dst := filepath.Join(to, rel); !exists(dst) {
-			*jobs = append(*jobs, job{src: filepath.Join(store, rel), dst: dst, name: ".git/objects/" + rel, link: true, private: true})
-		}
-	}
-	return nil
+	return w.jobs, nil
 }
 
 // lfs copies the large files Git LFS has fetched. They are named by their content, as objects are.
 func (s *stager) lfs(ctx context.Context, repo Repo, dst string) error {
-	var jobs []job
-	w := walker{dst: dst, jobs: &jobs}
-	if err := w.add(repo.CommonDir, "lfs/objects"); err != nil {
+	w := walker{dst: dst, name: ".git/", link: true}
+	if err := w.addAll(repo.CommonDir, []string{"lfs/objects"}); err != nil {
 		return err
 	}
-	for i := range jobs {
-		jobs[i].link = true
-	}
-	_, err := s.copyAll(ctx, jobs)
+	_, err := s.copyAll(ctx, w.jobs)
 	return err
 }

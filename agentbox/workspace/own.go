@@ -2,14 +2,12 @@ package workspace
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/git"
 )
 
 // A checkout's .git is data too: it may have come in an archive, or out of a box. What it says is
@@ -177,12 +175,11 @@ const borrowKey = "agentbox.borrow"
 // mayBorrow tells whether the user allows checkouts to take objects from a directory. A repository
 // cannot say so itself: only configuration outside of repositories counts.
 func mayBorrow(ctx context.Context, store string) (bool, error) {
-	out, err := ask(ctx, "/", "config", "--includes", "--null", "--get-all", borrowKey)
-	var failed *git.Error
-	if err != nil && !errors.As(err, &failed) { // no such key
+	out, _, err := answer(ctx, "/", "config", "--includes", "--null", "--get-all", borrowKey)
+	if err != nil {
 		return false, err
 	}
-	for dir := range strings.SplitSeq(string(out), "\x00") {
+	for dir := range strings.SplitSeq(out, "\x00") {
 		if real, err := filepath.EvalSymlinks(dir); err == nil && filepath.IsAbs(real) && (real == store || within(real, store)) {
 			return true, nil
 		}

@@ -83,13 +83,9 @@ func RemoveRemote(ctx context.Context, repo Repo, name, box string) error {
 // checkFree fails when a remote of that name exists and is not ours, in whatever file it was
 // configured.
 func checkFree(ctx context.Context, repo Repo, name string) error {
-	out, err := ask(ctx, repo.Root, "config", "--null", "--get-regexp", `^remote\.`+regexp.QuoteMeta(name)+`\.`)
-	var failed *git.Error
-	if errors.As(err, &failed) && failed.Status == 1 { // no such key
-		return nil
-	}
-	if err != nil {
-		return explain(err, repo.Root)
+	out, exists, err := answer(ctx, repo.Root, "config", "--null", "--get-regexp", `^remote\.`+regexp.QuoteMeta(name)+`\.`)
+	if err != nil || !exists {
+		return err
 	}
 	for _, s := range parseConfig(out) {
 		if s.Key == "remote."+name+"."+markKey {

@@ -1,13 +1,13 @@
 package workspace
 
 import (
-	"bufio"
-	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"agentbox/agentbox/resources"
 )
 
 // memoryRoot is a tmpfs on every Linux that has POSIX shared memory: shm_overview(7).
@@ -20,24 +20,11 @@ func spareMemory() int64 {
 	if err := unix.Statfs(memoryRoot, &st); err != nil || st.Type != unix.TMPFS_MAGIC {
 		return 0
 	}
-	return min(int64(st.Bavail)*st.Bsize, availableMemory())
-}
-
-// availableMemory is what the kernel says can be used without swapping, in bytes: proc_meminfo(5),
-// MemAvailable.
-func availableMemory() int64 {
-	f, err := os.Open("/proc/meminfo")
+	machine, err := resources.Measure()
 	if err != nil {
 		return 0
 	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		var kib int64
-		if n, _ := fmt.Sscanf(s.Text(), "MemAvailable: %d kB", &kib); n == 1 {
-			return kib << 10
-		}
-	}
-	return 0
+	return min(int64(st.Bavail)*st.Bsize, machine.Available)
 }
 
 // ownedByUs keeps RemoveTemp from what another user put at our name: the directory is everybody's.

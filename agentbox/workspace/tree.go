@@ -105,8 +105,11 @@ func (s *stager) finishDirs() error {
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
 
 // unreadable is the error for a file of the user's that cannot be read: code Missing where the
-// right to is missing.
+// right to is missing. It is nil for none.
 func unreadable(path string, err error) error {
+	if err == nil {
+		return nil
+	}
 	if errors.Is(err, fs.ErrPermission) {
 		return agentbox.Errorf(agentbox.Missing, "cannot read %q: %w", path, reason(err)).
 			WithHint("give yourself the right to read it, or name it in .gitignore to leave it out")
@@ -115,8 +118,11 @@ func unreadable(path string, err error) error {
 }
 
 // unwritable is the error for a place that cannot be written: code NoSpace where it is full, or
-// over a quota.
+// over a quota. It is nil for none.
 func unwritable(path string, err error) error {
+	if err == nil {
+		return nil
+	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return agentbox.Errorf(agentbox.NoSpace, "no room to stage the workspace in %q: %w", path, reason(err)).
 			WithHint("free some disk space: agentbox prune --dry-run shows what agentbox itself can give back")

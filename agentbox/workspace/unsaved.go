@@ -106,7 +106,7 @@ func Unsaved(ctx context.Context, repo Repo, in State) (Work, error) {
 			return Work{}, agentbox.Errorf(agentbox.Invalid, "%q is not a commit", c.ID)
 		}
 	}
-	v, done, err := lookAt(ctx, repo)
+	v, done, err := Objects(ctx, repo)
 	if err != nil {
 		return Work{}, err
 	}

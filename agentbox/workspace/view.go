@@ -133,13 +133,6 @@ func without(settings []git.Setting, key string) []git.Setting {
 	return slices.DeleteFunc(slices.Clone(settings), func(s git.Setting) bool { return s.Key == key })
 }
 
-// Objects gives git a look at the objects of a checkout, which it may also add some to. done ends
-// it. What is added goes into the checkout's own store, and is lost at the next git gc unless a ref
-// names it (SetRef).
-func Objects(ctx context.Context, repo Repo) (v *git.View, done func() error, err error) {
-	return lookAt(ctx, repo)
-}
-
 // SetRef makes a ref of a checkout name a commit that it has. No hook is run. ref is a full name; a
 // symbolic ref is replaced and not followed. commit is full hex.
 func SetRef(ctx context.Context, repo Repo, ref, commit string) error {
@@ -149,8 +142,10 @@ func SetRef(ctx context.Context, repo Repo, ref, commit string) error {
 	return nil
 }
 
-// lookAt makes a view of a checkout beside it, in a directory of its own, which done removes.
-func lookAt(ctx context.Context, repo Repo) (v *git.View, done func() error, err error) {
+// Objects gives git a look at a checkout and its objects, to which it may also add some. done ends
+// it. What is added goes into the checkout's own store, and is lost at the next git gc unless a ref
+// names it (SetRef).
+func Objects(ctx context.Context, repo Repo) (v *git.View, done func() error, err error) {
 	local, err := readConfig(filepath.Join(repo.CommonDir, "config"))
 	if err != nil {
 		return nil, nil, err
@@ -179,7 +174,7 @@ func lookAt(ctx context.Context, repo Repo) (v *git.View, done func() error, err
 // HasFilesIn tells whether a workspace made now would have the directory subdir, slash-separated
 // below the root: whether anything in it is there and not ignored.
 func HasFilesIn(ctx context.Context, repo Repo, subdir string) (bool, error) {
-	v, done, err := lookAt(ctx, repo)
+	v, done, err := Objects(ctx, repo)
 	if err != nil {
 		return false, err
 	}
