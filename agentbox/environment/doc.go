@@ -27,6 +27,6 @@
 //	user@agentbox  wants no reply; the payload is one SSH string. It goes before any other request of the session and says
 //	               as whom the rest of it happens; the relay sends it, as the name its client logged in with.
 //
-// and it knows the subsystem harvest@agentbox besides sftp: see Export. Relays know one more type
+// and it knows the subsystem export@agentbox besides sftp: see Export. Relays know one more type
 // of channel, AttachChannel.
 package environment

@@ -8,7 +8,7 @@ package protocol
 // What changed between two moments is found without any clock: an inventory is taken at the first
 // and sent along at the second. It is opaque, InventoryEntry bytes for each file: the host, which
 // keeps it in between, needs nothing else.
-const ExportSubsystem = "harvest@agentbox" // as guests know it that were saved by earlier versions
+const ExportSubsystem = "export@agentbox"
 
 // InventoryEntry is the size of what an inventory has for one file, in bytes: a digest of its name
 // and of what was seen of it.

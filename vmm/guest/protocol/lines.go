@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 )
 
 // AppendLife appends what begins a life: Magic and message as a line of JSON.
@@ -52,62 +51,23 @@ func AsksToAttach(line []byte) bool { return bytes.Contains(line, []byte(`"attac
 // ReadReady drops what r has until the Ready that carries token, and leaves r at the byte after it.
 // It ends only when that comes or r fails: the caller sets a deadline on what is below r.
 func ReadReady(r *bufio.Reader, token string) (Ready, error) {
-	for {
-		if err := skipMagic(r); err != nil {
-			return Ready{}, err
-		}
-		line, err := readLine(r)
-		if err != nil {
-			return Ready{}, err
-		}
-		var ready Ready
-		if json.Unmarshal(line, &ready) == nil && ready.Token == token {
-			return ready, nil
-		}
+	var ready, none Ready
+	lives := Scanner{
+		Data: func([]byte) {},
+		Begin: func(line []byte) {
+			if ready = none; json.Unmarshal(line, &ready) != nil || ready.Token != token {
+				ready = none
+			}
+		},
 	}
-}
-
-// skipMagic reads up to the end of the next Magic.
-func skipMagic(r *bufio.Reader) error {
-	matched := 0
-	for matched < len(Magic) {
+	for ready == none {
 		c, err := r.ReadByte()
 		if err != nil {
-			return err
+			return none, err
 		}
-		for matched > 0 && Magic[matched] != c {
-			matched = magicPrefix([]byte(Magic[1:matched]))
-		}
-		if Magic[matched] == c {
-			matched++
-		}
+		lives.Feed([]byte{c})
 	}
-	return nil
-}
-
-// readLine reads a bounded line. One that is too long, or torn by another Magic, comes back as far
-// as it was read, and is no JSON then.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for len(line) < MaxLine {
-		c, err := r.ReadByte()
-		if err == io.EOF && len(line) > 0 {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			return nil, err
-		}
-		if c != '\n' {
-			line = append(line, c)
-			continue
-		}
-		if bytes.HasSuffix(line, []byte(Magic[:len(Magic)-1])) {
-			line = line[:0]
-			continue
-		}
-		break
-	}
-	return line, nil
+	return ready, nil
 }
 
 // validMachineID wants the form of /etc/machine-id.

@@ -35,50 +35,39 @@ const minHeld = 4
 
 // Feed takes the next bytes of the stream.
 func (s *Scanner) Feed(p []byte) {
-	if s.held > 0 && len(p) > 0 {
-		p = append([]byte(Magic[s.matched-s.held:s.matched]), p...)
-		s.matched, s.held = s.matched-s.held, 0
-	}
 	for len(p) > 0 {
 		if s.state == scanLine {
 			p = s.feedLine(p)
-			continue
+		} else {
+			p = s.feedLife(p)
 		}
-		before, after, found := s.cut(p)
-		if len(before) > 0 && s.state == scanLife {
-			s.Data(before)
-		}
-		if !found {
-			return
-		}
-		s.state, s.line, p = scanLine, s.line[:0], after
 	}
 }
 
-// cut splits p at the end of the first Magic, which may have begun in earlier input, and keeps
-// count of a Magic that p ends in the middle of.
-func (s *Scanner) cut(p []byte) (before, after []byte, found bool) {
+// feedLife hands on what comes before a Magic, and returns what follows it. What the input so far
+// ends with of a Magic is looked at once more, with p behind it; of these bytes the life has seen
+// the first.
+func (s *Scanner) feedLife(p []byte) []byte {
+	seen := s.matched - s.held
 	if s.matched > 0 {
-		head := append([]byte(Magic)[:s.matched:s.matched], p[:min(len(p), len(Magic)-1)]...)
-		if i := bytes.Index(head, []byte(Magic)); i >= 0 && i < s.matched {
-			end := i + len(Magic) - s.matched
-			s.matched = 0
-			return nil, p[end:], true
-		}
+		p = append([]byte(Magic[:s.matched]), p...)
 	}
-	if i := bytes.Index(p, []byte(Magic)); i >= 0 {
-		s.matched = 0
-		return p[:i], p[i+len(Magic):], true
-	}
-	if len(p) < len(Magic) && s.matched > 0 {
-		s.matched = magicPrefix(append([]byte(Magic)[:s.matched:s.matched], p...))
-	} else {
+	before, after, found := bytes.Cut(p, []byte(Magic))
+	s.matched, s.held = 0, 0
+	if !found {
 		s.matched = magicPrefix(p)
+		if s.state == scanLife && s.matched >= minHeld {
+			s.held = min(s.matched, len(p)-seen)
+		}
+		before = p[:len(p)-s.held]
 	}
-	if s.state == scanLife && s.matched >= minHeld {
-		s.held = min(s.matched, len(p))
+	if s.state == scanLife && len(before) > seen {
+		s.Data(before[seen:])
 	}
-	return p[:len(p)-s.held], nil, false
+	if found {
+		s.state, s.line = scanLine, s.line[:0]
+	}
+	return after
 }
 
 // feedLine collects the line after Magic and returns what follows it. A host that died in the
