@@ -75,12 +75,8 @@ func onUserNetwork(argv []string) []string {
 // enter greets the guest as a supervisor does: with new keys, and attached as root, which the
 // measuring scripts run as.
 func (c *qemuUser) enter(ctx context.Context) error {
-	keys, err := guest.NewKeys()
-	if err != nil {
-		return err
-	}
-	c.client, err = guest.Connect(ctx, c.machine.Stream(), keys.Hello("qemu-user"), keys)
-	if err != nil {
+	var err error
+	if c.client, err = guest.Connect(ctx, c.machine.Stream(), guest.NewHello("qemu-user")); err != nil {
 		return err
 	}
 	return c.client.Attach(ctx, protocol.AttachRequest{User: "root"})

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -28,8 +29,8 @@ import (
 // connection waits for no guest.
 type link struct {
 	stream   net.Conn
-	keys     guest.Keys
 	hostname string
+	hostSeed []byte // of hostKey
 	hostKey  ssh.Signer
 	localKey ssh.Signer
 	log      *slog.Logger
@@ -44,12 +45,12 @@ type link struct {
 // newLink makes the keys of a life and writes the host key where clients look for it, before the
 // guest can be reached.
 func newLink(stream net.Conn, hostname string, names home.Box, log *slog.Logger) (*link, error) {
-	keys, err := guest.NewKeys()
+	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{stream: stream, keys: keys, hostname: hostname, log: log}
-	if l.hostKey, err = ssh.NewSignerFromKey(keys.Host); err != nil {
+	l := &link{stream: stream, hostname: hostname, hostSeed: key.Seed(), log: log}
+	if l.hostKey, err = ssh.NewSignerFromKey(key); err != nil {
 		return nil, err
 	}
 	if l.localKey, err = localKey(names); err != nil {
@@ -92,13 +93,13 @@ func (l *link) greet(ctx context.Context, attach *protocol.AttachRequest) error 
 // connect greets the guest over the stream, which ends any connection that was there before.
 // connecting is held.
 func (l *link) connect(ctx context.Context, attach json.RawMessage) (*guest.Client, error) {
-	hello := l.keys.Hello(l.hostname)
-	hello.Attach = attach
+	hello := guest.NewHello(l.hostname)
+	hello.HostKey, hello.Attach = l.hostSeed, attach
 	if l.last != nil {
 		// Or what notices its end later would end its successor, on the same stream.
 		l.last.Close()
 	}
-	c, err := guest.Connect(ctx, l.stream, hello, l.keys)
+	c, err := guest.Connect(ctx, l.stream, hello)
 	if err != nil {
 		return nil, fmt.Errorf("greet the guest: %w", err)
 	}

@@ -28,7 +28,6 @@ type rig struct {
 	*testing.T
 	driver *qemu.Driver
 	spec   vmm.Spec
-	keys   guest.Keys
 }
 
 func newRig(t *testing.T) *rig {
@@ -52,8 +51,6 @@ func newRig(t *testing.T) *rig {
 	}
 	r := &rig{T: t, driver: qemu.New(qemu.Config{StateDir: t.TempDir(), Kernel: func(context.Context) (string, error) { return dir, nil }})}
 	r.spec = vmm.Spec{Name: "guest", Kernel: dir, Image: r.image(), CPUs: 2, Memory: 384 << 20, Disk: 8 << 30}
-	r.keys, err = guest.NewKeys()
-	r.ok(err)
 	return r
 }
 
@@ -95,11 +92,11 @@ func (r *rig) next() vmm.Spec {
 // greet begins a life of a machine, with its workspace if it is to attach.
 func (r *rig) greet(m vmm.Machine, hostname string, attach bool) *guest.Client {
 	r.Helper()
-	hello := r.keys.Hello(hostname)
+	hello := guest.NewHello(hostname)
 	if attach {
 		hello.Attach = json.RawMessage(`{"workspace": true}`)
 	}
-	c, err := guest.Connect(r.Context(), m.Stream(), hello, r.keys)
+	c, err := guest.Connect(r.Context(), m.Stream(), hello)
 	r.ok(err)
 	return c
 }

@@ -3,6 +3,7 @@ package guest
 import (
 	"bufio"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net"
@@ -23,13 +24,14 @@ const ConnectTimeout = 60 * time.Second
 // UserName is who the host logs in as: the box's user, whatever its name is in the image.
 const UserName = "agentbox"
 
-// Connect begins a life of the guest behind stream with hello, made by keys, and logs in. Whatever
+// Connect begins a life of the guest behind stream with hello and logs in. The host has no
+// key: the process that can say hello on the stream is the host. Whatever
 // the stream still holds of an earlier life is dropped; the Client of that life must not be used
 // any more. The stream stays the caller's: closing the Client does not close it. When Connect
 // fails, the guest must be killed. Errors have code Timeout or Unavailable; one that wraps *Refused
 // means that the guest is well enough to say why it will not go on. Only one life may be begun at a
 // time on a stream, and nothing else may read from it.
-func Connect(ctx context.Context, stream net.Conn, hello protocol.Hello, keys Keys) (*Client, error) {
+func Connect(ctx context.Context, stream net.Conn, hello protocol.Hello) (*Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
 	defer cancel()
 	conn := newLifeConn(stream)
@@ -37,7 +39,7 @@ func Connect(ctx context.Context, stream net.Conn, hello protocol.Hello, keys Ke
 		return nil, unavailable(err)
 	}
 	release := conn.interruptWith(ctx)
-	c, err := handshake(conn, hello, keys)
+	c, err := handshake(conn, hello)
 	if !release() && err == nil {
 		err = ctx.Err() // the stream was cut at the last moment
 	}
@@ -69,8 +71,8 @@ func unavailable(err error) error {
 
 // handshake says hello and logs in. The login's first bytes follow the hello at once; its first
 // read waits for the guest to be ready.
-func handshake(conn *lifeConn, hello protocol.Hello, keys Keys) (*Client, error) {
-	config, err := clientConfig(keys)
+func handshake(conn *lifeConn, hello protocol.Hello) (*Client, error) {
+	config, err := clientConfig(ed25519.NewKeyFromSeed(hello.HostKey))
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +98,8 @@ func handshake(conn *lifeConn, hello protocol.Hello, keys Keys) (*Client, error)
 // clientConfig offers one algorithm of each kind: both ends are ours, and each further one is bytes
 // in the way of a login. The ciphers protect nothing that the stream itself does not; they are
 // there because SSH has no connection without.
-func clientConfig(keys Keys) (*ssh.ClientConfig, error) {
-	host, err := ssh.NewPublicKey(keys.Host.Public())
+func clientConfig(key ed25519.PrivateKey) (*ssh.ClientConfig, error) {
+	host, err := ssh.NewPublicKey(key.Public())
 	if err != nil {
 		return nil, err
 	}

@@ -33,14 +33,10 @@ func TestConnectReturnsWhateverTheGuestDoes(t *testing.T) {
 			defer host.Close()
 			defer guest.Close()
 			go behave(guest)
-			keys, err := NewKeys()
-			if err != nil {
-				t.Fatal(err)
-			}
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			began := time.Now()
-			_, err = Connect(ctx, host, keys.Hello("box"), keys)
+			_, err := Connect(ctx, host, NewHello("box"))
 			if agentbox.CodeOf(err) != agentbox.Timeout || time.Since(began) > time.Minute {
 				t.Errorf("%v after %v", err, time.Since(began))
 			}
@@ -66,8 +62,8 @@ type buffered struct {
 func (b buffered) Read(p []byte) (int, error) { return b.r.Read(p) }
 
 // greeted is the guest's end of a life, by an agent that does what the host expects until it is
-// logged in.
-func greeted(stream net.Conn) (*ssh.ServerConn, error) {
+// logged in. seed is that of its host key; nil takes the one that the host gives it.
+func greeted(stream net.Conn, seed []byte) (*ssh.ServerConn, error) {
 	r := bufio.NewReader(stream)
 	line, err := r.ReadBytes('{')
 	if err == nil {
@@ -87,7 +83,10 @@ func greeted(stream net.Conn) (*ssh.ServerConn, error) {
 	if _, err := stream.Write(ready); err != nil {
 		return nil, err
 	}
-	key, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(hello.HostKey))
+	if seed == nil {
+		seed = hello.HostKey
+	}
+	key, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(seed))
 	if err != nil {
 		return nil, err
 	}
@@ -100,37 +99,55 @@ func greeted(stream net.Conn) (*ssh.ServerConn, error) {
 	return conn, err
 }
 
-// Once it is logged in to, a guest that is hostile opens nothing towards the host.
-func TestAGuestOpensNothingTowardsTheHost(t *testing.T) {
+// streams are the two ends of a stream, for as long as the test.
+func streams(t *testing.T) (host, guest net.Conn) {
+	t.Helper()
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "stream"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	host, err := net.Dial("unix", l.Addr().String())
-	if err != nil {
+	if host, err = net.Dial("unix", l.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
-	defer host.Close()
-	stream, err := l.Accept()
-	if err != nil {
+	t.Cleanup(func() { host.Close() })
+	if guest, err = l.Accept(); err != nil {
 		t.Fatal(err)
 	}
-	defer stream.Close()
-	keys, err := NewKeys()
-	if err != nil {
-		t.Fatal(err)
+	t.Cleanup(func() { guest.Close() })
+	return host, guest
+}
+
+// Only what has read the Hello can prove it.
+func TestGuestWithAnotherHostKeyIsRefused(t *testing.T) {
+	host, stream := streams(t)
+	login := make(chan error, 1)
+	go func() {
+		_, err := greeted(stream, make([]byte, ed25519.SeedSize))
+		login <- err
+	}()
+	if _, err := Connect(t.Context(), host, NewHello("box")); err == nil || !strings.Contains(err.Error(), "host key mismatch") {
+		t.Errorf("err %v", err)
 	}
+	host.Close()
+	if err := <-login; err == nil {
+		t.Error("it was logged in to")
+	}
+}
+
+// Once it is logged in to, a guest that is hostile opens nothing towards the host.
+func TestAGuestOpensNothingTowardsTheHost(t *testing.T) {
+	host, stream := streams(t)
 	logins := make(chan *ssh.ServerConn, 1)
 	go func() {
 		defer close(logins)
-		if login, err := greeted(stream); err == nil {
+		if login, err := greeted(stream, nil); err == nil {
 			logins <- login
 		} else {
 			t.Error(err)
 		}
 	}()
-	c, err := Connect(t.Context(), host, keys.Hello("box"), keys)
+	c, err := Connect(t.Context(), host, NewHello("box"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,11 +166,7 @@ func TestAGuestOpensNothingTowardsTheHost(t *testing.T) {
 }
 
 func TestHelloIsNewEachTime(t *testing.T) {
-	keys, err := NewKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, b := keys.Hello("box"), keys.Hello("box")
+	a, b := NewHello("box"), NewHello("box")
 	if a.Token == b.Token || a.MachineID == b.MachineID || string(a.Entropy) == string(b.Entropy) {
 		t.Error("two hellos are alike")
 	}

@@ -317,11 +317,7 @@ const restTime = time.Second
 // quiesce greets the guest with keys nobody keeps, has it run a command as clones will be asked to,
 // so that its agent knows all the requests, asks it to come to rest, and lets it.
 func quiesce(ctx context.Context, machine vmm.Machine) error {
-	keys, err := guest.NewKeys()
-	if err != nil {
-		return err
-	}
-	client, err := guest.Connect(ctx, machine.Stream(), keys.Hello("agentbox"), keys)
+	client, err := guest.Connect(ctx, machine.Stream(), guest.NewHello("agentbox"))
 	if err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "the machine boots but its agent does not answer: %w", err)
 	}

@@ -41,7 +41,6 @@ type fixture struct {
 	t      *testing.T
 	agent  *Agent
 	stream net.Conn // the host's end
-	keys   guest.Keys
 
 	mu    sync.Mutex
 	steps []string         // what was done to the machine
@@ -104,11 +103,6 @@ func start(t *testing.T) *fixture {
 	t.Helper()
 	host, guestEnd := net.Pipe()
 	f := &fixture{t: t, stream: host, fail: map[string]error{}}
-	keys, err := guest.NewKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.keys = keys
 	u := currentUser(t)
 	opened := false
 	f.agent = New(Config{
@@ -141,7 +135,7 @@ func (f *fixture) connect() *guest.Client {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
-	c, err := guest.Connect(ctx, f.stream, f.keys.Hello("box"), f.keys)
+	c, err := guest.Connect(ctx, f.stream, guest.NewHello("box"))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -182,7 +176,7 @@ func TestHelloStepsComeInOrderAndBeforeAnythingElse(t *testing.T) {
 func TestFailedStepFailsTheLife(t *testing.T) {
 	f := start(t)
 	f.fail["entropy"] = errors.New("no generator")
-	_, err := guest.Connect(t.Context(), f.stream, f.keys.Hello("box"), f.keys)
+	_, err := guest.Connect(t.Context(), f.stream, guest.NewHello("box"))
 	if err == nil || !strings.Contains(err.Error(), "reseed random numbers: no generator") {
 		t.Fatalf("err %v", err)
 	}
@@ -200,32 +194,17 @@ func TestFailedRenewalRefusesTheLogin(t *testing.T) {
 		f.fail[step] = errors.New("broken")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err := guest.Connect(ctx, f.stream, f.keys.Hello("box"), f.keys)
+		_, err := guest.Connect(ctx, f.stream, guest.NewHello("box"))
 		if err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s failed: %v", step, err)
 		}
 	}
 }
 
-func TestGuestWithAnotherHostKeyIsRefused(t *testing.T) {
-	f := start(t)
-	other, err := guest.NewKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
-	hello := f.keys.Hello("box")
-	hello.HostKey = other.Host.Seed()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if _, err := guest.Connect(ctx, f.stream, hello, f.keys); err == nil || !strings.Contains(err.Error(), "host key mismatch") {
-		t.Fatalf("err %v", err)
-	}
-}
-
 func TestBadHelloIsAnsweredWithItsReason(t *testing.T) {
 	f := start(t)
-	hello := f.keys.Hello("a box")
-	_, err := guest.Connect(t.Context(), f.stream, hello, f.keys)
+	hello := guest.NewHello("a box")
+	_, err := guest.Connect(t.Context(), f.stream, hello)
 	if err == nil || !strings.Contains(err.Error(), "hostname") {
 		t.Fatalf("err %v", err)
 	}
@@ -297,9 +276,9 @@ func TestAttachGivesDirectoryAndEnvironment(t *testing.T) {
 // A guest that is told in its Hello becomes the box before anybody can log in.
 func TestAttachInTheHello(t *testing.T) {
 	f := start(t)
-	hello := f.keys.Hello("box")
+	hello := guest.NewHello("box")
 	hello.Attach = json.RawMessage(`{"workspace": true, "env": {"A": "of the box"}}`)
-	c, err := guest.Connect(t.Context(), f.stream, hello, f.keys)
+	c, err := guest.Connect(t.Context(), f.stream, hello)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,9 +301,9 @@ func TestFailedAttachInTheHelloRefusesTheLogin(t *testing.T) {
 	} {
 		f := start(t)
 		f.fail["mount"] = errors.New("broken")
-		hello := f.keys.Hello("box")
+		hello := guest.NewHello("box")
 		hello.Attach = json.RawMessage(attach)
-		_, err := guest.Connect(t.Context(), f.stream, hello, f.keys)
+		_, err := guest.Connect(t.Context(), f.stream, hello)
 		if refused := (*guest.Refused)(nil); !errors.As(err, &refused) || !strings.HasPrefix(refused.Reason, reason) {
 			t.Errorf("%s: %v", attach, err)
 		}

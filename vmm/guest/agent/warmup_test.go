@@ -34,9 +34,9 @@ func TestAMachineWarmsUpWhenItBecomesABox(t *testing.T) {
 	if len(ran) != 0 {
 		t.Errorf("a life without a box ran a command in group %q", <-ran)
 	}
-	hello := f.keys.Hello("box")
+	hello := guest.NewHello("box")
 	hello.Attach = json.RawMessage(`{}`)
-	c, err := guest.Connect(t.Context(), f.stream, hello, f.keys)
+	c, err := guest.Connect(t.Context(), f.stream, hello)
 	if err != nil {
 		t.Fatal(err)
 	}

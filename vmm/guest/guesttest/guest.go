@@ -1,7 +1,7 @@
 // Package guesttest drives the real guest agent for the conformance suite of the drivers
 // (vmm/vmmtest). It is for tests only.
 //
-// A Guest begins a life with keys of its own, as a supervisor does, and keeps files over SFTP in
+// A Guest begins a life as a supervisor does, and keeps files over SFTP in
 // the places that the suite knows. The tests of vmm/qemu and vmm/gvisor add PowerOff and make it a
 // vmmtest.Guest.
 package guesttest
@@ -29,11 +29,7 @@ type Guest struct {
 
 // Connect begins a new life of the guest.
 func Connect(ctx context.Context, m vmm.Machine) (*Guest, error) {
-	keys, err := guest.NewKeys()
-	if err != nil {
-		return nil, err
-	}
-	c, err := guest.Connect(ctx, m.Stream(), keys.Hello("conformance"), keys)
+	c, err := guest.Connect(ctx, m.Stream(), guest.NewHello("conformance"))
 	if err != nil {
 		return nil, err
 	}
