@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
 
@@ -54,18 +53,12 @@ func (m manifest) Check() error {
 	return nil
 }
 
-// write puts the manifest into a directory, durably unless it is passing. It is the last file of a
-// state to be written.
+// write puts the manifest into a directory, durably unless it is passing.
 func (m manifest) write(dir string) error {
-	b, _, err := statedir.Seal(m)
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(dir, statedir.ManifestFile)
 	if m.Passing {
-		return durable.Replace(path, b, 0o600)
+		return statedir.WriteManifest(dir, m, durable.Replace)
 	}
-	return durable.WriteFile(path, b, 0o600)
+	return statedir.WriteManifest(dir, m, durable.Create)
 }
 
 // chunkSize is how much of an image one goroutine hashes at a time.
@@ -97,30 +90,15 @@ func digestImage(ctx context.Context, r io.ReaderAt, size int64) (image, error) 
 	return image{size, sha256.Sum256(sums)}, err
 }
 
-// openImages opens the images of a directory and says whether their sizes are right. It says
-// nothing of their content. The files are in the order of imageNames; the caller closes them.
+// openImages opens the images of a directory, in the order of imageNames, for the caller to close.
+// It says nothing of their content.
 func (m manifest) openImages(dir string) (files []*os.File, err error) {
-	defer func() {
-		if err != nil {
-			statedir.Close(files...)
-		}
-	}()
 	for _, name := range imageNames {
-		f, err := os.Open(filepath.Join(dir, name))
-		if errors.Is(err, os.ErrNotExist) {
-			return files, statedir.Corrupt(dir, "%s is missing", name)
-		}
+		f, err := statedir.Open(dir, name, m.Images[name].Size)
 		if err != nil {
-			return files, err
+			return nil, errors.Join(err, statedir.Close(files...))
 		}
 		files = append(files, f)
-		info, err := f.Stat()
-		if err != nil {
-			return files, err
-		}
-		if info.Size() != m.Images[name].Size {
-			return files, statedir.Corrupt(dir, "%s has %d bytes instead of %d", name, info.Size(), m.Images[name].Size)
-		}
 	}
 	return files, nil
 }

@@ -5,10 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"agentbox/agentbox"
@@ -76,7 +74,7 @@ func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error)
 		return "", err
 	}
 	b, err := json.Marshal(map[string]any{
-		"format": formatVersion, "programs": programs.Digest, "spec": describe(spec.Memory, spec.Disk), "boot": bootArgv(), "host": cpuFlags(),
+		"format": formatVersion, "programs": programs.Digest, "spec": describe(spec.Memory, spec.Disk), "boot": bootArgv(), "host": vmm.HostCPU("flags"),
 		"cpus": spec.CPUs, "memory": spec.Memory, "disk": spec.Disk, "ids": ids,
 	})
 	if err != nil {
@@ -84,19 +82,4 @@ func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error)
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:]), nil
-}
-
-// cpuFlags are what of the host's CPU programs in a machine have found out and rely on. "" where
-// that cannot be read. All processors of a host are taken to be alike.
-func cpuFlags() string {
-	b, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(b)) {
-		if name, flags, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "flags" {
-			return strings.TrimSpace(flags)
-		}
-	}
-	return ""
 }

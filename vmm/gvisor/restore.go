@@ -14,6 +14,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/vmm"
 	"agentbox/vmm/gvisor/plan"
+	"agentbox/vmm/memfile"
 	"agentbox/vmm/statedir"
 )
 
@@ -118,7 +119,7 @@ func (r *restoration) images() ([]*os.File, error) {
 	}
 	var files []*os.File
 	for _, f := range r.template.images {
-		again, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+		again, err := memfile.Reopen(f)
 		if err != nil {
 			statedir.Close(files...)
 			return nil, err

@@ -42,7 +42,7 @@ func (d *Driver) Boot(ctx context.Context, spec vmm.Spec) (vmm.Machine, error) {
 // prepare checks a spec, makes the files of its machine and the plan of its launcher, but for Argv.
 // No process runs yet, and what it makes is below spec.Dir.
 func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, plan.Plan, error) {
-	if err := checkSpec(spec); err != nil {
+	if err := spec.Check(spec.Dir); err != nil {
 		return nil, plan.Plan{}, err
 	}
 	fingerprint, err := d.Fingerprint(ctx, spec)
@@ -58,28 +58,6 @@ func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, plan.Pla
 	}
 	m := &machine{spec: spec, fingerprint: fingerprint, launcher: programs.Launch, log: d.config.Log, done: make(chan struct{})}
 	return m, planOf(spec, programs), nil
-}
-
-// checkSpec refuses what no machine can be, before anything is made: errors of code Invalid, with a
-// hint that names the key of agentbox.yaml, or Missing for a file that is not there.
-func checkSpec(s vmm.Spec) error {
-	switch {
-	case s.CPUs < 1 || s.CPUs > 255:
-		return agentbox.Errorf(agentbox.Invalid, "a machine cannot have %d CPUs", s.CPUs).WithHint("set cpus: to a number from 1 to 255")
-	case s.Memory < 64<<20:
-		return agentbox.Errorf(agentbox.Invalid, "a machine cannot have %d bytes of memory", s.Memory).WithHint("set memory: to at least 64 MiB")
-	case s.Disk < 64<<20:
-		return agentbox.Errorf(agentbox.Invalid, "a machine cannot have a disk of %d bytes", s.Disk).WithHint("set disk: to at least 64 MiB")
-	}
-	for _, path := range []string{s.Image, s.Dir} {
-		if path == s.Image && s.Blocks != nil {
-			continue
-		}
-		if _, err := os.Stat(path); err != nil {
-			return agentbox.Errorf(agentbox.Missing, "cannot start %s: %w", s.Name, err).WithHint("agentbox doctor says what to do")
-		}
-	}
-	return nil
 }
 
 // makeMachineDir makes the machine's files in place of any that an earlier one left. The runtime

@@ -1,10 +1,12 @@
 package gvisor
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
@@ -23,7 +25,7 @@ type template struct {
 }
 
 // Files implements vmm.Template.
-func (t *template) Files() []*os.File { return append(append([]*os.File{}, t.images...), t.about) }
+func (t *template) Files() []*os.File { return append(slices.Clip(t.images), t.about) }
 
 // Close implements vmm.Template. Machines that were started have read, or hold open, what they
 // need.
@@ -53,7 +55,7 @@ func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, er
 // what was opened.
 func (t *template) load(ctx context.Context, dir string, files []*os.File) error {
 	for i, f := range files {
-		m, err := memoryFile(imageNames[i], f)
+		m, err := memfile.Sealed("agentbox-"+imageNames[i], f)
 		if err != nil {
 			return err
 		}
@@ -66,33 +68,17 @@ func (t *template) load(ctx context.Context, dir string, files []*os.File) error
 	if err != nil {
 		return err
 	}
-	t.about, err = memfile.Sealed("agentbox-template", func(m *os.File) error {
-		_, err := m.Write(about)
-		return err
-	})
+	t.about, err = memfile.Sealed("agentbox-template", bytes.NewReader(about))
 	return err
-}
-
-// memoryFile is a sealed copy of a file.
-func memoryFile(name string, f *os.File) (*os.File, error) {
-	return memfile.Sealed("agentbox-"+name, func(m *os.File) error {
-		_, err := io.Copy(m, f)
-		return err
-	})
 }
 
 // InheritTemplate implements vmm.Snapshotter. The files are trusted as far as they are sealed: they
 // come from a process of the same user that verified them.
 func (d *Driver) InheritTemplate(files []*os.File) (vmm.Template, error) {
-	if len(files) != len(imageNames)+1 {
-		return nil, fmt.Errorf("a template is inherited as %d files, not %d", len(imageNames)+1, len(files))
+	last := len(imageNames)
+	if err := memfile.Check(files, last+1); err != nil {
+		return nil, err
 	}
-	for _, f := range files {
-		if err := memfile.Check(f); err != nil {
-			return nil, err
-		}
-	}
-	last := len(files) - 1
 	about, err := io.ReadAll(io.NewSectionReader(files[last], 0, 1<<20))
 	if err != nil {
 		return nil, fmt.Errorf("inherit a template: %w", err)

@@ -8,6 +8,7 @@ package memfile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -40,23 +41,28 @@ func Seal(f *os.File) error {
 	return nil
 }
 
-// Check is nil if a file that another process passed on is sealed: no process that has it open can
-// change it. What is in it is for the caller to judge.
-func Check(f *os.File) error {
-	have, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
-	if err != nil || have&seals != seals {
-		return errors.New("a template's file is not a sealed memory file")
+// Check is nil if what another process passed on are so many files, all of them sealed: no process
+// that has one open can change it. What is in them is for the caller to judge.
+func Check(files []*os.File, number int) error {
+	if len(files) != number {
+		return fmt.Errorf("a template is inherited as %d files, not %d", number, len(files))
+	}
+	for _, f := range files {
+		have, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
+		if err != nil || have&seals != seals {
+			return errors.New("a template's file is not a sealed memory file")
+		}
 	}
 	return nil
 }
 
-// Sealed makes a file, has fill write its content, and seals it. Nothing is left when that fails.
-func Sealed(name string, fill func(*os.File) error) (*os.File, error) {
+// Sealed makes a file with this content and seals it. Nothing is left when that fails.
+func Sealed(name string, content io.Reader) (*os.File, error) {
 	f, err := New(name, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err = fill(f); err == nil {
+	if _, err = io.Copy(f, content); err == nil {
 		err = Seal(f)
 	}
 	if err != nil {
@@ -64,4 +70,9 @@ func Sealed(name string, fill func(*os.File) error) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// Reopen gives a second file, to be read from its beginning, with an offset of its own.
+func Reopen(f *os.File) (*os.File, error) {
+	return os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 }

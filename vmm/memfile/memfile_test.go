@@ -3,20 +3,21 @@ package memfile
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
 func TestASealedFileIsChangedByNobody(t *testing.T) {
-	f, err := Sealed("test", func(f *os.File) error {
-		_, err := f.WriteString("content")
-		return err
-	})
+	f, err := Sealed("test", strings.NewReader("content"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := Check(f); err != nil {
+	if err := Check([]*os.File{f}, 1); err != nil {
 		t.Error(err)
+	}
+	if Check([]*os.File{f}, 2) == nil {
+		t.Error("one file passes for two")
 	}
 	if _, err := f.WriteAt([]byte("x"), 0); err == nil {
 		t.Error("it was written to")
@@ -42,7 +43,7 @@ func TestWhatIsNotSealedIsFoundOut(t *testing.T) {
 	}
 	defer plain.Close()
 	for _, f := range []*os.File{open, plain} {
-		if Check(f) == nil {
+		if Check([]*os.File{f}, 1) == nil {
 			t.Errorf("%s passes for a sealed file", f.Name())
 		}
 	}

@@ -35,7 +35,7 @@ type savedDisks struct {
 }
 
 // Check says what is wrong with it, as far as that can be said without the other files. Sizes in
-// whole regions are what a page set covers; checkSpec lets no other machine start.
+// whole regions are what a page set covers; vmm.Spec.Check lets no other machine start.
 func (m manifest) Check() error {
 	if err := m.CheckFormat(formatVersion); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/vmm"
 	"agentbox/vmm/guest/protocol"
+	"agentbox/vmm/statedir"
 )
 
 // filesystem describes one ext4 file system to make in a file of its final size, all of it a hole.
@@ -129,8 +130,7 @@ func toolError(name, stderr string, err error) error {
 	said := strings.Join(strings.FieldsFunc(stderr, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	switch {
 	case strings.Contains(said, "No space left on device"), strings.Contains(said, "Disk quota exceeded"):
-		return agentbox.Errorf(agentbox.NoSpace, "%s: no space left on this host", name).
-			WithHint("free some disk space (agentbox prune shows what can go), then try again")
+		return statedir.HostError(fmt.Errorf("%s: %w on this host", name, syscall.ENOSPC))
 	case strings.Contains(said, "Could not allocate"), strings.Contains(said, "No free space"), strings.Contains(said, "Ext2 file too big"):
 		return agentbox.Errorf(agentbox.NoSpace, "the files do not fit on the box's disk").WithHint("set a larger disk: in agentbox.yaml")
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -116,7 +115,7 @@ func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error)
 		CPU            string
 	}{Format: formatVersion, Version: facts.Version, Argv: abstract.argv(), Disk: spec.Disk}
 	if facts.Accel == accelKVM {
-		about.CPU = cpuIdentity() // -cpu host passes it through
+		about.CPU = vmm.HostCPU("model name", "stepping", "microcode", "flags") // -cpu host passes it through
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,23 +139,4 @@ func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error)
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:]), nil
-}
-
-// cpuIdentity is the host's CPU model and its flags, as far as a guest sees them, from the first
-// processor of /proc/cpuinfo. "" where that cannot be read.
-func cpuIdentity() string {
-	b, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return ""
-	}
-	first, _, _ := strings.Cut(string(b), "\n\n")
-	var kept []string
-	for line := range strings.SplitSeq(first, "\n") {
-		name, _, _ := strings.Cut(line, "\t")
-		switch strings.TrimSpace(strings.TrimSuffix(name, ":")) {
-		case "model name", "stepping", "microcode", "flags":
-			kept = append(kept, line)
-		}
-	}
-	return strings.Join(kept, "\n")
 }

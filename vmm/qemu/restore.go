@@ -1,6 +1,7 @@
 package qemu
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/memfile"
 	"agentbox/vmm/statedir"
 )
 
@@ -123,16 +125,11 @@ func (r *restoration) state() (state *os.File, fed chan struct{}, err error) {
 }
 
 // deviceState opens the device state at its beginning, from verified bytes in memory either way.
-func (r *restoration) deviceState() (*os.File, error) {
+func (r *restoration) deviceState() (io.ReadCloser, error) {
 	if r.dir == "" {
-		return reopen(r.template.devices)
+		return memfile.Reopen(r.template.devices)
 	}
-	f, err := sealedBytes("agentbox-devices", r.devices)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return reopen(f)
+	return io.NopCloser(bytes.NewReader(r.devices)), nil
 }
 
 // load fills disks and memory, loads the device state and waits until the CPUs run. Memory goes
@@ -191,8 +188,7 @@ func (r *restoration) disks() (func(context.Context) error, error) {
 	case r.dir == "":
 		f, err := r.create(runtime, r.man.Disk)
 		return func(ctx context.Context) error {
-			defer f.Close()
-			return readPages(ctx, r.template.blocks, r.template.disk, fileSpace{f})
+			return errors.Join(copySparse(ctx, f, r.template.runtime), f.Close())
 		}, err
 	case r.man.Disks == nil:
 		return func(context.Context) error { return nil }, r.checkDisk(runtime)
@@ -225,21 +221,11 @@ func (r *restoration) create(path string, size int64) (*os.File, error) {
 // copied prepares a copy of the saved disk called name at path: the file of that size now, its
 // bytes when the result is called. A saved disk of another size is Corrupt.
 func (r *restoration) copied(path, name string, size int64) (func(context.Context) error, error) {
-	src, err := os.Open(filepath.Join(r.dir, name))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, statedir.Corrupt(r.dir, "%s is missing", name)
-	}
+	src, err := statedir.Open(r.dir, name, size)
 	if err != nil {
 		return nil, err
 	}
-	info, err := src.Stat()
-	if err == nil && info.Size() != size {
-		err = statedir.Corrupt(r.dir, "%s has %d bytes instead of %d", name, info.Size(), size)
-	}
-	var dst *os.File
-	if err == nil {
-		dst, err = r.create(path, size)
-	}
+	dst, err := r.create(path, size)
 	if err != nil {
 		src.Close()
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
 	"agentbox/vmm"
+	"agentbox/vmm/memfile"
 	"agentbox/vmm/statedir"
 )
 
@@ -27,7 +28,7 @@ func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) e
 	if m.base != nil || m.spec.Workspace != "" {
 		return errors.Join(m.Kill(), agentbox.Errorf(agentbox.Conflict, "%s cannot become a template: it was not booted without a workspace", m.spec.Name))
 	}
-	memory, err := reopen(m.memory) // which the end of the machine closes
+	memory, err := memfile.Reopen(m.memory) // which the end of the machine closes
 	if err != nil {
 		return errors.Join(err, m.Kill())
 	}
@@ -49,7 +50,7 @@ func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) e
 		if man.DiskIndex, err = saveFile(ctx, tmp, templateDiskFile, disk, m.spec.Disk); err != nil {
 			return err
 		}
-		return saveManifest(tmp, man)
+		return statedir.WriteManifest(tmp, man, durable.Create)
 	})
 }
 
@@ -87,7 +88,7 @@ func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.S
 		if err := group.Wait(); err != nil {
 			return m.explain(err)
 		}
-		return saveManifest(tmp, man)
+		return statedir.WriteManifest(tmp, man, durable.Create)
 	})
 }
 
@@ -196,13 +197,4 @@ func savePages(ctx context.Context, dir, name string, space int64, from []candid
 	}
 	index := x.encode()
 	return agentbox.Digest(sha256.Sum256(index)), durable.Create(filepath.Join(dir, name+indexSuffix), index, 0o600)
-}
-
-// saveManifest writes a manifest, synced, as the last file of its directory.
-func saveManifest(dir string, man manifest) error {
-	b, _, err := statedir.Seal(man)
-	if err != nil {
-		return err
-	}
-	return durable.Create(filepath.Join(dir, statedir.ManifestFile), b, 0o600)
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"agentbox/agentbox"
 	"agentbox/vmm"
 	"agentbox/vmm/child"
 	"agentbox/vmm/console"
@@ -66,7 +65,7 @@ func (d *Driver) boot(ctx context.Context, spec vmm.Spec) (*machine, error) {
 // prepare checks a spec and describes its machine, but for the memory and the content of its
 // runtime layer. The machine is not running: no process and no socket exists yet.
 func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, command, error) {
-	if err := checkSpec(spec); err != nil {
+	if err := spec.Check(filepath.Join(spec.Kernel, kernelFile), filepath.Join(spec.Kernel, initrdFile)); err != nil {
 		return nil, command{}, err
 	}
 	fingerprint, err := d.Fingerprint(ctx, spec)
@@ -126,33 +125,6 @@ func freshDisk(path string, size int64) (*os.File, error) {
 		return nil, err
 	}
 	return createSized(path, size)
-}
-
-// checkSpec refuses what QEMU or the formats cannot do, before anything is started: more CPUs than
-// a microvm takes, memory and disks that are no whole regions (MiB), or so small that no guest
-// boots. Errors have code Invalid with a hint that names the key of agentbox.yaml, or Missing for a
-// file that is not there.
-func checkSpec(s vmm.Spec) error {
-	switch {
-	case s.CPUs < 1 || s.CPUs > 255:
-		return agentbox.Errorf(agentbox.Invalid, "a machine cannot have %d CPUs", s.CPUs).WithHint("set cpus: to a number from 1 to 255")
-	case s.Memory < 64<<20 || s.Memory%regionSize != 0:
-		return agentbox.Errorf(agentbox.Invalid, "a machine cannot have %d bytes of memory", s.Memory).
-			WithHint("set memory: to at least 64 MiB, in whole MiB")
-	case s.Disk < 64<<20 || s.Disk%regionSize != 0:
-		return agentbox.Errorf(agentbox.Invalid, "a machine cannot have a disk of %d bytes", s.Disk).
-			WithHint("set disk: to at least 64 MiB, in whole MiB")
-	}
-	files := []string{filepath.Join(s.Kernel, kernelFile), filepath.Join(s.Kernel, initrdFile)}
-	if s.Blocks == nil {
-		files = append(files, s.Image)
-	}
-	for _, f := range files {
-		if _, err := os.Stat(f); err != nil {
-			return agentbox.Errorf(agentbox.Missing, "cannot start %s: %w", s.Name, err).WithHint("agentbox doctor says what to do")
-		}
-	}
-	return nil
 }
 
 // start runs QEMU with its sockets and files, and the goroutines that belong to the machine. After

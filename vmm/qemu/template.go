@@ -1,14 +1,13 @@
 package qemu
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
@@ -29,25 +28,17 @@ type templateBase struct {
 // very bytes that were verified.
 type template struct {
 	templateBase
-	disk *pageIndex // the blocks of the runtime layer that are not zero
 
-	memory  *os.File // the guest's memory, sparse
-	devices *os.File // QEMU's device state
-	// runtime.pages, packed as on disk: it is read, not mapped, so it needs no sparse form.
-	blocks *os.File
-	about  *os.File // inheritance, as JSON
-}
-
-// inheritance is what another process needs besides the memory files. The indexes are in it as they
-// stand in the files, so that they can be checked against the digests of the manifest again.
-type inheritance struct {
-	Manifest    []byte `json:"manifest"`
-	MemoryIndex []byte `json:"memory_index"`
-	DiskIndex   []byte `json:"disk_index"`
+	// The guest's memory and the runtime layer, both sparse.
+	memory, runtime *os.File
+	devices         *os.File // QEMU's device state
+	// What else another process needs to inherit it: the manifest's line, and behind it the memory's
+	// index as it is on disk, so that both can be checked again.
+	about *os.File
 }
 
 // Files implements vmm.Template. The order is that which InheritTemplate expects.
-func (t *template) Files() []*os.File { return []*os.File{t.memory, t.devices, t.blocks, t.about} }
+func (t *template) Files() []*os.File { return []*os.File{t.memory, t.devices, t.runtime, t.about} }
 
 // Close implements vmm.Template. Machines that were started go on: they have the files mapped.
 func (t *template) Close() error { return statedir.Close(t.Files()...) }
@@ -55,125 +46,78 @@ func (t *template) Close() error { return statedir.Close(t.Files()...) }
 // OpenTemplate implements vmm.Snapshotter. It reads everything once, verifying it, which takes 60
 // to 90 ms for 105 MB: once for each template and daemon, since supervisors inherit the result.
 func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, error) {
-	t, about, err := readTemplateHead(dir)
+	man, id, err := statedir.ReadManifest[manifest](dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.load(ctx, dir, about); err != nil {
+	t := &template{templateBase: templateBase{ID: id, Manifest: man}}
+	if err := t.load(ctx, dir); err != nil {
 		t.Close()
 		return nil, statedir.HostError(err)
 	}
 	return t, nil
 }
 
-// readTemplateHead reads everything but the pages. The template has no files yet.
-func readTemplateHead(dir string) (*template, inheritance, error) {
-	var about inheritance
-	m, id, err := statedir.ReadManifest[manifest](dir)
+// load reads everything but the manifest, verifying it, into sealed memory files. On an error some
+// of the files are open; the caller closes them. The files are sealed after they were filled and
+// before anybody else sees them.
+func (t *template) load(ctx context.Context, dir string) error {
+	memory, index, err := readIndex(dir, memoryFile, t.Manifest.MemoryIndex, t.Manifest.Memory)
 	if err != nil {
-		return nil, about, err
+		return err
 	}
-	t := &template{templateBase: templateBase{ID: id, Manifest: m}}
-	if about.Manifest, _, err = statedir.Seal(m); err != nil {
-		return nil, about, err
+	runtime, _, err := readIndex(dir, templateDiskFile, t.Manifest.DiskIndex, t.Manifest.Disk)
+	if err != nil {
+		return err
 	}
-	if t.Memory, about.MemoryIndex, err = readIndex(dir, memoryFile, m.MemoryIndex, m.Memory); err != nil {
-		return nil, about, err
-	}
-	t.disk, about.DiskIndex, err = readIndex(dir, templateDiskFile, m.DiskIndex, m.Disk)
-	return t, about, err
-}
-
-// load reads the pages, verifying them, into sealed memory files. On an error some of the files are
-// open; the caller closes them. The files are sealed after they were filled and before anybody else
-// sees them.
-func (t *template) load(ctx context.Context, dir string, about inheritance) (err error) {
 	state, err := readDigested(dir, devicesFile, t.Manifest.Devices)
 	if err != nil {
 		return err
 	}
-	if t.devices, err = sealedBytes("agentbox-devices", state); err != nil {
+	t.Memory = memory
+	if t.devices, err = memfile.Sealed("agentbox-devices", bytes.NewReader(state)); err != nil {
 		return err
 	}
-	if t.memory, err = memfile.New(memoryName, t.Manifest.Memory); err != nil {
+	if t.memory, err = sealedPages(ctx, dir, memoryFile, memoryName, memory); err != nil {
 		return err
 	}
-	if err := loadPages(ctx, dir, memoryFile, t.Memory, fileSpace{t.memory}); err != nil {
+	if t.runtime, err = sealedPages(ctx, dir, templateDiskFile, "agentbox-runtime", runtime); err != nil {
 		return err
 	}
-	if t.blocks, err = memfile.New("agentbox-runtime", t.disk.Length); err != nil {
-		return err
-	}
-	if err := loadPages(ctx, dir, templateDiskFile, t.disk, newPacked(t.blocks, t.disk)); err != nil {
-		return err
-	}
-	for _, f := range []*os.File{t.memory, t.blocks} {
-		if err := memfile.Seal(f); err != nil {
-			return err
-		}
-	}
-	head, err := json.Marshal(about)
+	about, _, err := statedir.Seal(t.Manifest)
 	if err != nil {
 		return err
 	}
-	t.about, err = sealedBytes("agentbox-template", head)
+	t.about, err = memfile.Sealed("agentbox-template", bytes.NewReader(append(about, index...)))
 	return err
 }
 
-// sealedBytes is a memory file of the given content.
-func sealedBytes(name string, content []byte) (*os.File, error) {
-	return memfile.Sealed(name, func(f *os.File) error {
-		_, err := f.WriteAt(content, 0)
-		return err
-	})
-}
-
-// reopen gives a second file with an offset of its own: QEMU reads device state from where the
-// offset is.
-func reopen(f *os.File) (*os.File, error) {
-	return os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
-}
-
-// packed is a page set's own data file as a sink: it keeps the packing.
-type packed struct {
-	f    *os.File
-	data map[int64]int64 // a region's offset in the space to that in the file
-}
-
-// newPacked is for the file f, which x describes.
-func newPacked(f *os.File, x *pageIndex) packed {
-	p := packed{f, make(map[int64]int64, len(x.Regions))}
-	for i := range x.Regions {
-		p.data[x.Regions[i].Offset] = x.Regions[i].Data
+// sealedPages verifies a page set of a directory into a sealed memory file of this name, with the
+// pages at their places.
+func sealedPages(ctx context.Context, dir, set, name string, x *pageIndex) (*os.File, error) {
+	f, err := memfile.New(name, x.Space)
+	if err != nil {
+		return nil, err
 	}
-	return p
-}
-
-// writePages implements pageSink: the pages go where the index says that they lie.
-func (p packed) writePages(src []byte, offset int64, _ *bitmap) error {
-	_, err := p.f.WriteAt(src, p.data[offset])
-	return err
+	if err = loadPages(ctx, dir, set, x, fileSpace{f}); err == nil {
+		err = memfile.Seal(f)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // loadPages verifies a page set of a directory into sink; pages that do not match make the
-// directory corrupt. The size is compared first, so that a file with something behind its pages is
-// damaged, too.
+// directory corrupt, and so does something behind them.
 func loadPages(ctx context.Context, dir, name string, x *pageIndex, sink pageSink) error {
-	f, err := os.Open(filepath.Join(dir, name+pagesSuffix))
-	if errors.Is(err, os.ErrNotExist) {
-		return statedir.Corrupt(dir, "%s is missing", name+pagesSuffix)
-	}
+	f, err := statedir.Open(dir, name+pagesSuffix, x.Length)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && info.Size() != x.Length {
-		return statedir.Corrupt(dir, "%s has %d bytes instead of %d", name+pagesSuffix, info.Size(), x.Length)
-	}
-	if err == nil {
-		err = readPages(ctx, f, x, sink)
-	}
+	err = readPages(ctx, f, x, sink)
 	if errors.Is(err, errPages) {
 		return statedir.Corrupt(dir, "%s: %w", name+pagesSuffix, err)
 	}
@@ -183,41 +127,30 @@ func loadPages(ctx context.Context, dir, name string, x *pageIndex, sink pageSin
 // InheritTemplate implements vmm.Snapshotter. The files are trusted as far as they are sealed: they
 // come from a process of the same user that verified them.
 func (d *Driver) InheritTemplate(files []*os.File) (vmm.Template, error) {
-	if len(files) != 4 {
-		return nil, fmt.Errorf("a template is inherited as 4 files, not %d", len(files))
+	if err := memfile.Check(files, 4); err != nil {
+		return nil, err
 	}
-	for _, f := range files {
-		if err := memfile.Check(f); err != nil {
-			return nil, err
-		}
-	}
-	t := &template{memory: files[0], devices: files[1], blocks: files[2], about: files[3]}
+	t := &template{memory: files[0], devices: files[1], runtime: files[2], about: files[3]}
 	if err := t.inherit(); err != nil {
 		return nil, fmt.Errorf("inherit a template: %w", err)
 	}
 	return t, nil
 }
 
-// inherit decodes what the memory file about says. The manifest and the indexes are checked again,
-// as they are small; the pages are not.
+// inherit decodes what the memory file about says. The manifest and the index are checked again, as
+// they are small; the pages are not.
 func (t *template) inherit() error {
-	var about inheritance
-	head, err := io.ReadAll(io.NewSectionReader(t.about, 0, 1<<30))
-	if err == nil {
-		err = json.Unmarshal(head, &about)
-	}
+	about, err := io.ReadAll(io.NewSectionReader(t.about, 0, 1<<30))
 	if err != nil {
 		return err
 	}
-	if t.Manifest, t.ID, err = statedir.Unseal[manifest](about.Manifest); err != nil {
+	head, index, _ := bytes.Cut(about, []byte("\n"))
+	if t.Manifest, t.ID, err = statedir.Unseal[manifest](head); err != nil {
 		return err
 	}
-	if agentbox.Digest(sha256.Sum256(about.MemoryIndex)) != t.Manifest.MemoryIndex || agentbox.Digest(sha256.Sum256(about.DiskIndex)) != t.Manifest.DiskIndex {
-		return errors.New("its indexes do not match its manifest")
+	if agentbox.Digest(sha256.Sum256(index)) != t.Manifest.MemoryIndex {
+		return errors.New("its index does not match its manifest")
 	}
-	if t.Memory, err = decodeIndex(about.MemoryIndex); err != nil {
-		return err
-	}
-	t.disk, err = decodeIndex(about.DiskIndex)
+	t.Memory, err = decodeIndex(index)
 	return err
 }

@@ -106,7 +106,7 @@ func formatWorkspace(ctx context.Context, path, tree string, size int64) error {
 }
 
 // journalSize is that of a workspace in MiB: a sixteenth, but no more than saves time. The smallest
-// disk that checkSpec lets through gets 4.
+// disk that vmm.Spec.Check lets through gets 4.
 func journalSize(size int64) int { return int(min(size>>24, 64)) }
 
 // CopyWorkspace implements vmm.Driver. Where the file system can share extents the copy costs

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -73,4 +74,35 @@ func ReadManifest[M Manifest](dir string) (m M, id agentbox.Digest, err error) {
 		return m, id, Corrupt(dir, "%s: %w", ManifestFile, err)
 	}
 	return m, id, nil
+}
+
+// WriteManifest seals a manifest as the last file of a directory. write is durable.Create, or
+// durable.Replace in a directory of NewPassing's.
+func WriteManifest(dir string, m Manifest, write func(string, []byte, fs.FileMode) error) error {
+	b, _, err := Seal(m)
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(dir, ManifestFile), b, 0o600)
+}
+
+// Open opens a file that a manifest says has size bytes. One that is missing or has another size is
+// an error of code Corrupt; what is in it is for the caller to verify.
+func Open(dir, name string, size int64) (*os.File, error) {
+	f, err := os.Open(filepath.Join(dir, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, Corrupt(dir, "%s is missing", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() != size {
+		err = Corrupt(dir, "%s has %d bytes instead of %d", name, info.Size(), size)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }

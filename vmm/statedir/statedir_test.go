@@ -100,3 +100,20 @@ func TestOnlyWhatWasSealedIsUnsealed(t *testing.T) {
 		t.Errorf("without a file: %v", err)
 	}
 }
+
+func TestAFileIsAsLongAsItsManifestSays(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "memory"), []byte("whole"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(dir, "memory", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	for name, size := range map[string]int64{"memory": 6, "disk": 5} {
+		if _, err := Open(dir, name, size); agentbox.CodeOf(err) != agentbox.Corrupt {
+			t.Errorf("%s of %d bytes: %v", name, size, err)
+		}
+	}
+}
