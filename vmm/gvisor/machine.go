@@ -3,12 +3,10 @@ package gvisor
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -45,15 +43,12 @@ type machine struct {
 	mu     sync.Mutex // guards frozen, and is held while the sandbox is told
 	frozen bool
 
-	killed atomic.Bool // by us
-	saving sync.Mutex  // held by Save and SaveTemplate: one at a time
-	done   chan struct{}
-	err    error // why it ended; read it after done
+	saving sync.Mutex // held by Save and SaveTemplate: one at a time
+	*child.End
 }
 
-// Stream and Done implement vmm.Machine.
-func (m *machine) Stream() net.Conn      { return m.stream }
-func (m *machine) Done() <-chan struct{} { return m.done }
+// Stream implements vmm.Machine.
+func (m *machine) Stream() net.Conn { return m.stream }
 
 // Link implements vmm.Networked.
 func (m *machine) Link() vmm.Link {
@@ -67,16 +62,6 @@ func (m *machine) Link() vmm.Link {
 // the guest's code.
 func (m *machine) PIDs() []int { return family(m.proc.PID) }
 
-// Err implements vmm.Machine; it is nil while the machine runs.
-func (m *machine) Err() error {
-	select {
-	case <-m.done:
-		return m.err
-	default:
-		return nil
-	}
-}
-
 // Freeze and Thaw implement vmm.Machine. They stop and resume all processes of the sandbox, the
 // agent's included.
 func (m *machine) Freeze(ctx context.Context) error { return m.setFrozen(ctx, true, m.control.pause) }
@@ -89,7 +74,7 @@ func (m *machine) setFrozen(ctx context.Context, frozen bool, tell func(context.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	select {
-	case <-m.done:
+	case <-m.Done():
 		return agentbox.Errorf(agentbox.Unavailable, "the machine %s has ended", m.spec.Name)
 	default:
 	}
@@ -104,18 +89,7 @@ func (m *machine) setFrozen(ctx context.Context, frozen bool, tell func(context.
 }
 
 // Kill implements vmm.Machine. The workspace is the caller's when it returns.
-func (m *machine) Kill() error {
-	select {
-	case <-m.done:
-		return nil
-	default:
-	}
-	// Before the processes end, so that their end is not taken for a failure.
-	m.killed.Store(true)
-	err := m.end()
-	<-m.done
-	return err
-}
+func (m *machine) Kill() error { return m.End.Kill(m.end) }
 
 // end kills every process, those too that wait for bytes of the image. The launcher's death is
 // enough: it is the first process of the namespaces. But one that waits in a page fault for the
@@ -130,7 +104,7 @@ func (m *machine) end() error {
 // watch waits for the end of the launcher and then for everything that belongs to the machine. It
 // runs as long as the machine does. It is the only reader of events. The launcher tells how the
 // sandbox ended before it ends itself, so that is read first; nothing but an end comes after the
-// start. done is closed last, when all files of the machine are closed and the workspace is the
+// start. Reach comes last, when all files of the machine are closed and the workspace is the
 // caller's again.
 func (m *machine) watch() {
 	var end *plan.End
@@ -151,8 +125,7 @@ func (m *machine) watch() {
 		m.image.Wait()
 	}
 	m.adopt()
-	m.err = m.reason(end)
-	close(m.done)
+	m.Reach(func() error { return m.reason(end) })
 }
 
 // adopt gives what the box's root made in the workspace to the caller. What fails here fails again
@@ -169,11 +142,10 @@ func (m *machine) adopt() {
 }
 
 // reason says why the machine ended, in one line; end is nil when the launcher itself died. It is
-// nil where there is nothing to tell: we killed it, or the guest's first process ended with status
-// 0. Errors have code Unavailable and, where more is written somewhere, a hint that says where.
+// nil where the guest's first process ended with status 0. Errors have code Unavailable and, where more is written somewhere, a hint that says where.
 func (m *machine) reason(end *plan.End) error {
 	switch {
-	case m.killed.Load(), end != nil && end.Status == 0 && end.Signal == 0:
+	case end != nil && end.Status == 0 && end.Signal == 0:
 		return nil
 	case end == nil:
 		return agentbox.Errorf(agentbox.Unavailable, "the launcher of %s was killed", m.spec.Name)
@@ -190,20 +162,8 @@ func (m *machine) reason(end *plan.End) error {
 // explainTimeout is how long a machine whose sandbox does not answer may take to end.
 const explainTimeout = 10 * time.Second
 
-// explain prefers why the machine ended to the broken socket its end looks like from here. Only a
-// call without an answer is such a sign; what the sandbox answered is returned as it is, and so are
-// errors of a context.
+// explain gives the error of a call the reason why the machine ended, where that is what it looks
+// like: only a call without an answer is such a sign.
 func (m *machine) explain(err error) error {
-	if err == nil || !errors.Is(err, errControl) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	select {
-	case <-m.done:
-	case <-time.After(explainTimeout):
-		return err
-	}
-	if m.err != nil {
-		return m.err
-	}
-	return agentbox.Errorf(agentbox.Unavailable, "the machine %s has ended: %w", m.spec.Name, err)
+	return m.Explain(m.spec.Name, err, explainTimeout, errControl)
 }

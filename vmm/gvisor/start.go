@@ -56,7 +56,7 @@ func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, plan.Pla
 	if err := makeMachineDir(spec); err != nil {
 		return nil, plan.Plan{}, statedir.HostError(err)
 	}
-	m := &machine{spec: spec, fingerprint: fingerprint, launcher: programs.Launch, log: d.config.Log, done: make(chan struct{})}
+	m := &machine{spec: spec, fingerprint: fingerprint, launcher: programs.Launch, log: d.config.Log, End: child.NewEnd()}
 	return m, planOf(spec, programs), nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/child"
 	"agentbox/vmm/console"
 )
 
@@ -36,29 +37,16 @@ type machine struct {
 	serving sync.WaitGroup // of the image, where it is no plain file
 
 	resumed  chan struct{} // receives when the CPUs begin to run
-	killed   atomic.Bool   // by us
 	shutdown atomic.Value  // string: why the guest ended, as QEMU's SHUTDOWN event has it
 
 	saving sync.Mutex // held by Save and SaveTemplate: one at a time
-	done   chan struct{}
-	err    error // why it ended; read it after done
+	*child.End
 }
 
-// Stream, Link, PIDs and Done implement vmm.Machine and vmm.Networked. QEMU is one process.
-func (m *machine) Stream() net.Conn      { return m.stream }
-func (m *machine) Link() vmm.Link        { return m.link }
-func (m *machine) PIDs() []int           { return []int{m.proc.PID} }
-func (m *machine) Done() <-chan struct{} { return m.done }
-
-// Err implements vmm.Machine; it is nil while the machine runs.
-func (m *machine) Err() error {
-	select {
-	case <-m.done:
-		return m.err
-	default:
-		return nil
-	}
-}
+// Stream, Link and PIDs implement vmm.Machine and vmm.Networked. QEMU is one process.
+func (m *machine) Stream() net.Conn { return m.stream }
+func (m *machine) Link() vmm.Link   { return m.link }
+func (m *machine) PIDs() []int      { return []int{m.proc.PID} }
 
 // Freeze and Thaw implement vmm.Machine. QEMU takes both twice; stopping may flush disks.
 func (m *machine) Freeze(ctx context.Context) error {
@@ -70,17 +58,7 @@ func (m *machine) Thaw(ctx context.Context) error {
 }
 
 // Kill implements vmm.Machine.
-func (m *machine) Kill() error {
-	select {
-	case <-m.done:
-		return nil
-	default:
-	}
-	m.killed.Store(true)
-	err := m.proc.Kill()
-	<-m.done
-	return err
-}
+func (m *machine) Kill() error { return m.End.Kill(m.proc.Kill) }
 
 // event is called from the monitor's reader. It is on the way of every answer, so it must not wait:
 // a second RESUME that nobody waits for is dropped.
@@ -100,7 +78,7 @@ func (m *machine) event(name string, data json.RawMessage) {
 }
 
 // watch waits for the end of the process and then for everything that belongs to the machine. It
-// runs as long as the machine does. It is what closes done, after m.err was set. The order matters:
+// runs as long as the machine does. The order matters:
 // what QEMU said last is read to its end before reason looks for it, and the cable and the stream
 // are closed so that the supervisor's readers return.
 func (m *machine) watch() {
@@ -113,18 +91,16 @@ func (m *machine) watch() {
 	if m.memory != nil {
 		m.memory.Close()
 	}
-	m.err = m.reason()
-	close(m.done)
+	m.Reach(m.reason)
 }
 
-// reason says why the process ended, in one line, and is nil where there is nothing to tell: we
-// killed it, or the guest switched itself off. A reset counts as a failure, because a panic resets
-// (see kernelArgs). Errors have code Unavailable.
+// reason says why the process ended, in one line, and is nil where the guest switched itself off. A
+// reset counts as a failure, because a panic resets (see kernelArgs). Errors have code Unavailable.
 func (m *machine) reason() error {
 	why, _ := m.shutdown.Load().(string)
 	said := m.proc.stderr.OneLine()
 	switch {
-	case m.killed.Load(), m.proc.Err() == nil && why == "guest-shutdown":
+	case m.proc.Err() == nil && why == "guest-shutdown":
 		return nil
 	case m.proc.Err() == nil && why == "guest-reset":
 		return agentbox.Errorf(agentbox.Unavailable, "the guest of %s reset itself, as a kernel panic does%s", m.spec.Name, m.console.LastWords()).
@@ -143,39 +119,14 @@ func (m *machine) exit() string {
 	return m.proc.Err().Error()
 }
 
-// explain prefers why the machine ended to the broken socket its end looks like from here. It waits
-// for watch to find out, but not for ever. Errors of a context stay what they are, for the caller
-// gave up and the machine may be fine.
-func (m *machine) explain(err error) error {
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	if !m.ending(err) {
-		return err
-	}
-	select {
-	case <-m.done: // the control socket is closed, so the end is near
-	case <-time.After(quickCommand):
-		return err
-	}
-	if m.err != nil {
-		return m.err
-	}
-	return agentbox.Errorf(agentbox.Unavailable, "the machine %s has ended: %w", m.spec.Name, err)
-}
+// brokenSocket are signs that QEMU is on its way out, with something to say. An error that QEMU
+// answered is none.
+var brokenSocket = []error{errMonitorClosed, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET}
 
-// ending tells whether a failed command means that QEMU is on its way out, with something to say. A
-// closed or broken socket is such a sign; an error that QEMU answered is none.
-func (m *machine) ending(err error) bool {
-	for _, sign := range []error{errMonitorClosed, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET} {
-		if errors.Is(err, sign) {
-			return true
-		}
-	}
-	return false
+// explain gives the error of a command the reason why the machine ended, where that is what it
+// looks like.
+func (m *machine) explain(err error) error {
+	return m.Explain(m.spec.Name, err, quickCommand, brokenSocket...)
 }
 
 // deathNotice is how long a failure to start waits for QEMU's own end to explain it: its memory and
@@ -188,11 +139,11 @@ func (m *machine) abandon(err error) error {
 	ended := false
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && agentbox.CodeOf(err) != agentbox.Corrupt {
 		wait := deathNotice
-		if m.ending(err) {
+		if child.IsAny(err, brokenSocket) {
 			wait = quickCommand
 		}
 		select {
-		case <-m.done:
+		case <-m.Done():
 			ended = true
 		case <-time.After(wait):
 		}
@@ -200,8 +151,8 @@ func (m *machine) abandon(err error) error {
 	if kill := m.Kill(); kill != nil {
 		err = errors.Join(err, kill)
 	}
-	if ended && m.err != nil {
-		return m.err
+	if ended && m.Err() != nil {
+		return m.Err()
 	}
 	return fmt.Errorf("start %s: %w", m.spec.Name, err)
 }

@@ -79,7 +79,7 @@ func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, command,
 	m := &machine{
 		spec: spec, fingerprint: fingerprint, workspace: spec.Workspace,
 		runtime: filepath.Join(spec.Dir, runtimeFile),
-		resumed: make(chan struct{}, 1), done: make(chan struct{}),
+		resumed: make(chan struct{}, 1), End: child.NewEnd(),
 	}
 	if m.workspace == "" {
 		if m.workspace, err = placeholder(spec); err != nil {

@@ -1,7 +1,6 @@
 package runsc
 
 import (
-	"bytes"
 	"embed"
 	"encoding/json"
 	"io/fs"
@@ -43,13 +42,23 @@ func embeddedName(program string) string {
 	return "embedded/" + program + "-linux-" + runtime.GOARCH
 }
 
+// notBuilt is for a checkout whose build left gVisor out, damaged for a program that is not what
+// its digest says.
+func notBuilt() error {
+	return agentbox.Errorf(agentbox.Missing, "this agentbox was built without gVisor").WithHint("build with `make build`, or use --isolation microvm")
+}
+
+func damaged(program string) error {
+	return agentbox.Errorf(agentbox.Corrupt, "the embedded %s is damaged", program).WithHint("install agentbox again, or build it with `make build`")
+}
+
 // aboutEmbedded reads what is known of a program without unpacking it, which takes tens of
 // milliseconds. Its errors have code Missing (built without gVisor) or Corrupt (built wrongly).
 func aboutEmbedded(from fs.FS, program string) (About, error) {
 	var a About
 	b, err := fs.ReadFile(from, embeddedName(program)+".json")
 	if err != nil {
-		return a, agentbox.Errorf(agentbox.Missing, "this agentbox was built without gVisor").WithHint("build with `make build`, or use --isolation microvm")
+		return a, notBuilt()
 	}
 	if err := json.Unmarshal(b, &a); err != nil || a.Size <= 0 || a.Size > maxProgram {
 		return a, agentbox.Errorf(agentbox.Corrupt, "the embedded %s is not what `make build` makes", program).WithHint("build with `make build`")
@@ -57,21 +66,22 @@ func aboutEmbedded(from fs.FS, program string) (About, error) {
 	return a, nil
 }
 
-// unpack gives the bytes of an embedded program. They are compared with the digest. The buffer has
-// its final size from the start, and the decoder one goroutine: it runs once for each version.
-func unpack(from fs.FS, program string, a About) ([]byte, error) {
+// unpack gives the bytes of an embedded program, which the caller compares with its digest. The
+// buffer has its final size from the start, and the decoder one goroutine: it runs once for each
+// version.
+func unpack(from fs.FS, program string, size int64) ([]byte, error) {
 	packed, err := fs.ReadFile(from, embeddedName(program)+".zst")
 	if err != nil {
-		return nil, agentbox.Errorf(agentbox.Missing, "this agentbox was built without gVisor").WithHint("build with `make build`, or use --isolation microvm")
+		return nil, notBuilt()
 	}
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxProgram), zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return nil, err
 	}
 	defer dec.Close()
-	b, err := dec.DecodeAll(packed, bytes.NewBuffer(make([]byte, 0, a.Size)).AvailableBuffer())
-	if err != nil || digestOf(b) != a.Digest {
-		return nil, agentbox.Errorf(agentbox.Corrupt, "the embedded %s is damaged", program).WithHint("install agentbox again, or build it with `make build`")
+	b, err := dec.DecodeAll(packed, make([]byte, 0, size))
+	if err != nil {
+		return nil, damaged(program)
 	}
 	return b, nil
 }

@@ -1,18 +1,18 @@
 package runsc
 
 import (
+	"cmp"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
+	"agentbox/vmm/statedir"
 )
 
 // Names of the programs, embedded and unpacked.
@@ -40,12 +40,15 @@ type Unpacker struct {
 	agent Agent
 	from  fs.FS
 
-	mu sync.Mutex
 	// mu guards known and ids, and is held while files are hashed and unpacked: the first caller
 	// does it for all.
-	known *Programs
-	ids   memo // of known
+	mu    sync.Mutex
+	known Programs
+	ids   identities // of known
 }
+
+// identities are those of the three files: as long as they are the same, so are the bytes.
+type identities [3]durable.Identity
 
 // Agent is the guest agent: Digest, which every machine asks for, says what Bytes, which unpacks,
 // gives. Digest is cheap and called at each start, Bytes decompresses.
@@ -66,109 +69,112 @@ func New(root string, agent Agent) *Unpacker {
 func (u *Unpacker) Ensure() (Programs, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.known != nil && u.ids.holds(u.known.paths()) {
-		return *u.known, nil
+	if ids, err := u.known.identify(); err == nil && ids == u.ids {
+		return u.known, nil
 	}
-	content, err := u.contents()
+	all, version, err := u.programs()
 	if err != nil {
 		return Programs{}, err
 	}
-	p := content.programs(u.root)
-	known := readMemo(filepath.Join(filepath.Dir(p.Runsc), memoName))
-	if !known.holds(p.paths()) {
-		if known, err = content.verify(p); err != nil {
-			return Programs{}, hostError(err)
+	p := placed(u.root, all)
+	p.Version = version
+	var verified identities
+	ids, err := p.identify()
+	if err != nil || durable.ReadJSON(p.memo(), &verified) != nil || ids != verified {
+		if ids, err = p.verify(all); err != nil {
+			return Programs{}, statedir.HostError(fmt.Errorf("unpack gVisor: %w", err))
 		}
 	}
-	u.known, u.ids = &p, known
+	u.known, u.ids = p, ids
 	return p, nil
 }
 
-// contents says what the programs must be. It reads the small descriptions only; a program's bytes
-// are unpacked when its file lacks them.
-type contents struct {
-	from  fs.FS
-	about map[string]About
-	agent func() ([]byte, error)
+// program is what one of the programs must be, and where its bytes come from.
+type program struct {
+	name   string
+	digest agentbox.Digest
+	bytes  func() ([]byte, error)
 }
 
-// contents asks for all three digests.
-func (u *Unpacker) contents() (contents, error) {
-	c := contents{from: u.from, about: map[string]About{}, agent: u.agent.Bytes}
+// programs describes all three, and gives the version of gVisor. It reads the small descriptions
+// only: a program's bytes are unpacked when its file lacks them.
+func (u *Unpacker) programs() (all []program, version string, err error) {
 	for _, name := range []string{runscName, launchName} {
 		a, err := aboutEmbedded(u.from, name)
 		if err != nil {
-			return c, err
+			return nil, "", err
 		}
-		c.about[name] = a
+		all = append(all, program{name, a.Digest, func() ([]byte, error) { return unpack(u.from, name, a.Size) }})
+		version = cmp.Or(version, a.Version) // runsc's
 	}
 	digest, err := u.agent.Digest()
-	c.about[agentName] = About{Digest: digest}
-	return c, err
+	return append(all, program{agentName, digest, u.agent.Bytes}), version, err
 }
 
-// unpack gives the bytes of a program.
-func (c contents) unpack(name string) ([]byte, error) {
-	if name != agentName {
-		return unpack(c.from, name, c.about[name])
-	}
-	b, err := c.agent()
-	if err == nil && digestOf(b) != c.about[name].Digest {
-		err = agentbox.Errorf(agentbox.Corrupt, "the embedded guest agent is damaged").WithHint("install agentbox again, or build it with `make build`")
-	}
-	return b, err
-}
-
-// programs are where the files belong below root, whether they exist or not.
-func (c contents) programs(root string) Programs {
+// placed are where the files belong below root, whether they exist or not.
+func placed(root string, all []program) Programs {
 	h := sha256.New()
-	for _, name := range []string{runscName, launchName, agentName} {
-		fmt.Fprintln(h, c.about[name].Digest)
+	for _, p := range all {
+		fmt.Fprintln(h, p.digest)
 	}
 	digest := fmt.Sprintf("%x", h.Sum(nil))
 	dir := filepath.Join(root, digest[:16])
 	return Programs{
 		Runsc: filepath.Join(dir, runscName), Launch: filepath.Join(dir, launchName), Agent: filepath.Join(dir, agentName),
-		Version: c.about[runscName].Version, Digest: digest,
+		Digest: digest,
 	}
 }
 
-func (p Programs) paths() []string { return []string{p.Runsc, p.Launch, p.Agent} }
+// memo has the identities of files that were verified.
+func (p Programs) memo() string { return filepath.Join(filepath.Dir(p.Runsc), memoName) }
+
+// identify looks at the files as they are now.
+func (p Programs) identify() (ids identities, err error) {
+	for i, path := range []string{p.Runsc, p.Launch, p.Agent} {
+		if ids[i], err = durable.Identify(path); err != nil {
+			return ids, err
+		}
+	}
+	return ids, nil
+}
 
 // verify hashes the files, replaces those that are not right, and remembers. The memo is written
 // last: an unpacking that was cut short is found by its digests the next time.
-func (c contents) verify(p Programs) (memo, error) {
+func (p Programs) verify(all []program) (identities, error) {
 	dir := filepath.Dir(p.Runsc)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return memo{}, err
+		return identities{}, err
 	}
-	for _, path := range p.paths() {
-		name := filepath.Base(path)
-		if isRegular(path) {
-			if d, err := agentbox.DigestFile(path); err == nil && d == c.about[name].Digest {
-				continue
-			}
-		}
-		b, err := c.unpack(name)
-		if err != nil {
-			return memo{}, err
-		}
-		if err := durable.WriteFile(path, b, 0o755); err != nil {
-			return memo{}, err
+	for _, want := range all {
+		if err := want.put(filepath.Join(dir, want.name)); err != nil {
+			return identities{}, err
 		}
 	}
 	if err := removeOthers(dir); err != nil {
-		return memo{}, err
+		return identities{}, err
 	}
-	m, err := identifyAll(p.paths())
+	ids, err := p.identify()
 	if err != nil {
-		return m, err
+		return ids, err
 	}
-	b, err := json.Marshal(m)
+	return ids, durable.WriteJSON(p.memo(), ids, 0o600)
+}
+
+// put makes the program the file at path, unless it is that already.
+func (p program) put(path string) error {
+	if isRegular(path) {
+		if d, err := agentbox.DigestFile(path); err == nil && d == p.digest {
+			return nil
+		}
+	}
+	b, err := p.bytes()
 	if err != nil {
-		return m, err
+		return err
 	}
-	return m, durable.WriteFile(filepath.Join(dir, memoName), b, 0o600)
+	if digestOf(b) != p.digest {
+		return damaged(p.name)
+	}
+	return durable.WriteFile(path, b, 0o755)
 }
 
 // isRegular is false for a link, which must not be followed to somebody else's file, and for what
@@ -191,11 +197,3 @@ func removeOthers(dir string) error {
 }
 
 func digestOf(b []byte) agentbox.Digest { return agentbox.Digest(sha256.Sum256(b)) }
-
-// hostError says what failed, and gives a full disk its code.
-func hostError(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return agentbox.Errorf(agentbox.NoSpace, "unpack gVisor: %w", err).WithHint("free some disk space (agentbox prune shows what can go), then try again")
-	}
-	return fmt.Errorf("unpack gVisor: %w", err)
-}
