@@ -144,7 +144,7 @@ func TestGuestAgentImportsLittle(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}
-	allowed := []string{"agentbox/vmm/guest", "golang.org/x/sys", "golang.org/x/crypto", "github.com/pkg/sftp", "github.com/kr/fs"}
+	allowed := []string{"agentbox/vmm/guest", "agentbox/vmm/console", "golang.org/x/sys", "golang.org/x/crypto", "github.com/pkg/sftp", "github.com/kr/fs"}
 	for imp := range strings.FieldsSeq(string(out)) {
 		ok := false
 		for _, a := range allowed {

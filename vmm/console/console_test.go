@@ -15,7 +15,7 @@ func TestConsoleIsBounded(t *testing.T) {
 	}
 	c := New(dir, ours)
 	line := []byte("[    1.5] " + strings.Repeat("x", 1000) + "\n")
-	for range 3 * consoleLimit / len(line) {
+	for range 3 * Limit / len(line) {
 		if _, err := theirs.Write(line); err != nil {
 			t.Fatal(err)
 		}
@@ -23,8 +23,8 @@ func TestConsoleIsBounded(t *testing.T) {
 	theirs.Write([]byte("[    2.0] Kernel panic - not syncing: test\n[    2.1] ---\n"))
 	theirs.Close()
 	c.Wait()
-	for _, name := range []string{File, OldFile} {
-		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() > consoleLimit {
+	for _, name := range []string{File, File + ".1"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() > Limit {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/crypto/ssh"
+
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -38,9 +40,9 @@ func (a *Agent) begin(out *output, line []byte) *life {
 	}
 	hello, err := protocol.ParseHello(line)
 	b := &birth{agent: a, hello: hello, renewed: make(chan struct{})}
-	var s *server
+	var server *ssh.ServerConfig
 	if err == nil {
-		s, err = b.prepare()
+		server, err = b.prepare()
 	}
 	if err != nil {
 		a.Log.Error("life did not begin", "err", err)
@@ -52,7 +54,7 @@ func (a *Agent) begin(out *output, line []byte) *life {
 	a.goDo("renew", b.renew)
 	a.goDo("ssh", func() {
 		if a.answer(out, protocol.Ready{Token: hello.Token}) {
-			s.serve(l)
+			a.serve(l, server)
 		}
 	})
 	return l
@@ -77,16 +79,12 @@ func (a *Agent) answer(out *output, ready protocol.Ready) bool {
 // prepare reseeds the machine's random numbers while no user process runs, and makes the SSH server
 // at the same time: its key comes with the hello. The server is made by another goroutine, on
 // another CPU where there is one.
-func (b *birth) prepare() (*server, error) {
-	type made struct {
-		server *server
-		err    error
-	}
-	got := make(chan made, 1)
+func (b *birth) prepare() (server *ssh.ServerConfig, err error) {
+	made := make(chan struct{})
+	noServer := errors.New("the SSH server could not be made") // should it panic
 	b.agent.goDo("keys", func() {
-		defer close(got)
-		s, err := newServer(b)
-		got <- made{s, err}
+		defer close(made)
+		server, noServer = newServer(b)
 	})
 	m := b.agent.Machine
 	if err := m.FreezeUser(); err != nil {
@@ -95,11 +93,8 @@ func (b *birth) prepare() (*server, error) {
 	if err := m.AddEntropy(b.hello.Entropy); err != nil {
 		return nil, fmt.Errorf("reseed random numbers: %w", err)
 	}
-	server, ok := <-got
-	if !ok {
-		return nil, errors.New("the SSH server could not be made")
-	}
-	return server.server, server.err
+	<-made
+	return server, noServer
 }
 
 // renew makes this machine another one than its twins, and then lets user processes run. A step

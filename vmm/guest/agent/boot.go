@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentbox/vmm/guest/netconfig"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -27,32 +28,38 @@ const (
 	memoryLimit = 48 << 20
 )
 
-// Main is the life of PID 1. It never returns: a machine that cannot boot says why on its console
-// and is switched off. It has no arguments. The user in the box may end it with SIGTERM, SIGINT or
-// SIGPWR to PID 1, which shuts the machine down in order.
+// Main is PID 1 of a virtual machine. It never returns: a machine that cannot boot says why on its
+// console and is switched off.
 func Main() {
-	debug.SetGCPercent(gcPercent)
-	debug.SetMemoryLimit(memoryLimit)
-	syscall.Umask(0o022)
 	if err := raiseFileLimit(); err != nil {
 		fmt.Fprintf(os.Stderr, "agentbox: programs can open few files only: %v\n", err)
 	}
 	fmt.Fprintln(os.Stderr, protocol.Started)
+	run((*booter).run, (*booter).machine, openPort)
+	powerOff()
+}
+
+// run is the life of PID 1: it boots, serves and shuts down in order, for which the user in the box
+// may ask by SIGTERM, SIGINT or SIGPWR. It is false, and has said why on the console, when the
+// machine did not boot.
+func run(bootUp func(*booter) error, machine func(*booter) Machine, open func(context.Context) (io.ReadWriteCloser, error)) bool {
+	debug.SetGCPercent(gcPercent)
+	debug.SetMemoryLimit(memoryLimit)
+	syscall.Umask(0o022)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	// Until the agent serves there is nobody to tell but the console.
 	boot := &booter{log: log, root: "/"}
-	if err := boot.run(); err != nil {
+	if err := bootUp(boot); err != nil {
 		fmt.Fprintf(os.Stderr, "agentbox: boot failed: %v\n", err)
-		powerOff()
+		return false
 	}
-	a := New(Config{Machine: boot.machine(), User: boot.user, Log: log, PID1: true, Open: openPort})
+	a := New(Config{Machine: machine(boot), User: boot.user, Log: log, PID1: true, Open: open})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGPWR)
 	defer stop()
-	a.Serve(ctx) // ends when the user in the box asked for it
+	a.Serve(ctx)
 	if err := a.detach(); err != nil {
 		log.Error("shutdown", "err", err)
 	}
-	powerOff()
+	return true
 }
 
 // How many files a program of the box may open, unless it asks for more, and when it does. The
@@ -114,7 +121,7 @@ func (b *booter) run() error {
 		{"cover the boot id", coverBootID},
 		{"set up cgroups", setUpCgroups},
 		{"tune the kernel", tune},
-		{"bring up the loopback interface", loopbackUp},
+		{"bring up the loopback interface", func() error { return netconfig.LinkUp("lo") }},
 		{"set up the network", b.setUpNetwork},
 		{"find the box's user", b.findUser},
 		{"open the random number generator", b.openRandom},
@@ -221,21 +228,6 @@ func tuneDisks() error {
 		os.WriteFile(filepath.Join(queue, "wbt_lat_usec"), []byte("0"), 0)
 	}
 	return err
-}
-
-// loopbackUp does what `ip link set lo up` does.
-func loopbackUp() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	ifr, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
 }
 
 // openPort opens the virtio-serial port of the host's end of the protocol. The device is found by

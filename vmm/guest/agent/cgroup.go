@@ -146,7 +146,7 @@ func (g *cgroups) freeze() error {
 // freezeKernel asks the kernel and waits until it has happened; a freeze that takes too long is
 // taken back.
 func (g *cgroups) freezeKernel() error {
-	if g.empty = g.number("pids.current", "") == 0; g.empty {
+	if g.empty = number(filepath.Join(g.dir, "pids.current"), "") == 0; g.empty {
 		return nil
 	}
 	if err := write(filepath.Join(g.dir, "cgroup.freeze"), "1"); err != nil {
@@ -198,40 +198,50 @@ func (g *cgroups) kill() error {
 func (g *cgroups) processes() []int {
 	var pids []int
 	filepath.WalkDir(g.dir, func(path string, d fs.DirEntry, err error) error { // a group that is gone has no processes
-		if err != nil || d.Name() != "cgroup.procs" {
-			return nil
-		}
-		text, _ := os.ReadFile(path)
-		for field := range strings.FieldsSeq(string(text)) {
-			if pid, err := strconv.Atoi(field); err == nil {
-				pids = append(pids, pid)
-			}
+		if err == nil && d.Name() == "cgroup.procs" {
+			pids = append(pids, pidsIn(path)...)
 		}
 		return nil
 	})
 	return pids
 }
 
-// await polls cgroup.events for a line. The steps are short at first: most often it is there at
-// once.
-func (g *cgroups) await(line string, timeout time.Duration) bool {
-	step := 500 * time.Microsecond
-	for deadline := time.Now().Add(timeout); ; time.Sleep(step) {
-		text, err := os.ReadFile(filepath.Join(g.dir, "cgroup.events"))
-		if err == nil && strings.Contains(string(text), line+"\n") {
-			return true
+// pidsIn reads a file of process ids, none when it is not there.
+func pidsIn(path string) (pids []int) {
+	text, _ := os.ReadFile(path)
+	for field := range strings.FieldsSeq(string(text)) {
+		if pid, err := strconv.Atoi(field); err == nil {
+			pids = append(pids, pid)
 		}
+	}
+	return pids
+}
+
+// await waits for a line of cgroup.events.
+func (g *cgroups) await(line string, limit time.Duration) bool {
+	return poll(limit, func() bool {
+		text, err := os.ReadFile(filepath.Join(g.dir, "cgroup.events"))
+		return err == nil && strings.Contains(string(text), line+"\n")
+	})
+}
+
+// poll asks until it is so, or limit has passed, which is false. The steps are short at first: most
+// often it is so at once.
+func poll(limit time.Duration, so func() bool) bool {
+	step := 500 * time.Microsecond
+	for deadline := time.Now().Add(limit); !so(); time.Sleep(step) {
 		if time.Now().After(deadline) {
 			return false
 		}
 		step = min(2*step, 20*time.Millisecond)
 	}
+	return true
 }
 
-// number reads a file with one number, or the number after key in a file of "key number" lines; 0
-// when it is not there.
-func (g *cgroups) number(file, key string) int {
-	text, err := os.ReadFile(filepath.Join(g.dir, file))
+// number reads a file with one number ("max" is none), or the number after key in a file of "key
+// number" lines; 0 when it is not there.
+func number(path, key string) int {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0
 	}

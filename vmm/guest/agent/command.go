@@ -51,6 +51,14 @@ type notRun struct {
 // Error implements error.
 func (e *notRun) Error() string { return e.err.Error() }
 
+// notRunStatus is the exit status of any error of a start.
+func notRunStatus(err error) int {
+	if e := (*notRun)(nil); errors.As(err, &e) {
+		return e.status
+	}
+	return 126
+}
+
 // launch starts c once the box has what is its own. Everything that is the user's is started by it,
 // and so waits while a box makes its keys.
 func (a *Agent) launch(c command) (*process, error) {

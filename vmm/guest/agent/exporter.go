@@ -33,7 +33,7 @@ const maxExportRequest = 1 << 20
 // output.
 func ServeExport() error {
 	out := bufio.NewWriterSize(os.Stdout, 1<<20)
-	if err := serveExport(bufio.NewReader(os.Stdin), out); err != nil {
+	if err := serveExport(bufio.NewReaderSize(os.Stdin, maxExportRequest), out); err != nil {
 		return err
 	}
 	return out.Flush()
@@ -41,8 +41,8 @@ func ServeExport() error {
 
 // serveExport reads the request's line, then the inventory that it announces, and answers.
 func serveExport(in *bufio.Reader, out io.Writer) error {
-	line, err := readLine(in, maxExportRequest)
-	if err != nil {
+	line, err := in.ReadSlice('\n')
+	if err != nil && err != io.EOF {
 		return fmt.Errorf("malformed request: %w", err)
 	}
 	var req protocol.ExportRequest
@@ -57,22 +57,6 @@ func serveExport(in *bufio.Reader, out io.Writer) error {
 		return takeInventory(req, out)
 	}
 	return export(req, known, out)
-}
-
-// readLine reads up to a newline, or the end. It reads byte by byte from in's buffer, so what
-// follows the line stays for the next reader.
-func readLine(in *bufio.Reader, most int) (line []byte, err error) {
-	for len(line) <= most {
-		c, err := in.ReadByte()
-		if err == io.EOF || err == nil && c == '\n' {
-			return line, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		line = append(line, c)
-	}
-	return nil, fmt.Errorf("longer than %d bytes", most)
 }
 
 // export writes the archive that req asks for. Entries come in the order of their names, so equal

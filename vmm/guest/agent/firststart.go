@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"agentbox/vmm/console"
 )
 
 // firstStart runs the programs by which an image makes what each box has its own of: once, when the
@@ -107,11 +109,8 @@ func (a *Agent) runFirst(program string) error {
 		return err
 	}
 	// A log of the box's own: its user reads there why a key or a database is missing.
-	log := &boundedLog{path: path.Join(a.Machine.LogDir, "first-start.log")}
-	a.goDo("log of first start", func() {
-		log.copy(ours)
-		log.close()
-	})
+	log := &console.Log{Perm: 0o644, Path: path.Join(a.Machine.LogDir, "first-start.log")}
+	a.goDo("log of first start", func() { log.Copy(ours) })
 	root := User{Name: "root", Home: "/root", Shell: "/bin/sh"}
 	null := devNull()
 	p, err := a.spawn(command{
@@ -128,7 +127,7 @@ func (a *Agent) runFirst(program string) error {
 	defer end()
 	<-p.done
 	if !p.status.Exited() || p.status.ExitStatus() != 0 {
-		return fmt.Errorf("ended with status %#x; %s in the box has what it printed", int(p.status), log.path)
+		return fmt.Errorf("ended with status %#x; %s in the box has what it printed", int(p.status), log.Path)
 	}
 	return nil
 }

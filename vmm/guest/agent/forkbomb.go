@@ -4,10 +4,7 @@ package agent
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -35,7 +32,7 @@ func (g *gvisorBox) endForkBomb(now time.Time) {
 		return
 	}
 	g.full = time.Time{}
-	if group := forkBombOf(g.processes(), g.number("pids.max"), syscall.Getpgid); group != 0 {
+	if group := forkBombOf(g.processes(), number(filepath.Join(g.dir, "pids.max"), ""), syscall.Getpgid); group != 0 {
 		g.log.Warn("a program had filled the box with processes: killed its group", "group", group)
 		killGroup(group)
 		g.forkBombs.Add(1)
@@ -45,26 +42,16 @@ func (g *gvisorBox) endForkBomb(now time.Time) {
 // isFull tells whether hardly another process can be started. One that is being forked in vain
 // counts on and off. A thirty-second below the limit counts as full.
 func (g *gvisorBox) isFull() bool {
-	current := g.number("pids.current")
+	current := number(filepath.Join(g.dir, "pids.current"), "")
 	if current < minForkBomb {
 		return false
 	}
-	most := g.number("pids.max")
+	most := number(filepath.Join(g.dir, "pids.max"), "")
 	return current >= most-most/32
 }
 
 // minForkBomb is how many processes are never too many.
 const minForkBomb = 32
-
-// number reads a file of the group with one number; 0 when it is not there.
-func (g *gvisorBox) number(file string) int {
-	text, err := os.ReadFile(filepath.Join(g.dir, file))
-	if err != nil {
-		return 0
-	}
-	n, _ := strconv.Atoi(strings.TrimSpace(string(text))) // "max" is none
-	return n
-}
 
 // forkBombSample is how many processes are looked at to find the group that most of them are in.
 const forkBombSample = 64
@@ -95,9 +82,5 @@ func forkBombOf(pids []int, limit int, groupOf func(pid int) (int, error)) int {
 // killGroup kills until no process of the group is left: one that is being forked at that moment
 // may be missed. It gives up after killTimeout.
 func killGroup(group int) {
-	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if errors.Is(syscall.Kill(-group, syscall.SIGKILL), syscall.ESRCH) {
-			return
-		}
-	}
+	poll(killTimeout, func() bool { return errors.Is(syscall.Kill(-group, syscall.SIGKILL), syscall.ESRCH) })
 }

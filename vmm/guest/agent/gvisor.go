@@ -7,10 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
-	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -22,26 +19,12 @@ import (
 // GVisorMode is the agent's argument in a gVisor sandbox (vmm/gvisor/spec.go).
 const GVisorMode = "gvisor"
 
-// MainGVisor is the life of PID 1 where the kernel is gVisor: file systems are mounted, the
-// workspace is a directory of the host, and the stream is standard input and output. It never
-// returns.
+// MainGVisor is PID 1 where the kernel is gVisor: file systems are mounted, the workspace is a
+// directory of the host, standard input and output are the stream, standard error is the console. It
+// never returns.
 func MainGVisor() {
-	debug.SetGCPercent(gcPercent)
-	debug.SetMemoryLimit(memoryLimit)
-	syscall.Umask(0o022)
-	// Standard error is the console; standard input and output are the stream.
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	boot := &booter{log: log, root: "/"}
-	if err := boot.runGVisor(); err != nil {
-		fmt.Fprintf(os.Stderr, "agentbox: boot failed: %v\n", err)
+	if !run((*booter).runGVisor, (*booter).gvisorMachine, openStdio) {
 		os.Exit(1)
-	}
-	a := New(Config{Machine: boot.gvisorMachine(), User: boot.user, Log: log, PID1: true, Open: openStdio})
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGPWR)
-	defer stop()
-	a.Serve(ctx) // ends when the user in the box asked for it
-	if err := a.detach(); err != nil {
-		log.Error("shutdown", "err", err)
 	}
 	os.Exit(0)
 }
@@ -87,34 +70,18 @@ func gvisorTemporary() error {
 func (b *booter) gvisorMachine() Machine {
 	box := &gvisorBox{dir: gvisorGroup, log: b.log}
 	go box.watch() // for the life of the machine
-	return Machine{
-		Kernel:      kernelRelease(),
-		AddEntropy:  func([]byte) error { return nil },
-		SetClock:    func(time.Time) error { return nil },
-		SetHostname: setHostname,
-		SetMachineID: func(id string) error {
-			return errors.Join(setMachineID(id), setBootID(id))
-		},
-		FreezeUser: func() error { return nil },
-		ThawUser:   func() error { return nil },
-		TermUser:   box.terminate,
-		KillUser:   box.kill,
-		Cgroup:     box.join,
-		LimitUser:  box.limit,
-		Trust:      b.authorities.trust,
-		LookupUser: func(name string) (User, error) {
-			return lookupUser(b.root, func(n string, _ int) bool { return n == name })
-		},
-		Mount:      workspaceThere,
-		Unmount:    func() error { return os.Chdir("/") }, // it stays, and no process is left that uses it
-		DropCaches: func() error { unix.Sync(); return nil },
-		DropSlots:  func() error { return nil },
-		Sync:       unix.Sync,
-		Stats:      box.stats,
-		Workspace:  protocol.WorkspaceDir,
-		LogDir:     protocol.ServiceLogDir,
-		FirstStart: protocol.FirstStartDir, EarlyWait: earlyWait,
-	}
+	m := b.common()
+	m.AddEntropy = func([]byte) error { return nil }
+	m.SetClock = func(time.Time) error { return nil }
+	m.FreezeUser = func() error { return nil }
+	m.ThawUser = func() error { return nil }
+	m.TermUser, m.KillUser, m.Cgroup, m.LimitUser = box.terminate, box.kill, box.join, box.limit
+	m.Mount = workspaceThere
+	m.Unmount = func() error { return os.Chdir("/") } // it stays, and no process is left that uses it
+	m.DropCaches = func() error { unix.Sync(); return nil }
+	m.DropSlots = func() error { return nil }
+	m.Stats = box.stats
+	return m
 }
 
 // workspaceThere is all there is to mount: the directory is in its place from the beginning.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -82,17 +83,10 @@ func (g *gvisorBox) join(string) (*os.File, func(), error) {
 	}, nil
 }
 
-// processes lists the box's processes. The agent is among them while one of its threads forks.
-// Never this process itself.
+// processes lists the box's processes. The agent, which is among them while one of its threads
+// forks, is left out.
 func (g *gvisorBox) processes() []int {
-	text, _ := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
-	var pids []int
-	for field := range strings.FieldsSeq(string(text)) {
-		if pid, err := strconv.Atoi(field); err == nil && pid != os.Getpid() {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+	return slices.DeleteFunc(pidsIn(filepath.Join(g.dir, "cgroup.procs")), func(pid int) bool { return pid == os.Getpid() })
 }
 
 // signal sends a signal to each.
@@ -102,19 +96,13 @@ func (g *gvisorBox) signal(sig syscall.Signal) {
 	}
 }
 
-// await waits until no process is left; again is done before each look. It is false when timeout
+// await waits until no process is left; again is done before each look. It is false when limit
 // passed before.
-func (g *gvisorBox) await(timeout time.Duration, again func()) bool {
-	for deadline, step := time.Now().Add(timeout), time.Millisecond; ; step = min(2*step, 20*time.Millisecond) {
+func (g *gvisorBox) await(limit time.Duration, again func()) bool {
+	return poll(limit, func() bool {
 		again()
-		if len(g.processes()) == 0 {
-			return true
-		}
-		if time.Now().After(deadline) {
-			return false
-		}
-		time.Sleep(step)
-	}
+		return len(g.processes()) == 0
+	})
 }
 
 // terminate asks every process to end, and waits for that.
@@ -202,17 +190,15 @@ const (
 // awaitMemory waits for what a killed process had, or the next process would be killed for it. It
 // returns at once when somebody else takes more meanwhile.
 func (g *gvisorBox) awaitMemory(victim int) {
-	for deadline := time.Now().Add(endTime); syscall.Kill(victim, 0) == nil && time.Now().Before(deadline); {
-		time.Sleep(minMemoryLook)
-	}
+	poll(endTime, func() bool { return syscall.Kill(victim, 0) != nil })
 	total, before, err := memory()
-	for deadline := time.Now().Add(backTime); err == nil && time.Now().Before(deadline); {
+	poll(backTime, func() bool {
 		var available int64
-		if _, available, err = memory(); available > reserve(total) || available < before {
-			return
+		if err == nil {
+			_, available, err = memory()
 		}
-		time.Sleep(minMemoryLook)
-	}
+		return err != nil || available > reserve(total) || available < before
+	})
 }
 
 // resident is how much memory a process has, 0 when it has ended.

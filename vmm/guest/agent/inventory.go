@@ -83,15 +83,15 @@ const tickWait = 10 * time.Second
 // called.
 func awaitTick(dir string) error {
 	first, err := stampIn(dir)
-	for deadline := time.Now().Add(tickWait); err == nil; {
-		var now int64
-		if now, err = stampIn(dir); err == nil && now != first {
-			return nil
+	now := first
+	ticked := poll(tickWait, func() bool {
+		if err == nil {
+			now, err = stampIn(dir)
 		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("the clock of the file system of %s stands still", dir)
-		}
-		time.Sleep(time.Millisecond)
+		return err != nil || now != first
+	})
+	if !ticked {
+		return fmt.Errorf("the clock of the file system of %s stands still", dir)
 	}
 	return err
 }

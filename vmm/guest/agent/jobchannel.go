@@ -42,11 +42,7 @@ var errEarly = errors.New("the box is still making what is its own")
 
 // refuseJob rejects a channel with a JobRefusal as the reason.
 func refuseJob(nc ssh.NewChannel, err error) {
-	refusal := protocol.JobRefusal{Status: 126, Error: err.Error()}
-	if e := (*notRun)(nil); errors.As(err, &e) {
-		refusal.Status = e.status
-	}
-	refusal.Early = errors.Is(err, errEarly)
+	refusal := protocol.JobRefusal{Status: notRunStatus(err), Error: err.Error(), Early: errors.Is(err, errEarly)}
 	reason, _ := json.Marshal(refusal) // of a number and a text
 	nc.Reject(ssh.ConnectionFailed, string(reason))
 }
@@ -90,18 +86,9 @@ func (j *job) requests(requests <-chan *ssh.Request, leave func()) {
 func (j *job) request(req *ssh.Request) bool {
 	switch req.Type {
 	case "window-change":
-		var w struct{ Columns, Rows, Width, Height uint32 }
-		return j.pty != nil && ssh.Unmarshal(req.Payload, &w) == nil && j.resize(w.Columns, w.Rows)
+		return j.pty.change(req.Payload)
 	case "signal":
-		var v struct{ Name string }
-		if ssh.Unmarshal(req.Payload, &v) != nil {
-			return false
-		}
-		sig, known := signals[v.Name]
-		if known {
-			j.agent.spawner.signal(j.process, sig)
-		}
-		return known
+		return j.agent.signal(j.process, req.Payload)
 	case protocol.JobPatience:
 		var v struct{ Patient bool }
 		if ssh.Unmarshal(req.Payload, &v) != nil {
@@ -114,9 +101,6 @@ func (j *job) request(req *ssh.Request) bool {
 	}
 	return false
 }
-
-// resize changes the terminal's size; it may be gone with its job.
-func (j *job) resize(columns, rows uint32) bool { return j.pty.resize(columns, rows, 0, 0) == nil }
 
 // copyIn passes the client's input on. What nobody reads is dropped.
 func (j *job) copyIn(ch ssh.Channel) {

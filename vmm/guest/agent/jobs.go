@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -115,10 +116,18 @@ func (a *Agent) startJob(spec protocol.JobSpec) (*job, error) {
 	}
 	c.user, c.refused = a.userNamed(spec.User)
 	j := &job{agent: a, spec: spec, buffer: newJobBuffer()}
-	ends, err := j.connect(&c)
+	if spec.TTY {
+		p, err := newPTY(spec.Term, windowSize{Columns: uint32(spec.Columns), Rows: uint32(spec.Rows)})
+		if err != nil {
+			return nil, &notRun{126, fmt.Errorf("open a terminal: %w", err)}
+		}
+		j.pty = p
+	}
+	ends, err := connect(&c, j.pty, spec.Input)
 	if err != nil {
 		return nil, &notRun{126, err}
 	}
+	j.in = ends.in
 	j.process, err = a.launch(c)
 	closeDescriptors(c.files)
 	if err != nil {
@@ -129,102 +138,23 @@ func (a *Agent) startJob(spec protocol.JobSpec) (*job, error) {
 	return j, nil
 }
 
-// connect gives the command its files and returns the other ends. c.files are the caller's to
-// close; after an error none is open.
-func (j *job) connect(c *command) (ends stdio, err error) {
-	if j.spec.TTY {
-		return j.connectTerminal(c)
-	}
-	if j.spec.Input {
-		theirs, ours, err := newPipe(true)
-		if err != nil {
-			return ends, err
-		}
-		ends.in, c.files = ours, append(c.files, theirs)
-	} else {
-		c.files = append(c.files, devNull())
-	}
-	for _, end := range []**os.File{&ends.out, &ends.err} {
-		theirs, ours, err := newPipe(false)
-		if err != nil {
-			closeDescriptors(c.files)
-			closeFiles(ends.all()...)
-			return ends, err
-		}
-		*end, c.files = ours, append(c.files, theirs)
-	}
-	j.in = ends.in
-	return ends, nil
-}
-
-// connectTerminal gives the command a terminal for all three.
-func (j *job) connectTerminal(c *command) (stdio, error) {
-	p, err := newPTY()
-	if err != nil {
-		return stdio{}, fmt.Errorf("open a terminal: %w", err)
-	}
-	p.own(c.user)
-	if err := p.resize(uint32(j.spec.Columns), uint32(j.spec.Rows), 0, 0); err != nil {
-		p.close()
-		return stdio{}, fmt.Errorf("open a terminal: %w", err)
-	}
-	c.files, c.tty = []int{p.slave, p.slave, p.slave}, true
-	if j.spec.Term != "" {
-		c.env["TERM"] = j.spec.Term
-	}
-	j.pty, j.in = p, p.master
-	return stdio{in: p.master, out: p.master}, nil
-}
-
-// follow keeps what the job writes, and how it ends. Its goroutines end when the job has ended and
-// all its output is in the buffer.
+// follow keeps what the job writes, and how it ends.
 func (j *job) follow(ends stdio) {
-	var flushed sync.WaitGroup
-	outputs := []*os.File{ends.out}
-	flushed.Add(1)
-	j.agent.goDo("job output", func() { defer flushed.Done(); j.copyOut(protocol.JobOutput, ends.out) })
-	if ends.err != nil {
-		outputs = append(outputs, ends.err)
-		flushed.Add(1)
-		j.agent.goDo("job errors", func() { defer flushed.Done(); j.copyOut(protocol.JobErrors, ends.err) })
-	}
-	j.agent.goDo("job end", func() {
-		<-j.process.done
-		for _, f := range outputs {
-			f.SetReadDeadline(time.Now().Add(outputGrace)) // a closed file needs none
-		}
-		flushed.Wait()
+	kinds := []byte{protocol.JobOutput, protocol.JobErrors}
+	j.agent.follow(j.process, ends, func(i int, r *os.File, flushed func()) {
+		defer flushed()
+		// A read of a pipe that some process still holds would keep the agent from ending.
+		stop := context.AfterFunc(j.agent.ending, func() { r.Close() })
+		defer stop()
+		drain(r, func(b []byte) error {
+			j.buffer.put(kinds[i], b, j.agent.ending.Done())
+			return nil
+		})
+	}, func() {
 		j.endInput()
-		closeFiles(outputs...)
+		closeFiles(ends.out, ends.err)
 		j.buffer.finish(jobExit(j.process.status))
 	})
-}
-
-// copyOut reads what the job writes to its end, or until nothing more waits when the job itself has
-// ended.
-func (j *job) copyOut(kind byte, r *os.File) {
-	stop := make(chan struct{})
-	defer close(stop)
-	j.agent.goDo("job reader", func() {
-		select {
-		// A read of a pipe that some process still holds would keep the agent from ending.
-		case <-j.agent.ending.Done():
-			r.Close()
-		case <-stop:
-		}
-	})
-	buf := make([]byte, protocol.MaxJobFrame)
-	for {
-		n, err := r.Read(buf)
-		if n > 0 {
-			j.buffer.put(kind, buf[:n], j.agent.ending.Done())
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) && pending(r) > 0 {
-			r.SetReadDeadline(time.Now().Add(outputGrace))
-		} else if err != nil {
-			return
-		}
-	}
 }
 
 // jobExit is a wait status as a shell counts it.

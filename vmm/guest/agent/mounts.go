@@ -93,29 +93,22 @@ func mountRoot() error {
 	if err := os.Chmod(filepath.Join(runtimeMount, "tmp"), 0o1777|os.ModeSticky); err != nil {
 		return err
 	}
-	overlay := mount{"root", newRoot, "overlay", syscall.MS_NOATIME,
-		"lowerdir=" + imageMount + ",upperdir=" + runtimeMount + "/upper,workdir=" + runtimeMount + "/work"}
 	// A volatile overlay never syncs its layer, and marks it so that no other mount believes it
 	// after a crash.
-	fast := overlay
-	fast.data += ",volatile"
-	if err := fast.do(); !errors.Is(err, syscall.EINVAL) {
-		return err
-	}
-	return overlay.do() // a kernel before 5.10
+	return mount{"root", newRoot, "overlay", syscall.MS_NOATIME,
+		"lowerdir=" + imageMount + ",upperdir=" + runtimeMount + "/upper,workdir=" + runtimeMount + "/work,volatile"}.do()
 }
 
 // slotTimeout is how long a disk may take to appear after its driver was loaded.
 const slotTimeout = 30 * time.Second
 
 // waitForSlot waits for a disk whose driver was just loaded.
-func waitForSlot(serial string) (string, error) {
-	for deadline := time.Now().Add(slotTimeout); ; time.Sleep(5 * time.Millisecond) {
-		dev, err := slot(serial)
-		if err == nil || time.Now().After(deadline) {
-			return dev, err
-		}
-	}
+func waitForSlot(serial string) (device string, err error) {
+	poll(slotTimeout, func() bool {
+		device, err = slot(serial)
+		return err == nil
+	})
+	return device, err
 }
 
 // slot finds the block device with a serial number. Serial numbers are the names in

@@ -31,43 +31,46 @@ func (s *session) openPTY(payload []byte) bool {
 	if s.pty != nil || ssh.Unmarshal(payload, &v) != nil {
 		return false
 	}
-	p, err := newPTY()
+	p, err := newPTY(v.Term, windowSize{v.Columns, v.Rows, v.Width, v.Height})
 	if err != nil {
 		s.conn.agent.Log.Warn("cannot open a terminal", "err", err)
 		return false
 	}
-	p.term = v.Term
-	if err := p.resize(v.Columns, v.Rows, v.Width, v.Height); err == nil {
-		p.setModes([]byte(v.Modes))
-	}
+	p.setModes([]byte(v.Modes))
 	s.pty = p
 	return true
 }
 
-// newPTY opens a pair with nothing set.
-func newPTY() (*pty, error) {
+// windowSize is a terminal's, in characters and, where the client knows it, pixels: the payload of
+// window-change.
+type windowSize struct{ Columns, Rows, Width, Height uint32 }
+
+// newPTY opens a pair of this size.
+func newPTY(term string, size windowSize) (*pty, error) {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		return nil, err
 	}
-	var number int
+	p := &pty{master: master, term: term}
 	err = control(master, func(fd int) error {
 		if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 			return err
 		}
-		number, err = unix.IoctlGetInt(fd, unix.TIOCGPTN)
+		number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+		if err == nil {
+			p.slave, err = syscall.Open(fmt.Sprintf("/dev/pts/%d", number), syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
+		}
 		return err
 	})
 	if err != nil {
 		master.Close()
 		return nil, err
 	}
-	slave, err := syscall.Open(fmt.Sprintf("/dev/pts/%d", number), syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		master.Close()
+	if err := p.resize(size); err != nil {
+		p.close()
 		return nil, err
 	}
-	return &pty{master: master, slave: slave}, nil
+	return p, nil
 }
 
 // own gives the terminal to the user whose command will open it again by name.
@@ -85,11 +88,16 @@ func (p *pty) close() {
 	}
 }
 
-// resize sets the size in characters and, where the client knows it, pixels. The kernel tells the
-// command (SIGWINCH).
-func (p *pty) resize(columns, rows, width, height uint32) error {
-	size := unix.Winsize{Col: uint16(columns), Row: uint16(rows), Xpixel: uint16(width), Ypixel: uint16(height)}
+// resize tells the kernel, which tells the command (SIGWINCH).
+func (p *pty) resize(s windowSize) error {
+	size := unix.Winsize{Col: uint16(s.Columns), Row: uint16(s.Rows), Xpixel: uint16(s.Width), Ypixel: uint16(s.Height)}
 	return control(p.master, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size) })
+}
+
+// change answers a window-change. p may be nil.
+func (p *pty) change(payload []byte) bool {
+	var size windowSize
+	return p != nil && ssh.Unmarshal(payload, &size) == nil && p.resize(size) == nil
 }
 
 // control runs f on the file's descriptor without making it blocking. os.File.Fd would make it

@@ -12,7 +12,7 @@ import (
 // A client whose terminal has a character switched off says so with 255 (RFC 4254, 8): the byte 255
 // must not become that character.
 func TestACharacterThatIsSwitchedOffIsNone(t *testing.T) {
-	p, err := newPTY()
+	p, err := newPTY("", windowSize{})
 	if err != nil {
 		t.Skip("no terminal here:", err)
 	}

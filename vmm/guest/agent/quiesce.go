@@ -73,8 +73,8 @@ func stats(box *cgroups) (protocol.GuestStats, error) {
 	return protocol.GuestStats{
 		MemoryTotal:     total,
 		MemoryAvailable: available,
-		Processes:       box.number("pids.current", ""),
-		OOMKills:        box.number("memory.events", "oom_kill"),
+		Processes:       number(filepath.Join(box.dir, "pids.current"), ""),
+		OOMKills:        number(filepath.Join(box.dir, "memory.events"), "oom_kill"),
 		WorkspaceFree:   free(protocol.WorkspaceDir),
 		RuntimeFree:     free("/tmp"),
 	}, nil

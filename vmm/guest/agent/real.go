@@ -18,42 +18,42 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// machine is the virtual machine the agent booted. run must have succeeded.
-func (b *booter) machine() Machine {
-	box := &cgroups{dir: boxGroup, pids: defaultPIDs} // as setUpCgroups left it
-	disk := &workspaceDisk{target: protocol.WorkspaceDir, user: b.user, device: b.workspace}
+// common is what the agent does alike in every kind of machine.
+func (b *booter) common() Machine {
 	return Machine{
 		Kernel:      kernelRelease(),
-		WarmUp:      runtime.NumCPU() > 1, // a single one has the greeting to do; where nothing is emulated it takes a millisecond
-		AddEntropy:  b.addEntropy,
-		SetClock:    setClock,
 		SetHostname: setHostname,
 		SetMachineID: func(id string) error {
 			return errors.Join(setMachineID(id), setBootID(id))
 		},
-		FreezeUser: box.freeze,
-		ThawUser:   box.thaw,
-		TermUser:   func(wait time.Duration) { terminate(box, wait) },
-		KillUser: func() {
-			if err := box.kill(); err != nil {
-				b.log.Error("kill user processes", "err", err)
-			}
-		},
-		Cgroup:    box.join,
-		LimitUser: box.limit,
 		LookupUser: func(name string) (User, error) {
 			return lookupUser(b.root, func(n string, _ int) bool { return n == name })
 		},
 		Trust:      b.authorities.trust,
-		Mount:      disk.mount,
-		Unmount:    disk.unmount,
-		DropCaches: dropCaches, DropSlots: disk.drop,
 		Sync:       unix.Sync,
-		Stats:      func() (protocol.GuestStats, error) { return stats(box) },
 		Workspace:  protocol.WorkspaceDir,
 		LogDir:     protocol.ServiceLogDir,
 		FirstStart: protocol.FirstStartDir, EarlyWait: earlyWait,
 	}
+}
+
+// machine is the virtual machine the agent booted. run must have succeeded.
+func (b *booter) machine() Machine {
+	box := &cgroups{dir: boxGroup, pids: defaultPIDs} // as setUpCgroups left it
+	disk := &workspaceDisk{target: protocol.WorkspaceDir, user: b.user, device: b.workspace}
+	m := b.common()
+	m.WarmUp = runtime.NumCPU() > 1 // a single one has the greeting to do; where nothing is emulated it takes a millisecond
+	m.AddEntropy, m.SetClock = b.addEntropy, setClock
+	m.FreezeUser, m.ThawUser, m.Cgroup, m.LimitUser = box.freeze, box.thaw, box.join, box.limit
+	m.TermUser = func(wait time.Duration) { terminate(box, wait) }
+	m.KillUser = func() {
+		if err := box.kill(); err != nil {
+			b.log.Error("kill user processes", "err", err)
+		}
+	}
+	m.Mount, m.Unmount, m.DropCaches, m.DropSlots = disk.mount, disk.unmount, dropCaches, disk.drop
+	m.Stats = func() (protocol.GuestStats, error) { return stats(box) }
+	return m
 }
 
 // kernelRelease is what `uname -r` prints.

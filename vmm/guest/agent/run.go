@@ -26,7 +26,7 @@ const outputGrace = 200 * time.Millisecond
 // else is sent. The session has at most one. Its goroutines outlive the session where the life ends
 // before the command.
 func (s *session) run(c command, accepted func()) {
-	ends, err := s.connect(&c)
+	ends, err := connect(&c, s.pty, true)
 	if err != nil {
 		accepted()
 		s.refuse(err)
@@ -60,18 +60,23 @@ func (e stdio) all() []*os.File {
 	return []*os.File{e.in, e.out, e.err}
 }
 
-// connect gives c its files and returns the other ends. c.files are the command's, to be closed
-// when it was started.
-func (s *session) connect(c *command) (ends stdio, err error) {
-	if s.pty != nil {
-		c.files, c.tty = []int{s.pty.slave, s.pty.slave, s.pty.slave}, true
-		if s.pty.term != "" {
-			c.env["TERM"] = s.pty.term
+// connect gives c its files, those of a terminal or pipes, and returns the other ends. Without input
+// there is nothing to read. c.files are the command's, to be closed when it was started; after an
+// error none is open.
+func connect(c *command, p *pty, input bool) (ends stdio, err error) {
+	if p != nil {
+		c.files, c.tty = []int{p.slave, p.slave, p.slave}, true
+		if p.term != "" {
+			c.env["TERM"] = p.term
 		}
-		s.pty.own(c.user)
-		return stdio{in: s.pty.master, out: s.pty.master}, nil
+		p.own(c.user)
+		return stdio{in: p.master, out: p.master}, nil
 	}
 	for i, end := range []**os.File{&ends.in, &ends.out, &ends.err} {
+		if i == 0 && !input {
+			c.files = append(c.files, devNull())
+			continue
+		}
 		theirs, ours, err := newPipe(i == 0)
 		if err != nil {
 			closeDescriptors(c.files)
@@ -104,10 +109,6 @@ func newPipe(commandReads bool) (theirs int, ours *os.File, err error) {
 
 // refuse tells the client why the command did not start, as a shell would.
 func (s *session) refuse(err error) {
-	status := 126
-	if e := (*notRun)(nil); errors.As(err, &e) {
-		status = e.status
-	}
 	out := io.Writer(s.ch.Stderr())
 	line := fmt.Sprintf("agentbox: %v\n", err)
 	if s.pty != nil {
@@ -115,64 +116,69 @@ func (s *session) refuse(err error) {
 		s.pty.close()
 	}
 	io.WriteString(out, line) // a client that is gone needs no reason
-	s.exit(syscall.WaitStatus(status << 8))
+	s.exit(syscall.WaitStatus(notRunStatus(err) << 8))
 }
 
-// follow moves bytes both ways, and reports the command's end. Three or four goroutines of the
-// agent's: both outputs, the input, the end. The exit status is sent when all output has been.
+// follow moves bytes both ways, and reports the command's end when all output has been sent.
 func (s *session) follow(p *process, ends stdio) {
-	a := s.conn.agent
-	var flushed sync.WaitGroup
-	outputs := []*os.File{ends.out}
-	flushed.Add(1)
-	a.goDo("stdout", func() { s.copyOut(s.ch, ends.out, flushed.Done) })
-	if ends.err != nil {
-		outputs = append(outputs, ends.err)
-		flushed.Add(1)
-		a.goDo("stderr", func() { s.copyOut(s.ch.Stderr(), ends.err, flushed.Done) })
-	}
+	a, to := s.conn.agent, []io.Writer{s.ch, s.ch.Stderr()}
 	a.goDo("stdin", func() { s.copyIn(p, ends) })
+	a.follow(p, ends, func(i int, r *os.File, flushed func()) { s.copyOut(to[i], r, flushed) }, func() { s.exit(p.status) })
+}
+
+// follow has the outputs of a command read, each by a goroutine: copyOut calls flushed when nothing
+// more will be sent of the one with this number. When that is so of both and the command has ended,
+// it calls ended.
+func (a *Agent) follow(p *process, ends stdio, copyOut func(i int, r *os.File, flushed func()), ended func()) {
+	var flushed sync.WaitGroup
+	outputs := slices.DeleteFunc([]*os.File{ends.out, ends.err}, func(f *os.File) bool { return f == nil })
+	for i, f := range outputs {
+		flushed.Add(1)
+		a.goDo("output", func() { copyOut(i, f, flushed.Done) })
+	}
 	a.goDo("exit", func() {
 		<-p.done
 		for _, f := range outputs {
 			f.SetReadDeadline(time.Now().Add(outputGrace)) // a closed file needs none
 		}
 		flushed.Wait()
-		s.exit(p.status)
+		ended()
 	})
 }
 
-// copyOut sends what the command writes until it has ended, its client has gone or it closed its
-// end, and then reads on for nobody. flushed is called when nothing more will be sent. After the
-// command's end it has outputGrace to be read empty; what is pending extends it.
-func (s *session) copyOut(w io.Writer, r *os.File, flushed func()) {
-	defer r.Close()
+// drain gives send what a command writes, until it closed its end, send fails, or the command has
+// ended, which sets a deadline: then it has outputGrace to be read empty, and what is pending
+// extends it.
+func drain(r *os.File, send func([]byte) error) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := r.Read(buf)
-		if n > 0 {
-			if _, werr := w.Write(buf[:n]); werr != nil {
-				break
-			}
+		if n > 0 && send(buf[:n]) != nil {
+			return
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if pending(r) == 0 {
-				break
-			}
+		if errors.Is(err, os.ErrDeadlineExceeded) && pending(r) > 0 {
 			r.SetReadDeadline(time.Now().Add(outputGrace))
 		} else if err != nil {
-			break
+			return
 		}
 	}
+}
+
+// copyOut sends what the command writes, and then reads on for nobody.
+func (s *session) copyOut(w io.Writer, r *os.File, flushed func()) {
+	defer r.Close()
+	drain(r, func(b []byte) error {
+		_, err := w.Write(b)
+		return err
+	})
 	flushed()
 	stop := context.AfterFunc(s.conn.agent.ending, func() { r.Close() })
 	defer stop()
-	r.SetReadDeadline(time.Time{})
 	for {
-		if _, err := r.Read(buf); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		r.SetReadDeadline(time.Time{}) // the command may end, and set one, at any moment
+		if _, err := io.Copy(io.Discard, r); !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
-		r.SetReadDeadline(time.Time{}) // the command may end, and set one, at any moment
 	}
 }
 

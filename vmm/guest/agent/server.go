@@ -11,13 +11,6 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// server is the SSH server of one life. It serves one connection, and is made before the life's
-// Ready is sent.
-type server struct {
-	agent  *Agent
-	config *ssh.ServerConfig
-}
-
 // connection is one SSH connection that has logged in. It ends with its life; what it started goes
 // on as the protocol says.
 type connection struct {
@@ -29,13 +22,18 @@ type connection struct {
 
 // newServer prepares the server with the key of this life only. The host needs none to log in: its
 // Hello came down the same stream, which nobody else can write to.
-func newServer(b *birth) (*server, error) {
+func newServer(b *birth) (*ssh.ServerConfig, error) {
 	host, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(b.hello.HostKey))
 	if err != nil {
 		return nil, fmt.Errorf("host key: %w", err)
 	}
 	config := &ssh.ServerConfig{
-		Config:       protocolConfig(),
+		// What costs least under emulation. The host offers a part of it (vmm/guest/connect.go).
+		Config: ssh.Config{
+			KeyExchanges: []string{ssh.KeyExchangeCurve25519},
+			Ciphers:      []string{ssh.CipherAES128GCM, ssh.CipherChaCha20Poly1305},
+			MACs:         []string{ssh.HMACSHA256ETM},
+		},
 		NoClientAuth: true,
 		NoClientAuthCallback: func(ssh.ConnMetadata) (*ssh.Permissions, error) {
 			if err := b.admit(); err != nil {
@@ -46,32 +44,22 @@ func newServer(b *birth) (*server, error) {
 		ServerVersion: "SSH-2.0-agentbox",
 	}
 	config.AddHostKey(host)
-	return &server{agent: b.agent, config: config}, nil
-}
-
-// protocolConfig narrows SSH to what costs least under emulation. The host offers a part of it
-// (vmm/guest/connect.go).
-func protocolConfig() ssh.Config {
-	return ssh.Config{
-		KeyExchanges: []string{ssh.KeyExchangeCurve25519},
-		Ciphers:      []string{ssh.CipherAES128GCM, ssh.CipherChaCha20Poly1305},
-		MACs:         []string{ssh.HMACSHA256ETM},
-	}
+	return config, nil
 }
 
 // serve runs the life's connection to its end. It returns when the client has left or the life has
 // ended; listeners are closed then.
-func (s *server) serve(l *life) {
-	conn, channels, requests, err := ssh.NewServerConn(l, s.config)
+func (a *Agent) serve(l *life, config *ssh.ServerConfig) {
+	conn, channels, requests, err := ssh.NewServerConn(l, config)
 	if err != nil {
 		if !l.ended.Load() {
-			s.agent.Log.Warn("ssh handshake failed", "err", err)
+			a.Log.Warn("ssh handshake failed", "err", err)
 		}
 		return
 	}
-	c := &connection{agent: s.agent, life: l, ssh: conn}
+	c := &connection{agent: a, life: l, ssh: conn}
 	defer c.binds.close()
-	s.agent.goDo("requests", func() { c.globalRequests(requests) })
+	a.goDo("requests", func() { c.globalRequests(requests) })
 	for nc := range channels {
 		c.open(nc)
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"agentbox/vmm/console"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -36,7 +37,7 @@ type services struct {
 type service struct {
 	protocol.Service
 	status protocol.ServiceStatus
-	log    *boundedLog
+	log    *console.Log
 }
 
 const (
@@ -67,7 +68,7 @@ func (m *services) start(list []protocol.Service) {
 		m.list = append(m.list, &service{
 			Service: s,
 			status:  protocol.ServiceStatus{Name: s.Name, State: protocol.ServiceWaiting, Since: time.Now()},
-			log:     &boundedLog{path: path.Join(m.agent.Machine.LogDir, path.Base(s.Name)+".log")},
+			log:     &console.Log{Perm: 0o644, Path: path.Join(m.agent.Machine.LogDir, path.Base(s.Name)+".log")},
 		})
 	}
 	if len(list) > 0 {
@@ -136,7 +137,7 @@ func (m *services) supervise(ctx context.Context, s *service, ready chan struct{
 		m.restarted(s)
 	}
 	m.set(s, protocol.ServiceStopped, "")
-	s.log.close()
+	s.log.Close()
 }
 
 // runOnce runs the service to its end and says how it ended. It always gives an error: a service is
@@ -151,7 +152,7 @@ func (m *services) runOnce(ctx context.Context, s *service, ready func()) error 
 		ours.Close()
 		return err
 	}
-	m.goDo("log of "+s.Name, func() { s.log.copy(ours) })
+	m.goDo("log of "+s.Name, func() { s.log.Copy(ours) })
 	m.set(s, protocol.ServiceStarting, "")
 	var checks sync.WaitGroup
 	defer checks.Wait() // so that a check that is late does not overwrite how the service ended

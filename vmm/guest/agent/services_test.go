@@ -81,16 +81,3 @@ func TestServiceThatEndsIsStartedAgain(t *testing.T) {
 		return err == nil && len(list) == 1 && list[0].Restarts > 0 && list[0].Error == "ended with status 3"
 	})
 }
-
-func TestLogIsBounded(t *testing.T) {
-	l := boundedLog{path: filepath.Join(t.TempDir(), "x.log")}
-	defer l.close()
-	for range 40 {
-		l.Write(make([]byte, 100<<10))
-	}
-	for _, name := range []string{l.path, l.path + ".old"} {
-		if st, err := os.Stat(name); err != nil || st.Size() > maxLog {
-			t.Errorf("%s: %v, %v", name, st, err)
-		}
-	}
-}

@@ -94,18 +94,9 @@ func (s *session) setting(req *ssh.Request) bool {
 	case "pty-req":
 		return !s.started && s.openPTY(req.Payload)
 	case "window-change":
-		var w struct{ Columns, Rows, Width, Height uint32 }
-		return s.pty != nil && ssh.Unmarshal(req.Payload, &w) == nil && s.pty.resize(w.Columns, w.Rows, w.Width, w.Height) == nil
+		return s.pty.change(req.Payload)
 	case "signal":
-		var v struct{ Name string }
-		if ssh.Unmarshal(req.Payload, &v) != nil || s.process == nil {
-			return false
-		}
-		sig, known := signals[v.Name]
-		if known {
-			s.conn.agent.spawner.signal(s.process, sig)
-		}
-		return known
+		return s.conn.agent.signal(s.process, req.Payload)
 	}
 	return false
 }
@@ -181,6 +172,19 @@ var signals = map[string]syscall.Signal{
 	"SEGV": syscall.SIGSEGV, "TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
 	"STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT, "TSTP": syscall.SIGTSTP, "WINCH": syscall.SIGWINCH,
 	"BUS": syscall.SIGBUS, "TRAP": syscall.SIGTRAP, "SYS": syscall.SIGSYS, "XCPU": syscall.SIGXCPU, "XFSZ": syscall.SIGXFSZ,
+}
+
+// signal answers a request for a signal. p is nil before there is a process.
+func (a *Agent) signal(p *process, payload []byte) bool {
+	var v struct{ Name string }
+	if p == nil || ssh.Unmarshal(payload, &v) != nil {
+		return false
+	}
+	sig, known := signals[v.Name]
+	if known {
+		a.spawner.signal(p, sig)
+	}
+	return known
 }
 
 // signalName is the name of a signal as exit-signal carries it. A signal that has no name there is

@@ -104,11 +104,5 @@ func (l *life) Close() error {
 func (l *life) SetDeadline(time.Time) error      { return nil }
 func (l *life) SetReadDeadline(time.Time) error  { return nil }
 func (l *life) SetWriteDeadline(time.Time) error { return nil }
-func (l *life) LocalAddr() net.Addr              { return streamAddr{} }
-func (l *life) RemoteAddr() net.Addr             { return streamAddr{} }
-
-// streamAddr is for both ends: there are no addresses on a stream.
-type streamAddr struct{}
-
-func (streamAddr) Network() string { return "agentbox" }
-func (streamAddr) String() string  { return "agentbox" }
+func (l *life) LocalAddr() net.Addr              { return &net.UnixAddr{} }
+func (l *life) RemoteAddr() net.Addr             { return &net.UnixAddr{} }

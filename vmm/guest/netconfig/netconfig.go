@@ -5,7 +5,8 @@
 // that every box has (vmm/guest/protocol), and changes nothing else.
 //
 // The guest agent calls Up while it boots a virtual machine, the launcher of a gVisor machine
-// before it starts runsc; Ask is for the launcher's own requests, too. It speaks to the kernel by
+// before it starts runsc; both call LinkUp for their loopback interface. Ask is for the launcher's
+// own requests, too. It speaks to the kernel by
 // ioctls and rtnetlink itself, for an image need have no program for it. It is linked into both
 // small programs and imports no library but golang.org/x/sys.
 package netconfig
@@ -14,6 +15,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -27,50 +29,58 @@ func Up(name string, mtu int) error {
 	if err := card(name, mtu); err != nil {
 		return err
 	}
-	if err := defaultRoute(); err != nil {
+	if err := Ask(routeMessage(protocol.GatewayAddr.As4())); err != nil {
 		return fmt.Errorf("route to %s: %w", protocol.GatewayAddr, err)
 	}
 	return nil
 }
 
-// card does what `ip link set` and `ip address add` do. Old ioctls do it all, one step each: the
-// error says which step failed.
+// setting is one thing that an ioctl sets of an interface.
+type setting struct {
+	what    string
+	request uint
+	set     func(*unix.Ifreq) error
+}
+
+// up brings an interface up.
+var up = setting{"state", unix.SIOCSIFFLAGS, func(r *unix.Ifreq) error { r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING); return nil }}
+
+// LinkUp does what `ip link set NAME up` does.
+func LinkUp(name string) error { return configure(name, up) }
+
+// card does what `ip link set` and `ip address add` do.
 func card(name string, mtu int) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
 	mask := net.CIDRMask(protocol.NetworkBits, 32)
 	addr := protocol.GuestAddr.As4()
-	// The mask comes after the address, which sets one of its own.
-	for _, step := range []struct {
-		what    string
-		request uint
-		set     func(*unix.Ifreq) error
-	}{
-		{"MTU", unix.SIOCSIFMTU, func(r *unix.Ifreq) error { r.SetUint32(uint32(mtu)); return nil }},
-		{"address", unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(addr[:]) }},
-		{"mask", unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr(mask) }},
-		{"state", unix.SIOCSIFFLAGS, func(r *unix.Ifreq) error { r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING); return nil }},
-	} {
+	return configure(name,
+		setting{"MTU", unix.SIOCSIFMTU, func(r *unix.Ifreq) error { r.SetUint32(uint32(mtu)); return nil }},
+		setting{"address", unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(addr[:]) }},
+		// After the address, which sets a mask of its own.
+		setting{"mask", unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr(mask) }},
+		up)
+}
+
+// configure makes settings of the named interface, by old ioctls, one each. The error says which
+// failed.
+func configure(name string, settings ...setting) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	for _, s := range settings {
 		ifr, err := unix.NewIfreq(name)
 		if err == nil {
-			err = step.set(ifr)
+			err = s.set(ifr)
 		}
 		if err == nil {
-			err = unix.IoctlIfreq(fd, step.request, ifr)
+			err = unix.IoctlIfreq(fd, s.request, ifr)
 		}
 		if err != nil {
-			return fmt.Errorf("%s of %s: %w", step.what, name, err)
+			return fmt.Errorf("%s of %s: %w", s.what, name, err)
 		}
 	}
 	return nil
-}
-
-// defaultRoute does what `ip route add default via` does.
-func defaultRoute() error {
-	return Ask(routeMessage(protocol.GatewayAddr.As4()))
 }
 
 // Ask sends the kernel a request of rtnetlink(7) and waits for its answer. request is a whole
@@ -100,7 +110,7 @@ func Ask(request []byte) error {
 	return nil
 }
 
-// routeMessage asks the kernel for a route to everywhere by way of a gateway (rtnetlink(7)).
+// routeMessage does what `ip route add default via` does (rtnetlink(7)).
 func routeMessage(gateway [4]byte) []byte {
 	const length = unix.SizeofNlMsghdr + unix.SizeofRtMsg + 8
 	native := binary.NativeEndian

@@ -42,7 +42,7 @@ func (l *launcher) tryCard() (err error) {
 	if err := netconfig.Up(protocol.NetworkInterface, plan.MTU); err != nil {
 		return err
 	}
-	if err := interfaceUp(cableEnd); err != nil {
+	if err := netconfig.LinkUp(cableEnd); err != nil {
 		return err
 	}
 	end, err := net.InterfaceByName(cableEnd)

@@ -25,6 +25,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentbox/vmm/guest/netconfig"
 	"agentbox/vmm/gvisor/plan"
 )
 
@@ -103,7 +104,7 @@ func (l *launcher) start() error {
 		{"open what serves the image", l.openImage}, // as the caller: root of the namespace may not
 		{"become root of the user namespace", becomeRoot},
 		{"put the root together", l.makeRoot},
-		{"bring up the loopback interface", loopbackUp},
+		{"bring up the loopback interface", func() error { return netconfig.LinkUp("lo") }}, // which a new namespace has down
 		{"make the network card", l.makeCard},
 		{"choose CPUs", l.chooseCPUs},
 		{"start the sandbox", l.startSandbox},
@@ -143,22 +144,4 @@ func (l *launcher) chooseCPUs() error {
 		set.Set(cpu)
 	}
 	return os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(0, &set))
-}
-
-// loopbackUp: a new network namespace has its loopback interface down.
-func loopbackUp() error { return interfaceUp("lo") }
-
-// interfaceUp does what `ip link set NAME up` does.
-func interfaceUp(name string) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return os.NewSyscallError("socket", err)
-	}
-	defer unix.Close(fd)
-	ifr, err := unix.NewIfreq(name)
-	if err != nil {
-		return err
-	}
-	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return os.NewSyscallError("ioctl", unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr))
 }
