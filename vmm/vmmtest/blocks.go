@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -26,49 +27,59 @@ func TestBlocks(t *testing.T, serve func(t *testing.T, ctx context.Context, imag
 	t.Run("Deadline", func(t *testing.T) { testDeadline(t, serve) })
 }
 
-// scarce is an image of which a part is withheld. What is read ahead around a read does not reach
-// it from elsewhere. It implements vmm.Blocks. The withheld part lies from scarceFrom to scarceTo.
+// scarce is an image of which a part is withheld, from the offset from to that of to. It implements
+// vmm.Blocks.
 type scarce struct {
-	bytes []byte
-	come  chan struct{} // closed when the part may be read
-	asked chan struct{} // gets something when the part is wanted
+	io.ReaderAt
+	size     int64
+	from, to int64
+	come     chan struct{} // closed when the part may be read
+	asked    chan struct{} // gets something when the part is wanted
 
 	mu   sync.Mutex
 	fail error
 }
 
+// Of a made-up image the size is no multiple of any block, so the end is tested, too; the part is
+// far enough from both ends for the kernel's read-ahead.
 const (
-	// The size is no multiple of any block, so the end is tested, too; the part is far enough from
-	// both ends for the kernel's read-ahead.
 	scarceSize = 4<<20 + 123
 	scarceFrom = 2 << 20
 	scarceTo   = scarceFrom + 64<<10
 )
 
-// newScarce withholds its part until come is closed. Each byte tells its place, roughly, so a read
-// from the wrong place is seen.
+// newScarce makes up an image. Each byte tells its place, roughly, so a read from the wrong place is
+// seen.
 func newScarce() *scarce {
-	s := &scarce{bytes: make([]byte, scarceSize), come: make(chan struct{}), asked: make(chan struct{}, 1000)}
-	for i := range s.bytes {
-		s.bytes[i] = byte(1 + i>>4%255) // none is zero: zeros are what was not read
+	content := make([]byte, scarceSize)
+	for i := range content {
+		content[i] = byte(1 + i>>4%255) // none is zero: zeros are what was not read
 	}
-	return s
+	return withhold(bytes.NewReader(content), scarceSize, scarceFrom, scarceTo)
 }
 
-// Size implements vmm.Blocks.
-func (s *scarce) Size() int64 { return scarceSize }
+// withhold keeps a part of an image back until come is closed.
+func withhold(image io.ReaderAt, size, from, to int64) *scarce {
+	return &scarce{ReaderAt: image, size: size, from: from, to: to, come: make(chan struct{}), asked: make(chan struct{}, 1)}
+}
 
-// ReadBlocks implements vmm.Blocks.
+func (s *scarce) Size() int64 { return s.size }
+
 func (s *scarce) ReadBlocks(ctx context.Context, p []byte, off int64) error {
-	if off < scarceTo && off+int64(len(p)) > scarceFrom {
-		s.asked <- struct{}{}
+	if off < s.to && off+int64(len(p)) > s.from {
+		select {
+		case s.asked <- struct{}{}:
+		default: // somebody was told
+		}
 		select {
 		case <-s.come:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	copy(p, s.bytes[off:])
+	if _, err := s.ReadAt(p, off); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fail
@@ -81,13 +92,20 @@ func (s *scarce) fails(err error) {
 	s.fail = err
 }
 
+// expect is what is at off.
+func (s *scarce) expect(off int64, n int) []byte {
+	p := make([]byte, n)
+	s.ReadAt(p, off)
+	return p
+}
+
 // check reads and compares.
 func (s *scarce) check(t *testing.T, read ReadBlocks, off int64, n int) {
 	t.Helper()
 	p := make([]byte, n)
 	if err := read(p, off); err != nil {
 		t.Errorf("%d bytes at %d: %v", n, off, err)
-	} else if !bytes.Equal(p, s.bytes[off:off+int64(n)]) {
+	} else if !bytes.Equal(p, s.expect(off, n)) {
 		t.Errorf("%d bytes at %d are others", n, off)
 	}
 }
@@ -138,7 +156,7 @@ func testWaits(t *testing.T, serve serveBlocks) {
 	case <-time.After(50 * time.Millisecond): // one that gives up later is seen by what it has read
 	}
 	close(s.come)
-	if err := <-done; err != nil || !bytes.Equal(p, s.bytes[scarceFrom+500:scarceFrom+1500]) {
+	if err := <-done; err != nil || !bytes.Equal(p, s.expect(scarceFrom+500, 1000)) {
 		t.Errorf("what came at last: %v", err)
 	}
 }
