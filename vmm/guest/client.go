@@ -26,13 +26,6 @@ type Client struct {
 	work sync.WaitGroup // requests under way, and the wait for the connection's end
 }
 
-// newClient takes over a connection that is logged in.
-func newClient(conn *lifeConn, client *ssh.Client, kernel string) *Client {
-	c := &Client{conn: conn, ssh: client, kernel: kernel}
-	c.work.Go(func() { client.Wait() }) // its error is that of every call on the connection
-	return c
-}
-
 // SSH is the connection, logged in as the box's user.
 func (c *Client) SSH() *ssh.Client { return c.ssh }
 

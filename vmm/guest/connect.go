@@ -34,11 +34,14 @@ const UserName = "agentbox"
 func Connect(ctx context.Context, stream net.Conn, hello protocol.Hello) (*Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
 	defer cancel()
-	conn := newLifeConn(stream)
-	if err := conn.takeOver(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, unavailable(err)
 	}
-	release := conn.interruptWith(ctx)
+	conn, err := newLifeConn(stream)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	release := context.AfterFunc(ctx, func() { stream.SetDeadline(past) })
 	c, err := handshake(conn, hello)
 	if !release() && err == nil {
 		err = ctx.Err() // the stream was cut at the last moment
@@ -92,7 +95,9 @@ func handshake(conn *lifeConn, hello protocol.Hello) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log in: %w", err)
 	}
-	return newClient(conn, ssh.NewClient(sshConn, channels, requests), clean(conn.ready.Kernel)), nil
+	c := &Client{conn: conn, ssh: ssh.NewClient(sshConn, channels, requests), kernel: clean(conn.ready.Kernel)}
+	c.work.Go(func() { c.ssh.Wait() }) // its error is that of every call on the connection
+	return c, nil
 }
 
 // clientConfig offers one algorithm of each kind: both ends are ours, and each further one is bytes
@@ -155,24 +160,12 @@ type lifeConn struct {
 	refused error          // why the guest is not ready
 }
 
-// newLifeConn does not touch the stream yet.
-func newLifeConn(stream net.Conn) *lifeConn {
-	return &lifeConn{Conn: stream, r: bufio.NewReaderSize(stream, 32<<10)}
-}
+// past is a deadline that makes reads and writes fail at once.
+var past = time.Unix(1, 0)
 
-// takeOver clears a deadline that the life before was ended with.
-func (c *lifeConn) takeOver(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return c.Conn.SetDeadline(time.Time{})
-}
-
-// interruptWith makes reads and writes fail when ctx ends; the result ends that, false if it
-// happened.
-func (c *lifeConn) interruptWith(ctx context.Context) (release func() bool) {
-	past := time.Unix(1, 0)
-	return context.AfterFunc(ctx, func() { c.Conn.SetDeadline(past) })
+// newLifeConn clears a deadline that the life before was ended with.
+func newLifeConn(stream net.Conn) (*lifeConn, error) {
+	return &lifeConn{Conn: stream, r: bufio.NewReaderSize(stream, 32<<10)}, stream.SetDeadline(time.Time{})
 }
 
 // Read waits for this life's Ready before it gives SSH its first byte.
@@ -203,6 +196,6 @@ func (c *lifeConn) awaitReady() (err error) {
 // Close makes this life's reads and writes fail. The stream stays open for the next life, which a
 // second call leaves alone: SSH closes what has failed, and so does who used it.
 func (c *lifeConn) Close() (err error) {
-	c.end.Do(func() { err = c.Conn.SetDeadline(time.Unix(1, 0)) })
+	c.end.Do(func() { err = c.Conn.SetDeadline(past) })
 	return err
 }

@@ -10,12 +10,15 @@ import (
 func TestTheEndOfALifeIsNotThatOfTheNext(t *testing.T) {
 	host, guest := net.Pipe()
 	defer guest.Close()
-	old := newLifeConn(host)
+	old, err := newLifeConn(host)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := old.Close(); err != nil {
 		t.Fatal(err)
 	}
-	next := newLifeConn(host)
-	if err := next.takeOver(t.Context()); err != nil {
+	next, err := newLifeConn(host)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := old.Close(); err != nil {

@@ -79,7 +79,7 @@ type answer struct {
 // deadline of the connection into the past when its context ends.
 func (c *control) exchange(method string, arg any, files []*os.File) (answer, error) {
 	var a answer
-	message, err := json.Marshal(map[string]any{"method": method, "arg": arg})
+	message, err := json.Marshal(map[string]any{"method": "containerManager." + method, "arg": arg})
 	if err != nil {
 		return a, err
 	}
@@ -104,16 +104,6 @@ const (
 	slowCall  = 5 * time.Minute // memory is written
 )
 
-// pause stops the guest's processes. The sandbox counts how often it was asked, see setFrozen.
-func (c *control) pause(ctx context.Context) error {
-	return c.call(ctx, quickCall, "containerManager.Pause", nil)
-}
-
-// resume is its reverse.
-func (c *control) resume(ctx context.Context) error {
-	return c.call(ctx, quickCall, "containerManager.Resume", nil)
-}
-
 // checkpoint writes the machine's whole state and leaves it as it was. The pages are written
 // uncompressed and into a file of their own, since a restore then reads them while the guest runs
 // already; pages of zeros are left out.
@@ -122,5 +112,5 @@ func (c *control) checkpoint(ctx context.Context, kernel, meta, pages *os.File) 
 		"metadata": map[string]string{"compression": "none"}, "have_pages_file": true, "Resume": true,
 		"app_mf_exclude_committed_zero_pages": true,
 	}
-	return c.call(ctx, slowCall, "containerManager.Checkpoint", options, kernel, meta, pages)
+	return c.call(ctx, slowCall, "Checkpoint", options, kernel, meta, pages)
 }

@@ -64,13 +64,13 @@ func (m *machine) PIDs() []int { return family(m.proc.PID) }
 
 // Freeze and Thaw implement vmm.Machine. They stop and resume all processes of the sandbox, the
 // agent's included.
-func (m *machine) Freeze(ctx context.Context) error { return m.setFrozen(ctx, true, m.control.pause) }
-func (m *machine) Thaw(ctx context.Context) error   { return m.setFrozen(ctx, false, m.control.resume) }
+func (m *machine) Freeze(ctx context.Context) error { return m.setFrozen(ctx, true, "Pause") }
+func (m *machine) Thaw(ctx context.Context) error   { return m.setFrozen(ctx, false, "Resume") }
 
 // setFrozen tells the sandbox once only: it counts how often it was paused. So Freeze and Thaw are
 // idempotent, and safe at the same time: the second waits for the first. frozen stays as it was
 // when the sandbox was not reached.
-func (m *machine) setFrozen(ctx context.Context, frozen bool, tell func(context.Context) error) error {
+func (m *machine) setFrozen(ctx context.Context, frozen bool, method string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	select {
@@ -81,7 +81,7 @@ func (m *machine) setFrozen(ctx context.Context, frozen bool, tell func(context.
 	if err := ctx.Err(); err != nil || m.frozen == frozen {
 		return err
 	}
-	if err := tell(ctx); err != nil {
+	if err := m.control.call(ctx, quickCall, method, nil); err != nil {
 		return m.explain(err)
 	}
 	m.frozen = frozen

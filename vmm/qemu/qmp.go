@@ -125,20 +125,14 @@ func (m *monitor) negotiate(ctx context.Context) error {
 	return m.run(ctx, quickCommand, "qmp_capabilities", nil)
 }
 
-// run executes a command, of whose answer nobody wants more than whether it failed. It waits no
-// longer than limit. limit bounds the wait besides ctx, since a QEMU that does not answer would
-// otherwise hold its caller for ever. An error begins with the command's name; errors.Is finds
-// errMonitorClosed and those of a context.
-func (m *monitor) run(ctx context.Context, limit time.Duration, name string, args any) error {
-	return m.runWithFile(ctx, limit, nil, name, args)
-}
-
-// runWithFile is run with a descriptor attached, as getfd and add-fd want it. The file stays the
-// caller's.
-func (m *monitor) runWithFile(ctx context.Context, limit time.Duration, file *os.File, name string, args any) error {
+// run executes a command, of whose answer nobody wants more than whether it failed. limit bounds the
+// wait besides ctx, since a QEMU that does not answer would otherwise hold its caller for ever. files
+// go along as descriptors, as add-fd wants it, and stay the caller's. An error begins with the
+// command's name; errors.Is finds errMonitorClosed and those of a context.
+func (m *monitor) run(ctx context.Context, limit time.Duration, name string, args any, files ...*os.File) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	id, answer, err := m.send(ctx, file, name, args)
+	id, answer, err := m.send(ctx, files, name, args)
 	if err != nil {
 		return fmt.Errorf("QEMU command %s: %w", name, err)
 	}
@@ -169,7 +163,7 @@ func (m *monitor) finish(name string, msg message, ok bool) error {
 // send writes one command. The answer channel holds one message, so the reader never waits for a
 // caller that gave up. m.mu is held while it writes, so a command is on the wire whole and in the
 // order of its ID.
-func (m *monitor) send(ctx context.Context, file *os.File, name string, args any) (uint64, chan message, error) {
+func (m *monitor) send(ctx context.Context, files []*os.File, name string, args any) (uint64, chan message, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.err != nil {
@@ -185,8 +179,8 @@ func (m *monitor) send(ctx context.Context, file *os.File, name string, args any
 		return 0, nil, err
 	}
 	var rights []byte
-	if file != nil {
-		rights = unix.UnixRights(int(file.Fd()))
+	for _, f := range files {
+		rights = append(rights, unix.UnixRights(int(f.Fd()))...)
 	}
 	deadline, _ := ctx.Deadline()
 	m.conn.SetWriteDeadline(deadline)

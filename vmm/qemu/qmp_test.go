@@ -118,7 +118,7 @@ func TestMonitorPassesFiles(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		m.runWithFile(ctx, time.Minute, f, "add-fd", map[string]int{"fdset-id": 1}) // nobody answers
+		m.run(ctx, time.Minute, "add-fd", map[string]int{"fdset-id": 1}, f) // nobody answers
 	}()
 	defer func() { cancel(); <-ended }()
 	buf, oob := make([]byte, 1024), make([]byte, 64)

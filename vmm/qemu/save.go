@@ -112,7 +112,7 @@ func (m *machine) saveDevices(ctx context.Context, dir string, man *manifest) er
 	type set struct {
 		ID int `json:"fdset-id"`
 	}
-	if err := m.qmp.runWithFile(ctx, quickCommand, f, "add-fd", set{1}); err != nil {
+	if err := m.qmp.run(ctx, quickCommand, "add-fd", set{1}, f); err != nil {
 		return m.explain(err)
 	}
 	save := map[string]any{"filename": "/dev/fdset/1", "live": false}

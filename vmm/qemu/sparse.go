@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentbox/vmm/child"
 	"agentbox/vmm/statedir"
 )
 
@@ -75,17 +76,19 @@ func copySparse(ctx context.Context, dst, src *os.File) error {
 // copyStep bounds how long a copy goes on after its context has ended.
 const copyStep = 16 << 20
 
-// copyExtent copies inside the kernel, in steps, and falls back to reading and writing where the
-// kernel cannot copy between these two files.
+// copyExtent copies inside the kernel, in steps, and through our own memory where the kernel cannot
+// copy between these two files.
 func copyExtent(ctx context.Context, dst, src *os.File, e extent) error {
 	for e.len > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		from, to := e.off, e.off
-		n, err := unix.CopyFileRange(int(src.Fd()), &from, int(dst.Fd()), &to, int(min(e.len, copyStep)), 0)
-		if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
-			return readWrite(ctx, dst, src, e)
+		from, to, step := e.off, e.off, min(e.len, copyStep)
+		n, err := unix.CopyFileRange(int(src.Fd()), &from, int(dst.Fd()), &to, int(step), 0)
+		if child.IsAny(err, cannotCopy) {
+			var copied int64
+			copied, err = io.CopyBuffer(io.NewOffsetWriter(dst, e.off), io.NewSectionReader(src, e.off, step), make([]byte, 1<<20))
+			n = int(copied)
 		}
 		if err != nil {
 			return &os.PathError{Op: "copy to", Path: dst.Name(), Err: err}
@@ -98,21 +101,5 @@ func copyExtent(ctx context.Context, dst, src *os.File, e extent) error {
 	return nil
 }
 
-// readWrite is copyExtent through our own memory.
-func readWrite(ctx context.Context, dst, src *os.File, e extent) error {
-	buf := make([]byte, 1<<20)
-	for e.len > 0 {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := src.ReadAt(buf[:min(e.len, int64(len(buf)))], e.off)
-		if n == 0 {
-			return err
-		}
-		if _, err := dst.WriteAt(buf[:n], e.off); err != nil {
-			return err
-		}
-		e.off, e.len = e.off+int64(n), e.len-int64(n)
-	}
-	return nil
-}
+// cannotCopy is what the kernel says of two files that it cannot copy between.
+var cannotCopy = []error{unix.EXDEV, unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP}

@@ -79,8 +79,9 @@ func (a *Agent) answer(out *output, ready protocol.Ready) bool {
 // prepare reseeds the machine's random numbers while no user process runs, and makes the SSH server
 // at the same time: its key comes with the hello. The server is made by another goroutine, on
 // another CPU where there is one.
-func (b *birth) prepare() (server *ssh.ServerConfig, err error) {
+func (b *birth) prepare() (*ssh.ServerConfig, error) {
 	made := make(chan struct{})
+	var server *ssh.ServerConfig
 	noServer := errors.New("the SSH server could not be made") // should it panic
 	b.agent.goDo("keys", func() {
 		defer close(made)
@@ -143,11 +144,4 @@ func (b *birth) attach() error {
 	}
 	_, err := b.agent.request(protocol.Attach, b.hello.Attach)
 	return err
-}
-
-// admit waits until the machine is renewed, and says whether the host may log in. It is asked by
-// SSH's login. The machine is killed when it fails.
-func (b *birth) admit() error {
-	<-b.renewed
-	return b.err
 }

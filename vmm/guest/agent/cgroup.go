@@ -100,25 +100,16 @@ func (g *cgroups) limit(pids int) error {
 // missing. The caller starts the process with UseCgroupFD, so it is born in the group.
 func (g *cgroups) join(path string) (*os.File, func(), error) {
 	g.gate.RLock()
-	f, err := g.open(path)
-	if err != nil {
-		g.gate.RUnlock()
-		return nil, nil, err
-	}
-	return f, func() { f.Close(); g.gate.RUnlock() }, nil
-}
-
-// open opens a group's directory, making it first where it is missing.
-func (g *cgroups) open(path string) (*os.File, error) {
 	dir := filepath.Join(g.dir, path)
-	f, err := os.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, err
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		var f *os.File
+		if f, err = os.Open(dir); err == nil {
+			return f, func() { f.Close(); g.gate.RUnlock() }, nil
 		}
-		f, err = os.Open(dir)
 	}
-	return f, err
+	g.gate.RUnlock()
+	return nil, nil, err
 }
 
 // freezeTimeout is how long user processes may take to stop: one that waits for a disk stops when

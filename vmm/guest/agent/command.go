@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -93,7 +94,7 @@ func (a *Agent) spawn(c command) (*process, error) {
 	for _, fd := range c.files {
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
-	group, started, err := a.Machine.Cgroup(groupName(c.group))
+	group, started, err := a.Machine.Cgroup(cmp.Or(c.group, sessionGroup))
 	if err != nil {
 		return nil, &notRun{126, fmt.Errorf("cgroup: %w", err)}
 	}
@@ -116,14 +117,6 @@ func noDirectory(dir string) error {
 		return &notRun{126, fmt.Errorf("cannot run in %s: the workspace of the box has no such directory; --workdir chooses another, agentbox cp brings it", dir)}
 	}
 	return &notRun{126, fmt.Errorf("cannot run in %s: there is no such directory in the box; --workdir chooses another", dir)}
-}
-
-// groupName is that of sessions for commands that name none.
-func groupName(name string) string {
-	if name == "" {
-		return sessionGroup
-	}
-	return name
 }
 
 // credential is a user with all their groups, as the kernel wants it.

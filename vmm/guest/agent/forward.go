@@ -105,13 +105,9 @@ func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target
 	up.Wait()
 }
 
-// binds are the addresses in the guest that the connection listens on for its client. mu guards all
-// of it. Listeners end with the connection.
-type binds struct {
-	mu        sync.Mutex
-	closed    bool
-	listeners map[string]net.Listener
-}
+// binds are the addresses in the guest that a connection listens on for its client, by what the
+// client called them. Only the goroutine that answers its requests uses them.
+type binds map[string]net.Listener
 
 // bindRequest is the payload of tcpip-forward and its cancellation.
 type bindRequest struct {
@@ -143,10 +139,11 @@ func (c *connection) listen(payload []byte) (reply []byte, ok bool) {
 		r.Port = uint32(l.Addr().(*net.TCPAddr).Port)
 		reply = ssh.Marshal(struct{ Port uint32 }{r.Port})
 	}
-	if !c.binds.add(r.key(), l) {
+	if c.binds[r.key()] != nil {
 		l.Close()
 		return nil, false
 	}
+	c.binds[r.key()] = l
 	c.agent.goDo("listener", func() { c.accept(l, r) })
 	return reply, true
 }
@@ -178,41 +175,17 @@ func (c *connection) accept(l net.Listener, r bindRequest) {
 // unlisten answers cancel-tcpip-forward; false for what was never asked for.
 func (c *connection) unlisten(payload []byte) bool {
 	var r bindRequest
-	return ssh.Unmarshal(payload, &r) == nil && c.binds.remove(r.key())
-}
-
-// add is false when the connection is over or the address is taken.
-func (b *binds) add(key string, l net.Listener) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed || b.listeners[key] != nil {
+	if ssh.Unmarshal(payload, &r) != nil || c.binds[r.key()] == nil {
 		return false
 	}
-	if b.listeners == nil {
-		b.listeners = map[string]net.Listener{}
-	}
-	b.listeners[key] = l
+	c.binds[r.key()].Close()
+	delete(c.binds, r.key())
 	return true
 }
 
-// remove closes a listener, false if there is none.
-func (b *binds) remove(key string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	l := b.listeners[key]
-	if l != nil {
-		l.Close()
-		delete(b.listeners, key)
-	}
-	return l != nil
-}
-
-// close closes all listeners, and lets none be added.
-func (b *binds) close() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-	for _, l := range b.listeners {
+// close closes all listeners.
+func (b binds) close() {
+	for _, l := range b {
 		l.Close()
 	}
 }

@@ -13,8 +13,9 @@ import (
 )
 
 // globalRequests answers the connection's requests one by one, in order, as SSH demands. A request
-// that takes long holds up those behind it, and no session.
+// that takes long holds up those behind it, and no session. Listeners end with the connection.
 func (c *connection) globalRequests(requests <-chan *ssh.Request) {
+	defer c.binds.close()
 	for req := range requests {
 		payload, ok := c.answer(req)
 		if req.WantReply {

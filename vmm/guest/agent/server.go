@@ -36,8 +36,10 @@ func newServer(b *birth) (*ssh.ServerConfig, error) {
 		},
 		NoClientAuth: true,
 		NoClientAuthCallback: func(ssh.ConnMetadata) (*ssh.Permissions, error) {
-			if err := b.admit(); err != nil {
-				return nil, &ssh.BannerError{Err: err, Message: err.Error()}
+			// The login waits until the machine is renewed. The machine is killed when that fails.
+			<-b.renewed
+			if b.err != nil {
+				return nil, &ssh.BannerError{Err: b.err, Message: b.err.Error()}
 			}
 			return nil, nil
 		},
@@ -48,7 +50,7 @@ func newServer(b *birth) (*ssh.ServerConfig, error) {
 }
 
 // serve runs the life's connection to its end. It returns when the client has left or the life has
-// ended; listeners are closed then.
+// ended.
 func (a *Agent) serve(l *life, config *ssh.ServerConfig) {
 	conn, channels, requests, err := ssh.NewServerConn(l, config)
 	if err != nil {
@@ -57,8 +59,7 @@ func (a *Agent) serve(l *life, config *ssh.ServerConfig) {
 		}
 		return
 	}
-	c := &connection{agent: a, life: l, ssh: conn}
-	defer c.binds.close()
+	c := &connection{agent: a, life: l, ssh: conn, binds: binds{}}
 	a.goDo("requests", func() { c.globalRequests(requests) })
 	for nc := range channels {
 		c.open(nc)

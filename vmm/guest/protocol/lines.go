@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // AppendLife appends what begins a life: Magic and message as a line of JSON.
@@ -72,20 +73,11 @@ func ReadReady(r *bufio.Reader, token string) (Ready, error) {
 
 // validMachineID wants the form of /etc/machine-id.
 func validMachineID(s string) bool {
-	for _, c := range s {
-		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
-			return false
-		}
-	}
-	return len(s) == 32
+	return len(s) == 32 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
 // validHostname wants what is safe in /etc/hosts and a prompt, and no longer than Linux takes.
 func validHostname(s string) bool {
-	for _, c := range s {
-		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '-' || c == '.') {
-			return false
-		}
-	}
-	return len(s) > 0 && len(s) <= 64
+	const letters = "abcdefghijklmnopqrstuvwxyz"
+	return len(s) > 0 && len(s) <= 64 && strings.Trim(s, letters+"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") == ""
 }

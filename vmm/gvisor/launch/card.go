@@ -21,18 +21,9 @@ const cableEnd = "cable"
 
 // makeCard makes a pair of interfaces: one that runsc takes over, with its addresses, and one whose
 // frames the supervisor reads and writes, by a packet socket that it is handed. Unlike a TAP it
-// needs no device of the host. A host that cannot make it runs the machine without a card; the
-// reason goes to the driver with the news that the machine runs, and into its log.
-func (l *launcher) makeCard() error {
-	if err := l.tryCard(); err != nil {
-		l.noCard = err.Error()
-	}
-	return nil
-}
-
-// tryCard makes the pair, sets both ends up, and binds a socket to ours. The guest's end has its
-// addresses from netconfig before runsc looks, which takes them over as the guest's.
-func (l *launcher) tryCard() (err error) {
+// needs no device of the host. The guest's end has its addresses from netconfig before runsc looks,
+// which takes them over as the guest's.
+func (l *launcher) makeCard() (err error) {
 	// Nobody speaks IPv6 on the cable. Where the kernel has none there is nothing to switch off.
 	os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0)
 	os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)

@@ -105,7 +105,14 @@ func (l *launcher) start() error {
 		{"become root of the user namespace", becomeRoot},
 		{"put the root together", l.makeRoot},
 		{"bring up the loopback interface", func() error { return netconfig.LinkUp("lo") }}, // which a new namespace has down
-		{"make the network card", l.makeCard},
+		{"make the network card", func() error {
+			// A host that cannot make it runs the machine without a card; the reason goes to the
+			// driver with the news that the machine runs, and into its log.
+			if err := l.makeCard(); err != nil {
+				l.noCard = err.Error()
+			}
+			return nil
+		}},
 		{"choose CPUs", l.chooseCPUs},
 		{"start the sandbox", l.startSandbox},
 		{"connect to the sandbox", l.connect},
