@@ -87,11 +87,7 @@ func (a *app) findAgent(ctx context.Context, name string) (agents.Profile, error
 	if err := a.reviewAtTerminal(ctx, false); err != nil {
 		return agents.Profile{}, err
 	}
-	ref, err := a.policyRef("")
-	if err != nil {
-		return agents.Profile{}, err
-	}
-	return call(ctx, a, api.FindAgent, api.AgentRequest{PolicyRef: ref, Agent: name})
+	return call(ctx, a, api.FindAgent, api.AgentRequest{PolicyRef: a.policyRef(""), Agent: name})
 }
 
 // withDefaults gives env with what it does not say. The user's own --env wins over a profile.
@@ -106,10 +102,7 @@ func withDefaults(env, defaults map[string]string) map[string]string {
 // is to ask for that; what is granted stays, is a rule of the user's like any other, and is told
 // once.
 func (a *app) grant(ctx context.Context, profile agents.Profile) error {
-	ref, err := a.policyRef("")
-	if err != nil {
-		return err
-	}
+	ref := a.policyRef("")
 	if err := a.ensureKey(ctx, ref, profile); err != nil {
 		return err
 	}
@@ -240,10 +233,7 @@ func (a *app) listAgents(ctx context.Context) error {
 		Program     string        `json:"program"`
 		Origin      agents.Origin `json:"origin"`
 	}
-	here, err := a.ref("")
-	if err != nil {
-		return err
-	}
+	here := a.ref("")
 	// The repository's own profiles are listed too, though they run only when approved: the list is
 	// where one learns of them.
 	dirs := agents.Dirs{User: a.home.Agents()}
@@ -251,8 +241,7 @@ func (a *app) listAgents(ctx context.Context) error {
 	if repo, err := workspace.Describe(ctx, here.Directory); err == nil {
 		dirs.Repository = repo.Root
 	}
-	rows := []row{}
-	f := facts{table: [][]string{{"NAME", "PROGRAM", "PROFILE", "DESCRIPTION"}}}
+	var rows []row
 	for _, name := range dirs.Names() {
 		p, err := dirs.Find(name)
 		if err != nil {
@@ -260,9 +249,8 @@ func (a *app) listAgents(ctx context.Context) error {
 			p = agents.Profile{Name: name, Origin: p.Origin, Description: errorText(err)}
 		}
 		rows = append(rows, row{p.Name, p.Description, p.Program, p.Origin})
-		f.ids = append(f.ids, p.Name)
-		f.table = append(f.table, []string{p.Name, p.Program, string(p.Origin), oneLine(p.Description)})
 	}
-	f.value = rows
-	return a.report(f)
+	return a.report(listed(rows, []string{"NAME", "PROGRAM", "PROFILE", "DESCRIPTION"}, func(r row) (string, []string) {
+		return r.Name, []string{r.Name, r.Program, string(r.Origin), r.Description}
+	}))
 }

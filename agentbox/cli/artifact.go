@@ -29,28 +29,19 @@ func (a *app) artifactLsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the artifacts of a task", ArgsUsage: "TASK",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			id, err := oneTask(cmd)
-			if err != nil {
-				return err
-			}
-			r, err := call(ctx, a, api.ListArtifacts, api.TaskRef{Task: id})
-			if err != nil {
-				return err
-			}
-			return a.reportArtifacts(r, "")
+			return tell(ctx, a, api.ListArtifacts, taskRef(cmd), func(r api.ArtifactReport) facts { return artifactFacts(r, "") })
 		},
 	}
 }
 
-// reportArtifacts prints artifacts, with text below them. Digests are cut for people: the whole one
-// is in the JSON. --json is an api.ArtifactReport; --quiet the names of the files.
-func (a *app) reportArtifacts(r api.ArtifactReport, text string) error {
-	f := facts{value: r, table: [][]string{{"FILE", "SIZE", "SHA256", "STATE"}}, text: text}
-	for _, one := range r.Files {
-		f.ids = append(f.ids, one.Name)
-		f.table = append(f.table, []string{one.Name, bytesText(one.Size), cut(one.SHA256, 16), one.State})
-	}
-	return a.report(f)
+// artifactFacts are artifacts, with text below them. Digests are cut for people: the whole one is in
+// the JSON. --json is an api.ArtifactReport; --quiet the names of the files.
+func artifactFacts(r api.ArtifactReport, text string) facts {
+	f := listed(r.Files, []string{"FILE", "SIZE", "SHA256", "STATE"}, func(one api.Artifact) (string, []string) {
+		return one.Name, []string{one.Name, bytesText(one.Size), cut(one.SHA256, 16), one.State}
+	})
+	f.value, f.text = r, text
+	return f
 }
 
 // artifactVerifyCommand is `artifact verify`. The signature and the digests are checked by the
@@ -61,11 +52,7 @@ func (a *app) artifactVerifyCommand() *cli.Command {
 		Name: "verify", Usage: "compare artifacts with the statement that this host signed", ArgsUsage: "TASK",
 		Description: "It fails when the signature is not this host's, or a file is not as it was when the task ended.",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			id, err := oneTask(cmd)
-			if err != nil {
-				return err
-			}
-			r, err := call(ctx, a, api.ListArtifacts, api.TaskRef{Task: id})
+			r, err := call(ctx, a, api.ListArtifacts, taskRef(cmd))
 			if err != nil {
 				return err
 			}
@@ -76,7 +63,7 @@ func (a *app) artifactVerifyCommand() *cli.Command {
 					bad++
 				}
 			}
-			if err := a.reportArtifacts(r, "signed by this host: "+r.Statement); err != nil || bad == 0 {
+			if err := a.report(artifactFacts(r, "signed by this host: "+r.Statement)); err != nil || bad == 0 {
 				return err
 			}
 			return agentbox.Errorf(agentbox.Corrupt, "%s of %s not what the statement says", agentbox.Plural(bad, "artifact"), r.Task)
@@ -94,7 +81,7 @@ func (a *app) artifactGetCommand() *cli.Command {
 		Description: "Without FILE it copies all of them. A file that is not what the statement says is an error, and none that is here is replaced.",
 		Flags:       []cli.Flag{&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "copy to `DIR`, or print to - (default: a directory of the task's name)", Destination: &to}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			r, err := call(ctx, a, api.ListArtifacts, api.TaskRef{Task: cmd.Args().First()})
+			r, err := call(ctx, a, api.ListArtifacts, taskRef(cmd))
 			if err != nil {
 				return err
 			}

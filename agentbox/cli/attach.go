@@ -31,11 +31,7 @@ func (a *app) attachCommand() *cli.Command {
 			if isJob(box) && id == "" {
 				box, id = "", box
 			}
-			ref, err := a.ref(box)
-			if err != nil {
-				return err
-			}
-			found, err := call(ctx, a, api.ShowJob, api.JobRef{BoxRef: ref, Job: id})
+			found, err := call(ctx, a, api.ShowJob, api.JobRef{BoxRef: a.ref(box), Job: id})
 			if err != nil {
 				return err
 			}

@@ -3,11 +3,9 @@ package cli
 import (
 	"context"
 	"errors"
-	"os"
 
 	"github.com/urfave/cli/v3"
 
-	"agentbox/agentbox"
 	"agentbox/bench"
 )
 
@@ -38,9 +36,9 @@ func (a *app) benchWork(ctx context.Context, req benchRequest) (report bench.Rep
 		return report, interrupted(ctx, err)
 	}
 	// Builds are those of the repository where we are, and of zlib.
-	dir, err := os.Getwd()
+	dir, err := here()
 	if err != nil {
-		return report, agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")
+		return report, err
 	}
 	lab, err := a.openLab(ctx, "", p.event)
 	if err != nil {

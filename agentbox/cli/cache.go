@@ -33,16 +33,11 @@ func (a *app) cacheLs() *cli.Command {
 		Name: "ls", Usage: "list what the store keeps, and why",
 		Description: "An image that was made here enters the store a minute or two afterwards, at once where there is a team: `agentbox image ls` shows it at once.",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			list, err := call(ctx, a, api.ListCache, api.None{})
-			if err != nil {
-				return err
-			}
-			f := facts{value: list, table: [][]string{{"MANIFEST", "KIND", "SIZE", "STORED", "USED", "KEPT BY"}}}
-			for _, e := range list {
-				f.ids = append(f.ids, e.Manifest.String())
-				f.table = append(f.table, []string{e.Manifest.Short(), e.Kind, bytesText(e.Size), bytesText(e.Stored), agoText(e.Used), keptBy(e)})
-			}
-			return a.report(f)
+			return tell(ctx, a, api.ListCache, api.None{}, func(list []api.CacheEntry) facts {
+				return listed(list, []string{"MANIFEST", "KIND", "SIZE", "STORED", "USED", "KEPT BY"}, func(e api.CacheEntry) (string, []string) {
+					return e.Manifest.String(), []string{e.Manifest.Short(), e.Kind, bytesText(e.Size), bytesText(e.Stored), agoText(e.Used), keptBy(e)}
+				})
+			})
 		},
 	}
 }
@@ -72,14 +67,6 @@ func keptBy(e api.CacheEntry) string {
 const refText = "An entry is named by its digest, its image's digest, the key of what setup made (or an unambiguous beginning of one of these, at least 4 digits),\n" +
 	"a name as `cache ls` shows it, or an image by its name: the newest so named."
 
-// oneRef is the single argument of a verb about an entry.
-func oneRef(cmd *cli.Command) (api.CacheRef, error) {
-	if cmd.Args().Len() != 1 {
-		return api.CacheRef{}, agentbox.Errorf(agentbox.Invalid, "cache %s takes one digest or name", cmd.Name).WithHint("agentbox cache ls shows them")
-	}
-	return api.CacheRef{Ref: cmd.Args().First()}, nil
-}
-
 // cacheShow is `cache show`. With --why it lists the ingredients of a setup result's key, a line
 // each, so that the lists of two results can be compared with diff. --json is an api.CacheDetail,
 // with the ingredients in any case; --quiet the manifest.
@@ -90,11 +77,7 @@ func (a *app) cacheShow() *cli.Command {
 		Description: refText,
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "why", Usage: "list what the key of what setup made was computed from", Destination: &why}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			ref, err := oneRef(cmd)
-			if err != nil {
-				return err
-			}
-			e, err := call(ctx, a, api.ShowCache, ref)
+			e, err := call(ctx, a, api.ShowCache, api.CacheRef{Ref: cmd.Args().First()})
 			if err != nil {
 				return err
 			}
@@ -214,7 +197,7 @@ func (a *app) printVerified(r api.CacheVerifyReport) {
 }
 
 // cacheGC is `cache gc`. What stays although somebody may wonder is told, with what keeps it.
-// --json is an api.CacheGCReport.
+// --json is an api.CacheGCReport; --quiet the names.
 func (a *app) cacheGC() *cli.Command {
 	var req api.CacheGCRequest
 	return &cli.Command{
@@ -225,60 +208,29 @@ func (a *app) cacheGC() *cli.Command {
 			&cli.BoolFlag{Name: "all", Usage: "whatever no name, pin or box keeps, not only what is above the quota", Destination: &req.All},
 		},
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			r, err := call(ctx, a, api.CollectCache, req)
-			switch {
-			case err != nil:
-				return err
-			case a.json:
-				return a.printJSON(r)
-			}
-			// A dry run and a real one print the same table, so what would go can be compared with
-			// what went.
-			rows := [][]string{{"KIND", "NAME", "SIZE", "WHY"}}
-			for _, item := range r.Items {
-				rows = append(rows, []string{item.Kind, item.Name, bytesText(item.Bytes), item.Why})
-			}
-			if len(r.Items) > 0 {
-				if err := a.table(rows); err != nil {
-					return err
+			return tell(ctx, a, api.CollectCache, req, func(r api.CacheGCReport) facts {
+				f := removedFacts(r.Items, r.Freed, req.DryRun)
+				f.value = r
+				if r.Young > 0 {
+					f.text += fmt.Sprintf("\n%d more stay because they are younger than ten minutes", r.Young)
 				}
-			}
-			// The two sums are of the same kind, but that of a dry run is an estimate: chunks that
-			// several blobs share count once only when they go.
-			verb := "freed"
-			if req.DryRun {
-				verb = "would free"
-			}
-			fmt.Fprintf(a.stdout, "%s %s\n", verb, bytesText(r.Freed))
-			if r.Young > 0 {
-				fmt.Fprintf(a.stdout, "%d more stay because they are younger than ten minutes\n", r.Young)
-			}
-			if r.Over > 0 {
-				fmt.Fprintf(a.stdout, "%s above the quota stay: images, names and pins keep them (agentbox cache ls)\n", bytesText(r.Over))
-			}
-			return nil
+				if r.Over > 0 {
+					f.text += fmt.Sprintf("\n%s above the quota stay: images, names and pins keep them (agentbox cache ls)", bytesText(r.Over))
+				}
+				return f
+			})
 		},
 	}
 }
 
 // cachePin keeps an entry from being evicted, until cacheUnpin.
 func (a *app) cachePin() *cli.Command {
-	return &cli.Command{
-		Name: "pin", Usage: "keep an entry whatever happens", ArgsUsage: "DIGEST|KEY|NAME|IMAGE", Description: refText,
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return a.change(ctx, cmd, api.PinCache, "pinned")
-		},
-	}
+	return onEntry(a, "pin", "keep an entry whatever happens", "", "pinned", api.PinCache, namedEntry)
 }
 
 // cacheUnpin takes back a pin of cachePin. Without one it changes nothing.
 func (a *app) cacheUnpin() *cli.Command {
-	return &cli.Command{
-		Name: "unpin", Usage: "take a pin back", ArgsUsage: "DIGEST|KEY|NAME|IMAGE", Description: refText,
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return a.change(ctx, cmd, api.UnpinCache, "unpinned")
-		},
-	}
+	return onEntry(a, "unpin", "take a pin back", "", "unpinned", api.UnpinCache, namedEntry)
 }
 
 // cacheShare is `cache share` and, with share false, `cache unshare`.
@@ -287,52 +239,33 @@ func (a *app) cacheShare(share bool) *cli.Command {
 	if !share {
 		name, usage, done = "unshare", "let them not have it from here any more", "not shared"
 	}
-	return &cli.Command{
-		Name: name, Usage: usage, ArgsUsage: "DIGEST|KEY|NAME|IMAGE",
-		Description: refText + "\nImages without include: and what setup made are shared with the team unless you unshare them; anything else is not unless you share it.\nWhat a machine has already, it keeps.",
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			ref, err := oneRef(cmd)
-			if err != nil {
-				return err
-			}
-			// It is no onRef verb like the others, as the request says more than which entry.
-			entry, err := call(ctx, a, api.ShareCache, api.CacheShareRequest{Ref: ref.Ref, Share: share})
-			return a.changed(entry, err, done)
-		},
-	}
+	return onEntry(a, name, usage, "\nImages without include: and what setup made are shared with the team unless you unshare them; anything else is not unless you share it.\nWhat a machine has already, it keeps.",
+		done, api.ShareCache, func(entry string) api.CacheShareRequest { return api.CacheShareRequest{Ref: entry, Share: share} })
 }
 
 // cacheRm removes a setup result. Images are another verb's: boxes run from them, which has to be
 // looked at.
 func (a *app) cacheRm() *cli.Command {
+	cmd := onEntry(a, "rm", "forget what setup made: it is made again when it is needed",
+		"\nBoxes that start from it keep it. An alarm about its key ends. Images go with `image rm`.", "removed", api.RemoveCache, namedEntry)
+	cmd.ArgsUsage = "DIGEST|KEY|NAME"
+	return cmd
+}
+
+func namedEntry(entry string) api.CacheRef { return api.CacheRef{Ref: entry} }
+
+// onEntry makes a verb that does one thing to one entry, and says what was done. --json is the entry
+// as it is then, an api.CacheEntry; --quiet its manifest.
+func onEntry[Req any](a *app, name, usage, more, done string, e api.Endpoint[Req, api.CacheEntry], request func(entry string) Req) *cli.Command {
 	return &cli.Command{
-		Name: "rm", Usage: "forget what setup made: it is made again when it is needed", ArgsUsage: "DIGEST|KEY|NAME",
-		Description: refText + "\nBoxes that start from it keep it. An alarm about its key ends. Images go with `image rm`.",
+		Name: name, Usage: usage, ArgsUsage: "DIGEST|KEY|NAME|IMAGE", Description: refText + more,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return a.change(ctx, cmd, api.RemoveCache, "removed")
+			return tell(ctx, a, e, request(cmd.Args().First()), func(entry api.CacheEntry) facts {
+				id := entry.Manifest.String()
+				return facts{value: entry, ids: []string{id}, text: done + " " + id}
+			})
 		},
 	}
-}
-
-// change calls an endpoint that does something to the entry that is named on the command line, and
-// says what was done.
-func (a *app) change(ctx context.Context, cmd *cli.Command, e api.Endpoint[api.CacheRef, api.CacheEntry], what string) error {
-	ref, err := oneRef(cmd)
-	if err != nil {
-		return err
-	}
-	entry, err := call(ctx, a, e, ref)
-	return a.changed(entry, err, what)
-}
-
-// changed says what was done to an entry. --json is the entry as it is then, an api.CacheEntry;
-// --quiet its manifest.
-func (a *app) changed(entry api.CacheEntry, err error, what string) error {
-	if err != nil {
-		return err
-	}
-	id := entry.Manifest.String()
-	return a.report(facts{value: entry, ids: []string{id}, text: what + " " + id})
 }
 
 // cacheQuota is `cache quota`: without arguments it changes nothing. --json is an api.CacheUsage.

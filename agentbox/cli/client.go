@@ -40,6 +40,15 @@ func call[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp],
 	return resp, err
 }
 
+// tell makes a call and reports what of makes of the answer: the whole of most verbs.
+func tell[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp], req Req, of func(Resp) facts) error {
+	resp, err := call(ctx, a, e, req)
+	if err != nil {
+		return err
+	}
+	return a.report(of(resp))
+}
+
 // daemon gives a client of a daemon of this very build. The API has no version of its own: instead,
 // a daemon of any other build, older or newer, is replaced at the first call. The caller closes the
 // client.
@@ -202,11 +211,18 @@ func isZombie(pid int) bool {
 
 // ref is how verbs that take a box name it: the first argument, or the box of this directory's
 // branch. Which of both it is, the daemon decides, as it alone knows the boxes. The directory is
-// sent in any case: commands start in the same subdirectory of the box.
-func (a *app) ref(arg string) (api.BoxRef, error) {
+// sent in any case: commands start in the same subdirectory of the box. One that is gone is "",
+// which the daemon refuses where it needs it.
+func (a *app) ref(arg string) api.BoxRef {
+	dir, _ := os.Getwd()
+	return api.BoxRef{Box: arg, Directory: dir}
+}
+
+// here is the current directory, for what cannot be done without.
+func here() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
-		return api.BoxRef{}, agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")
+		return "", agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")
 	}
-	return api.BoxRef{Box: arg, Directory: dir}, nil
+	return dir, nil
 }

@@ -23,9 +23,7 @@ func (a *app) diffCommand() *cli.Command {
 			"On a pipe it is a patch for git apply.",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "stat", Usage: "a line per file, not its contents", Destination: &req.Stat}},
 		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
-			if req.BoxRef, err = a.ref(cmd.Args().First()); err != nil {
-				return err
-			}
+			req.BoxRef = a.ref(cmd.Args().First())
 			// JSON has its own place for the text, so it is no terminal's.
 			terminal := false
 			if out, ok := a.stdout.(*os.File); ok && !a.json {

@@ -210,10 +210,18 @@ func parses(words []string, prose bool) error {
 	return root.Run(context.Background(), a.args)
 }
 
-// inert replaces what commands do.
+// inert replaces what commands do. Arguments are counted by takes instead of strict, as a sentence may
+// name a command without any.
 func inert(cmd *cli.Command, instead func(*cli.Command) error) {
 	if cmd.Action != nil {
-		cmd.Action = func(_ context.Context, cmd *cli.Command) error { return instead(cmd) }
+		usage := cmd.ArgsUsage
+		cmd.Action = func(_ context.Context, cmd *cli.Command) error {
+			cmd.ArgsUsage = usage
+			return instead(cmd)
+		}
+		if usage != "" && !strings.Contains(usage, "-- ") {
+			cmd.ArgsUsage = "WORDS" // which strict does not count
+		}
 	}
 	for _, sub := range cmd.Commands {
 		inert(sub, instead)
@@ -258,6 +266,22 @@ func bounds(words []string) (least, most int) {
 		}
 	}
 	return least, most
+}
+
+// What is refused is what the help says.
+func TestArgumentsAreThoseOfTheHelp(t *testing.T) {
+	for usage, of := range argumentsBy {
+		least, most := bounds(strings.Fields(usage))
+		if most == 1<<10 {
+			most = unbounded
+		}
+		if of.least != least || of.most != most {
+			t.Errorf("%q takes %d to %d, and %+v is counted", usage, least, most, of)
+		}
+		if of.least > 0 && of.what == "" {
+			t.Errorf("%q: %+v has no words for those who give too few", usage, of)
+		}
+	}
 }
 
 // shapeOf is what a script can be asked for: the verb of a command line, and the verb with each of

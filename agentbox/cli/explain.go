@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,7 +34,7 @@ type explained struct {
 // the same code as in the daemon, and the plan there, because only it knows the boxes and what is
 // here. --json is an explained.
 func (a *app) explain(ctx context.Context, req api.UpRequest) error {
-	dir, err := os.Getwd()
+	dir, err := here()
 	if err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func (a *app) initCommand() *cli.Command {
 		Name: "init", Category: catHost, Usage: "write what was detected in this repository as agentbox.yaml",
 		Description: "agentbox needs no configuration. This writes down what it would do without one, to change from there.",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			dir, err := os.Getwd()
+			dir, err := here()
 			if err != nil {
 				return err
 			}
@@ -164,11 +165,8 @@ func (a *app) initCommand() *cli.Command {
 			if err != nil {
 				return agentbox.Errorf(agentbox.Conflict, "cannot write %s: %w", path, err)
 			}
-			if _, err := f.WriteString(config.Write(cfg)); err != nil {
-				f.Close()
-				return agentbox.Errorf(agentbox.Conflict, "cannot write %s: %w", path, err)
-			}
-			if err := f.Close(); err != nil {
+			_, err = f.WriteString(config.Write(cfg))
+			if err = errors.Join(err, f.Close()); err != nil {
 				return agentbox.Errorf(agentbox.Conflict, "cannot write %s: %w", path, err)
 			}
 			return a.report(facts{value: map[string]string{"path": path}, text: path})

@@ -105,30 +105,28 @@ func (a *app) pruneCommand() *cli.Command {
 			&cli.BoolFlag{Name: "boxes", Usage: "also boxes whose directory or branch is gone, with the work in them", Destination: &req.Boxes},
 		},
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			resp, err := call(ctx, a, api.Prune, req)
-			if err != nil {
-				return err
-			}
-			return a.report(pruneFacts(resp.Items, req.DryRun))
+			return tell(ctx, a, api.Prune, req, func(r api.PruneResponse) facts {
+				var freed int64
+				for _, item := range r.Items {
+					freed += item.Bytes
+				}
+				return removedFacts(r.Items, freed, req.DryRun)
+			})
 		},
 	}
 }
 
-// pruneFacts are the facts of what was removed, or would be: a row each, and the sum.
-func pruneFacts(items []api.PruneItem, dryRun bool) facts {
-	f := facts{value: append([]api.PruneItem{}, items...)}
-	var total int64
-	for _, item := range items {
-		if f.table == nil {
-			f.table = [][]string{{"KIND", "NAME", "SIZE", "WHY"}}
-		}
-		total += item.Bytes
-		f.ids = append(f.ids, item.Name)
-		f.table = append(f.table, []string{item.Kind, item.Name, bytesText(item.Bytes), item.Why})
+// removedFacts are what was removed and how much that freed, or would be: a dry run and a real one
+// have the same table, so that both can be compared. There is none where nothing goes.
+func removedFacts(items []api.PruneItem, freed int64, dryRun bool) facts {
+	f := listed(items, []string{"KIND", "NAME", "SIZE", "WHY"}, func(item api.PruneItem) (string, []string) {
+		return item.Name, []string{item.Kind, item.Name, bytesText(item.Bytes), item.Why}
+	})
+	if len(items) == 0 {
+		f.table = nil
 	}
-	f.text = "freed " + bytesText(total)
-	if dryRun {
-		f.text = "would free " + bytesText(total)
+	if f.text = "freed " + bytesText(freed); dryRun {
+		f.text = "would free " + bytesText(freed)
 	}
 	return f
 }

@@ -30,15 +30,11 @@ func (a *app) imageBuild() *cli.Command {
 		Name: "build", Usage: "make the image this directory's configuration asks for",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "update", Usage: "make it anew and replace the pin in agentbox.lock", Destination: &req.Update}},
 		Action: func(ctx context.Context, _ *cli.Command) (err error) {
-			if req.Directory, err = os.Getwd(); err != nil {
+			if req.Directory, err = here(); err != nil {
 				return err
 			}
 			req.Environ = os.Environ()
-			img, err := call(ctx, a, api.BuildImage, req)
-			if err != nil {
-				return err
-			}
-			return a.printImage(img)
+			return tell(ctx, a, api.BuildImage, req, imageFacts)
 		},
 	}
 }
@@ -81,11 +77,7 @@ func (a *app) fetchFrom(ctx context.Context, req api.ImageFetchRequest, args []s
 	if req.From, err = placeOf(req.From); err != nil {
 		return err
 	}
-	img, err := call(ctx, a, api.FetchImage, req)
-	if err != nil {
-		return err
-	}
-	return a.printImage(img)
+	return tell(ctx, a, api.FetchImage, req, imageFacts)
 }
 
 // placeOf is what the daemon understands of a directory or URL that a user named: an absolute path,
@@ -103,18 +95,11 @@ func (a *app) imageExport() *cli.Command {
 	return &cli.Command{
 		Name: "export", Usage: "write an image into a directory, for `image pull --from`", ArgsUsage: "IMAGE DIRECTORY",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Args().Len() != 2 {
-				return agentbox.Errorf(agentbox.Invalid, "export takes an image and a directory").WithHint("agentbox image ls shows the images")
-			}
 			dir, err := filepath.Abs(cmd.Args().Get(1))
 			if err != nil {
 				return err
 			}
-			img, err := call(ctx, a, api.ExportImage, api.ImageExportRequest{Image: cmd.Args().First(), Directory: dir})
-			if err != nil {
-				return err
-			}
-			return a.printImage(img)
+			return tell(ctx, a, api.ExportImage, api.ImageExportRequest{Image: cmd.Args().First(), Directory: dir}, imageFacts)
 		},
 	}
 }
@@ -124,9 +109,6 @@ func (a *app) imageImport() *cli.Command {
 	return &cli.Command{
 		Name: "import", Usage: "take in an OCI layout (a directory) or what docker save wrote (a file)", ArgsUsage: "PATH",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Args().Len() != 1 {
-				return agentbox.Errorf(agentbox.Invalid, "import takes one path").WithHint("agentbox image import image.tar")
-			}
 			path, err := filepath.Abs(cmd.Args().First())
 			if err != nil {
 				return err
@@ -148,20 +130,15 @@ func (a *app) imageImport() *cli.Command {
 // fetchImage makes an image from a source as a configuration names it (oci:, docker-archive:, apt:
 // or a reference).
 func (a *app) fetchImage(ctx context.Context, source string) error {
-	img, err := call(ctx, a, api.PullImage, api.ImagePullRequest{Source: source})
-	if err != nil {
-		return err
-	}
-	return a.printImage(img)
+	return tell(ctx, a, api.PullImage, api.ImagePullRequest{Source: source}, imageFacts)
 }
 
-// printImage prints an image after something happened to it. --json is an api.Image; --quiet its
-// digest.
-func (a *app) printImage(img api.Image) error {
-	return a.report(facts{
+// imageFacts are an image after something happened to it. --json is an api.Image; --quiet its digest.
+func imageFacts(img api.Image) facts {
+	return facts{
 		value: img, ids: []string{img.Digest.String()},
 		text: fmt.Sprintf("%s  %s  %s", img.Digest, bytesText(img.Size), imageText(img)),
-	})
+	}
 }
 
 // imageText is an image's name and, when it is not all here, how much of it is. The name comes from
@@ -179,16 +156,11 @@ func (a *app) imageLs() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the images present here",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			images, err := call(ctx, a, api.ListImages, api.None{})
-			if err != nil {
-				return err
-			}
-			f := facts{value: images, table: [][]string{{"DIGEST", "SIZE", "AGE", "NAME", "USED BY"}}}
-			for _, img := range images {
-				f.ids = append(f.ids, img.Digest.String())
-				f.table = append(f.table, []string{img.Digest.Short(), bytesText(img.Size), agoText(img.Created), imageText(img), strings.Join(img.UsedBy, " ")})
-			}
-			return a.report(f)
+			return tell(ctx, a, api.ListImages, api.None{}, func(images []api.Image) facts {
+				return listed(images, []string{"DIGEST", "SIZE", "AGE", "NAME", "USED BY"}, func(img api.Image) (string, []string) {
+					return img.Digest.String(), []string{img.Digest.Short(), bytesText(img.Size), agoText(img.Created), imageText(img), strings.Join(img.UsedBy, " ")}
+				})
+			})
 		},
 	}
 }
@@ -199,23 +171,15 @@ func (a *app) imageShow() *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "say where an image came from: who made it, and who sent how many of its bytes", ArgsUsage: "IMAGE",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Args().Len() != 1 {
-				return agentbox.Errorf(agentbox.Invalid, "show takes one image").WithHint("agentbox image ls shows their digests")
-			}
-			img, err := call(ctx, a, api.ShowImage, api.ImageRef{Image: cmd.Args().First()})
-			if err != nil {
-				return err
-			}
-			if a.json || a.quiet {
-				return a.report(facts{value: img, ids: []string{img.Digest.String()}})
-			}
-			return a.table(imageFacts(img))
+			return tell(ctx, a, api.ShowImage, api.ImageRef{Image: cmd.Args().First()}, func(img api.ImageDetail) facts {
+				return facts{value: img, ids: []string{img.Digest.String()}, table: imageRows(img)}
+			})
 		},
 	}
 }
 
-// imageFacts are the rows of an image. The ones called "from" add up to its size.
-func imageFacts(img api.ImageDetail) [][]string {
+// imageRows are the rows of an image. The ones called "from" add up to its size.
+func imageRows(img api.ImageDetail) [][]string {
 	rows := [][]string{
 		{"digest", img.Digest.String()},
 		{"name", oneLine(img.Name)},
@@ -281,16 +245,9 @@ func (a *app) imageRm() *cli.Command {
 	return &cli.Command{
 		Name: "rm", Usage: "remove images no box uses", ArgsUsage: "IMAGE...",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if !cmd.Args().Present() {
-				return agentbox.Errorf(agentbox.Invalid, "no image named").WithHint("agentbox image ls shows their digests")
-			}
 			// In order; each is reported as it goes.
 			for _, name := range cmd.Args().Slice() {
-				img, err := call(ctx, a, api.RemoveImage, api.ImageRef{Image: name})
-				if err != nil {
-					return err
-				}
-				if err := a.printImage(img); err != nil {
+				if err := tell(ctx, a, api.RemoveImage, api.ImageRef{Image: name}, imageFacts); err != nil {
 					return err
 				}
 			}

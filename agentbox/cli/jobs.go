@@ -29,27 +29,14 @@ func (a *app) jobsCommand() *cli.Command {
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "the jobs of every box", Destination: &all}},
 		Commands:    []*cli.Command{a.jobsKillCommand(), a.jobsRmCommand()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			ref, err := a.ref(cmd.Args().First())
-			if err != nil {
-				return err
-			}
-			jobs, err := call(ctx, a, api.ListJobs, api.JobList{BoxRef: ref, All: all})
-			if err != nil {
-				return err
-			}
-			var ids []string
-			for _, j := range jobs {
-				ids = append(ids, j.ID.String())
-			}
-			return a.report(facts{value: jobs, ids: ids, table: jobRows(jobs)})
+			return tell(ctx, a, api.ListJobs, api.JobList{BoxRef: a.ref(cmd.Args().First()), All: all}, jobsFacts)
 		},
 	}
 }
 
-// jobRows are jobs as a table. The time of one that runs is counted until now.
-func jobRows(jobs []agentbox.Job) [][]string {
-	rows := [][]string{{"JOB", "BOX", "STATE", "EXIT", "STARTED", "TOOK", "COMMAND"}}
-	for _, j := range jobs {
+// jobsFacts are jobs. The time of one that runs is counted until now.
+func jobsFacts(jobs []agentbox.Job) facts {
+	return listed(jobs, []string{"JOB", "BOX", "STATE", "EXIT", "STARTED", "TOOK", "COMMAND"}, func(j agentbox.Job) (string, []string) {
 		// One that runs has no code and no end yet.
 		exit, end := "", time.Now()
 		if j.Exit != nil {
@@ -58,11 +45,10 @@ func jobRows(jobs []agentbox.Job) [][]string {
 		if !j.Ended.IsZero() {
 			end = j.Ended
 		}
-		rows = append(rows, []string{
+		return j.ID.String(), []string{
 			j.ID.String(), j.BoxName, string(j.State), exit, agoText(j.Started) + " ago", tookText(end.Sub(j.Started)), commandText(j.Command),
-		})
-	}
-	return rows
+		}
+	})
 }
 
 // commandText is a command on one line, without what could move a terminal's cursor. It is cut in
@@ -127,9 +113,6 @@ func (a *app) jobsRmCommand() *cli.Command {
 // failure. Jobs are named by id only: the word for "the one that runs in the box" is too easy to
 // get wrong here.
 func eachJob(cmd *cli.Command, do func(id string) error) error {
-	if cmd.Args().Len() == 0 {
-		return agentbox.Errorf(agentbox.Invalid, "no job named").WithHint("agentbox jobs lists them")
-	}
 	for _, id := range cmd.Args().Slice() {
 		if !isJob(id) {
 			return agentbox.Errorf(agentbox.Invalid, "%q is not a job's id", id).WithHint("agentbox jobs lists them: they begin with j-")
@@ -150,16 +133,12 @@ func isJob(arg string) bool { return strings.HasPrefix(arg, "j-") }
 // this program with the same code, as if it had been run in the foreground. --json is an
 // api.JobStarted.
 func (a *app) detach(ctx context.Context, box string, r run, input bool) error {
-	ref, err := a.ref(box)
-	if err != nil {
-		return err
-	}
 	spec := api.JobSpec{ID: agentbox.NewJobID(), Argv: r.argv, Dir: r.dir, Env: r.env, User: r.user, TTY: r.tty, Input: input}
 	if r.tty {
 		spec.Term = os.Getenv("TERM")
 		spec.Columns, spec.Rows = a.terminalSize()
 	}
-	started, err := call(ctx, a, api.StartJob, api.JobStart{BoxRef: ref, Spec: spec})
+	started, err := call(ctx, a, api.StartJob, api.JobStart{BoxRef: a.ref(box), Spec: spec})
 	if err != nil {
 		return err
 	}

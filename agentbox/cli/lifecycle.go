@@ -9,60 +9,44 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// onBox makes a verb that does one thing to one box, by an endpoint that takes a box and gives it
-// back. done is what is said of the box afterwards. --json is the box as it is then, an
+// onBox makes a verb that does one thing to one box, by an endpoint that gives the box back. request
+// is of that box, and done what is said of it afterwards. --json is the box as it is then, an
 // agentbox.Box; --quiet its id.
-func (a *app) onBox(name, usage, done string, e api.Endpoint[api.BoxRef, agentbox.Box]) *cli.Command {
+func onBox[Req any](a *app, name, usage, done string, e api.Endpoint[Req, agentbox.Box], request func(api.BoxRef) Req, flags ...cli.Flag) *cli.Command {
 	return &cli.Command{
-		Name: name, Category: catLifecycle, Usage: usage, ArgsUsage: "[BOX]",
+		Name: name, Category: catLifecycle, Usage: usage, ArgsUsage: "[BOX]", Flags: flags,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			ref, err := a.ref(cmd.Args().First())
-			if err != nil {
-				return err
-			}
-			b, err := call(ctx, a, e, ref)
-			if err != nil {
-				return err
-			}
-			return a.printBox(b, done)
+			return tell(ctx, a, e, request(a.ref(cmd.Args().First())), boxFacts(done))
 		},
 	}
 }
 
+// thatBox is the request of calls that take nothing but the box.
+func thatBox(ref api.BoxRef) api.BoxRef { return ref }
+
 // pauseCommand is `pause`: memory and processes go to disk, and resume brings them back.
 func (a *app) pauseCommand() *cli.Command {
-	return a.onBox("pause", "save a box to disk; it holds no memory until it is resumed", "is paused", api.Pause)
+	return onBox(a, "pause", "save a box to disk; it holds no memory until it is resumed", "is paused", api.Pause, thatBox)
 }
 
 // resumeCommand is `resume`. It is never needed: every verb that enters a box wakes it.
 func (a *app) resumeCommand() *cli.Command {
-	return a.onBox("resume", "let a paused box go on where it was", "is running", api.Resume)
+	return onBox(a, "resume", "let a paused box go on where it was", "is running", api.Resume, thatBox)
 }
 
 // resetCommand is `reset`: a new machine from the template on the same workspace. It asks nothing,
 // as what it drops can be made again.
 func (a *app) resetCommand() *cli.Command {
-	return a.onBox("reset", "drop everything but the workspace, and start afresh", "was reset", api.Reset)
+	return onBox(a, "reset", "drop everything but the workspace, and start afresh", "was reset", api.Reset, thatBox)
 }
 
 // forkCommand is `fork`: a box like another, from this moment on. The copy has the name that --name
 // says, or one made of the original's.
 func (a *app) forkCommand() *cli.Command {
-	var req api.ForkRequest
-	return &cli.Command{
-		Name: "fork", Category: catLifecycle, Usage: "copy a box as it is now, running processes included", ArgsUsage: "[BOX]",
-		Flags: []cli.Flag{&cli.StringFlag{Name: "name", Usage: "call the copy `NAME`", Destination: &req.Name}},
-		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
-			if req.BoxRef, err = a.ref(cmd.Args().First()); err != nil {
-				return err
-			}
-			b, err := call(ctx, a, api.Fork, req)
-			if err != nil {
-				return err
-			}
-			return a.printBox(b, "is running")
-		},
-	}
+	var name string
+	return onBox(a, "fork", "copy a box as it is now, running processes included", "is running", api.Fork,
+		func(ref api.BoxRef) api.ForkRequest { return api.ForkRequest{BoxRef: ref, Name: name} },
+		&cli.StringFlag{Name: "name", Usage: "call the copy `NAME`", Destination: &name})
 }
 
 // checkpointCommand is `checkpoint`. It prints the id, which rollback takes. --json is an
@@ -72,15 +56,11 @@ func (a *app) checkpointCommand() *cli.Command {
 	return &cli.Command{
 		Name: "checkpoint", Category: catLifecycle, Usage: "save the state of a box to come back to", ArgsUsage: "[BOX]",
 		Flags: []cli.Flag{&cli.StringFlag{Name: "name", Usage: "call the checkpoint `NAME`", Destination: &req.Name}},
-		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
-			if req.BoxRef, err = a.ref(cmd.Args().First()); err != nil {
-				return err
-			}
-			c, err := call(ctx, a, api.Checkpoint, req)
-			if err != nil {
-				return err
-			}
-			return a.report(facts{value: c, ids: []string{c.ID}, text: c.ID})
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			req.BoxRef = a.ref(cmd.Args().First())
+			return tell(ctx, a, api.Checkpoint, req, func(c agentbox.Checkpoint) facts {
+				return facts{value: c, ids: []string{c.ID}, text: c.ID}
+			})
 		},
 	}
 }
@@ -88,19 +68,8 @@ func (a *app) checkpointCommand() *cli.Command {
 // rollbackCommand is `rollback`. It asks nothing, though what came after the checkpoint is lost:
 // going back is what it is for.
 func (a *app) rollbackCommand() *cli.Command {
-	var req api.RollbackRequest
-	return &cli.Command{
-		Name: "rollback", Category: catLifecycle, Usage: "take a box back to a checkpoint; what came after is lost", ArgsUsage: "[BOX]",
-		Flags: []cli.Flag{&cli.StringFlag{Name: "to", Usage: "`CHECKPOINT` to go to: an id or a name (default: the latest)", Destination: &req.Checkpoint}},
-		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
-			if req.BoxRef, err = a.ref(cmd.Args().First()); err != nil {
-				return err
-			}
-			b, err := call(ctx, a, api.Rollback, req)
-			if err != nil {
-				return err
-			}
-			return a.printBox(b, "was rolled back")
-		},
-	}
+	var to string
+	return onBox(a, "rollback", "take a box back to a checkpoint; what came after is lost", "was rolled back", api.Rollback,
+		func(ref api.BoxRef) api.RollbackRequest { return api.RollbackRequest{BoxRef: ref, Checkpoint: to} },
+		&cli.StringFlag{Name: "to", Usage: "`CHECKPOINT` to go to: an id or a name (default: the latest)", Destination: &to})
 }

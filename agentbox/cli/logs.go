@@ -47,11 +47,7 @@ func (a *app) logsCommand() *cli.Command {
 			if l.cast {
 				return agentbox.Errorf(agentbox.Invalid, "--cast is for a job").WithHint("agentbox jobs lists them")
 			}
-			ref, err := a.ref(cmd.Args().First())
-			if err != nil {
-				return err
-			}
-			b, err := call(ctx, a, api.ShowBox, ref)
+			b, err := call(ctx, a, api.ShowBox, a.ref(cmd.Args().First()))
 			if err != nil {
 				// `logs web` for the service web of this directory's box is an easy mistake.
 				return a.serviceForBox(ctx, cmd.Args().First(), err)
@@ -82,11 +78,7 @@ func (a *app) serviceForBox(ctx context.Context, name string, err error) error {
 	if name == "" || agentbox.CodeOf(err) != agentbox.NotFound {
 		return err
 	}
-	ref, rerr := a.ref("")
-	if rerr != nil {
-		return err
-	}
-	b, rerr := call(ctx, a, api.ShowBox, ref)
+	b, rerr := call(ctx, a, api.ShowBox, a.ref(""))
 	if rerr != nil {
 		return err
 	}

@@ -28,11 +28,7 @@ func (a *app) lsCommand() *cli.Command {
 			if team {
 				return a.listTeam(ctx)
 			}
-			boxes, err := call(ctx, a, api.ListBoxes, req)
-			if err != nil {
-				return err
-			}
-			return a.report(facts{value: boxes, ids: boxIDs(boxes), table: boxRows(boxes, req.Usage)})
+			return tell(ctx, a, api.ListBoxes, req, func(boxes []agentbox.Box) facts { return boxesFacts(boxes, req.Usage) })
 		},
 	}
 }
@@ -40,50 +36,34 @@ func (a *app) lsCommand() *cli.Command {
 // listTeam shows what the machines of the team work on, as they tell it. Nothing of it is checked:
 // another machine says what it likes about its boxes.
 func (a *app) listTeam(ctx context.Context) error {
-	list, err := call(ctx, a, api.ListTeam, api.None{})
-	if err != nil {
-		return err
-	}
-	f := facts{value: list, table: [][]string{{"MACHINE", "KIND", "NAME", "STATE", "BRANCH", "PROJECT", "ID"}}}
-	for _, c := range list {
-		state := c.State
-		// What is shown is what that machine said last.
-		if !c.Here {
-			state += " (machine absent)"
-		}
-		// Ids of other machines: they mean nothing to the verbs here, but are told apart by them.
-		f.ids = append(f.ids, c.ID)
-		f.table = append(f.table, []string{oneLine(c.Machine), c.Kind, oneLine(c.Name), oneLine(state), oneLine(c.Branch), oneLine(c.Project), c.ID})
-	}
-	return a.report(f)
+	return tell(ctx, a, api.ListTeam, api.None{}, func(list []api.TeamContext) facts {
+		return listed(list, []string{"MACHINE", "KIND", "NAME", "STATE", "BRANCH", "PROJECT", "ID"}, func(c api.TeamContext) (string, []string) {
+			state := c.State
+			// What is shown is what that machine said last.
+			if !c.Here {
+				state += " (machine absent)"
+			}
+			// Ids of other machines: they mean nothing to the verbs here, but are told apart by them.
+			return c.ID, []string{c.Machine, c.Kind, c.Name, state, c.Branch, c.Project, c.ID}
+		})
+	})
 }
 
-// boxIDs are the ids of boxes, for --quiet.
-func boxIDs(boxes []agentbox.Box) []string {
-	var ids []string
-	for _, b := range boxes {
-		ids = append(ids, b.ID.String())
-	}
-	return ids
-}
-
-// boxRows are boxes as a table, with what they cost where that was measured.
-func boxRows(boxes []agentbox.Box, usage bool) [][]string {
+// boxesFacts are boxes, with what they cost where that was measured.
+func boxesFacts(boxes []agentbox.Box, usage bool) facts {
 	head := []string{"NAME", "ID", "STATE", "ISOLATION", "BRANCH", "AGE", "DIRECTORY"}
 	// The head has them also where no box was measured.
 	if usage {
 		head = append(head, "MEMORY", "DISK", "CPU")
 	}
-	rows := [][]string{head}
-	for _, b := range boxes {
+	return listed(boxes, head, func(b agentbox.Box) (string, []string) {
 		row := []string{b.Name, b.ID.String(), stateText(b), isolationText(b), b.Branch, agoText(b.Created), b.Directory}
 		// Absent where it was not measured, or the box does not run.
 		if u := b.Usage; u != nil {
 			row = append(row, bytesText(u.PSS), bytesText(u.Disk), (time.Duration(u.CPUMillis) * time.Millisecond).String())
 		}
-		rows = append(rows, row)
-	}
-	return rows
+		return b.ID.String(), row
+	})
 }
 
 // stateText is the state, with what put the box into it: a limit, or the end of its lease.
@@ -114,15 +94,9 @@ func (a *app) showCommand() *cli.Command {
 	return &cli.Command{
 		Name: "show", Category: catBox, Usage: "show everything about a box", ArgsUsage: "[BOX]",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			ref, err := a.ref(cmd.Args().First())
-			if err != nil {
-				return err
-			}
-			b, err := call(ctx, a, api.ShowBox, ref)
-			if err != nil {
-				return err
-			}
-			return a.report(facts{value: b, ids: []string{b.ID.String()}, table: showRows(b)})
+			return tell(ctx, a, api.ShowBox, a.ref(cmd.Args().First()), func(b agentbox.Box) facts {
+				return facts{value: b, ids: []string{b.ID.String()}, table: showRows(b)}
+			})
 		},
 	}
 }
@@ -131,7 +105,7 @@ func (a *app) showCommand() *cli.Command {
 func serviceText(s agentbox.Service) string {
 	text := fmt.Sprintf("%s: %s, %s", s.Name, s.State, agentbox.Plural(s.Restarts, "restart"))
 	if s.Error != "" {
-		text += ", " + oneLine(s.Error)
+		text += ", " + s.Error
 	}
 	return text
 }

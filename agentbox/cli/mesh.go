@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,11 +49,9 @@ func (a *app) meshInit() *cli.Command {
 		Description: "This machine keeps the team's root key (mesh/root.key of its home): back it up. Only it can add and remove admins.",
 		Flags:       []cli.Flag{nameFlag(&req.Name), listenFlag(&req.Listen)},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			s, err := call(ctx, a, api.InitMesh, req)
-			if err != nil {
-				return err
-			}
-			return a.report(facts{value: s, ids: []string{s.Peer}, text: "this machine is a team of one; add others: agentbox mesh invite"})
+			return tell(ctx, a, api.InitMesh, req, func(s api.MeshStatus) facts {
+				return facts{value: s, ids: []string{s.Peer}, text: "this machine is a team of one; add others: agentbox mesh invite"}
+			})
 		},
 	}
 }
@@ -114,16 +113,10 @@ func (a *app) meshJoin() *cli.Command {
 		Name: "join", Usage: "join the team that a token is from", ArgsUsage: "TOKEN",
 		Flags: []cli.Flag{nameFlag(&req.Name), listenFlag(&req.Listen)},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Args().Len() != 1 {
-				return agentbox.Errorf(agentbox.Invalid, "mesh join takes one token").WithHint("agentbox mesh invite on a machine of the team prints one")
-			}
 			req.Token = cmd.Args().First()
-			s, err := call(ctx, a, api.JoinMesh, req)
-			if err != nil {
-				return err
-			}
-			text := fmt.Sprintf("joined a team of %s as %s", agentbox.Plural(s.Members, "machine"), oneLine(s.Name))
-			return a.report(facts{value: s, ids: []string{s.Peer}, text: text})
+			return tell(ctx, a, api.JoinMesh, req, func(s api.MeshStatus) facts {
+				return facts{value: s, ids: []string{s.Peer}, text: fmt.Sprintf("joined a team of %s as %s", agentbox.Plural(s.Members, "machine"), oneLine(s.Name))}
+			})
 		},
 	}
 }
@@ -136,27 +129,20 @@ func (a *app) meshPeers() *cli.Command {
 		Name: "peers", Usage: "list the machines of the team",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that left or were revoked", Destination: &all}},
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			list, err := call(ctx, a, api.ListPeers, api.None{})
-			if err != nil {
-				return err
-			}
-			f := facts{table: [][]string{{"NAME", "PEER", "ROLES", "STATE", "SINCE", "LOAD", "FREE", "IMAGES", "SENT", "GOT", "ADDRESS"}}}
-			shown := []api.MeshPeer{}
-			for _, p := range list {
-				// What it was made comes before where it is: a revoked machine that still answers
-				// is no member.
-				former := p.State == "revoked" || p.State == "left" || p.State == "expired"
-				if former && !all {
-					continue
+			return tell(ctx, a, api.ListPeers, api.None{}, func(list []api.MeshPeer) facts {
+				if !all {
+					list = slices.DeleteFunc(list, former)
 				}
-				shown = append(shown, p)
-				f.ids = append(f.ids, p.ID)
-				f.table = append(f.table, peerRow(p))
-			}
-			f.value = shown
-			return a.report(f)
+				head := []string{"NAME", "PEER", "ROLES", "STATE", "SINCE", "LOAD", "FREE", "IMAGES", "SENT", "GOT", "ADDRESS"}
+				return listed(list, head, func(p api.MeshPeer) (string, []string) { return p.ID, peerRow(p) })
+			})
 		},
 	}
+}
+
+// former tells a machine that is no member any more, also one that still answers.
+func former(p api.MeshPeer) bool {
+	return p.State == "revoked" || p.State == "left" || p.State == "expired"
 }
 
 // peerRow is a member as a row. What it says of itself (name, load, free space) is shown as its
@@ -184,11 +170,9 @@ func (a *app) meshStatus() *cli.Command {
 	return &cli.Command{
 		Name: "status", Usage: "say how this machine takes part in its team",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			s, err := call(ctx, a, api.ShowMesh, api.None{})
-			if err != nil {
-				return err
-			}
-			return a.report(facts{value: s, ids: []string{s.Peer}, table: statusRows(s)})
+			return tell(ctx, a, api.ShowMesh, api.None{}, func(s api.MeshStatus) facts {
+				return facts{value: s, ids: []string{s.Peer}, table: statusRows(s)}
+			})
 		},
 	}
 }
@@ -222,24 +206,11 @@ func statusRows(s api.MeshStatus) [][]string {
 
 // movementRow is something that is being got or sent.
 func movementRow(m api.MeshMovement) []string {
-	var peers []string
-	for _, p := range m.Peers {
-		peers = append(peers, oneLine(p))
-	}
-	what, who := cmp.Or(oneLine(m.Name), m.Manifest.Short()), strings.Join(peers, ", ")
+	what, who := cmp.Or(m.Name, m.Manifest.Short()), strings.Join(m.Peers, ", ")
 	if !m.Getting {
 		return []string{"sending", what + " to " + who}
 	}
 	return []string{"getting", fmt.Sprintf("%s, %d of %d pieces here, from %s", what, m.Here, m.Pieces, cmp.Or(who, "nobody at the moment"))}
-}
-
-// onePeer is the machine that a command names: a PeerID, a beginning of one, or a name, which the
-// daemon resolves.
-func onePeer(cmd *cli.Command) (string, error) {
-	if cmd.Args().Len() != 1 {
-		return "", agentbox.Errorf(agentbox.Invalid, "mesh %s takes one machine", cmd.Name).WithHint("agentbox mesh peers shows them")
-	}
-	return cmd.Args().First(), nil
 }
 
 // meshTrust is `mesh trust`: the roles that are given take the place of those that the member has.
@@ -253,15 +224,10 @@ func (a *app) meshTrust() *cli.Command {
 			&cli.BoolFlag{Name: "admin", Usage: "it may invite and revoke", Destination: &admin},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			peer, err := onePeer(cmd)
-			if err != nil {
-				return err
-			}
-			p, err := call(ctx, a, api.TrustPeer, api.MeshTrustRequest{Peer: peer, Roles: roleWords(builder, admin)})
-			if err != nil {
-				return err
-			}
-			return a.report(facts{value: p, ids: []string{p.ID}, text: fmt.Sprintf("%s is a member with %s", oneLine(p.Name), rolesText(p.Roles))})
+			req := api.MeshTrustRequest{Peer: cmd.Args().First(), Roles: roleWords(builder, admin)}
+			return tell(ctx, a, api.TrustPeer, req, func(p api.MeshPeer) facts {
+				return facts{value: p, ids: []string{p.ID}, text: fmt.Sprintf("%s is a member with %s", oneLine(p.Name), rolesText(p.Roles))}
+			})
 		},
 	}
 }
@@ -280,15 +246,9 @@ func (a *app) meshRevoke() *cli.Command {
 		Name: "revoke", Usage: "take a machine off the team, everywhere and for good", ArgsUsage: "PEER|NAME",
 		Description: "Its connections end within seconds, and what it published is forgotten. The machine can come back with a new identity only.",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			peer, err := onePeer(cmd)
-			if err != nil {
-				return err
-			}
-			p, err := call(ctx, a, api.RevokePeer, api.MeshPeerRef{Peer: peer})
-			if err != nil {
-				return err
-			}
-			return a.report(facts{value: p, ids: []string{p.ID}, text: fmt.Sprintf("revoked %s (%s)", oneLine(p.Name), p.ID[:12])})
+			return tell(ctx, a, api.RevokePeer, api.MeshPeerRef{Peer: cmd.Args().First()}, func(p api.MeshPeer) facts {
+				return facts{value: p, ids: []string{p.ID}, text: fmt.Sprintf("revoked %s (%s)", oneLine(p.Name), p.ID[:12])}
+			})
 		},
 	}
 }
@@ -299,10 +259,7 @@ func (a *app) meshLeave() *cli.Command {
 	return &cli.Command{
 		Name: "leave", Usage: "leave the team, and forget it",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			if _, err := call(ctx, a, api.LeaveMesh, api.None{}); err != nil {
-				return err
-			}
-			return a.report(facts{value: struct{}{}, text: "left the team"})
+			return tell(ctx, a, api.LeaveMesh, api.None{}, func(none api.None) facts { return facts{value: none, text: "left the team"} })
 		},
 	}
 }

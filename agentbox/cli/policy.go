@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -34,9 +35,8 @@ func (a *app) policyCommand() *cli.Command {
 
 // policyRef is the repository a verb means: the box's, or the current directory's. The environment
 // goes along because variables configure where packages come from, and includes name some.
-func (a *app) policyRef(box string) (api.PolicyRef, error) {
-	ref, err := a.ref(box)
-	return api.PolicyRef{BoxRef: ref, Environ: os.Environ()}, err
+func (a *app) policyRef(box string) api.PolicyRef {
+	return api.PolicyRef{BoxRef: a.ref(box), Environ: os.Environ()}
 }
 
 // policyShow is `policy show`: what is in force, and what waits. It is what a person reads before
@@ -47,10 +47,7 @@ func (a *app) policyShow() *cli.Command {
 		Name: "show", Usage: "show what is in force, rule by rule, and what waits for approval", ArgsUsage: "[BOX]",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "refresh", Usage: "ask this machine's tools anew where packages come from", Destination: &refresh}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			ref, err := a.policyRef(cmd.Args().First())
-			if err != nil {
-				return err
-			}
+			ref := a.policyRef(cmd.Args().First())
 			ref.Refresh = refresh
 			r, err := call(ctx, a, api.ShowPolicy, ref)
 			if err != nil {
@@ -75,7 +72,7 @@ func (a *app) printPolicy(r api.PolicyReport) error {
 	}
 	if len(r.Plan) > 0 {
 		fmt.Fprintln(a.stdout, "\nthe repository asks for more than is approved:")
-		a.printPlan(r.Plan)
+		printPlan(a.stdout, "  ", r.Plan)
 		fmt.Fprintf(a.stdout, "to approve it: agentbox policy approve %s\n", r.Digest)
 	}
 	return nil
@@ -123,11 +120,11 @@ func rulesText(rules []policy.Rule) string {
 	return strings.Join(list, ", ")
 }
 
-// printPlan prints a plan, a line for each change. Plans are a repository's words, so they are
-// cleaned.
-func (a *app) printPlan(plan []policy.Change) {
+// printPlan prints a plan, a line for each change behind a prefix. Plans are a repository's words, so
+// they are cleaned.
+func printPlan(w io.Writer, prefix string, plan []policy.Change) {
 	for _, c := range plan {
-		fmt.Fprintln(a.stdout, "  "+oneLine(c.String()))
+		fmt.Fprintln(w, prefix+oneLine(c.String()))
 	}
 }
 
@@ -144,14 +141,7 @@ func (a *app) policyCheck() *cli.Command {
 			&cli.StringFlag{Name: "box", Usage: "for the repository of `BOX`", Destination: &box},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Args().Len() != 1 {
-				return agentbox.Errorf(agentbox.Invalid, "check takes one URL").WithHint("agentbox policy check https://example.com/")
-			}
-			var err error
-			if req.PolicyRef, err = a.policyRef(box); err != nil {
-				return err
-			}
-			req.URL = cmd.Args().First()
+			req.PolicyRef, req.URL = a.policyRef(box), cmd.Args().First()
 			r, err := call(ctx, a, api.CheckPolicy, req)
 			if err != nil {
 				return err
@@ -207,9 +197,6 @@ func (a *app) policyRule(list string) *cli.Command {
 			&cli.StringFlag{Name: "box", Usage: "for the repository of `BOX`", Destination: &box},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if !cmd.Args().Present() {
-				return agentbox.Errorf(agentbox.Invalid, "%s takes at least one rule", list).WithHint("agentbox policy %s example.com", list)
-			}
 			if private {
 				// The list is one of three, and --private chooses the third.
 				req.List = "private"
@@ -227,10 +214,7 @@ func (a *app) policyRule(list string) *cli.Command {
 // changePolicy makes a change for the repository of box, "" for this directory's, and says which
 // running boxes follow it.
 func (a *app) changePolicy(ctx context.Context, req api.ChangeRequest, box string) error {
-	var err error
-	if req.PolicyRef, err = a.policyRef(box); err != nil {
-		return err
-	}
+	req.PolicyRef = a.policyRef(box)
 	r, err := call(ctx, a, api.ChangePolicy, req)
 	if err != nil {
 		return err
@@ -261,9 +245,6 @@ func (a *app) policyPreset() *cli.Command {
 		Name: "preset", Usage: "choose a preset of your own for this repository: " + strings.Join(policy.Presets, ", ") + ", or none to leave it to the repository", ArgsUsage: "PRESET",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "everywhere", Usage: "for the boxes of all repositories", Destination: &req.Everywhere}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Args().Len() != 1 {
-				return agentbox.Errorf(agentbox.Invalid, "preset takes one of %s, none", strings.Join(policy.Presets, ", "))
-			}
 			preset := cmd.Args().First()
 			// The API's word for "no choice of the user's" is the empty preset.
 			if preset == "none" {
@@ -283,17 +264,10 @@ func (a *app) policyApprove() *cli.Command {
 		Name: "approve", Usage: "approve what the repository's own policy asks for", ArgsUsage: "[DIGEST]",
 		Description: "Without a digest, on a terminal, it shows the plan and asks.",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Args().Len() > 1 {
-				return agentbox.Errorf(agentbox.Invalid, "approve takes one digest").WithHint("agentbox policy show gives it")
-			}
 			if digest := cmd.Args().First(); digest != "" {
 				return a.approve(ctx, digest)
 			}
-			ref, err := a.policyRef("")
-			if err != nil {
-				return err
-			}
-			r, err := call(ctx, a, api.ShowPolicy, ref)
+			r, err := call(ctx, a, api.ShowPolicy, a.policyRef(""))
 			switch {
 			case err != nil:
 				return err
@@ -301,7 +275,7 @@ func (a *app) policyApprove() *cli.Command {
 				fmt.Fprintln(a.stdout, "nothing waits for approval")
 				return nil
 			case !a.interactive():
-				a.printPlan(r.Plan)
+				printPlan(a.stdout, "  ", r.Plan)
 				return agentbox.Errorf(agentbox.Invalid, "approval without a terminal names what is approved").WithHint("agentbox policy approve %s", r.Digest)
 			}
 			// Another answer than yes changes nothing, and the exit code says so.
@@ -316,11 +290,7 @@ func (a *app) policyApprove() *cli.Command {
 // approve approves what the repository asked for when its wishes had this digest. If they have
 // changed since, it is Conflict.
 func (a *app) approve(ctx context.Context, digest string) error {
-	ref, err := a.policyRef("")
-	if err != nil {
-		return err
-	}
-	r, err := call(ctx, a, api.ApprovePolicy, api.ApproveRequest{PolicyRef: ref, Digest: digest})
+	r, err := call(ctx, a, api.ApprovePolicy, api.ApproveRequest{PolicyRef: a.policyRef(""), Digest: digest})
 	if err != nil {
 		return err
 	}
@@ -331,9 +301,7 @@ func (a *app) approve(ctx context.Context, digest string) error {
 // words are cleaned: else a plan could show another plan.
 func (a *app) askToApprove(r api.PolicyReport) bool {
 	fmt.Fprintf(a.stderr, "%s asks for more than is approved for %s:\n", oneLine(r.Directory), oneLine(r.Project))
-	for _, c := range r.Plan {
-		fmt.Fprintln(a.stderr, "  "+oneLine(c.String()))
-	}
+	printPlan(a.stderr, "  ", r.Plan)
 	fmt.Fprint(a.stderr, "approve it? [y/N] ")
 	// Without an answer, an interrupt or the end of input say, it is no.
 	var answer string
@@ -352,10 +320,7 @@ func (a *app) reviewAtTerminal(ctx context.Context, sure bool) error {
 	if !sure && (!a.interactive() || a.quiet || a.json) {
 		return nil
 	}
-	ref, err := a.policyRef("")
-	if err != nil {
-		return err
-	}
+	ref := a.policyRef("")
 	r, err := call(ctx, a, api.ShowPolicy, ref)
 	if err != nil || len(r.Plan) == 0 {
 		return err
@@ -364,9 +329,7 @@ func (a *app) reviewAtTerminal(ctx context.Context, sure bool) error {
 		return nil
 	}
 	if sure {
-		for _, c := range r.Plan {
-			fmt.Fprintln(a.stderr, "approved: "+oneLine(c.String()))
-		}
+		printPlan(a.stderr, "approved: ", r.Plan)
 	}
 	_, err = call(ctx, a, api.ApprovePolicy, api.ApproveRequest{PolicyRef: ref, Digest: r.Digest})
 	return err

@@ -29,11 +29,7 @@ func (a *app) policyLog() *cli.Command {
 			&cli.BoolFlag{Name: "denied", Usage: "only what was denied", Destination: &denied},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			ref, err := a.ref(cmd.Args().First())
-			if err != nil {
-				return err
-			}
-			place, err := call(ctx, a, api.AuditLog, ref)
+			place, err := call(ctx, a, api.AuditLog, a.ref(cmd.Args().First()))
 			if err != nil {
 				return err
 			}

@@ -25,10 +25,7 @@ func (a *app) portsCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			ref, err := a.ref(box)
-			if err != nil {
-				return err
-			}
+			ref := a.ref(box)
 			switch {
 			// To close all ports by leaving out one word would be too easy.
 			case closing && len(wanted) == 0:
@@ -121,10 +118,7 @@ func (a *app) closePorts(ctx context.Context, ref api.BoxRef, wanted []portPair)
 // printPorts prints forwarded ports; --quiet has the addresses to connect to. --json is a list of
 // agentbox.Port.
 func (a *app) printPorts(ports []agentbox.Port) error {
-	f := facts{value: append([]agentbox.Port{}, ports...), table: [][]string{{"PORT", "ANSWERS AT"}}}
-	for _, p := range ports {
-		f.ids = append(f.ids, p.Host)
-		f.table = append(f.table, []string{strconv.Itoa(p.Box), p.Host})
-	}
-	return a.report(f)
+	return a.report(listed(ports, []string{"PORT", "ANSWERS AT"}, func(p agentbox.Port) (string, []string) {
+		return p.Host, []string{strconv.Itoa(p.Box), p.Host}
+	}))
 }

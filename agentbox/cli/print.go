@@ -8,10 +8,12 @@ import (
 	"agentbox/agentbox"
 )
 
-// printBox prints a box after something happened to it: its id under --quiet, all of it under
+// boxFacts are those of a box after something happened to it: its id under --quiet, all of it under
 // --json, else a line. what is what happened to it, as "was reset".
-func (a *app) printBox(b agentbox.Box, what string) error {
-	return a.report(facts{value: b, ids: []string{b.ID.String()}, text: fmt.Sprintf("%s %s (%s)", b.Name, what, b.ID)})
+func boxFacts(what string) func(agentbox.Box) facts {
+	return func(b agentbox.Box) facts {
+		return facts{value: b, ids: []string{b.ID.String()}, text: fmt.Sprintf("%s %s (%s)", b.Name, what, b.ID)}
+	}
 }
 
 // oneLine keeps a message on its line, and from saying anything to the terminal, whatever it

@@ -129,7 +129,7 @@ func TestTableOfBoxes(t *testing.T) {
 	}
 	var out bytes.Buffer
 	a := &app{stdout: &out}
-	if err := a.table(boxRows([]agentbox.Box{box}, true)); err != nil {
+	if err := a.report(boxesFacts([]agentbox.Box{box}, true)); err != nil {
 		t.Fatal(err)
 	}
 	want := `NAME  ID            STATE    ISOLATION    BRANCH  AGE    DIRECTORY  MEMORY  DISK     CPU
@@ -161,7 +161,7 @@ func TestForeignWordsDoNotReachTheTerminal(t *testing.T) {
 	const foreign = "/home/me\x1b[2K\r/data\n+ nothing"
 	for name, show := range map[string]func(a *app) error{
 		"a plan": func(a *app) error {
-			a.printPlan([]policy.Change{{Add: true, What: "include", Rule: foreign}})
+			printPlan(a.stdout, "  ", []policy.Change{{Add: true, What: "include", Rule: foreign}})
 			return nil
 		},
 		"a policy": func(a *app) error {
@@ -170,7 +170,7 @@ func TestForeignWordsDoNotReachTheTerminal(t *testing.T) {
 		"a verdict": func(a *app) error {
 			return a.printCheck(api.CheckReport{URL: "example.com", Verdict: policy.Verdict{Allow: true, Reason: foreign, Hint: foreign}})
 		},
-		"an image": func(a *app) error { return a.printImage(api.Image{Name: foreign}) },
+		"an image": func(a *app) error { return a.report(imageFacts(api.Image{Name: foreign})) },
 		"what is missing": func(a *app) error {
 			w, read := pipe(t)
 			a.stderr = w

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/urfave/cli/v3"
 
@@ -23,10 +22,8 @@ func (a *app) pullCommand() *cli.Command {
 			"index and every other branch stay as they are; git merge takes it from there.",
 		Flags: []cli.Flag{&cli.StringFlag{Name: "branch", Aliases: []string{"b"}, Usage: "call the branch `NAME` (default: agentbox/BOX or agentbox/TASK)", Destination: &req.Branch}},
 		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
-			if req.BoxRef, err = a.ref(cmd.Args().First()); err != nil {
-				return err
-			}
-			if req.Into, err = os.Getwd(); err != nil {
+			req.BoxRef = a.ref(cmd.Args().First())
+			if req.Into, err = here(); err != nil {
 				return err
 			}
 			p, err := call(ctx, a, api.Pull, req)

@@ -20,6 +20,16 @@ type facts struct {
 	table [][]string // otherwise; the first row is the head
 }
 
+// listed are the facts of a list: an id and a row below head for each.
+func listed[T any](list []T, head []string, one func(T) (id string, row []string)) facts {
+	f := facts{value: append([]T{}, list...), table: [][]string{head}}
+	for _, item := range list {
+		id, row := one(item)
+		f.ids, f.table = append(f.ids, id), append(f.table, row)
+	}
+	return f
+}
+
 // report prints facts in the form that was asked for. --json wins over --quiet. For people it is
 // the table, if there is one, and then the text; in both, what a terminal would act on is replaced.
 func (a *app) report(f facts) error {

@@ -69,13 +69,12 @@ type removal struct {
 // removalOf finds out what would be lost with a box, unless that does not matter. A box that cannot
 // tell, because it cannot be woken for example, counts as one with something to lose.
 func (a *app) removalOf(ctx context.Context, name string, force bool) (removal, error) {
-	ref, err := a.ref(name)
-	d := removal{ref: ref}
-	if err != nil || force {
-		return d, err
+	d := removal{ref: a.ref(name)}
+	if force {
+		return d, nil
 	}
 	// Whether there is such a box is no question of its work.
-	b, err := call(ctx, a, api.ShowBox, ref)
+	b, err := call(ctx, a, api.ShowBox, d.ref)
 	if err != nil {
 		return d, err
 	}
@@ -124,11 +123,7 @@ func (a *app) removeBox(ctx context.Context, d removal) error {
 			return err
 		}
 	}
-	b, err := call(ctx, a, api.Remove, d.ref)
-	if err != nil {
-		return err
-	}
-	return a.printBox(b, "was removed")
+	return tell(ctx, a, api.Remove, d.ref, boxFacts("was removed"))
 }
 
 // confirm asks at the terminal whether a box may go. Anything but y keeps it, the end of input too.

@@ -53,9 +53,9 @@ func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout tim
 
 // runSubmission is the task of a run: held, and with the caller's terminal and environment.
 func (a *app) runSubmission(req api.UpRequest, r run, timeout time.Duration) (api.TaskSubmission, error) {
-	dir, err := os.Getwd()
+	dir, err := here()
 	if err != nil {
-		return api.TaskSubmission{}, agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")
+		return api.TaskSubmission{}, err
 	}
 	spec := agentbox.TaskSpec{
 		Directory: dir, Dir: r.dir, User: r.user, Env: r.env, TTY: r.tty, Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory,

@@ -43,9 +43,6 @@ func (a *app) secretSet() *cli.Command {
 			&cli.BoolFlag{Name: "everywhere", Usage: "for the boxes of all repositories", Destination: &req.Everywhere},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Args().Len() != 1 {
-				return agentbox.Errorf(agentbox.Invalid, "set takes one name").WithHint("agentbox secret set API_TOKEN --from env:API_TOKEN --to https://api.example.com")
-			}
 			req.Name = cmd.Args().First()
 			// NAME=VALUE is what people try first. The value would be in the shell's history and in
 			// the list of processes.
@@ -72,9 +69,7 @@ func (a *app) setSecret(ctx context.Context, req api.SecretRequest, from string)
 	if req.From, err = secrets.Parse(from); err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "%w", err)
 	}
-	if req.PolicyRef, err = a.policyRef(""); err != nil {
-		return err
-	}
+	req.PolicyRef = a.policyRef("")
 	// All other sources are read on this machine when the value is needed, and not now.
 	if req.From.Kind == secrets.Keyring {
 		if req.Value, err = a.readValue(req.Name); err != nil {
@@ -123,26 +118,17 @@ func (a *app) secretLs() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the secrets of this repository's boxes; never their values",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			ref, err := a.policyRef("")
-			if err != nil {
-				return err
-			}
-			list, err := call(ctx, a, api.ListSecrets, ref)
-			if err != nil {
-				return err
-			}
-			f := facts{value: list, table: [][]string{{"NAME", "FROM", "TO", "HEADER", "FOR", "PROBLEM"}}}
-			for _, s := range list {
-				// A secret is of one project or of all; which one is the question only where both
-				// have it.
-				whose := "all repositories"
-				if s.Project != "" {
-					whose = "this repository"
-				}
-				f.ids = append(f.ids, s.Name)
-				f.table = append(f.table, []string{s.Name, s.From, rulesText(s.Scope), s.Header, whose, oneLine(s.Problem)})
-			}
-			return a.report(f)
+			return tell(ctx, a, api.ListSecrets, a.policyRef(""), func(list []api.SecretInfo) facts {
+				return listed(list, []string{"NAME", "FROM", "TO", "HEADER", "FOR", "PROBLEM"}, func(s api.SecretInfo) (string, []string) {
+					// A secret is of one project or of all; which one is the question only where
+					// both have it.
+					whose := "all repositories"
+					if s.Project != "" {
+						whose = "this repository"
+					}
+					return s.Name, []string{s.Name, s.From, rulesText(s.Scope), s.Header, whose, s.Problem}
+				})
+			})
 		},
 	}
 }
@@ -153,14 +139,7 @@ func (a *app) secretRm() *cli.Command {
 	return &cli.Command{
 		Name: "rm", Usage: "forget a secret; no box can use it any more", ArgsUsage: "NAME",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Args().Len() != 1 {
-				return agentbox.Errorf(agentbox.Invalid, "rm takes one name").WithHint("agentbox secret ls lists them")
-			}
-			ref, err := a.policyRef("")
-			if err != nil {
-				return err
-			}
-			s, err := call(ctx, a, api.RemoveSecret, api.SecretRef{PolicyRef: ref, Name: cmd.Args().First()})
+			s, err := call(ctx, a, api.RemoveSecret, api.SecretRef{PolicyRef: a.policyRef(""), Name: cmd.Args().First()})
 			if err != nil {
 				return err
 			}

@@ -20,8 +20,9 @@ func (a *app) serviceCommand() *cli.Command {
 		Name: "service", Category: catHost, Usage: "a daemon that outlives your login, for a machine that serves its team or works overnight",
 		Description: "It is a unit of your own systemd with linger (an agent of launchd on macOS); nothing of it needs root.",
 		Commands: []*cli.Command{
-			{Name: "install", Usage: "have the system run the daemon now and whenever the machine starts", Action: a.serviceInstall},
-			{Name: "status", Usage: "say whether it runs, and what is missing", Action: a.serviceStatus},
+			// It may be run again, after an update for instance.
+			{Name: "install", Usage: "have the system run the daemon now and whenever the machine starts", Action: a.aboutService(service.Service.Install)},
+			{Name: "status", Usage: "say whether it runs, and what is missing", Action: a.aboutService(service.Service.Status)},
 			{Name: "uninstall", Usage: "take it back; boxes go on, and the daemon starts by itself when it is needed", Action: a.serviceUninstall},
 		},
 	}
@@ -40,31 +41,20 @@ func (a *app) service() (service.Service, error) {
 	return service.Service{Binary: binary, Home: a.home.Dir, Default: os.Getenv(home.EnvDir) == ""}, nil
 }
 
-// serviceInstall is `service install`. It may be run again, after an update for instance.
-func (a *app) serviceInstall(ctx context.Context, _ *cli.Command) error {
-	s, err := a.service()
-	if err != nil {
-		return err
+// aboutService makes an Action of what tells how the service is then. What is missing for a daemon
+// that outlives a login is a row each. --json is a service.Status.
+func (a *app) aboutService(do func(service.Service, context.Context) (service.Status, error)) cli.ActionFunc {
+	return func(ctx context.Context, _ *cli.Command) error {
+		s, err := a.service()
+		if err != nil {
+			return err
+		}
+		st, err := do(s, ctx)
+		if err != nil {
+			return err
+		}
+		return a.report(serviceFacts(st))
 	}
-	st, err := s.Install(ctx)
-	if err != nil {
-		return err
-	}
-	return a.report(serviceFacts(st))
-}
-
-// serviceStatus is `service status`. What is missing for a daemon that outlives a login is a row
-// each. --json is a service.Status.
-func (a *app) serviceStatus(ctx context.Context, _ *cli.Command) error {
-	s, err := a.service()
-	if err != nil {
-		return err
-	}
-	st, err := s.Status(ctx)
-	if err != nil {
-		return err
-	}
-	return a.report(serviceFacts(st))
 }
 
 // serviceUninstall is `service uninstall`. That it is not installed is no error.
@@ -99,7 +89,7 @@ func serviceFacts(st service.Status) facts {
 	}
 	// What keeps the daemon from running while nobody is logged in, linger for example.
 	for _, m := range st.Missing {
-		f.table = append(f.table, []string{"missing", oneLine(strings.TrimSpace(m))})
+		f.table = append(f.table, []string{"missing", strings.TrimSpace(m)})
 	}
 	return f
 }

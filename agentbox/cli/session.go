@@ -181,9 +181,5 @@ func (a *app) interactive() bool {
 // connect makes a box run and says how to get in. box is a name, an id or a beginning of one; "" is
 // the box of this directory.
 func (a *app) connect(ctx context.Context, box string) (api.Connection, error) {
-	ref, err := a.ref(box)
-	if err != nil {
-		return api.Connection{}, err
-	}
-	return call(ctx, a, api.Connect, ref)
+	return call(ctx, a, api.Connect, a.ref(box))
 }

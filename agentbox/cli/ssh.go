@@ -147,11 +147,7 @@ func (a *app) sshBoxes(ctx context.Context, args []string) ([]agentbox.Box, erro
 	}
 	var boxes []agentbox.Box
 	for _, arg := range args {
-		ref, err := a.ref(arg)
-		if err != nil {
-			return nil, err
-		}
-		b, err := call(ctx, a, api.ShowBox, ref)
+		b, err := call(ctx, a, api.ShowBox, a.ref(arg))
 		if err != nil {
 			return nil, err
 		}

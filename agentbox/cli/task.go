@@ -88,9 +88,9 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 	if err := s.check(argv); err != nil {
 		return err
 	}
-	dir, err := os.Getwd()
+	dir, err := here()
 	if err != nil {
-		return agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")
+		return err
 	}
 	s.req.Spec.Directory, s.req.Environ = dir, os.Environ()
 	// The daemon's own environment is another's; what auto means is decided by ours, now.
@@ -112,7 +112,7 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 	if s.wait {
 		return a.awaitTasks(ctx, all)
 	}
-	return a.reportTasks(all, taskIDs(all))
+	return a.reportTaskIDs(all)
 }
 
 // taskOfAgent makes commands that are prompts an agent's, and grants what it needs. The words of
@@ -200,26 +200,10 @@ func withLine(argv []string, line string) []string {
 	return out
 }
 
-// taskIDs are the ids of tasks, a line each.
-func taskIDs(all []agentbox.Task) string {
-	var ids []string
-	for _, t := range all {
-		ids = append(ids, t.ID.String())
-	}
-	return strings.Join(ids, "\n")
-}
-
-// reportTasks prints tasks in a form that was asked for; text is what people get, a table when it
-// is "". --json is a list of agentbox.Task; --quiet the ids.
-func (a *app) reportTasks(all []agentbox.Task, text string) error {
-	f := facts{value: all, text: text}
-	for _, t := range all {
-		f.ids = append(f.ids, t.ID.String())
-	}
-	if text == "" {
-		f.table, f.text = taskRows(all), allTasks(all)
-	}
-	return a.report(f)
+// reportTaskIDs prints what was done something to: for people, too, it is the ids.
+func (a *app) reportTaskIDs(all []agentbox.Task) error {
+	f := taskFacts(all)
+	return a.report(facts{value: f.value, ids: f.ids, text: strings.Join(f.ids, "\n")})
 }
 
 // awaitTasks waits for each task, and ends as the first that did not succeed. They are waited for
@@ -246,7 +230,7 @@ func (a *app) awaitTasks(ctx context.Context, all []agentbox.Task) error {
 			result = taskResult(all[i])
 		}
 	}
-	if err := a.reportTasks(all, ""); err != nil {
+	if err := a.report(taskFacts(all)); err != nil {
 		return err
 	}
 	return result

@@ -33,34 +33,25 @@ func (a *app) taskLsCommand() *cli.Command {
 			if req.Directory, err = os.Getwd(); err != nil {
 				req.All = true
 			}
-			all, err := call(ctx, a, api.ListTasks, req)
-			if err != nil {
-				return err
+			group, known := taskGroups[by]
+			switch {
+			case by == "":
+				return tell(ctx, a, api.ListTasks, req, taskFacts)
+			case !known:
+				return agentbox.Errorf(agentbox.Invalid, "--by %s: tasks are summed by project, agent, state or week", by)
 			}
-			if by != "" {
-				return a.reportSums(all, by)
-			}
-			return a.reportTasks(all, "")
+			return tell(ctx, a, api.ListTasks, req, func(all []agentbox.Task) facts { return sumFacts(all, by, group) })
 		},
 	}
 }
 
-// oneTask is the task that a command names. The daemon takes ids and unique beginnings of them.
-func oneTask(cmd *cli.Command) (string, error) {
-	switch cmd.Args().Len() {
-	case 1:
-		return cmd.Args().First(), nil
-	case 0:
-		return "", agentbox.Errorf(agentbox.Invalid, "no task named").WithHint("agentbox task ls lists them")
-	}
-	return "", agentbox.Errorf(agentbox.Invalid, "%s takes one task", cmd.Name).WithHint("agentbox task ls lists them")
-}
+// taskRef is the task that a command names. The daemon takes ids and unique beginnings of them.
+func taskRef(cmd *cli.Command) api.TaskRef { return api.TaskRef{Task: cmd.Args().First()} }
 
-// taskRows are tasks as a table; what it says of the exit code, the time and the work is of the
-// last attempt.
-func taskRows(all []agentbox.Task) [][]string {
-	rows := [][]string{{"TASK", "STATE", "EXIT", "AGE", "TOOK", "COST", "WORK", "DIRECTORY", "COMMAND"}}
-	for _, t := range all {
+// taskFacts are tasks, and the sum of what they have used; what it says of the exit code, the time
+// and the work is of the last attempt. --json is a list of agentbox.Task; --quiet the ids.
+func taskFacts(all []agentbox.Task) facts {
+	f := listed(all, []string{"TASK", "STATE", "EXIT", "AGE", "TOOK", "COST", "WORK", "DIRECTORY", "COMMAND"}, func(t agentbox.Task) (string, []string) {
 		// Empty for a task that has not begun.
 		exit, took, work := "", "", ""
 		if last := t.Last(); last != nil {
@@ -72,11 +63,12 @@ func taskRows(all []agentbox.Task) [][]string {
 				}
 			}
 		}
-		rows = append(rows, []string{
+		return t.ID.String(), []string{
 			t.ID.String(), string(t.State), exit, agoText(t.Created), took, costsText(t.Costs), work, filepath.Base(t.Directory), taskText(t),
-		})
-	}
-	return rows
+		}
+	})
+	f.text = allTasks(all)
+	return f
 }
 
 // taskText says what a task is to do: its command, or its agent and the prompt.
@@ -122,38 +114,36 @@ func (a *app) taskShowCommand() *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "what happened to a task", ArgsUsage: "TASK",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			id, err := oneTask(cmd)
-			if err != nil {
-				return err
-			}
-			info, err := call(ctx, a, api.ShowTask, api.TaskRef{Task: id})
-			if err != nil {
-				return err
-			}
-			t := info.Task
-			rows := [][]string{{"task", t.ID.String()}, {"state", string(t.State)}, {"project", t.Project}, {"directory", t.Directory}, {"command", taskText(t)}}
-			// Attempts first, with what each left and used; then what goes on now; then where the
-			// files are, and last the timeline, which is the longest.
-			for _, at := range t.Attempts {
-				if at.Result != nil {
-					rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(at.Result.State) + ": " + because(resultText(*at.Result), at.Result.End)})
-					rows = append(rows, usedRows(*at.Result)...)
-				}
-			}
-			if info.Now != nil {
-				rows = append(rows, usedRows(*info.Now)...)
-			}
-			rows = append(rows, evidenceRows(info)...)
-			for _, m := range timelineEvents(info) {
-				took := ""
-				if m.Took > 0 {
-					took = " (" + tookText(m.Took) + ")"
-				}
-				rows = append(rows, []string{m.Time.Local().Format(time.TimeOnly), m.What + " " + oneLine(m.Detail) + took})
-			}
-			return a.report(facts{value: info, ids: []string{t.ID.String()}, table: rows})
+			return tell(ctx, a, api.ShowTask, taskRef(cmd), func(info api.TaskInfo) facts {
+				return facts{value: info, ids: []string{info.Task.ID.String()}, table: infoRows(info)}
+			})
 		},
 	}
+}
+
+// infoRows are a task: attempts first, with what each left and used; then what goes on now; then
+// where the files are, and last the timeline, which is the longest.
+func infoRows(info api.TaskInfo) [][]string {
+	t := info.Task
+	rows := [][]string{{"task", t.ID.String()}, {"state", string(t.State)}, {"project", t.Project}, {"directory", t.Directory}, {"command", taskText(t)}}
+	for _, at := range t.Attempts {
+		if r := at.Result; r != nil {
+			rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(r.State) + ": " + because(resultText(*r), r.End)})
+			rows = append(rows, usedRows(*r)...)
+		}
+	}
+	if info.Now != nil {
+		rows = append(rows, usedRows(*info.Now)...)
+	}
+	rows = append(rows, evidenceRows(info)...)
+	for _, m := range timelineEvents(info) {
+		took := ""
+		if m.Took > 0 {
+			took = " (" + tookText(m.Took) + ")"
+		}
+		rows = append(rows, []string{m.Time.Local().Format(time.TimeOnly), m.What + " " + m.Detail + took})
+	}
+	return rows
 }
 
 // taskEachCommand makes a verb that does one thing to each task that is named. It stops at the
@@ -162,9 +152,6 @@ func (a *app) taskEachCommand(name, usage string, e api.Endpoint[api.TaskRef, ag
 	return &cli.Command{
 		Name: name, Usage: usage, ArgsUsage: "TASK...",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Args().Len() == 0 {
-				return agentbox.Errorf(agentbox.Invalid, "no task named").WithHint("agentbox task ls lists them")
-			}
 			var all []agentbox.Task
 			for _, id := range cmd.Args().Slice() {
 				t, err := call(ctx, a, e, api.TaskRef{Task: id})
@@ -173,7 +160,7 @@ func (a *app) taskEachCommand(name, usage string, e api.Endpoint[api.TaskRef, ag
 				}
 				all = append(all, t)
 			}
-			return a.reportTasks(all, taskIDs(all))
+			return a.reportTaskIDs(all)
 		},
 	}
 }
@@ -184,11 +171,7 @@ func (a *app) taskAttachCommand() *cli.Command {
 	return &cli.Command{
 		Name: "attach", Usage: "join the command of a task that runs", ArgsUsage: "TASK",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			id, err := oneTask(cmd)
-			if err != nil {
-				return err
-			}
-			found, err := a.jobOfTask(ctx, id)
+			found, err := a.jobOfTask(ctx, taskRef(cmd))
 			if err != nil {
 				return err
 			}
@@ -198,8 +181,8 @@ func (a *app) taskAttachCommand() *cli.Command {
 }
 
 // jobOfTask is the job of a task that runs; Conflict for any other.
-func (a *app) jobOfTask(ctx context.Context, id string) (api.JobInfo, error) {
-	info, err := call(ctx, a, api.ShowTask, api.TaskRef{Task: id})
+func (a *app) jobOfTask(ctx context.Context, ref api.TaskRef) (api.JobInfo, error) {
+	info, err := call(ctx, a, api.ShowTask, ref)
 	if err != nil {
 		return api.JobInfo{}, err
 	}
@@ -223,11 +206,7 @@ func (a *app) taskLogsCommand() *cli.Command {
 			&cli.BoolFlag{Name: "cast", Usage: "as an asciicast, for asciinema to play", Destination: &l.cast},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			id, err := oneTask(cmd)
-			if err != nil {
-				return err
-			}
-			return a.taskLogs(ctx, id, l)
+			return a.taskLogs(ctx, taskRef(cmd), l)
 		},
 	}
 }
@@ -239,9 +218,9 @@ const lookAgain = 200 * time.Millisecond
 // taskLogs prints what a task's command wrote, in its last attempt: from its job while it runs, and
 // from the evidence afterwards, when the box is gone. With l.follow it waits for the command's
 // beginning, for room and until its box is made, and goes on to its end.
-func (a *app) taskLogs(ctx context.Context, id string, l logs) error {
+func (a *app) taskLogs(ctx context.Context, ref api.TaskRef, l logs) error {
 	for {
-		info, err := call(ctx, a, api.ShowTask, api.TaskRef{Task: id})
+		info, err := call(ctx, a, api.ShowTask, ref)
 		if err != nil {
 			return err
 		}

@@ -117,24 +117,18 @@ func unratedText(costs []agentbox.Cost) string {
 	return ", without " + oneLine(strings.Join(slices.Compact(names), ", ")) + ", which rates.yaml does not have"
 }
 
-// reportSums prints what tasks have used, summed by what they have in common. The sum below is over
-// all of them. --json is a list of taskSum.
-func (a *app) reportSums(all []agentbox.Task, by string) error {
-	group, known := taskGroups[by]
-	if !known {
-		return agentbox.Errorf(agentbox.Invalid, "--by %s: tasks are summed by project, agent, state or week", by)
-	}
-	sums := sumTasks(all, group)
-	f := facts{value: sums, text: allTasks(all), table: [][]string{{strings.ToUpper(by), "TASKS", "CPU", "GIB-S", "IN", "OUT", "TOKENS", "COST"}}}
-	for _, s := range sums {
-		tokens := s.Used.Tokens()
-		f.ids = append(f.ids, oneLine(s.By))
-		f.table = append(f.table, []string{
-			oneLine(s.By), fmt.Sprint(s.Tasks), tookText(s.Used.CPU), heldText(s.Used.Memory), bytesText(s.Used.In), bytesText(s.Used.Out),
-			fmt.Sprint(tokens.Total()), costsText(s.Costs),
-		})
-	}
-	return a.report(f)
+// sumFacts are what tasks have used, summed by what they have in common, the word by. The sum below
+// is over all of them. --json is a list of taskSum.
+func sumFacts(all []agentbox.Task, by string, group func(agentbox.Task) string) facts {
+	head := []string{strings.ToUpper(by), "TASKS", "CPU", "GIB-S", "IN", "OUT", "TOKENS", "COST"}
+	f := listed(sumTasks(all, group), head, func(s taskSum) (string, []string) {
+		return oneLine(s.By), []string{
+			s.By, fmt.Sprint(s.Tasks), tookText(s.Used.CPU), heldText(s.Used.Memory), bytesText(s.Used.In), bytesText(s.Used.Out),
+			fmt.Sprint(s.Used.Tokens().Total()), costsText(s.Costs),
+		}
+	})
+	f.text = allTasks(all)
+	return f
 }
 
 // tookOf is for how long the last attempt of a task went on, until now when it does still.

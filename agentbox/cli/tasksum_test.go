@@ -50,7 +50,7 @@ func TestTasksAreSummed(t *testing.T) {
 func TestAListOfTasksEndsWithTheirSum(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{stdout: &out}
-	if err := a.reportTasks(someTasks(), ""); err != nil {
+	if err := a.report(taskFacts(someTasks())); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimRight(out.String(), "\n"), "\n")

@@ -91,7 +91,7 @@ func (a *app) usage(ctx context.Context) ([]agentbox.Box, error) {
 func (a *app) showLoads(ctx context.Context) func(before, now []agentbox.Box, passed time.Duration) error {
 	return func(before, now []agentbox.Box, passed time.Duration) error {
 		loads := loadsOf(before, now, passed)
-		err := a.report(facts{value: loads, ids: loadIDs(loads), table: loadRows(loads)})
+		err := a.report(loadFacts(loads))
 		if err == nil && !a.json && !a.quiet {
 			err = a.sayRoom(ctx)
 		}
@@ -133,24 +133,19 @@ func (a *app) showPeers(before, now []api.MeshPeer, passed time.Duration) error 
 	for _, p := range before {
 		was[p.ID] = p
 	}
-	loads := []peerLoad{}
-	f := facts{table: [][]string{{"NAME", "STATE", "LOAD", "FREE", "SENDING", "GETTING", "SENT", "GOT", "WRONG"}}}
-	for _, p := range now {
-		if p.State == "revoked" || p.State == "left" || p.State == "expired" {
-			continue
-		}
+	var loads []peerLoad
+	for _, p := range slices.DeleteFunc(now, former) {
 		// A machine that has just come counts from nothing, so its first rate may be high.
 		old := was[p.ID]
-		l := peerLoad{MeshPeer: p, Sending: rate(old.Sent, p.Sent, passed), Receiving: rate(old.Received, p.Received, passed)}
-		loads = append(loads, l)
-		f.ids = append(f.ids, p.ID)
-		f.table = append(f.table, []string{
-			oneLine(p.Name), p.State, fmt.Sprintf("%d%%", p.Load), bytesText(p.Free), bytesText(int64(l.Sending)) + "/s", bytesText(int64(l.Receiving)) + "/s",
-			bytesText(p.Sent), bytesText(p.Received), fmt.Sprint(p.Wrong),
-		})
+		loads = append(loads, peerLoad{MeshPeer: p, Sending: rate(old.Sent, p.Sent, passed), Receiving: rate(old.Received, p.Received, passed)})
 	}
-	f.value = loads
-	return a.report(f)
+	head := []string{"NAME", "STATE", "LOAD", "FREE", "SENDING", "GETTING", "SENT", "GOT", "WRONG"}
+	return a.report(listed(loads, head, func(l peerLoad) (string, []string) {
+		return l.ID, []string{
+			l.Name, l.State, fmt.Sprintf("%d%%", l.Load), bytesText(l.Free), bytesText(int64(l.Sending)) + "/s", bytesText(int64(l.Receiving)) + "/s",
+			bytesText(l.Sent), bytesText(l.Received), fmt.Sprint(l.Wrong),
+		}
+	}))
 }
 
 // rate is what was added in each second. A daemon that began anew counts from nothing.
@@ -183,35 +178,17 @@ func loadsOf(before, now []agentbox.Box, passed time.Duration) []load {
 	return loads
 }
 
-// loadIDs are the boxes' ids in the order of their load.
-func loadIDs(loads []load) []string {
-	var ids []string
-	for _, l := range loads {
-		ids = append(ids, l.ID.String())
-	}
-	return ids
-}
-
-// loadRows are loads as a table; a box without a machine takes no CPU and shows no memory.
-func loadRows(loads []load) [][]string {
-	rows := [][]string{{"NAME", "ID", "STATE", "CPU", "MEMORY", "DISK", "SERVICES"}}
-	for _, l := range loads {
-		row := []string{l.Name, l.ID.String(), string(l.State), fmt.Sprintf("%.0f%%", l.CPUPercent)}
+// loadFacts are loads; a box without a machine takes no CPU and shows no memory.
+func loadFacts(loads []load) facts {
+	return listed(loads, []string{"NAME", "ID", "STATE", "CPU", "MEMORY", "DISK", "SERVICES"}, func(l load) (string, []string) {
+		memory, disk := "", ""
 		if u := l.Usage; u != nil {
-			row = append(row, bytesText(u.PSS), bytesText(u.Disk))
-		} else {
-			row = append(row, "", "")
+			memory, disk = bytesText(u.PSS), bytesText(u.Disk)
 		}
-		rows = append(rows, append(row, strings.Join(serviceStates(l.Services), " ")))
-	}
-	return rows
-}
-
-// serviceStates are NAME:STATE, for one cell.
-func serviceStates(services []agentbox.Service) []string {
-	var out []string
-	for _, s := range services {
-		out = append(out, s.Name+":"+string(s.State))
-	}
-	return out
+		var services []string
+		for _, s := range l.Services {
+			services = append(services, s.Name+":"+string(s.State))
+		}
+		return l.ID.String(), []string{l.Name, l.ID.String(), string(l.State), fmt.Sprintf("%.0f%%", l.CPUPercent), memory, disk, strings.Join(services, " ")}
+	})
 }

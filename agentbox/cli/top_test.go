@@ -23,7 +23,7 @@ func TestLoadIsWhatWasUsedSince(t *testing.T) {
 			t.Errorf("box %d: %v%%, want %v%%", l.ID[0], l.CPUPercent, want[l.ID[0]])
 		}
 	}
-	rows := loadRows(loads)
+	rows := loadFacts(loads).table
 	if len(rows) != 6 || rows[1][3] != "150%" {
 		t.Errorf("%q", rows)
 	}

@@ -67,9 +67,9 @@ func (a *app) upCommand() *cli.Command {
 // up makes a box of the current directory, or finds it. That it was made is said on standard error,
 // with how long it took.
 func (a *app) up(ctx context.Context, req api.UpRequest) (api.UpResponse, error) {
-	dir, err := os.Getwd()
+	dir, err := here()
 	if err != nil {
-		return api.UpResponse{}, agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")
+		return api.UpResponse{}, err
 	}
 	// The daemon's own are of the command that started it.
 	req.Directory, req.Environ = dir, os.Environ()

@@ -2,13 +2,61 @@ package cli
 
 import (
 	"context"
+	"math"
 	"strings"
 
 	"github.com/agext/levenshtein"
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
+	"agentbox/policy"
 )
+
+// arguments is how many words a verb takes before the --. what and hint are for those who give fewer,
+// or more; without what, one word too many is named instead.
+type arguments struct {
+	least, most int
+	what, hint  string
+}
+
+// unbounded is no bound.
+const unbounded = math.MaxInt
+
+// argumentsBy are by the words of the help. A verb whose words are not among them counts by itself.
+var argumentsBy = map[string]arguments{
+	"":                      {},
+	"[BOX]":                 {most: 1},
+	"[BOX|TASK]":            {most: 1},
+	"[BOX] [JOB]":           {most: 2},
+	"TASK":                  {1, 1, "one task", "agentbox task ls lists them"},
+	"TASK...":               {1, unbounded, "tasks", "agentbox task ls lists them"},
+	"TASK [FILE...]":        {1, unbounded, "a task", "agentbox task ls lists them"},
+	"JOB...":                {1, unbounded, "jobs", "agentbox jobs lists them"},
+	"IMAGE":                 {1, 1, "one image", "agentbox image ls shows their digests"},
+	"IMAGE...":              {1, unbounded, "images", "agentbox image ls shows their digests"},
+	"IMAGE DIRECTORY":       {2, 2, "an image and a directory", "agentbox image ls shows the images"},
+	"PATH":                  {1, 1, "one path", "agentbox image import image.tar"},
+	"DIGEST|KEY|NAME":       {1, 1, "one digest or name", "agentbox cache ls shows them"},
+	"DIGEST|KEY|NAME|IMAGE": {1, 1, "one digest or name", "agentbox cache ls shows them"},
+	"TOKEN":                 {1, 1, "one token", "agentbox mesh invite on a machine of the team prints one"},
+	"PEER|NAME":             {1, 1, "one machine", "agentbox mesh peers shows them"},
+	"URL|HOST[:PORT]":       {1, 1, "one URL", "agentbox policy check https://example.com/"},
+	"RULE...":               {1, unbounded, "at least one rule", "as agentbox policy allow example.com"},
+	"PRESET":                {1, 1, "one of " + strings.Join(policy.Presets, ", ") + ", none", "agentbox policy show says which is in force"},
+	"[DIGEST]":              {0, 1, "one digest", "agentbox policy show gives it"},
+	"NAME":                  {1, 1, "one name", "agentbox secret ls lists them; agentbox secret set API_TOKEN --from env:API_TOKEN --to https://api.example.com sets one"},
+}
+
+// argumentsOf is what a verb takes.
+func (a *app) argumentsOf(cmd *cli.Command) arguments {
+	if a.command != nil && strings.HasPrefix(cmd.ArgsUsage, "-- ") {
+		return arguments{} // the command stands behind it
+	}
+	if of, ok := argumentsBy[cmd.ArgsUsage]; ok {
+		return of
+	}
+	return arguments{most: unbounded}
+}
 
 // strict makes a command and those below it answer for every word on their command line: a mistyped
 // flag gets the same two lines as any other error and not a page of help, and what nobody asked for
@@ -18,15 +66,18 @@ func (a *app) strict(cmd *cli.Command) {
 	cmd.DisableSliceFlagSeparator = true // a comma in the value of a variable is the user's
 	action, group := cmd.Action, len(cmd.Commands) > 0
 	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
-		switch most := a.maxArgs(cmd); {
-		// In order: a word that is no verb of a group; a group alone; too many words; a -- where no
-		// command is run.
+		n, of := cmd.Args().Len(), a.argumentsOf(cmd)
+		switch {
+		// In order: a word that is no verb of a group; a group alone; too few words, or too many; a
+		// -- where no command is run.
 		case group && cmd.ArgsUsage == "" && cmd.Args().Present():
 			return unknown(cmd, cmd.Args().First())
 		case group && action == nil:
 			return cli.ShowSubcommandHelp(cmd)
-		case most >= 0 && cmd.Args().Len() > most:
-			return agentbox.Errorf(agentbox.Invalid, "%s takes no argument %q", cmd.Name, cmd.Args().Get(most)).WithHint("%s --help", cmd.FullName())
+		case n < of.least, n > of.most && of.what != "":
+			return agentbox.Errorf(agentbox.Invalid, "%s takes %s", strings.TrimPrefix(cmd.FullName(), "agentbox "), of.what).WithHint("%s", of.hint)
+		case n > of.most:
+			return agentbox.Errorf(agentbox.Invalid, "%s takes no argument %q", cmd.Name, cmd.Args().Get(of.most)).WithHint("%s --help", cmd.FullName())
 		case a.command != nil && !strings.Contains(cmd.ArgsUsage, "-- "):
 			return agentbox.Errorf(agentbox.Invalid, "%s runs no command, so nothing may stand behind --", cmd.Name).WithHint("leave out the --: %s --help", cmd.FullName())
 		}
@@ -35,21 +86,6 @@ func (a *app) strict(cmd *cli.Command) {
 	for _, sub := range cmd.Commands {
 		a.strict(sub)
 	}
-}
-
-// maxArgs is how many words a command takes before the --, -1 for one that counts them itself.
-func (a *app) maxArgs(cmd *cli.Command) int {
-	switch usage := cmd.ArgsUsage; {
-	case usage == "":
-		return 0
-	case usage == "[BOX]", usage == "[BOX|TASK]":
-		return 1
-	case usage == "[BOX] [JOB]":
-		return 2
-	case a.command != nil && strings.HasPrefix(usage, "-- "):
-		return 0 // the command stands behind it
-	}
-	return -1
 }
 
 // undefinedFlag begins the library's error for an unknown flag. It has no type to tell it by, so a

@@ -80,9 +80,6 @@ func ids(boxes []*box) string {
 // findByDirectory finds the box of the branch that is checked out in dir, by the lifetime that the
 // configuration has now.
 func (t *table) findByDirectory(ctx context.Context, dir string) (*box, error) {
-	if dir == "" {
-		return nil, agentbox.Errorf(agentbox.Invalid, "no box named and no directory given")
-	}
 	repo, err := workspace.Describe(ctx, dir)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,9 @@ import (
 // wait for a pipe is refused before git is asked. Errors have code Invalid, with a hint where
 // something can be done.
 func Describe(ctx context.Context, dir string) (Repo, error) {
+	if dir == "" { // of a caller whose directory is gone
+		return Repo{}, agentbox.Errorf(agentbox.Invalid, "the current directory is gone").WithHint("cd somewhere else, or name a box")
+	}
 	abs, err := filepath.Abs(dir)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
