@@ -35,7 +35,7 @@ func TestAptImage(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	steps := map[string]bool{}
-	img, err := s.Ensure(t.Context(), Recipe{}, none, func(e Event) { steps[e.Step] = true })
+	img, err := s.Ensure(t.Context(), Recipe{}, none, func(e agentbox.Event) { steps[strings.Fields(e.Detail)[0]] = true })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 // bootstrapLog reads what mmdebstrap says: its steps become progress, its last lines explain a
 // failure.
 type bootstrapLog struct {
-	progress Progress
+	progress agentbox.Progress
 	// What came after the last end of a line.
 	rest []byte
 	// The last maxLogLines lines.
@@ -52,12 +52,12 @@ func (l *bootstrapLog) line(s string) {
 	if !ok {
 		return
 	}
-	for words, step := range bootstrapSteps {
+	for words, what := range bootstrapSteps {
 		if strings.HasPrefix(info, words) {
 			if strings.Contains(info, "hook") {
 				info = "reading the lists of packages"
 			}
-			l.progress.tell(Event{Step: step, Detail: strings.TrimSuffix(info, "...")})
+			l.progress.Move(step, what+" "+strings.TrimSuffix(info, "..."), 0, 0)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// stanza is one entry of apt's sources (sources.list(5)): values of deb822 fields, by their names in
-// lower case. A value is all that follows the colon, further lines included.
+// stanza is one entry of apt's sources (sources.list(5)): values of deb822 fields, by their names
+// in lower case. A value is all that follows the colon, further lines included.
 type stanza map[string]string
 
 // fields are those that installing from a source needs, in the order in which they are written.

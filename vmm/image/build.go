@@ -31,12 +31,12 @@ type build struct {
 	tree  *rootfs.Tree
 	// The description as far as it is known; finish completes it.
 	image    Image
-	progress Progress
+	progress agentbox.Progress
 }
 
 // newBuild makes an empty build. The lock of tmp is held meanwhile, so that clear does not take the
 // directory for a dead one's before it is locked.
-func (s *Store) newBuild(ctx context.Context, p Progress) (*build, error) {
+func (s *Store) newBuild(ctx context.Context, p agentbox.Progress) (*build, error) {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (s *Store) newBuild(ctx context.Context, p Progress) (*build, error) {
 	if err != nil {
 		return nil, hostError(err)
 	}
-	b := &build{dir: dir, tree: rootfs.New(s.limits, epoch), progress: p.oneAtATime()}
+	b := &build{dir: dir, tree: rootfs.New(s.limits, epoch), progress: p}
 	if b.lock, err = os.Open(dir); err == nil {
 		err = durable.TryLockFile(b.lock)
 	}
@@ -167,13 +167,13 @@ func (b *build) write(ctx context.Context, path string) error {
 	err = b.tree.Write(ctx, f, func(done int64) {
 		if done-told >= 8<<20 {
 			told = done
-			b.progress.tell(Event{Step: "write", Done: done, Detail: fmt.Sprintf("%d MiB", done>>20)})
+			b.progress.Move(step, fmt.Sprintf("write %d MiB", done>>20), done, 0)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	b.progress.tell(Event{Step: "hash"})
+	b.progress.Move(step, "hash", 0, 0)
 	synced := make(chan error, 1)
 	go func() { synced <- f.Sync() }()
 	digest, err := agentbox.DigestFile(path)

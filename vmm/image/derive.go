@@ -24,7 +24,7 @@ func derivedKey(key agentbox.Digest) string { return "derived-" + key.Hex() }
 // Find gives the image that a derivation of base with a key gave, here or elsewhere, for callers
 // that would have to do more than Derive to make it. NotFound: nobody has made it. An image of the
 // key that is made of another base is none.
-func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p Progress) (Image, error) {
+func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p agentbox.Progress) (Image, error) {
 	var img Image
 	var err error
 	d, ok := s.recipe(derivedKey(key))
@@ -42,7 +42,7 @@ func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p Pro
 // Derive gives the image that d makes of base, making it if it is not here. It asks Store.Elsewhere
 // before it makes it, for which base must be here whole: *NotHereError otherwise. Layers are opened
 // only if it has to be made, and each once.
-func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p Progress) (Image, error) {
+func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p agentbox.Progress) (Image, error) {
 	ask := func(key string) (Image, bool) { return s.elsewhere(ctx, agentbox.Digest{}, key, p) }
 	return s.once(ctx, derivedKey(d.Key), p, nil, ask, func(b *build) error {
 		return b.derive(ctx, s.limits, base, d)

@@ -153,7 +153,7 @@ func (d *download) count(n int64) {
 	d.have += n
 	if d.have == d.total || time.Since(d.told) > 100*time.Millisecond {
 		d.told = time.Now()
-		d.b.progress.tell(Event{Step: "fetch", Done: d.have, Total: d.total, Detail: d.source})
+		d.b.progress.Move(step, "fetch "+d.source, d.have, d.total)
 	}
 }
 

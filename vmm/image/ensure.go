@@ -18,28 +18,28 @@ import (
 // pin, if not zero, is the digest that the base of the recipe must have (Image.Pin, from
 // agentbox.lock). If that image is here it is used at once. Else the image that has the very
 // packages of r.Versions serves as well: scripts of packages make keys and the like, so two builds
-// need not have the same bytes, and p is told. If the recipe gives other packages, the error names
-// them, and the new image stays in the store. Concurrent calls for one recipe, also from several
-// processes, make it once.
+// need not have the same bytes, and the user is told. If the recipe gives other packages, the error
+// names them, and the new image stays in the store. Concurrent calls for one recipe, also from
+// several processes, make it once.
 //
 // What is included from this host is laid over the base afterwards, and is never asked for
 // elsewhere. The image may be lazy (Image.Lazy) where Store.Elsewhere gave it. Errors: Invalid for
 // a recipe that is none, NotFound, Missing, Unavailable or NoSpace from its source, Conflict where
 // a pin cannot be kept.
-func (s *Store) Ensure(ctx context.Context, r Recipe, pin agentbox.Digest, p Progress) (Image, error) {
+func (s *Store) Ensure(ctx context.Context, r Recipe, pin agentbox.Digest, p agentbox.Progress) (Image, error) {
 	return s.ensure(ctx, r, p, func(base Recipe) (Image, error) { return s.ensureBase(ctx, base, pin, p) })
 }
 
 // Rebuild makes the image of a recipe anew, whatever is here, and gives it with the newest
 // packages, or the image that an OCI reference names now. r.Manifest is ignored.
-func (s *Store) Rebuild(ctx context.Context, r Recipe, p Progress) (Image, error) {
+func (s *Store) Rebuild(ctx context.Context, r Recipe, p agentbox.Progress) (Image, error) {
 	r.Manifest = "" // what the reference names now, not what the lock file says it named
 	never := func(agentbox.Digest) bool { return false }
 	return s.ensure(ctx, r, p, func(base Recipe) (Image, error) { return s.makeBase(ctx, base, p, never, nil) })
 }
 
 // ensure gives the image of a recipe whose base make gives.
-func (s *Store) ensure(ctx context.Context, r Recipe, p Progress, make func(base Recipe) (Image, error)) (Image, error) {
+func (s *Store) ensure(ctx context.Context, r Recipe, p agentbox.Progress, make func(base Recipe) (Image, error)) (Image, error) {
 	r, err := r.normal()
 	if err != nil {
 		return Image{}, err
@@ -79,7 +79,7 @@ func (s *Store) Made(r Recipe) (Image, bool) {
 }
 
 // ensureBase gives the base as pin wants it, see Ensure.
-func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p Progress) (Image, error) {
+func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p agentbox.Progress) (Image, error) {
 	// A pinned image that is here needs no recipe, no network and no lock.
 	if about, err := s.describe(pin); err == nil && about.isBaseOf(r) {
 		return s.open(pin)
@@ -101,7 +101,8 @@ func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p
 	case err != nil || pin.IsZero() || img.Digest == pin:
 		return img, err
 	case r.samePackages(img):
-		p.tell(Event{Step: StepOtherBytes, Detail: fmt.Sprintf("agentbox.lock pins %s, and the same packages gave %s here", pin.Short(), img.Digest.Short())})
+		p.Say(fmt.Sprintf("agentbox.lock pins %s, and the same packages gave %s here: a key that a package made, say, differs; agentbox image pull --from PLACE gets the very bytes",
+			pin.Short(), img.Digest.Short()))
 		return img, nil
 	}
 	return Image{}, mismatch(r, pin, img)
@@ -113,10 +114,6 @@ func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p
 func (i Image) isBaseOf(r Recipe) bool {
 	return i.Base.IsZero() && len(i.Include) == 0 && i.Source == r.Source && i.Platform == r.Platform
 }
-
-// StepOtherBytes is the step of an event that says that an image has the packages that are pinned,
-// and is not the image that is.
-const StepOtherBytes = "other bytes"
 
 // samePackages tells whether an image has the very packages that the recipe is pinned to.
 func (r Recipe) samePackages(img Image) bool {
@@ -142,7 +139,7 @@ func mismatch(r Recipe, pin agentbox.Digest, img Image) error {
 
 // makeBase gives the image that a recipe gave before if enough says so, or that ask, which may be
 // nil, finds by the recipe's key; else it builds it.
-func (s *Store) makeBase(ctx context.Context, r Recipe, p Progress, enough func(agentbox.Digest) bool, ask func(key string) (Image, bool)) (Image, error) {
+func (s *Store) makeBase(ctx context.Context, r Recipe, p agentbox.Progress, enough func(agentbox.Digest) bool, ask func(key string) (Image, bool)) (Image, error) {
 	key, err := r.baseKey()
 	if err != nil {
 		return Image{}, err
@@ -161,7 +158,7 @@ func (s *Store) makeBase(ctx context.Context, r Recipe, p Progress, enough func(
 // does. fill makes the tree and the description of a build. The flock of the key is held while it
 // is made, so other processes wait and then find it. It is looked for before the lock, too, since
 // that is what happens most of the time.
-func (s *Store) once(ctx context.Context, key string, p Progress, enough func(agentbox.Digest) bool, ask func(key string) (Image, bool), fill func(*build) error) (Image, error) {
+func (s *Store) once(ctx context.Context, key string, p agentbox.Progress, enough func(agentbox.Digest) bool, ask func(key string) (Image, bool), fill func(*build) error) (Image, error) {
 	made := func() (agentbox.Digest, bool) {
 		d, ok := s.recipe(key)
 		return d, ok && (enough == nil || enough(d))
@@ -171,7 +168,7 @@ func (s *Store) once(ctx context.Context, key string, p Progress, enough func(ag
 	}
 	// The lock is of this key: other images are made meanwhile.
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, key), func() {
-		p.tell(Event{Step: "wait", Detail: "another process makes this image"})
+		p.Move(step, "wait another process makes this image", 0, 0)
 	})
 	if err != nil {
 		return Image{}, err

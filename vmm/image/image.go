@@ -2,7 +2,6 @@ package image
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"agentbox/agentbox"
@@ -60,34 +59,5 @@ func (i *Image) over(base Image) {
 	}
 }
 
-// Event tells how far a build is. Total is 0 when nobody knows it. The steps are listed at Step;
-// those with a constant (StepOtherBytes and its like) are notices, and no progress.
-type Event struct {
-	Step   string // fetch, install, unpack, write, hash, include, wait
-	Done   int64  // bytes; layers where Step is unpack
-	Total  int64
-	Detail string // one line
-}
-
-// Progress receives events, from one goroutine at a time. nil is allowed.
-type Progress func(Event)
-
-// oneAtATime lets goroutines of a build share a Progress.
-func (p Progress) oneAtATime() Progress {
-	if p == nil {
-		return nil
-	}
-	var mu sync.Mutex
-	return func(e Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		p(e)
-	}
-}
-
-// tell is a call that a nil Progress ignores.
-func (p Progress) tell(e Event) {
-	if p != nil {
-		p(e)
-	}
-}
+// step is what making an image is, as people are told of it (agentbox.Event).
+const step = "image"

@@ -149,7 +149,7 @@ func (i included) fingerprint(h hash.Hash) {
 // ensureIncluded gives the base with the includes on top. Its key has a fingerprint of all that is
 // included, so a changed file makes another image. It is never asked for elsewhere: nobody else has
 // this host's files.
-func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list []included, p Progress) (Image, error) {
+func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list []included, p agentbox.Progress) (Image, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, base.Digest)
 	for _, i := range list {
@@ -161,7 +161,7 @@ func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list [
 		}
 		b.tree.NextLayer()
 		for _, i := range list {
-			b.progress.tell(Event{Step: "include", Detail: i.from})
+			b.progress.Move(step, "include "+i.from, 0, 0)
 			if err := b.include(i); err != nil {
 				return err
 			}

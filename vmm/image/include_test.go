@@ -115,7 +115,7 @@ func TestInclude(t *testing.T) {
 func checkIncludeKey(t *testing.T, s *Store, r Recipe, img Image, home string) {
 	built := func() (agentbox.Digest, bool) {
 		wrote := false
-		got, err := s.Ensure(t.Context(), r, none, func(e Event) { wrote = wrote || e.Step == "hash" })
+		got, err := s.Ensure(t.Context(), r, none, func(e agentbox.Event) { wrote = wrote || e.Detail == "hash" })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,17 +5,16 @@ import (
 	"errors"
 	"io/fs"
 	"syscall"
-)
 
-// StepUnpinned is the step of an event that says why an image was not pinned.
-const StepUnpinned = "unpinned"
+	"agentbox/agentbox"
+)
 
 // EnsureLocked gives the image of a recipe as the lock file at path pins it, and pins it there if
 // it does not yet. With update it makes the image anew and replaces the pin. Where the lock file
 // cannot be written because the directory is read-only, the image is given all the same, unpinned,
-// and progress is told. path is agentbox.lock's; it need not exist. A lock file that is damaged is
+// and the user is told. path is agentbox.lock's; it need not exist. A lock file that is damaged is
 // an error, and is not written over.
-func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update bool, p Progress) (Image, error) {
+func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update bool, p agentbox.Progress) (Image, error) {
 	lock, err := LoadLock(path)
 	if err != nil { // nor does an update write over what a person can still restore
 		return Image{}, err
@@ -31,7 +30,7 @@ func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update 
 		return img, err
 	}
 	for _, change := range changes(pinned.Versions, img.Versions) {
-		p.tell(Event{Step: "update", Detail: change})
+		p.Move(step, "update "+change, 0, 0)
 	}
 	// A file that would say the same is not written: it is under version control.
 	if !lock.Set(r, img) {
@@ -39,7 +38,7 @@ func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update 
 	}
 	err = lock.Save(path)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		p.tell(Event{Step: StepUnpinned, Detail: "cannot write " + path})
+		p.Say("the image is not pinned: cannot write " + path)
 		return img, nil
 	}
 	return img, err

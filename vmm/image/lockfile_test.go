@@ -130,7 +130,7 @@ func TestReadOnlyRepository(t *testing.T) {
 	s := newStore(t)
 	_, r := ensureLayout(t, s, "x")
 	told := false
-	_, err := s.EnsureLocked(t.Context(), filepath.Join(dir, LockFile), r, false, func(e Event) { told = told || e.Step == StepUnpinned })
+	_, err := s.EnsureLocked(t.Context(), filepath.Join(dir, LockFile), r, false, func(e agentbox.Event) { told = told || e.Note })
 	if err != nil || !told {
 		t.Errorf("told=%v: %v", told, err)
 	}
@@ -189,8 +189,8 @@ func TestTheSamePackagesAreTheSameImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := 0
-	img, err := s.EnsureLocked(t.Context(), path, r, false, func(e Event) {
-		if e.Step == StepOtherBytes {
+	img, err := s.EnsureLocked(t.Context(), path, r, false, func(e agentbox.Event) {
+		if e.Note {
 			told++
 		}
 	})

@@ -221,9 +221,9 @@ func flip(b []byte) []byte {
 func TestConnectionThatBreaksIsTriedAgain(t *testing.T) {
 	ref := testRegistry(t, spoil(2, func(b []byte) []byte { return b[:len(b)/2] })) + "/app:v1"
 	push(t, ref, testImage(t, "x"))
-	var last Event
-	img, err := newStore(t).Ensure(t.Context(), Recipe{Source: ref}, none, func(e Event) {
-		if e.Step == "fetch" {
+	var last agentbox.Event
+	img, err := newStore(t).Ensure(t.Context(), Recipe{Source: ref}, none, func(e agentbox.Event) {
+		if strings.HasPrefix(e.Detail, "fetch ") {
 			last = e
 		}
 	})

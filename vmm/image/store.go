@@ -37,9 +37,9 @@ type Store struct {
 }
 
 // elsewhere makes an image known here that somebody else has. Without one it is made, whatever the
-// reason. An error only means that the image is made here; p is told where somebody had it and it
-// could not be taken.
-func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, p Progress) (Image, bool) {
+// reason. An error only means that the image is made here; the user is told where somebody had it
+// and it could not be taken.
+func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, p agentbox.Progress) (Image, bool) {
 	if s.Elsewhere == nil {
 		return Image{}, false
 	}
@@ -49,16 +49,12 @@ func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, 
 	}
 	if err != nil {
 		if agentbox.CodeOf(err) != agentbox.NotFound {
-			p.tell(Event{Step: StepNotThere, Detail: err.Error()})
+			p.Say(err.Error())
 		}
 		return Image{}, false
 	}
 	return img, true
 }
-
-// StepNotThere is the step of an event that says why an image does not come from elsewhere though
-// it is there.
-const StepNotThere = "not from elsewhere"
 
 // neverNow looks anew at each use: what is in those directories changes.
 func (s *Store) neverNow() Never { return NeverBelow(append([]string{s.dir}, s.Never...)...) }

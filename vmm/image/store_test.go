@@ -134,8 +134,8 @@ func TestConcurrentEnsureBuildsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		group.Go(func() {
-			img, err := s.Ensure(t.Context(), r, none, func(e Event) {
-				if e.Step == "hash" {
+			img, err := s.Ensure(t.Context(), r, none, func(e agentbox.Event) {
+				if e.Detail == "hash" {
 					unpacked.Add(1)
 				}
 			})

@@ -20,8 +20,8 @@ type checked struct {
 }
 
 // open gives an image whose bytes are known to be right. It takes a stat if nothing has changed; if
-// something has, the whole file is read and its digest compared. The file is identified before it is
-// read, so a change meanwhile is found the next time. A lazy image is given without a look: its
+// something has, the whole file is read and its digest compared. The file is identified before it
+// is read, so a change meanwhile is found the next time. A lazy image is given without a look: its
 // blocks are verified as they come. Code NotFound, or a *DamagedError.
 func (s *Store) open(d agentbox.Digest) (Image, error) {
 	img, err := s.describe(d)

@@ -140,38 +140,16 @@ func (i *Images) lost(ctx context.Context, img image.Image, err error) error {
 	return i.Lost(ctx, img)
 }
 
-// pinned gives the image that the lock file pins, or makes it and pins it. Events that a user has
-// to know about, such as other bytes under the same versions, are said as lines; the rest is
-// progress.
+// pinned gives the image that the lock file pins, or makes it and pins it.
 func (i *Images) pinned(ctx context.Context, w Want, progress agentbox.Progress) (image.Image, error) {
 	if w.Lock == "" {
-		return i.Store.Ensure(ctx, w.Recipe, agentbox.Digest{}, relay(progress))
+		return i.Store.Ensure(ctx, w.Recipe, agentbox.Digest{}, progress)
 	}
-	img, err := i.Store.EnsureLocked(ctx, w.Lock, w.Recipe, w.Update, func(e image.Event) {
-		switch e.Step {
-		case image.StepUnpinned:
-			progress.Say("the image is not pinned: " + e.Detail)
-		case image.StepOtherBytes:
-			progress.Say(e.Detail + ": a key that a package made, say, differs; agentbox image pull --from PLACE gets the very bytes")
-		case image.StepNotThere:
-			progress.Say(e.Detail)
-		default:
-			relay(progress)(e)
-		}
-	})
+	img, err := i.Store.EnsureLocked(ctx, w.Lock, w.Recipe, w.Update, progress)
 	if err != nil {
 		return img, err
 	}
 	return img, w.Pinned(w.Recipe)
-}
-
-// relay passes the store's progress on as that of the step "image".
-func relay(progress agentbox.Progress) image.Progress {
-	return func(e image.Event) {
-		if progress != nil {
-			progress(agentbox.Event{Step: "image", Detail: e.Step + " " + e.Detail, Done: e.Done, Total: e.Total})
-		}
-	}
 }
 
 // Get gives an image that is here by its digest, repaired where it was damaged. NotFound where
@@ -183,14 +161,14 @@ func (i *Images) Get(ctx context.Context, d agentbox.Digest, progress agentbox.P
 // Find gives base with layers of a key that were laid over it here, or by another machine of the
 // team.
 func (i *Images) Find(ctx context.Context, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
-	return i.unlessLost(ctx, progress, func() (image.Image, error) { return i.Store.Find(ctx, base, key, relay(progress)) })
+	return i.unlessLost(ctx, progress, func() (image.Image, error) { return i.Store.Find(ctx, base, key, progress) })
 }
 
 // Derive lays layers over an image, of which all is got first. The result is named by d.Key, so it
 // is made once.
 func (i *Images) Derive(ctx context.Context, base image.Image, d image.Derivation, progress agentbox.Progress) (image.Image, error) {
 	img, err := i.unlessLost(ctx, progress, func() (image.Image, error) {
-		return i.orWhole(ctx, progress, func() (image.Image, error) { return i.Store.Derive(ctx, base, d, relay(progress)) })
+		return i.orWhole(ctx, progress, func() (image.Image, error) { return i.Store.Derive(ctx, base, d, progress) })
 	})
 	i.KeepNow()
 	return img, agentbox.OrNoSpace(err)
