@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -13,9 +12,9 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// Manifest is kernel.json: what a kernel directory holds. It is for reading by others, too: the
+// manifest is kernel.json: what a kernel directory holds. It is for reading by others, too: the
 // driver's fingerprint covers the files themselves and not this one.
-type Manifest struct {
+type manifest struct {
 	// As `uname -r` prints it in the guest.
 	Release string `json:"release"`
 	Source  string `json:"source"` // for people: where the kernel came from
@@ -28,37 +27,34 @@ type Manifest struct {
 	Modules []string `json:"modules"`
 }
 
-// ReadManifest reads a kernel directory's manifest and does not look at the rest. The error is
-// Corrupt for a file that is no JSON, and wraps fs.ErrNotExist where there is none.
-func ReadManifest(dir string) (Manifest, error) {
-	var m Manifest
+// readManifest reads kernel.json of a directory into v, a manifest or parts, and does not look at
+// the rest. Errors have code Corrupt.
+func readManifest(dir string, v any) error {
 	text, err := os.ReadFile(filepath.Join(dir, FileManifest))
+	if err == nil {
+		err = json.Unmarshal(text, v)
+	}
 	if err != nil {
-		return m, fmt.Errorf("kernel: %w", err)
+		return agentbox.Errorf(agentbox.Corrupt, "kernel %s: %v", dir, err).WithHint("remove it; it is made again")
 	}
-	if err := json.Unmarshal(text, &m); err != nil {
-		return m, agentbox.Errorf(agentbox.Corrupt, "kernel %s: %v", dir, err).WithHint("remove it; it is made again")
-	}
-	return m, nil
+	return nil
 }
 
-// Verify checks every byte of a kernel directory against its manifest: an *agentbox.Error of code
+// verify checks every byte of a kernel directory against its manifest: an *agentbox.Error of code
 // Corrupt when it differs, an error that is fs.ErrNotExist when there is no such directory. It
 // reads all of it, some tens of MiB.
-func Verify(dir string) error {
+func verify(dir string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("kernel: %w", err)
 	}
-	m, err := ReadManifest(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return agentbox.Errorf(agentbox.Corrupt, "kernel %s has no %s", dir, FileManifest)
-	} else if err != nil {
+	var m manifest
+	if err := readManifest(dir, &m); err != nil {
 		return err
 	}
 	if _, err := readVerified(filepath.Join(dir, FileVmlinuz), m.Vmlinuz); err != nil {
 		return err
 	}
-	_, err = readVerified(filepath.Join(dir, FileInitrd), m.Initrd)
+	_, err := readVerified(filepath.Join(dir, FileInitrd), m.Initrd)
 	return err
 }
 
@@ -66,37 +62,47 @@ func Verify(dir string) error {
 // equal files.
 func assemble(dir string, p *parts, agent []byte) error {
 	initrd := initramfs(agent, p.Modules)
-	m := Manifest{Release: p.Release, Source: p.Source, Vmlinuz: p.Vmlinuz, Initrd: digest(initrd), Agent: digest(agent)}
+	m := manifest{Release: p.Release, Source: p.Source, Vmlinuz: p.Vmlinuz, Initrd: digest(initrd), Agent: digest(agent)}
 	for _, mod := range p.Modules {
 		m.Modules = append(m.Modules, mod.Name)
 	}
-	manifest, err := json.MarshalIndent(m, "", "  ")
+	return writeDir(dir, map[string][]byte{FileVmlinuz: p.vmlinuz, FileInitrd: initrd}, m)
+}
+
+// writeDir makes a directory with these files and a kernel.json; it appears complete or not at all.
+// Each file is synced before the rename and the parent after it, so a crash leaves a directory that
+// begins with a dot, which sweep removes. An existing directory is an error.
+func writeDir(dir string, files map[string][]byte, manifest any) error {
+	text, err := json.MarshalIndent(manifest, "", "  ")
 	if err != nil {
 		return err
 	}
-	return writeDir(dir, map[string][]byte{FileVmlinuz: p.vmlinuz, FileInitrd: initrd, FileManifest: manifest})
-}
-
-// writeDir makes a directory with these files; it appears complete or not at all. Each file is
-// synced before the rename and the parent after it, so a crash leaves a directory that begins with
-// a dot, which sweep removes. An existing directory is an error.
-func writeDir(dir string, files map[string][]byte) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	// Beside its place, so that the rename stays within one file system.
-	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".new-")
+	files[FileManifest] = text
+	tmp, err := newDir(filepath.Dir(dir))
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp) // nothing is left of it after the rename
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return err
-	}
 	for name, data := range files {
 		if err := durable.Create(filepath.Join(tmp, name), data, 0o644); err != nil {
 			return err
 		}
+	}
+	return appear(tmp, dir)
+}
+
+// newDir makes a directory below parent that appear moves to its place: within one file system.
+func newDir(parent string) (string, error) {
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(parent, ".new-")
+}
+
+// appear gives a complete directory its name, for good.
+func appear(tmp, dir string) error {
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
 	}
 	if err := os.Rename(tmp, dir); err != nil {
 		return err

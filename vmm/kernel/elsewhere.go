@@ -33,10 +33,7 @@ func (c *Config) elsewhere(ctx context.Context, fetched string) (*parts, error) 
 	if c.Elsewhere == nil {
 		return nil, fs.ErrNotExist
 	}
-	if err := os.MkdirAll(fetched, 0o755); err != nil {
-		return nil, err
-	}
-	tmp, err := os.MkdirTemp(fetched, ".new-")
+	tmp, err := newDir(fetched)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +52,7 @@ func (c *Config) elsewhere(ctx context.Context, fetched string) (*parts, error) 
 			return nil, err
 		}
 	}
-	if err := errors.Join(os.Chmod(tmp, 0o755), os.Rename(tmp, filepath.Join(fetched, p.Release)), durable.SyncDir(fetched)); err != nil {
+	if err := appear(tmp, filepath.Join(fetched, p.Release)); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -92,20 +89,29 @@ type Fetched struct {
 // ListFetched lists them. root is Config.Root. The order is by name. An origin that cannot be read
 // is an error, and the kernel is listed all the same, as this host's.
 func ListFetched(root string) ([]Fetched, error) {
-	entries, err := os.ReadDir(filepath.Join(root, "fetched"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	releases, err := releasesIn(filepath.Join(root, "fetched"))
 	var out []Fetched
-	for _, e := range entries {
-		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		f := Fetched{Release: e.Name(), Dir: filepath.Join(root, "fetched", e.Name())}
+	for _, release := range releases {
+		f := Fetched{Release: release, Dir: filepath.Join(root, "fetched", release)}
 		var from origin
 		err = errors.Join(err, durable.ReadJSON(filepath.Join(f.Dir, FileOrigin), &from))
 		f.By = from.By
 		out = append(out, f)
+	}
+	return out, err
+}
+
+// releasesIn lists the directories of fetched kernels, by name. No directory is an empty one.
+func releasesIn(fetched string) ([]string, error) {
+	entries, err := os.ReadDir(fetched)
+	var out []string
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			out = append(out, e.Name())
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
 	return out, err
 }
@@ -138,8 +144,8 @@ func drop(ctx context.Context, root string, f Fetched) error {
 	}
 	made, err := filepath.Glob(filepath.Join(root, "*", FileManifest)) // the pattern is valid
 	for _, file := range made {
-		m, readErr := ReadManifest(filepath.Dir(file))
-		if readErr == nil && m.Release == p.Release && m.Vmlinuz == p.Vmlinuz {
+		var m manifest
+		if readManifest(filepath.Dir(file), &m) == nil && m.Release == p.Release && m.Vmlinuz == p.Vmlinuz {
 			err = errors.Join(err, os.RemoveAll(filepath.Dir(file)))
 		}
 	}

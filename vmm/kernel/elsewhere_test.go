@@ -45,15 +45,15 @@ func TestAKernelThatSomebodyElseFetched(t *testing.T) {
 	}
 	// It is as one that was fetched here, and asked for once.
 	dir, err := Ensure(t.Context(), c)
-	if err != nil || asked != 1 || Verify(dir) != nil {
+	if err != nil || asked != 1 || verify(dir) != nil {
 		t.Fatalf("%s, asked %d times, %v", dir, asked, err)
 	}
 	list, err := ListFetched(root)
 	if err != nil || len(list) != 1 || list[0].By != "peer" || list[0].Release != p.Release {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	if err := Drop(t.Context(), root, func(by string) bool { return by == "another" }); err != nil || Verify(dir) != nil {
-		t.Errorf("%v, %v", err, Verify(dir))
+	if err := Drop(t.Context(), root, func(by string) bool { return by == "another" }); err != nil || verify(dir) != nil {
+		t.Errorf("%v, %v", err, verify(dir))
 	}
 	// Whose word does not count any more: nothing is left of it.
 	if err := Drop(t.Context(), root, func(by string) bool { return by == "peer" }); err != nil {

@@ -81,7 +81,7 @@ func Ensure(ctx context.Context, c Config) (string, error) {
 // digests say. The lock is held.
 func (c *Config) assembled(p *parts) (string, error) {
 	dir := filepath.Join(c.Root, p.key(c.Agent))
-	err := Verify(dir)
+	err := verify(dir)
 	if err == nil {
 		return dir, nil
 	}

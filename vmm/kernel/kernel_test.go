@@ -220,7 +220,7 @@ func TestDamagedKernelDirectoryIsMadeAgain(t *testing.T) {
 			}
 			// A flipped bit of the manifest may be one that says nothing about bytes, in a name for
 			// people.
-			if err := Verify(dir); agentbox.CodeOf(err) != agentbox.Corrupt && name != FileManifest {
+			if err := verify(dir); agentbox.CodeOf(err) != agentbox.Corrupt && name != FileManifest {
 				t.Errorf("damaged %s: %v", name, err)
 			}
 			if _, err := Ensure(t.Context(), c); err != nil {

@@ -76,15 +76,8 @@ func moduleName(file string) string {
 // missing wanted one is not.
 func (t *modules) resolve(needed, wanted []string) ([]module, error) {
 	r := resolver{tree: t, state: map[string]int{}}
-	for _, name := range needed {
-		if err := r.visit(name); err != nil {
-			return nil, err
-		}
-	}
-	for _, name := range wanted {
-		if t.files[name] == "" {
-			continue
-		}
+	there := slices.DeleteFunc(slices.Clone(wanted), func(name string) bool { return t.files[name] == "" })
+	for _, name := range slices.Concat(needed, there) {
 		if err := r.visit(name); err != nil {
 			return nil, err
 		}

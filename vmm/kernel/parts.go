@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -88,10 +87,10 @@ func (c *Config) parts(ctx context.Context) (*parts, error) {
 	return p, nil
 }
 
-// readTree makes parts from a kernel file and the directory lib/modules/<release> that belongs to
-// it; modules may be "" for a kernel that has everything built in. All bytes are loaded. A kernel
-// whose needed modules are neither there nor built in is an error.
-func readTree(vmlinuz, modules, source string) (*parts, error) {
+// readKernel makes parts from a kernel file and the directory lib/modules/<release> that belongs to
+// it; modules names that for a release, "" for a kernel that has everything built in. All bytes are
+// loaded. A kernel whose needed modules are neither there nor built in is an error.
+func readKernel(vmlinuz, source string, modules func(release string) string) (*parts, error) {
 	image, err := os.ReadFile(vmlinuz)
 	if err != nil {
 		return nil, err
@@ -101,14 +100,15 @@ func readTree(vmlinuz, modules, source string) (*parts, error) {
 		return nil, fmt.Errorf("%s: %w", vmlinuz, err)
 	}
 	p := &parts{Release: release, Source: source, Vmlinuz: digest(image), vmlinuz: image}
-	if modules == "" {
+	dir := modules(release)
+	if dir == "" {
 		return p, nil
 	}
-	tree, err := indexModules(os.DirFS(modules))
-	if err != nil {
-		return nil, fmt.Errorf("modules of %s: %w", release, err)
+	tree, err := indexModules(os.DirFS(dir))
+	if err == nil {
+		p.Modules, err = tree.resolve(needed, wanted)
 	}
-	if p.Modules, err = tree.resolve(needed, wanted); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("modules of %s: %w", release, err)
 	}
 	return p, nil
@@ -120,51 +120,43 @@ func readHost(root, release string) (*parts, error) {
 	if release == "" {
 		return nil, errors.New("this host runs no Linux")
 	}
-	modules := filepath.Join(root, "lib/modules", release)
-	return readTree(filepath.Join(root, "boot/vmlinuz-"+release), modules, "the host's own kernel")
+	modules := func(string) string { return filepath.Join(root, "lib/modules", release) }
+	return readKernel(filepath.Join(root, "boot/vmlinuz-"+release), "the host's own kernel", modules)
 }
 
 // readOverride takes what the user's `kernel:` key names. It is a vmlinuz file, whose modules are
 // looked for beside it, one directory up and in the host's own, or a directory with both, as a
 // package of a distribution is when it is unpacked. Errors have code Invalid.
 func readOverride(path string) (*parts, error) {
-	bad := func(err error) error {
-		return agentbox.Errorf(agentbox.Invalid, "kernel: %s is not a usable kernel: %w", path, err).
+	vmlinuz, dirs := path, []string{filepath.Dir(path), filepath.Dir(filepath.Dir(path)), "/"}
+	st, err := os.Stat(path)
+	if err == nil && st.IsDir() {
+		dirs = []string{path}
+		vmlinuz, err = findVmlinuz(path)
+	}
+	var p *parts
+	if err == nil {
+		p, err = readKernel(vmlinuz, path, func(release string) string { return findModules(dirs, release) })
+	}
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Invalid, "kernel: %s is not a usable kernel: %w", path, err).
 			WithHint("name a vmlinuz file, or a directory that holds one and lib/modules/<release>")
 	}
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, bad(err)
-	}
-	vmlinuz, dirs := path, []string{filepath.Dir(path), filepath.Dir(filepath.Dir(path)), "/"}
-	if st.IsDir() {
-		if vmlinuz, err = findVmlinuz(path); err != nil {
-			return nil, bad(err)
-		}
-		dirs = []string{path}
-	}
-	image, err := os.ReadFile(vmlinuz)
-	if err != nil {
-		return nil, bad(err)
-	}
-	release, err := imageRelease(image)
-	if err != nil {
-		return nil, bad(err)
-	}
-	modules := ""
+	return p, nil
+}
+
+// findModules finds the modules of a release in the first of these directories that has them, "" if
+// none does.
+func findModules(dirs []string, release string) string {
 	for _, dir := range dirs {
 		for _, lib := range []string{"lib/modules", "usr/lib/modules", "modules"} {
 			d := filepath.Join(dir, lib, release)
-			if st, err := os.Stat(d); modules == "" && err == nil && st.IsDir() {
-				modules = d
+			if st, err := os.Stat(d); err == nil && st.IsDir() {
+				return d
 			}
 		}
 	}
-	p, err := readTree(vmlinuz, modules, path)
-	if err != nil {
-		return nil, bad(err)
-	}
-	return p, nil
+	return ""
 }
 
 // findVmlinuz finds the one kernel in a directory, or in its boot directory. Of several of one
@@ -210,44 +202,26 @@ func (p *parts) save(dir string) error {
 	for _, m := range p.Modules {
 		files[m.Name+".ko"] = m.data
 	}
-	manifest, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		return err
-	}
-	files[FileManifest] = manifest
-	return writeDir(dir, files)
+	return writeDir(dir, files, p)
 }
 
 // newestFetched loads the parts with the highest release that were kept under dir.
 func newestFetched(dir string) (*parts, error) {
-	entries, err := os.ReadDir(dir)
+	releases, err := releasesIn(dir)
 	if err != nil {
 		return nil, err
 	}
-	var best string
-	for _, e := range entries {
-		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && (best == "" || CompareReleases(e.Name(), best) > 0) {
-			best = e.Name()
-		}
-	}
-	if best == "" {
+	if len(releases) == 0 {
 		return nil, fs.ErrNotExist
 	}
-	return loadParts(filepath.Join(dir, best))
+	return loadParts(filepath.Join(dir, slices.MaxFunc(releases, CompareReleases)))
 }
 
 // loadParts reads what the parts are; load reads their bytes, which a kernel directory that exists
 // makes unnecessary.
 func loadParts(dir string) (*parts, error) {
-	text, err := os.ReadFile(filepath.Join(dir, FileManifest))
-	if err != nil {
-		return nil, agentbox.Errorf(agentbox.Corrupt, "kernel %s: %v", dir, err)
-	}
 	p := &parts{dir: dir}
-	if err := json.Unmarshal(text, p); err != nil {
-		return nil, agentbox.Errorf(agentbox.Corrupt, "kernel %s: %v", dir, err)
-	}
-	return p, nil
+	return p, readManifest(dir, p)
 }
 
 // load reads and verifies the bytes of parts that are kept in a directory.
