@@ -1,6 +1,12 @@
 package netstack
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/checksum"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+)
 
 // What the stack says by itself is built here: answers to ARP and ping, ICMP errors, and the
 // envelope of DHCP.
@@ -26,82 +32,56 @@ func arpAnswer(request []byte) []byte {
 // ipv4 is a frame with one IPv4 packet to the guest. The packet is never fragmented and has no
 // options. A zero identification is allowed for such a packet (RFC 6864).
 func ipv4(from, to [4]byte, proto byte, payload []byte) []byte {
-	const ttl, dontFragment = 64, 0x40
-	f := ether(etherIPv4)
-	h := make([]byte, ipLen)
-	h[0], h[6], h[8], h[9] = 0x45, dontFragment, ttl, proto
-	binary.BigEndian.PutUint16(h[2:], uint16(ipLen+len(payload)))
-	copy(h[12:], from[:])
-	copy(h[16:], to[:])
-	binary.BigEndian.PutUint16(h[10:], ^sum(h, 0))
-	return append(append(f, h...), payload...)
+	h := header.IPv4(make([]byte, ipLen))
+	h.Encode(&header.IPv4Fields{
+		TotalLength: uint16(ipLen + len(payload)), Flags: header.IPv4FlagDontFragment, TTL: 64, Protocol: proto,
+		SrcAddr: tcpip.AddrFrom4(from), DstAddr: tcpip.AddrFrom4(to),
+	})
+	h.SetChecksum(^h.CalculateChecksum())
+	return append(append(ether(etherIPv4), h...), payload...)
+}
+
+// message is a frame with an ICMP message, rest being what follows its checksum.
+func message(from [4]byte, kind header.ICMPv4Type, code header.ICMPv4Code, rest []byte) []byte {
+	m := header.ICMPv4(append([]byte{byte(kind), byte(code), 0, 0}, rest...))
+	m.SetChecksum(^checksum.Checksum(m, 0))
+	return ipv4(from, guestIP, protoICMP, m)
 }
 
 // pingAnswer sends an echo request back. ip is the guest's packet, from inspect; its data goes back
 // as it came.
 func pingAnswer(ip []byte) []byte {
-	icmp := append([]byte{0, 0, 0, 0}, ip[ipLen+4:]...) // type 0, code 0, no sum yet
-	binary.BigEndian.PutUint16(icmp[2:], ^sum(icmp, 0))
-	return ipv4([4]byte(ip[16:20]), guestIP, protoICMP, icmp)
+	return message([4]byte(ip[16:20]), header.ICMPv4EchoReply, 0, ip[ipLen+4:])
 }
-
-// Codes of ICMP's "destination unreachable".
-const (
-	// RFC 792; 13 is RFC 1812's "administratively prohibited".
-	codeHost       = 1
-	codeProtocol   = 2
-	codePort       = 3
-	codeProhibited = 13
-)
 
 // strayCode is the code that ends the wait of a program for an answer in a protocol. Linux gives a
 // connecting program an error for some codes only, and goes on trying at others.
-func strayCode(proto byte) byte {
+func strayCode(proto byte) header.ICMPv4Code {
 	switch proto {
 	case protoTCP:
-		return codeHost
+		return header.ICMPv4HostUnreachable
 	case protoUDP:
-		return codePort
+		return header.ICMPv4PortUnreachable
 	case protoICMP:
-		return codeProhibited
+		return header.ICMPv4AdminProhibited
 	}
-	return codeProtocol
+	return header.ICMPv4ProtoUnreachable
 }
 
 // unreachable tells the guest that a packet of its own goes nowhere: its header and 8 bytes more go
 // back. It comes from where the packet was for, or from the gateway where no packet can come from.
 // That is what a kernel needs to find the socket it is about (RFC 792).
-func unreachable(ip []byte, code byte) []byte {
-	const destinationUnreachable = 3
-	icmp := append([]byte{destinationUnreachable, code, 0, 0, 0, 0, 0, 0}, ip[:min(len(ip), ipLen+8)]...)
-	binary.BigEndian.PutUint16(icmp[2:], ^sum(icmp, 0))
+func unreachable(ip []byte, code header.ICMPv4Code) []byte {
 	from := [4]byte(ip[16:20])
 	if destinationKind(from) != "" {
 		from = gatewayIP
 	}
-	return ipv4(from, guestIP, protoICMP, icmp)
+	return message(from, header.ICMPv4DstUnreachable, code, append(make([]byte, 4), ip[:min(len(ip), ipLen+8)]...))
 }
 
-// udp is a frame with one datagram from the gateway.
+// udp is a frame with one datagram from the gateway. It has no sum: IPv4 does without.
 func udp(from, to uint16, dst [4]byte, payload []byte) []byte {
-	d := make([]byte, udpLen, udpLen+len(payload)) // no sum: IPv4 does without
-	binary.BigEndian.PutUint16(d, from)
-	binary.BigEndian.PutUint16(d[2:], to)
-	binary.BigEndian.PutUint16(d[4:], uint16(udpLen+len(payload)))
-	return ipv4(gatewayIP, dst, protoUDP, append(d, payload...))
-}
-
-// sum is the Internet checksum, not yet inverted. acc is a sum to go on from, that of a pseudo
-// header for example.
-func sum(b []byte, acc uint32) uint16 {
-	for ; len(b) > 1; b = b[2:] {
-		acc += uint32(b[0])<<8 | uint32(b[1])
-	}
-	if len(b) == 1 {
-		acc += uint32(b[0]) << 8
-	}
-	for acc > 0xffff {
-		acc = acc>>16 + acc&0xffff
-	}
-	return uint16(acc)
+	h := header.UDP(make([]byte, udpLen))
+	h.Encode(&header.UDPFields{SrcPort: from, DstPort: to, Length: uint16(udpLen + len(payload))})
+	return ipv4(gatewayIP, dst, protoUDP, append(h, payload...))
 }

@@ -1,8 +1,10 @@
 package netstack
 
 import (
-	"encoding/binary"
 	"net/netip"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
 )
 
 // Forget resets a connection that the guest has kept from a life under another stack, between one
@@ -12,14 +14,10 @@ import (
 // connection that this stack does have is not harmed. It writes to the cable and waits for no
 // answer.
 func (s *Stack) Forget(port uint16, remote netip.AddrPort) {
-	const ack = 0x10
 	from := remote.Addr().As4()
-	t := make([]byte, tcpLen)
-	binary.BigEndian.PutUint16(t, remote.Port())
-	binary.BigEndian.PutUint16(t[2:], port)
-	t[12], t[13] = tcpLen/4<<4, ack
-	pseudo := append(append([]byte{}, from[:]...), guestIP[:]...)
-	pseudo = append(pseudo, 0, protoTCP, 0, tcpLen)
-	binary.BigEndian.PutUint16(t[16:], ^sum(t, uint32(sum(pseudo, 0))))
+	t := header.TCP(make([]byte, tcpLen))
+	t.Encode(&header.TCPFields{SrcPort: remote.Port(), DstPort: port, DataOffset: tcpLen, Flags: header.TCPFlagAck})
+	pseudo := header.PseudoHeaderChecksum(header.TCPProtocolNumber, tcpip.AddrFrom4(from), tcpip.AddrFrom4(guestIP), tcpLen)
+	t.SetChecksum(^t.CalculateChecksum(pseudo))
 	s.send(ipv4(from, guestIP, protoTCP, t))
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"testing"
+
+	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 )
 
 // frame is a frame from the guest with any payload.
@@ -22,7 +24,7 @@ func packet(dst string, proto byte, payload []byte, edit func(ip []byte)) []byte
 		edit(ip)
 	}
 	binary.BigEndian.PutUint16(ip[10:], 0)
-	binary.BigEndian.PutUint16(ip[10:], ^sum(ip[:ipLen], 0))
+	binary.BigEndian.PutUint16(ip[10:], ^checksum.Checksum(ip[:ipLen], 0))
 	return f
 }
 
@@ -255,7 +257,7 @@ func TestAnswers(t *testing.T) {
 	}
 	c.send(t, packet("198.18.0.1", protoICMP, echo, nil))
 	got := c.receive(t)[etherLen:]
-	if sum(got[:ipLen], 0) != 0xffff || sum(got[ipLen:], 0) != 0xffff || got[ipLen] != 0 || !bytes.Equal(got[ipLen+4:], echo[4:]) {
+	if checksum.Checksum(got[:ipLen], 0) != 0xffff || checksum.Checksum(got[ipLen:], 0) != 0xffff || got[ipLen] != 0 || !bytes.Equal(got[ipLen+4:], echo[4:]) {
 		t.Errorf("a ping is answered with %x", got)
 	}
 }

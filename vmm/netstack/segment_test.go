@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"agentbox/vmm"
+
+	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 )
 
 // longCable carries long segments, as a kernel does that need not cut them.
@@ -34,7 +36,7 @@ func (c *longCable) WriteSegment(s vmm.Segment, parts ...[]byte) error {
 	if s.Size > 0 {
 		c.long.Add(1)
 	}
-	binary.BigEndian.PutUint16(f[s.TCP+s.Checksum:], ^sum(f[s.TCP:], 0))
+	binary.BigEndian.PutUint16(f[s.TCP+s.Checksum:], ^checksum.Checksum(f[s.TCP:], 0))
 	return c.WriteFrame(f)
 }
 

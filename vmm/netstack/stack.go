@@ -113,8 +113,8 @@ func (s *Stack) Close() error {
 	s.close.Do(func() {
 		s.cancel()
 		err = s.card.link.Close()
-		s.streams.abort()
-		s.flows.abort()
+		s.streams.end()
+		s.flows.end()
 		s.wait()
 		s.tcpip.Destroy()
 		s.attempts.close()

@@ -73,6 +73,16 @@ func (c *stream) refuse(why error) {
 	c.req.Complete(true)
 }
 
+// begun refuses the connection if its SYN has not been answered, and tells whether there is one.
+func (c *stream) begun() bool {
+	c.answer.Do(func() {
+		defer close(c.ready)
+		c.refuse(net.ErrClosed)
+	})
+	<-c.ready
+	return c.conn != nil
+}
+
 // established sets buffers, keep-alive and the deadlines of before. Keep-alive finds guests that
 // are gone without a word. An abort that came meanwhile is done here.
 func (c *stream) established(ep tcpip.Endpoint) {
@@ -95,12 +105,7 @@ func (c *stream) established(ep tcpip.Endpoint) {
 // latest. err nil means that the handler's work is done, and what it wrote is still to reach the
 // guest. It is called once, when the handler has returned.
 func (c *stream) finish(err error, done <-chan struct{}) {
-	c.answer.Do(func() {
-		defer close(c.ready)
-		c.refuse(net.ErrClosed)
-	})
-	<-c.ready
-	if c.conn == nil {
+	if !c.begun() {
 		return
 	}
 	if err == nil {
@@ -172,12 +177,7 @@ func (c *stream) CloseWrite() error {
 // Close ends the connection for all who use it; what is left to be done happens when the handler
 // has returned.
 func (c *stream) Close() error {
-	c.answer.Do(func() {
-		defer close(c.ready)
-		c.refuse(net.ErrClosed)
-	})
-	<-c.ready
-	if c.conn == nil {
+	if !c.begun() {
 		return nil
 	}
 	return c.conn.Close()

@@ -3,7 +3,6 @@ package netstack
 import (
 	"fmt"
 	"net/netip"
-	"sync"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
@@ -13,14 +12,10 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// streams are the TCP connections of a box.
+// streams are the TCP connections of a box. Each that is open holds a goroutine of ours.
 type streams struct {
 	*Stack
-
-	mu   sync.Mutex
-	open map[*stream]struct{} // each holds a goroutine of ours
-	// mu guards open and closed; work is counted up while it is held, see enter.
-	closed bool
+	places[*stream]
 }
 
 // dnsPort is the gateway's, for questions over UDP and TCP.
@@ -61,7 +56,8 @@ func (s *Stack) tune() error {
 
 // init makes gVisor hand every new connection to begin.
 func (t *streams) init(s *Stack) {
-	t.Stack, t.open = s, map[*stream]struct{}{}
+	t.Stack = s
+	t.places.init(s.config.Streams, &s.work)
 	// Those beyond our own limit are refused at once; the forwarder drops what is twice as much.
 	f := tcp.NewForwarder(s.tcpip, bufferMost, 2*s.config.Streams, t.begin)
 	s.tcpip.SetTransportProtocolHandler(tcp.ProtocolNumber, f.HandlePacket)
@@ -72,7 +68,8 @@ func (t *streams) init(s *Stack) {
 func (t *streams) begin(r *tcp.ForwarderRequest) {
 	d := t.destination("tcp", r.ID())
 	c := newStream(r)
-	if !t.enter(c) {
+	n := t.take(c, c.abort)
+	if n == 0 {
 		t.attempts.add(KindLimit, func() string {
 			return fmt.Sprintf("a connection to %s beyond the limit of %d", d.Addr, t.config.Streams)
 		})
@@ -80,6 +77,9 @@ func (t *streams) begin(r *tcp.ForwarderRequest) {
 		return
 	}
 	defer t.leave(c)
+	// The share is not taken from those that are open already: the budget is a bound on what
+	// begins, and no promise.
+	c.share = min(max(bufferBudget/n, bufferLeast), bufferMost)
 	c.finish(t.carry(d, c), t.ctx.Done())
 }
 
@@ -100,41 +100,4 @@ func (t *streams) carry(d Destination, c *stream) error {
 func (s *Stack) destination(proto string, id stack.TransportEndpointID) Destination {
 	addr := netip.AddrFrom4(id.LocalAddress.As4())
 	return Destination{Proto: proto, Name: s.names.of(addr), Addr: netip.AddrPortFrom(addr, id.LocalPort)}
-}
-
-// enter takes one of the places there are, and a share of the memory. It is false when the limit is
-// reached or the stack is being closed. The share is not taken from those that are open already:
-// the budget is a bound on what begins, and no promise.
-func (t *streams) enter(c *stream) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed || len(t.open) >= t.config.Streams {
-		return false
-	}
-	t.open[c] = struct{}{}
-	t.work.Add(1) // while mu is held: abort has not begun to wait
-	c.share = min(max(bufferBudget/len(t.open), bufferLeast), bufferMost)
-	return true
-}
-
-// leave gives the place back.
-func (t *streams) leave(c *stream) {
-	t.mu.Lock()
-	delete(t.open, c)
-	t.mu.Unlock()
-	t.work.Done()
-}
-
-// abort resets all connections, and lets none begin any more.
-func (t *streams) abort() {
-	t.mu.Lock()
-	t.closed = true
-	open := make([]*stream, 0, len(t.open))
-	for c := range t.open {
-		open = append(open, c)
-	}
-	t.mu.Unlock()
-	for _, c := range open {
-		c.abort()
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	transportudp "gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 	"gvisor.dev/gvisor/pkg/waiter"
@@ -22,12 +23,8 @@ import (
 // endpoint for each that was accepted; packet sees what has none.
 type flows struct {
 	*Stack
+	places[stack.TransportEndpointID]
 	asked chan struct{} // a place for each question to the resolver that is being answered
-
-	mu   sync.Mutex
-	open map[stack.TransportEndpointID]*flow // nil while the handler decides
-	// mu guards open and closed; work is counted up while it is held.
-	closed bool
 }
 
 const (
@@ -42,7 +39,8 @@ const (
 
 // init makes gVisor hand datagrams without an endpoint to packet.
 func (u *flows) init(s *Stack) {
-	u.Stack, u.open, u.asked = s, map[stack.TransportEndpointID]*flow{}, make(chan struct{}, mostQuestions)
+	u.Stack, u.asked = s, make(chan struct{}, mostQuestions)
+	u.places.init(s.config.Flows, &s.work)
 	s.tcpip.SetTransportProtocolHandler(transportudp.ProtocolNumber, u.packet)
 }
 
@@ -56,24 +54,15 @@ func (u *flows) packet(id stack.TransportEndpointID, p *stack.PacketBuffer) bool
 		u.question(id.RemotePort, p)
 		return true
 	}
-	u.mu.Lock()
-	_, deciding := u.open[id]
-	room := !u.closed && len(u.open) < u.config.Flows
-	if !deciding && room {
-		u.open[id] = nil
-		u.work.Add(1) // while mu is held: abort has not begun to wait
-	}
-	u.mu.Unlock()
-	switch {
-	case deciding:
+	if u.has(id) { // it is being decided about
 		return true // lost, as datagrams may be
-	case !room:
+	}
+	if u.take(id, nil) == 0 {
 		u.attempts.add(KindLimit, func() string { return fmt.Sprintf("a flow to %s beyond the limit of %d", d.Addr, u.config.Flows) })
 		return false
 	}
 	first := p.Clone()
 	go func() {
-		defer u.work.Done()
 		defer u.leave(id)
 		defer first.DecRef()
 		u.carry(d, id, first)
@@ -81,25 +70,18 @@ func (u *flows) packet(id stack.TransportEndpointID, p *stack.PacketBuffer) bool
 	return true
 }
 
-// leave gives the flow's place back.
-func (u *flows) leave(id stack.TransportEndpointID) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.open, id)
-}
-
 // carry lets the handler decide, and have the flow. It is the flow's goroutine, until the handler
 // returns.
 func (u *flows) carry(d Destination, id stack.TransportEndpointID, first *stack.PacketBuffer) {
 	if err := u.handler.Accept(u.ctx, d); err != nil {
-		u.send(unreachable(packetHead(first), codePort))
+		u.send(unreachable(packetHead(first), header.ICMPv4PortUnreachable))
 		return
 	}
 	f, err := u.endpoint(id, first)
 	if err != nil {
 		return // the box tries again, or not
 	}
-	if u.enter(id, f) {
+	if u.set(id, func() { _ = f.Close() }) {
 		_ = u.handler.Packets(u.ctx, d, f) // how a flow of datagrams ended is nothing the guest can be told
 	}
 	_ = f.Close()
@@ -126,26 +108,6 @@ func (u *flows) endpoint(id stack.TransportEndpointID, first *stack.PacketBuffer
 	f.touch()
 	f.timer = time.AfterFunc(flowIdle, f.check)
 	return f, nil
-}
-
-// enter makes a flow one that abort knows of. It is false when the stack is being closed.
-func (u *flows) enter(id stack.TransportEndpointID, f *flow) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.open[id] = f
-	return !u.closed
-}
-
-// abort ends all flows, and lets none begin any more.
-func (u *flows) abort() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.closed = true
-	for _, f := range u.open {
-		if f != nil {
-			_ = f.Close()
-		}
-	}
 }
 
 // question answers a datagram to the resolver. It does not block: the answer is given by a
