@@ -10,6 +10,7 @@ import (
 	"agentbox/agentbox/host/images"
 	"agentbox/agentbox/layers"
 	"agentbox/agentbox/team"
+	"agentbox/cachestore"
 	"agentbox/mesh"
 	"agentbox/vmm/image"
 )
@@ -54,9 +55,7 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 	t := team.New()
 	s := &shares{team: t, remotes: &layers.Remotes{File: cfg.Home.Remotes(), Peers: t.Peers}, machines: make(chan struct{}, 1)}
 	// The store is opened beside, and only calls that need it wait for that.
-	s.store = layers.Begin(ctx, layers.Config{
-		Dir: cfg.Home.Store(), Key: cfg.Home.StoreKey(), Log: cfg.Log, Damaged: distrust(images, cfg.Log), Trusted: t.Trusts, Named: t.Wake,
-	})
+	s.store = layers.Begin(ctx, cachestore.Config{Dir: cfg.Home.Store(), Key: key, Log: cfg.Log, Trusted: t.Trusts, Named: t.Wake}, distrust(images, cfg.Log))
 	s.images = &layers.Images{Store: s.store.Store, Remotes: s.remotes, Key: key.Public().(ed25519.PublicKey)}
 	s.sharing = &layers.Sharing{Store: s.store.Store, File: cfg.Home.Shared(), Changed: t.SharingChanged}
 	s.results = layers.SetupResults{Store: s.store.Store, Key: s.images.Key}

@@ -5,9 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"io/fs"
-	"log/slog"
 	"os"
-	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
@@ -23,52 +21,26 @@ type Opening struct {
 	err   error
 }
 
-// Config says where the store of a home is.
-type Config struct {
-	Dir string // of the store
-	Key string // file of the key that signs this home's names, made when there is none
-	Log *slog.Logger
-	// Damaged is told which images turn out to be damaged in the store; nil: nobody is.
-	Damaged func(image agentbox.Digest)
-	// Trusted tells whose names are believed besides our own; nil: nobody's.
-	Trusted func(ed25519.PublicKey) bool
-	// Named is told that a name changed, and may not wait; nil: nobody is.
-	Named func()
-	// Grace is how long gc leaves alone what is new; 0: as long as a store does by itself.
-	Grace time.Duration
-}
-
 // Begin starts opening a store. What fails is logged, and is the error of every call that needs the
-// store. ctx ends the opening.
-func Begin(ctx context.Context, cfg Config) *Opening {
+// store. ctx ends the opening. damaged is told which images turn out to be damaged in the store, in
+// place of cfg.Damaged; nil: nobody is.
+func Begin(ctx context.Context, cfg cachestore.Config, damaged func(image agentbox.Digest)) *Opening {
 	o := &Opening{done: make(chan struct{})}
+	if damaged != nil {
+		cfg.Damaged = func(dmg cachestore.Damage) {
+			if err := eachImageOf(o.store, dmg.Of, damaged); err != nil {
+				cfg.Log.Error("cannot tell which image is damaged", "manifest", dmg.Of.Short(), "error", err)
+			}
+		}
+	}
 	go func() {
 		defer close(o.done)
-		o.store, o.err = openStore(ctx, cfg)
+		o.store, o.err = cachestore.Open(ctx, cfg)
 		if o.err != nil && ctx.Err() == nil {
 			cfg.Log.Error("cannot open the store", "error", o.err)
 		}
 	}()
 	return o
-}
-
-// openStore opens the store, and has it tell which images are damaged, where it tells of manifests.
-func openStore(ctx context.Context, cfg Config) (*cachestore.Store, error) {
-	key, err := SigningKey(cfg.Key)
-	if err != nil {
-		return nil, err
-	}
-	var store *cachestore.Store
-	open := cachestore.Config{Dir: cfg.Dir, Key: key, Log: cfg.Log, Trusted: cfg.Trusted, Named: cfg.Named, Grace: cfg.Grace}
-	if cfg.Damaged != nil {
-		open.Damaged = func(dmg cachestore.Damage) {
-			if err := eachImageOf(store, dmg.Of, cfg.Damaged); err != nil {
-				cfg.Log.Error("cannot tell which image is damaged", "manifest", dmg.Of.Short(), "error", err)
-			}
-		}
-	}
-	store, err = cachestore.Open(ctx, open)
-	return store, err
 }
 
 // eachImageOf tells which images have a manifest.

@@ -16,6 +16,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/caches"
 	"agentbox/agentbox/layers"
+	"agentbox/cachestore"
 	"agentbox/cachestore/blob"
 	"agentbox/mesh"
 	"agentbox/mesh/catalogue"
@@ -43,7 +44,7 @@ func newMachine(t *testing.T) *machine {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	store := layers.Begin(ctx, layers.Config{Dir: filepath.Join(dir, "store"), Key: filepath.Join(dir, "key"), Log: log, Trusted: m.Trusts, Named: m.Wake, Grace: -1})
+	store := layers.Begin(ctx, cachestore.Config{Dir: filepath.Join(dir, "store"), Key: key, Log: log, Trusted: m.Trusts, Named: m.Wake, Grace: -1}, nil)
 	m.Images = &layers.Images{
 		Store: store.Store, Remotes: &layers.Remotes{File: filepath.Join(dir, "places"), Peers: m.Peers}, Key: key.Public().(ed25519.PublicKey),
 	}

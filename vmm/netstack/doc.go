@@ -7,7 +7,8 @@
 // through nothing but what the one guest with its one address can rightly say. TCP and UDP then go
 // to gVisor's stack (stack.go, card.go), which ends them: tcp.go and stream.go are connections,
 // udp.go flows of datagrams. Questions to the resolver are answered by dns.go from names.go, where
-// each allowed name has an address that stands for it. What is refused is reported by attempts.go.
+// each allowed name has an address that stands for it. places.go bounds how many there are of
+// all that, and what is refused is reported by attempts.go.
 //
 // What always holds:
 //
