@@ -97,7 +97,11 @@ func (rd *reader) inode(name string, info fs.FileInfo) (*Inode, error) {
 	case TypeDir:
 		ino.entries = map[string]*entry{}
 	case TypeRegular:
-		ino.Size, ino.Content = info.Size(), rd.content(name, info)
+		content, err := rd.content(name, info)
+		if err != nil {
+			return nil, err
+		}
+		ino.Size, ino.Content = info.Size(), content
 	case TypeSymlink:
 		target, err := fs.ReadLink(rd.img, name)
 		if err != nil {
@@ -115,29 +119,18 @@ func (rd *reader) inode(name string, info fs.FileInfo) (*Inode, error) {
 	return ino, rd.tree.account(ino)
 }
 
-// content finds where the bytes of a file lie. Images of ours have every file in one piece. Others
-// are read through the library, file by file.
-func (rd *reader) content(name string, info fs.FileInfo) Content {
+// content finds where the bytes of a file lie: our images have every file in one piece.
+func (rd *reader) content(name string, info fs.FileInfo) (Content, error) {
 	if info.Size() == 0 {
-		return nil
+		return nil, nil
 	}
-	// An offset and a length need no library to be read again.
 	if located, ok := info.(interface{ DataRange() []erofs.DataRange }); ok {
 		if at := located.DataRange(); len(at) == 1 && at[0].Device == 0 && at[0].Offset >= 0 && at[0].Size == info.Size() {
-			return Section{rd.r, at[0].Offset, at[0].Size}
+			return Section{rd.r, at[0].Offset, at[0].Size}, nil
 		}
 	}
-	return imageFile{rd.img, name}
+	return nil, agentbox.Errorf(agentbox.Corrupt, "the bytes of %.80q of the image are not in one piece", name)
 }
-
-// imageFile is content that does not lie in one piece.
-type imageFile struct {
-	img  fs.FS
-	name string
-}
-
-// Open implements Content.
-func (c imageFile) Open() (io.ReadCloser, error) { return c.img.Open(c.name) }
 
 // plainXattrs undoes what Sys does to the names of access lists.
 func plainXattrs(attrs map[string]string) map[string]string {
