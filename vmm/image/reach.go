@@ -46,11 +46,14 @@ func LeadsToPrivate(ctx context.Context, source string) bool {
 	return false
 }
 
-// extraPrivate are private in effect: shared address space (RFC 6598), Azure's WireServer, and IPv4
-// addresses in IPv6 ones (RFC 6052, 3056).
+// extraPrivate are private in effect: shared address space (RFC 6598), platforms' metadata at
+// public addresses (Azure, Oracle), what is no address of anybody (RFC 6890, 2544), and IPv4
+// addresses in others (RFC 6052, 3056, 4380).
 var extraPrivate = []netip.Prefix{
-	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("168.63.129.16/32"),
+	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("168.63.129.16/32"), netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"),
 	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"),
+	netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("2001::/32"),
 }
 
 // private tells whether an address is of this host or its network and not of everybody's. What is

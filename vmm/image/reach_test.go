@@ -21,6 +21,7 @@ func TestPrivateAddresses(t *testing.T) {
 	for text, want := range map[string]bool{
 		"10.0.0.1": true, "127.0.0.1": true, "169.254.169.254": true, "100.100.100.200": true, "168.63.129.16": true, "0.0.0.0": true, "::1": true, "::": true,
 		"fe80::1%eth0": true, "fd00:ec2::254": true, "::ffff:10.0.0.1": true, "64:ff9b::a00:1": true, "2002:a00:1::": true, "224.0.0.1": true,
+		"192.0.0.192": true, "198.18.0.1": true, "240.0.0.1": true, "0.1.2.3": true, "192.88.99.1": true, "2001::1": true,
 		"1.1.1.1": false, "2606:4700::1111": false, "::ffff:1.1.1.1": false,
 	} {
 		if got := private(netip.MustParseAddr(text)); got != want {
