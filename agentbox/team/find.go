@@ -3,6 +3,7 @@ package team
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,29 +29,37 @@ const (
 // the key of what it is made from. The store expects it then; its pieces come as they are needed
 // (image.Store.Elsewhere). NotFound: nobody offers it. Several offers are tried one after the
 // other. It may cost aloneTime for each when nobody answers.
-func (t *Team) Image(ctx context.Context, pin agentbox.Digest, key string) (image.Image, error) {
+func (t *Team) Image(ctx context.Context, pin agentbox.Digest, key string) (img image.Image, err error) {
 	if !pin.IsZero() {
 		key = pin.Hex()
 	}
+	err = t.first(ctx, &t.counters.Images, "image", key, t.offered(catalogue.Image, key), func(o offer) (again bool, err error) {
+		img, err = t.describe(ctx, o)
+		return true, err
+	})
+	return img, err
+}
+
+// first tries offers until one comes, or one says that no other is to be tried, and counts how that
+// ended. NotFound: there are none; Unavailable, with the reasons: none came.
+func (t *Team) first(ctx context.Context, count *Lookups, what, key string, offers []offer, get func(offer) (again bool, err error)) error {
 	var errs []error
-	for _, f := range t.offered(catalogue.Image, key) {
-		img, err := t.describe(ctx, f)
-		if err == nil {
-			t.count(func(c *Counters) { c.Images.Found++ })
-			return img, nil
+	for again, i := true, 0; again && i < len(offers); i++ {
+		var err error
+		if again, err = get(offers[i]); err == nil {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			count.Found++
+			return nil
 		}
 		if ctx.Err() != nil {
-			return image.Image{}, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		errs = append(errs, err)
 	}
-	t.count(func(c *Counters) { c.Images.Missed++ })
-	return image.Image{}, notFound("image", key, errs)
-}
-
-// notFound is the error for something that did not come: NotFound where nobody offers it, else
-// Unavailable with the reasons.
-func notFound(what, key string, errs []error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	count.Missed++
 	if len(errs) > 0 {
 		return agentbox.Errorf(agentbox.Unavailable, "the team has %s %.12s, and it does not come: %w", what, key, errors.Join(errs...))
 	}
@@ -134,7 +143,7 @@ func (t *Team) reach(ctx context.Context, manifest agentbox.Digest) error {
 	defer giveUp(nil)
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		if (holders{t}).silent(ctx, p, manifest) {
+		if t.silent(ctx, p, manifest) {
 			giveUp(agentbox.Errorf(agentbox.Unavailable, "none of those that have it answers"))
 		}
 	})
@@ -145,13 +154,13 @@ func (t *Team) reach(ctx context.Context, manifest agentbox.Digest) error {
 }
 
 // silent waits until no holder of a manifest is heard from, or ctx has ended; it is false then.
-func (h holders) silent(ctx context.Context, p *part, manifest agentbox.Digest) bool {
+func (t *Team) silent(ctx context.Context, p *part, manifest agentbox.Digest) bool {
 	var heard time.Time
 	packets := map[identity.PeerID]uint64{}
 	tick := time.NewTicker(aloneTime)
 	defer tick.Stop()
 	for first := true; ; first = false {
-		for _, id := range h.Holders(manifest) {
+		for _, id := range t.Holders(manifest) {
 			n := p.node.Packets(id)
 			if at := p.node.Heard(id); at.After(heard) {
 				heard = at
@@ -176,26 +185,20 @@ func (h holders) silent(ctx context.Context, p *part, manifest agentbox.Digest) 
 // made it. NotFound: nobody offers it. progress is told how many pieces have come; it may be nil.
 // It returns when all of it is here.
 func (t *Team) Setup(ctx context.Context, key agentbox.Digest, progress func(done, total int)) (by string, err error) {
-	var errs []error
-	for _, o := range t.offered(catalogue.Setup, key.Hex()) {
-		if got, ok := layers.KeyOf(o.name); !ok || got != key {
-			continue
-		}
-		err := t.reach(ctx, o.Manifest)
-		if err == nil {
+	offers := slices.DeleteFunc(t.offered(catalogue.Setup, key.Hex()), func(o offer) bool {
+		got, ok := layers.KeyOf(o.name)
+		return !ok || got != key
+	})
+	err = t.first(ctx, &t.counters.Setups, "what setup made for key", key.Hex(), offers, func(o offer) (again bool, err error) {
+		if err = t.reach(ctx, o.Manifest); err == nil {
 			err = t.SetupResults.Adopt(ctx, t.Images.Remotes, o.name, progress)
 		}
 		if err == nil {
-			t.count(func(c *Counters) { c.Setups.Found++ })
-			return t.memberName(identity.PeerOf(o.name.Producer)), nil
+			by = t.memberName(identity.PeerOf(o.name.Producer))
 		}
-		if ctx.Err() != nil {
-			return "", context.Cause(ctx)
-		}
-		errs = append(errs, err)
-	}
-	t.count(func(c *Counters) { c.Setups.Missed++ })
-	return "", notFound("what setup made for key", key.Hex(), errs)
+		return true, err
+	})
+	return by, err
 }
 
 // memberName is how people call a member.
@@ -218,27 +221,11 @@ type Counters struct {
 // Lookups are those for one kind of thing.
 type Lookups struct{ Found, Missed int }
 
-// tally counts one.
-func (l *Lookups) tally(err error) {
-	if err == nil {
-		l.Found++
-	} else {
-		l.Missed++
-	}
-}
-
 // Counters gives them.
 func (t *Team) Counters() Counters {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.counters
-}
-
-// count changes the counters under the lock.
-func (t *Team) count(change func(*Counters)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	change(&t.counters)
 }
 
 // self is this machine's PeerID, zero without a team.

@@ -33,7 +33,7 @@ func (t *Team) Lost(ctx context.Context, img image.Image) error {
 	defer cancel()
 	// sure is false where some who can be reached did not say.
 	missing, sure, err := p.exchange.Lacking(survey, img.Lazy.Manifest, m)
-	if err != nil || !sure || len(missing) == 0 || p.busy(img.Lazy.Manifest, (holders{t}).Holders(img.Lazy.Manifest)) || ctx.Err() != nil {
+	if err != nil || !sure || len(missing) == 0 || p.busy(img.Lazy.Manifest, t.Holders(img.Lazy.Manifest)) || ctx.Err() != nil {
 		return nil
 	}
 	return agentbox.Errorf(agentbox.NotFound, "nobody who can be reached has %d of the %d pieces of image %s, the first of them piece %d",

@@ -32,9 +32,7 @@ func (t *Team) Template(ctx context.Context, key, dir string, progress func(done
 		got, _, ok := layers.TemplateOf(o.name)
 		return !ok || got != key
 	})
-	by, name, err = t.archive(ctx, "template", key, offers, dir, layers.MaxTemplate, progress)
-	t.count(func(c *Counters) { c.Templates.tally(err) })
-	return by, name, err
+	return t.archive(ctx, &t.counters.Templates, "template", key, offers, dir, layers.MaxTemplate, progress)
 }
 
 // Kernel fills dir, which is empty, with the newest guest kernel that a builder offers, and says who
@@ -51,35 +49,26 @@ func (t *Team) Kernel(ctx context.Context, dir string, progress func(done, total
 		_, other, _ := layers.KernelOf(b.name)
 		return kernel.CompareReleases(other, one)
 	})
-	by, name, err = t.archive(ctx, "a kernel for", runtime.GOARCH, offers[:min(1, len(offers))], dir, layers.MaxKernel, progress)
-	t.count(func(c *Counters) { c.Kernels.tally(err) })
-	return by, name, err
+	return t.archive(ctx, &t.counters.Kernels, "a kernel for", runtime.GOARCH, offers[:min(1, len(offers))], dir, layers.MaxKernel, progress)
 }
 
 // archive gets the first of these offers that comes. One that comes in part leaves dir as it is, so
 // another is tried only where none of it has been unpacked. by is "" for one of ours.
-func (t *Team) archive(ctx context.Context, what, key string, offers []offer, dir string, limit int64, progress func(done, total int)) (by, name string, err error) {
-	var errs []error
-	for _, o := range offers {
-		err := t.reach(ctx, o.Manifest)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+func (t *Team) archive(ctx context.Context, count *Lookups, what, key string, offers []offer, dir string, limit int64, progress func(done, total int)) (by, name string, err error) {
+	err = t.first(ctx, count, what, key, offers, func(o offer) (again bool, err error) {
+		if err := t.reach(ctx, o.Manifest); err != nil {
+			return true, err
 		}
 		if err := t.archives().Adopt(ctx, t.Images.Remotes, o.name, dir, limit, progress); err != nil {
-			errs = append(errs, err)
-			break
+			return false, err
 		}
 		maker := identity.PeerOf(o.name.Producer)
-		if maker != t.self() { // else one of ours comes back
+		if name = t.memberName(maker); maker != t.self() { // else one of ours comes back
 			by = maker.String()
 		}
-		return by, t.memberName(maker), nil
-	}
-	if ctx.Err() != nil {
-		return "", "", context.Cause(ctx)
-	}
-	return "", "", notFound(what, key, errs)
+		return false, nil
+	})
+	return by, name, err
 }
 
 // archives are the templates and kernels of the one store that there is.
@@ -137,15 +126,4 @@ func (t *Team) Distrusts(by string) bool {
 	}
 	id, _ := identity.ParsePeer(by) // what is no PeerID is nobody's, and no builder's
 	return m.WasBuilder(id)
-}
-
-// archiveRecord is the line of a template or a kernel.
-func archiveRecord(o layers.Offer) (catalogue.Record, error) {
-	name, err := o.Name.Encode()
-	r := catalogue.Record{Kind: catalogue.Template, Key: o.Template, Manifest: o.Name.Manifest, Name: name, Text: o.Name.Comment}
-	if o.Kernel != "" {
-		arch, _, _ := layers.KernelOf(o.Name)
-		r.Kind, r.Key, r.Alias = catalogue.Kernel, o.Kernel, arch
-	}
-	return r, err
 }

@@ -10,13 +10,9 @@ import (
 	"agentbox/vmm/image"
 )
 
-// What this machine offers at most: the newest. With their names the records must stay within
-// catalogue.MaxBytes.
-const (
-	mostImages   = 300
-	mostSetups   = 500
-	mostMachines = 200 // templates and kernels
-)
+// mostOffered is what this machine offers at most of each kind: the newest. With their names the
+// records must stay within catalogue.MaxBytes.
+var mostOffered = map[catalogue.Kind]int{catalogue.Image: 300, catalogue.Setup: 500, catalogue.Template: 180, catalogue.Kernel: 20}
 
 // offer makes the catalogue say what the team may have of this machine. What cannot be told keeps
 // nothing else back (fits).
@@ -41,56 +37,64 @@ func (t *Team) offer(ctx context.Context) error {
 	}
 	// The newest first, as lists are cut at their end.
 	slices.SortFunc(offers, func(a, b layers.Offer) int { return b.Name.Created.Compare(a.Name.Created) })
-	var images, setups, machines []catalogue.Record
+	records := map[catalogue.Kind][]catalogue.Record{}
 	for _, o := range offers {
 		img, isImage := files[o.Image]
-		switch {
-		case isImage && len(images) < mostImages:
-			if r, err := t.imageRecord(ctx, o, img); t.fits(ctx, r, err) {
-				images = append(images, r)
-			}
-		case !o.Key.IsZero() && len(setups) < mostSetups:
-			if r, err := setupRecord(o); t.fits(ctx, r, err) {
-				setups = append(setups, r)
-			}
-		case o.Template+o.Kernel != "" && len(machines) < mostMachines:
-			if r, err := archiveRecord(o); t.fits(ctx, r, err) {
-				machines = append(machines, r)
-			}
+		kind := kindOf(o, isImage)
+		if len(records[kind]) == mostOffered[kind] {
+			continue
+		}
+		if r, err := t.record(ctx, kind, o, img); t.fits(ctx, r, err) {
+			records[kind] = append(records[kind], r)
 		}
 	}
 	// One change for all kinds: others see all of it, or none.
 	return c.Update(func(e *catalogue.Edit) {
-		e.Replace(catalogue.Image, images)
-		e.Replace(catalogue.Setup, setups)
-		for _, k := range []catalogue.Kind{catalogue.Template, catalogue.Kernel} {
-			e.Replace(k, slices.DeleteFunc(slices.Clone(machines), func(r catalogue.Record) bool { return r.Kind != k }))
+		for k := range mostOffered {
+			e.Replace(k, records[k])
 		}
 	})
 }
 
-// imageRecord is the line of an image: found by its digest, and by the key of what it was made
-// from.
-func (t *Team) imageRecord(ctx context.Context, o layers.Offer, img image.Image) (catalogue.Record, error) {
-	about, err := t.Images.About(ctx, img)
-	if err != nil {
-		return catalogue.Record{}, err
+// kindOf is the kind of record by which something is offered, "" for what is not.
+func kindOf(o layers.Offer, isImage bool) catalogue.Kind {
+	switch {
+	case isImage:
+		return catalogue.Image
+	case !o.Key.IsZero():
+		return catalogue.Setup
+	case o.Kernel != "":
+		return catalogue.Kernel
+	case o.Template != "":
+		return catalogue.Template
 	}
-	name, err := o.Name.Encode()
-	return catalogue.Record{
-		Kind: catalogue.Image, Key: img.Digest.Hex(), Alias: img.Key, Manifest: o.Name.Manifest, About: about, Size: img.Size, Name: name, Text: o.Name.Comment,
-	}, err
+	return ""
 }
 
-// setupRecord is the line of a setup result. A comment that is too long is left out, as it is for
-// people.
-func setupRecord(o layers.Offer) (catalogue.Record, error) {
-	name, err := o.Name.Encode()
-	text := o.Name.Comment
-	if len(text) > catalogue.MaxText {
-		text = ""
+// record is the line of what is offered; img is the image, for an image, which is found by its
+// digest, and by the key of what it was made from. A comment that is too long is left out, as it is
+// for people.
+func (t *Team) record(ctx context.Context, kind catalogue.Kind, o layers.Offer, img image.Image) (r catalogue.Record, err error) {
+	r = catalogue.Record{Kind: kind, Manifest: o.Name.Manifest, Text: o.Name.Comment}
+	if len(r.Text) > catalogue.MaxText {
+		r.Text = ""
 	}
-	return catalogue.Record{Kind: catalogue.Setup, Key: o.Name.Key, Alias: o.Key.Hex(), Manifest: o.Name.Manifest, Name: name, Text: text}, err
+	switch kind {
+	case catalogue.Image:
+		r.Key, r.Alias, r.Size = img.Digest.Hex(), img.Key, img.Size
+		if r.About, err = t.Images.About(ctx, img); err != nil {
+			return r, err
+		}
+	case catalogue.Setup:
+		r.Key, r.Alias = o.Name.Key, o.Key.Hex()
+	case catalogue.Template:
+		r.Key = o.Template
+	case catalogue.Kernel:
+		arch, _, _ := layers.KernelOf(o.Name)
+		r.Key, r.Alias = o.Kernel, arch
+	}
+	r.Name, err = o.Name.Encode()
+	return r, err
 }
 
 // fits tells whether a record can be offered. One that cannot keeps none of the others back.

@@ -109,7 +109,7 @@ func (t *Team) Attach(node *wire.Node) (detach func()) {
 	p := &part{node: node, network: exchange.OverWire(node)}
 	var err error
 	p.exchange, err = exchange.New(exchange.Config{
-		Self: node.Self(), Network: p.network, Holders: holders{t}, Store: t.Sharing, Upload: t.Upload, Log: t.Log,
+		Self: node.Self(), Network: p.network, Holders: t, Store: t.Sharing, Upload: t.Upload, Log: t.Log,
 	})
 	if err != nil {
 		t.Log.Error("team: nothing is exchanged", "error", err)
@@ -156,12 +156,9 @@ func (t *Team) SharingChanged() {
 	t.Wake()
 }
 
-// holders asks the catalogues (exchange.Holders).
-type holders struct{ t *Team }
-
-// Holders are those who say that they have some of it, by memory.
-func (h holders) Holders(manifest agentbox.Digest) []identity.PeerID {
-	if _, c := h.t.catalogues(); c != nil {
+// Holders are those who say that they have some of a blob, by memory (exchange.Holders).
+func (t *Team) Holders(manifest agentbox.Digest) []identity.PeerID {
+	if _, c := t.catalogues(); c != nil {
 		return c.Holders(manifest)
 	}
 	return nil
