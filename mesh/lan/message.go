@@ -3,6 +3,8 @@ package lan
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -54,12 +56,9 @@ func question(service string) ([]byte, error) {
 // the one that the packet comes from is it.
 func answer(service string, a announcement) ([]byte, error) {
 	of, err := dnsmessage.NewName(service)
-	if err != nil {
-		return nil, agentbox.Errorf(agentbox.Internal, "mdns: %q: %w", service, err)
-	}
-	instance, err := dnsmessage.NewName(a.instance + "." + service)
-	if err != nil {
-		return nil, agentbox.Errorf(agentbox.Internal, "mdns: %q: %w", a.instance, err)
+	instance, nameErr := dnsmessage.NewName(a.instance + "." + service)
+	if err = errors.Join(err, nameErr); err != nil {
+		return nil, agentbox.Errorf(agentbox.Internal, "mdns: %q of %q: %w", a.instance, service, err)
 	}
 	head := func(name dnsmessage.Name) dnsmessage.ResourceHeader {
 		return dnsmessage.ResourceHeader{Name: name, Class: dnsmessage.ClassINET, TTL: ttl}
@@ -76,67 +75,30 @@ func answer(service string, a announcement) ([]byte, error) {
 
 // read tells what a packet says of a service. Anything else in it, and what is no DNS, is passed
 // over: port 5353 is shared with printers, televisions and everything else that announces itself.
-func read(packet []byte, service string) heard {
-	var p dnsmessage.Parser
-	h, err := p.Start(packet)
-	if err != nil || h.OpCode != 0 || h.RCode != dnsmessage.RCodeSuccess {
+// Announcements with a TTL of 0 say goodbye.
+func read(packet []byte, service string) (h heard) {
+	var m dnsmessage.Message
+	if m.Unpack(packet) != nil || m.OpCode != 0 || m.RCode != dnsmessage.RCodeSuccess {
 		return heard{}
 	}
-	if !h.Response {
-		return heard{asked: asks(&p, service)}
+	if !m.Response {
+		h.asked = slices.ContainsFunc(m.Questions, func(q dnsmessage.Question) bool {
+			return strings.EqualFold(q.Name.String(), service) && (q.Type == dnsmessage.TypePTR || q.Type == dnsmessage.TypeALL)
+		})
+		return h
 	}
-	if p.SkipAllQuestions() != nil {
-		return heard{}
-	}
-	return heard{peers: answers(&p, service)}
-}
-
-// asks tells whether a question is about the service.
-func asks(p *dnsmessage.Parser, service string) bool {
-	for range maxEntries {
-		q, err := p.Question()
-		if err != nil {
-			return false
-		}
-		if strings.EqualFold(q.Name.String(), service) && (q.Type == dnsmessage.TypePTR || q.Type == dnsmessage.TypeALL) {
-			return true
+	for _, r := range m.Answers[:min(len(m.Answers), maxEntries)] {
+		instance, ours := cutService(r.Header.Name.String(), service)
+		srv, ok := r.Body.(*dnsmessage.SRVResource)
+		if ok && ours && srv.Port != 0 && r.Header.TTL != 0 {
+			h.peers = append(h.peers, announcement{instance, srv.Port})
 		}
 	}
-	return false
-}
-
-// answers are the instances of the service that a packet names, but for those that say goodbye (a
-// TTL of 0).
-func answers(p *dnsmessage.Parser, service string) []announcement {
-	var out []announcement
-	for range maxEntries {
-		h, err := p.AnswerHeader()
-		if err != nil {
-			break
-		}
-		instance, ours := cutService(h.Name.String(), service)
-		if h.Type != dnsmessage.TypeSRV || !ours {
-			if p.SkipAnswer() != nil {
-				break
-			}
-			continue
-		}
-		srv, err := p.SRVResource()
-		if err != nil {
-			break
-		}
-		if srv.Port != 0 && h.TTL != 0 {
-			out = append(out, announcement{instance, srv.Port})
-		}
-	}
-	return out
+	return h
 }
 
 // cutService gives the label before a service's name.
 func cutService(name, service string) (instance string, ok bool) {
-	if len(name) <= len(service)+1 || !strings.EqualFold(name[len(name)-len(service):], service) {
-		return "", false
-	}
-	instance, dot := strings.CutSuffix(name[:len(name)-len(service)], ".")
-	return instance, dot && !strings.Contains(instance, ".")
+	instance, rest, _ := strings.Cut(name, ".")
+	return instance, instance != "" && strings.EqualFold(rest, service)
 }
