@@ -319,9 +319,7 @@ func (m *Mesh) meet(r *running, id identity.PeerID, differs, came bool) {
 		}
 	}
 	if came {
-		ctx, cancel := context.WithTimeout(m.ctx, 10*time.Second)
-		defer cancel()
-		if err := r.catalogues.Exchange(ctx, id); err != nil {
+		if err := r.catalogues.Exchange(m.ctx, id); err != nil {
 			m.cfg.Log.Info("mesh: catalogues were not exchanged", "peer", id.Short(), "error", err)
 		}
 	}

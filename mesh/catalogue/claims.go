@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"maps"
 	"time"
 
 	"agentbox/mesh/identity"
@@ -26,42 +27,29 @@ type claimSeen struct {
 // for a catalogue that is forgotten. s.mu is held.
 func (s *Store) noteClaims(owner identity.PeerID, next *set) {
 	now := time.Now()
-	if next != nil {
-		for i, r := range next.records {
-			if i.kind != Claim {
-				continue
-			}
-			c := claimID{owner, i.key}
-			seen, ok := s.seen[c]
-			if !ok {
-				seen = claimSeen{first: now}
-			}
-			if !ok || seen.changed != r.Changed {
-				seen.renewed, seen.changed = now, r.Changed
-			}
-			s.seen[c] = seen
-		}
+	if next == nil {
+		next = &set{}
 	}
-	for c, seen := range s.seen {
-		if c.owner != owner {
+	for i, r := range next.records {
+		if i.kind != Claim {
 			continue
 		}
-		// What was held for too long is remembered for as long again: giving it up for a moment and
-		// taking it anew would be a way to hold it for ever.
-		_, there := recordOf(next, c.key)
-		if !there && (now.Sub(seen.first) < MaxHold || now.Sub(seen.renewed) > 2*MaxHold) {
-			delete(s.seen, c)
+		c := claimID{owner, i.key}
+		seen, ok := s.seen[c]
+		if !ok {
+			seen.first = now
 		}
+		if !ok || seen.changed != r.Changed {
+			seen.renewed, seen.changed = now, r.Changed
+		}
+		s.seen[c] = seen
 	}
-}
-
-// recordOf is a set's claim on a key, false when it has none. s may be nil.
-func recordOf(s *set, key string) (Record, bool) {
-	if s == nil {
-		return Record{}, false
-	}
-	r, ok := s.records[id{Claim, key}]
-	return r, ok
+	// What was held for too long is remembered for as long again: giving it up for a moment and
+	// taking it anew would be a way to hold it for ever.
+	maps.DeleteFunc(s.seen, func(c claimID, seen claimSeen) bool {
+		_, there := next.records[id{Claim, c.key}]
+		return c.owner == owner && !there && (now.Sub(seen.first) < MaxHold || now.Sub(seen.renewed) > 2*MaxHold)
+	})
 }
 
 // Holder is the peer that is making something: of those with a claim that is not over, the one with
@@ -88,7 +76,7 @@ func (s *Store) Holder(key string) (identity.PeerID, bool) {
 			holder = p.owner
 		}
 	}
-	if _, mine := recordOf(s.own, key); mine && (holder.IsZero() || s.self.Compare(holder) < 0) {
+	if _, mine := s.own.records[id{Claim, key}]; mine && (holder.IsZero() || s.self.Compare(holder) < 0) {
 		holder = s.self
 	}
 	return holder, !holder.IsZero()

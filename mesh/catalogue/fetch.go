@@ -2,7 +2,6 @@ package catalogue
 
 import (
 	"context"
-	"crypto/ed25519"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -169,9 +168,7 @@ func (s *Store) fetch(ctx context.Context, owner, from identity.PeerID) error {
 // verified without the lock, as that hashes all of it, so what is known may have changed meanwhile:
 // then the answer that came first stays.
 func (s *Store) take(owner identity.PeerID, d Delta) error {
-	s.mu.Lock()
-	old := s.peers[owner]
-	s.mu.Unlock()
+	old := s.known(owner)
 	next, err := s.verified(old, d, owner)
 	if err != nil {
 		s.counters.Refused.Add(1)
@@ -208,12 +205,11 @@ func (s *Store) replace(owner identity.PeerID, old, next *set) (taken bool, err 
 	return true, nil
 }
 
-// key is our public key.
-func (s *Store) key() ed25519.PublicKey { return s.cfg.Key.Public().(ed25519.PublicKey) }
-
-// Exchange asks a peer which catalogues it has, and fetches what is new: that is how those of peers
-// that sleep get around.
+// Exchange asks a peer which catalogues it has, within fetchTime, and fetches what is new: that is
+// how those of peers that sleep get around.
 func (s *Store) Exchange(ctx context.Context, from identity.PeerID) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
 	c, err := s.cfg.Node.Dial(ctx, from, wire.Catalogue)
 	if err != nil {
 		return err
@@ -267,11 +263,9 @@ func (s *Store) Run(ctx context.Context) {
 		}
 		if here := s.cfg.Here(); len(here) > 0 {
 			peer := here[rand.IntN(len(here))]
-			ctx, cancel := context.WithTimeout(ctx, fetchTime)
-			if err := s.Exchange(ctx, peer); err != nil && ctx.Err() == nil {
+			if err := s.Exchange(ctx, peer); err != nil {
 				s.cfg.Log.Info("mesh: heads were not exchanged", "peer", peer.Short(), "error", err)
 			}
-			cancel()
 		}
 	}
 }

@@ -1,15 +1,13 @@
 package catalogue
 
 import (
+	"crypto/ed25519"
+
 	"agentbox/agentbox"
 )
 
 // Head is that of our own catalogue.
-func (s *Store) Head() Head {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.own.head
-}
+func (s *Store) Head() Head { return s.known(s.self).head }
 
 // Update changes our own catalogue: change is called once, with a lock held, and all that it does
 // becomes visible at once. It is on disk when Update returns, so that a restart does not take it
@@ -57,7 +55,7 @@ func (s *Store) heardOfOwn(h Head) error {
 	if h.Sequence < own.head.Sequence || h.Sequence == own.head.Sequence && h.Digest == own.head.Digest {
 		return nil
 	}
-	if err := h.verify(team, s.key()); err != nil {
+	if err := h.verify(team, s.cfg.Key.Public().(ed25519.PublicKey)); err != nil {
 		s.counters.Refused.Add(1)
 		return err
 	}

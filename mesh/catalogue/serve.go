@@ -18,12 +18,7 @@ func (s *Store) serve(_ *wire.Conn, req request) (any, error) {
 // delta is what a peer lacks that has a catalogue up to a number; NotFound for one of which we know
 // nothing.
 func (s *Store) delta(req request) (Delta, error) {
-	s.mu.Lock()
-	got := s.peers[req.Owner]
-	if req.Owner == s.self {
-		got = s.own
-	}
-	s.mu.Unlock()
+	got := s.known(req.Owner)
 	if got == nil || got.head.Sequence == 0 {
 		return Delta{}, agentbox.Errorf(agentbox.NotFound, "no catalogue of %s", req.Owner.Short())
 	}

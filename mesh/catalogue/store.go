@@ -176,7 +176,7 @@ func (s *Store) verified(old *set, d Delta, owner identity.PeerID) (*set, error)
 	if m, ok := s.list.Member(owner); ok && !m.Revoked {
 		key = m.Key
 	} else if owner == s.self {
-		key = s.key()
+		key = s.cfg.Key.Public().(ed25519.PublicKey)
 	}
 	team := s.list.Team()
 	s.mu.Unlock()
@@ -301,27 +301,27 @@ func (s *Store) Lookup(k Kind, key string) []Found {
 // Holders lists the members whose catalogues name a manifest, at least a part of whose blob they
 // have then. We are not among them.
 func (s *Store) Holders(manifest agentbox.Digest) []identity.PeerID {
+	var out []identity.PeerID
+	for _, f := range s.Lookup(holds, manifest.Hex()) {
+		out = append(out, f.Owner)
+	}
+	return slices.Compact(out)
+}
+
+// known is a catalogue as it is now, ours too; nil for one of which we know nothing.
+func (s *Store) known(owner identity.PeerID) *set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	var out []identity.PeerID
-	for _, p := range s.index[id{holds, manifest.Hex()}] {
-		if s.list.Admits(p.owner, now) && !slices.Contains(out, p.owner) {
-			out = append(out, p.owner)
-		}
+	if owner == s.self {
+		return s.own
 	}
-	return out
+	return s.peers[owner]
 }
 
 // Of lists what a peer has, in the order of kinds and keys, with its head; our own too. It is false
 // for an unknown peer.
 func (s *Store) Of(owner identity.PeerID) (Head, []Record, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	got := s.peers[owner]
-	if owner == s.self {
-		got = s.own
-	}
+	got := s.known(owner)
 	if got == nil {
 		return Head{}, nil, false
 	}
