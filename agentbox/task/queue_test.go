@@ -21,7 +21,8 @@ import (
 // fakeHost is a machine whose boxes are directories, and whose jobs end when their files say so. It
 // outlives queues.
 type fakeHost struct {
-	dir string
+	dir  string
+	ends sync.WaitGroup // jobs that have not ended; the test waits for them
 
 	mu      sync.Mutex
 	boxes   map[string]agentbox.Box
@@ -32,7 +33,9 @@ type fakeHost struct {
 }
 
 func newFakeHost(t *testing.T) *fakeHost {
-	return &fakeHost{dir: t.TempDir(), boxes: map[string]agentbox.Box{}, started: map[agentbox.JobID]int{}, removed: map[string]int{}, envs: map[string][]string{}}
+	h := &fakeHost{dir: t.TempDir(), boxes: map[string]agentbox.Box{}, started: map[agentbox.JobID]int{}, removed: map[string]int{}, envs: map[string][]string{}}
+	t.Cleanup(h.ends.Wait)
+	return h
 }
 
 var errGone = agentbox.Errorf(agentbox.NotFound, "no such box")
@@ -103,7 +106,8 @@ func (h *fakeHost) Start(ctx context.Context, req api.JobStart) (api.JobStarted,
 	if err := os.WriteFile(filepath.Join(dir, "job.json"), []byte(`{"version":1}`), 0o600); err != nil {
 		return api.JobStarted{}, err
 	}
-	time.AfterFunc(50*time.Millisecond, func() { h.end(req.Spec) })
+	h.ends.Add(1)
+	time.AfterFunc(50*time.Millisecond, func() { defer h.ends.Done(); h.end(req.Spec) })
 	return api.JobStarted{ID: req.Spec.ID}, nil
 }
 
