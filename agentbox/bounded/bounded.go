@@ -1,5 +1,5 @@
-// Package bounded has writers for what a box or a program prints, of which nobody knows how much
-// that will be. They keep no bytes themselves.
+// Package bounded has writers for what a box or a program prints, and a reader of its lines, of which
+// nobody knows how much that will be. They keep no more than their bounds.
 //
 // Head is for text of which the beginning is enough, such as a complaint: the writer goes on as if
 // all of it were taken. AtMost is for data of which a part is worth nothing: the write beyond the
@@ -7,7 +7,11 @@
 // for text of which the end matters.
 package bounded
 
-import "io"
+import (
+	"bufio"
+	"errors"
+	"io"
+)
 
 // Head passes on the first Left bytes that are written to it and drops the rest, so the program
 // that writes notices nothing.
@@ -45,3 +49,24 @@ func (a *AtMost) Write(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// ReadLine reads a line, of which at most most bytes may come before its end; ErrLong otherwise. The
+// end is not in the result. io.EOF is of one whose end is not there.
+func ReadLine(r *bufio.Reader, most int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if line = append(line, part...); len(line) > most+1 {
+			return nil, ErrLong
+		}
+		if err == nil {
+			return line[:len(line)-1], nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, err
+		}
+	}
+}
+
+// ErrLong is of a line that is longer than it may be.
+var ErrLong = errors.New("a line is too long")

@@ -88,9 +88,6 @@ func (t taskWork) find(ref *api.BoxRef) (*snapshot.Kept, error) {
 		return nil, nil
 	case last.Result.Ref == "":
 		return nil, agentbox.Errorf(agentbox.NotFound, "nothing was done in task %s", id)
-	case last.Result.Commit == "":
-		return nil, agentbox.Errorf(agentbox.NotFound, "an earlier agentbox did not write down what task %s began with", id).
-			WithHint("git log -p HEAD..%s", last.Result.Ref)
 	}
 	r := last.Result
 	of := project.Project{Name: one.Project}

@@ -335,19 +335,6 @@ func printables(words []string) []string {
 	return out
 }
 
-// printable makes text of a guest's fit for a message. It has at most 400 characters, and a space
-// in place of each control character.
-func printable(s string) string {
-	const most = 400
-	out := make([]rune, 0, min(len(s), most))
-	for _, r := range s {
-		if len(out) == most {
-			break
-		}
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			r = ' '
-		}
-		out = append(out, r)
-	}
-	return string(out)
-}
+// printable makes text of a guest's fit for a message: at most 400 bytes of it, which a terminal
+// takes for nothing but text.
+func printable(s string) string { return agentbox.Printable(s[:min(len(s), 400)]) }

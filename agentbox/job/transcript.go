@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"agentbox/agentbox/bounded"
 )
 
 // maxLine bounds a line of a transcript: a frame of the guest's, each byte of it escaped, and what
@@ -28,13 +29,18 @@ type Event struct {
 	Text string
 }
 
-// Output is what an event adds to the output: as the job wrote it, without the carriage returns
-// that a terminal needs. pipe is the transcript's Header.Pipe.
-func (e Event) Output(pipe bool) string {
-	if pipe {
-		return strings.ReplaceAll(e.Text, "\r\n", "\n")
+// writeText writes what an event adds to the output: as the job wrote it, without the carriage
+// returns that a terminal needs. pipe is the transcript's Header.Pipe.
+func (e Event) writeText(w io.Writer, pipe bool) error {
+	if e.Code != "o" {
+		return nil
 	}
-	return e.Text
+	text := e.Text
+	if pipe {
+		text = strings.ReplaceAll(text, "\r\n", "\n")
+	}
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // Transcript reads what a job wrote. It may be read while the job goes on. It is the directory of a
@@ -46,22 +52,32 @@ type Transcript struct {
 // OpenTranscript opens the transcript of the job in dir. That there is none shows when it is read.
 func OpenTranscript(dir string) Transcript { return Transcript{dir} }
 
-// readHeader reads the first line of a part. One that is not written yet is an error.
+// openPart opens a part and reads its first line. One that is not written yet is an error.
+func openPart(name string) (f *os.File, h header, err error) {
+	if f, err = os.Open(name); err != nil {
+		return nil, h, err
+	}
+	line, err := bounded.ReadLine(bufio.NewReader(f), maxLine)
+	if err == nil {
+		err = json.Unmarshal(line, &h)
+	}
+	if err == nil && h.Version != 2 {
+		err = errors.New("it is no asciicast of version 2")
+	}
+	if err != nil {
+		f.Close()
+		return nil, h, fmt.Errorf("%s: its first line: %w", name, err)
+	}
+	return f, h, nil
+}
+
+// readHeader is the first line of a part.
 func readHeader(name string) (header, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return header{}, err
+	f, h, err := openPart(name)
+	if err == nil {
+		f.Close()
 	}
-	defer f.Close()
-	line, err := bufio.NewReaderSize(io.LimitReader(f, maxLine), 4096).ReadBytes('\n')
-	if err != nil {
-		return header{}, fmt.Errorf("%s: its first line: %w", name, err)
-	}
-	var h header
-	if err := json.Unmarshal(line, &h); err != nil || h.Version != 2 {
-		return header{}, fmt.Errorf("%s is no asciicast of version 2", name)
-	}
-	return h, nil
+	return h, err
 }
 
 // parts are the numbers of the files that are there, in order.
@@ -168,21 +184,15 @@ func (r *partReader) next() (bool, error) {
 		if n <= r.number {
 			continue
 		}
-		h, err := readHeader(partName(r.t.dir, n))
+		f, h, err := openPart(partName(r.t.dir, n))
 		if err != nil { // its first line is still being written, or it was removed
 			continue
 		}
 		if r.file != nil { // the last one may have grown before the next was begun
 			if err := r.lines(); err != nil {
+				f.Close()
 				return false, err
 			}
-		}
-		f, err := os.Open(partName(r.t.dir, n))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return false, err
 		}
 		return true, r.begin(n, h, f)
 	}
@@ -209,7 +219,7 @@ func (r *partReader) begin(n int, h header, f *os.File) error {
 func (r *partReader) lines() error {
 	in := bufio.NewReaderSize(io.NewSectionReader(r.file, r.read, 1<<40), 64<<10)
 	for {
-		line, err := readLine(in)
+		line, err := bounded.ReadLine(in, maxLine)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -218,7 +228,7 @@ func (r *partReader) lines() error {
 		}
 		// The first line is the header, which was read before.
 		first := r.read == 0
-		r.read += int64(len(line))
+		r.read += int64(len(line)) + 1
 		if first {
 			continue
 		}
@@ -229,24 +239,6 @@ func (r *partReader) lines() error {
 		e.At += r.offset
 		if err := r.each(r.about, e); err != nil {
 			return err
-		}
-	}
-}
-
-// readLine reads a bounded line with its end; io.EOF for one whose end is not there yet.
-func readLine(in *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := in.ReadSlice('\n')
-		line = append(line, part...)
-		if err == nil {
-			return line, nil
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return nil, err
-		}
-		if len(line) > maxLine {
-			return nil, fmt.Errorf("a line of the transcript is longer than %d bytes", maxLine)
 		}
 	}
 }
@@ -269,11 +261,7 @@ func parseEvent(line []byte) (Event, error) {
 // bytes that are none were replaced when they were recorded.
 func (t Transcript) WriteText(ctx context.Context, w io.Writer, follow bool) error {
 	return t.Events(ctx, follow, func(h Header, e Event) error {
-		if e.Code != "o" {
-			return nil
-		}
-		_, err := io.WriteString(w, e.Output(h.Pipe))
-		return err
+		return e.writeText(w, h.Pipe)
 	})
 }
 
@@ -307,7 +295,7 @@ func WriteCastText(w io.Writer, r io.Reader) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var about header
 	for first := true; ; first = false {
-		line, err := readLine(in)
+		line, err := bounded.ReadLine(in, maxLine)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -323,10 +311,7 @@ func WriteCastText(w io.Writer, r io.Reader) error {
 		if err != nil {
 			return err
 		}
-		if e.Code != "o" {
-			continue
-		}
-		if _, err := io.WriteString(w, e.Output(about.Part.Pipe)); err != nil {
+		if err := e.writeText(w, about.Part.Pipe); err != nil {
 			return err
 		}
 	}

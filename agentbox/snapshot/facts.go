@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
 )
 
 // facts are what a box says of its workspace before the pack. They are the box's word: check has
@@ -46,37 +47,20 @@ const (
 func readFacts(r *bufio.Reader) (facts, error) {
 	var f facts
 	for range maxFacts {
-		line, err := readLine(r)
+		b, err := bounded.ReadLine(r, maxFact)
 		if err != nil {
 			if f.failed != "" && errors.Is(err, io.EOF) {
 				return f, nil
 			}
 			return f, err
 		}
-		what, value, _ := strings.Cut(line, " ")
+		what, value, _ := strings.Cut(string(b), " ")
 		if what == "pack" {
 			return f, f.check()
 		}
 		f.take(what, value)
 	}
 	return f, errors.New("it says too much")
-}
-
-// readLine reads a bounded line, without its end.
-func readLine(r *bufio.Reader) (string, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		if line = append(line, part...); len(line) > maxFact {
-			return "", errors.New("it says a line that is too long")
-		}
-		if err == nil {
-			return strings.TrimSuffix(string(line), "\n"), nil
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return "", err
-		}
-	}
 }
 
 // take notes one line; of a kind that is not known it makes nothing.

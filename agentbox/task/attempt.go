@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +21,18 @@ import (
 // pollEvery is how often the end of a job is looked for: a file that appears. A job is in another
 // process, a supervisor, which knows no daemon that it could tell.
 const pollEvery = 10 * time.Millisecond
+
+// until asks every pollEvery whether something is so, and returns when it is. The error is ctx's.
+func until(ctx context.Context, so func() bool) error {
+	for !so() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollEvery):
+		}
+	}
+	return nil
+}
 
 // run is one attempt while it is followed. One goroutine follows it; keepWork and gather have
 // another beside it.
@@ -64,7 +78,7 @@ func (q *Queue) attempt(ctx context.Context, rec record) {
 		return
 	}
 	result.Ended = time.Now().UTC()
-	r.line.add("ended", string(result.State)+reasonText(result.Reason))
+	r.line.add("ended", strings.TrimSuffix(string(result.State)+": "+result.Reason, ": "))
 	if err := q.Store.finish(rec.ID, r.Number, result); err != nil {
 		q.Log.Error("cannot write how a task ended", "task", rec.ID, "error", err)
 		return
@@ -73,14 +87,6 @@ func (q *Queue) attempt(ctx context.Context, rec record) {
 		r.watch.remove(r.BoxName)
 		q.remove(ctx, *box)
 	}
-}
-
-// reasonText continues a line of the timeline with a reason, if there is one.
-func reasonText(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + reason
 }
 
 // open finds the attempt that has no result, or writes the next one down. The attempt is on disk
@@ -145,12 +151,7 @@ func (r *run) start(ctx context.Context) (box *agentbox.Box, refused *api.JobRef
 	ctx, stop := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		for ctx.Err() == nil && !r.q.Store.cancelled(r.rec.ID) {
-			select {
-			case <-ctx.Done():
-			case <-time.After(pollEvery):
-			}
-		}
+		_ = until(ctx, func() bool { return r.q.Store.cancelled(r.rec.ID) }) // it ends one way or the other
 		stop()
 	})
 	defer watching.Wait()
@@ -171,7 +172,7 @@ func (r *run) hasJob(ctx context.Context) bool {
 // cancelled is the result of a task that was cancelled before its command ended by itself. A limit
 // that the holder keeps cancels by End, and is the result then.
 func (r *run) cancelled() agentbox.Result {
-	if why, _ := r.q.Store.cancellation(r.rec.ID); !why.Limit.IsZero() {
+	if why := r.q.Store.cancellation(r.rec.ID); !why.Limit.IsZero() {
 		return limited(why.Limit)
 	}
 	return agentbox.Result{State: agentbox.TaskCancelled}
@@ -224,9 +225,7 @@ func (r *run) ensureJob(ctx context.Context) (*api.JobRefusal, error) {
 // name counts.
 func (r *run) env() map[string]string {
 	env := map[string]string{"AGENTBOX_TASK": r.rec.ID.String()}
-	for name, value := range r.rec.Env {
-		env[name] = value
-	}
+	maps.Copy(env, r.rec.Env)
 	return env
 }
 
@@ -268,20 +267,11 @@ const stateEvery = time.Second
 
 // pause returns when the job's end is written down, or after stateEvery.
 func (r *run) pause(ctx context.Context, dir string) error {
-	for begun := time.Now(); time.Since(begun) < stateEvery; {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pollEvery):
-		}
-		if dir == "" {
-			continue
-		}
-		if _, err := os.Lstat(filepath.Join(dir, job.EndFile)); !errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-	}
-	return nil
+	begun := time.Now()
+	return until(ctx, func() bool {
+		_, err := os.Lstat(filepath.Join(dir, job.EndFile))
+		return dir != "" && !errors.Is(err, fs.ErrNotExist) || time.Since(begun) >= stateEvery
+	})
 }
 
 // cancelGrace is how long a job has after SIGTERM, and again after SIGKILL, before its machine
@@ -295,7 +285,7 @@ func (r *run) end(ctx context.Context, asked time.Time) time.Time {
 	switch waited := time.Since(asked); {
 	case asked.IsZero():
 		asked = time.Now()
-		why, _ := r.q.Store.cancellation(r.rec.ID)
+		why := r.q.Store.cancellation(r.rec.ID)
 		r.line.add("cancelled", why.Limit.String())
 		if !why.Limit.IsZero() { // as every limit, it does not ask
 			signal = "KILL"
@@ -318,21 +308,16 @@ func (r *run) end(ctx context.Context, asked time.Time) time.Time {
 // limit that its box reached, then how the command ended. The transcript is kept with the attempt,
 // as the job's goes with its box.
 func (r *run) ended(ctx context.Context, info api.JobInfo) agentbox.Result {
-	result := agentbox.Result{LeftOut: info.Job.LeftOut, Exit: info.Job.Exit}
+	var result agentbox.Result
 	if info.Job.Exit != nil {
 		r.line.put(Moment{info.Job.Ended.UTC(), "exit", exitText(info.Job), info.Job.Ended.Sub(info.Job.Started)})
 	}
 	box := r.box(ctx)
 	switch {
 	case r.q.Store.cancelled(r.rec.ID):
-		exit := result.Exit
-		if result = r.cancelled(); result.Limit.IsZero() {
-			result.Exit = exit
-		}
-		result.LeftOut = info.Job.LeftOut
+		result = r.cancelled()
 	case box != nil && !box.Limited().IsZero():
 		result = limited(box.Limited())
-		result.LeftOut = info.Job.LeftOut
 	case info.Job.Exit == nil:
 		result.State, result.Reason = agentbox.TaskLost, "its machine ended under it"
 		if box != nil {
@@ -342,6 +327,9 @@ func (r *run) ended(ctx context.Context, info api.JobInfo) agentbox.Result {
 		result.State = agentbox.TaskSucceeded
 	default:
 		result.State, result.Reason = agentbox.TaskFailed, fmt.Sprintf("exit code %d", *info.Job.Exit)
+	}
+	if result.LeftOut = info.Job.LeftOut; result.Limit.IsZero() { // what a limit ended has no status of its own
+		result.Exit = info.Job.Exit
 	}
 	if err := r.keepTranscript(info.Dir); err != nil {
 		r.q.Log.Warn("cannot keep what a task wrote", "task", r.rec.ID, "error", err)

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -97,9 +98,6 @@ type Config struct {
 	Room func(running []Need, next Need) bool
 	Log  *slog.Logger
 }
-
-// Need is what a box takes of this machine.
-type Need = need
 
 // Queue begins tasks when there is room and follows them to their end. Methods may be called from
 // any goroutine, Run once. Every task that runs has a goroutine, which ends with the task or with
@@ -356,18 +354,12 @@ func leftWork(a agentbox.Attempt) bool {
 }
 
 // Wait returns when a task has ended. The error is ctx's, or that of a task that cannot be read.
-func (q *Queue) Wait(ctx context.Context, id agentbox.TaskID) (agentbox.Task, error) {
-	for {
-		t, err := q.Store.Read(id)
-		if err != nil || t.State.Done() {
-			return t, err
-		}
-		select {
-		case <-ctx.Done():
-			return t, ctx.Err()
-		case <-time.After(pollEvery):
-		}
-	}
+func (q *Queue) Wait(ctx context.Context, id agentbox.TaskID) (t agentbox.Task, err error) {
+	waited := until(ctx, func() bool {
+		t, err = q.Store.Read(id)
+		return err != nil || t.State.Done()
+	})
+	return t, cmp.Or(err, waited)
 }
 
 // sweep removes the boxes of attempts that have a result and whose work is not in them: the last

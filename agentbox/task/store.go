@@ -52,12 +52,12 @@ type record struct {
 	agentbox.TaskSpec
 	Batch    agentbox.TaskID `json:"batch"`
 	Parallel int             `json:"parallel,omitempty"` // of the batch, at most; 0: as the machine has room
-	Need     need            `json:"need"`
+	Need     Need            `json:"need"`
 	Created  time.Time       `json:"created"`
 }
 
-// need is what a task's box takes of this machine.
-type need struct {
+// Need is what a task's box takes of this machine.
+type Need struct {
 	CPUs   int   `json:"cpus"`
 	Memory int64 `json:"memory"` // bytes
 }
@@ -177,11 +177,17 @@ func (s Store) finish(id agentbox.TaskID, n int, r agentbox.Result) error {
 	return write(path, r)
 }
 
-// cancelled tells whether somebody, or a limit, wants a task to end.
-func (s Store) cancelled(id agentbox.TaskID) bool {
-	_, err := os.Lstat(filepath.Join(s.task(id), cancelFile))
+// has tells whether a task has a file.
+func (s Store) has(id agentbox.TaskID, file string) bool {
+	_, err := os.Lstat(filepath.Join(s.task(id), file))
 	return err == nil
 }
+
+// cancelled tells whether somebody, or a limit, wants a task to end.
+func (s Store) cancelled(id agentbox.TaskID) bool { return s.has(id, cancelFile) }
+
+// released tells whether a held task goes on without its holder.
+func (s Store) released(id agentbox.TaskID) bool { return s.has(id, releaseFile) }
 
 // cancellation is why a task was cancelled.
 type cancellation struct {
@@ -189,15 +195,9 @@ type cancellation struct {
 }
 
 // cancellation says why. A file that cannot be read is a cancellation without a limit.
-func (s Store) cancellation(id agentbox.TaskID) (c cancellation, cancelled bool) {
-	err := read(filepath.Join(s.task(id), cancelFile), &c)
-	return c, !errors.Is(err, fs.ErrNotExist)
-}
-
-// released tells whether a held task goes on without its holder.
-func (s Store) released(id agentbox.TaskID) bool {
-	_, err := os.Lstat(filepath.Join(s.task(id), releaseFile))
-	return err == nil
+func (s Store) cancellation(id agentbox.TaskID) (c cancellation) {
+	_ = read(filepath.Join(s.task(id), cancelFile), &c)
+	return c
 }
 
 // List is every task, the oldest first. One that cannot be read is in bad, with the reason.

@@ -8,7 +8,7 @@
 // (builtin/). Dirs finds them, Parse reads one.
 //
 // A profile of a repository is data of a stranger's: it is bounded, read without following a link
-// out of the repository, may not name files of this machine (checkBrought), and counts only when a
+// out of the repository, may not name files of this machine (read), and counts only when a
 // person has approved what it asks for. What is approved is Asks, lines that say everything the
 // profile means: a field that is added to Profile and has an effect must be said there.
 //

@@ -53,12 +53,13 @@ func (p Dirs) Find(name string) (Profile, error) {
 	if !agentName().MatchString(name) {
 		return Profile{}, agentbox.Errorf(agentbox.Invalid, "%q is no name of an agent", name).WithHint("agentbox agent %s", strings.Join(p.Names(), "|"))
 	}
+	own := filepath.Join(p.User, name+suffix)
 	for _, place := range []struct {
 		origin Origin
 		open   func(name string) (io.ReadCloser, error)
 		says   string
 	}{
-		{User, func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join(p.User, name+suffix)) }, filepath.Join(p.User, name+suffix)},
+		{User, func(string) (io.ReadCloser, error) { return os.Open(own) }, own},
 		{Repository, p.brought, path.Join(InRepository, name+suffix)},
 		{BuiltIn, func(name string) (io.ReadCloser, error) { return builtin.Open("builtin/" + name + suffix) }, "the profile that is built in"},
 	} {
@@ -69,18 +70,14 @@ func (p Dirs) Find(name string) (Profile, error) {
 		if err != nil {
 			return Profile{}, agentbox.Errorf(agentbox.Invalid, "cannot read %s of agent %s: %w", place.says, name, err)
 		}
-		found, err := Parse(f, name)
-		f.Close() // it was only read
-		if found.Origin = place.origin; err == nil && place.origin == Repository {
-			err = found.checkBrought()
-		}
+		found, err := read(f, name, place.origin)
 		if err != nil {
 			return found, agentbox.Errorf(agentbox.Invalid, "%s of agent %s: %w", place.says, name, err)
 		}
 		return found, nil
 	}
 	return Profile{}, agentbox.Errorf(agentbox.NotFound, "there is no agent %s", name).
-		WithHint("agentbox agent %s; a profile of your own goes to %s", strings.Join(p.Names(), "|"), filepath.Join(p.User, name+suffix))
+		WithHint("agentbox agent %s; a profile of your own goes to %s", strings.Join(p.Names(), "|"), own)
 }
 
 // brought opens a profile of the repository. No link leads out of it, and nothing but a file is
@@ -113,13 +110,25 @@ func (p Dirs) Brought() []Profile {
 		if err != nil {
 			continue
 		}
-		found, err := Parse(f, name)
-		f.Close() // it was only read
-		if found.Origin = Repository; err == nil && found.checkBrought() == nil {
+		if found, err := read(f, name, Repository); err == nil {
 			out = append(out, found)
 		}
 	}
 	return out
+}
+
+// read reads a profile and closes its file. That of a repository is held to more: which files of
+// this machine have tokens is for the user to say.
+func read(f io.ReadCloser, name string, origin Origin) (Profile, error) {
+	p, err := Parse(f, name)
+	f.Close() // it was only read
+	p.Origin = origin
+	for _, s := range p.Secrets {
+		if err == nil && origin == Repository && s.From != "" {
+			err = fmt.Errorf("secrets: %s: from: only a profile of your own takes a file of this machine", s.Name)
+		}
+	}
+	return p, err
 }
 
 // broughtNames lists the names of a repository's profiles, sorted, at most maxBrought. A directory
@@ -150,17 +159,6 @@ func (p Dirs) broughtNames() []string {
 	}
 	slices.Sort(names)
 	return names[:min(len(names), maxBrought)]
-}
-
-// checkBrought holds a profile of a repository to more: which files of this machine have tokens is
-// for the user to say.
-func (p Profile) checkBrought() error {
-	for _, s := range p.Secrets {
-		if s.From != "" {
-			return fmt.Errorf("secrets: %s: from: only a profile of your own takes a file of this machine", s.Name)
-		}
-	}
-	return nil
 }
 
 // Names lists the agents that there are profiles of, in order. Whether each can be read is not

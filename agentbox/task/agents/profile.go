@@ -2,6 +2,7 @@ package agents
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -133,7 +134,7 @@ func (p Profile) check() error {
 		bad("program %q is not the name of a program that the box has; a script of the repository is program: sh and flags: [./fix.sh]", p.Program)
 	}
 	if _, err := p.Needs(); err != nil {
-		errs = append(errs, err)
+		bad("%w", err)
 	}
 	for _, l := range []int{len(p.Flags), len(p.Prompt), len(p.Env), len(p.Hosts), len(p.Private), len(p.Secrets), len(p.Sessions)} {
 		if l > maxList {
@@ -151,59 +152,51 @@ func (p Profile) check() error {
 			bad("sessions: %q is not a directory of conversations, as ~/.agent/sessions", dir)
 		}
 	}
-	errs = append(errs, p.checkRules()...)
+	p.checkRules(bad)
 	return errors.Join(errs...)
 }
 
-// checkRules has policy's parser look at every rule.
-func (p Profile) checkRules() []error {
-	var errs []error
-	for _, rule := range p.Hosts {
-		if _, err := policy.ParseRule(rule); err != nil {
-			errs = append(errs, fmt.Errorf("hosts: %w", err))
-		}
-	}
-	for _, s := range p.Secrets {
-		if !variable().MatchString(s.Name) || len(s.To) == 0 {
-			errs = append(errs, fmt.Errorf("secrets: %q needs a name and where it may be sent", s.Name))
-		}
-		if !tokenFile().MatchString(s.From) || strings.Contains(s.From, "/../") {
-			errs = append(errs, fmt.Errorf("secrets: %s: from %q is not as file:~/.agent/auth.json#tokens.access", s.Name, s.From))
-		}
-		for _, rule := range s.To {
+// checkRules has policy's parser look at every rule, and tells bad what is wrong.
+func (p Profile) checkRules(bad func(format string, args ...any)) {
+	parse := func(where string, rules []string) {
+		for _, rule := range rules {
 			if _, err := policy.ParseRule(rule); err != nil {
-				errs = append(errs, fmt.Errorf("secrets: %s: %w", s.Name, err))
+				bad("%s: %w", where, err)
 			}
 		}
 	}
-	return errs
+	parse("hosts", p.Hosts)
+	for _, s := range p.Secrets {
+		if !variable().MatchString(s.Name) || len(s.To) == 0 {
+			bad("secrets: %q needs a name and where it may be sent", s.Name)
+		}
+		if !tokenFile().MatchString(s.From) || strings.Contains(s.From, "/../") {
+			bad("secrets: %s: from %q is not as file:~/.agent/auth.json#tokens.access", s.Name, s.From)
+		}
+		parse("secrets: "+s.Name, s.To)
+	}
 }
 
 // Needs are the tools of the agent, itself among them. They are sorted. The profile is named as the
 // file that asks for them.
 func (p Profile) Needs() (toolchain.Needs, error) {
 	var needs toolchain.Needs
-	file := "agent " + p.Name
+	var failed error
+	ask := func(tool toolchain.Tool, version string) {
+		n, err := toolchain.Ask(tool, version, "agent "+p.Name)
+		needs, failed = append(needs, n), cmp.Or(failed, err)
+	}
 	for tool, version := range p.Toolchain {
-		n, err := toolchain.Ask(toolchain.Tool(tool), version, file)
-		if err != nil {
-			return nil, err
-		}
-		needs = append(needs, n)
+		ask(toolchain.Tool(tool), version)
 	}
 	if p.Package != "" {
-		n, err := toolchain.Ask(toolchain.Package, p.Package, file)
-		if err != nil {
-			return nil, err
-		}
-		needs = append(needs, n)
+		ask(toolchain.Package, p.Package)
 	}
 	if p.Pip != "" {
-		n, err := toolchain.Ask(toolchain.PipPackage, p.Pip, file)
-		if err != nil {
-			return nil, err
-		}
-		needs = append(needs, n)
+		ask(toolchain.PipPackage, p.Pip)
+	}
+	if failed != nil {
+		return nil, failed
 	}
 	needs.Sort()
 	return needs, nil
