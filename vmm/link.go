@@ -1,6 +1,12 @@
 package vmm
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+)
 
 // Networked is the optional ability of a Machine to have a network card. Ask for it with a type
 // assertion.
@@ -47,6 +53,17 @@ type Segment struct {
 	TCP      int // where its TCP header begins
 	Checksum int // where the checksum is in that
 	Size     int // most bytes of payload of each segment it stands for; 0 when it stands for itself
+}
+
+// CableCut says that an error is one of a machine's cable.
+func CableCut(err error) error { return fmt.Errorf("the machine's network cable: %w", err) }
+
+// CloseOnce closes what may have been closed before.
+func CloseOnce(c io.Closer) error {
+	if err := c.Close(); !errors.Is(err, fs.ErrClosed) && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // ErrLongFrame is the error of ReadFrame for a frame that was thrown away because the buffer has no

@@ -34,15 +34,12 @@ func opens(device string) error {
 }
 
 // serveImage begins to answer for the image with the descriptor that the launcher mounted and sent
-// along (rights). It goes on until the machine's end, whatever becomes of ctx: runsc reads the
+// along. It goes on until the machine's end, whatever becomes of ctx: runsc reads the
 // image before the machine has started.
-func (m *machine) serveImage(ctx context.Context, rights []byte) error {
-	fds, err := descriptors(rights)
-	if err != nil || len(fds) != 1 {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-		return errors.Join(err, errors.New("the launcher mounted the image and gave no descriptor"))
+func (m *machine) serveImage(ctx context.Context, fds []int) (err error) {
+	if len(fds) != 1 {
+		closeDescriptors(fds)
+		return errors.New("the launcher mounted the image and gave no descriptor")
 	}
 	m.image, err = fusefile.Serve(context.WithoutCancel(ctx), os.NewFile(uintptr(fds[0]), fusefile.DevicePath), m.spec.Blocks)
 	return err

@@ -3,7 +3,6 @@ package gvisor
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 
@@ -45,12 +44,12 @@ const maxSegment = 60 << 10
 func newLink(fd int) (*link, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
 		unix.Close(fd)
-		return nil, cut(os.NewSyscallError("setsockopt", err))
+		return nil, vmm.CableCut(os.NewSyscallError("setsockopt", err))
 	}
 	l := &link{file: os.NewFile(uintptr(fd), "cable")}
 	var err error
 	if l.raw, err = l.file.SyscallConn(); err != nil {
-		return nil, cut(errors.Join(err, l.file.Close()))
+		return nil, vmm.CableCut(errors.Join(err, l.file.Close()))
 	}
 	return l, nil
 }
@@ -73,7 +72,7 @@ func (l *link) ReadFrame(buf []byte) (int, error) {
 		return err != unix.EAGAIN
 	})
 	if err = errors.Join(waitErr, err); err != nil {
-		return 0, cut(err)
+		return 0, vmm.CableCut(err)
 	}
 	return max(n-vnetLen, 0), nil
 }
@@ -108,7 +107,7 @@ func (l *link) write(head [vnetLen]byte, parts [][]byte) error {
 		return nil // lost
 	}
 	if err = errors.Join(waitErr, err); err != nil {
-		return cut(err)
+		return vmm.CableCut(err)
 	}
 	return nil
 }
@@ -122,13 +121,5 @@ func retried(call func() (int, error)) (int, error) {
 	}
 }
 
-// Close is safe to call again.
-func (l *link) Close() error {
-	if err := l.file.Close(); !errors.Is(err, os.ErrClosed) {
-		return err
-	}
-	return nil
-}
-
-// cut tells which of a machine's connections failed; it wraps os.ErrClosed where we closed it.
-func cut(err error) error { return fmt.Errorf("the machine's network cable: %w", err) }
+// Close implements vmm.Link.
+func (l *link) Close() error { return vmm.CloseOnce(l.file) }

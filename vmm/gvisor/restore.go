@@ -27,12 +27,11 @@ func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, 
 	if err != nil {
 		return nil, err
 	}
-	r := &restoration{spec: spec, template: t, dir: saved, man: t.Manifest}
-	if saved != "" {
-		if err := r.readSaved(); err != nil {
-			return nil, err
-		}
+	man, err := statedir.Origin(saved, t.ID, t.Manifest)
+	if err != nil {
+		return nil, err
 	}
+	r := &restoration{spec: spec, template: t, dir: saved, man: man}
 	m, err := r.run(ctx, d)
 	if err != nil {
 		return nil, statedir.HostError(errors.Join(err, r.undo()))
@@ -49,31 +48,14 @@ type restoration struct {
 	copied   bool     // the workspace was, or moved, and goes again when it fails
 }
 
-// readSaved reads the manifest of a saved state and checks it against the template.
-func (r *restoration) readSaved() error {
-	man, _, err := statedir.ReadManifest[manifest](r.dir)
-	if err != nil {
-		return err
-	}
-	if err := man.CheckOrigin(r.dir, r.template.ID, r.template.Manifest.Basis); err != nil {
-		return err
-	}
-	r.man = man
-	return nil
-}
-
 // run checks what is cheap before it copies anything or starts a process.
 func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
-	if err := r.man.Fits(r.spec, r.man.Disks, r.man.Workspace != nil); err != nil {
-		return nil, err
-	}
 	fingerprint, err := d.Fingerprint(ctx, r.spec)
 	if err != nil {
 		return nil, err
 	}
-	if fingerprint != r.man.Fingerprint {
-		return nil, agentbox.Errorf(agentbox.Conflict, "the template does not fit this machine any more (gVisor, agentbox, the CPU, the user's ids or settings have changed)").
-			WithHint("make a new template")
+	if err := r.man.Fits(r.spec, fingerprint, "gVisor, agentbox, the CPU, the user's ids", r.man.Disks, r.man.Workspace != nil); err != nil {
+		return nil, err
 	}
 	images, err := r.images()
 	if err != nil {

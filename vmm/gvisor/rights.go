@@ -10,26 +10,14 @@ import (
 
 // received takes over the descriptors that came with a message: the connection to the sandbox, and
 // the cable if the machine has a card. On an error all of them are closed.
-func received(rights []byte, card bool) (*net.UnixConn, *link, error) {
-	fds, err := descriptors(rights)
-	want := 1
-	if card {
-		want = 2
-	}
-	if err == nil && len(fds) != want {
-		err = errors.New("no connection came with the launcher's answer")
-	}
-	if err != nil {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-		return nil, nil, err
+func received(fds []int, card bool) (*net.UnixConn, *link, error) {
+	if want := map[bool]int{false: 1, true: 2}[card]; len(fds) != want {
+		closeDescriptors(fds)
+		return nil, nil, errors.New("no connection came with the launcher's answer")
 	}
 	conn, err := child.Conn(fds[0], "sandbox")
 	if !card || err != nil {
-		for _, fd := range fds[1:] {
-			unix.Close(fd)
-		}
+		closeDescriptors(fds[1:])
 		return conn, nil, err
 	}
 	l, err := newLink(fds[1])
@@ -40,19 +28,18 @@ func received(rights []byte, card bool) (*net.UnixConn, *link, error) {
 }
 
 // descriptors are those that came with a message, in order. They are close-on-exec, as ReadMsgUnix
-// makes them. With an error it returns those that it found, for the caller to close.
-func descriptors(rights []byte) ([]int, error) {
-	messages, err := unix.ParseSocketControlMessage(rights)
-	if err != nil {
-		return nil, err
-	}
-	var all []int
+// makes them. The launcher is ours: what cannot be read never came.
+func descriptors(rights []byte) (all []int) {
+	messages, _ := unix.ParseSocketControlMessage(rights)
 	for i := range messages {
-		fds, err := unix.ParseUnixRights(&messages[i])
-		if err != nil {
-			return all, err
-		}
+		fds, _ := unix.ParseUnixRights(&messages[i])
 		all = append(all, fds...)
 	}
-	return all, nil
+	return all
+}
+
+func closeDescriptors(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
 }

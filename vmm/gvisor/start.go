@@ -251,10 +251,10 @@ func (m *machine) await(ctx context.Context, p plan.Plan) error {
 	if _, err := m.news.Write(append(line, '\n')); err != nil {
 		return fmt.Errorf("tell the launcher: %w", err)
 	}
-	e, rights, rest, err := m.hear()
+	e, fds, rest, err := m.hear()
 	if err == nil && e.Image {
-		if err = m.serveImage(ctx, rights); err == nil {
-			e, rights, rest, err = m.hear()
+		if err = m.serveImage(ctx, fds); err == nil {
+			e, fds, rest, err = m.hear()
 		}
 	}
 	if err != nil {
@@ -263,7 +263,7 @@ func (m *machine) await(ctx context.Context, p plan.Plan) error {
 	if !e.Started {
 		return errors.New(e.Failed)
 	}
-	conn, link, err := received(rights, e.NoCard == "")
+	conn, link, err := received(fds, e.NoCard == "")
 	if err != nil {
 		return err
 	}
@@ -276,7 +276,7 @@ func (m *machine) await(ctx context.Context, p plan.Plan) error {
 // hear reads one event, the descriptors that came with it, and what came after it. The kernel joins
 // no bytes across descriptors, so an event that brings some is the last of what is read here; rest
 // is what a later reader has to begin with.
-func (m *machine) hear() (e plan.Event, rights, rest []byte, err error) {
+func (m *machine) hear() (e plan.Event, fds []int, rest []byte, err error) {
 	buf, oob := make([]byte, 4<<10), make([]byte, unix.CmsgSpace(2*4))
 	n, rn, _, _, err := m.news.ReadMsgUnix(buf, oob)
 	if err != nil || n == 0 {
@@ -289,7 +289,7 @@ func (m *machine) hear() (e plan.Event, rights, rest []byte, err error) {
 	if err := json.Unmarshal(first, &e); err != nil {
 		return e, nil, nil, fmt.Errorf("the launcher's answer: %w", err)
 	}
-	return e, oob[:rn], rest, nil
+	return e, descriptors(oob[:rn]), rest, nil
 }
 
 // abandon ends a machine that did not get started, and adds what runsc said. What runsc wrote into

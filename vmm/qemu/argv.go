@@ -15,12 +15,10 @@ const (
 	fdAgent              // one end of a socket pair: the stream to the guest agent
 	fdConsole            // one end of a socket pair: the serial console
 	fdNetwork            // one end of a socket pair: the cable
+	fdImage              // one end of a socket pair: NBD, only where the image is not all here
 	fdMemory             // the file behind the guest's memory
 	fdState              // restore only: the device state to load
 )
-
-// fdImage is behind them all, where a descriptor only is when the image is not all here.
-const fdImage = fdState + 1 // one end of a socket pair: NBD
 
 // kernelArgs is the guest's command line. The agent is /init of the initrd, so there is no root=. A
 // panic resets, which ends QEMU (-no-reboot) with a reason that tells it from a shutdown.

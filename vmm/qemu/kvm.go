@@ -128,7 +128,7 @@ func probeGuest(ctx context.Context, program, kernel string, limit limits) (stri
 	defer memory.Close()
 	probe := probeCommand(kernel)
 	reach := probe.files(program)
-	p, err := startProcess(program, probe.argv(), []*os.File{others, others, theirs, others, memory}, &reach)
+	p, err := startProcess(program, probe.argv(), []*os.File{others, others, theirs, others, nil, memory}, &reach)
 	theirs.Close()
 	if err != nil {
 		return "", agentbox.Errorf(agentbox.Missing, "start %s: %w", program, err)

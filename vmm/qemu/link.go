@@ -3,8 +3,6 @@ package qemu
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -41,17 +39,17 @@ func (l *link) MTU() int { return protocol.NetworkMTU }
 func (l *link) ReadFrame(buf []byte) (int, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(l.in, head[:]); err != nil {
-		return 0, cut(err)
+		return 0, vmm.CableCut(err)
 	}
 	n := int64(binary.BigEndian.Uint32(head[:]))
 	if n > int64(len(buf)) {
 		if _, err := io.CopyN(io.Discard, l.in, n); err != nil {
-			return 0, cut(err)
+			return 0, vmm.CableCut(err)
 		}
 		return 0, vmm.ErrLongFrame
 	}
 	if _, err := io.ReadFull(l.in, buf[:n]); err != nil {
-		return 0, cut(err)
+		return 0, vmm.CableCut(err)
 	}
 	return int(n), nil
 }
@@ -67,18 +65,10 @@ func (l *link) WriteFrame(parts ...[]byte) error {
 	binary.BigEndian.PutUint32(l.head[:], uint32(n))
 	frame := net.Buffers(slices.Insert(slices.Clone(parts), 0, l.head[:]))
 	if _, err := frame.WriteTo(l.conn); err != nil {
-		return cut(err)
+		return vmm.CableCut(err)
 	}
 	return nil
 }
 
-// Close is safe to call again.
-func (l *link) Close() error {
-	if err := l.conn.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
-}
-
-// cut tells which of a machine's sockets failed; it wraps net.ErrClosed where we closed it.
-func cut(err error) error { return fmt.Errorf("the machine's network cable: %w", err) }
+// Close implements vmm.Link.
+func (l *link) Close() error { return vmm.CloseOnce(l.conn) }

@@ -1,15 +1,13 @@
 package qemu
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strconv"
 	"strings"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"agentbox/agentbox"
@@ -25,29 +23,15 @@ type mapping struct {
 	offset     int64  // in the guest's memory
 }
 
-// parseMaps finds the mappings of the memory file in the text of /proc/PID/maps. They come by
+// guestMappings are the mappings of the memory file among all that a process has. They come by
 // ascending address, as the kernel lists them. QEMU may have the file mapped in several pieces.
-func parseMaps(r io.Reader) ([]mapping, error) {
-	var found []mapping
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		if !strings.Contains(lines.Text(), "/memfd:"+memoryName) {
-			continue
+func guestMappings(all []*procfs.ProcMap) (found []mapping) {
+	for _, m := range all {
+		if strings.HasPrefix(m.Pathname, "/memfd:"+memoryName) {
+			found = append(found, mapping{uint64(m.StartAddr), uint64(m.EndAddr), m.Offset})
 		}
-		f := strings.Fields(lines.Text())
-		from, to, ok := strings.Cut(f[0], "-")
-		if !ok || len(f) < 6 {
-			return nil, fmt.Errorf("cannot read the line %q of a process's maps", lines.Text())
-		}
-		start, err1 := strconv.ParseUint(from, 16, 64)
-		end, err2 := strconv.ParseUint(to, 16, 64)
-		off, err3 := strconv.ParseInt(f[2], 16, 64)
-		if err := errors.Join(err1, err2, err3); err != nil || end <= start {
-			return nil, fmt.Errorf("cannot read the line %q of a process's maps", lines.Text())
-		}
-		found = append(found, mapping{start, end, off})
 	}
-	return found, lines.Err()
+	return found
 }
 
 // Bits of an entry of /proc/PID/pagemap (Documentation/admin-guide/mm/pagemap.rst).
@@ -74,15 +58,15 @@ type processMemory struct {
 // and without a gap: anything else is not a machine that we started. The pid must be a child that
 // has not been reaped, or it may be another's process by now.
 func openProcessMemory(pid int, size int64) (*processMemory, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		return nil, traceError(err)
-	}
-	defer f.Close()
-	maps, err := parseMaps(f)
+	process, err := procfs.NewProc(pid)
 	if err != nil {
 		return nil, err
 	}
+	all, err := process.ProcMaps()
+	if err != nil {
+		return nil, traceError(err)
+	}
+	maps := guestMappings(all)
 	next := int64(0)
 	for _, m := range maps {
 		if m.offset != next {

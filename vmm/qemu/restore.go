@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
-	"agentbox/vmm/memfile"
 	"agentbox/vmm/statedir"
 )
 
@@ -23,12 +23,11 @@ func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, 
 	if err != nil {
 		return nil, err
 	}
-	r := &restoration{spec: spec, template: t, dir: saved, man: t.Manifest}
-	if saved != "" {
-		if err := r.readSaved(); err != nil {
-			return nil, err
-		}
+	man, err := statedir.Origin(saved, t.ID, t.Manifest)
+	if err != nil {
+		return nil, err
 	}
+	r := &restoration{spec: spec, template: t, dir: saved, man: man}
 	m, err := r.run(ctx, d)
 	if err != nil {
 		return nil, statedir.HostError(errors.Join(err, r.undo()))
@@ -47,41 +46,35 @@ type restoration struct {
 	made     []string   // files to remove when it fails
 }
 
-// readSaved reads what is small of a saved state and checks it against the template, before
-// anything is started.
-func (r *restoration) readSaved() error {
-	man, _, err := statedir.ReadManifest[manifest](r.dir)
-	if err != nil {
+// readSaved reads what is small of a saved state.
+func (r *restoration) readSaved() (err error) {
+	if r.dir == "" {
+		return nil
+	}
+	if r.devices, err = readDigested(r.dir, devicesFile, r.man.Devices); err != nil {
 		return err
 	}
-	if err := man.CheckOrigin(r.dir, r.template.ID, r.template.Manifest.Basis); err != nil {
-		return err
-	}
-	r.man = man
-	if r.devices, err = readDigested(r.dir, devicesFile, man.Devices); err != nil {
-		return err
-	}
-	r.memory, _, err = readIndex(r.dir, memoryFile, man.MemoryIndex, man.Memory)
+	r.memory, _, err = readIndex(r.dir, memoryFile, r.man.MemoryIndex, r.man.Memory)
 	return err
 }
 
 // run makes the machine. The fingerprint is compared before QEMU runs: QEMU itself cannot know that
 // it or the kernel was replaced since.
 func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
-	if err := r.man.Fits(r.spec, r.man.Disks != nil, r.man.Disks != nil && r.man.Disks.Workspace != 0); err != nil {
+	m, cmd, err := d.prepare(ctx, r.spec)
+	if err != nil {
+		return nil, err
+	}
+	disks := r.man.Disks
+	if err := r.man.Fits(r.spec, m.fingerprint, "QEMU, kernel", disks != nil, disks != nil && disks.Workspace != 0); err != nil {
+		return nil, err
+	}
+	if err := r.readSaved(); err != nil {
 		return nil, err
 	}
 	fill, err := r.disks()
 	if err != nil {
 		return nil, err
-	}
-	m, cmd, err := d.prepare(ctx, r.spec)
-	if err != nil {
-		return nil, err
-	}
-	if m.fingerprint != r.man.Fingerprint {
-		return nil, agentbox.Errorf(agentbox.Conflict, "the template does not fit this machine any more (QEMU, kernel or settings have changed)").
-			WithHint("make a new template")
 	}
 	m.base, cmd.Incoming = &r.template.templateBase, true
 	state, fed, err := r.state()
@@ -106,30 +99,21 @@ func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 // no address for one by name, and both read a pipe. fed is closed when all of it was written, or
 // when QEMU, the only reader, has ended.
 func (r *restoration) state() (state *os.File, fed chan struct{}, err error) {
-	from, err := r.deviceState()
-	if err != nil {
-		return nil, nil, err
+	var from io.Reader = bytes.NewReader(r.devices)
+	if r.dir == "" {
+		from = io.NewSectionReader(r.template.devices, 0, math.MaxInt64)
 	}
 	state, ours, err := os.Pipe()
 	if err != nil {
-		return nil, nil, errors.Join(err, from.Close())
+		return nil, nil, err
 	}
 	fed = make(chan struct{})
 	go func() {
 		defer close(fed)
-		defer from.Close()
 		defer ours.Close()
 		io.Copy(ours, from) // what is cut short QEMU complains about
 	}()
 	return state, fed, nil
-}
-
-// deviceState opens the device state at its beginning, from verified bytes in memory either way.
-func (r *restoration) deviceState() (io.ReadCloser, error) {
-	if r.dir == "" {
-		return memfile.Reopen(r.template.devices)
-	}
-	return io.NopCloser(bytes.NewReader(r.devices)), nil
 }
 
 // load fills disks and memory, loads the device state and waits until the CPUs run. Memory goes

@@ -136,11 +136,7 @@ func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 	if err != nil {
 		return err
 	}
-	names := []string{"qmp", "agent", "console", "network"} // in the order of the fd constants
-	if m.spec.Blocks != nil {
-		names = append(names, "image")
-	}
-	ours, theirs, err := socketPairs(names)
+	ours, theirs, err := socketPairs("qmp", "agent", "console", "network", "image") // in the order of the fd constants
 	if err != nil {
 		return err
 	}
@@ -150,7 +146,12 @@ func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 	if d.config.Rewire != nil {
 		argv, confined = d.config.Rewire(argv), nil
 	}
-	m.proc, err = startProcess(program, argv, inherited(theirs, files), confined)
+	if m.spec.Blocks == nil {
+		closeAll(ours[4:])
+		closeAll(theirs[4:])
+		theirs[4] = nil
+	}
+	m.proc, err = startProcess(program, argv, slices.Concat(theirs, files), confined)
 	if err != nil {
 		closeAll(ours)
 		return fmt.Errorf("start QEMU of %s: %w", m.spec.Name, err)
@@ -167,7 +168,7 @@ func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 }
 
 // socketPairs makes a pair for each name: our ends, and QEMU's. After an error none is open.
-func socketPairs(names []string) (ours []*net.UnixConn, theirs []*os.File, err error) {
+func socketPairs(names ...string) (ours []*net.UnixConn, theirs []*os.File, err error) {
 	for _, name := range names {
 		conn, file, err := child.SocketPair(name)
 		if err != nil {
@@ -178,20 +179,6 @@ func socketPairs(names []string) (ours []*net.UnixConn, theirs []*os.File, err e
 		ours, theirs = append(ours, conn), append(theirs, file)
 	}
 	return ours, theirs, nil
-}
-
-// inherited puts QEMU's descriptors in the order of the fd constants: its ends of the sockets but
-// for the image's, the files, and, behind everything there could be, that of the image.
-func inherited(sockets, files []*os.File) []*os.File {
-	const image = fdNetwork - fdQMP + 1 // the place of the image's among the sockets
-	all := slices.Concat(sockets[:image], files)
-	if len(sockets) == image {
-		return all
-	}
-	for len(all) < fdImage-fdQMP {
-		all = append(all, nil) // a machine that boots has no state
-	}
-	return append(all, sockets[image])
 }
 
 func closeAll[T io.Closer](all []T) {

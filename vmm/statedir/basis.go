@@ -39,12 +39,17 @@ func (b Basis) CheckFormat(format int) error {
 }
 
 // Fits refuses a spec that the state cannot be loaded into, since its memory and disks have fixed
-// sizes: one of another size (code Conflict), or, where the state has disks (disks), one with a
-// workspace although it was saved without (saved is false), or the reverse (code Invalid).
-func (b Basis) Fits(spec vmm.Spec, disks, saved bool) error {
+// sizes: one of another size or fingerprint (code Conflict; rests is what a fingerprint is of), or,
+// where the state has disks (disks), one with a workspace although it was saved without (saved is
+// false), or the reverse (code Invalid).
+func (b Basis) Fits(spec vmm.Spec, fingerprint, rests string, disks, saved bool) error {
 	if spec.CPUs != b.CPUs || spec.Memory != b.Memory || spec.Disk != b.Disk {
 		return agentbox.Errorf(agentbox.Conflict, "%s has %d CPUs, %d bytes of memory and %d of disk, but what it is restored from has %d, %d and %d",
 			spec.Name, spec.CPUs, spec.Memory, spec.Disk, b.CPUs, b.Memory, b.Disk)
+	}
+	if fingerprint != b.Fingerprint {
+		return agentbox.Errorf(agentbox.Conflict, "the template does not fit this machine any more (%s or settings have changed)", rests).
+			WithHint("make a new template")
 	}
 	if disks && saved != (spec.Workspace != "") {
 		return agentbox.Errorf(agentbox.Invalid, "%s: a state is restored with a workspace exactly if it was saved with one", spec.Name)
@@ -52,16 +57,23 @@ func (b Basis) Fits(spec vmm.Spec, disks, saved bool) error {
 	return nil
 }
 
-// CheckOrigin refuses the state of dir when it was saved from a machine of another template than
-// the one of this digest and basis (code Conflict). A state holds only what differs from its
-// template, or refers to memory that the template's guest had, so with any other it would make a
-// machine of two halves.
-func (b Basis) CheckOrigin(dir string, template agentbox.Digest, of Basis) error {
-	if b.Template != template || b.Fingerprint != of.Fingerprint {
-		return agentbox.Errorf(agentbox.Conflict, "%s was saved from a machine of another template", dir)
+// Origin is the manifest of what a machine is restored from: the saved state of that directory, or,
+// where that is "", the template with this digest and manifest. A state that was saved from a machine
+// of another template is refused (code Conflict): it holds only what differs from its template, or
+// refers to memory that the template's guest had, so with any other it would make a machine of two
+// halves.
+func Origin[M Manifest](saved string, template agentbox.Digest, of M) (M, error) {
+	if saved == "" {
+		return of, nil
 	}
-	return nil
+	m, _, err := ReadManifest[M](saved)
+	if err == nil && (m.basis().Template != template || m.basis().Fingerprint != of.basis().Fingerprint) {
+		err = agentbox.Errorf(agentbox.Conflict, "%s was saved from a machine of another template", saved)
+	}
+	return m, err
 }
+
+func (b Basis) basis() Basis { return b }
 
 // Own gives a driver its own machine or template out of an interface, and an error for another
 // driver's or nil: callers hold vmm.Machine and vmm.Template, and could mix them up.

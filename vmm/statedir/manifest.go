@@ -21,6 +21,7 @@ type Manifest interface {
 	// Check says what is wrong with it, as far as that can be said without the other files. It must
 	// refuse every format but the driver's own, and sizes that would do harm when used.
 	Check() error
+	basis() Basis // by embedding one
 }
 
 // envelope protects the manifest itself: Digest is that of the bytes of Manifest.

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+	"agentbox/vmm"
 )
 
 func TestADirectoryAppearsWholeOrNotAtAll(t *testing.T) {
@@ -48,6 +50,7 @@ func testWholeOrNotAtAll(t *testing.T, create func(string, func(string) error) e
 
 // sample is a manifest that must have a size.
 type sample struct {
+	Basis
 	Size int `json:"size"`
 }
 
@@ -59,7 +62,7 @@ func (s sample) Check() error {
 }
 
 func TestOnlyWhatWasSealedIsUnsealed(t *testing.T) {
-	b, id, err := Seal(sample{512})
+	b, id, err := Seal(sample{Size: 512})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +79,7 @@ func TestOnlyWhatWasSealedIsUnsealed(t *testing.T) {
 	unknown, _, err := Seal(struct {
 		sample
 		Other int `json:"other"`
-	}{sample{512}, 1})
+	}{sample{Size: 512}, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,5 +118,39 @@ func TestAFileIsAsLongAsItsManifestSays(t *testing.T) {
 		if _, err := Open(dir, name, size); agentbox.CodeOf(err) != agentbox.Corrupt {
 			t.Errorf("%s of %d bytes: %v", name, size, err)
 		}
+	}
+}
+
+func TestAStateFitsItsTemplateAndItsMachineOnly(t *testing.T) {
+	spec := vmm.Spec{Name: "box", CPUs: 2, Memory: 1 << 30, Disk: 2 << 30}
+	template := sample{Basis: BasisOf(1, "print", spec), Size: 512}
+	id := agentbox.Digest{1}
+	if got, err := Origin("", id, template); err != nil || got != template {
+		t.Errorf("without a saved state: %+v, %v", got, err)
+	}
+	state := template
+	state.Template, state.Size = id, 1024
+	dir := t.TempDir()
+	if err := WriteManifest(dir, state, durable.Create); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Origin(dir, id, template); err != nil || got != state {
+		t.Errorf("of its template: %+v, %v", got, err)
+	}
+	if _, err := Origin(dir, agentbox.Digest{2}, template); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("of another template: %v", err)
+	}
+	if err := state.Fits(spec, "print", "all", true, false); err != nil {
+		t.Error(err)
+	}
+	if err := state.Fits(spec, "other", "all", true, false); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("another fingerprint: %v", err)
+	}
+	if err := state.Fits(spec, "print", "all", true, true); agentbox.CodeOf(err) != agentbox.Invalid {
+		t.Errorf("a workspace that was not saved: %v", err)
+	}
+	spec.Memory *= 2
+	if err := state.Fits(spec, "print", "all", true, false); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("another size: %v", err)
 	}
 }

@@ -104,26 +104,18 @@ func (b *birth) renew() {
 	// Whatever happens, the login and the next life must not wait for ever.
 	defer close(b.renewed)
 	b.err = errors.New("the machine could not be renewed") // should a step panic
-	a, m, h := b.agent, b.agent.Machine, b.hello
-	steps := []struct {
-		what string
-		do   func() error
-	}{
+	m, h := b.agent.Machine, b.hello
+	b.err = runSteps([]step{
 		{"set the clock", func() error { return m.SetClock(h.Time) }},
 		{"set the hostname", func() error { return m.SetHostname(h.Hostname) }},
 		{"set the machine id", func() error { return m.SetMachineID(h.MachineID) }},
 		{"continue user processes", m.ThawUser},
 		{"warm up", b.warmUp},
 		{"attach", b.attach},
+	})
+	if b.err != nil {
+		b.agent.Log.Error("life did not begin", "err", b.err)
 	}
-	for _, s := range steps {
-		if err := s.do(); err != nil {
-			b.err = fmt.Errorf("%s: %w", s.what, err)
-			a.Log.Error("life did not begin", "err", b.err)
-			return
-		}
-	}
-	b.err = nil
 }
 
 // warmUp runs what the box's first command will, while another CPU is busy with the greeting: an

@@ -57,19 +57,12 @@ func (f *firstStart) begin(a *Agent) {
 	})
 }
 
-// wait returns when nothing is being made. ending gives up.
-func (f *firstStart) wait(ending context.Context) {
+// wait returns when nothing is being made, and tells whether that is so: not when ctx ended before.
+func (f *firstStart) wait(ctx context.Context) bool {
 	select {
 	case <-f.end():
-	case <-ending.Done():
+	case <-ctx.Done():
 	}
-}
-
-// within waits until nothing is being made, for at most d, and tells whether that is so.
-func (f *firstStart) within(ending context.Context, d time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ending, d)
-	defer cancel()
-	f.wait(ctx)
 	return !f.making()
 }
 

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"sync"
@@ -21,7 +22,9 @@ func (c *connection) job(nc ssh.NewChannel) {
 		refuseJob(nc, &notRun{126, err})
 		return
 	}
-	if o.Start != nil && !c.agent.first.within(c.agent.ending, c.agent.Machine.EarlyWait) {
+	early, cancel := context.WithTimeout(c.agent.ending, c.agent.Machine.EarlyWait)
+	defer cancel()
+	if o.Start != nil && !c.agent.first.wait(early) {
 		refuseJob(nc, errEarly)
 		return
 	}

@@ -54,11 +54,11 @@ type bundle struct {
 // template is made, so that no life waits for it. root is the box's root. An image without
 // certificates gets a bundle of its own.
 func findAuthorities(root string) (*authorities, error) {
-	a := &authorities{root: root, java: javaStoresOf(root)}
+	a := &authorities{root: root, java: filesOf(root, javaStores)}
 	if err := copyUp(filepath.Join(root, certDir)); err != nil {
 		return nil, err
 	}
-	for _, path := range bundlesOf(root) {
+	for _, path := range filesOf(root, bundles) {
 		size, err := endLine(path)
 		if err != nil {
 			return nil, err
@@ -102,19 +102,21 @@ func endLine(path string) (size int64, err error) {
 	return int64(len(text)), errors.Join(err, f.Close())
 }
 
-// bundlesOf lists the bundles there are, each once, whatever links lead to it.
-func bundlesOf(root string) []string {
-	var list []string
-	for _, name := range bundles {
-		path, err := filepath.EvalSymlinks(filepath.Join(root, name))
-		if err != nil {
-			continue
-		}
-		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && !slices.Contains(list, path) {
-			list = append(list, path)
+// filesOf lists the files below root that patterns name, each once, whatever links lead to it.
+func filesOf(root string, patterns []string) (files []string) {
+	for _, pattern := range patterns {
+		found, _ := filepath.Glob(filepath.Join(root, pattern)) // the patterns are sound
+		for _, path := range found {
+			path, err := filepath.EvalSymlinks(path)
+			if err != nil || slices.Contains(files, path) {
+				continue
+			}
+			if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() {
+				files = append(files, path)
+			}
 		}
 	}
-	return list
+	return files
 }
 
 // trust adds an authority to every bundle and to the directory, and to Java's own store where one

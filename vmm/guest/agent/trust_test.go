@@ -90,7 +90,7 @@ func TestJavaStore(t *testing.T) {
 	root := t.TempDir()
 	writeIn(t, root, "etc/ssl/certs/java/cacerts", "old")
 	writeIn(t, root, "etc/ssl/certs/ca-certificates.crt", string(bundle))
-	if err := trustJava(javaStoresOf(root), filepath.Join(root, "etc/ssl/certs/ca-certificates.crt")); err != nil {
+	if err := trustJava(filesOf(root, javaStores), filepath.Join(root, "etc/ssl/certs/ca-certificates.crt")); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.Command(keytool, "-list", "-storepass", "changeit", "-keystore", filepath.Join(root, "etc/ssl/certs/java/cacerts")).CombinedOutput()

@@ -4,8 +4,6 @@ package agent
 
 import (
 	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
 	"agentbox/vmm/guest/javastore"
@@ -20,19 +18,6 @@ var javaStores = []string{
 	"usr/lib/jvm/*/jre/lib/security/cacerts",
 	"opt/java/*/lib/security/cacerts",
 	"opt/*/lib/security/cacerts",
-}
-
-// javaStoresOf lists the stores there are, each once, whatever links lead to it.
-func javaStoresOf(root string) (stores []string) {
-	for _, pattern := range javaStores {
-		found, _ := filepath.Glob(filepath.Join(root, pattern)) // the patterns are sound
-		for _, path := range found {
-			if path, err := filepath.EvalSymlinks(path); err == nil && !slices.Contains(stores, path) {
-				stores = append(stores, path)
-			}
-		}
-	}
-	return stores
 }
 
 // trustJava gives stores of Java's the authorities of a bundle. bundle has the box's authority by
