@@ -134,7 +134,6 @@ func (c *Client) call(ctx context.Context, limit time.Duration, name string, in,
 	return nil
 }
 
-// reply is the outcome of a request.
 type reply struct {
 	ok     bool
 	answer []byte

@@ -126,10 +126,8 @@ func clientConfig(key ed25519.PrivateKey) (*ssh.ClientConfig, error) {
 // message. It must be killed.
 type Refused struct{ Reason string }
 
-// Error implements error.
 func (r *Refused) Error() string { return "the guest could not begin its life: " + r.Reason }
 
-// notBegun is the error of a life that failed in the guest, whose login is refused.
 func notBegun(reason string) error { return &Refused{clean(reason)} }
 
 // clean makes text from a guest fit for a message: one printable line, not endless.
@@ -168,7 +166,6 @@ func newLifeConn(stream net.Conn) (*lifeConn, error) {
 	return &lifeConn{Conn: stream, r: bufio.NewReaderSize(stream, 32<<10)}, stream.SetDeadline(time.Time{})
 }
 
-// Read waits for this life's Ready before it gives SSH its first byte.
 func (c *lifeConn) Read(p []byte) (int, error) {
 	if c.token != "" {
 		if c.refused = c.awaitReady(); c.refused != nil {

@@ -67,7 +67,6 @@ func (d *Driver) Reclaim(ctx context.Context, dir string) error {
 	return adopt(ctx, programs.Launch, dir)
 }
 
-// errForeign ends the walk of hasForeign.
 var errForeign = errors.New("there is a file of another user")
 
 // hasForeign tells whether anything in dir belongs to somebody else. The owner is what counts: a

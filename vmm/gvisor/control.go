@@ -31,7 +31,6 @@ func newControl(conn *net.UnixConn) *control {
 	return &control{conn: conn, dec: json.NewDecoder(conn)}
 }
 
-// close makes a call under way fail.
 func (c *control) close() error { return c.conn.Close() }
 
 // errControl marks errors of the connection, which mean that the sandbox has ended or hangs.

@@ -156,7 +156,6 @@ func (m idMaps) apply(ctx context.Context, pid int) error {
 	return errors.Join(writeMap(pid, "uid_map", m.UIDs), writeMap(pid, "gid_map", m.GIDs))
 }
 
-// writeMap writes a map in one write, as the kernel demands.
 func writeMap(pid int, name string, ranges []idRange) error {
 	var text strings.Builder
 	for _, r := range ranges {

@@ -54,10 +54,8 @@ func newLink(fd int) (*link, error) {
 	return l, nil
 }
 
-// MTU implements vmm.Link.
 func (l *link) MTU() int { return plan.MTU }
 
-// MaxSegment implements vmm.Segmenter.
 func (l *link) MaxSegment() int { return maxSegment }
 
 // ReadFrame gives the guest's next frame. A long one is no error here but cut off: none is longer
@@ -121,5 +119,4 @@ func retried(call func() (int, error)) (int, error) {
 	}
 }
 
-// Close implements vmm.Link.
 func (l *link) Close() error { return vmm.CloseOnce(l.file) }

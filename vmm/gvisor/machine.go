@@ -47,10 +47,8 @@ type machine struct {
 	*child.End
 }
 
-// Stream implements vmm.Machine.
 func (m *machine) Stream() net.Conn { return m.stream }
 
-// Link implements vmm.Networked.
 func (m *machine) Link() vmm.Link {
 	if m.link == nil {
 		return nil
@@ -159,7 +157,6 @@ func (m *machine) reason(end *plan.End) error {
 		WithHint("its console is in %s", filepath.Join(m.spec.Dir, console.File))
 }
 
-// explainTimeout is how long a machine whose sandbox does not answer may take to end.
 const explainTimeout = 10 * time.Second
 
 // explain gives the error of a call the reason why the machine ended, where that is what it looks

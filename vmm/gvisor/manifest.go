@@ -61,7 +61,6 @@ func (m manifest) write(dir string) error {
 	return statedir.WriteManifest(dir, m, durable.Create)
 }
 
-// chunkSize is how much of an image one goroutine hashes at a time.
 const chunkSize = 4 << 20
 
 // digestImage hashes size bytes of r. The error is that of reading. r must have at least that many

@@ -39,7 +39,6 @@ func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, 
 	return m, nil
 }
 
-// restoration is one call of Restore.
 type restoration struct {
 	spec     vmm.Spec
 	template *template
@@ -167,7 +166,6 @@ func (r *restoration) show(p *plan.Plan) error {
 	return nil
 }
 
-// undo removes the workspace that this restore made.
 func (r *restoration) undo() error {
 	if !r.copied {
 		return nil

@@ -36,7 +36,6 @@ func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) e
 	return errors.Join(err, m.Kill())
 }
 
-// manifest is what is known before anything is written.
 func (m *machine) manifest() manifest {
 	return manifest{Basis: statedir.BasisOf(formatVersion, m.fingerprint, m.spec), Images: map[string]image{}}
 }
@@ -144,7 +143,6 @@ func (m *machine) saveWorkspace(ctx context.Context, dir string, passing bool) (
 	return digestTree(dir)
 }
 
-// digestTree is the SHA-256 of a tree's listing.
 func digestTree(dir string) (*agentbox.Digest, error) {
 	h := sha256.New()
 	if err := listTree(h, dir); err != nil {

@@ -232,7 +232,6 @@ func namespaceErrorBy(settings string, err error) error {
 		WithHint("a container needs user namespaces allowed (seccomp, AppArmor); or use --isolation microvm")
 }
 
-// userName says for a message what kind of user we are.
 func userName() string {
 	if os.Geteuid() == 0 {
 		return "root"

@@ -29,7 +29,6 @@ type treeCopy struct {
 	links map[inode]string // the first copy of a file that has several names
 }
 
-// inode tells two names of one file from two files.
 type inode struct{ dev, ino uint64 }
 
 // copyTree copies what is in src into the directory dst, which exists. dst's own mode and times are
@@ -150,7 +149,6 @@ func setTimes(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// removeContent empties a directory. It goes on after an error and returns all of them.
 func removeContent(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {

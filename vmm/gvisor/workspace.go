@@ -50,7 +50,6 @@ func (d *Driver) FinishWorkspace(path string) error { return os.Chmod(path, work
 // say.
 const workspaceMode = 0o755
 
-// mustBeEmpty refuses to fill a workspace twice.
 func mustBeEmpty(path string) error {
 	entries, err := os.ReadDir(path)
 	if err == nil && len(entries) > 0 {

@@ -212,7 +212,6 @@ func lastPrinted(seen []byte) string {
 	return fmt.Sprintf("; the last it printed: %q", line[:min(len(line), 200)])
 }
 
-// hostKernel identifies the running kernel.
 func hostKernel() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {

@@ -70,5 +70,4 @@ func (l *link) WriteFrame(parts ...[]byte) error {
 	return nil
 }
 
-// Close implements vmm.Link.
 func (l *link) Close() error { return vmm.CloseOnce(l.conn) }

@@ -20,11 +20,9 @@ type memo struct {
 	KVM     *verdict       `json:"kvm,omitempty"`
 	Digests []digestedFile `json:"digests,omitempty"` // latest last
 
-	// Not yet on disk as it is here.
 	changed bool
 }
 
-// digestedFile is a file that was hashed.
 type digestedFile struct {
 	File   fileIdentity    `json:"file"`
 	Digest agentbox.Digest `json:"digest"`

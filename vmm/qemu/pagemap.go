@@ -17,7 +17,6 @@ import (
 // /proc/PID/maps.
 const memoryName = "agentbox-memory"
 
-// mapping is one part of another process's mapping of the guest's memory.
 type mapping struct {
 	start, end uint64 // addresses
 	offset     int64  // in the guest's memory
@@ -47,7 +46,6 @@ func privatePage(entry uint64) bool {
 	return entry&(pagemapPresent|pagemapSwapped) != 0 && entry&pagemapFile == 0
 }
 
-// processMemory is the guest's memory as its VMM has it mapped.
 type processMemory struct {
 	pid  int
 	maps []mapping
@@ -125,7 +123,6 @@ func (p *processMemory) writePages(src []byte, offset int64, pages *bitmap) erro
 	return p.transfer(src, offset, pages, unix.ProcessVMWritev)
 }
 
-// vmTransfer is unix.ProcessVMReadv or unix.ProcessVMWritev.
 type vmTransfer func(pid int, local []unix.Iovec, remote []unix.RemoteIovec, flags uint) (int, error)
 
 // transfer moves the pages of one region between buf, where they are packed, and the process. A

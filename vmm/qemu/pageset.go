@@ -35,7 +35,6 @@ type bitmap [regionPages / 64]uint64
 func (b *bitmap) set(i int)      { b[i/64] |= 1 << (i % 64) }
 func (b *bitmap) has(i int) bool { return b[i/64]>>(i%64)&1 == 1 }
 
-// count is how many bits are set.
 func (b *bitmap) count() (n int) {
 	for _, w := range b {
 		n += bits.OnesCount64(w)

@@ -33,7 +33,6 @@ type pageSink interface {
 // one for each CPU and no longer than it lasts.
 var regionBuffers = sync.Pool{New: func() any { return new([regionSize]byte) }}
 
-// candidate is a region of which some pages may have to be stored.
 type candidate struct {
 	offset int64
 	pages  bitmap
@@ -94,7 +93,6 @@ func dropZeroPages(data []byte, r *region, keepZero func(off int64) bool) []byte
 	return kept
 }
 
-// errPages says that stored pages are not what their digest says.
 var errPages = errors.New("pages do not match their digest")
 
 // readPages verifies every region of a set and hands it to sink. The sink sees nothing of a region
@@ -154,7 +152,6 @@ func (s fileSpace) readPages(dst []byte, offset int64, pages *bitmap) error {
 	return nil
 }
 
-// writePages implements pageSink.
 func (s fileSpace) writePages(src []byte, offset int64, pages *bitmap) error {
 	for _, run := range pages.runs() {
 		if _, err := s.f.WriteAt(src[:run.len], offset+run.off); err != nil {
@@ -182,7 +179,6 @@ func fileCandidates(f *os.File, size int64) ([]candidate, error) {
 	}
 }
 
-// candidates collects pages in ascending order.
 type candidates []candidate
 
 // add takes every page that [from, to) touches. Ranges come in ascending order; two may touch the

@@ -82,7 +82,6 @@ func (d *Driver) version(ctx context.Context, known *memo, program string) (stri
 	return version, nil
 }
 
-// qemuVersion runs QEMU for the first line of its version.
 func qemuVersion(ctx context.Context, program string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, quickCommand)
 	defer cancel()

@@ -63,7 +63,6 @@ func newMonitor(conn *net.UnixConn, onEvent func(string, json.RawMessage)) *moni
 	return m
 }
 
-// close ends the conversation and waits for the reader.
 func (m *monitor) close() {
 	m.conn.Close()
 	<-m.closed
@@ -120,7 +119,6 @@ func (m *monitor) fail(err error) {
 	}
 }
 
-// negotiate ends the protocol's greeting phase.
 func (m *monitor) negotiate(ctx context.Context) error {
 	return m.run(ctx, quickCommand, "qmp_capabilities", nil)
 }

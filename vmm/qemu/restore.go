@@ -35,7 +35,6 @@ func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, 
 	return m, nil
 }
 
-// restoration is one call of Restore.
 type restoration struct {
 	spec     vmm.Spec
 	template *template
@@ -46,7 +45,6 @@ type restoration struct {
 	made     []string   // files to remove when it fails
 }
 
-// readSaved reads what is small of a saved state.
 func (r *restoration) readSaved() (err error) {
 	if r.dir == "" {
 		return nil
@@ -193,7 +191,6 @@ func (r *restoration) disks() (func(context.Context) error, error) {
 	}, err
 }
 
-// create notes a file for undo.
 func (r *restoration) create(path string, size int64) (*os.File, error) {
 	f, err := freshDisk(path, size)
 	if err == nil {

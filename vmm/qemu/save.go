@@ -54,7 +54,6 @@ func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) e
 	})
 }
 
-// manifest is what is known before anything is written.
 func (m *machine) manifest() manifest {
 	return manifest{Basis: statedir.BasisOf(formatVersion, m.fingerprint, m.spec)}
 }
@@ -163,7 +162,6 @@ func (m *machine) saveDisks(ctx context.Context, dir string, disks bool, man *ma
 	return copyFile(ctx, filepath.Join(dir, savedSpaceFile), m.workspace)
 }
 
-// syncFile makes a file that others have written durable.
 func syncFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

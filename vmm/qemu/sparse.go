@@ -12,7 +12,6 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// extent is a range of a file that may hold something other than zeros.
 type extent struct{ off, len int64 }
 
 // nextExtent finds the first extent at or after off within the first size bytes; io.EOF when only a

@@ -82,7 +82,6 @@ func openEmptied(path string, size int64) (*os.File, error) {
 	return f, nil
 }
 
-// punch gives all blocks of a file back and keeps its size.
 func punch(f *os.File, size int64) error {
 	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, size); err != nil {
 		return &os.PathError{Op: "punch", Path: f.Name(), Err: err}

@@ -85,21 +85,18 @@ func (s *scarce) ReadBlocks(ctx context.Context, p []byte, off int64) error {
 	return s.fail
 }
 
-// fails makes all later reads return err, nil for none.
 func (s *scarce) fails(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = err
 }
 
-// expect is what is at off.
 func (s *scarce) expect(off int64, n int) []byte {
 	p := make([]byte, n)
 	s.ReadAt(p, off)
 	return p
 }
 
-// check reads and compares.
 func (s *scarce) check(t *testing.T, read ReadBlocks, off int64, n int) {
 	t.Helper()
 	p := make([]byte, n)
@@ -110,7 +107,6 @@ func (s *scarce) check(t *testing.T, read ReadBlocks, off int64, n int) {
 	}
 }
 
-// serveBlocks is what TestBlocks was given.
 type serveBlocks = func(t *testing.T, ctx context.Context, image vmm.Blocks) ReadBlocks
 
 // testBytes reads whole and odd ranges, alone and from many goroutines.
@@ -135,7 +131,6 @@ func testBytes(t *testing.T, serve serveBlocks) {
 	wg.Wait()
 }
 
-// begin starts a read of the part that is withheld, and returns when it waits.
 func (s *scarce) begin(read ReadBlocks) (p []byte, done chan error) {
 	p, done = make([]byte, 1000), make(chan error, 1)
 	go func() { done <- read(p, scarceFrom+500) }()

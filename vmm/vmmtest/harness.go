@@ -13,7 +13,6 @@ import (
 // Storage is where a guest keeps a file, by what happens to it when the machine ends.
 type Storage int
 
-// The places.
 const (
 	Memory    Storage = iota // gone, unless the machine was saved
 	Runtime                  // on the runtime layer
@@ -78,7 +77,6 @@ func (r *rig) sub(name string, f func(*rig)) {
 	r.Run(name, func(t *testing.T) { f(newRig(t, r.Harness)) })
 }
 
-// path is a name in the test's own directory.
 func (r *rig) path(name string) string { return filepath.Join(r.base, name) }
 
 // spec is that of a machine with a fresh directory. Its size and image are the harness's.
@@ -90,7 +88,6 @@ func (r *rig) spec(name string) vmm.Spec {
 	return s
 }
 
-// ok ends the test with an error.
 func (r *rig) ok(err error) {
 	r.Helper()
 	if err != nil {
@@ -121,7 +118,6 @@ func (r *rig) connect(m vmm.Machine) Guest {
 	return g
 }
 
-// put writes a file in the guest; want compares one.
 func (r *rig) put(g Guest, p Storage, name, data string) {
 	r.Helper()
 	r.ok(g.Put(r.ctx, p, name, []byte(data)))

@@ -33,7 +33,6 @@ func testSnapshots(r *rig) {
 	}
 }
 
-// snap is the driver as what Run has made sure that it is.
 func (r *rig) snap() vmm.Snapshotter { return r.Driver.(vmm.Snapshotter) }
 
 // makeTemplate boots a machine that remembers something and makes it a template. The machine has
@@ -56,7 +55,6 @@ func (r *rig) makeTemplate() string {
 	return dir
 }
 
-// open opens a template for the length of the test.
 func (r *rig) open(dir string) vmm.Template {
 	r.Helper()
 	t, err := r.snap().OpenTemplate(r.ctx, dir)
@@ -65,7 +63,6 @@ func (r *rig) open(dir string) vmm.Template {
 	return t
 }
 
-// restore starts a machine that the test owns.
 func (r *rig) restore(s vmm.Spec, t vmm.Template, saved string) vmm.Machine {
 	r.Helper()
 	return r.owned(r.snap().Restore(r.ctx, s, t, saved))
@@ -150,7 +147,6 @@ func (r *rig) change(g Guest, to string) {
 	r.put(g, Workspace, "w", to)
 }
 
-// wantAll compares what change has written.
 func (r *rig) wantAll(g Guest, data string) {
 	r.Helper()
 	r.want(g, Memory, "m", data)
@@ -191,7 +187,6 @@ func testSaveWithDisks(r *rig, template string) {
 	r.change(g, "original")
 	for _, name := range []string{"fork1", "fork2"} {
 		s := r.spec(name)
-		// Restore makes it.
 		s.Workspace = r.path(name + ".ws")
 		fork := r.connect(r.restore(s, t, dir))
 		r.wantAll(fork, "changed")
@@ -343,7 +338,6 @@ func (r *rig) eachDamage(dir string, unverified func(string) bool, check func(wh
 	}
 }
 
-// flip flips one bit; a second call puts it right.
 func (r *rig) flip(path string, off int64) {
 	r.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)

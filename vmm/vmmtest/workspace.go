@@ -62,7 +62,6 @@ func testWorkspaces(r *rig) {
 	}
 }
 
-// wantNoFile makes sure that a failure left nothing.
 func (r *rig) wantNoFile(name string) {
 	r.Helper()
 	if _, err := os.Lstat(r.path(name)); err == nil {

@@ -130,13 +130,11 @@ func (b *booter) run() error {
 	})
 }
 
-// step is a part of a start; what is what fails when it does.
 type step struct {
 	what string
 	do   func() error
 }
 
-// runSteps stops at the first step that fails.
 func runSteps(steps []step) error {
 	for _, s := range steps {
 		if err := s.do(); err != nil {
@@ -146,13 +144,11 @@ func runSteps(steps []step) error {
 	return nil
 }
 
-// findAuthorities prepares what trust will change in every life.
 func (b *booter) findAuthorities() (err error) {
 	b.authorities, err = findAuthorities(b.root)
 	return err
 }
 
-// openRandom opens the generator for addEntropy.
 func (b *booter) openRandom() (err error) {
 	b.random, err = unix.Open("/dev/urandom", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	return err

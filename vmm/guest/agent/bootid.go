@@ -45,7 +45,6 @@ func setBootID(machineID string) error {
 	return errors.Join(err, f.Close())
 }
 
-// uuid writes 16 bytes as the kernel writes the id.
 func uuid(b []byte) []byte {
 	text := make([]byte, 0, len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx\n"))
 	for _, n := range []int{4, 2, 2, 2, 6} {

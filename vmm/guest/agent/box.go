@@ -51,7 +51,6 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 			return fmt.Errorf("set the hostname: %w", err)
 		}
 	}
-	// Limits hold before anything of the user's can start.
 	if err := a.Machine.LimitUser(r.PIDs); err != nil {
 		return fmt.Errorf("limit processes: %w", err)
 	}
@@ -73,7 +72,6 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 			dir = a.Machine.Workspace
 		}
 	}
-	// From here on commands see the box's own settings.
 	a.box.set(env, dir, user)
 	if err := writeFiles(r.Files); err != nil {
 		return err
@@ -86,7 +84,6 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 	return nil
 }
 
-// givenFiles are what hosts give most often.
 var givenFiles = []string{protocol.AptSources, protocol.AptSettings}
 
 // placeholder is what a prepared file says until the host gives one: nothing, in a block of its
@@ -112,7 +109,6 @@ func prepareFiles(root string) error {
 	return nil
 }
 
-// givenMode is that of a host's files: anybody may read them.
 const givenMode fs.FileMode = 0o644
 
 // writeFiles writes what the host gave, before anything runs that could see half of it. What the
@@ -146,7 +142,6 @@ func writeGiven(f protocol.File) error {
 // starting again first, then everything gets SIGTERM, and SIGKILL after termGrace. Only when no
 // process is left can the workspace be unmounted.
 func (a *Agent) detach() error {
-	// What is asked to end may take termGrace; what does not listen is killed.
 	a.manager.cancel()
 	a.Machine.TermUser(termGrace)
 	a.Machine.KillUser()
@@ -159,7 +154,6 @@ func (a *Agent) detach() error {
 	return nil
 }
 
-// set replaces all three.
 func (b *box) set(env map[string]string, dir string, user User) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -18,7 +18,6 @@ import (
 // <dir>/services/<name>. It is cgroup v2, mounted by mountTemporary. Lock order: mu before gate.
 // gate is held for writing from freeze to thaw, across calls.
 type cgroups struct {
-	// Of the group; boxGroup outside of tests.
 	dir string
 
 	gate   sync.RWMutex // read-locked while a process is started, write-locked for as long as none may be
@@ -65,7 +64,6 @@ func setUpCgroups() error {
 	return g.limit(0)
 }
 
-// write sets a kernel file.
 func write(path, value string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -83,7 +81,6 @@ func (g *cgroups) limit(pids int) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// A clone has the limit that its template had.
 	if g.pids == pids {
 		return nil
 	}
@@ -208,7 +205,6 @@ func pidsIn(path string) (pids []int) {
 	return pids
 }
 
-// await waits for a line of cgroup.events.
 func (g *cgroups) await(line string, limit time.Duration) bool {
 	return poll(limit, func() bool {
 		text, err := os.ReadFile(filepath.Join(g.dir, "cgroup.events"))

@@ -49,10 +49,8 @@ type notRun struct {
 	err    error
 }
 
-// Error implements error.
 func (e *notRun) Error() string { return e.err.Error() }
 
-// notRunStatus is the exit status of any error of a start.
 func notRunStatus(err error) int {
 	if e := (*notRun)(nil); errors.As(err, &e) {
 		return e.status
@@ -98,7 +96,6 @@ func (a *Agent) spawn(c command) (*process, error) {
 	if err != nil {
 		return nil, &notRun{126, fmt.Errorf("cgroup: %w", err)}
 	}
-	// The gate is held until the process is in its group.
 	defer started()
 	if group != nil {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(group.Fd())
@@ -119,7 +116,6 @@ func noDirectory(dir string) error {
 	return &notRun{126, fmt.Errorf("cannot run in %s: there is no such directory in the box; --workdir chooses another", dir)}
 }
 
-// credential is a user with all their groups, as the kernel wants it.
 func credential(u User) *syscall.Credential {
 	cred := &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
 	for _, g := range u.Groups {
@@ -179,7 +175,6 @@ func (a *Agent) environ(c command) map[string]string {
 		"PATH": defaultPath, "LANG": "C.UTF-8", "AGENTBOX": "1",
 		"HOME": c.user.Home, "USER": c.user.Name, "LOGNAME": c.user.Name, "SHELL": c.user.Shell,
 	}
-	// Later copies win.
 	maps.Copy(env, a.box.environ())
 	maps.Copy(env, c.env)
 	return env

@@ -26,7 +26,6 @@ import (
 // standard output: a process of its own, so that what it reads does not stay in the agent's memory.
 const ExportName = "agentbox-export"
 
-// maxExportRequest bounds what is read of a request.
 const maxExportRequest = 1 << 20
 
 // ServeExport answers one request on standard input with an archive, or an inventory, on standard
@@ -39,7 +38,6 @@ func ServeExport() error {
 	return out.Flush()
 }
 
-// serveExport reads the request's line, then the inventory that it announces, and answers.
 func serveExport(in *bufio.Reader, out io.Writer) error {
 	line, err := in.ReadSlice('\n')
 	if err != nil && err != io.EOF {
@@ -102,14 +100,11 @@ func (h *exporter) walk(each func(string, fs.FileInfo) error) error {
 	return nil
 }
 
-// exporter is one walk of the tree; Whole needs one more for each of its groups (changedWithin).
 type exporter struct {
-	req protocol.ExportRequest
-	// What the files were like before, empty for none.
+	req   protocol.ExportRequest
 	known inventory
-	// What is done with every file that is neither skipped nor known.
-	each func(path string, info fs.FileInfo) error
-	tar  *tar.Writer
+	each  func(path string, info fs.FileInfo) error
+	tar   *tar.Writer
 	// Of the root: directories on another one are mounts, and left out.
 	device uint64
 	skip   map[string]bool
@@ -137,7 +132,6 @@ func (h *exporter) parents(path string) error {
 	return h.each(dir, info)
 }
 
-// stat is what the kernel says of a file.
 func stat(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t) }
 
 // visit decides about one file: left out, or given to each. A directory that is left out is not
@@ -201,12 +195,10 @@ func (h *exporter) changedWithin(dirs []string) error {
 	return err
 }
 
-// inWhole tells whether a path is in a directory of which everything is written.
 func (h *exporter) inWhole(path string) bool {
 	return slices.ContainsFunc(h.whole, func(dir string) bool { return below(dir, path) })
 }
 
-// below tells whether a path is dir or in it.
 func below(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 // entry writes one file. What is neither a file, a directory nor a symbolic link belongs to the

@@ -66,7 +66,6 @@ func (f *firstStart) wait(ctx context.Context) bool {
 	return !f.making()
 }
 
-// making tells whether a command would wait now.
 func (f *firstStart) making() bool {
 	select {
 	case <-f.end():
@@ -76,7 +75,6 @@ func (f *firstStart) making() bool {
 	}
 }
 
-// end is closed when nothing is being made.
 func (f *firstStart) end() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -109,13 +109,11 @@ func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target
 // client called them. Only the goroutine that answers its requests uses them.
 type binds map[string]net.Listener
 
-// bindRequest is the payload of tcpip-forward and its cancellation.
 type bindRequest struct {
 	Address string
 	Port    uint32
 }
 
-// key is the address as the client said it, by which it is cancelled.
 func (r bindRequest) key() string { return net.JoinHostPort(r.Address, strconv.Itoa(int(r.Port))) }
 
 // listen answers tcpip-forward: what connects to the address in the guest goes to the client. Port
@@ -148,7 +146,6 @@ func (c *connection) listen(payload []byte) (reply []byte, ok bool) {
 	return reply, true
 }
 
-// accept hands on connections until the listener is closed.
 func (c *connection) accept(l net.Listener, r bindRequest) {
 	for {
 		conn, err := l.Accept()
@@ -183,7 +180,6 @@ func (c *connection) unlisten(payload []byte) bool {
 	return true
 }
 
-// close closes all listeners.
 func (b binds) close() {
 	for _, l := range b {
 		l.Close()

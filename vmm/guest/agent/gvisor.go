@@ -110,7 +110,6 @@ func openStdio(context.Context) (io.ReadWriteCloser, error) {
 	return stdioStream{ends[0], ends[1]}, nil
 }
 
-// stdioStream is both pipes as one stream.
 type stdioStream struct{ in, out *os.File }
 
 func (s stdioStream) Read(p []byte) (int, error)  { return s.in.Read(p) }

@@ -44,7 +44,6 @@ const (
 // box gets its turn.
 const gvisorPIDs = 1024
 
-// gvisorCgroup mounts the controller and makes the box's group with its limit.
 func gvisorCgroup() error {
 	if err := (mount{"pids", gvisorGroups, "cgroup", quiet, "pids"}).do(); err != nil {
 		return err
@@ -89,7 +88,6 @@ func (g *gvisorBox) processes() []int {
 	return slices.DeleteFunc(pidsIn(filepath.Join(g.dir, "cgroup.procs")), func(pid int) bool { return pid == os.Getpid() })
 }
 
-// signal sends a signal to each.
 func (g *gvisorBox) signal(sig syscall.Signal) {
 	for _, pid := range g.processes() {
 		syscall.Kill(pid, sig) // an error means that it has ended
@@ -105,7 +103,6 @@ func (g *gvisorBox) await(limit time.Duration, again func()) bool {
 	})
 }
 
-// terminate asks every process to end, and waits for that.
 func (g *gvisorBox) terminate(wait time.Duration) {
 	g.signal(syscall.SIGTERM)
 	g.await(wait, func() {})
@@ -119,7 +116,6 @@ func (g *gvisorBox) kill() {
 	}
 }
 
-// stats is Machine.Stats.
 func (g *gvisorBox) stats() (protocol.GuestStats, error) {
 	total, available, err := memory()
 	return protocol.GuestStats{

@@ -96,7 +96,6 @@ func awaitTick(dir string) error {
 	return err
 }
 
-// stampIn is the time that a file made now gets.
 func stampIn(dir string) (int64, error) {
 	f, err := os.CreateTemp(dir, ".agentbox-tick-")
 	if err != nil {

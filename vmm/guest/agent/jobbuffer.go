@@ -40,7 +40,6 @@ type jobBuffer struct {
 	at     time.Time
 }
 
-// jobChunk is output of one kind, at its position.
 type jobChunk struct {
 	kind byte
 	at   uint64
@@ -138,14 +137,12 @@ func (b *jobBuffer) shrink() {
 	}
 }
 
-// stall notes that the reader took nothing for jobWait.
 func (b *jobBuffer) stall() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stalled = true
 }
 
-// finish says that no more output comes.
 func (b *jobBuffer) finish(exit protocol.JobExit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,7 +170,6 @@ func (b *jobBuffer) detach() {
 	b.tell()
 }
 
-// setPatient has the job wait for its reader from now on, or not.
 func (b *jobBuffer) setPatient(patient bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -230,7 +226,6 @@ func (b *jobBuffer) pause(n int) time.Duration {
 	return time.Duration(n) * time.Second / jobRate
 }
 
-// status is how much the job wrote, and whether it has ended.
 func (b *jobBuffer) status() (end uint64, ended bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -43,7 +43,6 @@ func (c *connection) job(nc ssh.NewChannel) {
 // errEarly becomes JobRefusal.Early: nothing is wrong.
 var errEarly = errors.New("the box is still making what is its own")
 
-// refuseJob rejects a channel with a JobRefusal as the reason.
 func refuseJob(nc ssh.NewChannel, err error) {
 	refusal := protocol.JobRefusal{Status: notRunStatus(err), Error: err.Error(), Early: errors.Is(err, errEarly)}
 	reason, _ := json.Marshal(refusal) // of a number and a text
@@ -74,7 +73,6 @@ func (j *job) serve(ch ssh.Channel, requests <-chan *ssh.Request, from uint64) {
 	<-stop
 }
 
-// requests answers until the channel closes, and then leaves it.
 func (j *job) requests(requests <-chan *ssh.Request, leave func()) {
 	defer leave()
 	for req := range requests {
@@ -85,7 +83,6 @@ func (j *job) requests(requests <-chan *ssh.Request, leave func()) {
 	}
 }
 
-// request does what one request asks for, and tells whether it could.
 func (j *job) request(req *ssh.Request) bool {
 	switch req.Type {
 	case "window-change":
@@ -105,7 +102,6 @@ func (j *job) request(req *ssh.Request) bool {
 	return false
 }
 
-// copyIn passes the client's input on. What nobody reads is dropped.
 func (j *job) copyIn(ch ssh.Channel) {
 	buf := make([]byte, protocol.MaxJobFrame)
 	for {

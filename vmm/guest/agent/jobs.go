@@ -78,7 +78,6 @@ func (js *jobs) open(a *Agent, o protocol.JobOpen) (*job, error) {
 	return j, nil
 }
 
-// forget drops a job that has ended.
 func (js *jobs) forget(j *job) bool {
 	if _, ended := j.buffer.status(); !ended {
 		return false
@@ -89,7 +88,6 @@ func (js *jobs) forget(j *job) bool {
 	return true
 }
 
-// status lists them, sorted by id.
 func (js *jobs) status() []protocol.JobStatus {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -138,7 +136,6 @@ func (a *Agent) startJob(spec protocol.JobSpec) (*job, error) {
 	return j, nil
 }
 
-// follow keeps what the job writes, and how it ends.
 func (j *job) follow(ends stdio) {
 	kinds := []byte{protocol.JobOutput, protocol.JobErrors}
 	j.agent.follow(j.process, ends, func(i int, r *os.File, flushed func()) {
@@ -157,7 +154,6 @@ func (j *job) follow(ends stdio) {
 	})
 }
 
-// jobExit is a wait status as a shell counts it.
 func jobExit(status syscall.WaitStatus) protocol.JobExit {
 	if status.Signaled() {
 		return protocol.JobExit{Status: 128 + int(status.Signal()), Signal: signalName(status.Signal())}

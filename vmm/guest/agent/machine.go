@@ -16,7 +16,6 @@ const earlyWait = 10 * time.Second
 // machine; a test for an ordinary process. Every function is set. Those that several goroutines
 // call have locks of their own (cgroups, workspaceDisk).
 type Machine struct {
-	// What Ready tells the host.
 	Kernel string // uname -r
 	WarmUp bool   // code that runs for the first time is slow here, as where it is translated
 

@@ -14,14 +14,12 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// mount is one call of mount(2).
 type mount struct {
 	source, target, kind string
 	flags                uintptr
 	data                 string
 }
 
-// do makes the target where it is missing, and mounts.
 func (m mount) do() error {
 	if err := os.MkdirAll(m.target, 0o755); err != nil {
 		return err
@@ -32,7 +30,6 @@ func (m mount) do() error {
 	return nil
 }
 
-// mountAll stops at the first that fails.
 func mountAll(list []mount) error {
 	for _, m := range list {
 		if err := m.do(); err != nil {
@@ -102,7 +99,6 @@ func mountRoot() error {
 // slotTimeout is how long a disk may take to appear after its driver was loaded.
 const slotTimeout = 30 * time.Second
 
-// waitForSlot waits for a disk whose driver was just loaded.
 func waitForSlot(serial string) (device string, err error) {
 	poll(slotTimeout, func() bool {
 		device, err = slot(serial)

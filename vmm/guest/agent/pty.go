@@ -45,7 +45,6 @@ func (s *session) openPTY(payload []byte) bool {
 // window-change.
 type windowSize struct{ Columns, Rows, Width, Height uint32 }
 
-// newPTY opens a pair of this size.
 func newPTY(term string, size windowSize) (*pty, error) {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -88,7 +87,6 @@ func (p *pty) close() {
 	}
 }
 
-// resize tells the kernel, which tells the command (SIGWINCH).
 func (p *pty) resize(s windowSize) error {
 	size := unix.Winsize{Col: uint16(s.Columns), Row: uint16(s.Rows), Xpixel: uint16(s.Width), Ypixel: uint16(s.Height)}
 	return control(p.master, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size) })
@@ -128,7 +126,6 @@ func (p *pty) setModes(modes []byte) {
 	unix.IoctlSetTermios(p.slave, unix.TCSETS, t)
 }
 
-// applyMode sets one mode: a character or a flag.
 func applyMode(t *unix.Termios, op byte, value uint32) {
 	if cc, ok := modeChars[op]; ok {
 		if value == modeOff {
@@ -160,7 +157,6 @@ var modeChars = map[byte]int{
 	9: unix.VSTOP, 10: unix.VSUSP, 12: unix.VREPRINT, 13: unix.VWERASE, 14: unix.VLNEXT, 18: unix.VDISCARD,
 }
 
-// modeFlag is a bit of one of a terminal's three words of flags.
 type modeFlag struct {
 	field func(*unix.Termios) *uint32
 	bit   uint32

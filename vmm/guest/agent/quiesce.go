@@ -80,7 +80,6 @@ func stats(box *cgroups) (protocol.GuestStats, error) {
 	}, nil
 }
 
-// free is the space left in the file system of dir, 0 when there is none.
 func free(dir string) int64 {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

@@ -37,7 +37,6 @@ func (b *booter) common() Machine {
 	}
 }
 
-// machine is the virtual machine the agent booted. run must have succeeded.
 func (b *booter) machine() Machine {
 	box := &cgroups{dir: boxGroup, pids: defaultPIDs} // as setUpCgroups left it
 	disk := &workspaceDisk{target: protocol.WorkspaceDir, user: b.user, device: b.workspace}
@@ -56,7 +55,6 @@ func (b *booter) machine() Machine {
 	return m
 }
 
-// kernelRelease is what `uname -r` prints.
 func kernelRelease() string {
 	text, _ := os.ReadFile("/proc/sys/kernel/osrelease") // empty says so
 	return strings.TrimSpace(string(text))

@@ -19,7 +19,6 @@ type spawner struct {
 	waiting map[int]*process
 }
 
-// process is one started process.
 type process struct {
 	// Also the number of its process group and session.
 	pid    int

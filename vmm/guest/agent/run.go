@@ -52,7 +52,6 @@ func (s *session) run(c command, accepted func()) {
 // same file.
 type stdio struct{ in, out, err *os.File }
 
-// all are those to close, each once; some may be nil.
 func (e stdio) all() []*os.File {
 	if e.in == e.out {
 		return []*os.File{e.in}
@@ -182,7 +181,6 @@ func (s *session) copyOut(w io.Writer, r *os.File, flushed func()) {
 	}
 }
 
-// pending is how many bytes wait in a pipe or terminal.
 func pending(f *os.File) int {
 	n := 0
 	raw, err := f.SyscallConn()

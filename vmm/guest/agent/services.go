@@ -86,10 +86,8 @@ func (m *services) cancel() {
 	}
 }
 
-// wait returns when every goroutine of the services has ended.
 func (m *services) wait() { m.work.Wait() }
 
-// goDo is Agent.goDo for a goroutine that wait waits for.
 func (m *services) goDo(what string, f func()) {
 	m.work.Add(1)
 	m.agent.goDo(what, func() {
@@ -187,7 +185,6 @@ func (m *services) launch(s *service, line string, files []int) (*process, error
 	})
 }
 
-// devNull opens /dev/null for a command that reads and writes nothing.
 func devNull() int {
 	fd, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -258,14 +255,12 @@ func (m *services) set(s *service, state protocol.ServiceState, failure string) 
 	s.status.State, s.status.Error = state, failure
 }
 
-// restarted counts a restart.
 func (m *services) restarted(s *service) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.status.Restarts++
 }
 
-// status is a copy, in start order.
 func (m *services) status() []protocol.ServiceStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()

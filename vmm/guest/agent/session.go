@@ -55,7 +55,6 @@ func (s *session) serve(requests <-chan *ssh.Request) {
 	}
 }
 
-// startsCommand tells requests that run something from settings.
 func startsCommand(request string) bool {
 	return request == "exec" || request == "shell" || request == "subsystem" || request == protocol.Argv
 }

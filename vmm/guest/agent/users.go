@@ -64,7 +64,6 @@ func lookupUser(root string, match func(name string, uid int) bool) (User, error
 	return User{}, fmt.Errorf("the image has no such user: %w", fs.ErrNotExist)
 }
 
-// groupsOf lists the groups that name a user as a member.
 func groupsOf(root, name string) []int {
 	text, _ := os.ReadFile(filepath.Join(root, "etc/group")) // an image without has no groups
 	var groups []int
@@ -80,7 +79,6 @@ func groupsOf(root, name string) []int {
 	return groups
 }
 
-// findShell is bash where there is one.
 func findShell(root string) string {
 	for _, shell := range []string{"/bin/bash", "/usr/bin/bash"} {
 		if _, err := os.Stat(filepath.Join(root, shell)); err == nil {

@@ -81,7 +81,6 @@ func (w *workspaceDisk) drop() error {
 	return flushBuffers(w.device)
 }
 
-// flushBuffers drops what the kernel has cached of a block device.
 func flushBuffers(dev string) error {
 	f, err := os.Open(dev)
 	if err != nil {

@@ -81,7 +81,6 @@ func pairMessage() []byte {
 	return append(append(m, make([]byte, 8)...), body...)
 }
 
-// cardAttributes are the hardware address and the MTU of one end.
 func cardAttributes(mac string) []byte {
 	hw, err := net.ParseMAC(mac)
 	if err != nil {

@@ -82,7 +82,6 @@ func endWith(control *os.File) {
 	}
 }
 
-// launcher is one machine's.
 type launcher struct {
 	plan   plan.Plan
 	events *json.Encoder

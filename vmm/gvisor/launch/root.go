@@ -103,7 +103,6 @@ func remount(target string, b plan.Bind) error {
 	return syscall.Mount("", target, "", flags, "")
 }
 
-// makeTarget makes what a bind needs to exist: a directory, or an empty file.
 func makeTarget(target string, dir bool) error {
 	if dir {
 		return os.MkdirAll(target, 0o755)

@@ -58,7 +58,6 @@ func (l *launcher) startSandbox() error {
 	return err
 }
 
-// describe says how a process ended, for a message.
 func describe(s syscall.WaitStatus) string {
 	if s.Signaled() {
 		return "signal " + s.Signal().String()
