@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -56,7 +57,7 @@ const (
 // clipped, and the path has lost its query, which may hold what is nobody's business.
 func EntryFor(f Flow, v Verdict) Entry {
 	e := Entry{
-		Kind: KindFlow, Proto: f.Proto, Name: clip(f.Name), Port: f.Port, Method: clip(f.Method),
+		Kind: cmp.Or(v.Kind, KindFlow), Proto: f.Proto, Name: clip(f.Name), Port: f.Port, Method: clip(f.Method),
 		Allow: v.Allow, Rule: v.Rule, Source: v.Source, Reason: v.Reason, Hint: v.Hint,
 	}
 	if f.Addr.IsValid() {

@@ -50,6 +50,8 @@ type Verdict struct {
 	Rule   string // the rule that decided, as it is written; "" where none did (default deny)
 	Source Source
 	Reason string // one line for people
+	// Kind is the audit log's word for a denial that is not the rules' (Entry.Kind); "" for one that is.
+	Kind string `json:"-"`
 	// Inside says that the answer holds for the connection only: its TLS must be opened, and every
 	// request decided.
 	Inside bool

@@ -33,7 +33,7 @@ func newGate(ca *gateway.CA, g *guard, m *meter, b *accounting, log *slog.Logger
 			log.Warn("cannot write down what a model has used", "error", err)
 		}
 	}
-	gw := gateway.New(gateway.Config{Policy: nothing(), Values: g.keep, CA: ca, Audit: g.record, Usage: usage, Log: log})
+	gw := gateway.New(gateway.Config{Policy: nothing(), Values: g.keep, CA: ca, Audit: g.record, Usage: usage})
 	g.follow(gw.SetPolicy)
 	return &gate{gateway: gw, meter: m, accounting: b}
 }
@@ -42,8 +42,8 @@ func newGate(ca *gateway.CA, g *guard, m *meter, b *accounting, log *slog.Logger
 func (g *gate) close() { g.gateway.Close() }
 
 // Lookup decides about a question to the resolver.
-func (g *gate) Lookup(ctx context.Context, q netstack.Question) error {
-	return g.gateway.Lookup(ctx, q.Name, q.Type)
+func (g *gate) Lookup(_ context.Context, q netstack.Question) error {
+	return g.gateway.Lookup(q.Name, q.Type)
 }
 
 // errLimit ends a flow at a limit of bytes or connections. The audit log says which limit it was.
@@ -51,33 +51,38 @@ var errLimit = errors.New("the box has reached a limit of its network")
 
 // Accept decides about a flow when its first packet is seen. Limits come first: they hold whatever
 // the policy says.
-func (g *gate) Accept(ctx context.Context, d netstack.Destination) error {
+func (g *gate) Accept(_ context.Context, d netstack.Destination) error {
 	if !g.meter.mayConnect(int(g.open.Load())) || !g.meter.spend(0) {
 		return errLimit
 	}
-	return g.gateway.Accept(ctx, destination(d))
+	return g.gateway.Accept(flow(d))
 }
 
 // Stream carries a TCP connection. It returns when the connection has ended.
 func (g *gate) Stream(ctx context.Context, d netstack.Destination, c netstack.Conn) error {
 	g.open.Add(1)
 	defer g.open.Add(-1)
-	return g.gateway.Stream(ctx, destination(d), meteredStream{metered{c, g.meter, g.accounting}, c})
+	return g.gateway.Stream(ctx, flow(d), meteredStream{metered{c, g.meter, g.accounting}, c})
 }
 
 // Packets carries the datagrams of a UDP flow.
 func (g *gate) Packets(ctx context.Context, d netstack.Destination, c net.Conn) error {
 	g.open.Add(1)
 	defer g.open.Add(-1)
-	return g.gateway.Packets(ctx, destination(d), metered{c, g.meter, g.accounting})
+	return g.gateway.Packets(ctx, flow(d), metered{c, g.meter, g.accounting})
 }
 
 // Attempt records what the network stack refused by itself.
 func (g *gate) Attempt(a netstack.Attempt) { g.gateway.Attempt(string(a.Kind), a.Detail, a.Count) }
 
-// destination is a destination in the gateway's words.
-func destination(d netstack.Destination) gateway.Destination {
-	return gateway.Destination{Proto: policy.Proto(d.Proto), Name: d.Name, Addr: d.Addr}
+// flow is a destination in the policy's words. The address behind a name is a placeholder, and says
+// nothing.
+func flow(d netstack.Destination) policy.Flow {
+	f := policy.Flow{Proto: policy.Proto(d.Proto), Name: d.Name, Port: d.Addr.Port()}
+	if d.Name == "" {
+		f.Addr = d.Addr.Addr().Unmap()
+	}
+	return f
 }
 
 // metered counts what goes in and out of a connection, and ends it at the limit. What is read is

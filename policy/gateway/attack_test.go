@@ -107,7 +107,7 @@ func TestAttackManyConnections(t *testing.T) {
 		for w.g.conns.count() < 64 {
 			time.Sleep(time.Millisecond) // the last of them is on its way
 		}
-		if w.g.Accept(t.Context(), dest("a.test", 80)) != nil {
+		if w.g.Accept(dest("a.test", 80)) != nil {
 			refused++
 		}
 	}
@@ -141,15 +141,15 @@ func TestAttackSlowloris(t *testing.T) {
 // Datagrams: only where a rule says udp, and QUIC not by the way.
 func TestAttackUDP(t *testing.T) {
 	w := newWorld(t, grants("udp://time.test:123", "*.test:*", "a.test"))
-	for _, d := range []Destination{dest("a.test", 443), dest("a.test", 53), dest("a.test", 4789), dest("time.test", 124)} {
+	for _, d := range []policy.Flow{dest("a.test", 443), dest("a.test", 53), dest("a.test", 4789), dest("time.test", 124)} {
 		d.Proto = policy.UDP
-		if w.g.Accept(t.Context(), d) == nil {
-			t.Errorf("%s:%d is accepted", d.Name, d.Addr.Port())
+		if w.g.Accept(d) == nil {
+			t.Errorf("%s:%d is accepted", d.Name, d.Port)
 		}
 	}
 	all := newWorld(t, policy.Spec{Layers: []policy.Layer{{Source: policy.Preset, Allow: []policy.Rule{rule("*")}}}})
-	quic := Destination{Proto: policy.UDP, Name: "a.test", Addr: dest("a.test", 443).Addr}
-	if all.g.Accept(t.Context(), quic) == nil {
+	quic := policy.Flow{Proto: policy.UDP, Name: "a.test", Port: 443}
+	if all.g.Accept(quic) == nil {
 		t.Error("QUIC is carried")
 	}
 	all.denied("quic")
@@ -171,8 +171,8 @@ func TestAttackUDP(t *testing.T) {
 	}()
 	w.g.up.ports[123] = uint16(server.LocalAddr().(*net.UDPAddr).Port)
 	box, host := net.Pipe()
-	d := Destination{Proto: policy.UDP, Name: "time.test", Addr: dest("", 123).Addr}
-	if err := w.g.Accept(t.Context(), d); err != nil {
+	d := policy.Flow{Proto: policy.UDP, Name: "time.test", Port: 123}
+	if err := w.g.Accept(d); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)

@@ -28,34 +28,28 @@ type Evaluator struct {
 	Resolve Resolver // nil means the host's
 }
 
-// decision is a verdict, and the kind of a refusal that is not the policy's.
-type decision struct {
-	policy.Verdict
-	what string
-}
-
-// refused is a decision that no rule can change; what is its kind in the log.
-func refused(what, reason string) decision {
-	return decision{policy.Verdict{Source: policy.Builtin, Reason: reason}, what}
+// refused is a verdict that no rule can change; kind is its word in the log.
+func refused(kind, reason string) policy.Verdict {
+	return policy.Verdict{Source: policy.Builtin, Kind: kind, Reason: reason}
 }
 
 // name decides about a question to the resolver.
-func (e Evaluator) name(name string) decision {
+func (e Evaluator) name(name string) policy.Verdict {
 	canonical, err := policy.CanonicalName(name)
 	if err != nil || canonical != name {
 		return refused("dns-name", "the question is not for a host name")
 	}
-	return decision{Verdict: e.Policy.DecideName(name)}
+	return e.Policy.Decide(policy.Flow{Proto: policy.DNS, Name: name})
 }
 
 // connect decides about a connection, or a flow of datagrams, before its address is known.
-func (e Evaluator) connect(f policy.Flow) decision {
+func (e Evaluator) connect(f policy.Flow) policy.Verdict {
 	v := e.Policy.Decide(f)
 	if v.Allow && f.Proto == policy.UDP && f.Port == quicPort && !strings.HasPrefix(v.Rule, "udp://") {
 		// Nothing in it can be checked, and its clients go on with TCP at once.
 		return refused("quic", "QUIC is not carried: its names cannot be checked; use TCP")
 	}
-	return decision{Verdict: v}
+	return v
 }
 
 // onlyTLS is said in two places: before a request on port 443 was read, and about one that was
@@ -66,7 +60,7 @@ const onlyTLS = "only TLS is spoken to port 443"
 //
 // A request in HTTP/2 has come without a line or a head that could be checked, so this is where its
 // method and target are, as those of HTTP/1 are in parseHead.
-func (e Evaluator) request(f policy.Flow) decision {
+func (e Evaluator) request(f policy.Flow) policy.Verdict {
 	switch {
 	case !isMethod([]byte(f.Method)) || f.Method == http.MethodConnect:
 		return refused("framing", "the method is not one in capitals, or CONNECT")
@@ -79,16 +73,18 @@ func (e Evaluator) request(f policy.Flow) decision {
 	case f.Port == 80 && f.TLS:
 		return refused("framing", "only requests in the clear are spoken to port 80")
 	}
-	return decision{Verdict: e.Policy.Decide(f)}
+	return e.Policy.Decide(f)
 }
 
 // address decides about one of the addresses of an allowed connection.
-func (e Evaluator) address(f policy.Flow, a netip.Addr) decision {
+func (e Evaluator) address(f policy.Flow, a netip.Addr) policy.Verdict {
 	f.Addr, f.Method, f.Path = a.Unmap(), "", ""
 	if f.Proto != policy.UDP {
 		f.Proto = policy.TCP
 	}
-	return decision{e.Policy.Decide(f), "address"}
+	v := e.Policy.Decide(f)
+	v.Kind = "address"
+	return v
 }
 
 // addresses are a flow's, most of a name's being ignored: a name with thousands is no reason to try
@@ -140,51 +136,46 @@ func (e Evaluator) Check(ctx context.Context, f policy.Flow) Answer {
 	if f.Proto == policy.HTTP {
 		connection.Proto = policy.TCP
 	}
-	var d decision
 	if f.Name != "" {
-		if d = e.name(f.Name); !d.Allow {
-			return Answer{Verdict: e.hinted(d, connection)}
+		if v := e.name(f.Name); !v.Allow {
+			return Answer{Verdict: e.hinted(v, connection)}
 		}
 	}
-	if d = e.connect(connection); !d.Allow {
-		return Answer{Verdict: d.Verdict}
+	v := e.connect(connection)
+	if v.Allow && f.Method != "" {
+		v = e.request(f)
 	}
-	if f.Method != "" {
-		if d = e.request(f); !d.Allow {
-			return Answer{Verdict: d.Verdict}
-		}
+	if !v.Allow {
+		return Answer{Verdict: v}
 	}
-	return e.checkAddresses(ctx, f, connection, d)
+	return e.checkAddresses(ctx, f, connection, v)
 }
 
 // hinted is the verdict on a name with the hint for the connection: a caller that asks for a port
 // is told the command that has it.
-func (e Evaluator) hinted(d decision, connection policy.Flow) policy.Verdict {
+func (e Evaluator) hinted(name policy.Verdict, connection policy.Flow) policy.Verdict {
 	if v := e.Policy.Decide(connection); !v.Allow {
 		return v
 	}
-	return d.Verdict
+	return name
 }
 
-// checkAddresses goes on where connection and request are allowed, as d says.
-func (e Evaluator) checkAddresses(ctx context.Context, f, connection policy.Flow, d decision) Answer {
-	out := Answer{Verdict: d.Verdict}
-	addrs, err := e.addresses(ctx, connection)
-	if err != nil {
-		addrs = nil
-	}
+// checkAddresses goes on where connection and request are allowed, as v says.
+func (e Evaluator) checkAddresses(ctx context.Context, f, connection policy.Flow, v policy.Verdict) Answer {
+	out := Answer{Verdict: v}
+	addrs, _ := e.addresses(ctx, connection) // none where it cannot be resolved
 	allowed := len(addrs) == 0
 	for _, a := range addrs {
 		out.Addresses = append(out.Addresses, a.Unmap())
-		v := e.address(connection, a).Verdict
-		if allowed = allowed || v.Allow; !allowed {
-			out.Verdict = v
+		there := e.address(connection, a)
+		if allowed = allowed || there.Allow; !allowed {
+			out.Verdict = there
 		}
 	}
 	if !allowed {
 		return out
 	}
-	out.Verdict = d.Verdict
+	out.Verdict = v
 	for _, s := range e.Policy.SecretsFor(f) {
 		out.Secrets = append(out.Secrets, s.Name)
 	}

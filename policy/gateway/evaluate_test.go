@@ -90,16 +90,16 @@ func TestCheckSaysWhatTheGatewayDoes(t *testing.T) {
 // does tells whether a box gets through: a question, a connection, what is said first.
 func (w *world) does(f policy.Flow) bool {
 	w.t.Helper()
-	if f.Name != "" && w.g.Lookup(w.t.Context(), f.Name, typeA) != nil {
+	if f.Name != "" && w.g.Lookup(f.Name, typeA) != nil {
 		return false
 	}
-	d := Destination{Proto: f.Proto, Name: f.Name, Addr: netip.AddrPortFrom(f.Addr, f.Port)}
+	d := policy.Flow{Proto: f.Proto, Name: f.Name, Addr: f.Addr, Port: f.Port}
 	if f.Name != "" {
 		d = dest(f.Name, f.Port)
 	}
 	if f.Proto == policy.UDP {
 		d.Proto = policy.UDP
-		if w.g.Accept(w.t.Context(), d) != nil {
+		if w.g.Accept(d) != nil {
 			return false
 		}
 		box, host := net.Pipe()

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"sync"
 	"time"
@@ -10,72 +9,45 @@ import (
 	"agentbox/policy"
 )
 
-// event is one flow, or one refusal, for the audit log. It holds no value of a secret, no header
-// and no query.
-type event struct {
-	Flow    policy.Flow    // Path is without query
-	Verdict policy.Verdict // Reason says why, in one line
-	What    string         // the kind of a refusal that is not the policy's: "framing", "sni", "placeholder", ...
-	Dialled netip.Addr     // where it went
-	Secret  string         // the names of the secrets that were put in, or whose placeholder was found in the wrong place
-	Status  int            // of the response, for a request
-	Sent    int64          // bytes from the box
-	Got     int64          // bytes to the box
-	Took    time.Duration
-	Count   int // how many alike this one stands for; at least 1
-}
-
-// entry is the event as the audit log has it. What a rule refused, and what was carried, is of kind
-// flow.
-func (e event) entry() policy.Entry {
-	entry := policy.EntryFor(e.Flow, e.Verdict)
-	if e.What != "" {
-		entry.Kind = e.What
+// entry is a flow that was carried, for the audit log; dialled is where it went, if anywhere. A flow
+// that began and came to nothing has one, too.
+func (t *traffic) entry(f policy.Flow, v policy.Verdict, dialled netip.Addr, begun time.Time) policy.Entry {
+	e := policy.EntryFor(f, v)
+	if dialled.IsValid() {
+		e.Address = dialled.String()
 	}
-	if e.Dialled.IsValid() {
-		entry.Address = e.Dialled.String()
-	}
-	if e.Status != 0 {
-		entry.Reason = fmt.Sprintf("%s; answered %d", entry.Reason, e.Status)
-	}
-	entry.Secret, entry.Out, entry.In = e.Secret, e.Sent, e.Got
-	entry.Millis = e.Took.Milliseconds()
-	if e.Count > 1 {
-		entry.Count = e.Count
-	}
-	return entry
+	e.In, e.Out, e.Millis = t.got.Load(), t.sent.Load(), time.Since(begun).Milliseconds()
+	return e
 }
 
 // A box asks as often as it likes. What repeats itself within a window is written once and then as
 // a number, and so is what differs from one to the next, beyond the first few.
 const (
 	floodWindow = 5 * time.Second
-	maxAlike    = 128 // refusals of one sort that are told apart in a window
+	maxAlike    = 128 // refusals of one kind that are told apart in a window
 )
 
-// recorder writes events and folds floods of refusals. What was allowed is never folded: each such
+// recorder writes entries and folds floods of refusals. What was allowed is never folded: each such
 // flow carried something. mu guards the maps, and is not held while an entry is written.
 type recorder struct {
 	// write is Config.Audit.
 	write func(policy.Entry)
 
 	mu    sync.Mutex
-	kinds map[eventKind]*event // refusals of this window, with those that were repeated
-	sorts map[string]int       // how many kinds there are of each sort
+	alike map[alike]*policy.Entry // refusals of this window, with those that were repeated
+	kinds map[string]int          // how many of them there are of each kind
 }
 
-// eventKind is what two refusals must share to be one line. The path is not in it: a box that tries
+// alike is what two refusals must share to be one line. The path is not in it: a box that tries
 // many has one line for each method.
-type eventKind struct {
-	proto        policy.Proto
-	name, method string
-	addr         netip.Addr
-	port         uint16
-	what         string
+type alike struct {
+	kind, name, method, address string
+	proto                       policy.Proto
+	port                        uint16
 }
 
 func newRecorder(write func(policy.Entry)) *recorder {
-	return &recorder{write: write, kinds: map[eventKind]*event{}, sorts: map[string]int{}}
+	return &recorder{write: write, alike: map[alike]*policy.Entry{}, kinds: map[string]int{}}
 }
 
 // run ends windows until ctx ends; the gateway's last flush is its own.
@@ -92,38 +64,37 @@ func (r *recorder) run(ctx context.Context) {
 	}
 }
 
-// record writes an event, or counts it with one like it. It may block as long as write does.
-func (r *recorder) record(e event) {
-	e.Count = max(e.Count, 1)
-	e.Flow.Path = withoutQuery(e.Flow.Path)
-	if !e.Verdict.Allow && r.fold(e) {
-		return
+// record writes an entry, or counts it with one like it. It may block as long as write does.
+func (r *recorder) record(e policy.Entry) {
+	if e.Allow || !r.fold(e) {
+		r.write(e)
 	}
-	r.write(e.entry())
 }
 
-// fold counts an event that was written already in this window.
+// fold counts a refusal that was written already in this window.
 //
-// The first of its kind is written at once, so that a person who looks sees it; those after it are
-// counted, and written together at the window's end. A sort is what a kind is called: beyond
-// maxAlike of one, all others are counted as one line without a name.
-func (r *recorder) fold(e event) bool {
-	kind := eventKind{e.Flow.Proto, e.Flow.Name, e.Flow.Method, e.Flow.Addr, e.Flow.Port, e.What}
+// The first of its sort is written at once, so that a person who looks sees it; those after it are
+// counted, and written together at the window's end. Beyond maxAlike of one kind, all others are
+// counted as one line without a name.
+func (r *recorder) fold(e policy.Entry) bool {
+	sort := alike{e.Kind, e.Name, e.Method, e.Address, e.Proto, e.Port}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, known := r.kinds[kind]; !known {
-		if r.sorts[e.What]++; r.sorts[e.What] <= maxAlike {
-			r.kinds[kind] = nil
+	if _, known := r.alike[sort]; !known {
+		if r.kinds[e.Kind]++; r.kinds[e.Kind] <= maxAlike {
+			r.alike[sort] = nil
 			return false
 		}
-		kind = eventKind{what: e.What}
-		e.Flow = policy.Flow{Proto: e.Flow.Proto}
-		e.Verdict.Reason, e.Verdict.Hint = "more like those before, not listed one by one", ""
+		sort = alike{kind: e.Kind}
+		e = policy.Entry{
+			Kind: e.Kind, Proto: e.Proto, Rule: e.Rule, Source: e.Source, Secret: e.Secret, Count: e.Count,
+			Reason: "more like those before, not listed one by one",
+		}
 	}
-	if repeated := r.kinds[kind]; repeated != nil {
-		repeated.Count += e.Count
+	if repeated := r.alike[sort]; repeated != nil {
+		repeated.Count = max(repeated.Count, 1) + max(e.Count, 1)
 	} else {
-		r.kinds[kind] = &e
+		r.alike[sort] = &e
 	}
 	return true
 }
@@ -131,12 +102,12 @@ func (r *recorder) fold(e event) bool {
 // flush writes what was counted, and begins a window.
 func (r *recorder) flush() {
 	r.mu.Lock()
-	kinds := r.kinds
-	r.kinds, r.sorts = map[eventKind]*event{}, map[string]int{}
+	repeated := r.alike
+	r.alike, r.kinds = map[alike]*policy.Entry{}, map[string]int{}
 	r.mu.Unlock()
-	for _, e := range kinds {
+	for _, e := range repeated {
 		if e != nil {
-			r.write(e.entry())
+			r.write(*e)
 		}
 	}
 }

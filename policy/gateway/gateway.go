@@ -3,11 +3,8 @@ package gateway
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,22 +19,6 @@ type Conn interface {
 	net.Conn
 	// CloseWrite ends our direction: the box reads EOF.
 	CloseWrite() error
-}
-
-// Destination is where the box wants to go.
-type Destination struct {
-	Proto policy.Proto   // TCP or UDP
-	Name  string         // canonical; "" where the box uses an address that no name was looked up for
-	Addr  netip.AddrPort // as the box wrote it; a placeholder when Name is not ""
-}
-
-// flow is the destination as the policy sees it.
-func (d Destination) flow() policy.Flow {
-	f := policy.Flow{Proto: d.Proto, Name: d.Name, Port: d.Addr.Port()}
-	if d.Name == "" {
-		f.Addr = d.Addr.Addr().Unmap()
-	}
-	return f
 }
 
 // Config is what a gateway needs. Policy, CA and Audit are required. Its funcs may be called from
@@ -58,7 +39,6 @@ type Config struct {
 	// says that it used, and the model's name as it says that. It has servers asked for codings
 	// that are read here. Must not block; nil: nobody wants to know.
 	Usage func(model string, t agentbox.Tokens)
-	Log   *slog.Logger
 }
 
 // Gateway carries the flows of one box. Its methods may be called from any number of goroutines.
@@ -93,14 +73,8 @@ const (
 	maxOuts  = 2 * (maxConns + maxCalls) // a bound for mistakes of ours: each has one of the former, or is kept idle
 )
 
-// ErrRefused is why a flow ends that the policy denies.
-var ErrRefused = errors.New("the policy denies it")
-
 // New makes a gateway. Close ends it. The box can begin at once.
 func New(cfg Config) *Gateway {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
 	g := &Gateway{cfg: cfg, lookup: newBudget(), conns: newLive(maxConns), calls: newLive(maxCalls), outs: newLive(maxOuts), decoders: newDecoders()}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.policy.Store(cfg.Policy)
@@ -139,7 +113,8 @@ func (g *Gateway) SetPolicy(p *policy.Policy) {
 	stays := func(q *passage) bool {
 		v := q.review(p)
 		if !v.Allow {
-			_ = g.deny(q.flow, v, "policy-changed")
+			v.Kind = policyChanged
+			g.deny(q.flow, v)
 		}
 		return v.Allow
 	}
@@ -148,6 +123,9 @@ func (g *Gateway) SetPolicy(p *policy.Policy) {
 	g.outs.review(stays)
 	g.up.closeIdle()
 }
+
+// policyChanged is the kind of what ends because the policy is another one.
+const policyChanged = "policy-changed"
 
 // mayCarry tells whether all secrets that a passage carries may be sent there under a policy.
 func mayCarry(p *policy.Policy, q *passage) bool {
@@ -162,13 +140,13 @@ func mayCarry(p *policy.Policy, q *passage) bool {
 // rules decides by the present policy.
 func (g *Gateway) rules() Evaluator { return Evaluator{g.policy.Load(), g.cfg.Resolve} }
 
-// Accept decides about a flow when its first packet is seen. An error, a *Refusal, refuses it, and
-// is in the log. That it is allowed here is not the last word: Stream and Packets decide again once
-// it is registered.
-func (g *Gateway) Accept(_ context.Context, d Destination) error {
-	f := d.flow()
+// Accept decides about a flow when its first packet is seen. Proto is TCP or UDP, Name what the box
+// has looked up, and Addr is for an address that no name was looked up for. An error, a *Refusal,
+// refuses it, and is in the log. That it is allowed here is not the last word: Stream and Packets
+// decide again once it is registered.
+func (g *Gateway) Accept(f policy.Flow) error {
 	if v := g.rules().connect(f); !v.Allow {
-		return g.deny(f, v.Verdict, v.what)
+		return g.deny(f, v)
 	}
 	if g.conns.count() >= g.conns.most {
 		return g.refuse(f, "flood", fmt.Sprintf("more than %d connections at once", g.conns.most))
@@ -177,15 +155,15 @@ func (g *Gateway) Accept(_ context.Context, d Destination) error {
 }
 
 // deny records a refusal and gives its error.
-func (g *Gateway) deny(f policy.Flow, v policy.Verdict, what string) error {
+func (g *Gateway) deny(f policy.Flow, v policy.Verdict) *Refusal {
 	v.Allow = false
-	g.audit.record(event{Flow: f, Verdict: v, What: what})
-	return &Refusal{Flow: f, Verdict: v, what: what}
+	g.audit.record(policy.EntryFor(f, v))
+	return &Refusal{Flow: f, Verdict: v}
 }
 
 // refuse denies for a reason of the gateway's own, which no rule can lift.
-func (g *Gateway) refuse(f policy.Flow, what, reason string) error {
-	return g.deny(f, policy.Verdict{Source: policy.Builtin, Reason: reason}, what)
+func (g *Gateway) refuse(f policy.Flow, kind, reason string) *Refusal {
+	return g.deny(f, refused(kind, reason))
 }
 
 // begin registers a passage; done ends it, and has to be called. The error is a *Refusal when there
@@ -204,8 +182,9 @@ func (g *Gateway) begin(l *live, p *passage) (done func(), err error) {
 // Attempt records what the network stack refused by itself, count times since it last said so. kind
 // is the entry's.
 func (g *Gateway) Attempt(kind, detail string, count int) {
-	g.audit.record(event{
-		Verdict: policy.Verdict{Source: policy.Builtin, Reason: detail},
-		What:    kind, Count: count,
-	})
+	e := policy.EntryFor(policy.Flow{}, refused(kind, detail))
+	if count > 1 {
+		e.Count = count
+	}
+	g.audit.record(e)
 }

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"strings"
 
 	"agentbox/policy"
@@ -22,20 +21,19 @@ const (
 //
 // qtype is DNS's number. nil means that the name may be resolved, or for other types that it exists
 // and has none of that; an error is a *Refusal, in the log.
-func (g *Gateway) Lookup(_ context.Context, name string, qtype uint16) error {
+func (g *Gateway) Lookup(name string, qtype uint16) error {
 	f := policy.Flow{Proto: policy.DNS, Name: name}
-	d := g.rules().name(name)
-	if d.what != "" {
-		return g.deny(policy.Flow{Proto: policy.DNS}, d.Verdict, d.what)
+	v := g.rules().name(name)
+	if v.Kind != "" { // it is none, so it is not written down
+		return g.deny(policy.Flow{Proto: policy.DNS}, v)
 	}
-	v := d.Verdict
 	if !v.Allow {
-		return g.deny(f, v, "")
+		return g.deny(f, v)
 	}
 	switch qtype {
 	case typeA, typeAAAA, typeSVCB, typeHTTPS:
 	default:
-		_ = g.refuse(f, "dns-type", "only addresses are answered")
+		g.refuse(f, "dns-type", "only addresses are answered")
 		// The name exists, and has none of that: programs that ask for more than addresses go on.
 		return nil // an empty answer: the name exists
 	}
@@ -47,12 +45,6 @@ func (g *Gateway) Lookup(_ context.Context, name string, qtype uint16) error {
 
 // wild tells whether the rule leaves the choice of the name to the box.
 func wild(rule string) bool {
-	_, host, ok := strings.Cut(rule, " ")
-	if !ok {
-		host = rule
-	}
-	if _, after, ok := strings.Cut(host, "://"); ok {
-		host = after
-	}
-	return strings.HasPrefix(host, "*")
+	r, err := policy.ParseRule(rule)
+	return err == nil && strings.HasPrefix(r.Host, "*")
 }

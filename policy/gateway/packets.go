@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"time"
+
+	"agentbox/policy"
 )
 
 // maxDatagram is the largest UDP datagram there is, in bytes.
@@ -18,8 +20,7 @@ const quicPort = 443
 // Packets carries the datagrams of an accepted UDP flow, each Read or Write of c one of them, and
 // returns when it is over, with both ends closed. One after Accept is decided about again. A flow
 // that has been silent for idlePackets is over.
-func (g *Gateway) Packets(ctx context.Context, d Destination, c net.Conn) error {
-	f := d.flow()
+func (g *Gateway) Packets(ctx context.Context, f policy.Flow, c net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done, err := g.begin(g.conns, &passage{flow: f, end: cancel})
@@ -29,7 +30,7 @@ func (g *Gateway) Packets(ctx context.Context, d Destination, c net.Conn) error 
 	defer done()
 	v := g.rules().connect(f)
 	if !v.Allow {
-		return g.deny(f, v.Verdict, v.what)
+		return g.deny(f, v)
 	}
 	away, err := g.up.dial(ctx, "udp", f)
 	if err != nil {
@@ -39,7 +40,7 @@ func (g *Gateway) Packets(ctx context.Context, d Destination, c net.Conn) error 
 	stop := context.AfterFunc(ctx, func() { _ = c.Close(); _ = away.Close() })
 	defer stop()
 	relayDatagrams(c, away, t)
-	g.audit.record(event{Flow: f, Verdict: v.Verdict, Dialled: dialledAddr(away), Sent: t.sent.Load(), Got: t.got.Load(), Took: time.Since(begun)})
+	g.audit.record(t.entry(f, v, dialledAddr(away), begun))
 	return nil
 }
 

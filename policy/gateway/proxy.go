@@ -74,7 +74,8 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	// Once more: fetching the values of its secrets may have taken a while, and the policy has
 	// changed meanwhile.
 	if v := p.review(w.g.policy.Load()); !v.Allow {
-		refusal := w.g.deny(c.flow, v, "policy-changed").(*Refusal)
+		v.Kind = policyChanged
+		refusal := w.g.deny(c.flow, v)
 		refusal.answer(rw, refusal.status())
 		return
 	}
@@ -101,12 +102,12 @@ func (w informational) WriteHeader(status int) {
 // admit decides about a request, and fetches the values of its secrets, which go in when it is sent
 // (rewrite). A nil answer admits it.
 func (c *call) admit(r *http.Request) *Refusal {
-	d := c.g.rules().request(c.flow)
-	if reason := c.strayed(r); d.what == "" && reason != "" { // what is no sound request has no authority to speak of
-		d = refused("authority", reason)
+	c.verdict = c.g.rules().request(c.flow)
+	if reason := c.strayed(r); c.verdict.Kind == "" && reason != "" { // what is no sound request has no authority to speak of
+		c.verdict = refused("authority", reason)
 	}
-	if c.verdict = d.Verdict; !d.Allow {
-		return c.g.deny(c.flow, d.Verdict, d.what).(*Refusal)
+	if !c.verdict.Allow {
+		return c.g.deny(c.flow, c.verdict)
 	}
 	if refusal := c.overridden(r); refusal != nil {
 		return refusal
@@ -156,7 +157,8 @@ func (c *call) overridden(r *http.Request) *Refusal {
 			f := c.flow
 			f.Method = strings.ToUpper(method)
 			if v := c.g.rules().request(f); !v.Allow {
-				return c.g.deny(f, v.Verdict, "method-override").(*Refusal)
+				v.Kind = "method-override"
+				return c.g.deny(f, v)
 			}
 		}
 	}
@@ -168,12 +170,14 @@ func (c *call) over() {
 	if refusal := c.refused.Load(); refusal != nil {
 		return // recorded when it was found
 	}
-	e := event{
-		Flow: c.flow, Verdict: c.verdict, Secret: strings.Join(c.secrets.names(), ","), Status: int(c.status.Load()),
-		Sent: c.traffic.sent.Load(), Got: c.traffic.got.Load(), Took: time.Since(c.begun),
-	}
+	var dialled netip.Addr
 	if a := c.dialled.Load(); a != nil {
-		e.Dialled = *a
+		dialled = *a
+	}
+	e := c.traffic.entry(c.flow, c.verdict, dialled, c.begun)
+	e.Secret = strings.Join(c.secrets.names(), ",")
+	if status := c.status.Load(); status != 0 {
+		e.Reason += fmt.Sprintf("; answered %d", status)
 	}
 	c.g.audit.record(e)
 }

@@ -11,20 +11,15 @@ import (
 	"agentbox/policy"
 )
 
-// Refusal is the error of a flow that is denied. It was recorded when it was made. errors.Is finds
-// ErrRefused in it.
+// Refusal is the error of a flow that is denied. It was recorded when it was made.
 type Refusal struct {
 	Flow    policy.Flow
 	Verdict policy.Verdict
-	what    string // as in event
 }
 
 func (r *Refusal) Error() string {
 	return fmt.Sprintf("%s: %s", target(r.Flow), r.Verdict.Reason)
 }
-
-// Is makes every refusal ErrRefused.
-func (r *Refusal) Is(err error) bool { return err == ErrRefused }
 
 // Text is what the agent in the box reads: what was denied, why, and the command that a person
 // would permit it with.
@@ -72,7 +67,7 @@ func (r *Refusal) answer(w http.ResponseWriter, status int) {
 // status is the response's that says so: 421 for another authority, 400 for what is no sound
 // request, else 403.
 func (r *Refusal) status() int {
-	switch r.what {
+	switch r.Verdict.Kind {
 	case "authority":
 		return http.StatusMisdirectedRequest
 	case "framing":

@@ -76,13 +76,15 @@ func inTLS(secret policy.Secret, f policy.Flow) bool {
 
 // misused refuses a request because of a secret, and names it in the log; a placeholder in the path
 // is written there as the secret's name.
-func (g *Gateway) misused(f policy.Flow, secret policy.Secret, what, reason string) *Refusal {
-	v := policy.Verdict{Source: policy.Builtin, Reason: reason}
+func (g *Gateway) misused(f policy.Flow, secret policy.Secret, kind, reason string) *Refusal {
 	if secret.Placeholder != "" {
 		f.Path = strings.ReplaceAll(f.Path, secret.Placeholder, "["+secret.Name+"]")
 	}
-	g.audit.record(event{Flow: f, Verdict: v, What: what, Secret: secret.Name})
-	return &Refusal{Flow: f, Verdict: v, what: what}
+	refusal := &Refusal{Flow: f, Verdict: refused(kind, reason)}
+	e := policy.EntryFor(f, refusal.Verdict)
+	e.Secret = secret.Name
+	g.audit.record(e)
+	return refusal
 }
 
 // value asks for the present value of a secret. The error goes to the box and into the log, and

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -44,8 +45,8 @@ func (s *stream) end() {
 // Where nothing needs the inside of the connection the place outside is dialled before anything is
 // read, so that a connection that fails there fails in the box too. The error says why it ended
 // otherwise than by its ends; all that matters is in the log by then.
-func (g *Gateway) Stream(ctx context.Context, d Destination, c Conn) error {
-	s := &stream{g: g, box: c, flow: d.flow(), begun: time.Now()}
+func (g *Gateway) Stream(ctx context.Context, f policy.Flow, c Conn) error {
+	s := &stream{g: g, box: c, flow: f, begun: time.Now()}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
@@ -59,8 +60,8 @@ func (g *Gateway) Stream(ctx context.Context, d Destination, c Conn) error {
 	}
 	defer done()
 	// Again, after Accept: the policy may have changed before we were registered.
-	if s.verdict = g.rules().connect(s.flow).Verdict; !s.verdict.Allow {
-		return g.deny(s.flow, s.verdict, "")
+	if s.verdict = g.rules().connect(f); !s.verdict.Allow {
+		return g.deny(f, s.verdict)
 	}
 	switch {
 	case s.flow.Port == 80:
@@ -206,21 +207,18 @@ func (s *stream) splice(away net.Conn) error {
 
 // over records a connection that was carried.
 func (s *stream) over(away net.Conn) {
-	s.g.audit.record(event{
-		Flow: s.flow, Verdict: s.verdict, Dialled: dialledAddr(away),
-		Sent: s.traffic.sent.Load(), Got: s.traffic.got.Load(), Took: time.Since(s.begun),
-	})
+	s.g.audit.record(s.traffic.entry(s.flow, s.verdict, dialledAddr(away), s.begun))
 }
 
 // failed records a connection that was allowed and came to nothing. One that the policy refused is
 // recorded already.
 func (s *stream) failed(err error) {
-	if errors.Is(err, ErrRefused) {
+	if _, refused := errors.AsType[*Refusal](err); refused {
 		return
 	}
 	v := s.verdict
-	v.Reason += ", but: " + err.Error()
-	s.g.audit.record(event{Flow: s.flow, Verdict: v, What: "failed", Took: time.Since(s.begun)})
+	v.Kind, v.Reason = "failed", v.Reason+", but: "+err.Error()
+	s.g.audit.record(s.traffic.entry(s.flow, v, netip.Addr{}, s.begun))
 }
 
 // peek reads until at least n bytes of the box are in s.first.
@@ -305,13 +303,11 @@ var alertUnrecognizedName = []byte{21, 3, 3, 0, 2, 2, 112}
 
 // notTLS refuses what is not TLS on its port, in words if it seems to be a request.
 func (s *stream) notTLS() error {
-	err := s.g.refuse(s.flow, "not-tls", onlyTLS)
+	refusal := s.g.refuse(s.flow, "not-tls", onlyTLS)
 	if mayBeRequest(s.first) {
-		var refusal *Refusal
-		errors.As(err, &refusal)
 		writeRefusal(s.box, refusal)
 	}
-	return err
+	return refusal
 }
 
 // isTLS tells whether b begins as a record of a TLS handshake does.

@@ -55,7 +55,7 @@ func inMemory(t *testing.T, opened bool, site http.Handler) (w *world, client *h
 	}
 	dial = func() net.Conn {
 		d := dest("a.test", 443)
-		if err := w.g.Accept(t.Context(), d); err != nil {
+		if err := w.g.Accept(d); err != nil {
 			t.Fatal(err)
 		}
 		box, host := net.Pipe()

@@ -74,7 +74,7 @@ func (u *upstream) closeIdle() { u.transport.CloseIdleConnections() }
 // dial connects to where a flow leads. Each address is decided about as it is dialled, by the
 // dialer itself, so that nothing between the question and the connection can lead elsewhere.
 // network is tcp or udp. The addresses are tried one after the other; the error joins what each
-// said, and is ErrRefused if one was denied.
+// said, with a *Refusal where one was denied.
 func (u *upstream) dial(ctx context.Context, network string, f policy.Flow) (net.Conn, error) {
 	addrs, err := u.g.rules().addresses(ctx, f)
 	if err != nil {
@@ -148,7 +148,7 @@ func (u *upstream) register(c net.Conn, f policy.Flow, a netip.Addr) (net.Conn, 
 func (u *upstream) decide(f policy.Flow, a netip.Addr) error {
 	f.Addr = a.Unmap()
 	if v := u.g.rules().address(f, a); !v.Allow {
-		return u.g.deny(f, v.Verdict, v.what)
+		return u.g.deny(f, v)
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func (w *web) serve(ctx context.Context, st *stream, c net.Conn) error {
 // framed puts the check of HTTP/1 before a connection.
 func (w *web) framed(s *session, c net.Conn) net.Conn {
 	s.framing = newFraming(c, func(err error, idle bool) {
-		refusal := w.g.refuse(s.stream.requests(), "framing", err.Error()).(*Refusal)
+		refusal := w.g.refuse(s.stream.requests(), "framing", err.Error())
 		if idle {
 			writeRefusal(c, refusal)
 			linger(c)

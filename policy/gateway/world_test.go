@@ -122,14 +122,18 @@ func withToken(s policy.Spec, scope string) policy.Spec {
 }
 
 // dest is where a box goes that looked a name up.
-func dest(name string, port uint16) Destination {
-	return Destination{Proto: policy.TCP, Name: name, Addr: netip.AddrPortFrom(netip.MustParseAddr("100.64.0.9"), port)}
+func dest(name string, port uint16) policy.Flow {
+	f := policy.Flow{Proto: policy.TCP, Name: name, Port: port}
+	if name == "" {
+		f.Addr = netip.MustParseAddr("100.64.0.9")
+	}
+	return f
 }
 
 // dial is the box opening a connection. The error is the gateway's refusal before the connection
 // stands.
-func (w *world) dial(d Destination) (net.Conn, error) {
-	if err := w.g.Accept(w.t.Context(), d); err != nil {
+func (w *world) dial(d policy.Flow) (net.Conn, error) {
+	if err := w.g.Accept(d); err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -225,7 +229,7 @@ func (w *world) denied(kind string) policy.Entry {
 }
 
 // raw is what a box gets for the bytes it sends.
-func (w *world) raw(d Destination, request string) string {
+func (w *world) raw(d policy.Flow, request string) string {
 	w.t.Helper()
 	c, err := w.dial(d)
 	if err != nil {
