@@ -7,13 +7,7 @@ import "agentbox/agentbox"
 // fixed size. What it does not understand it passes over: a number that is not found is not
 // counted. The server is believed: what it says is what its owner bills.
 //
-// What is looked for, PREFIX being message (Anthropic's first event), response (OpenAI's last),
-// session (the first message of OpenAI's realtime API) or nothing:
-//
-//	PREFIX.model, PREFIX.modelVersion
-//	PREFIX.usage.{input,output,prompt,completion}_tokens, cache_{read,creation}_input_tokens
-//	PREFIX.usage.{input_token,input_tokens,prompt_tokens}_details.cached_tokens
-//	PREFIX.usageMetadata.{prompt,toolUsePrompt,cachedContent,candidates,thoughts}TokenCount
+// What is looked for is in places, in the document or one level down (wraps).
 //
 // A stream says some of it more than once, each time what it comes to so far: the largest counts.
 type answer struct {

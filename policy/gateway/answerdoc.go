@@ -1,5 +1,10 @@
 package gateway
 
+import (
+	"slices"
+	"strings"
+)
+
 // meaning is what a place in an answer says.
 type meaning int
 
@@ -14,54 +19,37 @@ const (
 	thoughts  // beside output
 	numbers   // how many of the above there are
 	modelName
-	nothingKnown
 )
 
-// key is a member's name that is looked for.
-type key int
-
-// The keys. A leaf's key is leafKeys and its meaning.
-const (
-	otherKey   key = iota
-	wrapKey        // of a document within the document
-	usageKey       // of Anthropic and OpenAI
-	geminiKey      // of Gemini
-	detailsKey     // of OpenAI, within the former
-	cachedKey      // within that
-	modelKey
-	leafKeys // from here on: leaf
-)
-
-// keys are all that are looked for; those from leafKeys on say what the number is.
-var keys = map[string]key{
-	"message": wrapKey, "response": wrapKey, "session": wrapKey, "usage": usageKey, "usageMetadata": geminiKey, "model": modelKey, "modelVersion": modelKey,
-	"input_tokens_details": detailsKey, "input_token_details": detailsKey, "prompt_tokens_details": detailsKey, "cached_tokens": cachedKey,
-	"input_tokens": leafKeys + key(input), "prompt_tokens": leafKeys + key(input), "output_tokens": leafKeys + key(output), "completion_tokens": leafKeys + key(output),
-	"cache_read_input_tokens": leafKeys + key(cacheRead), "cache_creation_input_tokens": leafKeys + key(cacheWrite),
+// places are the members that are looked for, by their path, with what they mean. Anthropic and
+// OpenAI have usage, Gemini usageMetadata.
+var places = map[string]meaning{
+	"model": modelName, "modelVersion": modelName,
+	"usage.input_tokens": input, "usage.prompt_tokens": input, "usage.output_tokens": output, "usage.completion_tokens": output,
+	"usage.cache_read_input_tokens": cacheRead, "usage.cache_creation_input_tokens": cacheWrite,
+	"usage.input_tokens_details.cached_tokens": cachedInput, "usage.input_token_details.cached_tokens": cachedInput,
+	"usage.prompt_tokens_details.cached_tokens": cachedInput,
+	"usageMetadata.promptTokenCount":            input, "usageMetadata.toolUsePromptTokenCount": toolInput, "usageMetadata.cachedContentTokenCount": cachedInput,
+	"usageMetadata.candidatesTokenCount": output, "usageMetadata.thoughtsTokenCount": thoughts,
 }
 
-// geminiKeys are those within usageMetadata.
-var geminiKeys = map[string]key{
-	"promptTokenCount": leafKeys + key(input), "candidatesTokenCount": leafKeys + key(output), "thoughtsTokenCount": leafKeys + key(thoughts),
-	"cachedContentTokenCount": leafKeys + key(cachedInput), "toolUsePromptTokenCount": leafKeys + key(toolInput),
-}
+// wraps are members that have such a document within theirs: Anthropic's first event, OpenAI's
+// last, the first message of OpenAI's realtime API.
+var wraps = []string{"message", "response", "session"}
 
-// meant says what a path of keys means.
-func meant(path []key) meaning {
-	if len(path) > 1 && path[0] == wrapKey {
-		path = path[1:]
+// words are the names in places and wraps, so that one that was read is kept as one of these.
+var words = func() map[string]string {
+	known := map[string]string{}
+	for _, name := range wraps {
+		known[name] = name
 	}
-	last := path[len(path)-1]
-	switch {
-	case len(path) == 1 && last == modelKey:
-		return modelName
-	case len(path) == 2 && (path[0] == usageKey || path[0] == geminiKey) && last >= leafKeys:
-		return meaning(last - leafKeys)
-	case len(path) == 3 && path[0] == usageKey && path[1] == detailsKey && last == cachedKey:
-		return cachedInput
+	for path := range places {
+		for name := range strings.SplitSeq(path, ".") {
+			known[name] = name
+		}
 	}
-	return nothingKnown
-}
+	return known
+}()
 
 // Bounds of what is looked at; the rest of a document is only counted in braces.
 const (
@@ -88,8 +76,8 @@ type document struct {
 // level is an open object or array.
 type level struct {
 	object bool
-	value  bool // behind the colon
-	key    key  // of the present member
+	value  bool   // behind the colon
+	key    string // of the present member, "" for one that nothing is known of
 }
 
 // reset begins another document.
@@ -173,20 +161,11 @@ func (d *document) textEnds() {
 	case l.value:
 		d.tell(modelName)
 	case d.strange:
-		l.key = otherKey
+		l.key = ""
 	default:
-		l.key = d.lookUp(d.text[:d.n])
+		l.key = words[string(d.text[:d.n])]
 	}
 	d.n, d.strange = 0, false
-}
-
-// lookUp finds what a member's name means where it is: Gemini's names are looked for within
-// usageMetadata only.
-func (d *document) lookUp(name []byte) key {
-	if outer := d.depth - 2; outer >= 0 && d.level[outer].object && d.level[outer].key == geminiKey {
-		return geminiKeys[string(name)]
-	}
-	return keys[string(name)]
 }
 
 // numberEnds takes a value that is no string.
@@ -200,20 +179,20 @@ func (d *document) numberEnds() {
 // tell gives the present value on if its place means something, and it is of the sort that belongs
 // there: a text for modelName, else a number.
 func (d *document) tell(sort meaning) {
-	path := make([]key, 0, deepest)
-	for i := range d.depth {
-		if i == 0 && !d.level[0].object {
-			continue // a list of documents is a stream, too
-		}
-		if !d.level[i].object {
+	path := make([]string, 0, deepest)
+	for i, l := range d.level[:d.depth] {
+		switch {
+		case i == 0 && !l.object: // a list of documents is a stream, too
+		case !l.object || l.key == "" || d.strange:
 			return
+		default:
+			path = append(path, l.key)
 		}
-		path = append(path, d.level[i].key)
 	}
-	if len(path) == 0 || d.strange {
-		return
+	if len(path) > 1 && slices.Contains(wraps, path[0]) {
+		path = path[1:]
 	}
-	if m := meant(path); m == sort || sort == numbers && m < numbers {
+	if m, known := places[strings.Join(path, ".")]; known && (m == sort || sort == numbers && m < numbers) {
 		d.found(m, string(d.text[:d.n]))
 	}
 }
