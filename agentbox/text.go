@@ -47,3 +47,13 @@ func Printable(s string) string {
 		return unicode.ReplacementChar
 	}, s)
 }
+
+// Clip is text from outside, short enough to be quoted in a message: its first 80 bytes. The cut may
+// divide a character; what is left of it is dropped, as messages are valid UTF-8.
+func Clip(s string) string {
+	const most = 80
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"agentbox/agentbox"
 )
 
 // Entry is one line of the audit log: one flow and its end, or something else that a reader has to
@@ -57,7 +59,7 @@ const (
 // clipped, and the path has lost its query, which may hold what is nobody's business.
 func EntryFor(f Flow, v Verdict) Entry {
 	e := Entry{
-		Kind: cmp.Or(v.Kind, KindFlow), Proto: f.Proto, Name: clip(f.Name), Port: f.Port, Method: clip(f.Method),
+		Kind: cmp.Or(v.Kind, KindFlow), Proto: f.Proto, Name: agentbox.Clip(f.Name), Port: f.Port, Method: agentbox.Clip(f.Method),
 		Allow: v.Allow, Rule: v.Rule, Source: v.Source, Reason: v.Reason, Hint: v.Hint,
 	}
 	if f.Addr.IsValid() {
@@ -65,7 +67,7 @@ func EntryFor(f Flow, v Verdict) Entry {
 	}
 	if f.Path != "" {
 		p, _ := CanonicalPath(f.Path)
-		e.Path = clip(p)
+		e.Path = agentbox.Clip(p)
 	}
 	return e
 }

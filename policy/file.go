@@ -136,7 +136,7 @@ func (p *parser) file(n *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		if first, twice := seen[k.Value]; twice {
-			p.failAt(k.Line, "key `%s` appears twice, first on line %d", clip(k.Value), first)
+			p.failAt(k.Line, "key `%s` appears twice, first on line %d", agentbox.Clip(k.Value), first)
 			continue
 		}
 		seen[k.Value] = k.Line
@@ -150,14 +150,14 @@ func (p *parser) file(n *yaml.Node) {
 		case "private":
 			p.out.Private, p.out.HasPrivate = p.rules(k.Value, v), true
 		default:
-			p.failAt(k.Line, "unknown key `%s`%s", clip(k.Value), Suggest(k.Value, fileKeys))
+			p.failAt(k.Line, "unknown key `%s`%s", agentbox.Clip(k.Value), Suggest(k.Value, fileKeys))
 		}
 	}
 }
 
 func (p *parser) preset(n *yaml.Node) {
 	if n.Kind != yaml.ScalarNode || Width(n.Value) < 0 {
-		p.failAt(n.Line, "preset: unknown value `%s`%s", clip(n.Value), Suggest(n.Value, Presets))
+		p.failAt(n.Line, "preset: unknown value `%s`%s", agentbox.Clip(n.Value), Suggest(n.Value, Presets))
 		return
 	}
 	p.out.Preset = n.Value

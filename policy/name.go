@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+
+	"agentbox/agentbox"
 )
 
 // HostName is the name by which a box reaches services on its host's own loopback, those the user
@@ -38,16 +40,16 @@ func CanonicalName(s string) (string, error) {
 		return "", errors.New("the name is too long")
 	}
 	if !utf8.ValidString(s) {
-		return "", fmt.Errorf("%q is not a host name", clip(s))
+		return "", fmt.Errorf("%q is not a host name", agentbox.Clip(s))
 	}
 	for _, r := range s {
 		if r <= ' ' || r == 0x7f || strings.ContainsRune("%/\\:@?#[]*'\"<>", r) {
-			return "", fmt.Errorf("%q is not a host name: it contains %q", clip(s), r)
+			return "", fmt.Errorf("%q is not a host name: it contains %q", agentbox.Clip(s), r)
 		}
 	}
 	name, err := profile.ToASCII(s)
 	if err != nil {
-		return "", fmt.Errorf("%q is not a host name", clip(s))
+		return "", fmt.Errorf("%q is not a host name", agentbox.Clip(s))
 	}
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
 	if len(name) > maxName {
@@ -56,11 +58,11 @@ func CanonicalName(s string) (string, error) {
 	labels := strings.Split(name, ".")
 	for _, l := range labels {
 		if !label(l) {
-			return "", fmt.Errorf("%q is not a host name", clip(s))
+			return "", fmt.Errorf("%q is not a host name", agentbox.Clip(s))
 		}
 	}
 	if numeric(labels[len(labels)-1]) {
-		return "", fmt.Errorf("%q is an address in an unusual notation, not a host name", clip(s))
+		return "", fmt.Errorf("%q is an address in an unusual notation, not a host name", agentbox.Clip(s))
 	}
 	return name, nil
 }
@@ -71,7 +73,7 @@ func CanonicalName(s string) (string, error) {
 func CanonicalHost(s string) (string, netip.Addr, error) {
 	if addr, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
 		if addr.Zone() != "" {
-			return "", netip.Addr{}, fmt.Errorf("%q has a zone", clip(s))
+			return "", netip.Addr{}, fmt.Errorf("%q has a zone", agentbox.Clip(s))
 		}
 		return "", addr.Unmap(), nil
 	}
@@ -102,13 +104,4 @@ func numeric(l string) bool {
 		return err == nil || hex == ""
 	}
 	return strings.Trim(l, "0123456789") == ""
-}
-
-// clip keeps what is quoted short.
-func clip(s string) string {
-	const most = 80
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }

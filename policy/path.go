@@ -5,19 +5,21 @@ import (
 	"net/url"
 	"path"
 	"strings"
+
+	"agentbox/agentbox"
 )
 
 // checkPattern refuses a path that no request in canonical form could have, so that a rule that
 // would never cover anything is a mistake that is told.
 func checkPattern(p string) error {
 	if strings.ContainsAny(p, "?#%\\ ") || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return fmt.Errorf("%q is not a path pattern: write the path as it is after decoding, without query", clip(p))
+		return fmt.Errorf("%q is not a path pattern: write the path as it is after decoding, without query", agentbox.Clip(p))
 	}
 	if strings.Contains(p, "***") {
-		return fmt.Errorf("%q is not a path pattern: * stays within a segment, ** does not", clip(p))
+		return fmt.Errorf("%q is not a path pattern: * stays within a segment, ** does not", agentbox.Clip(p))
 	}
 	if clean := path.Clean(p); clean != p && clean+"/" != p {
-		return fmt.Errorf("%q is not a path pattern: write %q", clip(p), clip(clean))
+		return fmt.Errorf("%q is not a path pattern: write %q", agentbox.Clip(p), agentbox.Clip(clean))
 	}
 	return nil
 }

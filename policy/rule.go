@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"agentbox/agentbox"
 )
 
 // Rule covers some flows. It is written in one line, the same in files, on the command line, in
@@ -52,7 +54,7 @@ func ParseRule(s string) (Rule, error) {
 			break
 		}
 		if m = strings.ToUpper(m); !slices.Contains(methodNames, m) {
-			return r, fmt.Errorf("%q is not an HTTP method", clip(m))
+			return r, fmt.Errorf("%q is not an HTTP method", agentbox.Clip(m))
 		}
 		r.Methods = append(r.Methods, m)
 	}
@@ -96,7 +98,7 @@ func (r *Rule) scheme(s string) error {
 	case "udp":
 		r.UDP = true
 	default:
-		return fmt.Errorf("%q is not a scheme of rules: https, http, ssh, tcp or udp", clip(s))
+		return fmt.Errorf("%q is not a scheme of rules: https, http, ssh, tcp or udp", agentbox.Clip(s))
 	}
 	return nil
 }
@@ -144,7 +146,7 @@ func (r *Rule) hostPort(s string) error {
 	case err != nil:
 		return err
 	case addr.IsValid() && wild:
-		return fmt.Errorf("%q: a wildcard is for names", clip(host))
+		return fmt.Errorf("%q: a wildcard is for names", agentbox.Clip(host))
 	case addr.IsValid():
 		r.Prefix = netip.PrefixFrom(addr, addr.BitLen())
 	case wild:
@@ -175,14 +177,14 @@ func splitPort(s string) (host, port string, err error) {
 		if port, colon := strings.CutPrefix(after, ":"); ok && (colon && port != "" || after == "") {
 			return host, port, nil
 		}
-		return "", "", fmt.Errorf("%q is not a host", clip(s))
+		return "", "", fmt.Errorf("%q is not a host", agentbox.Clip(s))
 	}
 	if strings.Count(s, ":") != 1 {
 		return s, "", nil
 	}
 	host, port, _ = strings.Cut(s, ":")
 	if port == "" {
-		return "", "", fmt.Errorf("%q has no port after the colon", clip(s))
+		return "", "", fmt.Errorf("%q has no port after the colon", agentbox.Clip(s))
 	}
 	return host, port, nil
 }
@@ -203,7 +205,7 @@ func (r *Rule) ports(s string) error {
 	from, err1 := strconv.ParseUint(first, 10, 16)
 	to, err2 := strconv.ParseUint(last, 10, 16)
 	if err1 != nil || err2 != nil || from == 0 || to < from {
-		return fmt.Errorf("%q is not a port: 1 to 65535, a range as 8000-8100, or *", clip(s))
+		return fmt.Errorf("%q is not a port: 1 to 65535, a range as 8000-8100, or *", agentbox.Clip(s))
 	}
 	r.From, r.To = uint16(from), uint16(to)
 	return nil

@@ -16,7 +16,7 @@ import (
 func (d *decoder) services(n *yaml.Node) {
 	d.pairs(n, func(k, v *yaml.Node) {
 		if !serviceName().MatchString(k.Value) {
-			d.fail(k, "%q is not a name for a service: use letters, digits, - and _", clip(k.Value))
+			d.fail(k, "%q is not a name for a service: use letters, digits, - and _", agentbox.Clip(k.Value))
 			return
 		}
 		s := Service{Name: k.Value, Env: map[string]string{}}
@@ -45,7 +45,7 @@ func (d *decoder) service(n *yaml.Node, s *Service) {
 func (d *decoder) env(n *yaml.Node, to map[string]string) {
 	d.pairs(n, func(k, v *yaml.Node) {
 		if !envName().MatchString(k.Value) {
-			d.fail(k, "%q is not the name of a variable", clip(k.Value))
+			d.fail(k, "%q is not the name of a variable", agentbox.Clip(k.Value))
 			return
 		}
 		if _, ok := d.value(v); !ok {
@@ -113,7 +113,7 @@ func (d *decoder) resolve(from, to string) (Include, error) {
 	}
 	if to == "" {
 		if !filepath.IsAbs(from) && !strings.HasPrefix(from, "~/") {
-			return Include{}, fmt.Errorf("include %q does not say where it goes in the box: write %s:/PATH", clip(from), clip(from))
+			return Include{}, fmt.Errorf("include %q does not say where it goes in the box: write %s:/PATH", agentbox.Clip(from), agentbox.Clip(from))
 		}
 		to = filepath.ToSlash(from)
 	}
@@ -129,7 +129,7 @@ func (d *decoder) resolve(from, to string) (Include, error) {
 	}
 	switch rest, ok := strings.CutPrefix(from, "~/"); {
 	case ok && d.home == "":
-		return Include{}, fmt.Errorf("include %q: there is no home directory on this host", clip(from))
+		return Include{}, fmt.Errorf("include %q: there is no home directory on this host", agentbox.Clip(from))
 	case ok:
 		from = filepath.Join(d.home, rest)
 	case !filepath.IsAbs(from):

@@ -137,7 +137,7 @@ func (d *decoder) pairs(n *yaml.Node, visit func(k, v *yaml.Node)) {
 		case k.ShortTag() == "!!merge":
 			d.fail(k, "merge keys (<<) are not supported: repeat the values")
 		case twice:
-			d.fail(k, "key `%s` appears twice, first on line %d", clip(k.Value), first)
+			d.fail(k, "key `%s` appears twice, first on line %d", agentbox.Clip(k.Value), first)
 		default:
 			seen[k.Value] = k.Line
 			visit(k, v)
@@ -193,19 +193,9 @@ func kind(n *yaml.Node) string {
 	}
 	switch n.ShortTag() {
 	case "!!str":
-		return fmt.Sprintf("the text %q", clip(n.Value))
+		return fmt.Sprintf("the text %q", agentbox.Clip(n.Value))
 	case "!!null":
 		return "nothing"
 	}
-	return clip(n.Value)
-}
-
-// clip keeps what is quoted from a file short. The cut may divide a character; what is left of it
-// is dropped, as messages are valid UTF-8.
-func clip(s string) string {
-	const most = 60
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
+	return agentbox.Clip(n.Value)
 }

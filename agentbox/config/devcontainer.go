@@ -90,7 +90,7 @@ func (d *decoder) unhonoured(k *yaml.Node) {
 		return
 	}
 	known := slices.Concat(keyNames(devcontainerKeys), harmless, slices.Sorted(maps.Keys(unsupported)))
-	d.warn(k, "unknown key `%s` is ignored%s", clip(k.Value), nearest(k.Value, known))
+	d.warn(k, "unknown key `%s` is ignored%s", agentbox.Clip(k.Value), nearest(k.Value, known))
 }
 
 // inLifecycleOrder moves the keys into the order of devcontainerKeys: a specification lets the
@@ -148,7 +148,7 @@ func (d *decoder) fill(n *yaml.Node, s string) string {
 func (d *decoder) devcontainerEnv(n *yaml.Node) {
 	d.pairs(n, func(k, v *yaml.Node) {
 		if !envName().MatchString(k.Value) {
-			d.fail(k, "%q is not the name of a variable", clip(k.Value))
+			d.fail(k, "%q is not the name of a variable", agentbox.Clip(k.Value))
 			return
 		}
 		s, ok := d.text(v)
@@ -156,7 +156,7 @@ func (d *decoder) devcontainerEnv(n *yaml.Node) {
 			return // null takes the variable away, and in a box nothing has set it
 		}
 		if variable, why := unfilled(s); variable != "" {
-			d.warn(v, "variable `%s` is left out: %s", clip(k.Value), why)
+			d.warn(v, "variable `%s` is left out: %s", agentbox.Clip(k.Value), why)
 			return
 		}
 		d.cfg.Env[k.Value] = d.substitute(s)
@@ -196,7 +196,7 @@ func (d *decoder) forwardPorts(n *yaml.Node) {
 	d.items(n, func(item *yaml.Node) {
 		host, port, two := strings.Cut(item.Value, ":")
 		if two && host != "localhost" && host != "127.0.0.1" {
-			d.warn(item, "port %s is ignored: only ports of the box itself are forwarded", clip(item.Value))
+			d.warn(item, "port %s is ignored: only ports of the box itself are forwarded", agentbox.Clip(item.Value))
 			return
 		}
 		if two {
@@ -214,7 +214,7 @@ func (d *decoder) hostRequirements(n *yaml.Node) {
 		{"cpus", func(d *decoder, n *yaml.Node) { d.integer(n, &d.cfg.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs) }},
 		{"memory", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Memory, agentbox.MinMemory, agentbox.MaxMemory) }},
 		{"storage", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Disk, agentbox.MinDisk, agentbox.MaxDisk) }},
-	}, func(k *yaml.Node) { d.warn(k, "`hostRequirements.%s` is ignored", clip(k.Value)) })
+	}, func(k *yaml.Node) { d.warn(k, "`hostRequirements.%s` is ignored", agentbox.Clip(k.Value)) })
 }
 
 // featurePackages are the features whose work Debian packages do as well. They are keyed by the
@@ -234,9 +234,9 @@ func (d *decoder) features(n *yaml.Node) {
 		packages, ok := featurePackages[name]
 		switch {
 		case !ok:
-			d.warn(k, "feature `%s` is ignored: boxes have no package for it", clip(k.Value))
+			d.warn(k, "feature `%s` is ignored: boxes have no package for it", agentbox.Clip(k.Value))
 		case d.cfg.Image != "" && !strings.HasPrefix(d.cfg.Image, "apt:"):
-			d.warn(k, "feature `%s` is ignored: image %s is taken as it is", clip(k.Value), d.cfg.Image)
+			d.warn(k, "feature `%s` is ignored: image %s is taken as it is", agentbox.Clip(k.Value), d.cfg.Image)
 		default:
 			if d.cfg.Packages == nil {
 				d.cfg.Packages = slices.Clone(basePackages)

@@ -14,7 +14,7 @@
 //
 // Invariants: the file came with the repository, so it is data of a stranger. Its size
 // (maxFile), the values that aliases stand for (maxNodes), its depth (maxDepth) and what messages
-// quote of it (clip) are bounded, what is printed passes agentbox.Printable, and paths that lead
+// quote of it (agentbox.Clip) are bounded, what is printed passes agentbox.Printable, and paths that lead
 // out of the repository are refused. The fuzz targets keep that. The keys are described in
 // docs/configuration.md, which a test compares with topLevel.
 package config

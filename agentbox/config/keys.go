@@ -63,10 +63,10 @@ func nonEmpty(s string) (string, error) {
 // whether the image exists is found out when it is needed.
 func imageName(s string) (string, error) {
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) || s[0] == '-' {
-		return "", fmt.Errorf("%q is not an image: write apt:SUITE or an OCI reference", clip(s))
+		return "", fmt.Errorf("%q is not an image: write apt:SUITE or an OCI reference", agentbox.Clip(s))
 	}
 	if suite, ok := strings.CutPrefix(s, "apt:"); ok && !suiteName().MatchString(suite) {
-		return "", fmt.Errorf("%q is not the name of a Debian or Ubuntu suite: write apt:bookworm", clip(suite))
+		return "", fmt.Errorf("%q is not the name of a Debian or Ubuntu suite: write apt:bookworm", agentbox.Clip(suite))
 	}
 	return s, nil
 }
@@ -75,7 +75,7 @@ func imageName(s string) (string, error) {
 // them.
 func packageWord(s string) (string, error) {
 	if !packageName().MatchString(s) {
-		return "", fmt.Errorf("%q is not the name of a Debian package", clip(s))
+		return "", fmt.Errorf("%q is not the name of a Debian package", agentbox.Clip(s))
 	}
 	return s, nil
 }
@@ -83,7 +83,7 @@ func packageWord(s string) (string, error) {
 // userWord is the name of a user of the box.
 func userWord(s string) (string, error) {
 	if !userName().MatchString(s) {
-		return "", fmt.Errorf("%q is not a user name", clip(s))
+		return "", fmt.Errorf("%q is not a user name", agentbox.Clip(s))
 	}
 	return s, nil
 }
@@ -132,6 +132,6 @@ func (d *decoder) bench(n *yaml.Node) {
 // section reads a mapping of known keys; any other is a problem.
 func (d *decoder) section(n *yaml.Node, keys []key) {
 	d.record(n, keys, func(k *yaml.Node) {
-		d.fail(k, "unknown key `%s`%s", clip(k.Value), suggest(k.Value, keyNames(keys)))
+		d.fail(k, "unknown key `%s`%s", agentbox.Clip(k.Value), suggest(k.Value, keyNames(keys)))
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"agentbox/agentbox"
 )
 
 // text reads any scalar as text: what is written is what is meant, so `CI: 1` is "1" and `run:
@@ -128,5 +130,5 @@ func choice[T ~string](d *decoder, n *yaml.Node, to *T, words ...T) {
 	for i, w := range words {
 		all[i] = string(w)
 	}
-	d.fail(n, "unknown value `%s`%s", clip(s), suggest(s, all))
+	d.fail(n, "unknown value `%s`%s", agentbox.Clip(s), suggest(s, all))
 }

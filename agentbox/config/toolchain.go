@@ -7,6 +7,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"agentbox/agentbox/toolchain"
+
+	"agentbox/agentbox"
 )
 
 // toolchain reads tools with the version of each: {go: "1.22", node: ">=20"}. An empty version is
@@ -17,7 +19,7 @@ func (d *decoder) toolchain(n *yaml.Node) {
 	d.pairs(n, func(k, v *yaml.Node) {
 		tool := toolchain.Tool(k.Value)
 		if !slices.Contains(toolchain.Tools, tool) {
-			d.fail(k, "unknown tool `%s`%s", clip(k.Value), suggest(k.Value, toolNames()))
+			d.fail(k, "unknown tool `%s`%s", agentbox.Clip(k.Value), suggest(k.Value, toolNames()))
 			return
 		}
 		version, ok := d.text(v)

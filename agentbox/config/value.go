@@ -117,7 +117,7 @@ func portNumber(s string) (int, error) {
 func repoGlob(s string) (string, error) {
 	for segment := range strings.SplitSeq(s, "/") {
 		if _, err := path.Match(segment, ""); err != nil {
-			return "", fmt.Errorf("%q is not a glob: write \\[ and \\\\ where [ and \\ stand for themselves", clip(s))
+			return "", fmt.Errorf("%q is not a glob: write \\[ and \\\\ where [ and \\ stand for themselves", agentbox.Clip(s))
 		}
 	}
 	return repoPath(s)

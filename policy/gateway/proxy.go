@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"agentbox/agentbox"
 	"agentbox/policy"
 )
 
@@ -140,11 +141,11 @@ func (c *call) checkAuthority(authority string) string {
 		usual = 443
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); port != "" && (err != nil || uint16(n) != f.Port) || port == "" && f.Port != usual {
-		return fmt.Sprintf("the request is for %q, the connection to %s", clip(authority), target(c.session.stream.flow))
+		return fmt.Sprintf("the request is for %q, the connection to %s", agentbox.Clip(authority), target(c.session.stream.flow))
 	}
 	name, addr, err := policy.CanonicalHost(host)
 	if err != nil || name != f.Name || name == "" && addr != f.Addr {
-		return fmt.Sprintf("the request is for %q, the connection to %s", clip(authority), target(c.session.stream.flow))
+		return fmt.Sprintf("the request is for %q, the connection to %s", agentbox.Clip(authority), target(c.session.stream.flow))
 	}
 	return ""
 }
@@ -273,7 +274,10 @@ func modify(res *http.Response) error {
 		if told := c.g.cfg.Usage; told != nil && talksToModel(c.flow) {
 			body = readMessages(body, told)
 		}
-		res.Body = &counted{body, &c.traffic}
+		res.Body = struct {
+			io.ReadCloser
+			io.Writer
+		}{countingReader{body, &c.traffic.got}, countingWriter{body, &c.traffic.sent}}
 		c.session.framing.Opaque()
 		return nil
 	}
@@ -295,24 +299,6 @@ type early struct {
 func (e early) Close() error {
 	e.end()
 	return e.ReadCloser.Close()
-}
-
-// counted is both directions behind an upgrade.
-type counted struct {
-	io.ReadWriteCloser
-	t *traffic
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.ReadWriteCloser.Read(p)
-	c.t.got.Add(int64(n))
-	return n, err
-}
-
-func (c *counted) Write(p []byte) (int, error) {
-	n, err := c.ReadWriteCloser.Write(p)
-	c.t.sent.Add(int64(n))
-	return n, err
 }
 
 // failed answers a request that was admitted and came to nothing: with the refusal that ended it on
@@ -340,13 +326,4 @@ func failed(rw http.ResponseWriter, r *http.Request, err error) {
 	rw.Header().Set("X-Agentbox", "failed")
 	rw.WriteHeader(http.StatusBadGateway)
 	fmt.Fprintf(rw, "agentbox: cannot reach %s: %v\n", target(c.session.stream.flow), err)
-}
-
-// clip keeps what a box chose short in messages.
-func clip(s string) string {
-	const most = 100
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }
