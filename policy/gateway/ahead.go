@@ -11,11 +11,9 @@ import (
 // server on this machine has answered by then, and the dialer returns at once, where it would have
 // waited for its poller to wake another thread. What goes wrong here goes wrong there again.
 //
-// address has no name: it is what the dialer was given, decided about. IPv6 addresses with zones
-// are left to the dialer.
-func connectAhead(network, address string, socket syscall.RawConn) error {
-	a, err := netip.ParseAddrPort(address)
-	if err != nil || !strings.HasPrefix(network, "tcp") || a.Addr().Zone() != "" {
+// It was decided about the address. IPv6 addresses with zones are left to the dialer.
+func connectAhead(network string, a netip.AddrPort, socket syscall.RawConn) error {
+	if !strings.HasPrefix(network, "tcp") || a.Addr().Zone() != "" {
 		return nil
 	}
 	var to syscall.Sockaddr = &syscall.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}

@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // nameBurst is in bytes; nameMemory bounds how many names are remembered as known, so that a
@@ -16,21 +18,18 @@ const (
 
 // budget bounds the new names of a box below wildcards (lookup.go), where the box chooses the name:
 // each is a message to the server that answers for the domain, whatever becomes of a connection.
-// Names known already are free. It is a token bucket by the host's monotonic clock. mu guards what
-// follows it.
+// Names known already are free. mu guards what follows it.
 type budget struct {
-	now func() time.Time
+	now   func() time.Time
+	bytes *rate.Limiter // of new names
 
-	mu sync.Mutex
-	// left is how many bytes of new names may be used now, last when that was computed.
-	left  float64
-	last  time.Time
+	mu    sync.Mutex
 	known map[string]*list.Element
 	order list.List // of names, most recently used first
 }
 
 func newBudget() *budget {
-	return &budget{now: time.Now, left: nameBurst, last: time.Now(), known: map[string]*list.Element{}}
+	return &budget{now: time.Now, bytes: rate.NewLimiter(nameRate, nameBurst), known: map[string]*list.Element{}}
 }
 
 // spend tells whether a name may be used, and takes it off the budget when it is new. One that was
@@ -42,13 +41,9 @@ func (b *budget) spend(name string) bool {
 		b.order.MoveToFront(e)
 		return true
 	}
-	now := b.now()
-	b.left = min(nameBurst, b.left+now.Sub(b.last).Seconds()*nameRate)
-	b.last = now
-	if b.left < float64(len(name)) {
+	if !b.bytes.AllowN(b.now(), len(name)) {
 		return false
 	}
-	b.left -= float64(len(name))
 	b.known[name] = b.order.PushFront(name)
 	if b.order.Len() > nameMemory {
 		delete(b.known, b.order.Remove(b.order.Back()).(string))

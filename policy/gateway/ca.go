@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -14,7 +13,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"strings"
 	"sync"
@@ -50,15 +48,10 @@ func NewCA(box string) (*CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	leaf, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
 	now := time.Now()
 	// It may sign leaves and no other authority. It is not bound to names, since which ones a
 	// policy opens changes while the box runs.
 	template := &x509.Certificate{
-		SerialNumber:          serial(),
 		Subject:               pkix.Name{CommonName: "agentbox " + box, Organization: []string{"agentbox, valid in this box only"}},
 		NotBefore:             now.Add(-backdate),
 		NotAfter:              now.Add(caLifetime),
@@ -67,15 +60,27 @@ func NewCA(box string) (*CA, error) {
 		BasicConstraintsValid: true,
 		MaxPathLenZero:        true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	cert, err := sign(template, template, key, key)
 	if err != nil {
 		return nil, fmt.Errorf("certificate authority of box %s: %w", box, err)
 	}
-	cert, err := x509.ParseCertificate(der)
+	return newCA(cert, key)
+}
+
+// newCA makes the key of the leaves besides.
+func newCA(cert *x509.Certificate, key *ecdsa.PrivateKey) (*CA, error) {
+	leaf, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	return &CA{cert: cert, key: key, leaf: leaf, leaves: map[string]*tls.Certificate{}}, err
+}
+
+// sign makes the certificate of a key, of the issuer with the other one. Its serial number is
+// random.
+func sign(template, issuer *x509.Certificate, of, by *ecdsa.PrivateKey) (*x509.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer, &of.PublicKey, by)
 	if err != nil {
 		return nil, err
 	}
-	return &CA{cert: cert, key: key, leaf: leaf, leaves: map[string]*tls.Certificate{}}, nil
+	return x509.ParseCertificate(der)
 }
 
 // Encode gives the authority with its key, for a file that nobody else can read: what a box trusts
@@ -102,18 +107,12 @@ func ParseCA(text []byte) (*CA, error) {
 	if time.Now().After(pair.Leaf.NotAfter.Add(-leafLifetime)) {
 		return nil, errors.New("certificate authority: it expires soon")
 	}
-	leaf, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	return &CA{cert: pair.Leaf, key: key, leaf: leaf, leaves: map[string]*tls.Certificate{}}, nil
+	return newCA(pair.Leaf, key)
 }
 
 // PEM is the authority's certificate, for the guest's trust store.
 func (c *CA) PEM() []byte {
-	var b bytes.Buffer
-	_ = pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw}) // a buffer takes everything
-	return b.Bytes()
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw})
 }
 
 // FileName is the name under which OpenSSL looks for the authority in a directory of certificates:
@@ -162,8 +161,7 @@ func (c *CA) Certificate(name string) (*tls.Certificate, error) {
 func (c *CA) mint(name string) (*tls.Certificate, error) {
 	now := time.Now()
 	template := &x509.Certificate{
-		SerialNumber:          serial(),
-		Subject:               pkix.Name{CommonName: commonName(name)},
+		Subject:               pkix.Name{CommonName: name[:min(len(name), 64)]}, // as much as X.509 allows
 		NotBefore:             now.Add(-backdate),
 		NotAfter:              now.Add(leafLifetime),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
@@ -176,30 +174,9 @@ func (c *CA) mint(name string) (*tls.Certificate, error) {
 	} else {
 		template.DNSNames = []string{name}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, c.cert, &c.leaf.PublicKey, c.key)
+	leaf, err := sign(template, c.cert, c.leaf, c.key)
 	if err != nil {
 		return nil, err
 	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Certificate{Certificate: [][]byte{der, c.cert.Raw}, PrivateKey: c.leaf, Leaf: leaf}, nil
-}
-
-// commonName is the name where it fits: X.509 allows 64 bytes, and clients look at the alternative
-// names only.
-func commonName(name string) string {
-	if len(name) > 64 {
-		return name[:64]
-	}
-	return name
-}
-
-// serial is random, as serial numbers have to be unique below one issuer and nobody counts them.
-func serial() *big.Int {
-	b := make([]byte, 16)
-	_, _ = rand.Read(b) // never fails
-	b[0] &= 0x7f
-	return new(big.Int).SetBytes(b)
+	return &tls.Certificate{Certificate: [][]byte{leaf.Raw, c.cert.Raw}, PrivateKey: c.leaf, Leaf: leaf}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -188,8 +189,8 @@ func (f *framing) tookLine(part []byte, err error) error {
 
 // isTimeout tells whether a deadline passed.
 func isTimeout(err error) bool {
-	var t net.Error
-	return errors.As(err, &t) && t.Timeout()
+	t, ok := errors.AsType[net.Error](err)
+	return ok && t.Timeout()
 }
 
 // ignoreFull: a line that is longer than the buffer comes in parts.
@@ -217,7 +218,9 @@ func (f *framing) advance(whole bool) error {
 	}
 	switch f.state {
 	case inChunkSize:
-		return f.chunk(line, string(text))
+		if err := f.chunk(string(text)); err != nil {
+			return err
+		}
 	case inTrailer:
 		if len(text) > 0 {
 			return errors.New("trailers behind the last chunk")
@@ -235,16 +238,15 @@ func (f *framing) advance(whole bool) error {
 
 // chunk takes the line with a chunk's size: hex digits and nothing else, no extension, since those
 // are where readings differ.
-func (f *framing) chunk(line []byte, size string) error {
+func (f *framing) chunk(size string) error {
 	n, err := strconv.ParseUint(size, 16, 62)
-	if err != nil || len(size) > 15 || bytes.ContainsAny(line, "+_xX") {
+	if err != nil || len(size) > 15 || strings.ContainsAny(size, "+_xX") {
 		return errors.New("a chunk's size is not a number")
 	}
 	f.left, f.state = int64(n), inChunk
 	if n == 0 {
 		f.state = inTrailer
 	}
-	f.ready = append(f.ready, line...)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -40,7 +41,7 @@ func parseHead(head []byte) (body, error) {
 	if err != nil {
 		return body{}, err
 	}
-	return h.body(method, version)
+	return framedBody(h, method, version)
 }
 
 // maxTarget is in bytes. maxFields is twice what Apache takes by default, so no server of note
@@ -82,70 +83,62 @@ func parseRequestLine(line string) (method, version string, err error) {
 	return method, version, nil
 }
 
-// fields are those that frame a request, each as often as it came.
-type fields map[string][]string
+// maxFieldName is in bytes.
+const maxFieldName = 256
 
-// parseFields reads the fields by their names in lower case. All of them are kept, as few are
-// looked at.
-func parseFields(lines [][]byte) (fields, error) {
+// parseFields reads the fields, each as often as it came.
+func parseFields(lines [][]byte) (http.Header, error) {
 	if len(lines) > maxFields {
 		return nil, fmt.Errorf("more than %d header fields", maxFields)
 	}
-	h := fields{}
+	h := http.Header{}
 	for _, l := range lines {
 		name, value, ok := strings.Cut(string(l), ":")
-		if !ok || !isToken(name) {
+		switch {
+		case !ok || len(name) > maxFieldName || !httpguts.ValidHeaderFieldName(name):
 			return nil, errors.New("a header field is not NAME: VALUE")
+		case !httpguts.ValidHeaderFieldValue(value):
+			return nil, errors.New("a header field holds a control character")
 		}
-		value = strings.Trim(value, " \t")
-		for i := range len(value) {
-			if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
-				return nil, errors.New("a header field holds a control character")
-			}
-		}
-		name = strings.ToLower(name)
-		h[name] = append(h[name], value)
+		h.Add(name, strings.Trim(value, " \t"))
 	}
 	return h, nil
 }
 
-// body reads the fields that frame the request, and refuses those that may come once and came
+// framedBody reads the fields that frame the request, and refuses those that may come once and came
 // twice.
-func (h fields) body(method, version string) (body, error) {
-	for _, name := range []string{"host", "content-length", "transfer-encoding", "upgrade", "expect", "authorization"} {
+func framedBody(h http.Header, method, version string) (body, error) {
+	for _, name := range []string{"Host", "Content-Length", "Transfer-Encoding", "Upgrade", "Expect", "Authorization"} {
 		if len(h[name]) > 1 {
-			return body{}, fmt.Errorf("more than one %s field", name)
+			return body{}, fmt.Errorf("more than one %s field", strings.ToLower(name))
 		}
 	}
-	if len(h["host"]) == 0 || h["host"][0] == "" {
-		return body{}, errors.New("no Host field")
-	}
-	if !httpguts.ValidHostHeader(h["host"][0]) {
-		return body{}, errors.New("a Host field that is not a host")
-	}
-	if len(h["trailer"]) > 0 {
-		return body{}, errors.New("a Trailer field: trailers are not carried")
-	}
-	if len(h["http2-settings"]) > 0 {
-		return body{}, errors.New("an upgrade to HTTP/2 without TLS")
-	}
-	if expect := h["expect"]; len(expect) > 0 && !strings.EqualFold(expect[0], "100-continue") {
-		return body{}, errors.New("an Expect field that is not 100-continue")
-	}
 	b := body{}
-	if upgrade := h["upgrade"]; len(upgrade) > 0 {
+	switch expect := h["Expect"]; {
+	case h.Get("Host") == "":
+		return b, errors.New("no Host field")
+	case !httpguts.ValidHostHeader(h.Get("Host")):
+		return b, errors.New("a Host field that is not a host")
+	case h["Trailer"] != nil:
+		return b, errors.New("a Trailer field: trailers are not carried")
+	case h["Http2-Settings"] != nil:
+		return b, errors.New("an upgrade to HTTP/2 without TLS")
+	case expect != nil && !strings.EqualFold(expect[0], "100-continue"):
+		return b, errors.New("an Expect field that is not 100-continue")
+	}
+	if upgrade := h["Upgrade"]; upgrade != nil {
 		if !strings.EqualFold(upgrade[0], "websocket") || method != "GET" || version != "HTTP/1.1" {
 			return b, errors.New("an upgrade to something other than WebSocket")
 		}
 		b.upgrade = true
 	}
-	return b, h.length(&b, version)
+	return b, b.frame(h, version)
 }
 
-// length says how long the body is. Both ways of saying so at once, or any that a server could
-// skip, is where requests are smuggled.
-func (h fields) length(b *body, version string) error {
-	coding, length := h["transfer-encoding"], h["content-length"]
+// frame says how long the body is. Both ways of saying so at once, or any that a server could skip,
+// is where requests are smuggled.
+func (b *body) frame(h http.Header, version string) error {
+	coding, length := h["Transfer-Encoding"], h["Content-Length"]
 	switch {
 	case len(coding) > 0 && len(length) > 0:
 		return errors.New("both Content-Length and Transfer-Encoding")
@@ -164,18 +157,4 @@ func (h fields) length(b *body, version string) error {
 		return errors.New("an upgrade with a body")
 	}
 	return nil
-}
-
-// isToken tells whether s is a field's name as RFC 9110 has it, of at most 256 bytes.
-func isToken(s string) bool {
-	if s == "" || len(s) > 256 {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
-			return false
-		}
-	}
-	return true
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net"
+	"sync"
 	"time"
 
 	"agentbox/policy"
@@ -46,17 +47,15 @@ func (g *Gateway) Packets(ctx context.Context, f policy.Flow, c net.Conn) error 
 
 // relayDatagrams returns when both directions have ended, and closes both connections.
 func relayDatagrams(box, away net.Conn, t *traffic) {
-	back := make(chan struct{})
-	go func() {
-		defer close(back)
-		defer box.Close()
-		defer away.Close()
-		copyDatagrams(countingWriter{box, &t.got}, away)
-	}()
-	copyDatagrams(countingWriter{away, &t.sent}, box)
-	_ = box.Close()
-	_ = away.Close()
-	<-back
+	one := func(to countingWriter, from net.Conn) {
+		copyDatagrams(to, from)
+		_ = box.Close()
+		_ = away.Close()
+	}
+	var back sync.WaitGroup
+	back.Go(func() { one(countingWriter{box, &t.got}, away) })
+	one(countingWriter{away, &t.sent}, box)
+	back.Wait()
 }
 
 // copyDatagrams carries one direction until an error or silence. A datagram that cannot be sent

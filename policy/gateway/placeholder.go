@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"agentbox/policy"
@@ -115,12 +116,7 @@ func decoded(text string) []string {
 // are: a body may be any amount of anything, and what it says is worth nothing to its receiver.
 func (c *call) watch(body io.ReadCloser) io.ReadCloser {
 	body = countingReader{body, &c.traffic.sent}
-	var secrets []policy.Secret
-	for _, s := range c.g.policy.Load().Secrets() {
-		if s.Placeholder != "" {
-			secrets = append(secrets, s)
-		}
-	}
+	secrets := slices.DeleteFunc(c.g.policy.Load().Secrets(), func(s policy.Secret) bool { return s.Placeholder == "" })
 	if len(secrets) == 0 {
 		return body
 	}

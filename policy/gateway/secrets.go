@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -156,13 +157,7 @@ func (s *substitution) conceal(secret policy.Secret, text string) {
 	if len(text) < shortest {
 		return
 	}
-	instead := secret.Placeholder
-	if instead == "" {
-		instead = "redacted-"
-	}
-	for len(instead) < len(text) {
-		instead += "*"
-	}
+	instead := cmp.Or(secret.Placeholder, "redacted-") + strings.Repeat("*", len(text))
 	s.hide = append(s.hide, hidden{text, instead[:len(text)]}) // as long, so that lengths stay true
 }
 
@@ -238,10 +233,9 @@ func (s *substitution) upgraded(res *http.Response, body io.ReadWriteCloser) (io
 	}
 	s.redactHeader(res.Header)
 	return struct {
-		io.Reader
+		*frames
 		io.Writer
-		io.Closer
-	}{newFrames(body, s.hide), body, body}, nil
+	}{newFrames(body, s.hide), body}, nil
 }
 
 // hides tells whether there is anything to keep from the box.

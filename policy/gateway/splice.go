@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"io"
 	"net"
 	"sync"
@@ -52,11 +53,11 @@ func (l *lender) giveBack(b *[]byte) {
 type traffic struct{ sent, got atomic.Int64 }
 
 // splice carries bytes both ways until both directions have ended, each half-closed as the other
-// side did it. To end it, close the connections.
+// side did it. To end it, close the connections. The error is the first one: both say the same.
 func splice(box, away net.Conn, t *traffic) error {
 	back := make(chan error, 1)
 	go func() { back <- pour(box, away, &t.got) }()
-	return first(pour(away, box, &t.sent), <-back)
+	return cmp.Or(pour(away, box, &t.sent), <-back)
 }
 
 // pour copies one direction and passes its end on. A direction that failed ends the other too.
@@ -125,14 +126,4 @@ func (r countingReader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	r.n.Add(int64(n))
 	return n, err
-}
-
-// first is the first error, nil without any: joined they would say the same thing twice.
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

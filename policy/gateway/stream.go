@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,7 +82,7 @@ func (s *stream) http(ctx context.Context) error {
 // port that is not TLS's.
 func (s *stream) inside(ctx context.Context) error {
 	s.passage.unread.Store(false)
-	if err := s.peek(1); err != nil {
+	if err := s.peek(); err != nil {
 		return err
 	}
 	if !isTLS(s.first) {
@@ -123,7 +124,7 @@ func (s *stream) outside(ctx context.Context) error {
 
 // pass carries TLS as it is, with its name checked: the hello goes on as it came.
 func (s *stream) pass(away net.Conn) error {
-	if err := s.peek(1); err != nil {
+	if err := s.peek(); err != nil {
 		return err
 	}
 	if !isTLS(s.first) {
@@ -167,7 +168,7 @@ func (s *stream) any(ctx context.Context, away net.Conn) error {
 		return err
 	}
 	err = pour(away, &replay{Conn: s.box, first: s.first}, &s.traffic.sent)
-	err = first(err, <-back)
+	err = cmp.Or(err, <-back)
 	s.over(away)
 	return err
 }
@@ -221,16 +222,13 @@ func (s *stream) failed(err error) {
 	s.g.audit.record(s.traffic.entry(s.flow, v, netip.Addr{}, s.begun))
 }
 
-// peek reads until at least n bytes of the box are in s.first.
-func (s *stream) peek(n int) error {
+// peek reads what the box says first.
+func (s *stream) peek() error {
 	b := make([]byte, 512)
-	for len(s.first) < n {
-		_ = s.box.SetReadDeadline(time.Now().Add(helloTimeout))
-		got, err := s.box.Read(b)
-		s.first = append(s.first, b[:got]...)
-		if err != nil && len(s.first) < n {
-			return s.silent(err)
-		}
+	_ = s.box.SetReadDeadline(time.Now().Add(helloTimeout))
+	n, err := io.ReadAtLeast(s.box, b, 1)
+	if s.first = b[:n]; err != nil {
+		return s.silent(err)
 	}
 	return s.box.SetReadDeadline(time.Time{})
 }

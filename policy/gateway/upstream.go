@@ -83,10 +83,14 @@ func (u *upstream) dial(ctx context.Context, network string, f policy.Flow) (net
 	dialer := net.Dialer{
 		Timeout: dialTimeout, KeepAlive: 30 * time.Second,
 		ControlContext: func(_ context.Context, network, address string, socket syscall.RawConn) error {
-			if err := u.guard(f, address); err != nil {
+			a, err := netip.ParseAddrPort(address)
+			if err != nil {
 				return err
 			}
-			return connectAhead(network, address, socket)
+			if err := u.decide(f, a.Addr()); err != nil {
+				return err
+			}
+			return connectAhead(network, a, socket)
 		},
 	}
 	if u.memory != nil {
@@ -153,23 +157,11 @@ func (u *upstream) decide(f policy.Flow, a netip.Addr) error {
 	return nil
 }
 
-// guard decides about an address that is about to be dialled.
-func (u *upstream) guard(f policy.Flow, address string) error {
-	a, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	return u.decide(f, a.Addr())
-}
-
 // dialledAddr is the address behind a connection, for the log.
 func dialledAddr(c net.Conn) netip.Addr {
-	if c == nil || c.RemoteAddr() == nil {
+	if c.RemoteAddr() == nil {
 		return netip.Addr{}
 	}
-	a, err := netip.ParseAddrPort(c.RemoteAddr().String())
-	if err != nil {
-		return netip.Addr{}
-	}
+	a, _ := netip.ParseAddrPort(c.RemoteAddr().String()) // none where it is of another kind
 	return a.Addr().Unmap()
 }

@@ -87,11 +87,8 @@ func (s *session) Close() error {
 }
 
 // sessionOf finds the session of a connection that the server was given: below the check of HTTP/1,
-// and below TLS, in that order, or TLS alone for HTTP/2.
+// which HTTP/2 has not, and below TLS.
 func sessionOf(c net.Conn) *session {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
 	if f, ok := c.(*framing); ok {
 		c = f.Conn
 	}
