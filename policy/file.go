@@ -2,18 +2,14 @@ package policy
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 
-	"github.com/agext/levenshtein"
 	"go.yaml.in/yaml/v3"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/yamlfile"
 )
 
 // Presets, from the narrowest to the widest. They are words of agentbox.yaml, of policy files and
@@ -56,115 +52,45 @@ const (
 // empty file is the zero File. Repositories write such files too, so what it quotes of them is
 // clipped and printable.
 func ParseFile(name string, data []byte) (File, error) {
-	p := parser{name: name}
 	if len(data) > maxFile {
 		return File{}, agentbox.Errorf(agentbox.Invalid, "%s is larger than 1 MiB: that is no policy", name)
 	}
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	var doc, second yaml.Node
-	switch err := dec.Decode(&doc); {
-	case errors.Is(err, io.EOF):
-		return File{}, nil
-	case err != nil:
-		p.syntax(err)
-	case dec.Decode(&second) != io.EOF:
-		p.failAt(max(second.Line, 1), "more than one document: remove what follows the second ---")
-	default:
-		p.file(doc.Content[0])
-	}
-	return p.out, p.err()
-}
-
-// parser reads one file and collects what is wrong with it.
-type parser struct {
-	name     string
-	out      File
-	problems []string
-}
-
-// failAt notes a problem. Control characters do not reach the terminal of whom it is shown to.
-func (p *parser) failAt(line int, format string, args ...any) {
-	text := strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, fmt.Sprintf(format, args...))
-	p.problems = append(p.problems, fmt.Sprintf("%s:%d: %s", p.name, line, text))
-}
-
-// err is all problems as one error, nil without any.
-func (p *parser) err() error {
-	const most = 20
-	if len(p.problems) == 0 {
-		return nil
-	}
-	list := p.problems
-	if len(list) > most {
-		list = append(list[:most:most], fmt.Sprintf("%s: and %s", p.name, agentbox.Plural(len(p.problems)-most, "more problem")))
-	}
-	return agentbox.Errorf(agentbox.Invalid, "%w", errors.New(strings.Join(list, "\n"))).WithHint("docs/policy.md has every key, and how rules are written")
-}
-
-// yamlLine takes the number of the line out of an error of the YAML library, which has no field for
-// it.
-var yamlLine = agentbox.Pattern(`^yaml: (?:line ([0-9]+): )?(.*)`)
-
-// syntax notes an error of the YAML library as a problem of ours.
-func (p *parser) syntax(err error) {
-	m := yamlLine().FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
-	if m == nil {
-		m = []string{"", "1", err.Error()}
-	}
-	line, _ := strconv.Atoi(m[1]) // no line: the first
-	p.failAt(max(line, 1), "not valid YAML: %s", m[2])
+	var f File
+	r := &yamlfile.Reader{Name: name}
+	r.Document(data, func(root *yaml.Node) {
+		r.Pairs(root, func(k, v *yaml.Node) {
+			if !slices.Contains(fileKeys, k.Value) {
+				r.Fail(k, "unknown key `%s`%s", agentbox.Clip(k.Value), yamlfile.Suggest(k.Value, fileKeys))
+				return
+			}
+			r.Within(k.Value, func() { f.read(r, k.Value, v) })
+		})
+	})
+	return f, r.Err("docs/policy.md has every key, and how rules are written")
 }
 
 var fileKeys = []string{"preset", "allow", "deny", "private"}
 
-// file reads the keys. One that comes twice is a problem, since readers differ in which of both
-// counts.
-func (p *parser) file(n *yaml.Node) {
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
-		return
-	}
-	if n.Kind != yaml.MappingNode {
-		p.failAt(n.Line, "expected keys and values: %s", strings.Join(fileKeys, ", "))
-		return
-	}
-	seen := map[string]int{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		k, v := n.Content[i], n.Content[i+1]
-		if first, twice := seen[k.Value]; twice {
-			p.failAt(k.Line, "key `%s` appears twice, first on line %d", agentbox.Clip(k.Value), first)
-			continue
+// read reads the value of one key. One without a value is there all the same: see HasAllow.
+func (f *File) read(r *yamlfile.Reader, key string, n *yaml.Node) {
+	switch key {
+	case "preset":
+		if n.Kind != yaml.ScalarNode || Width(n.Value) < 0 {
+			r.Fail(n, "unknown value `%s`%s", agentbox.Clip(n.Value), yamlfile.Suggest(n.Value, Presets))
+			return
 		}
-		seen[k.Value] = k.Line
-		switch k.Value {
-		case "preset":
-			p.preset(v)
-		case "allow":
-			p.out.Allow, p.out.HasAllow = p.rules(k.Value, v), true
-		case "deny":
-			p.out.Deny = p.rules(k.Value, v)
-		case "private":
-			p.out.Private, p.out.HasPrivate = p.rules(k.Value, v), true
-		default:
-			p.failAt(k.Line, "unknown key `%s`%s", agentbox.Clip(k.Value), Suggest(k.Value, fileKeys))
-		}
+		f.Preset = n.Value
+	case "allow":
+		f.Allow, f.HasAllow = readRules(r, key, n), true
+	case "deny":
+		f.Deny = readRules(r, key, n)
+	case "private":
+		f.Private, f.HasPrivate = readRules(r, key, n), true
 	}
 }
 
-func (p *parser) preset(n *yaml.Node) {
-	if n.Kind != yaml.ScalarNode || Width(n.Value) < 0 {
-		p.failAt(n.Line, "preset: unknown value `%s`%s", agentbox.Clip(n.Value), Suggest(n.Value, Presets))
-		return
-	}
-	p.out.Preset = n.Value
-}
-
-// rules reads a list of rules, or a single one.
-func (p *parser) rules(key string, n *yaml.Node) []Rule {
+// readRules reads a list of rules, or a single one.
+func readRules(r *yamlfile.Reader, key string, n *yaml.Node) []Rule {
 	items := []*yaml.Node{n}
 	switch {
 	case n.Kind == yaml.SequenceNode:
@@ -173,44 +99,26 @@ func (p *parser) rules(key string, n *yaml.Node) []Rule {
 		return nil
 	}
 	if len(items) > maxRules {
-		p.failAt(n.Line, "%s: more than %d rules", key, maxRules)
+		r.Fail(n, "more than %d rules", maxRules)
 		return nil
 	}
 	var list []Rule
 	for _, item := range items {
 		if item.Kind != yaml.ScalarNode || item.ShortTag() == "!!null" {
-			p.failAt(item.Line, "%s: a rule is one line of text, as example.com or \"GET https://example.com/v1/**\"", key)
+			r.Fail(item, "a rule is one line of text, as example.com or \"GET https://example.com/v1/**\"")
 			continue
 		}
-		r, err := ParseRule(item.Value)
+		rule, err := ParseRule(item.Value)
 		switch {
 		case err != nil:
-			p.failAt(item.Line, "%s: %v", key, err)
-		case key == "private" && r.Host == "*":
-			p.failAt(item.Line, "private: name the hosts: * would open every private network this machine reaches")
+			r.Fail(item, "%v", err)
+		case key == "private" && rule.Host == "*":
+			r.Fail(item, "name the hosts: * would open every private network this machine reaches")
 		default:
-			list = append(list, r)
+			list = append(list, rule)
 		}
 	}
 	return list
-}
-
-// Suggest ends a sentence about an unknown word with the known one that was probably meant, or with
-// all of them. known are in lower case.
-func Suggest(word string, known []string) string {
-	best, distance := "", 2+len(word)/4
-	for _, k := range known {
-		if len(word) > 64 {
-			break // nobody mistypes a word of that length
-		}
-		if d := levenshtein.Distance(strings.ToLower(word), k, nil); d < distance {
-			best, distance = k, d
-		}
-	}
-	if best == "" {
-		return ": known are " + strings.Join(known, ", ")
-	}
-	return ": did you mean `" + best + "`?"
 }
 
 // Encode writes the file as ParseFile reads it, after a comment, which may have several lines.

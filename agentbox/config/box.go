@@ -14,13 +14,13 @@ import (
 // services reads the mapping of services; its order is the order they start in. A name becomes that
 // of a control group in the box, and a word of commands, so it is one plain word.
 func (d *decoder) services(n *yaml.Node) {
-	d.pairs(n, func(k, v *yaml.Node) {
+	d.Pairs(n, func(k, v *yaml.Node) {
 		if !serviceName().MatchString(k.Value) {
-			d.fail(k, "%q is not a name for a service: use letters, digits, - and _", agentbox.Clip(k.Value))
+			d.Fail(k, "%q is not a name for a service: use letters, digits, - and _", agentbox.Clip(k.Value))
 			return
 		}
 		s := Service{Name: k.Value, Env: map[string]string{}}
-		d.within(s.Name, func() { d.service(v, &s) })
+		d.Within(s.Name, func() { d.service(v, &s) })
 		d.cfg.Services = append(d.cfg.Services, s)
 	})
 }
@@ -28,31 +28,31 @@ func (d *decoder) services(n *yaml.Node) {
 // service reads one service. Only `run` is needed; that it is missing is said only where nothing
 // else is wrong with the service, as a misspelled `run` would otherwise be two problems.
 func (d *decoder) service(n *yaml.Node, s *Service) {
-	before := len(d.problems)
+	before := d.Problems()
 	d.section(n, []key{
 		{"run", func(d *decoder, n *yaml.Node) { set(d, n, &s.Run, nonEmpty) }},
 		{"ready", func(d *decoder, n *yaml.Node) { set(d, n, &s.Ready, nonEmpty) }},
 		{"port", func(d *decoder, n *yaml.Node) { d.integer(n, &s.Port, 1, 65535) }},
 		{"env", func(d *decoder, n *yaml.Node) { d.env(n, s.Env) }},
 	})
-	if s.Run == "" && len(d.problems) == before {
-		d.fail(n, "has no `run`: give it a command")
+	if s.Run == "" && d.Problems() == before {
+		d.Fail(n, "has no `run`: give it a command")
 	}
 }
 
 // env adds variables to a map. A key without a value is a mistake here and not an empty variable:
 // in YAML it is most often a value that was forgotten or indented wrongly.
 func (d *decoder) env(n *yaml.Node, to map[string]string) {
-	d.pairs(n, func(k, v *yaml.Node) {
+	d.Pairs(n, func(k, v *yaml.Node) {
 		if !envName().MatchString(k.Value) {
-			d.fail(k, "%q is not the name of a variable", agentbox.Clip(k.Value))
+			d.Fail(k, "%q is not the name of a variable", agentbox.Clip(k.Value))
 			return
 		}
-		if _, ok := d.value(v); !ok {
-			d.fail(v, "variable `%s` has no value: write \"\" for an empty one", k.Value)
+		if _, ok := d.Value(v); !ok {
+			d.Fail(v, "variable `%s` has no value: write \"\" for an empty one", k.Value)
 			return
 		}
-		if s, ok := d.text(v); ok {
+		if s, ok := d.Text(v); ok {
 			to[k.Value] = s
 		}
 	})
@@ -62,14 +62,14 @@ func (d *decoder) env(n *yaml.Node, to map[string]string) {
 // the box may not share one of the host; the same port of the box may be forwarded twice.
 func (d *decoder) ports(n *yaml.Node) {
 	taken := map[int]bool{}
-	d.items(n, func(item *yaml.Node) {
+	d.Items(n, func(item *yaml.Node) {
 		var p agentbox.ConfiguredPort
-		before := len(d.problems)
-		if set(d, item, &p, parsePort); len(d.problems) > before {
+		before := d.Problems()
+		if set(d, item, &p, parsePort); d.Problems() > before {
 			return
 		}
 		if taken[p.Host] {
-			d.fail(item, "port %d of the host is taken twice", p.Host)
+			d.Fail(item, "port %d of the host is taken twice", p.Host)
 			return
 		}
 		taken[p.Host] = true
@@ -80,23 +80,23 @@ func (d *decoder) ports(n *yaml.Node) {
 // include reads directories of the host: "HOST[:BOX]" or {from, to}. Whether the repository may
 // have them is decided later, when somebody has been asked.
 func (d *decoder) include(n *yaml.Node) {
-	d.items(n, func(item *yaml.Node) {
+	d.Items(n, func(item *yaml.Node) {
 		var from, to string
-		before := len(d.problems)
+		before := d.Problems()
 		if item.Kind == yaml.MappingNode {
 			d.section(item, []key{
 				{"from", func(d *decoder, n *yaml.Node) { set(d, n, &from, nonEmpty) }},
 				{"to", func(d *decoder, n *yaml.Node) { set(d, n, &to, nonEmpty) }},
 			})
-		} else if s, ok := d.text(item); ok {
+		} else if s, ok := d.Text(item); ok {
 			from, to, _ = strings.Cut(s, ":")
 		}
-		if len(d.problems) > before {
+		if d.Problems() > before {
 			return
 		}
 		inc, err := d.resolve(from, to)
 		if err != nil {
-			d.fail(item, "%v", err)
+			d.Fail(item, "%v", err)
 			return
 		}
 		d.cfg.Include = append(d.cfg.Include, inc)

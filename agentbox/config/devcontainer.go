@@ -10,6 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"agentbox/agentbox"
+
+	"agentbox/agentbox/yamlfile"
 )
 
 // devcontainerKeys are the keys of a devcontainer.json that boxes honour. Their order is the order
@@ -60,23 +62,18 @@ var unsupported = map[string]string{
 // file was written for other tools too; a known key of a wrong type is an error. An empty file is
 // allowed, and asks for nothing.
 func parseDevcontainer(data []byte, src source) (*Config, error) {
-	d := &decoder{source: src, cfg: defaults()}
-	d.cfg.Root, d.cfg.Source = src.root, src.name
+	d := newDecoder(src)
 	if len(strings.TrimSpace(string(data))) == 0 {
 		return d.cfg, nil
 	}
 	// JSON with comments is what the specification asks for, and what editors write.
-	doc, bad := parseJSONC(data)
-	if bad != nil {
-		d.problems = append(d.problems, *bad)
-		return nil, d.err()
+	if doc, line, wrong := parseJSONC(data); wrong != "" {
+		d.FailAt(line, wrong)
+	} else {
+		inLifecycleOrder(doc)
+		d.record(doc, devcontainerKeys, d.unhonoured)
 	}
-	inLifecycleOrder(doc)
-	d.record(doc, devcontainerKeys, d.unhonoured)
-	if err := d.err(); err != nil {
-		return nil, err
-	}
-	return d.cfg, nil
+	return d.result()
 }
 
 // unhonoured is called for each key that boxes do not act on: silent for harmless ones, else a
@@ -90,7 +87,7 @@ func (d *decoder) unhonoured(k *yaml.Node) {
 		return
 	}
 	known := slices.Concat(keyNames(devcontainerKeys), harmless, slices.Sorted(maps.Keys(unsupported)))
-	d.warn(k, "unknown key `%s` is ignored%s", agentbox.Clip(k.Value), nearest(k.Value, known))
+	d.warn(k, "unknown key `%s` is ignored%s", agentbox.Clip(k.Value), yamlfile.Nearest(k.Value, known))
 }
 
 // inLifecycleOrder moves the keys into the order of devcontainerKeys: a specification lets the
@@ -113,7 +110,7 @@ func inLifecycleOrder(n *yaml.Node) {
 func (d *decoder) commands(n *yaml.Node, to *[]string) {
 	switch n.Kind {
 	case yaml.MappingNode:
-		d.pairs(n, func(_, v *yaml.Node) { d.command(v, to) })
+		d.Pairs(n, func(_, v *yaml.Node) { d.command(v, to) })
 	default:
 		d.command(n, to)
 	}
@@ -123,7 +120,7 @@ func (d *decoder) commands(n *yaml.Node, to *[]string) {
 // shell interprets what the specification passes to exec.
 func (d *decoder) command(n *yaml.Node, to *[]string) {
 	if n.Kind != yaml.SequenceNode {
-		if s, ok := d.text(n); ok && strings.TrimSpace(s) != "" {
+		if s, ok := d.Text(n); ok && strings.TrimSpace(s) != "" {
 			*to = append(*to, d.fill(n, s))
 		}
 		return
@@ -146,12 +143,12 @@ func (d *decoder) fill(n *yaml.Node, s string) string {
 // devcontainerEnv reads variables. One whose value needs what a box does not have is left out,
 // because half a value, in a PATH say, is worse than none.
 func (d *decoder) devcontainerEnv(n *yaml.Node) {
-	d.pairs(n, func(k, v *yaml.Node) {
+	d.Pairs(n, func(k, v *yaml.Node) {
 		if !envName().MatchString(k.Value) {
-			d.fail(k, "%q is not the name of a variable", agentbox.Clip(k.Value))
+			d.Fail(k, "%q is not the name of a variable", agentbox.Clip(k.Value))
 			return
 		}
-		s, ok := d.text(v)
+		s, ok := d.Text(v)
 		if !ok {
 			return // null takes the variable away, and in a box nothing has set it
 		}
@@ -193,7 +190,7 @@ func unfilled(s string) (variable, why string) {
 // rest is read as the ports of an agentbox.yaml, from a list made here.
 func (d *decoder) forwardPorts(n *yaml.Node) {
 	mine := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: n.Line}
-	d.items(n, func(item *yaml.Node) {
+	d.Items(n, func(item *yaml.Node) {
 		host, port, two := strings.Cut(item.Value, ":")
 		if two && host != "localhost" && host != "127.0.0.1" {
 			d.warn(item, "port %s is ignored: only ports of the box itself are forwarded", agentbox.Clip(item.Value))
@@ -228,7 +225,7 @@ var featurePackages = map[string][]string{
 
 // features become packages, which only an apt: image can take.
 func (d *decoder) features(n *yaml.Node) {
-	d.pairs(n, func(k, _ *yaml.Node) {
+	d.Pairs(n, func(k, _ *yaml.Node) {
 		ref, _, _ := strings.Cut(k.Value, "@")
 		name, _, _ := strings.Cut(path.Base(ref), ":")
 		packages, ok := featurePackages[name]

@@ -8,13 +8,11 @@
 // Write makes an agentbox.yaml of a detected configuration (agentbox init), ParseSize and
 // FormatSize are the one notation of sizes for files and flags.
 //
-// Both forms of file become one tree of yaml.Nodes with line numbers, and one decoder reads it. It
-// goes on after a mistake and reports all of them at once, each with its line: somebody who writes
-// a configuration should not have to run a command for each.
+// Both forms of file become one tree of yaml.Nodes with line numbers, and one decoder reads it
+// (yamlfile.Reader), which reports all mistakes at once.
 //
-// Invariants: the file came with the repository, so it is data of a stranger. Its size
-// (maxFile), the values that aliases stand for (maxNodes), its depth (maxDepth) and what messages
-// quote of it (agentbox.Clip) are bounded, what is printed passes agentbox.Printable, and paths that lead
-// out of the repository are refused. The fuzz targets keep that. The keys are described in
-// docs/configuration.md, which a test compares with topLevel.
+// Invariants: the file came with the repository, so it is data of a stranger. Its size (maxFile),
+// its depth (maxDepth) and, by yamlfile, what aliases stand for and what messages quote is bounded,
+// and paths that lead out of the repository are refused. The fuzz targets keep that. The keys are
+// described in docs/configuration.md, which a test compares with topLevel.
 package config

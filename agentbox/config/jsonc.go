@@ -3,7 +3,7 @@ package config
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"strconv"
 	"strings"
 
 	"agentbox/agentbox"
@@ -17,33 +17,28 @@ import (
 const maxDepth = 100
 
 // parseJSONC reads JSON with comments and trailing commas into the same tree YAML gives, line
-// numbers included, so that one decoder serves both.
-func parseJSONC(data []byte) (*yaml.Node, *problem) {
+// numbers included, so that one decoder serves both. Of what is none it gives the line and what is
+// wrong there.
+func parseJSONC(data []byte) (doc *yaml.Node, line int, wrong string) {
 	if depth(data) > maxDepth {
-		return nil, &problem{1, "nested too deep"}
+		return nil, 1, "nested too deep"
 	}
 	v, err := hujson.Parse(data)
-	if err != nil {
-		return nil, jsonSyntax(err)
+	if err == nil {
+		t := &tree{data: data}
+		return t.node(&v), 0, ""
 	}
-	t := &tree{data: data}
-	return t.node(&v), nil
+	m := jsonLine().FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
+	if m == nil {
+		return nil, 1, "not valid JSON: " + err.Error()
+	}
+	line, _ = strconv.Atoi(m[1])
+	return nil, line, "not valid JSON: " + m[2]
 }
 
 // jsonLine takes the line number and the reason out of an error of hujson, which has no type for
 // them.
 var jsonLine = agentbox.Pattern(`^hujson: line ([0-9]+), column [0-9]+: (.*)`)
-
-// jsonSyntax makes a problem of a parser's error, at line 1 where the error names none.
-func jsonSyntax(err error) *problem {
-	m := jsonLine().FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
-	if m == nil {
-		return &problem{1, "not valid JSON: " + err.Error()}
-	}
-	p := &problem{text: "not valid JSON: " + m[2]}
-	fmt.Sscan(m[1], &p.line)
-	return p
-}
 
 // depth is the deepest nesting of brackets; those inside strings and comments may count too, which
 // real files never notice.

@@ -99,7 +99,7 @@ func policyName(s string) (string, error) {
 
 // pool reads the number of machines kept ready, or auto. 0 keeps none.
 func (d *decoder) pool(n *yaml.Node) {
-	if v, _ := d.value(n); v.Value == "auto" {
+	if v, _ := d.Value(n); v.Value == "auto" {
 		d.cfg.Pool = PoolAuto
 		return
 	}
@@ -126,12 +126,5 @@ func (d *decoder) bench(n *yaml.Node) {
 		{"setup", func(d *decoder, n *yaml.Node) { set(d, n, &b.Setup, nonEmpty) }},
 		{"build", func(d *decoder, n *yaml.Node) { set(d, n, &b.Build, nonEmpty) }},
 		{"test", func(d *decoder, n *yaml.Node) { set(d, n, &b.Test, nonEmpty) }},
-	})
-}
-
-// section reads a mapping of known keys; any other is a problem.
-func (d *decoder) section(n *yaml.Node, keys []key) {
-	d.record(n, keys, func(k *yaml.Node) {
-		d.fail(k, "unknown key `%s`%s", agentbox.Clip(k.Value), suggest(k.Value, keyNames(keys)))
 	})
 }

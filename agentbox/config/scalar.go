@@ -4,43 +4,25 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"agentbox/agentbox"
-)
 
-// text reads any scalar as text: what is written is what is meant, so `CI: 1` is "1" and `run:
-// true` is the command. ok is false where there is no value, which is no problem, and where there
-// is a problem.
-func (d *decoder) text(n *yaml.Node) (string, bool) {
-	n, ok := d.value(n)
-	if !ok {
-		return "", false
-	}
-	if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!binary" {
-		d.fail(n, "expected text, found %s", kind(n))
-		return "", false
-	}
-	if strings.ContainsRune(n.Value, 0) {
-		d.fail(n, "text may not contain a NUL byte")
-		return "", false
-	}
-	return n.Value, true
-}
+	"agentbox/agentbox/yamlfile"
+)
 
 // set reads text that check accepts, perhaps in another form, into *to. Without a value *to stays
 // as it is, which is how defaults survive.
 func set[T any](d *decoder, n *yaml.Node, to *T, check func(string) (T, error)) {
-	s, ok := d.text(n)
+	s, ok := d.Text(n)
 	if !ok {
 		return
 	}
 	v, err := check(s)
 	if err != nil {
-		d.fail(n, "%v", err)
+		d.Fail(n, "%v", err)
 		return
 	}
 	*to = v
@@ -50,10 +32,10 @@ func set[T any](d *decoder, n *yaml.Node, to *T, check func(string) (T, error)) 
 // is in the list, and is then empty but not nil: see complete.
 func list[T any](d *decoder, n *yaml.Node, to *[]T, check func(string) (T, error)) {
 	*to = []T{}
-	d.items(n, func(item *yaml.Node) {
+	d.Items(n, func(item *yaml.Node) {
 		var v T
-		before := len(d.problems)
-		if set(d, item, &v, check); len(d.problems) == before {
+		before := d.Problems()
+		if set(d, item, &v, check); d.Problems() == before {
 			*to = append(*to, v)
 		}
 	})
@@ -61,14 +43,14 @@ func list[T any](d *decoder, n *yaml.Node, to *[]T, check func(string) (T, error
 
 // integer reads a whole number within bounds.
 func (d *decoder) integer(n *yaml.Node, to *int, least, most int) {
-	v, _ := d.value(n)
+	v, _ := d.Value(n)
 	i, err := strconv.Atoi(v.Value)
 	if v.Kind != yaml.ScalarNode || v.ShortTag() != "!!int" || err != nil {
-		d.fail(n, "expected a whole number, found %s", kind(v))
+		d.Fail(n, "expected a whole number, found %s", yamlfile.Kind(v))
 		return
 	}
 	if i < least || i > most {
-		d.fail(n, "%d is out of range: %d to %d", i, least, most)
+		d.Fail(n, "%d is out of range: %d to %d", i, least, most)
 		return
 	}
 	*to = i
@@ -77,10 +59,10 @@ func (d *decoder) integer(n *yaml.Node, to *int, least, most int) {
 // amount reads a number that is not negative. Infinity and NaN are YAML numbers, and no amounts: a
 // comparison with NaN would never end anything.
 func (d *decoder) amount(n *yaml.Node, to *float64) {
-	v, _ := d.value(n)
+	v, _ := d.Value(n)
 	f, err := strconv.ParseFloat(v.Value, 64)
 	if v.Kind != yaml.ScalarNode || v.ShortTag() == "!!str" || err != nil || f < 0 || math.IsInf(f, 0) || math.IsNaN(f) {
-		d.fail(n, "expected a number that is not negative, found %s", kind(v))
+		d.Fail(n, "expected a number that is not negative, found %s", yamlfile.Kind(v))
 		return
 	}
 	*to = f
@@ -89,12 +71,12 @@ func (d *decoder) amount(n *yaml.Node, to *float64) {
 // size reads a size within bounds. The bounds are whole MiB, as everything ParseSize gives.
 func (d *decoder) size(n *yaml.Node, to *int64, least, most int64) {
 	var bytes int64
-	before := len(d.problems)
-	if set(d, n, &bytes, ParseSize); len(d.problems) > before {
+	before := d.Problems()
+	if set(d, n, &bytes, ParseSize); d.Problems() > before {
 		return
 	}
 	if bytes < least || bytes > most {
-		d.fail(n, "%s is out of range: %s to %s", FormatSize(bytes), FormatSize(least), FormatSize(most))
+		d.Fail(n, "%s is out of range: %s to %s", FormatSize(bytes), FormatSize(least), FormatSize(most))
 		return
 	}
 	*to = bytes
@@ -118,7 +100,7 @@ func (d *decoder) duration(n *yaml.Node, to *time.Duration) { set(d, n, to, pars
 
 // choice reads one of a few words.
 func choice[T ~string](d *decoder, n *yaml.Node, to *T, words ...T) {
-	s, ok := d.text(n)
+	s, ok := d.Text(n)
 	if !ok {
 		return
 	}
@@ -130,5 +112,5 @@ func choice[T ~string](d *decoder, n *yaml.Node, to *T, words ...T) {
 	for i, w := range words {
 		all[i] = string(w)
 	}
-	d.fail(n, "unknown value `%s`%s", agentbox.Clip(s), suggest(s, all))
+	d.Fail(n, "unknown value `%s`%s", agentbox.Clip(s), yamlfile.Suggest(s, all))
 }

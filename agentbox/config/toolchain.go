@@ -9,6 +9,8 @@ import (
 	"agentbox/agentbox/toolchain"
 
 	"agentbox/agentbox"
+
+	"agentbox/agentbox/yamlfile"
 )
 
 // toolchain reads tools with the version of each: {go: "1.22", node: ">=20"}. An empty version is
@@ -16,19 +18,19 @@ import (
 // {}` is a box without tools.
 func (d *decoder) toolchain(n *yaml.Node) {
 	d.cfg.Toolchain = toolchain.Needs{}
-	d.pairs(n, func(k, v *yaml.Node) {
+	d.Pairs(n, func(k, v *yaml.Node) {
 		tool := toolchain.Tool(k.Value)
 		if !slices.Contains(toolchain.Tools, tool) {
-			d.fail(k, "unknown tool `%s`%s", agentbox.Clip(k.Value), suggest(k.Value, toolNames()))
+			d.Fail(k, "unknown tool `%s`%s", agentbox.Clip(k.Value), yamlfile.Suggest(k.Value, toolNames()))
 			return
 		}
-		version, ok := d.text(v)
+		version, ok := d.Text(v)
 		if !ok {
 			return
 		}
 		need, err := toolchain.Ask(tool, version, d.name)
 		if err != nil {
-			d.fail(v, "%v", err)
+			d.Fail(v, "%v", err)
 			return
 		}
 		d.cfg.Toolchain = append(d.cfg.Toolchain, need)

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/yamlfile"
 	"agentbox/policy"
 )
 
@@ -77,7 +78,7 @@ func proposed(root, wanted string) (policy.File, error) {
 	if err != nil {
 		e := agentbox.Errorf(agentbox.Invalid, "the policy %s of this repository cannot be read: %w", wanted, err)
 		if filepath.Base(wanted) == wanted && filepath.Ext(wanted) == "" {
-			return policy.File{}, e.WithHint("`policy:` is a preset or a file%s", policy.Suggest(wanted, policy.Presets))
+			return policy.File{}, e.WithHint("`policy:` is a preset or a file%s", yamlfile.Suggest(wanted, policy.Presets))
 		}
 		return policy.File{}, e.WithHint("`policy:` is a preset (offline, strict, balanced, open) or a file of the repository")
 	}

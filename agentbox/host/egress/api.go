@@ -11,6 +11,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/workspace"
+	"agentbox/agentbox/yamlfile"
 	"agentbox/policy"
 	"agentbox/policy/gateway"
 )
@@ -214,7 +215,7 @@ func opensNothing(req api.ChangeRequest, r policy.Rule) error {
 func change(f *policy.File, req api.ChangeRequest, rules []policy.Rule) error {
 	if req.Preset != nil {
 		if *req.Preset != "" && policy.Width(*req.Preset) < 0 {
-			return agentbox.Errorf(agentbox.Invalid, "%q is not a preset%s", *req.Preset, policy.Suggest(*req.Preset, policy.Presets))
+			return agentbox.Errorf(agentbox.Invalid, "%q is not a preset%s", *req.Preset, yamlfile.Suggest(*req.Preset, policy.Presets))
 		}
 		f.Preset = *req.Preset
 	}

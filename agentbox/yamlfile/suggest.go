@@ -1,4 +1,4 @@
-package config
+package yamlfile
 
 import (
 	"strings"
@@ -6,18 +6,18 @@ import (
 	"github.com/agext/levenshtein"
 )
 
-// suggest ends a sentence about an unknown word with the known one that was probably meant, or with
+// Suggest ends a sentence about an unknown word with the known one that was probably meant, or with
 // all of them.
-func suggest(word string, known []string) string {
-	if s := nearest(word, known); s != "" {
+func Suggest(word string, known []string) string {
+	if s := Nearest(word, known); s != "" {
 		return s
 	}
 	return ": known are " + strings.Join(known, ", ")
 }
 
-// nearest ends such a sentence with the known word that was probably meant, or with nothing. Near
+// Nearest ends such a sentence with the known word that was probably meant, or with nothing. Near
 // is less than two changed letters, and one more for each four of the word.
-func nearest(word string, known []string) string {
+func Nearest(word string, known []string) string {
 	best, distance := "", 2+len(word)/4
 	if len(word) > 64 { // nobody mistypes a word of that length, and comparing takes quadratic time
 		return ""
