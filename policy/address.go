@@ -16,22 +16,6 @@ const (
 	Refused Class = "refused" // reached by no grant: link-local, metadata, multicast, translation and reserved ranges
 )
 
-// metadata are the addresses outside of link-local at which platforms serve their machines'
-// credentials and settings. Each comes from the platform's own documentation or client, and is
-// refused even within a granted private range.
-var metadata = []string{
-	"168.63.129.16/32",       // Azure: WireServer, at a public address
-	"100.100.100.200/32",     // Alibaba
-	"100.96.0.96/32",         // Volcengine
-	"192.0.0.192/32",         // Oracle, classic
-	"fd00:ec2::/32",          // AWS: metadata, credentials of pods, and the resolver beside them
-	"fd20:ce::254/128",       // Google
-	"fd00:c1::a9fe:a9fe/128", // Oracle
-	"fd00:42::42/128",        // Scaleway
-	"fd00:a9fe:a9fe::/64",    // Akamai
-	"fd00:100::100:200/128",  // Alibaba
-}
-
 // metadataNames are names of such services. Those that lead to link-local addresses are refused
 // there too; some have public addresses, and some are answered by a proxy on the way.
 var metadataNames = []string{
@@ -49,16 +33,28 @@ func isMetadataName(name string) bool {
 	return slices.ContainsFunc(metadataNames, func(m string) bool { return name == m || strings.HasSuffix(name, "."+m) })
 }
 
-// special lists the ranges that are not public. The first match counts. Documentation ranges are
-// absent: no route leads there but in networks that chose to use them.
+// special lists the ranges that are not public. The first match counts, so narrower ranges that are
+// an exception of a wider one come before it, and ::/0 last refuses all that nobody has heard of.
+// Documentation ranges are absent: no route leads there but in networks that chose to use them.
 //
-// So narrower ranges that are an exception of a wider one come before it, and ::/0 last refuses all
-// that nobody has heard of.
+// First are the addresses outside of link-local at which platforms serve their machines'
+// credentials and settings. Each comes from the platform's own documentation or client, and is
+// refused even within a granted private range.
 var special = []struct {
 	prefix netip.Prefix
 	class  Class
 	what   string
 }{
+	{netip.MustParsePrefix("168.63.129.16/32"), Refused, isMetadata},       // Azure: WireServer, at a public address
+	{netip.MustParsePrefix("100.100.100.200/32"), Refused, isMetadata},     // Alibaba
+	{netip.MustParsePrefix("100.96.0.96/32"), Refused, isMetadata},         // Volcengine
+	{netip.MustParsePrefix("192.0.0.192/32"), Refused, isMetadata},         // Oracle, classic
+	{netip.MustParsePrefix("fd00:ec2::/32"), Refused, isMetadata},          // AWS: metadata, credentials of pods, and the resolver beside them
+	{netip.MustParsePrefix("fd20:ce::254/128"), Refused, isMetadata},       // Google
+	{netip.MustParsePrefix("fd00:c1::a9fe:a9fe/128"), Refused, isMetadata}, // Oracle
+	{netip.MustParsePrefix("fd00:42::42/128"), Refused, isMetadata},        // Scaleway
+	{netip.MustParsePrefix("fd00:a9fe:a9fe::/64"), Refused, isMetadata},    // Akamai
+	{netip.MustParsePrefix("fd00:100::100:200/128"), Refused, isMetadata},  // Alibaba
 	{netip.MustParsePrefix("0.0.0.0/8"), Refused, "\"this network\""},
 	{netip.MustParsePrefix("10.0.0.0/8"), Private, "a private range"},
 	{netip.MustParsePrefix("100.64.0.0/10"), Private, "a range shared behind carriers' NAT"},
@@ -90,11 +86,6 @@ func Classify(a netip.Addr) (Class, string) {
 		return Refused, "no address"
 	}
 	a = a.Unmap().WithZone("")
-	for _, m := range metadata {
-		if netip.MustParsePrefix(m).Contains(a) {
-			return Refused, isMetadata
-		}
-	}
 	for _, s := range special {
 		if s.prefix.Contains(a) {
 			return s.class, s.what
@@ -115,17 +106,13 @@ func (r Rule) Class() (Class, string) {
 	case !r.Prefix.IsValid():
 		return Public, ""
 	}
-	for _, m := range metadata {
-		if p := netip.MustParsePrefix(m); p.Bits() <= r.Prefix.Bits() && p.Contains(r.Prefix.Addr()) {
-			return Refused, isMetadata
-		}
-	}
 	for _, s := range special {
-		if s.prefix.Overlaps(r.Prefix) {
-			if s.prefix.Bits() > r.Prefix.Bits() {
-				return Public, ""
-			}
+		switch {
+		case !s.prefix.Overlaps(r.Prefix):
+		case s.prefix.Bits() <= r.Prefix.Bits():
 			return s.class, s.what
+		case s.what != isMetadata: // a single address within changes nothing of the rest
+			return Public, ""
 		}
 	}
 	return Public, ""
