@@ -26,7 +26,7 @@ func TestAttackMetadata(t *testing.T) {
 		if v := p.Decide(Flow{Proto: TCP, Name: name, Port: 80}); v.Allow || v.Hint != "" {
 			t.Errorf("%s: %+v", name, v)
 		}
-		if v := p.DecideName(name); v.Allow {
+		if v := p.Decide(Flow{Proto: DNS, Name: name}); v.Allow {
 			t.Errorf("the question for %s: %+v", name, v)
 		}
 	}

@@ -125,15 +125,6 @@ func (p *Policy) connects(f Flow) bool {
 	return p.rules(f).Allow
 }
 
-// DecideName answers a question for a name: whether anything there may be reached.
-func (p *Policy) DecideName(name string) Verdict { return p.Decide(Flow{Proto: DNS, Name: name}) }
-
-// Opens tells whether connections to a name and port must be opened: a rule about methods or paths,
-// or a secret, needs their inside.
-func (p *Policy) Opens(name string, port uint16) bool {
-	return p.Decide(Flow{Proto: TLS, Name: name, Port: port}).Inside
-}
-
 // rules applies deny wins, then the bounds, then what is allowed, in the order of the layers. It
 // says nothing of where an address is: see address.
 func (p *Policy) rules(f Flow) Verdict {

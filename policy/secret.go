@@ -115,14 +115,3 @@ func (p *Policy) secretFor(f Flow) bool {
 
 // PlaceholderPrefix begins every placeholder, so that one can be recognised without knowing it.
 const PlaceholderPrefix = "agentbox-secret-"
-
-// FindPlaceholder gives the secret whose placeholder appears in s, as a whole and as it is; false
-// for none. The gateway looks for pieces and encodings besides.
-func (p *Policy) FindPlaceholder(s string) (Secret, bool) {
-	for _, secret := range p.secrets {
-		if secret.Placeholder != "" && strings.Contains(s, secret.Placeholder) {
-			return secret, true
-		}
-	}
-	return Secret{}, false
-}
