@@ -15,7 +15,7 @@ import (
 
 // Entry is one line of the audit log: one flow and its end, or something else that a reader has to
 // know. It holds no values of secrets, no bodies, no headers and no queries. Log fills in Seq,
-// Time, Box and Task. Members are left out when empty; new ones may be added, and readers of the
+// Time and Box. Members are left out when empty; new ones may be added, and readers of the
 // JSON pass over those they do not know.
 type Entry struct {
 	Seq  uint64    `json:"seq"`  // from 1, without gaps
@@ -23,9 +23,7 @@ type Entry struct {
 	// Kind is KindFlow, one of the other Kind constants, or what the gateway or the network stack
 	// refused by itself (docs/internals/network.md lists them).
 	Kind string `json:"kind"`
-	// Box is the box's id, Task that of the task it is for, "" for none.
-	Box   string `json:"box,omitempty"`
-	Task  string `json:"task,omitempty"`
+	Box   string `json:"box,omitempty"` // its id
 	Proto Proto  `json:"proto,omitempty"`
 	// Name is canonical and clipped, "" for a bare address.
 	Name    string `json:"name,omitempty"`

@@ -11,7 +11,7 @@ import (
 
 func openLog(t *testing.T, dir string) *Log {
 	t.Helper()
-	l, err := OpenLog(dir, "0123456789ab", "t-1")
+	l, err := OpenLog(dir, "0123456789ab")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,10 +40,10 @@ func TestLogIsAChainAcrossOpens(t *testing.T) {
 		t.Errorf("verified %+v, %v", v, err)
 	}
 	var names []string
-	if err := Read(dir, func(e Entry) error { names = append(names, e.Name+" "+e.Box+" "+e.Task); return nil }); err != nil {
+	if err := Read(dir, func(e Entry) error { names = append(names, e.Name+" "+e.Box); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if len(names) != 15 || names[6] != "host1.example 0123456789ab t-1" {
+	if len(names) != 15 || names[6] != "host1.example 0123456789ab" {
 		t.Errorf("read %q", names)
 	}
 }

@@ -1,8 +1,7 @@
 package policy
 
 import (
-	"bufio"
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,17 +18,20 @@ const (
 	segments    = 8
 )
 
-// current is the name of the segment that is written. Full ones are renamed log-<n>.jsonl, n
-// counting up.
-const current = "log.jsonl"
+// current is the name of the segment that is written. Full ones are renamed, with numbers that count
+// up.
+const (
+	current     = "log.jsonl"
+	segmentName = "log-%06d.jsonl"
+)
 
 // Log is the audit log of one box: a directory with lines of JSON, chained by hashes. One process
 // writes it, the box's supervisor; any may read it at the same time. Every entry is in the kernel's
 // hands when Append returns, so the death of the process loses none; a power cut may lose the last
 // ones: a sync for each flow would cost more than many flows do. Its methods may be called at once.
 type Log struct {
-	dir, box, task string
-	limit          int64 // bytes of a segment
+	dir, box string
+	limit    int64 // bytes of a segment
 
 	// mu guards what follows, and is held during a write, so that lines are in the order of their
 	// numbers.
@@ -45,13 +47,13 @@ type Log struct {
 }
 
 // OpenLog opens the log in dir, which it makes (0700) if need be, to append. A line that a crash
-// left unfinished is cut off, and an entry says so. box and task go into every entry. It reads the
+// left unfinished is cut off, and an entry says so. box goes into every entry. It reads the
 // current segment from the start, to find its last line.
-func OpenLog(dir, box, task string) (*Log, error) {
+func OpenLog(dir, box string) (*Log, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
-	l := &Log{dir: dir, box: box, task: task, limit: segmentSize, prev: genesis}
+	l := &Log{dir: dir, box: box, limit: segmentSize, prev: genesis}
 	if err := l.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("audit log: %w", err), l.Close())
 	}
@@ -85,7 +87,7 @@ func (l *Log) open() error {
 	return nil
 }
 
-// Append writes an entry; Seq, Time, Box and Task are filled in, and Kind is KindFlow if it is "".
+// Append writes an entry; Seq, Time and Box are filled in, and Kind is KindFlow if it is "".
 // An entry that cannot be written is an error now and for every later one: a flow that cannot be
 // logged should not be let through, and a chain with a gap would look like one that somebody
 // changed.
@@ -98,10 +100,7 @@ func (l *Log) Append(e Entry) error {
 	if l.file == nil {
 		return errors.New("the audit log is closed")
 	}
-	e.Seq, e.Time, e.Box, e.Task = l.seq+1, time.Now(), l.box, l.task
-	if e.Kind == "" {
-		e.Kind = KindFlow
-	}
+	e.Seq, e.Time, e.Box, e.Kind = l.seq+1, time.Now(), l.box, cmp.Or(e.Kind, KindFlow)
 	b, hash, err := encodeLine(l.prev, e)
 	if err != nil {
 		return err
@@ -131,15 +130,15 @@ func (l *Log) rotate() error {
 	if err != nil {
 		return err
 	}
-	next := 1
+	number := 0
 	if len(old) > 0 {
-		next = old[len(old)-1].n + 1
+		_, _ = fmt.Sscanf(filepath.Base(old[len(old)-1]), segmentName, &number)
 	}
-	if err := os.Rename(filepath.Join(l.dir, current), segmentName(l.dir, next)); err != nil {
+	if err := os.Rename(filepath.Join(l.dir, current), filepath.Join(l.dir, fmt.Sprintf(segmentName, number+1))); err != nil {
 		return err
 	}
 	for i := 0; i < len(old)-(segments-2); i++ {
-		if err := os.Remove(old[i].path); err != nil {
+		if err := os.Remove(old[i]); err != nil {
 			return err
 		}
 	}
@@ -178,33 +177,27 @@ func lastOf(dir string) (tail, error) {
 	if err != nil || len(old) == 0 {
 		return tail{hash: genesis, end: end}, err
 	}
-	t, err = tailOf(old[len(old)-1].path)
+	t, err = tailOf(old[len(old)-1])
 	t.end = end
 	return t, err
 }
 
-// tailOf reads the last whole line of a segment. Only a line without its newline is torn: any other
+// tailOf finds the last whole line of a segment. Only one without its newline is torn: any other
 // that cannot be read was changed by somebody, and stays for Verify to tell; the chain then starts
 // from its bytes as they are.
 func tailOf(path string) (tail, error) {
 	t := tail{hash: genesis}
-	f, err := os.Open(path)
-	if err != nil {
-		return t, err
-	}
-	defer f.Close()
-	r := bufio.NewReaderSize(f, maxLine+1)
-	for {
-		b, err := r.ReadSlice('\n')
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return t, err
+	var pieces int64 // of a line, so far
+	err := readFile(path, func(_ string, b []byte, whole bool) error {
+		pieces += int64(len(b))
+		if !whole {
+			return nil
 		}
-		t.end += int64(len(b))
-		if l, err := decodeLine(bytes.TrimSuffix(b, []byte("\n"))); err == nil {
+		t.end, pieces = t.end+pieces+1, 0
+		if l, err := decodeLine(b); err == nil {
 			t.seq, t.hash = l.Seq, l.Hash
 		}
-	}
+		return nil
+	})
+	return t, err
 }

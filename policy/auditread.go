@@ -3,44 +3,19 @@ package policy
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
 
-// segment is a full file of a log.
-type segment struct {
-	n    int
-	path string
-}
-
-func segmentName(dir string, n int) string {
-	return filepath.Join(dir, fmt.Sprintf("log-%06d.jsonl", n))
-}
-
 // oldSegments lists the full segments, oldest first. Files that are not ours are passed over.
-func oldSegments(dir string) ([]segment, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "log-*.jsonl"))
-	if err != nil {
-		return nil, err
-	}
-	var list []segment
-	for _, p := range paths {
-		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(p), "log-"), ".jsonl")
-		if n, err := strconv.Atoi(name); err == nil {
-			list = append(list, segment{n, p})
-		}
-	}
-	slices.SortFunc(list, func(a, b segment) int { return cmp.Compare(a.n, b.n) })
-	return list, nil
+func oldSegments(dir string) ([]string, error) {
+	return filepath.Glob(filepath.Join(dir, "log-[0-9][0-9][0-9][0-9][0-9][0-9].jsonl"))
 }
 
 // Verified says what a log that verifies holds.
@@ -107,36 +82,27 @@ func readAll(dir string, visit visitor) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range old {
-		if err := readFile(s.path, visit); err != nil && !os.IsNotExist(err) { // one may be let go of meanwhile
+	for _, path := range append(old, filepath.Join(dir, current)) {
+		if err := readFile(path, visit); err != nil && !os.IsNotExist(err) { // one may be let go of meanwhile
 			return err
 		}
-	}
-	if err := readFile(filepath.Join(dir, current), visit); err != nil && !os.IsNotExist(err) {
-		return err
 	}
 	return nil
 }
 
-// readFile shows the lines of one segment.
+// readFile shows the lines of one segment. One that is longer than any of ours comes in pieces, none
+// of them whole but the last, so that it needs no memory.
 func readFile(path string, visit visitor) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return readLines(f, filepath.Base(path), visit)
-}
-
-// readLines shows the lines of f. One that is longer than any of ours comes in pieces, none of them
-// whole but the last, so that it needs no memory.
-func readLines(f io.Reader, name string, visit visitor) error {
 	r := bufio.NewReaderSize(f, maxLine+1)
 	for n := 1; ; n++ {
 		b, err := r.ReadSlice('\n')
-		if len(b) > 0 {
-			whole := bytes.HasSuffix(b, []byte("\n"))
-			if err := visit(fmt.Sprintf("%s:%d", name, n), bytes.TrimSuffix(b, []byte("\n")), whole); err != nil {
+		if text, whole := bytes.CutSuffix(b, []byte("\n")); len(b) > 0 {
+			if err := visit(fmt.Sprintf("%s:%d", filepath.Base(path), n), text, whole); err != nil {
 				return err
 			}
 		}

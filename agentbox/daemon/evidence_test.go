@@ -17,7 +17,7 @@ import (
 func TestEvidenceHasWhatWasRefused(t *testing.T) {
 	h := home.Home{Dir: t.TempDir()}
 	box := agentbox.Box{ID: agentbox.NewBoxID()}
-	log, err := policy.OpenLog(h.Audit(box.ID), box.ID.String(), "")
+	log, err := policy.OpenLog(h.Audit(box.ID), box.ID.String())
 	if err != nil {
 		t.Fatal(err)
 	}

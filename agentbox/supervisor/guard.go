@@ -134,7 +134,7 @@ func (g *guard) open() (*policy.Log, error) {
 	if g.audit != nil {
 		return g.audit, nil
 	}
-	log, err := policy.OpenLog(g.dir, g.box, "")
+	log, err := policy.OpenLog(g.dir, g.box)
 	if err == nil {
 		err = log.Append(policy.Entry{Kind: policy.KindStart, Allow: true, Reason: g.note})
 	}
