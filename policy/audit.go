@@ -22,7 +22,7 @@ type Entry struct {
 	Time time.Time `json:"time"` // when the entry was written: at the end of the flow
 	// Kind is KindFlow, one of the other Kind constants, or what the gateway or the network stack
 	// refused by itself (docs/internals/network.md lists them).
-	Kind string `json:"kind"`
+	Kind  string `json:"kind"`
 	Box   string `json:"box,omitempty"` // its id
 	Proto Proto  `json:"proto,omitempty"`
 	// Name is canonical and clipped, "" for a bare address.

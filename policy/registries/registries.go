@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"iter"
 	"net/url"
 	"slices"
 	"strings"
@@ -85,9 +86,6 @@ func Tools(ctx context.Context, m Machine) (found []Found, answered bool) {
 	return found, answered
 }
 
-// yarnVariable is where Yarn since version 2 looks for its registry.
-const yarnVariable = "YARN_NPM_REGISTRY_SERVER"
-
 // Variables are what tells the tools of a box to use the registries of this machine, by name of the
 // variable. Of two that were found for one the first counts. A value with credentials in it is left
 // out: that is what secrets are for. This machine's own loopback has another name in a box.
@@ -99,7 +97,7 @@ func Variables(found []Found) map[string]string {
 		}
 	}
 	// Yarn since version 2 reads nothing of npm's, and all of them serve the same packages.
-	if registry := env["NPM_CONFIG_REGISTRY"]; registry != "" && env[yarnVariable] == "" {
+	if registry := env[npmVariable]; registry != "" && env[yarnVariable] == "" {
 		env[yarnVariable] = registry
 	}
 	return env
@@ -110,14 +108,6 @@ var loopback = agentbox.Pattern(`://(localhost|127\.[0-9.]+|\[::1\])([:/,;"\s]|$
 
 // InBox rewrites the URLs of a text that lead to this machine's loopback.
 func InBox(text string) string { return loopback().ReplaceAllString(text, "://"+policy.HostName+"$2") }
-
-// name gives the first host that was found since n the variable that configures it. Nothing was
-// found where the value names no host.
-func (l *list) name(n int, variable, value string) {
-	if value = strings.TrimSpace(value); value != "" && len(l.found) > n {
-		l.found[n].Variable, l.found[n].Value = variable, value
-	}
-}
 
 // Layer makes the layer of the preset of what was found, each rule once, with who said it first as
 // its note.
@@ -183,27 +173,35 @@ func portOf(u *url.URL) string {
 	return ":" + port
 }
 
-// read gives a file below the root; "" when it cannot be read or is larger than 1 MiB, which no
-// configuration is.
-func (m Machine) read(path string) string {
-	b, err := fs.ReadFile(m.Root, strings.TrimPrefix(path, "/"))
-	if err != nil || len(b) > 1<<20 {
-		return ""
+// maxConfig bounds a file of configuration that is read, in bytes.
+const maxConfig = 1 << 20
+
+// lines visits the lines of files below the root, without the space around them, each with the
+// absolute path of its file. What cannot be read, or is too large for a configuration, has none.
+func (m Machine) lines(paths []string) iter.Seq2[string, string] {
+	return func(yield func(name, line string) bool) {
+		for _, name := range paths {
+			name = strings.TrimPrefix(name, "/")
+			b, err := fs.ReadFile(m.Root, name)
+			if err != nil || len(b) > maxConfig {
+				continue
+			}
+			for line := range strings.Lines(string(b)) {
+				if !yield("/"+name, strings.TrimSpace(line)) {
+					return
+				}
+			}
+		}
 	}
-	return string(b)
 }
 
-// files are those that match a pattern, read, by their paths.
-func (m Machine) files(pattern string) map[string]string {
-	out := map[string]string{}
-	paths, err := fs.Glob(m.Root, strings.TrimPrefix(pattern, "/"))
-	if err != nil {
-		return nil
+// glob are the files that match patterns, those of each in the order of their names.
+func (m Machine) glob(patterns ...string) (paths []string) {
+	for _, pattern := range patterns {
+		found, _ := fs.Glob(m.Root, pattern) // the patterns are ours
+		paths = append(paths, found...)
 	}
-	for _, p := range paths {
-		out[p] = m.read(p)
-	}
-	return out
+	return paths
 }
 
 // output is what a tool prints, "" when it is missing, fails or is late. For one that is missing
@@ -236,14 +234,12 @@ func (l *list) urls(from, text string) {
 	}
 }
 
-// sorted visits a map in the order of its keys.
-func sorted(m map[string]string, visit func(key, value string)) {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
-		visit(k, m[k])
+// setting adds every URL of a text, and gives the first host that was found the variable that
+// configures it. Nothing was found where the text names no host.
+func (l *list) setting(from, text, variable, value string) {
+	n := len(l.found)
+	l.urls(from, text)
+	if value = strings.TrimSpace(value); value != "" && len(l.found) > n {
+		l.found[n].Variable, l.found[n].Value = variable, value
 	}
 }

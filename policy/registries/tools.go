@@ -1,34 +1,31 @@
 package registries
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"agentbox/agentbox"
 )
 
+// aptConf are the files that may configure apt's proxies.
+var aptConf = []string{"etc/apt/apt.conf", "etc/apt/apt.conf.d/*"}
+
 // apt reads the sources in both of their forms, and the proxy: with one, a box that uses it too
 // needs no other host for packages.
 func (l *list) apt(m Machine) {
-	for _, pattern := range []string{"etc/apt/sources.list", "etc/apt/sources.list.d/*.list", "etc/apt/sources.list.d/*.sources"} {
-		sorted(m.files(pattern), func(name, text string) {
-			for line := range strings.Lines(text) {
-				line = strings.TrimSpace(line)
-				if strings.HasPrefix(line, "deb ") || strings.HasPrefix(line, "deb-src ") || strings.HasPrefix(strings.ToLower(line), "uris:") {
-					l.urls("apt: /"+name, line)
-				}
-			}
-		})
+	for name, line := range m.lines(m.glob("etc/apt/sources.list", "etc/apt/sources.list.d/*.list", "etc/apt/sources.list.d/*.sources")) {
+		if strings.HasPrefix(line, "deb ") || strings.HasPrefix(line, "deb-src ") || strings.HasPrefix(strings.ToLower(line), "uris:") {
+			l.urls("apt: "+name, line)
+		}
 	}
-	for _, pattern := range []string{"etc/apt/apt.conf", "etc/apt/apt.conf.d/*"} {
-		sorted(m.files(pattern), func(name, text string) {
-			for line := range strings.Lines(text) {
-				if strings.Contains(strings.ToLower(line), "proxy") && !strings.HasPrefix(strings.TrimSpace(line), "//") {
-					l.urls("apt: /"+name, line)
-				}
-			}
-		})
+	for name, line := range m.lines(m.glob(aptConf...)) {
+		if strings.Contains(strings.ToLower(line), "proxy") && !strings.HasPrefix(line, "//") {
+			l.urls("apt: "+name, line)
+		}
 	}
 }
 
@@ -36,14 +33,10 @@ func (l *list) apt(m Machine) {
 // has them. Those with credentials are left out, and loopback has the name that it has in a box.
 func AptProxies(m Machine) string {
 	var out strings.Builder
-	for _, pattern := range []string{"etc/apt/apt.conf", "etc/apt/apt.conf.d/*"} {
-		sorted(m.files(pattern), func(_, text string) {
-			for line := range strings.Lines(text) {
-				if line = strings.TrimSpace(line); aptProxy().MatchString(line) && !strings.Contains(line, "@") {
-					out.WriteString(InBox(line) + "\n")
-				}
-			}
-		})
+	for _, line := range m.lines(m.glob(aptConf...)) {
+		if aptProxy().MatchString(line) && !strings.Contains(line, "@") {
+			out.WriteString(InBox(line) + "\n")
+		}
 	}
 	return out.String()
 }
@@ -64,28 +57,29 @@ func (l *list) golangEnv(m Machine) { l.goProxy(m.Env["GOPROXY"], m.Env["GOSUMDB
 // goProxy reads both settings as Go has them: a list of proxies with commas and bars, and the name
 // of a checksum database with its key and perhaps a URL.
 func (l *list) goProxy(proxy, db string) {
-	n := len(l.found)
-	l.urls("go: GOPROXY", strings.NewReplacer(",", " ", "|", " ").Replace(proxy))
-	l.name(n, "GOPROXY", proxy)
-	n = len(l.found)
-	defer func() { l.name(n, "GOSUMDB", db) }()
-	sumdb := strings.Fields(db)
-	switch {
-	case len(sumdb) == 0 || sumdb[0] == "off":
-	case strings.Contains(db, "://"):
-		l.urls("go: GOSUMDB", db)
-	default:
-		name, _, _ := strings.Cut(sumdb[0], "+") // the rest is its key
-		l.url("go: GOSUMDB", "https://"+name)
+	l.setting("go: GOPROXY", proxy, "GOPROXY", proxy)
+	if strings.TrimSpace(db) == "off" {
+		return
 	}
+	text := db
+	if name := strings.Fields(db); len(name) > 0 && !strings.Contains(db, "://") {
+		host, _, _ := strings.Cut(name[0], "+") // the rest is its key
+		text = "https://" + host
+	}
+	l.setting("go: GOSUMDB", text, "GOSUMDB", db)
 }
 
 // npm asks the tool, which merges its files, variables and default.
 func (l *list) npm(ctx context.Context, m Machine) {
 	registry := l.output(ctx, m, "npm", "config", "get", "registry")
-	l.urls("npm: registry", registry)
-	l.name(0, "NPM_CONFIG_REGISTRY", registry)
+	l.setting("npm: registry", registry, npmVariable, registry)
 }
+
+// Where npm and, since version 2, Yarn look for their registries.
+const (
+	npmVariable  = "NPM_CONFIG_REGISTRY"
+	yarnVariable = "YARN_NPM_REGISTRY_SERVER"
+)
 
 // yarn is asked in boxes only: on this machine its name may belong to a program that downloads it
 // first.
@@ -107,22 +101,15 @@ func (l *list) cargoDefault(m Machine) {
 
 // npmrc reads npm's files, in which scopes have registries of their own, and Yarn's variable.
 func (l *list) npmrc(m Machine) {
-	for _, name := range []string{path.Join(m.Home, ".npmrc"), "etc/npmrc"} {
-		for line := range strings.Lines(m.read(name)) {
-			key, value, ok := strings.Cut(line, "=")
-			if !ok || !strings.Contains(key, "registry") {
-				continue
-			}
-			n := len(l.found)
-			l.urls("npm: /"+name, line)
-			if strings.TrimSpace(key) == "registry" {
-				l.name(n, "NPM_CONFIG_REGISTRY", value)
-			}
+	for name, line := range m.lines([]string{path.Join(m.Home, ".npmrc"), "etc/npmrc"}) {
+		switch key, value, _ := strings.Cut(line, "="); {
+		case strings.TrimSpace(key) == "registry":
+			l.setting("npm: "+name, line, npmVariable, value)
+		case strings.Contains(key, "registry"):
+			l.urls("npm: "+name, line)
 		}
 	}
-	n := len(l.found)
-	l.urls("yarn: "+yarnVariable, m.Env[yarnVariable])
-	l.name(n, yarnVariable, m.Env[yarnVariable])
+	l.setting("yarn: "+yarnVariable, m.Env[yarnVariable], yarnVariable, m.Env[yarnVariable])
 }
 
 // pip asks for the configuration, and where that names no index for the default: pip says in its
@@ -132,9 +119,7 @@ func (l *list) pip(ctx context.Context, m Machine) {
 	for line := range strings.Lines(l.output(ctx, m, "pip", "config", "list")) {
 		key, value, _ := strings.Cut(line, "=")
 		if strings.Contains(key, "index-url") || strings.Contains(key, "find-links") {
-			n := len(l.found)
-			l.urls("pip: "+strings.TrimSpace(key), value)
-			l.name(n, pipVariable(key), strings.Trim(strings.TrimSpace(value), "'"))
+			l.setting("pip: "+strings.TrimSpace(key), value, pipVariable(key), strings.Trim(strings.TrimSpace(value), "'"))
 			configured = configured || strings.HasSuffix(strings.TrimSpace(key), ".index-url")
 		}
 	}
@@ -157,32 +142,25 @@ func pipVariable(key string) string {
 // pipEnv reads the variables of pip and of uv, which serves the same packages.
 func (l *list) pipEnv(m Machine) {
 	for _, name := range []string{"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX_URL", "UV_DEFAULT_INDEX"} {
-		n := len(l.found)
-		l.urls("pip: "+name, m.Env[name])
-		l.name(n, name, m.Env[name])
+		l.setting("pip: "+name, m.Env[name], name, m.Env[name])
 	}
 }
 
 // cargo reads configuration files: what it uses without one is said nowhere on the machine.
 func (l *list) cargo(m Machine) {
-	home := m.Env["CARGO_HOME"]
-	if home == "" {
-		home = path.Join(m.Home, ".cargo")
-	}
-	for _, name := range []string{path.Join(home, "config.toml"), path.Join(home, "config")} {
-		for line := range strings.Lines(m.read(name)) {
-			key, value, _ := strings.Cut(line, "=")
-			switch strings.TrimSpace(key) {
-			case "registry", "index", "proxy", "dl":
-				l.urls("cargo: /"+strings.TrimPrefix(name, "/"), value)
-			}
-		}
-	}
-	sorted(m.Env, func(name, value string) {
-		if strings.HasPrefix(name, "CARGO_REGISTR") && strings.HasSuffix(name, "_INDEX") {
+	home := cmp.Or(m.Env["CARGO_HOME"], path.Join(m.Home, ".cargo"))
+	for name, line := range m.lines([]string{path.Join(home, "config.toml"), path.Join(home, "config")}) {
+		key, value, _ := strings.Cut(line, "=")
+		switch strings.TrimSpace(key) {
+		case "registry", "index", "proxy", "dl":
 			l.urls("cargo: "+name, value)
 		}
-	})
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
+		if strings.HasPrefix(name, "CARGO_REGISTR") && strings.HasSuffix(name, "_INDEX") {
+			l.urls("cargo: "+name, m.Env[name])
+		}
+	}
 }
 
 // Remotes lists the hosts of the repository's git remotes: those that a box fetches from and pushes

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"agentbox/agentbox/bounded"
 )
 
 // commandTime bounds a command; it may have to ask another machine, never a person.
@@ -30,18 +32,20 @@ func run(ctx context.Context, line, host string) (string, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	out := bounded{full: cancel}
-	cmd.Stdout = &out
-	if err := cmd.Run(); err != nil {
-		switch {
-		case out.buf.Len() > 4*maxValue:
-			return "", errors.New("it prints too much")
-		case ctx.Err() != nil:
-			return "", fmt.Errorf("it did not answer within %s", commandTime)
-		}
+	var out bytes.Buffer
+	tooMuch := errors.New("it prints too much")
+	stdout := &bounded.AtMost{W: &out, Left: 4 * maxValue, Err: tooMuch}
+	cmd.Stdout = stdout
+	switch err := cmd.Run(); {
+	case err == nil:
+		return password(out.String()), nil
+	case stdout.Left == 0:
+		return "", tooMuch
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("it did not answer within %s", commandTime)
+	default:
 		return "", fmt.Errorf("it failed: %w", err) // what it printed may be the value
 	}
-	return password(out.buf.String()), nil
 }
 
 // password takes the value out of an answer, "" when a helper has none. That all other output is a
@@ -59,20 +63,4 @@ func password(answer string) string {
 		return "" // it answered as a helper, and has no password
 	}
 	return answer
-}
-
-// bounded keeps the output of a command within reason, and ends a command that prints more.
-type bounded struct {
-	buf  bytes.Buffer // not embedded: its ReadFrom would be used instead of Write
-	full func()
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.buf.Len() <= 4*maxValue {
-		b.buf.Write(p)
-	}
-	if b.buf.Len() > 4*maxValue {
-		b.full()
-	}
-	return len(p), nil
 }
