@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"io"
@@ -122,4 +123,41 @@ func TestAttackUnsoundHTTP2(t *testing.T) {
 		t.Errorf("%s %s", res.Proto, res.Status)
 	}
 	w.denied("framing")
+}
+
+// A server that changes protocols where none was to be changed is in league with its client: the
+// connection goes on, and so does the check of what comes on it.
+func TestAttackAProtocolChangedUnasked(t *testing.T) {
+	for what, asked := range map[string]string{"unasked": "", "to another": "Connection: Upgrade\r\nUpgrade: websocket\r\n"} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t, grants("a.test"))
+			w.serveHTTP(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+				c, _, err := http.NewResponseController(rw).Hijack()
+				if err != nil {
+					panic(err)
+				}
+				defer c.Close()
+				_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n")
+			}))
+			c, err := w.dial(dest("a.test", 80))
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers := bufio.NewReader(c)
+			for i, request := range []string{"GET / HTTP/1.1\r\nHost: a.test\r\n" + asked + "\r\n", "GET / HTTP/1.1\nHost: a.test\n\n"} {
+				if _, err := io.WriteString(c, request); err != nil {
+					t.Fatal(err)
+				}
+				res, err := http.ReadResponse(answers, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, res.Body)
+				if want := []int{http.StatusBadGateway, http.StatusBadRequest}[i]; res.StatusCode != want {
+					t.Errorf("request %d: %s, want %d", i+1, res.Status, want)
+				}
+			}
+			w.denied("framing")
+		})
+	}
 }

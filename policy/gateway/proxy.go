@@ -261,10 +261,12 @@ func modify(res *http.Response) error {
 	c := res.Request.Context().Value(callKey{}).(*call)
 	c.status.Store(int64(res.StatusCode))
 	if res.StatusCode == http.StatusSwitchingProtocols {
-		// HTTP/2 has no upgrades, and a server that is not asked must not change anything: what
-		// follows would be read by nobody.
+		// HTTP/2 has no upgrades, and a server that is not asked, or for another protocol, must not
+		// change anything: the proxy would refuse what it says, and go on with the connection, on
+		// which nothing would be checked any more. Folded alone, K would be the Kelvin sign's.
 		body, ok := res.Body.(io.ReadWriteCloser)
-		if !ok || c.session.framing == nil {
+		asked, changed := res.Request.Header.Get("Upgrade"), res.Header.Get("Upgrade")
+		if !ok || c.session.framing == nil || asked == "" || len(asked) != len(changed) || !strings.EqualFold(asked, changed) {
 			return errors.New("the server changed protocols where none was to be changed")
 		}
 		body, err := c.secrets.upgraded(res, body)
