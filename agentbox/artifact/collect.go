@@ -52,22 +52,32 @@ func Collect(ctx context.Context, archive io.Reader, globs []string, dir string,
 	}
 	defer root.Close()
 	c := &collector{root: root, left: l}
+	err = entries(ctx, archive, "artifacts", func(h *tar.Header, content io.Reader) error {
+		name, wanted := c.wanted(h, globs)
+		if !wanted {
+			return nil
+		}
+		return c.keep(name, content, h.Size)
+	})
+	return c.Collected, err
+}
+
+// entries calls f for each entry of an archive that a box sent as what. Its error ends it.
+func entries(ctx context.Context, archive io.Reader, what string, f func(h *tar.Header, content io.Reader) error) error {
 	in := tar.NewReader(archive)
 	for ctx.Err() == nil {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
-			return c.Collected, nil
+			return nil
 		}
 		if err != nil {
-			return c.Collected, agentbox.Errorf(agentbox.Corrupt, "what the box sent as artifacts is no archive: %w", err)
+			return agentbox.Errorf(agentbox.Corrupt, "what the box sent as %s is no archive: %w", what, err)
 		}
-		if name, wanted := c.wanted(h, globs); wanted {
-			if err := c.keep(name, in, h.Size); err != nil {
-				return c.Collected, err
-			}
+		if err := f(h, in); err != nil {
+			return err
 		}
 	}
-	return c.Collected, context.Cause(ctx)
+	return context.Cause(ctx)
 }
 
 // Collected is what was kept, and what was not. Files are in the order of the archive.

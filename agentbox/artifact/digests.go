@@ -3,7 +3,6 @@ package artifact
 import (
 	"archive/tar"
 	"context"
-	"errors"
 	"io"
 	"path"
 	"slices"
@@ -17,24 +16,16 @@ import (
 // archive are not in the result.
 func Digests(ctx context.Context, archive io.Reader, names []string) (map[string]string, error) {
 	found := map[string]string{}
-	in := tar.NewReader(archive)
-	for ctx.Err() == nil {
-		h, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return found, nil
-		}
-		if err != nil {
-			return found, agentbox.Errorf(agentbox.Corrupt, "what the box sent as lockfiles is no archive: %w", err)
-		}
+	return found, entries(ctx, archive, "lockfiles", func(h *tar.Header, content io.Reader) error {
 		name := path.Clean(strings.TrimPrefix(h.Name, "./"))
 		if _, known := found[name]; known || h.Typeflag != tar.TypeReg || !slices.Contains(names, name) {
-			continue
+			return nil
 		}
-		sum, _, err := agentbox.DigestOf(in)
+		sum, _, err := agentbox.DigestOf(content)
 		if err != nil {
-			return found, agentbox.Errorf(agentbox.Corrupt, "what the box sent as lockfiles ends early: %w", err)
+			return agentbox.Errorf(agentbox.Corrupt, "what the box sent as lockfiles ends early: %w", err)
 		}
 		found[name] = sum.String()
-	}
-	return found, context.Cause(ctx)
+		return nil
+	})
 }

@@ -49,35 +49,34 @@ var (
 // had begun. dir is the attempt's directory. The files come first and the statement last: without
 // it there are no artifacts, so a daemon that is killed in between leaves none that nobody vouches
 // for. Lost in the answer says that files were left out, whose box may then be kept.
-func (a artifacts) Collect(ctx context.Context, box agentbox.Box, t agentbox.Task, work task.Kept, dir string) (task.Collected, error) {
+func (a artifacts) Collect(ctx context.Context, box agentbox.Box, t agentbox.Task, work task.Kept, dir string) (artifact.Collected, error) {
 	if len(t.Artifacts) == 0 {
-		return task.Collected{}, nil
+		return artifact.Collected{}, nil
 	}
 	to := filepath.Join(dir, artifactsDir)
 	// An earlier daemon may have left half of them.
 	if err := os.RemoveAll(to); err != nil {
-		return task.Collected{}, err
+		return artifact.Collected{}, err
 	}
 	g, err := a.gather(ctx, box, t)
 	if err != nil {
-		return task.Collected{}, err
+		return artifact.Collected{}, err
 	}
 	defer g.Close()
 	got, err := g.artifacts(ctx, to)
-	out := task.Collected{Files: len(got.Files), Lost: got.Lost, Notes: got.Notes}
 	if err != nil {
-		return out, err
+		return got, err
 	}
 	// Last, as the artifacts are what was asked for.
 	lockfiles, err := g.lockfiles(ctx)
 	if err != nil { // they say more of the files, which are here
-		out.Notes = append(out.Notes, "the statement is without lockfiles: "+agentbox.AsError(err).Message)
+		got.Notes = append(got.Notes, "the statement is without lockfiles: "+agentbox.AsError(err).Message)
 	}
 	envelope, err := artifact.Sign(ctx, artifact.NewStatement(got.Files, predicate(box, t, work, lockfiles)), a.key)
 	if err == nil {
 		err = durable.WriteFile(filepath.Join(dir, statementFile), envelope, 0o600)
 	}
-	return out, err
+	return got, err
 }
 
 // predicate says where artifacts came from, as the statement has it: the commit that the box began

@@ -91,6 +91,6 @@ func (t taskWork) find(ref *api.BoxRef) (*snapshot.Kept, error) {
 	}
 	r := last.Result
 	of := project.Project{Name: one.Project}
-	kept := snapshot.Again(t.tasks.evidence.home.Mirror(of.ID().String()), snapshot.Kept{Ref: r.Ref, Commit: r.Commit, Base: r.Base, Commits: r.Commits, Files: r.Files})
+	kept := snapshot.Again(t.tasks.evidence.home.Mirror(of.ID()), snapshot.Kept{Ref: r.Ref, Commit: r.Commit, Base: r.Base, Commits: r.Commits, Files: r.Files})
 	return &kept, nil
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 
 	"agentbox/agentbox"
@@ -25,10 +23,9 @@ type View struct {
 
 // Ingredients are what a View shows.
 type Ingredients struct {
-	WorkTree string            // "" for none
+	WorkTree string
 	Objects  string            // a directory of objects; "" for none
-	Index    string            // a file; "" for none
-	Files    map[string]string // files of the git directory that are not the index, by name below it: "info/exclude"
+	Files    map[string]string // of the git directory, by name below it: "index", "info/exclude"; one may be absent
 	Format   string            // of the objects: "sha1", "" or "sha256"
 	Settings []Setting         // what else the configuration says; callers give nothing that names a program
 }
@@ -41,21 +38,13 @@ func NewView(dir string, in Ingredients) (*View, error) {
 			return nil, unmade(err)
 		}
 	}
-	v := &View{dir: dir, workTree: in.WorkTree, env: []string{"GIT_DIR=" + dir}}
-	files := map[string]string{}
-	maps.Copy(files, in.Files)
-	if in.Index != "" {
-		files["index"] = in.Index
-	}
-	if in.WorkTree != "" {
-		v.env = append(v.env, "GIT_WORK_TREE="+in.WorkTree)
-	}
+	v := &View{dir: dir, workTree: in.WorkTree, env: []string{"GIT_DIR=" + dir, "GIT_WORK_TREE=" + in.WorkTree}}
 	if in.Objects != "" {
 		v.env = append(v.env, "GIT_OBJECT_DIRECTORY="+in.Objects)
 	}
 	err := errors.Join(os.WriteFile(filepath.Join(dir, "HEAD"), []byte("ref: refs/heads/none\n"), 0o600),
 		os.WriteFile(filepath.Join(dir, "config"), []byte(in.config()), 0o600))
-	for name, from := range files {
+	for name, from := range in.Files {
 		err = errors.Join(err, v.take(name, from))
 	}
 	if err != nil {
@@ -72,7 +61,7 @@ func unmade(err error) error {
 // config is the view's configuration. Version 1 is what git asks for where objects are named by
 // SHA-256.
 func (in Ingredients) config() string {
-	version, settings := "0", []Setting{{Key: "core.bare", Value: strconv.FormatBool(in.WorkTree == "")}}
+	version, settings := "0", []Setting{{Key: "core.bare", Value: "false"}}
 	if in.Format == "sha256" {
 		version, settings = "1", append(settings, Setting{Key: "extensions.objectformat", Value: in.Format})
 	}
@@ -112,9 +101,6 @@ func (v *View) Run(ctx context.Context, c Call) (stdout []byte, stderr string, e
 	c.Env, c.Personal = slices.Concat(v.env, c.Env), false
 	if c.Dir == "" {
 		c.Dir = v.dir
-	}
-	if v.workTree == "" {
-		return Run(ctx, c)
 	}
 	watched, end := context.WithCancel(ctx)
 	var feeding sync.WaitGroup

@@ -75,7 +75,7 @@ func (m *Manager) keepHistory(ctx context.Context, b *box, progress agentbox.Pro
 // remembering is a box as recall sees it.
 func (m *Manager) remembering(rec record) recall.Box {
 	return recall.Box{
-		ID: rec.Box.ID, Name: rec.Box.Name, Project: m.Policies.Of(rec.subject()).Project.ID().String(),
+		ID: rec.Box.ID, Name: rec.Box.Name, Project: m.Policies.Of(rec.subject()).Project.ID(),
 		Open: func(ctx context.Context) (recall.Guest, error) {
 			return recall.Open(ctx, rec.address(m.home), rec.User)
 		},

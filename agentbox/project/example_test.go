@@ -29,7 +29,7 @@ func ExampleOf() {
 			return
 		}
 		p, err := project.Of(root)
-		fmt.Println(p, p.ID().Short(), err)
+		fmt.Println(p, p.ID()[:12], err)
 	}
 	// Output:
 	// example.com/org/app 663a5a4e6672 <nil>

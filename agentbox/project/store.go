@@ -57,7 +57,7 @@ func (s *Store) userPath(p Project) string {
 }
 
 // dir is where a project's files are.
-func (s *Store) dir(p Project) string { return s.names.Project(p.ID().String()) }
+func (s *Store) dir(p Project) string { return s.names.Project(p.ID()) }
 
 const userComment = `The user's rules. Edit this file, or use agentbox policy allow and deny, which write it anew.
 See docs/policy.md for how rules are written.`

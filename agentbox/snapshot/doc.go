@@ -12,7 +12,7 @@
 //	client, err := environment.Open(ctx, address, user)
 //	...
 //	kept, err := snapshot.Keep(ctx, box, snapshot.Request{
-//		Mirror:   home.Mirror(project.ID().String()),
+//		Mirror:   home.Mirror(project.ID()),
 //		Ref:      snapshot.TaskRef(id),
 //		Base:     box.Commit,
 //		Checkout: box.Directory,

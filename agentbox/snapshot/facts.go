@@ -28,9 +28,9 @@ type facts struct {
 // Branch is a commit that HEAD does not lead to, and what the box calls it. Name is printable, and
 // without refs/heads/ for a branch.
 type Branch struct {
-	Name   string `json:"name"`
-	Commit string `json:"commit"`
-	Ref    string `json:"ref"` // in the mirror
+	Name   string
+	Commit string
+	Ref    string // in the mirror
 }
 
 // The box's word is bounded.

@@ -41,27 +41,26 @@ const (
 	DefaultTimeout = 10 * time.Minute
 )
 
-// Kept is what was kept. Tasks and the API hand it on as JSON. Commits named in it are in the
+// Kept is what was kept. Commits named in it are in the
 // mirror, and full hex.
 type Kept struct {
-	Ref      string   `json:"ref"`
-	Commit   string   `json:"commit"`             // the box's work; Head when nothing was uncommitted
-	Whole    string   `json:"whole"`              // the same with what was uncommitted when the box began, as far as it is there still
-	Begin    string   `json:"begin,omitempty"`    // Base with what was uncommitted when the box began; "" when nothing was
-	Same     bool     `json:"same,omitempty"`     // nothing has changed since Begin, but for what is committed
-	Mixed    bool     `json:"mixed,omitempty"`    // Commit has what was uncommitted too: it cannot be told apart
-	Head     string   `json:"head,omitempty"`     // what was checked out; "" before the first commit
-	Base     string   `json:"base,omitempty"`     // as requested
-	Commits  int      `json:"commits"`            // of Head that Base does not lead to
-	Files    int      `json:"files"`              // that were not committed, or not as they were
-	Also     []Branch `json:"also,omitempty"`     // branches and stashes that Commit does not lead to, in the mirror
-	Missing  []string `json:"missing,omitempty"`  // what could not be kept and why, a line each
-	Lost     bool     `json:"lost,omitempty"`     // Missing has more than what nested repositories hold
-	Exported bool     `json:"exported,omitempty"` // the checkout has Ref
+	Ref     string
+	Commit  string   // the box's work; Head when nothing was uncommitted
+	Whole   string   // the same with what was uncommitted when the box began, as far as it is there still
+	Begin   string   // Base with what was uncommitted when the box began; "" when nothing was
+	Same    bool     // nothing has changed since Begin, but for what is committed
+	Mixed   bool     // Commit has what was uncommitted too: it cannot be told apart
+	Head    string   // what was checked out; "" before the first commit
+	Base    string   // as requested
+	Commits int      // of Head that Base does not lead to
+	Files   int      // that were not committed, or not as they were
+	Also    []Branch // branches and stashes that Commit does not lead to, in the mirror
+	Missing []string // what could not be kept and why, a line each
+	Lost    bool     // Missing has more than what nested repositories hold
 	// Unexported is why the checkout has no Ref, where it was to have one: the mirror has it, so
 	// nothing is missing.
-	Unexported string `json:"unexported,omitempty"`
-	Mirror     string `json:"-"` // where it was kept
+	Unexported string
+	Mirror     string // where it was kept
 }
 
 // Keep makes a ref in the project's mirror of everything that was done in a box: see the package.
@@ -302,7 +301,5 @@ func (k *keepRun) export(ctx context.Context) {
 	// A checkout may be on a disk that is full, or be another user's.
 	if err := k.mirror.export(ctx, *k.repo, k.kept.Commit, k.req.Base, k.req.Ref); err != nil {
 		k.kept.Unexported = agentbox.AsError(err).Message
-		return
 	}
-	k.kept.Exported = true
 }

@@ -227,7 +227,7 @@ func TestKeep(t *testing.T) {
 				}
 			}
 			gitOut(t, kept.Mirror, "fsck", "--connectivity-only", "--no-dangling")
-			if !kept.Exported || gitOut(t, w.repo, "status", "--porcelain", "--branch") != checkout {
+			if kept.Unexported != "" || gitOut(t, w.repo, "status", "--porcelain", "--branch") != checkout {
 				t.Error("the checkout has no ref, or has changed")
 			}
 			names := ""
@@ -273,7 +273,7 @@ func TestKeepWithoutACheckout(t *testing.T) {
 	req := w.request()
 	req.Checkout = filepath.Join(w.dir, "gone")
 	kept, err := Keep(t.Context(), here{}, req)
-	if err != nil || kept.Exported || kept.Unexported == "" || len(kept.Missing) > 0 || kept.Files != 1 {
+	if err != nil || kept.Unexported == "" || len(kept.Missing) > 0 || kept.Files != 1 {
 		t.Fatalf("%+v, %v", kept, err)
 	}
 	gitOut(t, kept.Mirror, "log", "--oneline", kept.Commit)

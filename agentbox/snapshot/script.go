@@ -3,6 +3,15 @@ package snapshot
 // maxLarge is the size, in bytes, of a file beyond which one that is not committed is left out.
 const maxLarge = 512 << 20
 
+// gitInBox is how git is run in a box: over the workspace that it is in, with nothing in its
+// configuration that starts a program or changes what is printed.
+const gitInBox = `
+export LC_ALL=C GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 GIT_NO_REPLACE_OBJECTS=1 GIT_NO_LAZY_FETCH=1 GIT_DIR="$PWD/.git" GIT_WORK_TREE="$PWD"
+git() {
+	command git -c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.untrackedCache=false -c core.splitIndex=false -c gc.auto=0 -c core.quotePath=true \
+		-c advice.addEmbeddedRepo=false -c core.safecrlf=false -c core.bigFileThreshold=64m "$@"
+}`
+
 // capture prints, in the workspace of a box, what it holds: lines of facts, then "pack" and a pack
 // with the objects that the host lacks. It changes nothing there: new objects and the index are in
 // a directory of its own. Where the guest's kernel is gVisor, each process costs some ten
@@ -28,14 +37,9 @@ const maxLarge = 512 << 20
 // it, and each step that fails says so by a line instead of ending the script with a status.
 const capture = `
 set -u
-export LC_ALL=C GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 GIT_NO_REPLACE_OBJECTS=1 GIT_NO_LAZY_FETCH=1
-export GIT_DIR="$PWD/.git" GIT_WORK_TREE="$PWD"
 fail() { printf 'failed %s\n' "$*" | tr -d '\r'; exit 0; }
 command -v git >/dev/null || fail there is no git in the box
-git() {
-	command git -c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.untrackedCache=false -c core.splitIndex=false -c gc.auto=0 -c core.quotePath=true \
-		-c advice.addEmbeddedRepo=false -c core.safecrlf=false -c core.bigFileThreshold=64m "$@"
-}
+` + gitInBox + `
 [ -e .git ] || fail the workspace has no .git any more
 t=$(mktemp -d) || fail there is no room in the box
 trap 'rm -rf "$t"' EXIT

@@ -21,12 +21,7 @@ import (
 // A box that began with FILES that were not committed has changes in any case. Instead of them it
 // prints the tree of all that is there, as capture makes it, unless there are more or fewer such
 // files now: then something was done.
-const quickStatus = `
-export LC_ALL=C GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 GIT_NO_REPLACE_OBJECTS=1 GIT_NO_LAZY_FETCH=1 GIT_DIR="$PWD/.git" GIT_WORK_TREE="$PWD"
-git() {
-	command git -c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.untrackedCache=false -c core.splitIndex=false -c gc.auto=0 -c core.quotePath=true \
-		-c advice.addEmbeddedRepo=false -c core.safecrlf=false -c core.bigFileThreshold=64m "$@"
-}
+const quickStatus = gitInBox + `
 if [ -z "$FILES" ]; then
 	git status --porcelain=v2 --branch --untracked-files=all --ignore-submodules=none || exit 1
 else

@@ -13,6 +13,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/artifact"
 )
 
 // Boxes is what tasks need of the boxes. Its methods may be called at once; of one box that is not
@@ -43,14 +44,7 @@ type Snapshotter interface {
 // attempt. It may be called again for one attempt. dir is the attempt's, and what it writes there
 // is replaced at a second call.
 type Collector interface {
-	Collect(ctx context.Context, box agentbox.Box, task agentbox.Task, work Kept, dir string) (Collected, error)
-}
-
-// Collected is what a Collector has taken.
-type Collected struct {
-	Files int
-	Lost  int      // files that it could not take: the box alone has them
-	Notes []string // what it left out, and why
+	Collect(ctx context.Context, box agentbox.Box, task agentbox.Task, work Kept, dir string) (artifact.Collected, error)
 }
 
 // EvidenceSource tells how the box of an attempt went, and keeps the logs of its services in the

@@ -14,6 +14,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/artifact"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/job"
 )
@@ -471,11 +472,11 @@ func TestOldEvidenceWithoutWorkIsSpent(t *testing.T) {
 }
 
 type fakeCollector struct {
-	got Collected
+	got artifact.Collected
 	err error
 }
 
-func (c fakeCollector) Collect(context.Context, agentbox.Box, agentbox.Task, Kept, string) (Collected, error) {
+func (c fakeCollector) Collect(context.Context, agentbox.Box, agentbox.Task, Kept, string) (artifact.Collected, error) {
 	return c.got, c.err
 }
 
@@ -491,7 +492,7 @@ func TestArtifactsThatCannotBeTakenKeepTheBox(t *testing.T) {
 		fakeCollector
 		stays bool
 	}{
-		"all taken": {fakeCollector{got: Collected{Files: 2, Notes: []string{"a link is left out"}}}, false}, "some left": {fakeCollector{got: Collected{Files: 2, Lost: 1}}, true},
+		"all taken": {fakeCollector{got: artifact.Collected{Files: make([]artifact.File, 2), Notes: []string{"a link is left out"}}}, false}, "some left": {fakeCollector{got: artifact.Collected{Files: make([]artifact.File, 2), Lost: 1}}, true},
 		"none": {fakeCollector{err: errors.New("the box does not answer")}, true},
 	} {
 		h := newFakeHost(t)
@@ -502,7 +503,7 @@ func TestArtifactsThatCannotBeTakenKeepTheBox(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := wait(t, q, all[0].ID).Last()
-		if (got.Result.Box == got.BoxName) != c.stays || got.Result.Uncollected != c.stays || got.Result.Artifacts != c.got.Files {
+		if (got.Result.Box == got.BoxName) != c.stays || got.Result.Uncollected != c.stays || got.Result.Artifacts != len(c.got.Files) {
 			t.Errorf("%s: %+v", what, got.Result)
 		}
 		if !c.stays {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/artifact"
 )
 
 // keepTries is how often the work of a box is looked for before the box is left to a person.
@@ -80,7 +81,7 @@ func (r *run) collect(ctx context.Context, box agentbox.Box, work Kept, result *
 		return
 	}
 	begun := time.Now()
-	var got Collected
+	var got artifact.Collected
 	t, err := r.q.Store.Read(r.rec.ID)
 	if err == nil {
 		got, err = r.q.Collector.Collect(ctx, box, t, work, r.dir)
@@ -88,8 +89,8 @@ func (r *run) collect(ctx context.Context, box agentbox.Box, work Kept, result *
 	if ctx.Err() != nil {
 		return
 	}
-	result.Artifacts = got.Files
-	said := append([]string{agentbox.Plural(got.Files, "file")}, got.Notes...)
+	result.Artifacts = len(got.Files)
+	said := append([]string{agentbox.Plural(len(got.Files), "file")}, got.Notes...)
 	if err != nil {
 		said = append(said, agentbox.AsError(err).Message)
 	}

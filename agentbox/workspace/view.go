@@ -34,8 +34,8 @@ type looks struct {
 // those of the files; both are read from where they are. How line ends are converted is the user's
 // word, unless the repository's says otherwise: it decides whether a file is as in the index.
 func (l looks) newView(dir string) (*git.View, error) {
-	in := git.Ingredients{WorkTree: l.root, Objects: l.objects, Index: filepath.Join(l.gitDir, "index"), Format: last(l.local, "extensions.objectformat"),
-		Files: map[string]string{"info/exclude": filepath.Join(l.commonDir, "info/exclude"), "info/sparse-checkout": filepath.Join(l.gitDir, "info/sparse-checkout"),
+	in := git.Ingredients{WorkTree: l.root, Objects: l.objects, Format: last(l.local, "extensions.objectformat"),
+		Files: map[string]string{"index": filepath.Join(l.gitDir, "index"), "info/exclude": filepath.Join(l.commonDir, "info/exclude"), "info/sparse-checkout": filepath.Join(l.gitDir, "info/sparse-checkout"),
 			"shallow": filepath.Join(l.commonDir, "shallow")}}
 	entries, err := git.ReadDir(l.gitDir)
 	if err != nil {

@@ -147,7 +147,7 @@ func ingredientsOf(req Request, base image.Image) (caches.Ingredients, error) {
 	in := caches.Ingredients{
 		Image: base.Digest, Arch: runtime.GOARCH, User: req.User, Setup: req.Config.Setup, Caches: req.Config.Caches,
 	}
-	in.Project = project.Project{Name: req.Project}.ID().String()
+	in.Project = project.Project{Name: req.Project}.ID()
 	if !project.Default(req.Directory, req.Branch, req.Detached) {
 		in.Branch = req.Branch
 	}

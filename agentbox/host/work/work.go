@@ -98,7 +98,7 @@ func (w Work) keep(ctx context.Context, ref api.BoxRef, progress agentbox.Progre
 		p = project.Project{Name: b.Directory}
 	}
 	kept, err := snapshot.Keep(ctx, guest, snapshot.Request{
-		Mirror: w.Home.Mirror(p.ID().String()), Ref: snapshot.BoxRef(b.ID), Base: b.Commit, Begin: w.Home.Box(b.ID).Begin(), Checkout: b.Directory, Dir: protocol.WorkspaceDir,
+		Mirror: w.Home.Mirror(p.ID()), Ref: snapshot.BoxRef(b.ID), Base: b.Commit, Begin: w.Home.Box(b.ID).Begin(), Checkout: b.Directory, Dir: protocol.WorkspaceDir,
 	})
 	return b, kept, err
 }
