@@ -36,7 +36,7 @@ type Hub struct {
 	work background.Group // starts and followers of jobs; closed by Wait
 
 	ready    chan struct{} // closed by TakeUp
-	starting chan struct{} // holds one value while a job is started: two starts of one job meet here
+	starting sync.Mutex    // held while a job is started
 
 	// mu guards jobs: those that run, and those that ended in this life and are not removed yet. It is
 	// taken for moments only.
@@ -47,7 +47,7 @@ type Hub struct {
 // NewHub makes a hub, which lets go of its jobs when ctx ends: they end with their machine, or are
 // taken up by the next hub. Its maker calls TakeUp, which everything else waits for, and Wait.
 func NewHub(ctx context.Context, c Config) *Hub {
-	return &Hub{Config: c, ctx: ctx, jobs: map[agentbox.JobID]*live{}, ready: make(chan struct{}), starting: make(chan struct{}, 1)}
+	return &Hub{Config: c, ctx: ctx, jobs: map[agentbox.JobID]*live{}, ready: make(chan struct{})}
 }
 
 // Wait returns when the hub's context has ended and it has let go of every job: the connection to
@@ -78,21 +78,20 @@ func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
 	if err := h.await(ctx); err != nil {
 		return nil, err
 	}
-	// Two clients that start the same ID meet here, and the second finds the first one's job.
-	select {
-	case h.starting <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 	type outcome struct {
 		refusal *Refusal
 		err     error
 	}
 	done := make(chan outcome, 1)
 	begun := h.work.Go(func() {
-		defer func() { <-h.starting }()
-		refusal, err := h.start(spec)
-		done <- outcome{refusal, err}
+		// Two clients that start the same ID meet here, and the second finds the first one's job.
+		h.starting.Lock()
+		defer h.starting.Unlock()
+		o := outcome{err: ctx.Err()}
+		if o.err == nil {
+			o.refusal, o.err = h.start(spec)
+		}
+		done <- o
 	})
 	if !begun {
 		return nil, agentbox.Errorf(agentbox.Unavailable, "the box's machine is ending")

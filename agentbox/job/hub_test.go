@@ -123,6 +123,24 @@ func TestAJobStartsThoughItsCallerHasGone(t *testing.T) {
 	}
 }
 
+// Whoever asks a hub that has ended is told so, and not only the first.
+func TestAHubThatHasEndedStartsNothing(t *testing.T) {
+	ctx, stop := context.WithCancel(context.Background())
+	h := NewHub(ctx, Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if err := h.TakeUp(ctx, false); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	h.Wait()
+	ctx, stop = context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	for range 2 {
+		if _, err := h.Start(ctx, Spec{ID: agentbox.NewJobID()}); agentbox.CodeOf(err) != agentbox.Unavailable {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A job whose start failed is lost where the guest does not know it, and goes on where it does.
 func TestAStartThatFailedIsLookedInto(t *testing.T) {
 	id := agentbox.NewJobID()
