@@ -131,8 +131,6 @@ type StopRequest struct {
 // supervisor with another term takes this one.
 type LeaseRequest struct {
 	Term time.Duration `json:"term"`
-	// Expires: for a supervisor of an older build, which knows no term.
-	Expires time.Time `json:"expires,omitzero"`
 }
 
 // LeaseStatus is how a lease stands. Times are of this host's monotonic clock, so durations: no two

@@ -78,7 +78,7 @@ func (a adoption) box(id agentbox.BoxID) error {
 	}
 	a.boxes.put(b)
 	// remove ends the machine, so it has to know it; nobody follows one that goes.
-	if rec.Phase != phaseReady || rec.Ephemeral {
+	if rec.Phase != phaseReady {
 		b.sup = s
 		return a.remove(b)
 	}

@@ -33,9 +33,6 @@ func TestANewDaemonFinishesWhatTheLastOneBegan(t *testing.T) {
 		names := write(t, h, rec)
 		gone = append(gone, names.Dir, names.Run)
 	}
-	run := aBox("run of an earlier version")
-	run.Ephemeral = true
-	gone = append(gone, write(t, h, run).Dir)
 	unannounced, orphan := h.Box(agentbox.NewBoxID()), h.Box(agentbox.NewBoxID())
 	removed := h.Box(agentbox.NewBoxID()).Dir + ".removed"
 	touch(t, unannounced.Dir+"/life-1/", unannounced.Run+"/", orphan.Run+"/ssh.sock", removed+"/workspace-1/", h.Templates()+"/.build-1/")

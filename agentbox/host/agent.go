@@ -87,7 +87,7 @@ func (m *Manager) remembering(rec record) recall.Box {
 // is kept first, so that giving back takes nothing away.
 func (m *Manager) remind(ctx context.Context, b *box, agent agents.Profile, progress agentbox.Progress) error {
 	rec := b.record()
-	if len(agent.Sessions) == 0 || rec.Task || rec.Ephemeral || rec.Recalled[agent.Name] == rec.Life {
+	if len(agent.Sessions) == 0 || rec.Task || rec.Recalled[agent.Name] == rec.Life {
 		return nil
 	}
 	var dirs []string

@@ -139,7 +139,7 @@ func (b *box) renew(ctx context.Context) error {
 	if s == nil || !b.renews(renewEvery) {
 		return nil
 	}
-	_, err := supervisors.Ask(ctx, s, api.SupervisorLease, api.LeaseRequest{Term: leaseTime, Expires: time.Now().Add(leaseTime)})
+	_, err := supervisors.Ask(ctx, s, api.SupervisorLease, api.LeaseRequest{Term: leaseTime})
 	return err
 }
 

@@ -50,9 +50,6 @@ type record struct {
 	// Key finds this box again from its directory and branch (see boxKey); "" for a box that nobody
 	// finds that way.
 	Key string `json:"key"`
-	// Ephemeral is of an earlier version: a run that ended with its client. The next daemon removes
-	// it.
-	Ephemeral bool `json:"ephemeral,omitempty"`
 	// Task: it is the box of one attempt of a task, whose queue removes it; limits end its machine.
 	Task      bool           `json:"task,omitempty"`
 	Cold      bool           `json:"cold,omitempty"`

@@ -140,9 +140,6 @@ func problemsOf(st api.SupervisorStatus) (out []agentbox.Problem) {
 
 // leaseOf is a lease as its supervisor says that it stands.
 func leaseOf(l agentbox.Lease, st api.LeaseStatus) agentbox.Lease {
-	if st.Term == 0 {
-		return l // it is of an older build
-	}
 	l.Term, l.Working = st.Term, st.Working
 	if st.Working == 0 {
 		l.Expires = time.Now().Add(st.Left).UTC().Truncate(time.Second)

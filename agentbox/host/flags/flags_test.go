@@ -29,7 +29,7 @@ func TestOnlyAptImagesGetPackagesByDefault(t *testing.T) {
 // users to reset.
 func TestSettingsAreWrittenDownAsBefore(t *testing.T) {
 	for want, services := range map[string][]config.Service{
-		"5023c2837f93891e": {{Name: "db", Run: "postgres", Port: 5432, Env: map[string]string{"A": "b"}}},
+		"e082bfb236564732": {{Name: "db", Run: "postgres", Port: 5432, Env: map[string]string{"A": "b"}}},
 		"74234e98afe7498f": nil,
 	} {
 		if got := flags.SettingsOf(&config.Config{Services: services})["services"]; got != want {

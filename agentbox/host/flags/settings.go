@@ -22,7 +22,7 @@ func SettingsOf(cfg *config.Config) Settings {
 	s := Settings{}
 	for key, value := range map[string]any{
 		"image": cfg.Image, "packages": cfg.Packages, "toolchain": constraintsOf(cfg), "include": cfg.Include, "kernel": cfg.Kernel,
-		"cpus": cfg.CPUs, "memory": cfg.Memory, "user": cfg.User, "start": cfg.Start, "services": servicesOf(cfg),
+		"cpus": cfg.CPUs, "memory": cfg.Memory, "user": cfg.User, "start": cfg.Start, "services": cfg.Services,
 		"ports": cfg.Ports, "env": cfg.Env,
 	} {
 		b, err := json.Marshal(value)
@@ -35,23 +35,7 @@ func SettingsOf(cfg *config.Config) Settings {
 	return s
 }
 
-// servicesOf are the services under the names that earlier versions wrote them down with, so that a
-// box made by one of them shows no change.
-func servicesOf(cfg *config.Config) any {
-	type service struct {
-		Name, Run, Ready string
-		Port             int
-		Env              map[string]string
-	}
-	var out []service
-	for _, s := range cfg.Services {
-		out = append(out, service(s))
-	}
-	return out
-}
-
-// constraintsOf are the tools and versions that are asked for, whichever files ask for them. nil
-// for none, so that a box made by an earlier version shows no change.
+// constraintsOf are the tools and versions that are asked for, whichever files ask for them.
 func constraintsOf(cfg *config.Config) []string {
 	var out []string
 	for _, n := range cfg.Toolchain {
@@ -60,8 +44,7 @@ func constraintsOf(cfg *config.Config) []string {
 	return out
 }
 
-// Changed names the keys that are different now. A box of an earlier version wrote none down, and
-// shows no change.
+// Changed names the keys that are different now.
 func (s Settings) Changed(now Settings) []string {
 	var keys []string
 	for _, key := range slices.Sorted(maps.Keys(s)) {
