@@ -64,10 +64,10 @@ func (t *Transfer) settle(a arrival, began time.Time, err error) {
 // calls. It is told on before anything was flushed to disk. Callers hold mu.
 func (t *Transfer) here(i int) {
 	t.act(t.state.Here(i))
-	if !t.b.has(i) {
-		t.b.set(i)
+	if !t.b.bits.has(i) {
+		t.b.bits.put(i, true)
 		for s := range t.b.sessions {
-			if s.lacks(i) {
+			if !s.theirs.has(i) {
 				s.tellHave(i)
 			}
 		}

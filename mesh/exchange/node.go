@@ -106,7 +106,7 @@ type shared struct {
 	encoded []byte // the manifest, where a peer sent it
 	// bits says which chunks are here, as Store.Bits; it is kept up as they come and are found
 	// gone.
-	bits []byte
+	bits bitmap
 	// sessions has at most one for each peer (register).
 	sessions map[*session]bool
 	transfer *Transfer // nil: nothing of it is wanted here
@@ -226,12 +226,19 @@ func (b *shared) know(m blob.Manifest, bits []byte) {
 	}
 }
 
-// has, set and unset are about chunk i being here. Callers hold mu, and b is known.
-func (b *shared) has(i int) bool { return b.bits[i/8]&(1<<(i%8)) != 0 }
+// bitmap says of which chunks something is so: bit i%8 of byte i/8, the lowest first.
+type bitmap []byte
 
-func (b *shared) set(i int) { b.bits[i/8] |= 1 << (i % 8) }
+// has is false for a chunk beyond the end.
+func (b bitmap) has(i int) bool { return i/8 < len(b) && b[i/8]&(1<<(i%8)) != 0 }
 
-func (b *shared) unset(i int) { b.bits[i/8] &^= 1 << (i % 8) }
+func (b bitmap) put(i int, is bool) {
+	if is {
+		b[i/8] |= 1 << (i % 8)
+	} else {
+		b[i/8] &^= 1 << (i % 8)
+	}
+}
 
 // Traffic is what was exchanged with a peer since this Node began.
 type Traffic struct {

@@ -3,7 +3,6 @@ package exchange
 import (
 	"encoding/binary"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -53,7 +52,7 @@ func (s *session) frame(t frameType, b []byte) error {
 		if err != nil {
 			return err
 		}
-		return s.take(count, slices.Clone(bits))
+		return s.take(count, bits)
 	case frameHave, frameLost:
 		numbers, err := decodeNumbers(b, s.count)
 		if err == nil {

@@ -39,7 +39,7 @@ type session struct {
 	// count and theirs are what the peer says that it has: pieces in all, and their bitmap, nil as
 	// long as it has not said.
 	count  int
-	theirs []byte
+	theirs bitmap
 	// said is closed when it has said that for the first time.
 	said chan struct{}
 	// incoming are the answers that have begun, by request.
@@ -129,6 +129,7 @@ func (n *Node) drop(s *session, why error) {
 	}
 	s.cancel(why)
 	n.tidy(s.blob)
+	n.poke() // others may be sent to instead
 }
 
 // end is drop for callers that do not hold mu.
@@ -144,7 +145,11 @@ func (s *session) run() error {
 	stop := context.AfterFunc(s.ctx, func() { s.stream.Close() })
 	defer stop()
 	written := make(chan error, 1)
-	go func() { written <- s.write() }()
+	go func() {
+		err := s.write()
+		s.end(err) // which ends the reader
+		written <- err
+	}()
 	err := s.read()
 	if agentbox.CodeOf(err) == agentbox.Corrupt {
 		s.n.mu.Lock()
@@ -158,16 +163,7 @@ func (s *session) run() error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		err = cause
 	}
-	s.release()
 	return errors.Join(err, s.stream.Close())
-}
-
-// release gives back what the session held when it ended.
-func (s *session) release() {
-	s.n.mu.Lock()
-	defer s.n.mu.Unlock()
-	clear(s.incoming)
-	s.n.poke()
 }
 
 // push adds a frame to what is to be written. Callers hold mu.
@@ -237,25 +233,12 @@ func (s *session) take(count int, bits []byte) error {
 // change notes that a peer has, or has lost, pieces. Callers hold mu.
 func (s *session) change(numbers []int, has bool) {
 	for _, i := range numbers {
-		if has {
-			s.theirs[i/8] |= 1 << (i % 8)
-		} else {
-			s.theirs[i/8] &^= 1 << (i % 8)
-		}
+		s.theirs.put(i, has)
 		if t := s.blob.transfer; t != nil && s.joined {
-			if has {
-				t.state.Has(s.slot, i)
-			} else {
-				t.state.Lacks(s.slot, i)
-			}
+			t.state.Has(s.slot, i, has)
 			t.poke()
 		}
 	}
-}
-
-// lacks tells whether a peer can be sent a piece. Callers hold mu.
-func (s *session) lacks(i int) bool {
-	return s.theirs == nil || i/8 >= len(s.theirs) || s.theirs[i/8]&(1<<(i%8)) == 0
 }
 
 // giveManifest sends the manifest itself, once: it is up to 17 MiB, and asking for it costs five

@@ -36,7 +36,7 @@ func (n *Node) Lacking(ctx context.Context, manifest agentbox.Digest, m blob.Man
 		}
 	}
 	for i := range m.Chunks {
-		if union[i/8]&(1<<(i%8)) == 0 {
+		if !bitmap(union).has(i) {
 			missing = append(missing, i)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // Close, and may not keep the bytes. What it has taken may be sent to other peers at once.
 type Arrived func(ctx context.Context, from PeerID, chunk int, b []byte) error
 
-// Transfer gets the chunks of one blob from peers. Its methods may be called at once, Close once.
+// Transfer gets the chunks of one blob from peers. Its methods may be called at once, Close more than once.
 // work has run and the judges.
 type Transfer struct {
 	n       *Node
@@ -27,14 +27,15 @@ type Transfer struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	work sync.WaitGroup
+	// closed is close, once.
+	closed func()
 	// pending are arrivals that were not judged yet. Close waits for them before it closes in, so
 	// that no session sends into a closed channel.
 	pending sync.WaitGroup
 	began   time.Time
 	// kick has run plan again.
 	kick chan struct{}
-	// in takes pieces to the judges; nil once it is closed. It holds a few, so that readers go on
-	// while all judges are busy.
+	// in takes pieces to the judges. It holds a few, so that readers go on while all judges are busy.
 	in chan<- arrival
 
 	// Guarded by the Node's mu:
@@ -105,6 +106,7 @@ func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived)
 		state: schedule.New(sizes, uint64(n.cfg.Self[0])<<8|uint64(n.cfg.Self[1])), calls: map[*call]bool{},
 		tried: map[PeerID]time.Time{}, failed: map[PeerID]int{}, dialing: map[PeerID]bool{}, changed: time.Now(),
 	}
+	t.closed = sync.OnceFunc(t.close)
 	t.ctx, t.stop = context.WithCancel(n.ctx)
 	b.transfer = t
 	// Sessions that peers opened about it, or that brought its manifest, serve for this, too.
@@ -197,25 +199,22 @@ func (t *Transfer) forget(c *call) {
 // Close ends the transfer, and waits until nothing of it goes on. What is under way is dropped. The
 // sessions stay for a while, for peers that want what came.
 func (t *Transfer) Close() error {
+	t.closed()
+	return nil
+}
+
+func (t *Transfer) close() {
 	t.stop()
 	t.n.mu.Lock()
-	if t.b.transfer == t {
-		for s := range t.b.sessions {
-			t.left(s)
-			s.busy = time.Now()
-		}
-		t.b.transfer = nil
-		t.n.totals = t.n.totals.Plus(t.state.Stats())
-		t.n.tidy(t.b)
+	for s := range t.b.sessions {
+		t.left(s)
+		s.busy = time.Now()
 	}
+	t.b.transfer = nil
+	t.n.totals = t.n.totals.Plus(t.state.Stats())
+	t.n.tidy(t.b)
 	t.n.mu.Unlock()
 	t.pending.Wait()
-	t.n.mu.Lock()
-	if t.in != nil {
-		close(t.in)
-		t.in = nil
-	}
-	t.n.mu.Unlock()
+	close(t.in)
 	t.work.Wait()
-	return nil
 }

@@ -47,7 +47,7 @@ func (b *shared) moving() (got, sent Movement) {
 	if b.known {
 		got.Pieces = len(b.m.Chunks)
 		for i := range b.m.Chunks {
-			if b.has(i) {
+			if b.bits.has(i) {
 				got.Here++
 			}
 		}

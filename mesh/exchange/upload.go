@@ -44,7 +44,7 @@ func (n *Node) sendOne() bool {
 	}
 	a, ok := n.queue.Next(
 		func(s *session) bool { return len(s.out) < ofOneAtOnce },
-		func(s *session, i int) bool { return s.blob.has(i) && s.lacks(i) },
+		func(s *session, i int) bool { return s.blob.bits.has(i) && !s.theirs.has(i) },
 	)
 	if !ok {
 		n.mu.Unlock()
@@ -104,10 +104,10 @@ func (n *Node) load(a schedule.Answer[*session], d agentbox.Digest, size int) {
 
 // lost takes back that a piece is here, and tells all peers. Callers hold mu.
 func (n *Node) lost(b *shared, i int) {
-	if !b.has(i) {
+	if !b.bits.has(i) {
 		return
 	}
-	b.unset(i)
+	b.bits.put(i, false)
 	for s := range b.sessions {
 		s.push(frameLost, encodeNumbers(nil, []int{i})...)
 	}

@@ -14,7 +14,7 @@ func (s *session) write() error {
 	for {
 		control, o := s.next()
 		if err := s.put(control); err != nil {
-			return s.failed(err)
+			return err
 		}
 		if o == nil {
 			if control == nil {
@@ -35,16 +35,10 @@ func (s *session) write() error {
 		frame = binary.BigEndian.AppendUint32(frame, o.id)
 		frame = append(frame, o.b[:n]...)
 		if err := s.put(frame); err != nil {
-			return s.failed(err)
+			return err
 		}
 		s.wrote(o, n)
 	}
-}
-
-// failed ends the session, which ends its reader.
-func (s *session) failed(err error) error {
-	s.end(err)
-	return err
 }
 
 // next takes the frames that wait, and the piece of which a frame comes after them. What is here by

@@ -95,7 +95,7 @@ func (s *State) Refused(now time.Duration, id RequestID) {
 	s.stats.Refused++
 	for _, i := range append(r.pieces, r.picked) {
 		if i >= 0 {
-			s.Lacks(r.peer, i)
+			s.Has(r.peer, i, false)
 		}
 	}
 	p := s.peers[r.peer]

@@ -173,7 +173,7 @@ func TestMissingNamesWhatNobodyHas(t *testing.T) {
 	if got := s.Missing(); !slices.Equal(got, []int{3, 4, 5, 6}) {
 		t.Errorf("%v", got)
 	}
-	s.Has(0, 6)
+	s.Has(0, 6, true)
 	if got := s.Missing(); !slices.Equal(got, []int{3, 4, 5}) {
 		t.Errorf("%v", got)
 	}

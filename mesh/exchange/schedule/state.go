@@ -213,15 +213,12 @@ func (s *State) Leave(slot Peer) {
 	s.peers[slot] = nil
 }
 
-// Has says that a peer has a piece from now on.
-func (s *State) Has(slot Peer, i int) {
-	if s.peers[slot] != nil {
+// Has says that a peer has a piece from now on, or lacks it.
+func (s *State) Has(slot Peer, i int, has bool) {
+	if s.pieces[i].holders &^= 1 << slot; has && s.peers[slot] != nil {
 		s.pieces[i].holders |= 1 << slot
 	}
 }
-
-// Lacks is the opposite of Has.
-func (s *State) Lacks(slot Peer, i int) { s.pieces[i].holders &^= 1 << slot }
 
 // forget takes a request out of all books.
 func (s *State) forget(r *request) {

@@ -288,7 +288,7 @@ func (n *node) got(from *node, id schedule.RequestID, piece int) {
 		for _, o := range n.peers {
 			n.w.send(o, func() {
 				if o.state != nil && !o.dead {
-					o.state.Has(o.slots[n.number], piece)
+					o.state.Has(o.slots[n.number], piece, true)
 					o.plan()
 				}
 			})
