@@ -160,7 +160,6 @@ func (m *Mesh) end() error {
 		return nil
 	}
 	m.remember(r.node)
-	m.roster.Answer(nil)
 	if r.detach != nil {
 		r.detach()
 	}
@@ -343,7 +342,6 @@ func (m *Mesh) look(ctx context.Context, r *running) {
 		if n%6 == 0 {
 			m.remember(r.node)
 			m.announce(r.catalogues.Head())
-			m.roster.EndInvites()
 		}
 		if n%720 == 0 {
 			if err := m.roster.Renew(); err != nil {

@@ -85,7 +85,6 @@ func (r *Roster) Invite(ttl time.Duration, roles []identity.Role, addresses []st
 	if err := r.keepInvites(append(open, i)); err != nil {
 		return identity.Invite{}, err
 	}
-	r.answer(i.service(), r.welcomer(i.service()))
 	return identity.Invite{Team: r.List().Team(), Secret: secret, Expires: i.Expires, Addresses: addresses}, nil
 }
 
@@ -97,50 +96,25 @@ func (r *Roster) open(now time.Time) []invitation {
 	return slices.DeleteFunc(slices.Clone(r.invites), func(i invitation) bool { return !now.Before(i.Expires) })
 }
 
-// answer has the node, if there is one, handle a service; nil: it does no more.
-func (r *Roster) answer(s wire.Service, h wire.Handler) {
-	r.mu.Lock()
-	node := r.node
-	r.mu.Unlock()
-	if node != nil {
-		node.Handle(s, h)
-	}
-}
-
-// Answer makes a node the one where invitations are taken up and lists exchanged; nil: none is. The
-// node of before answers no more.
+// Answer has a node take up invitations and exchange lists.
 func (r *Roster) Answer(node *wire.Node) {
-	r.mu.Lock()
-	invites := slices.Clone(r.invites)
-	r.mu.Unlock()
-	for _, i := range invites {
-		r.answer(i.service(), nil)
-	}
-	r.answer(wire.Roster, nil)
-	r.mu.Lock()
-	r.node = node
-	r.mu.Unlock()
-	for _, i := range invites {
-		r.answer(i.service(), r.welcomer(i.service()))
-	}
-	r.answer(wire.Roster, wire.Answers(maxMessage, r.serve))
+	node.HandleGuests(r.guests)
+	node.Handle(wire.Roster, wire.Answers(maxMessage, r.serve))
 }
 
-// EndInvites stops answering invitations that are over. It is called now and then; until then the
-// answer is that they have expired. The file keeps them until the next change.
-func (r *Roster) EndInvites() {
-	r.changing.Lock()
-	defer r.changing.Unlock()
-	open := r.open(r.cfg.Now())
-	r.mu.Lock()
-	all := r.invites
-	r.invites = open
-	r.mu.Unlock()
-	for _, i := range all {
-		if !r.cfg.Now().Before(i.Expires) {
-			r.answer(i.service(), nil)
-		}
+// guests serves the holders of invitations that are not over. Nothing is said before the proof of
+// the secret; a guest that has none learns nothing but that the stream ends.
+func (r *Roster) guests(s wire.Service) wire.Handler {
+	if !slices.ContainsFunc(r.open(r.cfg.Now()), func(i invitation) bool { return i.service() == s }) {
+		return nil
 	}
+	return wire.Answers(maxJoin, func(c *wire.Conn, req joinRequest) (any, error) {
+		answer, err := r.welcome(s, c, req)
+		if err != nil {
+			r.cfg.Log.Warn("mesh: an invitation was not taken up", "peer", c.Peer().Short(), "error", err)
+		}
+		return answer, err
+	})
 }
 
 // take uses up an invitation for one peer that proved to have the secret, on disk first. The same
@@ -187,18 +161,6 @@ const (
 	maxJoin  = 4 << 10
 	joinTime = 20 * time.Second
 )
-
-// welcomer serves the holders of an invitation. Nothing is said before the proof of the secret; a
-// guest that has none learns nothing but that the stream ends.
-func (r *Roster) welcomer(s wire.Service) wire.Handler {
-	return wire.Answers(maxJoin, func(c *wire.Conn, req joinRequest) (any, error) {
-		answer, err := r.welcome(s, c, req)
-		if err != nil {
-			r.cfg.Log.Warn("mesh: an invitation was not taken up", "peer", c.Peer().Short(), "error", err)
-		}
-		return answer, err
-	})
-}
 
 // welcome adds the holder of an invitation to the list. The order is: used up, on disk; then a
 // member. A crash in between costs an invitation, which the same machine may take again; the other

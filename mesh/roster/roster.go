@@ -16,7 +16,6 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
 	"agentbox/mesh/identity"
-	"agentbox/mesh/wire"
 )
 
 // Config says whose list it is and where it is kept. Dir, Key and Log are required.
@@ -48,7 +47,6 @@ type Roster struct {
 	root ed25519.PrivateKey // nil where the team was not made
 	// invites are those of invites.json, with those that are over since it was written.
 	invites []invitation
-	node    *wire.Node // where invitations are answered; nil: not yet
 }
 
 // Names of the files in cfg.Dir.
@@ -217,7 +215,6 @@ func (r *Roster) Forget() error {
 			errs = append(errs, err)
 		}
 	}
-	r.Answer(nil)
 	r.mu.Lock()
 	r.list, r.root, r.invites = identity.List{}, nil, nil
 	r.mu.Unlock()

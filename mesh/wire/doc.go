@@ -33,6 +33,7 @@
 // from the last address that worked. An address is a hint: the machine that answers there must
 // prove to be the peer.
 //
-// A machine that is to join is no member yet: a GuestService, asked for by DialGuest, lets the
-// holder of an invitation in, to prove by a secret and Conn.Binding that it has one.
+// A machine that is to join is no member yet: a GuestService, asked for by DialGuest and served by
+// HandleGuests, lets the holder of an invitation in, to prove by a secret and Conn.Binding that it
+// has one.
 package wire

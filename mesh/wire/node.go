@@ -66,6 +66,7 @@ type Node struct {
 	// book says where peers may be.
 	book     book
 	handlers map[Service]Handler
+	guests   func(Service) Handler // nil: no guests
 	// conns are those that are open, of both directions, for Admit and Close to end.
 	conns map[*Conn]bool
 }
@@ -149,6 +150,14 @@ func (n *Node) Handle(s Service, h Handler) {
 	if n.handlers[s] = h; h == nil {
 		delete(n.handlers, s)
 	}
+}
+
+// HandleGuests has guests served by what invited gives for the GuestService that they ask for; nil
+// refuses the handshake.
+func (n *Node) HandleGuests(invited func(Service) Handler) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.guests = invited
 }
 
 // Admit makes a list the newest one, and closes the connections of peers that it does not admit

@@ -261,7 +261,7 @@ func TestGuestsComeByInvitationOnly(t *testing.T) {
 	guest := meshtest.Node(t, meshtest.Key(t))
 	seen := make(chan []byte, 1)
 	one, two := wire.GuestService("id-1"), wire.GuestService("id-2")
-	b.Handle(one, func(ctx context.Context, c *wire.Conn) {
+	serve := func(ctx context.Context, c *wire.Conn) {
 		if c.Peer() != guest.Self() {
 			t.Errorf("the guest is %s", c.Peer())
 		}
@@ -271,6 +271,12 @@ func TestGuestsComeByInvitationOnly(t *testing.T) {
 		}
 		seen <- binding
 		echo(ctx, c)
+	}
+	b.HandleGuests(func(s wire.Service) wire.Handler {
+		if s != one {
+			return nil
+		}
+		return serve
 	})
 	if _, err := guest.DialGuest(t.Context(), b.Addr().String(), two); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Fatal(err)
@@ -286,7 +292,7 @@ func TestGuestsComeByInvitationOnly(t *testing.T) {
 	if got, err := ask(t, c, []byte("hello")); err != nil || string(got) != "hello" {
 		t.Fatal(err)
 	}
-	b.Handle(one, nil)
+	b.HandleGuests(func(wire.Service) wire.Handler { return nil })
 	if _, err := guest.DialGuest(t.Context(), b.Addr().String(), one); err == nil {
 		t.Fatal("an invitation that was taken back")
 	}

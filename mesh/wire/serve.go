@@ -20,16 +20,18 @@ const guestTime = 20 * time.Second
 // serviceOf is the service that an ALPN asks for and who handles it, nil when it is of another team
 // or nobody does.
 func (n *Node) serviceOf(proto string) (Service, Handler) {
-	s := Service(proto[strings.LastIndexByte(proto, '/')+1:])
-	if id, ok := strings.CutPrefix(proto, protocolPrefix+joinPrefix); ok {
-		s = GuestService(id)
-	}
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if protocol(n.list.Root(), s) != proto {
+	root, guests := n.list.Root(), n.guests
+	s := Service(proto[strings.LastIndexByte(proto, '/')+1:])
+	handle := n.handlers[s]
+	n.mu.Unlock()
+	if id, ok := strings.CutPrefix(proto, protocolPrefix+joinPrefix); ok && guests != nil {
+		return GuestService(id), guests(GuestService(id))
+	}
+	if protocol(root, s) != proto {
 		return s, nil
 	}
-	return s, n.handlers[s]
+	return s, handle
 }
 
 // accept serves connections until the listener is closed.
