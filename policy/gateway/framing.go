@@ -8,7 +8,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,8 +21,7 @@ const maxHead = 64 << 10
 // where something else came.
 //
 // It stands before net/http because that server is generous in places, and tells nobody where it
-// was. Only one goroutine reads at a time, the server's; mu is for Opaque, finished and why, which
-// others call.
+// was. Only one goroutine reads at a time, the server's; the last four fields are others', too.
 type framing struct {
 	net.Conn
 	r *bufio.Reader
@@ -30,21 +29,21 @@ type framing struct {
 	// is under way, so that nobody else is writing.
 	wrong func(err error, idle bool)
 
-	// mu guards what follows, which the server's own reader changes and Opaque asks for. It is not
-	// held during a read of the connection.
-	mu    sync.Mutex
 	state frameState
 	// line is what was read of a head, or of one line behind it, and not checked yet.
 	line  []byte
 	ready []byte // checked, and not yet given on
 	left  int64  // of a body or a chunk
+
+	// opaque says that the connection speaks another protocol, for good.
+	opaque atomic.Bool
 	// opened counts requests whose head was given on and that are not finished: while there is one
 	// the server may be writing, so nobody else may.
-	opened int
+	opened atomic.Int64
 	// recall says that the reader is called back, by a deadline that had passed when it was set.
-	recall bool
+	recall atomic.Bool
 	// failed is what was wrong; nothing is read behind it.
-	failed error
+	failed atomic.Pointer[error]
 }
 
 // frameState is what comes next on the connection:
@@ -53,7 +52,6 @@ type framing struct {
 //	        ├─ Content-Length ─▶ inBody ───────────▶ inHead
 //	        └─ chunked ─▶ inChunkSize ─┬─ n > 0 ─▶ inChunk ─▶ inChunkEnd ─▶ inChunkSize
 //	                                   └─ 0 ─▶ inTrailer ─▶ inHead
-//	any ─ Opaque ─▶ opaque, for good
 type frameState int
 
 // What is read next. Heads and trailers end with an empty line, so these are read by lines.
@@ -64,7 +62,6 @@ const (
 	inChunk                // left bytes
 	inChunkEnd             // CR LF
 	inTrailer              // must be the empty line
-	opaque                 // another protocol
 )
 
 // newFraming checks what comes on c. wrong is called by the goroutine that reads.
@@ -76,82 +73,54 @@ func newFraming(c net.Conn, wrong func(err error, idle bool)) *framing {
 // request, and interrupts that with a deadline of long ago: part of the next head may have come by
 // then, and the client is not late with the rest.
 func (f *framing) SetReadDeadline(t time.Time) error {
-	f.mu.Lock()
-	f.recall = !t.IsZero() && t.Before(time.Now())
-	f.mu.Unlock()
+	f.recall.Store(!t.IsZero() && t.Before(time.Now()))
 	return f.Conn.SetReadDeadline(t)
 }
 
-// Opaque says that the connection speaks another protocol from here on.
-func (f *framing) Opaque() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.state, f.ready, f.line = opaque, append(f.ready, f.line...), nil
-}
-
 // finished says that a request was answered.
-func (f *framing) finished() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.opened--
-}
+func (f *framing) finished() { f.opened.Add(-1) }
 
 // why gives what was wrong, nil so far.
 func (f *framing) why() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.failed
+	if wrong := f.failed.Load(); wrong != nil {
+		return *wrong
+	}
+	return nil
 }
 
 // Read gives on what is checked. An error of the connection (a deadline that passed, above all)
 // leaves everything as it is: the next Read goes on.
 func (f *framing) Read(p []byte) (int, error) {
 	for len(p) > 0 {
-		n, more, err := f.step(p)
-		if n > 0 || err != nil || !more {
+		opaque := f.opaque.Load()
+		if opaque { // what was read of a head is the other protocol's
+			f.ready, f.line = append(f.ready, f.line...), nil
+		}
+		switch {
+		case f.failed.Load() != nil:
+			return 0, io.EOF
+		case len(f.ready) > 0:
+			n := copy(p, f.ready)
+			f.ready = f.ready[n:]
+			return n, nil
+		case opaque:
+			return f.r.Read(p)
+		case f.state == inBody || f.state == inChunk:
+			n, err := f.r.Read(p[:min(int64(len(p)), f.left)])
+			f.took(int64(n))
 			return n, err
+		}
+		line, err := f.r.ReadSlice('\n')
+		if err := f.tookLine(line, err); err != nil {
+			return 0, err
 		}
 	}
 	return 0, nil
 }
 
-// step gives on bytes, or reads some more of the connection.
-func (f *framing) step(p []byte) (n int, more bool, err error) {
-	f.mu.Lock()
-	if f.failed != nil {
-		f.mu.Unlock()
-		return 0, false, io.EOF
-	}
-	if len(f.ready) > 0 {
-		n = copy(p, f.ready)
-		f.ready = f.ready[n:]
-		f.mu.Unlock()
-		return n, false, nil
-	}
-	// Copied: Opaque may change the state while we read.
-	state, left := f.state, f.left
-	f.mu.Unlock()
-
-	// Only this goroutine reads; the lock is not held meanwhile, or Opaque would wait for the
-	// guest.
-	switch state {
-	case opaque:
-		n, err = f.r.Read(p)
-		return n, false, err
-	case inBody, inChunk:
-		n, err = f.r.Read(p[:min(int64(len(p)), left)])
-		f.took(int64(n))
-		return n, false, err
-	}
-	line, err := f.r.ReadSlice('\n')
-	return 0, true, f.tookLine(line, err)
-}
-
 // took counts bytes of a body.
 func (f *framing) took(n int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.left -= n; f.left > 0 || f.state == opaque {
+	if f.left -= n; f.left > 0 {
 		return
 	}
 	if f.state == inBody {
@@ -163,27 +132,24 @@ func (f *framing) took(n int64) {
 
 // tookLine takes a line, or a part of one, outside of a body.
 func (f *framing) tookLine(part []byte, err error) error {
-	f.mu.Lock()
-	if f.state == opaque { // it became so while we read
-		f.ready = append(f.ready, part...)
-		f.mu.Unlock()
-		return ignoreFull(err)
-	}
 	f.line = append(f.line, part...)
+	whole := err == nil
+	if errors.Is(err, bufio.ErrBufferFull) {
+		err = nil // a line that is longer than the buffer comes in parts
+	}
 	var bad error
-	if err == nil || errors.Is(err, bufio.ErrBufferFull) {
-		bad = f.advance(err == nil)
-	} else if isTimeout(err) && !f.recall && f.opened == 0 && len(f.line) > 0 {
+	switch {
+	case f.opaque.Load(): // since the read began
+	case err == nil:
+		bad = f.advance(whole)
+	case isTimeout(err) && !f.recall.Load() && f.opened.Load() == 0 && len(f.line) > 0:
 		bad = errors.New("the head of the request does not come to its end in time")
 	}
 	if bad == nil {
-		f.mu.Unlock()
-		return ignoreFull(err)
+		return err
 	}
-	f.failed = bad
-	idle := f.opened == 0
-	f.mu.Unlock()
-	f.wrong(bad, idle)
+	f.failed.Store(&bad)
+	f.wrong(bad, f.opened.Load() == 0)
 	return io.EOF
 }
 
@@ -191,14 +157,6 @@ func (f *framing) tookLine(part []byte, err error) error {
 func isTimeout(err error) bool {
 	t, ok := errors.AsType[net.Error](err)
 	return ok && t.Timeout()
-}
-
-// ignoreFull: a line that is longer than the buffer comes in parts.
-func ignoreFull(err error) error {
-	if errors.Is(err, bufio.ErrBufferFull) {
-		return nil
-	}
-	return err
 }
 
 // advance looks at f.line, whose last byte ends a line if whole is set.
@@ -266,7 +224,7 @@ func (f *framing) head(whole bool) error {
 		return err
 	}
 	f.ready, f.line = f.line, nil
-	f.opened++
+	f.opened.Add(1)
 	switch {
 	case b.chunked:
 		f.state = inChunkSize

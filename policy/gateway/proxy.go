@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,16 +136,9 @@ func (c *call) checkAuthority(authority string) string {
 	if h, p, err := net.SplitHostPort(authority); err == nil {
 		host, port = h, p
 	}
-	f := c.flow
-	usual := uint16(80)
-	if c.session.tls {
-		usual = 443
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); port != "" && (err != nil || uint16(n) != f.Port) || port == "" && f.Port != usual {
-		return fmt.Sprintf("the request is for %q, the connection to %s", agentbox.Clip(authority), target(c.session.stream.flow))
-	}
-	name, addr, err := policy.CanonicalHost(host)
-	if err != nil || name != f.Name || name == "" && addr != f.Addr {
+	n, notPort := strconv.ParseUint(cmp.Or(port, c.session.usualPort()), 10, 16)
+	name, addr, notHost := policy.CanonicalHost(host)
+	if f := c.flow; notPort != nil || uint16(n) != f.Port || notHost != nil || name != f.Name || name == "" && addr != f.Addr {
 		return fmt.Sprintf("the request is for %q, the connection to %s", agentbox.Clip(authority), target(c.session.stream.flow))
 	}
 	return ""
@@ -207,18 +201,14 @@ func (pool) Put(b []byte) { buffers.Put(&b) }
 // sent.
 func rewrite(p *httputil.ProxyRequest) {
 	c := p.In.Context().Value(callKey{}).(*call)
-	host := c.flow.Name
-	if host == "" {
-		host = c.flow.Addr.String()
-	}
-	usual := uint16(80)
-	p.Out.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(int(c.flow.Port)))}
+	port := strconv.Itoa(int(c.flow.Port))
+	p.Out.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(c.session.stream.host(), port)}
 	if c.session.tls {
-		p.Out.URL.Scheme, usual = "https", 443
+		p.Out.URL.Scheme = "https"
 	}
 	p.Out.Host = p.Out.URL.Host
-	if c.flow.Port == usual {
-		p.Out.Host = strings.TrimSuffix(p.Out.Host, ":"+strconv.Itoa(int(usual)))
+	if port == c.session.usualPort() {
+		p.Out.Host = strings.TrimSuffix(p.Out.Host, ":"+port)
 	}
 	setTarget(p.Out.URL, p.In)
 	// The proxy has dropped what a client said of proxies before us; to its server we are none, so
@@ -280,7 +270,7 @@ func modify(res *http.Response) error {
 			io.ReadCloser
 			io.Writer
 		}{countingReader{body, &c.traffic.got}, countingWriter{body, &c.traffic.sent}}
-		c.session.framing.Opaque()
+		c.session.framing.opaque.Store(true)
 		return nil
 	}
 	res.Body = c.secrets.redact(res, countingReader{early{res.Body, c.cancel}, &c.traffic.got})

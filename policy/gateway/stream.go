@@ -148,14 +148,14 @@ func (s *stream) pass(away net.Conn) error {
 // Whichever comes first decides: once the server has said something the connection passes unread,
 // as no request can be served on it any more. TLS is found there too, its name checked, and passes.
 func (s *stream) any(ctx context.Context, away net.Conn) error {
-	var order turn
+	var spoken atomic.Bool // one side has, and has the connection
 	back := make(chan error, 1)
-	go func() { back <- s.answers(away, &order) }()
+	go func() { back <- s.answers(away, &spoken) }()
 	err := s.peekRequest()
 	if err == nil && isTLS(s.first) {
 		_, err = s.hello()
 	}
-	if err == nil && isRequest(s.first) && order.take(clientFirst) {
+	if err == nil && isRequest(s.first) && spoken.CompareAndSwap(false, true) {
 		// The connection was not needed: each request is decided, and sent on one of its own.
 		s.passage.unread.Store(false)
 		_ = away.Close()
@@ -173,23 +173,12 @@ func (s *stream) any(ctx context.Context, away net.Conn) error {
 	return err
 }
 
-// turn says which side of a connection spoke first; the side that takes it first has it.
-type turn struct{ atomic.Int32 }
-
-// The sides of a turn; 0 is neither.
-const (
-	serverFirst = 1
-	clientFirst = 2
-)
-
-func (t *turn) take(side int32) bool { return t.CompareAndSwap(0, side) }
-
 // answers carries what the server says, unless the client's requests were taken over before it said
 // anything.
-func (s *stream) answers(away net.Conn, order *turn) error {
+func (s *stream) answers(away net.Conn, spoken *atomic.Bool) error {
 	b := make([]byte, 4<<10)
 	n, err := away.Read(b)
-	if !order.take(serverFirst) {
+	if !spoken.CompareAndSwap(false, true) {
 		return nil
 	}
 	if err != nil && n == 0 {
@@ -328,13 +317,5 @@ const maxMethod = 24
 // isMethod tells whether b is a method as our rules and every server read it: capitals, hyphens and
 // underscores.
 func isMethod(b []byte) bool {
-	if len(b) == 0 || len(b) > maxMethod {
-		return false
-	}
-	for _, c := range b {
-		if (c < 'A' || c > 'Z') && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return true
+	return len(b) > 0 && len(b) <= maxMethod && len(bytes.Trim(b, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_")) == 0
 }

@@ -41,13 +41,14 @@ func inMemory(t *testing.T, opened bool, site http.Handler) (w *world, client *h
 	outside := x509.NewCertPool()
 	outside.AppendCertsFromPEM(authority.PEM())
 	w.g.up.transport.TLSClientConfig.RootCAs = outside
-	ways := &feed{conns: make(chan net.Conn), closed: make(chan struct{})}
+	open, closed := context.WithCancel(context.Background())
+	ways := &feed{open, make(chan net.Conn)}
 	server := &http.Server{
 		Handler: site, ErrorLog: log.New(io.Discard, "", 0),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{*cert}, NextProtos: []string{"h2", "http/1.1"}},
 	}
 	go func() { _ = server.ServeTLS(ways, "", "") }()
-	t.Cleanup(func() { server.Close() })
+	t.Cleanup(func() { closed(); server.Close() })
 	w.g.up.memory = func() net.Conn {
 		here, there := net.Pipe()
 		ways.conns <- there

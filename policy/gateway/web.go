@@ -36,7 +36,7 @@ type web struct {
 
 // newWeb starts the server; close ends it.
 func newWeb(g *Gateway) *web {
-	w := &web{g: g, feed: feed{conns: make(chan net.Conn), closed: make(chan struct{})}}
+	w := &web{g: g, feed: feed{g.ctx, make(chan net.Conn)}}
 	w.proxy = newProxy(g)
 	w.tls = &tls.Config{
 		// Older versions are refused, as servers outside refuse them.
@@ -60,7 +60,8 @@ func newWeb(g *Gateway) *web {
 	return w
 }
 
-// close ends every connection and returns when no request is served any more.
+// close ends every connection and returns when no request is served any more. The gateway's context
+// has ended before.
 func (w *web) close() {
 	_ = w.server.Close()
 	w.wg.Wait()
@@ -135,11 +136,7 @@ func (w *web) framed(s *session, c net.Conn) net.Conn {
 // hello asks: hello has compared them.
 func (w *web) open(ctx context.Context, st *stream, h hello) error {
 	s := &session{Conn: &replay{Conn: st.box, first: h.raw}, stream: st, tls: true, over: make(chan struct{})}
-	name := st.flow.Name
-	if name == "" {
-		name = st.flow.Addr.String()
-	}
-	cert, err := w.g.cfg.CA.Certificate(name)
+	cert, err := w.g.cfg.CA.Certificate(st.host())
 	if err != nil {
 		return err
 	}
@@ -165,7 +162,7 @@ func (w *web) run(ctx context.Context, s *session, c net.Conn) error {
 	case w.feed.conns <- c:
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-w.feed.closed:
+	case <-w.feed.ctx.Done():
 		return net.ErrClosed
 	}
 	select {
@@ -176,6 +173,22 @@ func (w *web) run(ctx context.Context, s *session, c net.Conn) error {
 	return nil
 }
 
+// host is the name or the address that the connection is to.
+func (st *stream) host() string {
+	if st.flow.Name == "" {
+		return st.flow.Addr.String()
+	}
+	return st.flow.Name
+}
+
+// usualPort is the one that an authority need not name.
+func (s *session) usualPort() string {
+	if s.tls {
+		return "443"
+	}
+	return "80"
+}
+
 // requests is the flow of what is served on a connection, before a request is seen.
 func (st *stream) requests() policy.Flow {
 	f := st.flow
@@ -183,25 +196,20 @@ func (st *stream) requests() policy.Flow {
 	return f
 }
 
-// feed is a listener that accepts what it is handed.
+// feed is a listener that accepts what it is handed, until the gateway's end.
 type feed struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
+	ctx   context.Context
+	conns chan net.Conn
 }
 
 func (f *feed) Accept() (net.Conn, error) {
 	select {
 	case c := <-f.conns:
 		return c, nil
-	case <-f.closed:
+	case <-f.ctx.Done():
 		return nil, net.ErrClosed
 	}
 }
 
-func (f *feed) Close() error {
-	f.once.Do(func() { close(f.closed) })
-	return nil
-}
-
+func (f *feed) Close() error   { return nil }
 func (f *feed) Addr() net.Addr { return &net.TCPAddr{} }
