@@ -34,13 +34,19 @@ func hint(f Flow, v Verdict) string {
 	if target == "" || isMetadataName(f.Name) || v.Source == Organisation || v.Rule != "" && v.Source != User {
 		return ""
 	}
-	private := false
-	if f.Addr.IsValid() || f.Name == HostName {
-		class, _ := Classify(f.Addr)
-		if class == Refused && f.Addr.IsValid() {
-			return ""
-		}
-		private = class == Private || f.Name == HostName || v.Rule == "" && strings.Contains(v.Reason, "explicit grant")
+	class := Public
+	if f.Addr.IsValid() {
+		class, _ = Classify(f.Addr)
+	}
+	switch {
+	case class == Refused:
+		return ""
+	case v.Rule != "":
+		return "agentbox policy deny --remove '" + v.Rule + "'"
+	}
+	command := "agentbox policy allow "
+	if class == Private || f.Name == HostName || f.Addr.IsValid() && strings.Contains(v.Reason, "explicit grant") {
+		command += "--private "
 	}
 	if f.Port == 0 && f.Name == HostName {
 		target += ":PORT" // a question for a name has none, and hardly anything here listens on those that a rule without one covers
@@ -50,13 +56,6 @@ func hint(f Flow, v Verdict) string {
 	}
 	if f.Proto == UDP {
 		target = "udp://" + target
-	}
-	command := "agentbox policy allow "
-	if v.Source == User && v.Rule != "" {
-		return "agentbox policy deny --remove '" + v.Rule + "'"
-	}
-	if private {
-		command += "--private "
 	}
 	return command + target
 }

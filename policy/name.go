@@ -84,16 +84,7 @@ func CanonicalHost(s string) (string, netip.Addr, error) {
 // label tells whether l may stand between two dots of a name: underscores are not of host names,
 // but of names that services use all the same.
 func label(l string) bool {
-	if l == "" || len(l) > maxLabel {
-		return false
-	}
-	for i := range len(l) {
-		c := l[i]
-		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
-			return false
-		}
-	}
-	return true
+	return l != "" && len(l) <= maxLabel && strings.Trim(l, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
 // numeric tells whether programs would take a name that ends in this label for an IPv4 address:

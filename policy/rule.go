@@ -87,16 +87,12 @@ func cutScheme(s string) (scheme, rest string) {
 
 // scheme sets what a scheme means: its port, or UDP.
 func (r *Rule) scheme(s string) error {
-	switch s {
-	case "", "tcp":
-	case "http", "ws":
-		r.From, r.To = 80, 80
-	case "https", "wss":
-		r.From, r.To = 443, 443
-	case "ssh":
-		r.From, r.To = 22, 22
-	case "udp":
+	switch port, known := usualPorts[s]; {
+	case s == "" || s == "tcp":
+	case s == "udp":
 		r.UDP = true
+	case known:
+		r.From, r.To = port, port
 	default:
 		return fmt.Errorf("%q is not a scheme of rules: https, http, ssh, tcp or udp", agentbox.Clip(s))
 	}

@@ -108,9 +108,5 @@ func choice[T ~string](d *decoder, n *yaml.Node, to *T, words ...T) {
 		*to = T(s)
 		return
 	}
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = string(w)
-	}
-	d.Fail(n, "unknown value `%s`%s", agentbox.Clip(s), yamlfile.Suggest(s, all))
+	d.Fail(n, "unknown value `%s`%s", agentbox.Clip(s), yamlfile.Suggest(s, words))
 }

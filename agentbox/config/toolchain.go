@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -21,7 +20,7 @@ func (d *decoder) toolchain(n *yaml.Node) {
 	d.Pairs(n, func(k, v *yaml.Node) {
 		tool := toolchain.Tool(k.Value)
 		if !slices.Contains(toolchain.Tools, tool) {
-			d.Fail(k, "unknown tool `%s`%s", agentbox.Clip(k.Value), yamlfile.Suggest(k.Value, toolNames()))
+			d.Fail(k, "unknown tool `%s`%s", agentbox.Clip(k.Value), yamlfile.Suggest(k.Value, toolchain.Tools))
 			return
 		}
 		version, ok := d.Text(v)
@@ -36,13 +35,4 @@ func (d *decoder) toolchain(n *yaml.Node) {
 		d.cfg.Toolchain = append(d.cfg.Toolchain, need)
 	})
 	d.cfg.Toolchain.Sort()
-}
-
-// toolNames are the tools that may be asked for.
-func toolNames() []string {
-	var names []string
-	for _, t := range toolchain.Tools {
-		names = append(names, fmt.Sprint(t))
-	}
-	return names
 }

@@ -92,7 +92,7 @@ func (s Secret) check() error {
 	case s.Header != "" && !header().MatchString(s.Header):
 		return agentbox.Errorf(agentbox.Invalid, "%q is not the name of a header", s.Header)
 	case s.Form != policy.Raw && s.Form != policy.Bearer && s.Form != policy.Basic:
-		return agentbox.Errorf(agentbox.Invalid, "%q is not a form of a secret%s", s.Form, yamlfile.Suggest(string(s.Form), []string{string(policy.Bearer), string(policy.Basic)}))
+		return agentbox.Errorf(agentbox.Invalid, "%q is not a form of a secret%s", s.Form, yamlfile.Suggest(string(s.Form), []policy.Form{policy.Bearer, policy.Basic}))
 	}
 	for _, r := range s.Scope {
 		if r.Host == "*" || r.Prefix.IsValid() && !r.Prefix.IsSingleIP() || r.UDP {

@@ -1,6 +1,10 @@
 package gateway
 
-import "agentbox/agentbox"
+import (
+	"strings"
+
+	"agentbox/agentbox"
+)
 
 // answer finds what the answer of a model's API says of its usage, in JSON or in a stream of events
 // with a JSON document each. It takes bytes as they come, in pieces of any size, with memory of a
@@ -97,12 +101,7 @@ func (a *answer) found(place meaning, text string) {
 // printable tells whether a text may be shown as the name of a model: printable ASCII without
 // spaces.
 func printable(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] >= 0x7f {
-			return false
-		}
-	}
-	return s != "" && len(s) <= longestModel
+	return s != "" && len(s) <= longestModel && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
 // result is what was said so far. Some APIs count what a cache had as input, others beside it:

@@ -34,21 +34,20 @@ func newDecoders() decoders { return make(decoders, maxDecoders) }
 // Close returns when all of that was heard. What goes wrong in it is no error: the answer passes
 // all the same.
 func (d decoders) ear(coding string, to io.Writer) io.WriteCloser {
-	switch {
-	case plain(coding):
+	if plain(coding) {
 		return direct{to}
-	case !readable(coding):
-		return direct{io.Discard}
 	}
-	select {
-	case d <- struct{}{}:
-	default:
-		return direct{io.Discard}
+	if readable(coding) {
+		select {
+		case d <- struct{}{}:
+			return newListener(func(r io.Reader) {
+				defer func() { <-d }()
+				decode(strings.ToLower(coding), r, to)
+			})
+		default:
+		}
 	}
-	return newListener(func(r io.Reader) {
-		defer func() { <-d }()
-		decode(strings.ToLower(coding), r, to)
-	})
+	return direct{io.Discard}
 }
 
 // decode writes what r has in a coding, as far as that can be read and is not too much.

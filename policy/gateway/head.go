@@ -74,11 +74,8 @@ func parseRequestLine(line string) (method, version string, err error) {
 		return method, version, nil
 	case !strings.HasPrefix(target, "/"):
 		return "", "", errors.New("the target is not a path: there is no proxy here")
-	}
-	for i := range len(target) {
-		if c := target[i]; c <= ' ' || c >= 0x7f || c == '#' {
-			return "", "", errors.New("the target holds bytes that have to be encoded")
-		}
+	case strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }):
+		return "", "", errors.New("the target holds bytes that have to be encoded")
 	}
 	return method, version, nil
 }
