@@ -70,12 +70,13 @@ func EntryFor(f Flow, v Verdict) Entry {
 	return e
 }
 
-// line is an entry as it is stored, but for its last member, "hash": that covers every byte of the
-// line before it, and Prev is the one of the line before. So no line can be changed, added or
-// removed without changing all that follow.
+// line is an entry as it is stored. Hash, its last member, covers every byte of the line before it,
+// and Prev is the one of the line before. So no line can be changed, added or removed without
+// changing all that follow.
 type line struct {
 	Entry
 	Prev string `json:"prev"`
+	Hash string `json:"hash,omitempty"` // "" until the others are encoded
 }
 
 // genesis is the Prev of the first line: as long as a hash, and the hash of nothing.
@@ -92,7 +93,7 @@ const hashMember = `,"hash":"`
 // microseconds, so that an entry that was read is the one that was written.
 func encodeLine(prev string, e Entry) ([]byte, string, error) {
 	e.Time = e.Time.UTC().Round(time.Microsecond)
-	b, err := json.Marshal(line{e, prev})
+	b, err := json.Marshal(line{Entry: e, Prev: prev})
 	if err != nil {
 		return nil, "", err
 	}
@@ -106,17 +107,11 @@ func encodeLine(prev string, e Entry) ([]byte, string, error) {
 	return b, hash, nil
 }
 
-// decoded is a line that was read.
-type decoded struct {
-	line
-	Hash string `json:"hash"`
-}
-
 // decodeLine reads one line, without its newline, and checks its hash over the very bytes: JSON
 // that says the same in another way is not what was written. Unknown members are refused, as they
 // would be covered by the hash and shown to nobody.
-func decodeLine(b []byte) (decoded, error) {
-	var l decoded
+func decodeLine(b []byte) (line, error) {
+	var l line
 	body := len(b) - len(hashMember) - len(genesis) - len(`"}`)
 	if body < 0 || len(b) > maxLine || !bytes.HasPrefix(b[body:], []byte(hashMember)) {
 		return l, errors.New("the line is not an entry")

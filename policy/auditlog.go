@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -67,7 +66,7 @@ func (l *Log) open() error {
 		return err
 	}
 	l.seq, l.prev = last.seq, last.hash
-	if l.file, err = os.OpenFile(filepath.Join(l.dir, current), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+	if l.file, err = os.OpenFile(filepath.Join(l.dir, current), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
 		return err
 	}
 	info, err := l.file.Stat()
@@ -75,9 +74,6 @@ func (l *Log) open() error {
 		return err
 	}
 	if err := l.file.Truncate(last.end); err != nil {
-		return err
-	}
-	if _, err := l.file.Seek(last.end, io.SeekStart); err != nil {
 		return err
 	}
 	l.size = last.end
@@ -106,12 +102,12 @@ func (l *Log) Append(e Entry) error {
 		return err
 	}
 	if l.size > 0 && l.size+int64(len(b)) > l.limit {
-		if err := l.rotate(); err != nil {
-			l.failed = fmt.Errorf("audit log: %w", err)
-			return l.failed
-		}
+		err = l.rotate()
 	}
-	if _, err := l.file.Write(b); err != nil {
+	if err == nil {
+		_, err = l.file.Write(b)
+	}
+	if err != nil {
 		l.failed = fmt.Errorf("audit log: %w", err)
 		return l.failed
 	}
@@ -142,7 +138,7 @@ func (l *Log) rotate() error {
 			return err
 		}
 	}
-	l.file, err = os.OpenFile(filepath.Join(l.dir, current), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	l.file, err = os.OpenFile(filepath.Join(l.dir, current), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
 	l.size = 0
 	return err
 }

@@ -45,18 +45,15 @@ func ParseRule(s string) (Rule, error) {
 	if len(s) > 2048 {
 		return r, errors.New("the rule is too long")
 	}
-	methods, rest, ok := strings.Cut(strings.TrimSpace(s), " ")
-	if !ok {
-		methods, rest = "", methods
-	}
-	for m := range strings.SplitSeq(methods, ",") {
-		if methods == "" {
-			break
+	rest := strings.TrimSpace(s)
+	if methods, after, ok := strings.Cut(rest, " "); ok {
+		rest = after
+		for m := range strings.SplitSeq(strings.ToUpper(methods), ",") {
+			if !slices.Contains(methodNames, m) {
+				return r, fmt.Errorf("%q is not an HTTP method", agentbox.Clip(m))
+			}
+			r.Methods = append(r.Methods, m)
 		}
-		if m = strings.ToUpper(m); !slices.Contains(methodNames, m) {
-			return r, fmt.Errorf("%q is not an HTTP method", agentbox.Clip(m))
-		}
-		r.Methods = append(r.Methods, m)
 	}
 	scheme, rest := cutScheme(strings.TrimSpace(rest))
 	if err := r.scheme(scheme); err != nil {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"strconv"
 	"strings"
 
 	"agentbox/agentbox"
@@ -85,16 +86,9 @@ func (a *answer) found(place meaning, text string) {
 		}
 		return
 	}
-	n := int64(0)
-	for _, c := range []byte(text) {
-		if c < '0' || c > '9' || n > mostTokens {
-			return
-		}
-		n = n*10 + int64(c-'0')
-	}
-	if text != "" && n <= mostTokens {
+	if n, err := strconv.ParseUint(text, 10, 63); err == nil && n <= mostTokens {
 		a.said = true
-		a.count[place] = max(a.count[place], n)
+		a.count[place] = max(a.count[place], int64(n))
 	}
 }
 

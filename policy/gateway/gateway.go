@@ -13,14 +13,6 @@ import (
 	"agentbox/policy"
 )
 
-// Conn is the box's end of a connection, as the network stack gives it. Its methods may be called
-// at once, as those of net.Conn.
-type Conn interface {
-	net.Conn
-	// CloseWrite ends our direction: the box reads EOF.
-	CloseWrite() error
-}
-
 // Config is what a gateway needs. Policy, CA and Audit are required. Its funcs may be called from
 // many goroutines at once.
 type Config struct {

@@ -89,22 +89,14 @@ func decoded(text string) []string {
 			list = append(list, t)
 		}
 	}
-	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;:&?\"'/", r) }) {
+	// = stands between a name and its value, and at the end of base64.
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;:&?\"'/=", r) }) {
 		const shortest, most = 16, 32
 		if len(word) < shortest || len(list) > most {
 			continue
 		}
-		_, after, ok := strings.Cut(strings.TrimRight(word, "="), "=") // name=value
-		for _, w := range []string{strings.TrimRight(word, "="), after} {
-			if w == "" || w == after && !ok {
-				continue
-			}
-			if t, err := base64.RawStdEncoding.DecodeString(w); err == nil {
-				list = append(list, string(t))
-			} else if t, err := base64.RawURLEncoding.DecodeString(w); err == nil {
-				list = append(list, string(t))
-			}
-			if t, err := hex.DecodeString(w); err == nil {
+		for _, decode := range []func(string) ([]byte, error){base64.RawStdEncoding.DecodeString, base64.RawURLEncoding.DecodeString, hex.DecodeString} {
+			if t, err := decode(word); err == nil {
 				list = append(list, string(t))
 			}
 		}

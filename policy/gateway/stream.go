@@ -23,7 +23,7 @@ const helloTimeout = 30 * time.Second
 type stream struct {
 	g *Gateway
 	// box is the box's end. The caller of Stream closes it.
-	box     Conn
+	box     net.Conn
 	flow    policy.Flow    // Proto is TCP, then TLS once that is seen
 	verdict policy.Verdict // of the connection
 	traffic traffic
@@ -43,10 +43,11 @@ func (s *stream) end() {
 }
 
 // Stream carries an accepted TCP connection and returns when it is over; the caller closes c then.
+// CloseWrite, where c has it, ends our direction: the box reads EOF.
 // Where nothing needs the inside of the connection the place outside is dialled before anything is
 // read, so that a connection that fails there fails in the box too. The error says why it ended
 // otherwise than by its ends; all that matters is in the log by then.
-func (g *Gateway) Stream(ctx context.Context, f policy.Flow, c Conn) error {
+func (g *Gateway) Stream(ctx context.Context, f policy.Flow, c net.Conn) error {
 	s := &stream{g: g, box: c, flow: f, begun: time.Now()}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -115,11 +116,9 @@ func (s *stream) outside(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = away.Close() })
 	defer stop()
 	if s.flow.Port == 443 {
-		err = s.pass(away)
-	} else {
-		err = s.any(ctx, away)
+		return s.pass(away)
 	}
-	return err
+	return s.any(ctx, away)
 }
 
 // pass carries TLS as it is, with its name checked: the hello goes on as it came.
@@ -138,7 +137,9 @@ func (s *stream) pass(away net.Conn) error {
 		return err
 	}
 	s.traffic.sent.Add(int64(len(h.raw)))
-	return s.splice(away)
+	err = splice(s.box, away, &s.traffic)
+	s.over(away)
+	return err
 }
 
 // any carries a connection to a port that may speak anything. The server may speak first (SSH,
@@ -186,13 +187,6 @@ func (s *stream) answers(away net.Conn, spoken *atomic.Bool) error {
 		return nil
 	}
 	return pour(s.box, &replay{Conn: away, first: b[:n]}, &s.traffic.got)
-}
-
-// splice carries the rest of a connection and records it.
-func (s *stream) splice(away net.Conn) error {
-	err := splice(s.box, away, &s.traffic)
-	s.over(away)
-	return err
 }
 
 // over records a connection that was carried.

@@ -53,7 +53,7 @@ func (f Found) Equal(g Found) bool {
 func Files(m Machine) []Found {
 	var l list
 	l.apt(m)
-	l.golangEnv(m)
+	l.goProxy(m.Env["GOPROXY"], m.Env["GOSUMDB"]) // of a machine without the tool
 	l.npmrc(m)
 	l.pipEnv(m)
 	l.cargo(m)

@@ -51,9 +51,6 @@ func (l *list) golang(ctx context.Context, m Machine) {
 	}
 }
 
-// golangEnv reads the variables, for a machine without the tool.
-func (l *list) golangEnv(m Machine) { l.goProxy(m.Env["GOPROXY"], m.Env["GOSUMDB"]) }
-
 // goProxy reads both settings as Go has them: a list of proxies with commas and bars, and the name
 // of a checksum database with its key and perhaps a URL.
 func (l *list) goProxy(proxy, db string) {
