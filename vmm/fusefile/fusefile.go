@@ -93,7 +93,7 @@ type file struct {
 
 // unchanging is for how long the kernel may believe attributes without asking again. The image
 // never changes, so any long time will do; a guest's every stat would otherwise wait for us.
-const unchanging = 24 * time.Hour // may the kernel believe what it was told
+const unchanging = 24 * time.Hour
 
 func (f *file) String() string { return "agentbox" }
 

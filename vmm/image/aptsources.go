@@ -100,16 +100,12 @@ func hostSuite(root fs.FS) string {
 // readSources reads every file apt reads, in apt's order. Files that cannot be read are passed over
 // where apt would, too.
 func readSources(root fs.FS) ([]stanza, error) {
-	names := []string{"etc/apt/sources.list"}
-	entries, err := fs.ReadDir(root, "etc/apt/sources.list.d")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	names, err := fs.Glob(root, "etc/apt/sources.list.d/*")
+	if err != nil {
 		return nil, hostError(err)
 	}
-	for _, e := range entries {
-		names = append(names, path.Join("etc/apt/sources.list.d", e.Name()))
-	}
 	var all []stanza
-	for _, name := range names {
+	for _, name := range append([]string{"etc/apt/sources.list"}, names...) {
 		parse := parsers[path.Ext(name)]
 		if parse == nil {
 			continue

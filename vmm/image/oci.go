@@ -39,7 +39,7 @@ func (b *build) oci(ctx context.Context, k kind, rest string, r Recipe) error {
 	if len(layers) != len(config.RootFS.DiffIDs) {
 		return agentbox.Errorf(agentbox.Corrupt, "image %s has %d layers but digests for %d", r.Source, len(layers), len(config.RootFS.DiffIDs))
 	}
-	open := openLayers(layers)
+	open := func(i int) (io.ReadCloser, error) { return layers[i].Uncompressed() } // of this host
 	if k == fromRegistry {
 		ctx, cancel := context.WithCancel(ctx)
 		d := b.download(ctx, r.Source, layers)
@@ -80,11 +80,6 @@ func (b *build) layer(ctx context.Context, id v1.Hash, open func(int) (io.ReadCl
 		return agentbox.Errorf(agentbox.Corrupt, "layer has the digest %s instead of %s", got, id)
 	}
 	return applied
-}
-
-// openLayers is for layers that are on this host.
-func openLayers(layers []v1.Layer) func(int) (io.ReadCloser, error) {
-	return func(i int) (io.ReadCloser, error) { return layers[i].Uncompressed() }
 }
 
 // openOCI finds the image; no layer is read yet. A registry is called with the credentials that the

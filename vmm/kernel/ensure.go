@@ -58,23 +58,21 @@ func Ensure(ctx context.Context, c Config) (string, error) {
 	defer unlock()
 	// Under the lock nobody else has a directory under way.
 	sweep(c.Root)
-	p, err := c.parts(ctx)
-	if err != nil {
-		return "", err
+	for again := false; ; again = true {
+		p, err := c.parts(ctx)
+		if err != nil {
+			return "", err
+		}
+		dir, err := c.assembled(p)
+		// Only parts that are kept can be damaged on disk; others were just read.
+		if agentbox.CodeOf(err) != agentbox.Corrupt || p.dir == "" || again {
+			return dir, err
+		}
+		c.Log.Warn("fetched kernel is damaged, fetching it again", "err", err)
+		if err := os.RemoveAll(p.dir); err != nil {
+			return "", fmt.Errorf("remove damaged kernel: %w", err)
+		}
 	}
-	dir, err := c.assembled(p)
-	// Only parts that are kept can be damaged on disk; others were just read.
-	if agentbox.CodeOf(err) != agentbox.Corrupt || p.dir == "" {
-		return dir, err
-	}
-	c.Log.Warn("fetched kernel is damaged, fetching it again", "err", err)
-	if err := os.RemoveAll(p.dir); err != nil {
-		return "", fmt.Errorf("remove damaged kernel: %w", err)
-	}
-	if p, err = c.parts(ctx); err != nil {
-		return "", err
-	}
-	return c.assembled(p)
 }
 
 // assembled returns the kernel directory of p, building it when it is missing or not what its

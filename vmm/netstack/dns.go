@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"agentbox/agentbox"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -157,36 +158,19 @@ func (r *resolver) refuse(format string, args ...any) {
 	r.attempts.add(KindDNS, func() string { return fmt.Sprintf(format, args...) })
 }
 
-// canonical is a name as the policy knows it, in lower case and without the dot at its end.
-// Letters, digits, '-' and '_' are all that host names are made of; anything else could read
-// differently elsewhere. ok is false for what is no host name: longer than 253 bytes, empty labels
-// or ones beyond 63 bytes, other characters.
-func canonical(s string) (string, bool) {
+// hostName is labels of 1 to 63 of the characters that host names are made of; anything else could
+// read differently elsewhere.
+var hostName = agentbox.Pattern(`^[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*$`)
+
+// canonical is a name as the policy knows it, in lower case and without the dot at its end. ok is
+// false for what is no host name, or longer than 253 bytes.
+func canonical(s string) (name string, ok bool) {
 	const most = 253
-	name := []byte(strings.TrimSuffix(s, "."))
-	if len(name) == 0 || len(name) > most {
+	s = strings.TrimSuffix(s, ".")
+	if len(s) > most || !hostName().MatchString(s) {
 		return "", false
 	}
-	label := 0 // its bytes so far
-	for i, c := range name {
-		if c >= 'A' && c <= 'Z' { // no other letter has a lower case here, whatever Unicode says
-			c += 'a' - 'A'
-			name[i] = c
-		}
-		switch {
-		case c == '.' && label == 0:
-			return "", false
-		case c == '.':
-			label = 0
-			continue
-		case (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_':
-			return "", false
-		}
-		if label++; label > 63 {
-			return "", false
-		}
-	}
-	return string(name), label > 0
+	return strings.ToLower(s), true
 }
 
 // reverse tells whether q asks for the name of an address of the block. Names of the form

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
@@ -105,8 +104,7 @@ func (u *flows) endpoint(id stack.TransportEndpointID, first *stack.PacketBuffer
 	ep.SocketOptions().SetReceiveBufferSize(flowBuffer, false)
 	ep.SocketOptions().SetSendBufferSize(flowBuffer, false)
 	f.UDPConn = gonet.NewUDPConn(&f.queue, ep)
-	f.touch()
-	f.timer = time.AfterFunc(flowIdle, f.check)
+	f.timer = time.AfterFunc(flowIdle, func() { _ = f.Close() })
 	return f, nil
 }
 
@@ -133,21 +131,8 @@ func (u *flows) question(from uint16, p *stack.PacketBuffer) {
 type flow struct {
 	*gonet.UDPConn
 	queue waiter.Queue
-	used  atomic.Int64 // when it last was, in nanoseconds since 1970
 	timer *time.Timer
 	once  sync.Once
-}
-
-// touch notes that the flow was used.
-func (f *flow) touch() { f.used.Store(time.Now().UnixNano()) }
-
-// check closes the flow when it has been idle for long enough.
-func (f *flow) check() {
-	if left := flowIdle - time.Since(time.Unix(0, f.used.Load())); left > 0 {
-		f.timer.Reset(left)
-		return
-	}
-	_ = f.Close()
 }
 
 // Read gives one datagram.
@@ -156,13 +141,13 @@ func (f *flow) Read(p []byte) (int, error) {
 	if errors.Is(err, io.EOF) {
 		err = net.ErrClosed
 	}
-	f.touch()
+	f.timer.Reset(flowIdle) // of one that is closed it only closes it again
 	return n, err
 }
 
 // Write sends one datagram.
 func (f *flow) Write(p []byte) (int, error) {
-	f.touch()
+	f.timer.Reset(flowIdle)
 	return f.UDPConn.Write(p)
 }
 
