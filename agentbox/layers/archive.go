@@ -39,11 +39,10 @@ const archiveType = "application/vnd.agentbox.archive+tar"
 // Bounds of an archive that somebody else made. A template has the memory of a machine that has
 // just booted.
 const (
-	// The sizes are in bytes of all files together, the last in bytes of a name.
+	// The sizes are in bytes of all files together.
 	MaxTemplate = 8 << 30
 	MaxKernel   = 256 << 20
 	maxFiles    = 512
-	maxFileName = 128
 )
 
 // TemplateName is the name of a template of an image, not signed yet. key is the template's, as
@@ -267,12 +266,7 @@ func unpackFile(root *os.Root, name string, in io.Reader) error {
 	return nil
 }
 
-// isFileName tells whether a name is one of a plain, visible file in a directory.
-func isFileName(name string) bool {
-	if name == "" || len(name) > maxFileName || name[0] == '.' {
-		return false
-	}
-	return !strings.ContainsFunc(name, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._+-~", r)
-	})
-}
+// fileName is the name of a plain, visible file in a directory.
+var fileName = agentbox.Pattern(`^[A-Za-z0-9_+~-][A-Za-z0-9._+~-]{0,127}$`)
+
+func isFileName(name string) bool { return fileName().MatchString(name) }

@@ -3,7 +3,6 @@ package layers
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/hex"
 	"errors"
 	"io"
 	"os"
@@ -173,10 +172,7 @@ func (s SetupResults) Open(ctx context.Context, made caches.Made, part caches.Pa
 // KeyOf tells which key a name of ours is for, so that `cache show` can say why it is the key it
 // is. ok is false for every other name.
 func KeyOf(n blob.Name) (agentbox.Digest, bool) {
-	_, text, ok := strings.Cut(n.Key, "/")
-	raw, err := hex.DecodeString(text)
-	if !ok || n.Namespace != namespace || err != nil || len(raw) != len(agentbox.Digest{}) {
-		return agentbox.Digest{}, false
-	}
-	return agentbox.Digest(raw), true
+	_, text, _ := strings.Cut(n.Key, "/")
+	key, err := agentbox.ParseDigest("sha256:" + text)
+	return key, err == nil && n.Namespace == namespace
 }

@@ -9,13 +9,11 @@ import (
 )
 
 // Spool keeps the contents of files that come in a stream, one after the other in one unlinked
-// temporary file. It and its contents are for one goroutine. An error of Add is final: what comes
-// after it would lie in the wrong place.
+// temporary file. It and its contents are for one goroutine.
 type Spool struct {
 	file   *os.File
 	buffer *bufio.Writer
 	end    int64
-	err    error
 }
 
 // NewSpool makes a spool in dir. Nothing of it is left when it is closed, or when the process dies.
@@ -35,20 +33,13 @@ func NewSpool(dir string) (*Spool, error) {
 // Add keeps exactly size bytes of r. A stream that ends early is io.ErrUnexpectedEOF. The content
 // may be read as soon as it is returned.
 func (s *Spool) Add(r io.Reader, size int64) (Content, error) {
-	if s.err != nil {
-		return nil, s.err
-	}
 	n, err := io.CopyN(s.buffer, r, size)
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
-	if err != nil {
-		s.err = err
-		return nil, err
-	}
 	c := spooled{s, s.end, n}
-	s.end += n
-	return c, nil
+	s.end += n // also of what ended early: its bytes are in the file
+	return c, err
 }
 
 // Close gives the space back. Contents can no longer be read.
