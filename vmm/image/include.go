@@ -258,7 +258,6 @@ type hostContent struct {
 	seen fs.FileInfo
 }
 
-// Open implements rootfs.Content.
 func (c hostContent) Open() (io.ReadCloser, error) {
 	f, err := os.OpenFile(c.path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {

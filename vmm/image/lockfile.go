@@ -54,10 +54,8 @@ type LockEntry struct {
 // lockDigest is a digest that knows its line when it is wrong.
 type lockDigest agentbox.Digest
 
-// MarshalYAML implements yaml.Marshaler.
 func (d lockDigest) MarshalYAML() (any, error) { return agentbox.Digest(d).String(), nil }
 
-// UnmarshalYAML implements yaml.Unmarshaler.
 func (d *lockDigest) UnmarshalYAML(n *yaml.Node) error {
 	v, err := agentbox.ParseDigest(n.Value)
 	if err != nil {

@@ -43,12 +43,10 @@ const (
 	flagReadOnly  = 1 << 1
 	flagMultiConn = 1 << 8
 
-	// Requests. CACHE asks for bytes to be fetched and not sent: for us it is a read ahead.
+	// Requests. Others, such as FLUSH, a client makes only where exportFlags offer them.
 	cmdRead  = 0
 	cmdWrite = 1
 	cmdDisc  = 2
-	cmdFlush = 3
-	cmdCache = 5
 
 	// Errors in answers, numbered as on Linux.
 	errPerm  = 1
@@ -156,9 +154,7 @@ func (a ask) check(size int64) uint32 {
 	switch {
 	case a.what == cmdWrite:
 		return errPerm
-	case a.what == cmdFlush:
-		return 0
-	case a.what != cmdRead && a.what != cmdCache, a.n > maxRead, a.off > uint64(size), uint64(a.n) > uint64(size)-a.off:
+	case a.what != cmdRead, a.n > maxRead, a.off > uint64(size), uint64(a.n) > uint64(size)-a.off:
 		return errInval
 	}
 	return 0

@@ -157,7 +157,7 @@ func (s *session) serve() error {
 func (s *session) answer(a ask) {
 	b := make([]byte, answerSize)
 	code := a.check(s.image.Size())
-	if code == 0 && a.what != cmdFlush {
+	if code == 0 {
 		b = make([]byte, answerSize+int(a.n))
 		if err := s.image.ReadBlocks(s.ctx, b[answerSize:], int64(a.off)); err != nil {
 			if s.ctx.Err() != nil {
@@ -166,7 +166,7 @@ func (s *session) answer(a ask) {
 			code = errIO
 		}
 	}
-	if code != 0 || a.what != cmdRead {
+	if code != 0 {
 		b = b[:answerSize]
 	}
 	putAnswer(b, a.cookie, code)

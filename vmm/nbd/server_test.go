@@ -135,8 +135,11 @@ func TestReads(t *testing.T) {
 			t.Errorf("%d bytes at %d differ", r.n, r.off)
 		}
 	}
-	c.ask(cmdFlush, 1, 0, 0)
-	c.answer()
+	const flush = 3 // which is not offered
+	c.ask(flush, 1, 0, 0)
+	if code, _ := c.answer(); code != errInval {
+		t.Errorf("a request that is not offered: %d", code)
+	}
 	c.ask(cmdDisc, 2, 0, 0)
 	if err := <-c.served; err != nil {
 		t.Error(err)

@@ -65,7 +65,6 @@ func apart(ip []byte) buffer.Buffer {
 	return b
 }
 
-// WritePackets implements stack.LinkWriter.
 func (c *card) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
 	for i, p := range list.AsSlice() {
 		if answersSYN(p) {
@@ -119,7 +118,6 @@ func (c *card) GSOMaxSize() uint32 {
 	return uint32(c.long.MaxSegment())
 }
 
-// SupportedGSO implements stack.GSOEndpoint.
 func (c *card) SupportedGSO() stack.SupportedGSO {
 	if c.long == nil {
 		return stack.GSONotSupported
@@ -127,14 +125,12 @@ func (c *card) SupportedGSO() stack.SupportedGSO {
 	return stack.HostGSOSupported
 }
 
-// Attach implements stack.LinkEndpoint.
 func (c *card) Attach(d stack.NetworkDispatcher) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dispatcher = d
 }
 
-// IsAttached implements stack.LinkEndpoint.
 func (c *card) IsAttached() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -166,7 +166,6 @@ func (c *stream) Write(p []byte) (int, error) {
 	return c.conn.Write(p)
 }
 
-// CloseWrite implements Conn.
 func (c *stream) CloseWrite() error {
 	if err := c.establish(); err != nil {
 		return c.failed("close", err)

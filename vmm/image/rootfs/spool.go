@@ -51,7 +51,6 @@ type spooled struct {
 	offset, size int64
 }
 
-// Open implements Content.
 func (c spooled) Open() (io.ReadCloser, error) {
 	if err := c.spool.buffer.Flush(); err != nil {
 		return nil, fmt.Errorf("write temporary file: %w", err)

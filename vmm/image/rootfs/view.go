@@ -55,7 +55,6 @@ func (v view) find(name string) (*Inode, error) {
 	return ino, nil
 }
 
-// Open implements fs.FS.
 func (v view) Open(name string) (fs.File, error) {
 	ino, err := v.find(name)
 	if err != nil {
@@ -64,7 +63,6 @@ func (v view) Open(name string) (fs.File, error) {
 	return &viewFile{info: v.info(name, ino)}, nil
 }
 
-// Stat implements fs.StatFS.
 func (v view) Stat(name string) (fs.FileInfo, error) {
 	ino, err := v.find(name)
 	if err != nil {
@@ -73,7 +71,6 @@ func (v view) Stat(name string) (fs.FileInfo, error) {
 	return v.info(name, ino), nil
 }
 
-// ReadDir implements fs.ReadDirFS.
 func (v view) ReadDir(name string) ([]fs.DirEntry, error) {
 	ino, err := v.find(name)
 	if err != nil {
