@@ -97,18 +97,16 @@ func (i *Images) About(ctx context.Context, img image.Image) (agentbox.Digest, e
 	if err != nil {
 		return agentbox.Digest{}, err
 	}
-	key := img.Digest.Hex() + aboutSuffix
-	n, err := store.Lookup(imageNamespace, key)
-	if err == nil && n.Manifest == stored.Manifest {
-		return stored.Manifest, nil
+	n := nameFor(img, stored.Manifest)
+	n.Key, n.Comment = n.Key+aboutSuffix, comment("describes "+img.Name)
+	if old, err := store.Lookup(n.Namespace, n.Key); err == nil && old.Manifest == n.Manifest {
+		return n.Manifest, nil
 	}
-	if err == nil {
-		err = store.Unpublish(imageNamespace, key)
+	if err := makeRoom(store, n); err != nil {
+		return n.Manifest, err
 	}
-	if err == nil || agentbox.CodeOf(err) == agentbox.NotFound {
-		_, err = store.Publish(ctx, blob.Name{Namespace: imageNamespace, Key: key, Manifest: stored.Manifest, Scope: scopeOf(img), Comment: comment("describes " + img.Name)})
-	}
-	return stored.Manifest, err
+	_, err = store.Publish(ctx, n)
+	return n.Manifest, err
 }
 
 // ReadAbout gets the description of an image from the team. It may wait for peers, until ctx is

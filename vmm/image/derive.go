@@ -44,34 +44,33 @@ func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p age
 // only if it has to be made, and each once.
 func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p agentbox.Progress) (Image, error) {
 	ask := func(key string) (Image, bool) { return s.elsewhere(ctx, agentbox.Digest{}, key, p) }
-	return s.once(ctx, derivedKey(d.Key), p, nil, ask, func(b *build) error {
-		return b.derive(ctx, s.limits, base, d)
+	return s.over(ctx, derivedKey(d.Key), base, d.Name, p, ask, func(b *build) error {
+		for _, layer := range d.Layers {
+			if err := b.apply(ctx, layer); err != nil {
+				return err
+			}
+		}
+		// The members who made the layers are noted, so that the image goes when one of them is
+		// revoked.
+		b.image.restOn(d.Upon...)
+		return b.makeKeys() // of packages that came with the layers, which lack their keys
 	})
 }
 
-// derive fills a build. The members who made the layers are noted, so that the image goes when one
-// of them is revoked.
-func (b *build) derive(ctx context.Context, limits rootfs.Limits, base Image, d Derivation) error {
-	if err := b.startFrom(ctx, limits, base); err != nil {
-		return err
-	}
-	for _, layer := range d.Layers {
-		if err := b.apply(ctx, layer); err != nil {
+// over makes an image of base by a change to its tree, once for a key. What base says of its
+// source, packages and environment is said of it, too; who made base becomes something that it
+// rests on. ask is as once wants it.
+func (s *Store) over(ctx context.Context, key string, base Image, name string, p agentbox.Progress, ask func(key string) (Image, bool), change func(*build) error) (Image, error) {
+	return s.once(ctx, key, p, nil, ask, func(b *build) error {
+		if err := b.startFrom(ctx, s.limits, base); err != nil {
 			return err
 		}
-	}
-	if err := b.makeKeys(); err != nil { // of packages that came with the layers, which lack their keys
-		return err
-	}
-	// The base's packages, environment and source are this image's, too.
-	b.image.over(base)
-	for _, maker := range d.Upon {
-		if !slices.Contains(b.image.Upon, maker) {
-			b.image.Upon = append(b.image.Upon, maker)
-		}
-	}
-	b.image.Base, b.image.Name = base.Pin(), base.Name+" "+d.Name
-	return nil
+		b.image = base
+		b.image.Lazy, b.image.Path, b.image.Origin, b.image.Upon = nil, "", "", slices.Clone(base.Upon)
+		b.image.restOn(base.Origin)
+		b.image.Base, b.image.Name = base.Pin(), base.Name+" "+name
+		return change(b)
+	})
 }
 
 // startFrom makes the tree of an image the tree of the build. The file stays open until the build

@@ -48,14 +48,12 @@ func (i Image) Pin() agentbox.Digest {
 	return i.Base
 }
 
-// over makes an image one that was made here from base. What base says of its source stays; who
-// made it becomes something that this one rests on.
-func (i *Image) over(base Image) {
-	key := i.Key
-	*i = base
-	i.Key, i.Lazy, i.Path, i.Origin, i.Upon = key, nil, "", "", slices.Clone(base.Upon)
-	if base.Origin != "" && !slices.Contains(i.Upon, base.Origin) {
-		i.Upon = append(i.Upon, base.Origin)
+// restOn notes whose work an image rests on; "" is this machine's.
+func (i *Image) restOn(makers ...string) {
+	for _, maker := range makers {
+		if maker != "" && !slices.Contains(i.Upon, maker) {
+			i.Upon = append(i.Upon, maker)
+		}
 	}
 }
 

@@ -155,10 +155,8 @@ func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list [
 	for _, i := range list {
 		i.fingerprint(h)
 	}
-	return s.once(ctx, r.key(hex.EncodeToString(h.Sum(nil))), p, nil, nil, func(b *build) error {
-		if err := b.startFrom(ctx, s.limits, base); err != nil {
-			return err
-		}
+	return s.over(ctx, r.key(hex.EncodeToString(h.Sum(nil))), base, "with includes", p, nil, func(b *build) error {
+		b.image.Include = r.Include
 		b.tree.NextLayer()
 		for _, i := range list {
 			b.progress.Move(step, "include "+i.from, 0, 0)
@@ -166,8 +164,6 @@ func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list [
 				return err
 			}
 		}
-		b.image.over(base)
-		b.image.Base, b.image.Include, b.image.Name = base.Digest, r.Include, base.Name+" with includes"
 		return nil
 	})
 }
