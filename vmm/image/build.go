@@ -94,20 +94,10 @@ func (s *Store) clear(ctx context.Context) error {
 	var errs []error
 	for _, d := range names {
 		path := filepath.Join(s.dir, tmpDir, d.Name())
-		f, err := os.Open(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		// A build that runs has its directory locked.
-		if err == nil && durable.TryLockFile(f) != nil {
-			errs = append(errs, f.Close())
-			continue
-		}
-		if removeBootstrap(path) == nil { // else it stays, with its link, for the next time
+		// A build that runs has its directory locked. What has mounts in it stays, with its link, for
+		// the next time.
+		if held, _ := durable.Held(path); !held && removeBootstrap(path) == nil {
 			errs = append(errs, os.RemoveAll(path))
-		}
-		if f != nil {
-			errs = append(errs, f.Close())
 		}
 	}
 	return errors.Join(append(errs, s.clearImages())...)

@@ -109,7 +109,10 @@ func (b *build) ownClusters() error {
 	for _, p := range clusters {
 		had := false
 		for _, dir := range p.empty {
-			had = b.clear(dir) || had
+			for name := range b.within(dir) {
+				had = true
+				errs = append(errs, b.tree.Remove(path.Join(dir, name)))
+			}
 		}
 		if had {
 			errs = append(errs, b.firstStart(p))
@@ -135,28 +138,22 @@ func (b *build) firstStart(p perBox) error {
 // certificates by their hash, which would lead nowhere.
 func (b *build) removeLinked(file string) error {
 	dir, last := path.Split(file)
-	ino := b.tree.Lookup(dir, true)
-	if ino == nil || !ino.IsDir() {
-		return nil
-	}
 	var errs []error
-	for _, name := range ino.Names() {
-		if name == last || ino.Child(name).Target == last {
+	for name, ino := range b.within(dir) {
+		if name == last || ino.Target == last {
 			errs = append(errs, b.tree.Remove(path.Join(dir, name)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// clear empties a directory and tells whether anything was in it.
-func (b *build) clear(dir string) bool {
-	ino := b.tree.Lookup(dir, true)
-	if ino == nil || !ino.IsDir() {
-		return false
+// within gives what is in a directory of the tree, nothing where there is none.
+func (b *build) within(dir string) map[string]*rootfs.Inode {
+	in := map[string]*rootfs.Inode{}
+	if ino := b.tree.Lookup(dir, true); ino != nil {
+		for _, name := range ino.Names() {
+			in[name] = ino.Child(name)
+		}
 	}
-	names := ino.Names()
-	for _, name := range names {
-		_ = b.tree.Remove(path.Join(dir, name)) // its directory was just found
-	}
-	return len(names) > 0
+	return in
 }

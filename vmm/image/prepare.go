@@ -73,12 +73,8 @@ func (b *build) prepare() error {
 // copySkeleton gives a new home the files that useradd would, which is where the shell's prompt
 // comes from.
 func (b *build) copySkeleton(home string) error {
-	skel := b.tree.Lookup("/etc/skel", true)
-	if skel == nil || !skel.IsDir() {
-		return nil
-	}
-	for _, name := range skel.Names() {
-		if file := *skel.Child(name); file.Type() == rootfs.TypeRegular {
+	for name, ino := range b.within("/etc/skel") {
+		if file := *ino; file.Type() == rootfs.TypeRegular {
 			file.UID, file.GID = userID, userID
 			if err := b.tree.Put(path.Join(home, name), &file); err != nil {
 				return err
