@@ -10,19 +10,17 @@ import (
 // CPUs can.
 type attempts struct {
 	report func(Attempt)
-	every  time.Duration
 
 	mu     sync.Mutex // held while reporting too, so that reports come in order
 	tally  map[Kind]*tally
-	timer  *time.Timer // runs while something waits to be reported
 	closed bool
 }
 
-// tally is what is known of one kind; detail is that of the first attempt since the last report.
+// tally is what is known of one kind since the last report; detail is that of the first attempt.
 type tally struct {
 	detail string
-	count  int       // since the last report
-	last   time.Time // when that was
+	count  int
+	quiet  *time.Timer // runs until the next report may be made
 }
 
 // attemptsEvery is the least time between two reports of one kind.
@@ -31,7 +29,7 @@ const attemptsEvery = time.Second
 // newAttempts gives attempts that call report, one call at a time, from the goroutine that adds or
 // from a timer's.
 func newAttempts(report func(Attempt)) *attempts {
-	return &attempts{report: report, every: attemptsEvery, tally: map[Kind]*tally{}}
+	return &attempts{report: report, tally: map[Kind]*tally{}}
 }
 
 // add counts one attempt. detail is called for those that are described. It waits while another
@@ -50,36 +48,23 @@ func (a *attempts) add(kind Kind, detail func() string) {
 	if t.count == 0 {
 		t.detail = detail()
 	}
-	t.count++
-	if time.Since(t.last) >= a.every {
+	if t.count++; t.quiet == nil {
 		a.flush(kind, t)
-	} else if a.timer == nil {
-		a.timer = time.AfterFunc(a.every, a.tick)
 	}
 }
 
-// flush reports a kind; mu is held.
+// flush reports a kind, and what comes of it within attemptsEvery when that is over; mu is held.
 func (a *attempts) flush(kind Kind, t *tally) {
 	n := t.count
-	t.count, t.last = 0, time.Now()
-	a.report(Attempt{Kind: kind, Detail: t.detail, Count: n})
-}
-
-// tick reports what has waited.
-func (a *attempts) tick() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.timer = nil
-	a.flushAll()
-}
-
-// flushAll reports every kind that has something to report; mu is held.
-func (a *attempts) flushAll() {
-	for kind, t := range a.tally {
-		if t.count > 0 {
+	t.count = 0
+	t.quiet = time.AfterFunc(attemptsEvery, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if t.quiet = nil; t.count > 0 && !a.closed {
 			a.flush(kind, t)
 		}
-	}
+	})
+	a.report(Attempt{Kind: kind, Detail: t.detail, Count: n})
 }
 
 // close reports what has waited; nothing is reported any more when it returns.
@@ -90,9 +75,12 @@ func (a *attempts) close() {
 		return
 	}
 	a.closed = true
-	if a.timer != nil {
-		a.timer.Stop()
-		a.timer = nil
+	for kind, t := range a.tally {
+		if t.count > 0 {
+			a.report(Attempt{Kind: kind, Detail: t.detail, Count: t.count})
+		}
+		if t.quiet != nil {
+			t.quiet.Stop()
+		}
 	}
-	a.flushAll()
 }

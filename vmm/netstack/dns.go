@@ -49,62 +49,41 @@ func (r *resolver) answer(ctx context.Context, message []byte) []byte {
 		r.refuse("%d bytes that are no question", len(message))
 		return nil
 	}
-	reply := dnsmessage.Header{
+	reply := dnsmessage.Message{Header: dnsmessage.Header{
 		ID: h.ID, Response: true, OpCode: h.OpCode, Authoritative: true, RecursionDesired: h.RecursionDesired, RecursionAvailable: true,
-	}
+	}}
 	questions, err := p.AllQuestions()
 	switch {
 	case err != nil || len(questions) != 1:
 		r.refuse("a message with %d sound questions", len(questions))
-		return errorReply(reply, dnsmessage.RCodeFormatError)
+		reply.RCode = dnsmessage.RCodeFormatError
 	case h.OpCode != 0:
 		r.refuse("an operation %d that is no query", h.OpCode)
-		return errorReply(reply, dnsmessage.RCodeNotImplemented)
+		reply.RCode = dnsmessage.RCodeNotImplemented
+	default:
+		reply.Questions = questions
+		reply.Answers, reply.RCode = r.resolve(ctx, questions[0])
 	}
-	return r.reply(ctx, reply, questions[0])
-}
-
-// errorReply is an answer without the question in it, which could not be read.
-func errorReply(h dnsmessage.Header, code dnsmessage.RCode) []byte {
-	h.RCode = code
-	b := dnsmessage.NewBuilder(nil, h)
-	m, err := b.Finish()
+	packed, err := reply.Pack()
 	if err != nil {
 		return nil
 	}
-	return m
+	return packed
 }
 
-// reply answers a sound question.
-func (r *resolver) reply(ctx context.Context, h dnsmessage.Header, q dnsmessage.Question) []byte {
-	answer, code := r.resolve(ctx, q)
-	h.RCode = code
-	b := dnsmessage.NewBuilder(nil, h)
-	b.EnableCompression()
-	if b.StartQuestions() != nil || b.Question(q) != nil {
-		return nil
+// resolve decides about a question. No answer with success says that the name has nothing of that
+// type. Which names exist is the handler's decision, asked for each question anew. Addresses are
+// only ever A records: the cable carries no IPv6.
+func (r *resolver) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmessage.Resource, dnsmessage.RCode) {
+	is := func(body dnsmessage.ResourceBody) []dnsmessage.Resource {
+		return []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: nameTTL}, Body: body}}
 	}
-	if answer != nil && (b.StartAnswers() != nil || answer(&b) != nil) {
-		return nil
-	}
-	m, err := b.Finish()
-	if err != nil {
-		return nil
-	}
-	return m
-}
-
-// resolve decides about a question. A nil answer with success says that the name has nothing of
-// that type. Which names exist is the handler's decision, asked for each question anew. Addresses
-// are only ever A records: the cable carries no IPv6.
-func (r *resolver) resolve(ctx context.Context, q dnsmessage.Question) (func(*dnsmessage.Builder) error, dnsmessage.RCode) {
-	head := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: nameTTL}
 	if addr, ok := reverse(q); ok {
 		name, err := dnsmessage.NewName(r.names.of(addr) + ".")
 		if err != nil || name.Length == 1 {
 			return nil, dnsmessage.RCodeNameError
 		}
-		return func(b *dnsmessage.Builder) error { return b.PTRResource(head, dnsmessage.PTRResource{PTR: name}) }, dnsmessage.RCodeSuccess
+		return is(&dnsmessage.PTRResource{PTR: name}), dnsmessage.RCodeSuccess
 	}
 	name, ok := canonical(q.Name.String())
 	if !ok || q.Class != dnsmessage.ClassINET {
@@ -118,7 +97,7 @@ func (r *resolver) resolve(ctx context.Context, q dnsmessage.Question) (func(*dn
 	if q.Type != dnsmessage.TypeA {
 		return nil, dnsmessage.RCodeSuccess
 	}
-	return func(b *dnsmessage.Builder) error { return b.AResource(head, dnsmessage.AResource{A: addr.As4()}) }, dnsmessage.RCodeSuccess
+	return is(&dnsmessage.AResource{A: addr.As4()}), dnsmessage.RCodeSuccess
 }
 
 // serveStream answers questions over TCP. Each message has its length in two bytes before it (RFC
