@@ -29,12 +29,11 @@ type request struct {
 	Since uint64          `json:"since,omitempty"`
 }
 
-// want is a catalogue of which something newer is known to exist: from are those who have it, the
-// best to ask first, and running says that pursue is at it.
+// want is a catalogue of which something newer is known to exist, which pursue is at: from are those
+// who have it, the best to ask first.
 type want struct {
 	sequence uint64
-	from     []identity.PeerID // who has it
-	running  bool
+	from     []identity.PeerID
 }
 
 // Saw is told that a peer has a catalogue of an owner at a sequence number. What is newer than ours
@@ -50,6 +49,7 @@ func (s *Store) Saw(owner identity.PeerID, sequence uint64, from identity.PeerID
 	if w == nil {
 		w = &want{}
 		s.wanted[owner] = w
+		s.tasks.Go(func() { s.pursue(owner) })
 	}
 	w.sequence = max(w.sequence, sequence)
 	if from == owner {
@@ -58,9 +58,6 @@ func (s *Store) Saw(owner identity.PeerID, sequence uint64, from identity.PeerID
 		w.from = append(w.from, from)
 	}
 	w.from = w.from[:min(len(w.from), 8)]
-	if !w.running {
-		w.running = s.tasks.Go(func() { s.pursue(owner) })
-	}
 }
 
 // sequence is what is known of an owner; s.mu is held.
@@ -77,11 +74,7 @@ func (s *Store) sequence(owner identity.PeerID) uint64 {
 // the next exchange of heads.
 func (s *Store) pursue(owner identity.PeerID) {
 	pause := askPause
-	for {
-		from, end := s.next(owner)
-		if end {
-			return
-		}
+	for from, wanted := s.next(owner); wanted; from, wanted = s.next(owner) {
 		wait := fetchPause
 		if from.IsZero() {
 			wait = pause
@@ -99,21 +92,21 @@ func (s *Store) pursue(owner identity.PeerID) {
 	}
 }
 
-// next gives who is to be asked for an owner's catalogue, zero where everybody was asked; end when
+// next gives who is to be asked for an owner's catalogue, zero where everybody was asked; false when
 // nothing newer is wanted.
-func (s *Store) next(owner identity.PeerID) (from identity.PeerID, end bool) {
+func (s *Store) next(owner identity.PeerID) (from identity.PeerID, wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.wanted[owner]
 	if w.sequence <= s.sequence(owner) || s.ctx.Err() != nil || !s.list.Admits(owner, time.Now()) {
 		delete(s.wanted, owner)
-		return identity.PeerID{}, true
+		return identity.PeerID{}, false
 	}
 	if len(w.from) > 0 {
 		from = w.from[0]
 		w.from = slices.DeleteFunc(w.from, func(p identity.PeerID) bool { return p == from })
 	}
-	return from, false
+	return from, true
 }
 
 // askAround has the owner asked where it is here, and some others: three in all, the owner first.

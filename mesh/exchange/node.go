@@ -13,7 +13,11 @@ import (
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
 	"agentbox/mesh/exchange/schedule"
+	"agentbox/mesh/identity"
 )
+
+// PeerID names a peer.
+type PeerID = identity.PeerID
 
 // Stream is an ordered, reliable stream of bytes in both directions to a peer that proved who it
 // is: of QUIC (mesh/wire), or a net.Conn. One goroutine reads, another writes, and any may close

@@ -28,12 +28,14 @@ func judge(root ed25519.PublicKey, entries map[slot]Entry) List {
 			l.entries[s] = e
 		}
 	}
+	added := map[PeerID]bool{} // by the root or an admin
 	for s, e := range l.entries {
 		l.members[s.member] = l.members[s.member].with(e, rootID)
+		added[s.member] = added[s.member] || s.signer == rootID || s.signer != s.member
 	}
 	// A member that only said that it left was never on the list.
 	for id := range l.members {
-		if !l.everAdded(id, rootID, admins) {
+		if !added[id] {
 			delete(l.members, id)
 			delete(l.entries, slot{member: id, signer: id})
 		}
@@ -52,19 +54,6 @@ func permitted(s slot, e Entry, root PeerID, admins map[PeerID]bool) bool {
 		return e.Revoked
 	}
 	return admins[s.signer] && !admins[s.member] && !slices.Contains(e.Roles, Admin)
-}
-
-// everAdded tells whether the root or an admin said of a member that it is, or was, one.
-func (l List) everAdded(id, root PeerID, admins map[PeerID]bool) bool {
-	if _, ok := l.entries[slot{member: id, signer: root}]; ok {
-		return true
-	}
-	for admin := range admins {
-		if _, ok := l.entries[slot{member: id, signer: admin}]; ok && admin != id {
-			return true
-		}
-	}
-	return false
 }
 
 // with adds what one entry says to what others said of the same member, in any order.
