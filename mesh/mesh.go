@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"agentbox/agentbox"
 	"agentbox/agentbox/background"
 	"agentbox/mesh/catalogue"
 	"agentbox/mesh/gossip"
@@ -89,14 +88,14 @@ func Open(cfg Config) (*Mesh, error) {
 		return nil, err
 	}
 	if !m.roster.List().Team().IsZero() {
-		m.begin()
+		_ = m.begin(m.listen()) // Problem says so
 	}
 	return m, nil
 }
 
-// begin starts with the team of the roster; m.changing is held, or nobody else has m yet.
-func (m *Mesh) begin() {
-	node, err := m.listen()
+// begin starts with the team of the roster, on what listen gave; an error is Problem's from then on.
+// m.changing is held, or nobody else has m yet.
+func (m *Mesh) begin(node *wire.Node, err error) error {
 	if err == nil {
 		err = m.beginOn(node)
 	}
@@ -106,6 +105,7 @@ func (m *Mesh) begin() {
 	if err != nil {
 		m.cfg.Log.Error("mesh: this machine does not take part in its team", "error", err)
 	}
+	return err
 }
 
 // beginOn starts everything on a node, which it closes when that fails. The order is that of need:
@@ -367,10 +367,4 @@ func (m *Mesh) Node() *wire.Node {
 		return r.node
 	}
 	return nil
-}
-
-// noTeam is the error of what needs one.
-func noTeam() error {
-	return agentbox.Errorf(agentbox.NotFound, "this machine is in no team").
-		WithHint("agentbox mesh init makes one, agentbox mesh join TOKEN joins one")
 }

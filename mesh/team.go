@@ -24,8 +24,7 @@ func (m *Mesh) Init(name, listen string) error {
 	if err := m.roster.Init(name); err != nil {
 		return err
 	}
-	m.begin()
-	return m.Problem()
+	return m.begin(m.listen())
 }
 
 // Problem is why this machine cannot take part in its team, nil when it does.
@@ -44,7 +43,7 @@ func (m *Mesh) Invite(ttl time.Duration, roles []identity.Role, addresses []stri
 		if err := m.Problem(); err != nil {
 			return identity.Invite{}, "", err
 		}
-		return identity.Invite{}, "", noTeam()
+		return identity.Invite{}, "", roster.NoTeam()
 	}
 	for _, a := range r.gossip.Addresses() {
 		if len(addresses) < identity.MaxAddresses {
@@ -88,21 +87,11 @@ func (m *Mesh) Join(ctx context.Context, token, name, listen string) error {
 		_ = node.Close()
 		return err
 	}
-	err = m.beginOn(node)
-	m.mu.Lock()
-	m.problem = err
-	m.mu.Unlock()
-	return err
+	return m.begin(node, nil)
 }
 
 // Find is the member that a person means: see roster.Find.
-func (m *Mesh) Find(what string) (identity.Member, error) {
-	list := m.roster.List()
-	if list.Team().IsZero() {
-		return identity.Member{}, noTeam()
-	}
-	return roster.Find(list, what)
-}
+func (m *Mesh) Find(what string) (identity.Member, error) { return m.roster.Find(what) }
 
 // SetRoles makes a member's roles these: see roster.SetRoles.
 func (m *Mesh) SetRoles(id identity.PeerID, roles []identity.Role) error {
@@ -120,7 +109,7 @@ func (m *Mesh) Leave(ctx context.Context) error {
 	m.changing.Lock()
 	defer m.changing.Unlock()
 	if m.roster.List().Team().IsZero() {
-		return noTeam()
+		return roster.NoTeam()
 	}
 	if r := m.running(); r != nil {
 		m.farewell(ctx, r)
@@ -169,7 +158,7 @@ type Peer struct {
 func (m *Mesh) Peers() ([]Peer, error) {
 	list := m.roster.List()
 	if list.Team().IsZero() {
-		return nil, noTeam()
+		return nil, roster.NoTeam()
 	}
 	r := m.running()
 	var out []Peer

@@ -12,9 +12,13 @@ import (
 )
 
 // Find is the member that a person means: by PeerID, an unambiguous beginning of one (at least 4
-// digits), or name. Former members are found, too. NotFound when there is none, Conflict when there
-// are several.
-func Find(list identity.List, what string) (identity.Member, error) {
+// digits), or name. Former members are found, too. NotFound when there is none or no team, Conflict
+// when there are several.
+func (r *Roster) Find(what string) (identity.Member, error) {
+	list := r.List()
+	if list.Team().IsZero() {
+		return identity.Member{}, NoTeam()
+	}
 	var found []identity.Member
 	for _, m := range list.Members() {
 		id := m.ID.String()
@@ -134,7 +138,7 @@ func (r *Roster) entry(m identity.Member, key ed25519.PrivateKey, change func(*i
 func (r *Roster) leaving() (identity.Entry, error) {
 	me, ok := r.List().Member(r.self)
 	if !ok {
-		return identity.Entry{}, noTeam()
+		return identity.Entry{}, NoTeam()
 	}
 	return r.entry(me, r.cfg.Key, func(e *identity.Entry) { e.Roles, e.Revoked, e.Expires = nil, true, time.Time{} })
 }

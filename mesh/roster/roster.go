@@ -229,7 +229,7 @@ func (r *Roster) signer(about identity.Member, makesAdmin bool) (ed25519.Private
 	me, _ := list.Member(r.self)
 	switch {
 	case list.Team().IsZero():
-		return nil, noTeam()
+		return nil, NoTeam()
 	case root != nil:
 		return root, nil
 	case !me.Active(r.cfg.Now()) || !me.Has(identity.Admin):
@@ -240,7 +240,8 @@ func (r *Roster) signer(about identity.Member, makesAdmin bool) (ed25519.Private
 	return r.cfg.Key, nil
 }
 
-func noTeam() error {
+// NoTeam is the error of what needs a team.
+func NoTeam() error {
 	return agentbox.Errorf(agentbox.NotFound, "this machine is in no team").WithHint("agentbox mesh init makes one, agentbox mesh join TOKEN joins one")
 }
 

@@ -297,16 +297,15 @@ func TestMembersAreFound(t *testing.T) {
 	if err := b.join(t, a.invite(t, time.Hour), "founder"); err != nil {
 		t.Fatal(err)
 	}
-	list := a.roster.List()
 	for _, what := range []string{b.id().String(), b.id().Short()} {
-		if m, err := roster.Find(list, what); err != nil || m.ID != b.id() {
+		if m, err := a.roster.Find(what); err != nil || m.ID != b.id() {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := roster.Find(list, "founder"); agentbox.CodeOf(err) != agentbox.Conflict {
+	if _, err := a.roster.Find("founder"); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Errorf("two of one name: %v", err)
 	}
-	if _, err := roster.Find(list, "nobody"); agentbox.CodeOf(err) != agentbox.NotFound {
+	if _, err := a.roster.Find("nobody"); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Error(err)
 	}
 }
