@@ -52,10 +52,8 @@ func environment(withPersonal bool) []string {
 
 // keeps tells whether git may see a variable of this process.
 func keeps(name string, withPersonal bool) bool {
-	if withPersonal {
-		if slices.Contains(personal, name) {
-			return true
-		}
+	if withPersonal && slices.Contains(personal, name) {
+		return true
 	}
 	switch name {
 	case "LANGUAGE", "EDITOR", "VISUAL", "PAGER", "LESS", "LV", "SSH_ASKPASS":

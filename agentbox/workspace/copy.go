@@ -101,8 +101,8 @@ func (s *stager) copyOne(j job) (outcome, error) {
 	if j.link && s.opts.Link && os.Link(j.src, j.dst) == nil {
 		return copied, nil
 	}
-	if s.size.Add(fi.Size()) > s.limit {
-		return leftOut, errTooLarge
+	if size := s.size.Add(fi.Size()); s.opts.Limit > 0 && size > s.opts.Limit {
+		return leftOut, TooLarge(s.opts.Limit)
 	}
 	if j.clean {
 		return copyClean(j)

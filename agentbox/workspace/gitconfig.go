@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
 	"agentbox/agentbox"
 	"agentbox/agentbox/git"
 )
@@ -46,18 +44,17 @@ const keepWorktree = "\x00keep"
 // config writes the configuration of the copy, and returns that of the original. It is written anew
 // and not copied, so that nothing gets through that was not understood.
 func (s *stager) config(ctx context.Context, repo Repo, to target) (local []git.Setting, err error) {
-	var own []git.Setting
-	g, gctx := errgroup.WithContext(ctx)
 	// The user's settings go into submodules, too, but are asked for once.
 	if repo == s.top {
-		g.Go(func() (err error) { s.carry, err = carriedSettings(gctx, repo); return })
+		if s.carry, err = carriedSettings(ctx, repo); err != nil {
+			return nil, err
+		}
 	}
-	g.Go(func() (err error) { local, err = readConfig(filepath.Join(repo.CommonDir, "config")); return })
-	worktreeFile := filepath.Join(repo.GitDir, "config.worktree")
-	if exists(worktreeFile) {
-		g.Go(func() (err error) { own, err = readConfig(worktreeFile); return })
+	if local, err = readConfig(filepath.Join(repo.CommonDir, "config")); err != nil {
+		return nil, err
 	}
-	if err := g.Wait(); err != nil {
+	own, err := readConfig(filepath.Join(repo.GitDir, "config.worktree"))
+	if err != nil {
 		return nil, err
 	}
 	// An untracked cache is bound to the machine and directory it was made in; unless the

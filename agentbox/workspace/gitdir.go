@@ -83,7 +83,8 @@ func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
 		return agentbox.Errorf(agentbox.Invalid, "%s is a linked work tree of a repository with reftables", repo.Root).
 			WithHint("use the main work tree, or: git refs migrate --ref-format=files")
 	}
-	for _, collect := range []func(*walker, Repo) error{(*walker).addState, (*walker).addPacked} {
+	packed := func(w *walker, repo Repo) error { return w.addAll(repo.CommonDir, []string{"packed-refs", "shallow"}) }
+	for _, collect := range []func(*walker, Repo) error{(*walker).addState, packed} {
 		w := &walker{dst: dst, name: ".git/"}
 		if err := collect(w, repo); err != nil {
 			return err
@@ -114,11 +115,6 @@ func (w *walker) addState(repo Repo) error {
 		return err
 	}
 	return w.addMatching(repo.GitDir)
-}
-
-// addPacked collects what is read after the loose refs.
-func (w *walker) addPacked(repo Repo) error {
-	return w.addAll(repo.CommonDir, []string{"packed-refs", "shallow"})
 }
 
 // isPrivate tells whether a path of the common directory belongs to the main work tree alone.

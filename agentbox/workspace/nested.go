@@ -123,13 +123,8 @@ func follow(file, prefix, base string) (string, error) {
 	return absolute(path, base), nil
 }
 
-// modules copies the git directories of submodules that are not checked out now, so that they can
-// be without a network.
-func (s *stager) modules(ctx context.Context, repo Repo, to target) error {
-	return s.modulesBelow(ctx, repo.GitDir, to.git, "modules", 0)
-}
-
-// modulesBelow looks in one directory of modules. gitDir/rel is read, dst/rel written.
+// modulesBelow copies the git directories of submodules that are not checked out now, so that they
+// can be without a network: those in one directory of modules. gitDir/rel is read, dst/rel written.
 func (s *stager) modulesBelow(ctx context.Context, gitDir, dst, rel string, depth int) error {
 	entries, err := git.ReadDir(filepath.Join(gitDir, rel))
 	if gone(err) || depth > maxNesting {

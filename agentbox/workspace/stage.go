@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,23 +41,6 @@ type Stats struct {
 // name that git could not have made) is left out, with a note, and so are repositories inside that
 // lead elsewhere. It costs a few git processes, and may be ended by ctx at any time.
 func Stage(ctx context.Context, repo Repo, dst string, opts Options) (Stats, error) {
-	if opts.Limit == 0 {
-		opts.Limit = math.MaxInt64
-	}
-	stats, err := stageWithin(ctx, repo, dst, opts, opts.Limit)
-	if errors.Is(err, errTooLarge) {
-		err = TooLarge(opts.Limit)
-	}
-	return stats, err
-}
-
-// TooLarge is the error of a workspace that has more bytes than its box's disk. limit is in bytes.
-func TooLarge(limit int64) error {
-	return agentbox.Errorf(agentbox.NoSpace, "the workspace does not fit into the box's disk of %d bytes", limit).WithHint("set disk: to more")
-}
-
-// stageWithin gives up with errTooLarge when the copy would take more than limit bytes.
-func stageWithin(ctx context.Context, repo Repo, dst string, opts Options, limit int64) (Stats, error) {
 	existed, err := prepare(dst)
 	if err != nil {
 		return Stats{}, err
@@ -71,7 +53,7 @@ func stageWithin(ctx context.Context, repo Repo, dst string, opts Options, limit
 		return Stats{}, errors.Join(unwritable(dst, err), discard(dst, existed))
 	}
 	// Limit and link hold for all repositories that are nested in it together.
-	s := &stager{opts: opts, top: repo, dst: dst, limit: limit, seen: map[string]bool{}}
+	s := &stager{opts: opts, top: repo, dst: dst, seen: map[string]bool{}}
 	// Whatever the form of the original, a linked work tree say, the copy has its git directory
 	// inside.
 	err = s.repo(ctx, repo, target{root: dst, git: filepath.Join(dst, ".git")})
@@ -82,6 +64,11 @@ func stageWithin(ctx context.Context, repo Repo, dst string, opts Options, limit
 		return Stats{}, errors.Join(err, discard(dst, existed))
 	}
 	return s.stats, nil
+}
+
+// TooLarge is the error of a workspace that has more bytes than its box's disk. limit is in bytes.
+func TooLarge(limit int64) error {
+	return agentbox.Errorf(agentbox.NoSpace, "the workspace does not fit into the box's disk of %d bytes", limit).WithHint("set disk: to more")
 }
 
 // prepare makes dst an empty directory and tells whether it was one before.
@@ -129,7 +116,6 @@ type stager struct {
 	seen  map[string]bool // git directories copied so far
 	carry []git.Setting   // of the user's own configuration
 	dirs  []dirTimes
-	limit int64
 	size  atomic.Int64 // of everything copied or about to be
 
 	// mu guards stats.Notes, which goroutines that copy add to.
@@ -167,7 +153,7 @@ func (s *stager) repo(ctx context.Context, repo Repo, to target) error {
 			return err
 		}
 	}
-	return s.modules(ctx, repo, to)
+	return s.modulesBelow(ctx, repo.GitDir, to.git, "modules", 0)
 }
 
 // objectsAndList copies the objects and lists the work tree, side by side unless the list needs

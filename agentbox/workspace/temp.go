@@ -15,9 +15,6 @@ import (
 // maxInMemory bounds what is staged in memory; a larger tree takes seconds anyway. In bytes.
 const maxInMemory = 1 << 30
 
-// errTooLarge ends a copy that would pass its limit.
-var errTooLarge = errors.New("larger than its limit")
-
 // StageTemp stages like Stage, into a tree that is read once and removed by RemoveTemp: in memory
 // when there is plenty for it, else at near, which must not exist. Creating and removing thousands
 // of small files is what staging costs, and in memory that is up to twenty times cheaper. The tree
@@ -29,13 +26,13 @@ func StageTemp(ctx context.Context, repo Repo, near string) (tree string, stats 
 	}
 	// Mkdir fails where somebody put anything there, a link included.
 	if tree, limit := inMemory(near); limit > 0 && os.Mkdir(tree, 0o700) == nil {
-		stats, err = stageWithin(ctx, repo, tree, Options{}, limit)
+		stats, err = Stage(ctx, repo, tree, Options{Limit: limit})
 		if err == nil {
 			return tree, stats, nil
 		}
 		err = errors.Join(err, os.RemoveAll(tree))
 		// Of the two that are left the disk may have room.
-		if !errors.Is(err, errTooLarge) && agentbox.CodeOf(err) != agentbox.NoSpace {
+		if agentbox.CodeOf(err) != agentbox.NoSpace {
 			return "", Stats{}, err
 		}
 	}
