@@ -2,14 +2,14 @@ package job
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"agentbox/agentbox/durable"
 )
 
 // A transcript is a row of asciicast v2 files, each of which plays alone: output-0.cast has the
@@ -54,30 +54,37 @@ const playIdle = 2
 // written as a whole, so a reader beside it sees whole lines. Times are those of this host's clock
 // and only grow.
 type recorder struct {
-	dir           string
-	rec           Record
-	columns, rows int
-	now           func() time.Time
+	dir string
+	rec Record
+	now func() time.Time
+	position
 
 	// nil until there is something to write, and between two parts
-	file    *os.File
-	number  int   // of the file
-	size    int64 // of the file, of whole lines
-	begun   float64
-	last    float64
-	pos     uint64 // bytes of output that came, or were left out
-	head    uint64
-	leftOut uint64
-	missed  uint64 // of those, bytes that never came to a file
-	unsaid  uint64 // of those, bytes that the transcript does not say are left out
+	file   *os.File
+	number int   // of the file
+	size   int64 // of the file, of whole lines
+	begun  float64
+	last   float64
+	unsaid uint64 // of those that never came to a file, bytes that the transcript does not say are left out
 	// the first bytes of a character whose rest has not come, for output and errors each
 	carry map[byte][]byte
+}
+
+// position is where a recorder is, and where one left off for the next one of the same job: it is
+// position.json.
+type position struct {
+	Pos     uint64 `json:"pos"` // bytes of output that came, or were left out
+	Head    uint64 `json:"head"`
+	LeftOut uint64 `json:"left_out"`
+	Missed  uint64 `json:"missed"` // of those, bytes that never came to a file
+	Columns int    `json:"columns"`
+	Rows    int    `json:"rows"`
 }
 
 // newRecorder is for a job that has written nothing, or whose goOn is called next. columns and rows
 // are of its first terminal; one without has 0.
 func newRecorder(dir string, rec Record, columns, rows int) *recorder {
-	return &recorder{dir: dir, rec: rec, columns: max(columns, 1), rows: max(rows, 1), now: time.Now, carry: map[byte][]byte{}, number: -1}
+	return &recorder{dir: dir, rec: rec, position: position{Columns: max(columns, 1), Rows: max(rows, 1)}, now: time.Now, carry: map[byte][]byte{}, number: -1}
 }
 
 // partName is the file of a part, from 0.
@@ -99,7 +106,7 @@ func (r *recorder) output(kind byte, data []byte) {
 		r.leaveOut(uint64(len(text)))
 	}
 	r.carry[kind] = append([]byte(nil), rest...)
-	r.pos += uint64(len(data))
+	r.Pos += uint64(len(data))
 }
 
 // text is output as a terminal needs it: what goes into a pipe has no carriage returns of a
@@ -114,24 +121,24 @@ func (r *recorder) text(b []byte) string {
 
 // skip records that output is missing. to is a position beyond the present one.
 func (r *recorder) skip(to uint64) {
-	r.leaveOut(to - r.pos)
-	r.pos = to
+	r.leaveOut(to - r.Pos)
+	r.Pos = to
 }
 
 // leaveOut counts bytes that the transcript will not have; the next event says so first.
 func (r *recorder) leaveOut(n uint64) {
-	r.leftOut += n
-	r.missed += n
+	r.LeftOut += n
+	r.Missed += n
 	r.unsaid += n
 }
 
 // resize says that the terminal has another size from here on.
 func (r *recorder) resize(columns, rows int) {
-	if columns == r.columns && rows == r.rows {
+	if columns == r.Columns && rows == r.Rows {
 		return
 	}
-	r.columns, r.rows = max(columns, 1), max(rows, 1)
-	r.event("r", fmt.Sprintf("%dx%d", r.columns, r.rows))
+	r.Columns, r.Rows = max(columns, 1), max(rows, 1)
+	r.event("r", fmt.Sprintf("%dx%d", r.Columns, r.Rows))
 }
 
 // wholeRunes splits off a character whose last bytes have not come. What is no UTF-8 at all counts
@@ -200,7 +207,7 @@ func (r *recorder) open() bool {
 	// The first part ends here: how much it has is in the header of every later one, so that a
 	// reader knows what lies between.
 	if r.number == 0 {
-		r.head = r.pos
+		r.Head = r.Pos
 	}
 	r.file, r.size, r.begun = f, 0, r.elapsed()
 	r.number++
@@ -220,8 +227,8 @@ func (r *recorder) open() bool {
 func (r *recorder) header() []byte {
 	at := r.now()
 	line, _ := json.Marshal(header{ // of numbers and texts
-		Version: 2, Width: r.columns, Height: r.rows, Timestamp: at.Unix(), Idle: playIdle, Command: strings.Join(r.rec.Command, " "),
-		Part: part{Offset: r.begun, From: r.pos, Missed: r.missed, Head: r.head, Pipe: !r.rec.TTY},
+		Version: 2, Width: r.Columns, Height: r.Rows, Timestamp: at.Unix(), Idle: playIdle, Command: strings.Join(r.rec.Command, " "),
+		Part: part{Offset: r.begun, From: r.Pos, Missed: r.Missed, Head: r.Head, Pipe: !r.rec.TTY},
 	})
 	return line
 }
@@ -232,7 +239,7 @@ func (r *recorder) drop(number int) {
 	gone, err := readHeader(partName(r.dir, number))
 	next, nextErr := readHeader(partName(r.dir, number+1))
 	if err == nil && nextErr == nil && next.Part.held() >= gone.Part.held() {
-		r.leftOut += next.Part.held() - gone.Part.held() // the reader of the transcript sees that the parts do not meet
+		r.LeftOut += next.Part.held() - gone.Part.held() // the reader of the transcript sees that the parts do not meet
 	}
 	_ = os.Remove(partName(r.dir, number)) // tried again when the job is removed
 }
@@ -245,28 +252,14 @@ func (r *recorder) closeFile() {
 	}
 }
 
-// position is where a recorder left off, for the next one of the same job. It is position.json;
-// fields are those of the recorder.
-type position struct {
-	Pos     uint64 `json:"pos"`
-	Head    uint64 `json:"head"`
-	LeftOut uint64 `json:"left_out"`
-	Missed  uint64 `json:"missed"`
-	Columns int    `json:"columns"`
-	Rows    int    `json:"rows"`
-}
-
 // goOn begins where the recorder before left off, in a file of its own.
 func (r *recorder) goOn() error {
-	var p position
-	err := readJSON(filepath.Join(r.dir, positionFile), &p)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	var p *position
+	if err := durable.ReadJSON(filepath.Join(r.dir, positionFile), &p); err != nil || p == nil {
 		return err
 	}
-	r.pos, r.head, r.leftOut, r.missed, r.columns, r.rows = p.Pos, p.Head, p.LeftOut, p.Missed, max(p.Columns, 1), max(p.Rows, 1)
+	r.position = *p
+	r.Columns, r.Rows = max(p.Columns, 1), max(p.Rows, 1)
 	numbers, err := OpenTranscript(r.dir).parts()
 	if len(numbers) > 0 {
 		r.number = numbers[len(numbers)-1]
@@ -278,10 +271,10 @@ func (r *recorder) goOn() error {
 // from then on.
 func (r *recorder) leaveOff() error {
 	if r.number == 0 {
-		r.head = r.pos
+		r.Head = r.Pos
 	}
 	r.close()
-	return writeJSON(filepath.Join(r.dir, positionFile), position{r.pos, r.head, r.leftOut, r.missed, r.columns, r.rows})
+	return writeJSON(filepath.Join(r.dir, positionFile), r.position)
 }
 
 // close writes what is left and closes the file.

@@ -260,8 +260,7 @@ func (h *Hub) inGuest(ctx context.Context) (map[agentbox.JobID]protocol.JobStatu
 // record: a fork's jobs have none.
 func (h *Hub) taken(id agentbox.JobID, status protocol.JobStatus) (*live, error) {
 	dir := Dir(h.Dir, id)
-	var rec Record
-	err := readJSON(filepath.Join(dir, recordFile), &rec)
+	rec, err := readRecord(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		rec = Record{Version: version, ID: id, Command: printables(status.Argv), Dir: printable(status.Dir), User: printable(status.User), TTY: status.TTY, Started: time.Now().UTC()}
 		if err = os.MkdirAll(dir, 0o700); err == nil {

@@ -98,9 +98,9 @@ func TestAFloodKeepsItsHeadAndItsTailInBoundedFiles(t *testing.T) {
 	if !strings.HasPrefix(got, "the beginning\n") || !strings.HasSuffix(got, "the end\n") || strings.Count(got, "bytes of output left out]") != 1 {
 		t.Errorf("it begins %q and ends %q", got[:40], got[len(got)-40:])
 	}
-	note := len(strings.ReplaceAll(leftOutText(r.leftOut), "\r\n", "\n"))
-	if all := uint64(len(line)*lines + len("the beginning\nthe end\n")); uint64(len(got)-note)+r.leftOut != all {
-		t.Errorf("%d bytes here and %d left out, of %d", len(got)-note, r.leftOut, all)
+	note := len(strings.ReplaceAll(leftOutText(r.LeftOut), "\r\n", "\n"))
+	if all := uint64(len(line)*lines + len("the beginning\nthe end\n")); uint64(len(got)-note)+r.LeftOut != all {
+		t.Errorf("%d bytes here and %d left out, of %d", len(got)-note, r.LeftOut, all)
 	}
 	var cast bytes.Buffer
 	if err := OpenTranscript(r.dir).WriteCast(t.Context(), &cast); err != nil {
@@ -119,14 +119,14 @@ func TestBytesLeftOutAreCountedOnce(t *testing.T) {
 	line := []byte(strings.Repeat("x", 1023) + "\n")
 	for n := range 12_000 {
 		if n%7 == 3 {
-			r.skip(r.pos + 1000)
+			r.skip(r.Pos + 1000)
 		}
 		r.output(protocol.JobOutput, line)
 	}
 	r.close()
 	got := text(t, r.dir)
-	if kept := uint64(strings.Count(got, string(line)) * len(line)); kept+r.leftOut != r.pos {
-		t.Errorf("%d bytes here and %d left out, of %d", kept, r.leftOut, r.pos)
+	if kept := uint64(strings.Count(got, string(line)) * len(line)); kept+r.LeftOut != r.Pos {
+		t.Errorf("%d bytes here and %d left out, of %d", kept, r.LeftOut, r.Pos)
 	}
 	said := uint64(0)
 	for _, m := range regexp.MustCompile(`: (\d+) bytes of output left out`).FindAllStringSubmatch(got, -1) {
@@ -136,8 +136,8 @@ func TestBytesLeftOutAreCountedOnce(t *testing.T) {
 		}
 		said += n
 	}
-	if said != r.leftOut {
-		t.Errorf("it says that %d bytes were left out, and counts %d", said, r.leftOut)
+	if said != r.LeftOut {
+		t.Errorf("it says that %d bytes were left out, and counts %d", said, r.LeftOut)
 	}
 }
 
@@ -179,11 +179,11 @@ func TestARecorderGoesOnWhereTheLastOneLeftOff(t *testing.T) {
 	if err := again.goOn(); err != nil {
 		t.Fatal(err)
 	}
-	if again.pos != 4 {
-		t.Errorf("it goes on at %d", again.pos)
+	if again.Pos != 4 {
+		t.Errorf("it goes on at %d", again.Pos)
 	}
 	again.output(protocol.JobOutput, []byte("two"))
-	again.skip(again.pos + 100)
+	again.skip(again.Pos + 100)
 	again.close()
 	if got := text(t, r.dir); got != "one two"+leftOutText(100) {
 		t.Errorf("%q", got)
@@ -202,7 +202,7 @@ func TestATranscriptIsFollowedToTheJobsEnd(t *testing.T) {
 	time.Sleep(2 * followEvery)
 	r.output(protocol.JobOutput, []byte("two"))
 	r.close()
-	if err := writeDurably(filepath.Join(r.dir, EndFile), End{}); err != nil {
+	if err := writeJSON(filepath.Join(r.dir, EndFile), End{}); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/vmm/guest/protocol"
 )
@@ -52,7 +53,7 @@ func (j *live) open(ctx context.Context, spec *protocol.JobSpec) (ssh.Channel, <
 	if err != nil {
 		return nil, nil, err
 	}
-	extra, err := json.Marshal(protocol.JobOpen{ID: j.rec.ID.String(), Start: spec, From: j.recorder.pos})
+	extra, err := json.Marshal(protocol.JobOpen{ID: j.rec.ID.String(), Start: spec, From: j.recorder.Pos})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -167,11 +168,11 @@ const maxSkip = 1 << 60
 // recorded again: the transcript tells what happened.
 func (j *live) seek(at uint64) {
 	at = min(at, maxSkip)
-	if at <= j.recorder.pos {
-		j.recorder.pos = at
+	if at <= j.recorder.Pos {
+		j.recorder.Pos = at
 		return
 	}
-	n := at - j.recorder.pos
+	n := at - j.recorder.Pos
 	j.recorder.skip(at)
 	j.pass(protocol.JobOutput, []byte(leftOutText(n)))
 }
@@ -193,8 +194,8 @@ func (j *live) pass(kind byte, data []byte) {
 // matters: once the guest forgot the job only exit.json says how it ended.
 func (j *live) finish(end End, ch ssh.Channel) {
 	j.recorder.close()
-	end.Time, end.LeftOut = time.Now().UTC(), j.recorder.leftOut
-	if err := writeDurably(filepath.Join(j.dir, EndFile), end); err != nil {
+	end.Time, end.LeftOut = time.Now().UTC(), j.recorder.LeftOut
+	if err := errors.Join(durable.WriteJSON(filepath.Join(j.dir, EndFile), end, 0o600), durable.SyncDir(j.dir)); err != nil {
 		j.hub.Log.Error("cannot write down how a job ended", "job", j.rec.ID, "error", err)
 	}
 	j.mu.Lock()

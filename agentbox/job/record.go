@@ -2,8 +2,6 @@ package job
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,23 +57,19 @@ func writeJSON(path string, v any) error {
 	return durable.Replace(path, b, 0o600)
 }
 
-// readJSON decodes a file; one that is absent is fs.ErrNotExist.
-func readJSON(path string, v any) error {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
+// readRecord is what was started; fs.ErrNotExist for a job that is not there.
+func readRecord(dir string) (rec Record, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, recordFile))
+	if err == nil {
+		err = json.Unmarshal(b, &rec)
 	}
-	return json.Unmarshal(b, v)
+	return rec, err
 }
 
 // readEnd is how a job ended, nil for one that has not.
-func readEnd(dir string) (*End, error) {
-	var end End
-	err := readJSON(filepath.Join(dir, EndFile), &end)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return &end, err
+func readEnd(dir string) (end *End, err error) {
+	err = durable.ReadJSON(filepath.Join(dir, EndFile), &end)
+	return end, err
 }
 
 // Read is one job as its files have it. A job that has not ended is in the state of its box. jobs
@@ -84,8 +78,8 @@ func readEnd(dir string) (*End, error) {
 // process.
 func Read(jobs string, id agentbox.JobID, box agentbox.Box) (agentbox.Job, error) {
 	dir := Dir(jobs, id)
-	var rec Record
-	if err := readJSON(filepath.Join(dir, recordFile), &rec); err != nil {
+	rec, err := readRecord(dir)
+	if err != nil {
 		return agentbox.Job{}, err
 	}
 	j := agentbox.Job{
@@ -136,13 +130,4 @@ func ids(jobs string) []agentbox.JobID {
 		}
 	}
 	return all
-}
-
-// writeDurably is writeJSON for what must outlive a loss of power.
-func writeDurably(path string, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return errors.Join(durable.WriteFile(path, b, 0o600), durable.SyncDir(filepath.Dir(path)))
 }

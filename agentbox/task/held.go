@@ -23,14 +23,14 @@ const holdGrace = 30 * time.Second
 // before the task is written down, and does not change.
 type watch struct {
 	environ []string // of who submitted it
-	// closed by begin
-	begun chan struct{}
+
+	once  sync.Once     // begin
+	begun chan struct{} // closed by it
+	err   error         // set before that: why there is no job
 
 	// mu guards what follows.
 	mu       sync.Mutex
 	progress agentbox.Progress // of who waits for its beginning
-	over     bool              // begun is closed
-	err      error             // why there is no job
 	box      string            // of an attempt that has its result and whose box is removed
 	holders  int
 	left     time.Time // when the last holder went
@@ -68,12 +68,10 @@ func (w *watch) listen(progress agentbox.Progress) {
 
 // begin says that the task's command runs, or that it never will. The first call counts.
 func (w *watch) begin(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.over {
-		w.over, w.err = true, err
+	w.once.Do(func() {
+		w.err = err
 		close(w.begun)
-	}
+	})
 }
 
 // remove says that an attempt has its result, and its box goes.
@@ -94,13 +92,6 @@ func (w *watch) leaving(ctx context.Context, boxes Boxes) bool {
 	}
 	_, err := boxes.Find(ctx, api.BoxRef{Box: box})
 	return agentbox.CodeOf(err) == agentbox.NotFound
-}
-
-// failure is why the command never ran, nil where it did.
-func (w *watch) failure() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
 }
 
 // hold counts a holder in (+1) or out (-1), and tells how many there are.
@@ -145,8 +136,8 @@ func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progr
 	case <-ctx.Done():
 		return agentbox.Task{}, errors.Join(ctx.Err(), q.Cancel(id))
 	}
-	if err := w.failure(); err != nil {
-		return agentbox.Task{}, err
+	if w.err != nil {
+		return agentbox.Task{}, w.err
 	}
 	return q.Store.Read(id)
 }

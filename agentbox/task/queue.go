@@ -292,14 +292,11 @@ func (q *Queue) cancel(id agentbox.TaskID, why cancellation) error {
 // Retry submits a task again that has ended: a new task, so that the old one keeps its one result.
 // Conflict while it goes on. Its place in a batch, and a holder, are not taken over.
 func (q *Queue) Retry(id agentbox.TaskID) (agentbox.Task, error) {
-	rec, err := q.Store.record(id)
+	t, err := q.ended(id)
 	if err != nil {
-		return agentbox.Task{}, err
+		return t, err
 	}
-	t, err := q.Store.Read(id)
-	if err == nil && !t.State.Done() {
-		err = agentbox.Errorf(agentbox.Conflict, "task %s is %s", id, t.State).WithHint("agentbox task cancel %s ends it", id)
-	}
+	rec, err := q.Store.record(id)
 	if err != nil {
 		return t, err
 	}
@@ -313,14 +310,19 @@ func (q *Queue) Retry(id agentbox.TaskID) (agentbox.Task, error) {
 // Remove forgets a task that has ended, with its evidence. A box that has its work stays. Refs that
 // it left in mirror and checkout stay, too. Conflict while it goes on.
 func (q *Queue) Remove(id agentbox.TaskID) error {
-	t, err := q.Store.Read(id)
-	if err != nil {
+	if _, err := q.ended(id); err != nil {
 		return err
 	}
-	if !t.State.Done() {
-		return agentbox.Errorf(agentbox.Conflict, "task %s is %s", id, t.State).WithHint("agentbox task cancel %s ends it", id)
-	}
 	return os.RemoveAll(q.Store.task(id))
+}
+
+// ended reads a task that has ended. Conflict while it goes on.
+func (q *Queue) ended(id agentbox.TaskID) (agentbox.Task, error) {
+	t, err := q.Store.Read(id)
+	if err == nil && !t.State.Done() {
+		err = agentbox.Errorf(agentbox.Conflict, "task %s is %s", id, t.State).WithHint("agentbox task cancel %s ends it", id)
+	}
+	return t, err
 }
 
 // keptFor is how long the evidence of a task is kept that has left no work.

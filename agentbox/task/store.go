@@ -157,11 +157,7 @@ func (s Store) attempts(id agentbox.TaskID) ([]agentbox.Attempt, error) {
 		if err != nil {
 			return all, err
 		}
-		var result agentbox.Result
-		err = read(filepath.Join(s.Attempt(id, n), resultFile), &result)
-		if err == nil {
-			a.Result = &result
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		if err := read(filepath.Join(s.Attempt(id, n), resultFile), &a.Result); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return all, err
 		}
 		all = append(all, a)
