@@ -21,31 +21,10 @@ func Ask(t Tool, version, file string) (Need, error) {
 	if version == "" || version == "*" {
 		return n, nil
 	}
-	switch t {
-	case Go:
-		n = goPin(file, n.Key, version)
-	case Node:
-		n = nodeNeed(file, n.Key, version)
-	case Python:
-		n = pythonNeed(file, n.Key, version)
-	case Rust:
-		n = rustNeed(file, n.Key, version)
-	case Package:
-		if n.Constraint = version; !npmPackage().MatchString(version) {
-			n.Refused = clip(version)
-		}
-	case PipPackage:
-		if n.Constraint = version; !pipPackage().MatchString(version) {
-			n.Refused = clip(version)
-		}
-	case PNPM, Yarn:
-		if n.Constraint = version; !someVersion().MatchString(version) {
-			n.Refused = clip(version)
-		}
-	default:
+	if notations[t].pattern == nil {
 		return n, fmt.Errorf("%s comes in the version that the distribution has: write \"\"", t)
 	}
-	if n.Refused != "" {
+	if n = needOf(t, file, n.Key, version); n.Refused != "" {
 		return n, fmt.Errorf("%q is no version of %s", n.Refused, t)
 	}
 	return n, nil

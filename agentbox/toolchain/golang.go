@@ -27,18 +27,11 @@ func readGo(s *scan, dir string) {
 // goNeed is the version of the toolchain line, else of the go line. A file that does not parse
 // still wants Go, which says best what is wrong with it.
 func goNeed(file, content string) Need {
-	n := Need{Tool: Go, File: file}
 	language, toolchain := goLines(file, content)
 	if v, ok := strings.CutPrefix(toolchain, "go"); ok && goVersion().MatchString(v) {
-		n.Constraint, n.Key = v, "toolchain"
-		return n
+		return needOf(Go, file, "toolchain", v)
 	}
-	if goVersion().MatchString(language) {
-		n.Constraint, n.Key = language, "go"
-	} else if language != "" {
-		n.Refused = clip(language)
-	}
-	return n
+	return needOf(Go, file, "go", language)
 }
 
 // goLines gives both lines of go.mod or go.work; "" for one that is not there or not readable.

@@ -28,22 +28,7 @@ func readMarkers(s *scan, dir string) {
 }
 
 // toolVersions are the names that asdf and mise have for tools that we bring.
-var toolVersions = map[string]func(file, key, version string) Need{
-	"golang": goPin, "go": goPin,
-	"nodejs": nodeNeed, "node": nodeNeed,
-	"python": pythonNeed, "rust": rustNeed,
-}
-
-// goPin is a Go version as a pin has it, without what go.mod may say besides.
-func goPin(file, key, version string) Need {
-	n := Need{Tool: Go, File: file, Key: key}
-	if goVersion().MatchString(version) {
-		n.Constraint = version
-	} else {
-		n.Refused = clip(version)
-	}
-	return n
-}
+var toolVersions = map[string]Tool{"golang": Go, "go": Go, "nodejs": Node, "node": Node, "python": Python, "rust": Rust}
 
 // readToolVersions reads asdf's and mise's pins: a tool and its version on each line.
 func readToolVersions(s *scan, dir string) {
@@ -54,8 +39,8 @@ func readToolVersions(s *scan, dir string) {
 	}
 	for line := range strings.Lines(content) {
 		line, _, _ = strings.Cut(line, "#")
-		if fields := strings.Fields(line); len(fields) > 1 && toolVersions[fields[0]] != nil {
-			s.need(toolVersions[fields[0]](file, fields[0], fields[1]))
+		if fields := strings.Fields(line); len(fields) > 1 && toolVersions[fields[0]] != "" {
+			s.need(needOf(toolVersions[fields[0]], file, fields[0], fields[1]))
 		}
 	}
 }

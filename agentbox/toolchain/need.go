@@ -3,6 +3,7 @@ package toolchain
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -46,6 +47,44 @@ type Need struct {
 	// Refused is what the file says, where that is no version that agentbox understands; Constraint
 	// is "" then.
 	Refused string `json:"refused,omitempty"`
+}
+
+// notations are how versions of tools are written, and the words for any of them. Tools that are not
+// among them come in the version that the distribution has.
+var notations = map[Tool]struct {
+	pattern func() *regexp.Regexp
+	any     []string
+}{
+	Go:         {pattern: goVersion},
+	Node:       {pattern: nodeRange, any: []string{"node", "stable", "lts/*", "*"}},
+	PNPM:       {pattern: someVersion},
+	Yarn:       {pattern: someVersion},
+	Package:    {pattern: npmPackage},
+	Python:     {pattern: pythonSpecifier},
+	PipPackage: {pattern: pipPackage},
+	Rust:       {pattern: rustVersion, any: []string{"stable"}},
+}
+
+// needOf is a need in a version as a file says it: in the tool's notation, for Node.js also by the
+// names of nvm's. A version that only says "any" has no Key, as nothing in the file decides
+// anything.
+func needOf(t Tool, file, key, version string) Need {
+	n := Need{Tool: t, File: file, Key: key}
+	version = strings.TrimSpace(version)
+	if name, ok := strings.CutPrefix(version, "lts/"); ok && t == Node && ltsLines[name] != "" {
+		version = ltsLines[name]
+	}
+	switch {
+	case version == "", slices.Contains(notations[t].any, version):
+		n.Key = ""
+	case !notations[t].pattern().MatchString(version):
+		n.Refused = clip(version)
+	case t == Node:
+		n.Constraint = strings.TrimPrefix(version, "v")
+	default:
+		n.Constraint = version
+	}
+	return n
 }
 
 // Needs are in the order of Tools, then of files.

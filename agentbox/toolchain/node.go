@@ -38,7 +38,7 @@ func readNode(s *scan, dir string) {
 	for _, name := range []string{".nvmrc", ".node-version"} {
 		file := path.Join(dir, name)
 		if content, ok := s.read(file); ok {
-			s.need(nodeNeed(file, "", firstWord(content)))
+			s.need(needOf(Node, file, "", firstWord(content)))
 		}
 	}
 	file := path.Join(dir, "package.json")
@@ -104,11 +104,10 @@ func (s *scan) readPackageJSON(file, content string) {
 	if json.Unmarshal([]byte(content), &p) != nil {
 		p = packageJSON{} // npm says best what is wrong with it
 	}
-	switch {
-	case p.Volta["node"] != "":
-		s.need(nodeNeed(file, "volta.node", p.Volta["node"]))
-	default:
-		s.need(nodeNeed(file, "engines.node", p.Engines["node"]))
+	if pin := p.Volta["node"]; pin != "" {
+		s.need(needOf(Node, file, "volta.node", pin))
+	} else {
+		s.need(needOf(Node, file, "engines.node", p.Engines["node"]))
 	}
 	name, version, _ := strings.Cut(p.PackageManager, "@")
 	version, _, _ = strings.Cut(version, "+") // a hash of its archive, which the registry gives as well
@@ -121,25 +120,6 @@ func (s *scan) readPackageJSON(file, content string) {
 		}
 		s.need(n)
 	}
-}
-
-// nodeNeed understands ranges, and the names of nvm's for them. A version that only says "any" has
-// no Key, as nothing in the file decides anything.
-func nodeNeed(file, key, version string) Need {
-	n := Need{Tool: Node, File: file, Key: key}
-	version = strings.TrimSpace(version)
-	if name, ok := strings.CutPrefix(version, "lts/"); ok && ltsLines[name] != "" {
-		version = ltsLines[name]
-	}
-	switch {
-	case version == "", version == "node", version == "stable", version == "lts/*", version == "*":
-		n.Key = ""
-	case nodeRange().MatchString(version):
-		n.Constraint = strings.TrimPrefix(version, "v")
-	default:
-		n.Refused = clip(version)
-	}
-	return n
 }
 
 // firstWord is the first word of a file that holds one version and perhaps comments.

@@ -2,7 +2,6 @@ package toolchain
 
 import (
 	"path"
-	"strings"
 
 	"agentbox/agentbox"
 
@@ -28,7 +27,7 @@ type pyproject struct {
 func readPython(s *scan, dir string) {
 	file := path.Join(dir, ".python-version")
 	if content, ok := s.read(file); ok {
-		s.need(pythonNeed(file, "", firstWord(content)))
+		s.need(needOf(Python, file, "", firstWord(content)))
 	}
 	file = path.Join(dir, "pyproject.toml")
 	if content, ok := s.read(file); ok {
@@ -49,22 +48,8 @@ func pyprojectNeed(file, content string) Need {
 		return Need{Tool: Python, File: file} // its own tools say best what is wrong with it
 	}
 	if v := p.Project.RequiresPython; v != "" {
-		return pythonNeed(file, "project.requires-python", v)
+		return needOf(Python, file, "project.requires-python", v)
 	}
 	v, _ := p.Tool.Poetry.Dependencies["python"].(string)
-	return pythonNeed(file, "tool.poetry.dependencies.python", v)
-}
-
-// pythonNeed understands specifiers, and a bare version.
-func pythonNeed(file, key, version string) Need {
-	n := Need{Tool: Python, File: file, Key: key}
-	switch version = strings.TrimSpace(version); {
-	case version == "":
-		n.Key = ""
-	case pythonSpecifier().MatchString(version):
-		n.Constraint = version
-	default:
-		n.Refused = clip(version)
-	}
-	return n
+	return needOf(Python, file, "tool.poetry.dependencies.python", v)
 }

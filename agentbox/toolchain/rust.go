@@ -2,7 +2,6 @@ package toolchain
 
 import (
 	"path"
-	"strings"
 
 	"agentbox/agentbox"
 
@@ -71,18 +70,18 @@ func cargoNeed(file, content string) Need {
 	if toml.Unmarshal([]byte(content), &c) != nil {
 		return Need{Tool: Rust, File: file}
 	}
-	version, ok := c.Package.RustVersion.(string)
-	if !ok {
-		version, ok = c.Workspace.Package.RustVersion.(string)
-	}
-	if !ok {
-		edition, ok := c.Package.Edition.(string)
+	// What the crate takes from its workspace is a table, and no text.
+	first := func(own, workspace any) string {
+		text, ok := own.(string)
 		if !ok {
-			edition, _ = c.Workspace.Package.Edition.(string)
+			text, _ = workspace.(string)
 		}
-		return rustNeed(file, "edition", editionsSince[edition])
+		return text
 	}
-	return rustNeed(file, "rust-version", version)
+	if version := first(c.Package.RustVersion, c.Workspace.Package.RustVersion); version != "" {
+		return needOf(Rust, file, "rust-version", version)
+	}
+	return needOf(Rust, file, "edition", editionsSince[first(c.Package.Edition, c.Workspace.Package.Edition)])
 }
 
 // channelNeed reads both forms of rust-toolchain: a table, and the bare name of a channel.
@@ -93,21 +92,7 @@ func channelNeed(file, content string) Need {
 		} `toml:"toolchain"`
 	}
 	if toml.Unmarshal([]byte(content), &c) == nil && c.Toolchain.Channel != "" {
-		return rustNeed(file, "toolchain.channel", c.Toolchain.Channel)
+		return needOf(Rust, file, "toolchain.channel", c.Toolchain.Channel)
 	}
-	return rustNeed(file, "", firstWord(content))
-}
-
-// rustNeed is a version, or stable, which is any.
-func rustNeed(file, key, version string) Need {
-	n := Need{Tool: Rust, File: file, Key: key}
-	switch version = strings.TrimSpace(version); {
-	case version == "", version == "stable":
-		n.Key = ""
-	case rustVersion().MatchString(version):
-		n.Constraint = version
-	default:
-		n.Refused = clip(version)
-	}
-	return n
+	return needOf(Rust, file, "", firstWord(content))
 }

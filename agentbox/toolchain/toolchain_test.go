@@ -255,10 +255,10 @@ func FuzzDetect(f *testing.F) {
 		s := &scan{}
 		s.need(goNeed("go.mod", content))
 		s.need(goNeed("go.work", content))
-		s.need(nodeNeed(".nvmrc", "", firstWord(content)))
+		s.need(needOf(Node, ".nvmrc", "", firstWord(content)))
 		s.readPackageJSON("package.json", content)
 		s.need(pyprojectNeed("pyproject.toml", content))
-		s.need(pythonNeed(".python-version", "", firstWord(content)))
+		s.need(needOf(Python, ".python-version", "", firstWord(content)))
 		s.need(cargoNeed("Cargo.toml", content))
 		s.need(channelNeed("rust-toolchain", content))
 		if n, ok := lockNeed("Cargo.lock", content); ok {
