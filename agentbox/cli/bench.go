@@ -29,134 +29,145 @@ func (a *app) benchCommand() *cli.Command {
 		},
 		Commands: []*cli.Command{
 			a.benchVerb("enter", "measure stepping into boxes: whole commands, as you type them",
-				"Works in a home and in repositories of its own, which are gone afterwards. Let nothing else run meanwhile.", 20, a.byKind(a.benchEnter)),
+				"Works in a home and in repositories of its own, which are gone afterwards. Let nothing else run meanwhile.", 20, byKind(boxes((*bench.Lab).Enter))),
 			a.benchVerb("tasks", "measure handing work over: run, task submit, its result, attach",
 				"task/begin is from the start of task submit until the command runs, task/result from the end of a command that has changed 20 files\n"+
-					"until its result is shown, task/attach until the job's output is. Let nothing else run meanwhile.", 20, a.byKind(a.benchTasks)),
+					"until its result is shown, task/attach until the job's output is. Let nothing else run meanwhile.", 20, byKind(boxes((*bench.Lab).Tasks))),
 			a.benchVerb("agent", "measure opening coding agents in boxes that have them, beside a bare runsc",
 				"From the start of the command line to the agent's first output, which is its version. Each agent is installed first, which\n"+
-					"takes a minute or two: --only '*/*claude'. Let nothing else run meanwhile.", 20, a.byKind(a.benchAgents)),
+					"takes a minute or two: --only '*/*claude'. Let nothing else run meanwhile.", 20, byKind(boxes((*bench.Lab).Agents))),
 			a.benchWorkCommand(),
 			a.benchVerb("network", "measure the network of boxes beside that of QEMU and of runsc themselves",
 				"A program in the box moves 64 MiB each way and opens connections, to a server on this machine. Needs root for the one of\n"+
-					"runsc itself. Let nothing else run meanwhile.", 10, a.byKind(a.benchNetwork)),
+					"runsc itself. Let nothing else run meanwhile.", 10, byKind(benchNetwork)),
 			a.benchStoreCommand(), a.benchMeshCommand(), a.benchMeshNode(),
 		},
 	}
 }
 
-// benchRequest is what the user wants measured, and where the report goes. Not every benchmark
-// looks at all of it.
-type benchRequest struct {
+// benchRun is one run of a benchmark: what the user wants measured, and the report. Not every
+// benchmark looks at all of it.
+type benchRun struct {
 	runs      int
 	isolation string
 	json      string // a file, - for standard output, "" for none
 	only      []string
-	try       []string // what a bare runsc is tried with, of bench work
+
+	a      *app
+	say    agentbox.Progress
+	report bench.Report // of this build on this machine, as of its beginning
 }
+
+// benchFunc measures something into the report.
+type benchFunc func(context.Context, *benchRun) error
 
 // maxRuns keeps a mistyped number from running for days.
 const maxRuns = 10_000
 
-// benchVerb is a benchmark that takes a benchRequest: runs is how many samples are taken where
-// nobody says. A benchmark that needs more flags adds them to what it returns.
+// benchVerb is a benchmark: runs is how many samples are taken where nobody says. A benchmark that
+// needs more flags adds them to what it returns. What was measured before a failure is not printed:
+// half a comparison misleads.
 func (a *app) benchVerb(name, usage, description string, runs int, measure benchFunc) *cli.Command {
-	var req benchRequest
+	r := &benchRun{a: a}
 	return &cli.Command{
 		Name: name, Usage: usage, Description: description,
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "runs", Value: runs, Usage: "take `N` samples of each scenario", Destination: &req.runs},
-			&cli.StringFlag{Name: "isolation", Usage: "only this `KIND` of machine: auto, microvm, gvisor", Destination: &req.isolation},
-			&cli.StringFlag{Name: "json", Usage: "write the report to `FILE`, - for standard output", Destination: &req.json},
-			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, as '" + name + "/re*'; several with commas", Destination: &req.only},
+			&cli.IntFlag{Name: "runs", Value: runs, Usage: "take `N` samples of each scenario", Destination: &r.runs},
+			&cli.StringFlag{Name: "isolation", Usage: "only this `KIND` of machine: auto, microvm, gvisor", Destination: &r.isolation},
+			&cli.StringFlag{Name: "json", Usage: "write the report to `FILE`, - for standard output", Destination: &r.json},
+			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, as '" + name + "/re*'; several with commas", Destination: &r.only},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			// A scenario's name is not an argument, but --only is easily forgotten.
 			if cmd.Args().Present() {
 				return agentbox.Errorf(agentbox.Invalid, "bench %s takes no argument %q", name, cmd.Args().First()).WithHint("--only %s", cmd.Args().First())
 			}
-			if req.runs < 1 || req.runs > maxRuns {
-				return agentbox.Errorf(agentbox.Invalid, "--runs %d is not between 1 and %d", req.runs, maxRuns)
+			if r.runs < 1 || r.runs > maxRuns {
+				return agentbox.Errorf(agentbox.Invalid, "--runs %d is not between 1 and %d", r.runs, maxRuns)
 			}
-			report, err := measure(ctx, req)
-			if err != nil {
+			p := a.newProgress()
+			r.say = p.event
+			r.report = bench.Report{Schema: bench.Schema, Version: buildID(), Started: time.Now().UTC().Truncate(time.Second), Machine: bench.ThisMachine(ctx)}
+			err := measure(ctx, r)
+			p.close()
+			switch {
+			case err != nil && ctx.Err() != nil:
+				return ctx.Err() // and not what the interrupt broke
+			case err != nil:
 				return err
 			}
-			return a.printReport(report, req.json)
+			return a.printReport(r.report, r.json)
 		},
 	}
 }
 
 // patterns are the globs of --only. They may be given as several flags or in one with commas.
-func (r benchRequest) patterns() []string {
+func (r *benchRun) patterns() []string {
 	return strings.FieldsFunc(strings.Join(r.only, ","), func(r rune) bool { return r == ',' })
 }
 
-// newReport is an empty report of this build on this machine, as of now.
-func newReport(ctx context.Context) bench.Report {
-	return bench.Report{Schema: bench.Schema, Version: buildID(), Started: time.Now().UTC().Truncate(time.Second), Machine: bench.ThisMachine(ctx)}
+// choose are the scenarios that --only asks for; none is an error.
+func (r *benchRun) choose(all []bench.Scenario) ([]bench.Scenario, error) {
+	return bench.Select(all, r.patterns())
 }
 
-// openLab makes a home and repositories to measure in; kind is "" for what auto means. The caller
-// closes it, which ends its daemon and removes everything.
-func (a *app) openLab(ctx context.Context, kind agentbox.Isolation, say agentbox.Progress) (*bench.Lab, error) {
-	// Whole commands are measured, so the lab runs this very program.
-	self, err := os.Executable()
+// take measures the scenarios that --only asks for.
+func (r *benchRun) take(ctx context.Context, all []bench.Scenario) error {
+	scenarios, err := r.choose(all)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return bench.Open(ctx, bench.Config{Home: a.home, Binary: self, Isolation: kind, Progress: say})
+	results, err := bench.Runner{Runs: r.runs, Progress: r.say}.Run(ctx, scenarios)
+	r.report.Scenarios = append(r.report.Scenarios, results...)
+	return err
 }
 
-// benchFunc measures whatever a benchmark measures; kindFunc does so for one kind of machine.
-type (
-	benchFunc func(context.Context, benchRequest) (bench.Report, error)
-	kindFunc  func(context.Context, benchRequest, agentbox.Isolation, agentbox.Progress) ([]bench.Result, error)
-)
+// config is that of a lab for a kind of machine, "" for what auto means. Whole commands are measured,
+// so a lab runs this very program.
+func (r *benchRun) config(kind agentbox.Isolation) (bench.Config, error) {
+	self, err := os.Executable()
+	return bench.Config{Home: r.a.home, Binary: self, Isolation: kind, Progress: r.say}, err
+}
+
+// inLab does something with a home and repositories to measure in. Afterwards its daemon ends, and
+// everything is removed.
+func (r *benchRun) inLab(ctx context.Context, kind agentbox.Isolation, do func(*bench.Lab) error) error {
+	cfg, err := r.config(kind)
+	if err != nil {
+		return err
+	}
+	lab, err := bench.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(lab), lab.Close(ctx))
+}
 
 // byKind measures one kind after the other: the one asked for, or all that work here. Each has a
 // lab of its own: the page cache and the daemon of one would help the other.
-func (a *app) byKind(measure kindFunc) benchFunc {
-	return func(ctx context.Context, req benchRequest) (bench.Report, error) {
-		report := newReport(ctx)
-		p := a.newProgress()
-		defer p.close()
-		kinds, err := a.benchKinds(ctx, req, p.event)
-		if err != nil {
-			return report, interrupted(ctx, err)
-		}
+func byKind(measure func(context.Context, *benchRun, *bench.Lab) error) benchFunc {
+	return func(ctx context.Context, r *benchRun) error {
+		kinds, err := r.kinds(ctx)
 		for _, kind := range kinds {
-			// What was measured before a failure is not printed: half a comparison misleads.
-			results, err := measure(ctx, req, kind, p.event)
-			if err != nil {
-				return report, interrupted(ctx, err)
+			if err == nil {
+				err = r.inLab(ctx, kind, func(lab *bench.Lab) error { return measure(ctx, r, lab) })
 			}
-			report.Scenarios = append(report.Scenarios, results...)
 		}
-		return report, nil
+		return err
 	}
 }
 
-// benchKinds are the kinds to measure: the one asked for, or those that work on this machine, which
-// a daemon has to find out.
-func (a *app) benchKinds(ctx context.Context, req benchRequest, say agentbox.Progress) (kinds []agentbox.Isolation, err error) {
-	if req.isolation != "" {
-		return []agentbox.Isolation{agentbox.Isolation(req.isolation)}, nil
+// kinds are the kinds to measure: the one asked for, or those that work on this machine, which a
+// daemon has to find out.
+func (r *benchRun) kinds(ctx context.Context) (kinds []agentbox.Isolation, err error) {
+	if r.isolation != "" {
+		return []agentbox.Isolation{agentbox.Isolation(r.isolation)}, nil
 	}
-	lab, err := a.openLab(ctx, "", say)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, lab.Close(ctx)) }()
-	return lab.Kinds(ctx)
-}
-
-// interrupted prefers "interrupted" to what the interrupt broke.
-func interrupted(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
+	err = r.inLab(ctx, "", func(lab *bench.Lab) (err error) {
+		kinds, err = lab.Kinds(ctx)
+		return err
+	})
+	return kinds, err
 }
 
 // printReport prints the report, and writes it to a file if one is named. Failed samples make the

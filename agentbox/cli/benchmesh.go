@@ -19,9 +19,7 @@ func (a *app) benchMeshCommand() *cli.Command {
 	cmd := a.benchVerb("mesh", "measure what machines of a team hand to each other, in network namespaces",
 		"Real processes in namespaces of their own, joined by links of 1 Gbit/s and 100 Mbit/s, and a simulation of 16 and 1,000 machines.\n"+
 			"Needs root, except for mesh/simulated-*. Each machine of a swarm is a sample. Let nothing else run meanwhile.", 15,
-		func(ctx context.Context, req benchRequest) (bench.Report, error) {
-			return a.benchMesh(ctx, req, large, small, peers)
-		})
+		func(ctx context.Context, r *benchRun) error { return r.mesh(ctx, large, small, peers) })
 	cmd.Flags = append(cmd.Flags,
 		&cli.StringFlag{Name: "large", Value: large, Usage: "`SIZE` of the image that goes from one machine to one", Destination: &large},
 		&cli.StringFlag{Name: "peers", Usage: "measure swarms of rsync, a registry and IPFS, too: programs of `DIRECTORY` (make bench-peers fills build/peers) or, if it has none, those found as commands", Destination: &peers},
@@ -29,39 +27,29 @@ func (a *app) benchMeshCommand() *cli.Command {
 	return cmd
 }
 
-// benchMesh measures what needs root only where it may; what could not be measured is named in the
-// report and is no failure.
-func (a *app) benchMesh(ctx context.Context, req benchRequest, large, small, peers string) (report bench.Report, err error) {
-	report = newReport(ctx)
-	p := a.newProgress()
-	defer p.close()
+// mesh measures what needs root only where it may; what could not be measured is named in the report
+// and is no failure.
+func (r *benchRun) mesh(ctx context.Context, large, small, peers string) error {
 	binary, err := os.Executable()
 	if err != nil {
-		return report, err
+		return err
 	}
-	cfg := bench.MeshConfig{Dir: a.home.Dir, Binary: binary, Peers: peers != "", Tools: peers, Progress: p.event}
+	cfg := bench.MeshConfig{Dir: r.a.home.Dir, Binary: binary, Peers: peers != "", Tools: peers, Progress: r.say}
 	if cfg.Large, err = config.ParseSize(large); err == nil {
 		cfg.Small, err = config.ParseSize(small)
 	}
 	if err != nil {
-		return report, agentbox.Errorf(agentbox.Invalid, "%w", err)
+		return agentbox.Errorf(agentbox.Invalid, "%w", err)
 	}
-	if err := a.home.Create(); err != nil {
-		return report, err
+	if err := r.a.home.Create(); err != nil {
+		return err
 	}
 	lab, err := bench.OpenMeshLab(cfg)
 	if err != nil {
-		return report, err
+		return err
 	}
-	defer func() { err = errors.Join(err, lab.Close()) }()
-	scenarios, err := bench.Select(lab.Scenarios(), req.patterns())
-	if err != nil {
-		return report, err
-	}
-	// Asked before the run, so that it is in the report of a run that was cut short.
-	report.Missing = lab.Missing(req.patterns())
-	report.Scenarios, err = bench.Runner{Runs: req.runs, Progress: p.event}.Run(ctx, scenarios)
-	return report, interrupted(ctx, err)
+	r.report.Missing = lab.Missing(r.patterns())
+	return errors.Join(r.take(ctx, lab.Scenarios()), lab.Close())
 }
 
 // benchMeshNode is the hidden verb that is one machine of the benchmark. It takes commands on

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -20,67 +19,51 @@ func (a *app) benchStoreCommand() *cli.Command {
 		"Works on a disk image of its own (2 GiB with 600 MiB of this machine's files), which is gone afterwards and needs 4 GiB meanwhile.\n"+
 			"restic and desync are built where they are missing and a Go toolchain is at hand. store/lazy-… measure a box whose image comes over\n"+
 			"a link of 1 Gbit/s as it is needed. Let nothing else run meanwhile.", 5,
-		func(ctx context.Context, req benchRequest) (bench.Report, error) {
-			report, err := a.benchStore(ctx, req)
-			return report, interrupted(ctx, err)
-		})
+		func(ctx context.Context, r *benchRun) error { return r.store(ctx) })
 }
 
-// benchStore measures the store, and then boxes whose image comes lazily, if any such scenario is
-// chosen: they come last in the list and need a lab with a daemon, which is opened only then. What
-// was measured before a failure is in the report.
-func (a *app) benchStore(ctx context.Context, req benchRequest) (report bench.Report, err error) {
-	report = newReport(ctx)
-	p := a.newProgress()
-	defer p.close()
-	if err := a.home.Create(); err != nil {
-		return report, err
+// store measures the store, and then boxes whose image comes lazily, if any such scenario is chosen:
+// they come last in the list and need a lab with a daemon, which is opened only then.
+func (r *benchRun) store(ctx context.Context) error {
+	if err := r.a.home.Create(); err != nil {
+		return err
 	}
 	lab, err := bench.OpenStoreLab(ctx, bench.StoreConfig{
-		Dir: a.home.Dir, Tools: filepath.Join(a.home.State(), "bench-tools"),
-		Size: bench.StoreImageSize, Files: bench.StoreImageFiles, Progress: p.event,
+		Dir: r.a.home.Dir, Tools: filepath.Join(r.a.home.State(), "bench-tools"),
+		Size: bench.StoreImageSize, Files: bench.StoreImageFiles, Progress: r.say,
 	})
 	if err != nil {
-		return report, err
-	}
-	defer func() { err = errors.Join(err, lab.Close()) }()
-	scenarios, err := bench.Select(append(lab.Scenarios(), (&bench.LazyLab{}).Scenarios(agentbox.Box{})...), req.patterns())
-	if err != nil {
-		return report, err
-	}
-	first := slices.IndexFunc(scenarios, func(s bench.Scenario) bool { return bench.IsLazy(s.Name) })
-	if first < 0 {
-		first = len(scenarios)
-	}
-	run := func(scenarios []bench.Scenario) error {
-		taken, err := bench.Runner{Runs: req.runs, Progress: p.event}.Run(ctx, scenarios)
-		report.Scenarios = append(report.Scenarios, taken...)
 		return err
 	}
-	files, err := lab.Prepare(ctx, scenarios[:first])
-	if err == nil {
-		err = run(files)
-	}
-	if err != nil || first == len(scenarios) {
-		return report, err
-	}
-	return report, a.benchLazy(ctx, req, p.event, run)
+	return errors.Join(r.storeIn(ctx, lab), lab.Close())
 }
 
-// benchLazy measures boxes, which the rest of the store's benchmark does not need.
-func (a *app) benchLazy(ctx context.Context, req benchRequest, progress agentbox.Progress, run func([]bench.Scenario) error) (err error) {
-	binary, err := os.Executable()
+func (r *benchRun) storeIn(ctx context.Context, lab *bench.StoreLab) error {
+	lazy := func(s bench.Scenario) bool { return bench.IsLazy(s.Name) }
+	scenarios, err := r.choose(append(lab.Scenarios(), (&bench.LazyLab{}).Scenarios(agentbox.Box{})...))
 	if err != nil {
 		return err
 	}
-	lab, box, err := bench.OpenLazyLab(ctx, bench.Config{Home: a.home, Binary: binary, Isolation: agentbox.Isolation(req.isolation), Progress: progress})
+	files := slices.DeleteFunc(slices.Clone(scenarios), lazy)
+	prepared, err := lab.Prepare(ctx, files)
+	if err == nil && len(prepared) > 0 {
+		err = r.take(ctx, prepared)
+	}
+	if err != nil || len(files) == len(scenarios) {
+		return err
+	}
+	return r.lazy(ctx)
+}
+
+// lazy measures boxes, which the rest of the store's benchmark does not need.
+func (r *benchRun) lazy(ctx context.Context) error {
+	cfg, err := r.config(agentbox.Isolation(r.isolation))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lab.Close(ctx)) }()
-	scenarios, err := bench.Select(lab.Scenarios(box), req.patterns())
+	lab, box, err := bench.OpenLazyLab(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	return run(scenarios)
+	return errors.Join(r.take(ctx, lab.Scenarios(box)), lab.Close(ctx))
 }

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/bench"
+)
+
+// boxes measures scenarios of boxes, which of makes for one that is warm. They are made twice: first
+// for a box of nothing, only to see whether a pattern matches any before minutes are spent on warming
+// up.
+func boxes(of func(*bench.Lab, agentbox.Box) []bench.Scenario) func(context.Context, *benchRun, *bench.Lab) error {
+	return func(ctx context.Context, r *benchRun, lab *bench.Lab) error {
+		if _, err := r.choose(of(lab, agentbox.Box{})); err != nil {
+			return err
+		}
+		end := r.say.Begin("warm-up", "image, kernel, template")
+		box, err := lab.WarmUp(ctx)
+		if err != nil {
+			return err
+		}
+		end(isolationText(box))
+		return r.take(ctx, of(lab, box))
+	}
+}
+
+// benchNetwork measures the network of boxes. end takes the servers and devices of the lab away.
+func benchNetwork(ctx context.Context, r *benchRun, lab *bench.Lab) error {
+	all, end, err := lab.Network(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.take(ctx, all), end())
+}
+
+// benchWorkCommand is `bench work`: the same work on the machine itself and in boxes, in alternating
+// runs. --try is for those who look for what makes a bare runsc faster, and has nothing to do with
+// boxes. Builds are those of the repository where we are, and of zlib.
+func (a *app) benchWorkCommand() *cli.Command {
+	var try []string
+	cmd := a.benchVerb("work", "measure builds and tests, on this machine itself and in boxes",
+		"Needs gcc, make and the network, for the source of zlib. Let nothing else run meanwhile.", 5,
+		func(ctx context.Context, r *benchRun) error {
+			kinds, err := r.kinds(ctx)
+			if err != nil {
+				return err
+			}
+			dir, err := here()
+			if err != nil {
+				return err
+			}
+			return r.inLab(ctx, "", func(lab *bench.Lab) error {
+				// Two questions, of which one run answers one.
+				measure := func() ([]bench.Scenario, error) { return lab.Work(ctx, kinds, dir) }
+				if len(try) > 0 {
+					measure = func() ([]bench.Scenario, error) { return lab.Tries(ctx, dir, try) }
+				}
+				all, err := measure()
+				if err != nil {
+					return err
+				}
+				return r.take(ctx, all)
+			})
+		})
+	cmd.Flags = append(cmd.Flags, &cli.StringSliceFlag{
+		Name: "try", Destination: &try,
+		Usage: "measure instead the processor time of a bare runsc without and with `OPTION`: a flag of runsc's (--try=--dcache=0), an annotation, or tmpfs:DIR; several with commas",
+	})
+	return cmd
+}
