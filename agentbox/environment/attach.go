@@ -25,13 +25,6 @@ type JobAttach struct {
 	EndInput bool   `json:"end_input,omitempty"` // the end of the client's input is the end of the job's
 }
 
-// OpenChannel opens a channel of any kind, and gives up when ctx is done or nobody answers. A
-// refusal comes back as the *ssh.OpenChannelError it is; every other error has code Unavailable or
-// is ctx's cause. The caller owns the channel and must take its requests.
-func OpenChannel(ctx context.Context, client *ssh.Client, kind string, extra []byte) (ssh.Channel, <-chan *ssh.Request, error) {
-	return openChannel(ctx, client, kind, extra)
-}
-
 // Attach joins a job, with cmd's streams, signals and terminal, and returns when the job has ended
 // or ctx has. Then the job goes on: a client that leaves ends nothing. cmd's Argv, Env, Dir and
 // User are not used, as the command runs already. Errors are those of Exec.
@@ -43,7 +36,7 @@ func Attach(ctx context.Context, client *ssh.Client, job JobAttach, cmd Command)
 	if err != nil {
 		return Status{}, err
 	}
-	ch, reqs, err := openChannel(ctx, client, AttachChannel, extra)
+	ch, reqs, err := OpenChannel(ctx, client, AttachChannel, extra)
 	if err != nil {
 		return Status{}, explainRefusal(err)
 	}

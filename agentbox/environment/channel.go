@@ -19,32 +19,52 @@ type opened struct {
 	err  error
 }
 
-// openChannel is client.OpenChannel with an end: when ctx is done, the connection has ended or the
-// other end says nothing for AnswerTimeout, it returns. The answer that comes too late is closed by
-// a goroutine that ends with the process at the latest: the library does not always notice that a
-// connection has ended while it asks (golang/go#57531).
-func openChannel(ctx context.Context, client *ssh.Client, kind string, extra []byte) (ssh.Channel, <-chan *ssh.Request, error) {
-	answer := make(chan opened, 1)
-	go func() {
-		var o opened
+// OpenChannel is client.OpenChannel with an end: when ctx is done, the connection has ended or the
+// other end says nothing for AnswerTimeout, it returns. A refusal comes back as the
+// *ssh.OpenChannelError it is; every other error has code Unavailable or is ctx's cause. The caller
+// owns the channel and must take its requests.
+//
+// The answer that comes too late is closed by a goroutine that ends with the process at the latest:
+// the library does not always notice that a connection has ended while it asks (golang/go#57531).
+func OpenChannel(ctx context.Context, client *ssh.Client, kind string, extra []byte) (ssh.Channel, <-chan *ssh.Request, error) {
+	ask := func() (o opened) {
 		o.ch, o.reqs, o.err = client.OpenChannel(kind, extra)
-		answer <- o
-	}()
+		return o
+	}
+	o, err := answered(ctx, gone(client), "open a channel", ask, func(o opened) {
+		if o.err == nil {
+			o.ch.Close()
+			ssh.DiscardRequests(o.reqs)
+		}
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return o.ch, o.reqs, openError(o.err)
+}
+
+// answered is what ask gives, unless ctx is done, the connection is gone or AnswerTimeout has passed
+// before. late then gets the answer that nobody wants any more, when it comes. what continues "the box
+// did not".
+func answered[T any](ctx context.Context, gone <-chan struct{}, what string, ask func() T, late func(T)) (T, error) {
+	answer := make(chan T, 1)
+	go func() { answer <- ask() }()
 	timer := time.NewTimer(AnswerTimeout)
 	defer timer.Stop()
+	var none T
+	var err error
 	select {
-	case o := <-answer:
-		return o.ch, o.reqs, openError(o.err)
+	case got := <-answer:
+		return got, nil
 	case <-ctx.Done():
-		go discard(answer)
-		return nil, nil, context.Cause(ctx)
-	case <-gone(client):
-		go discard(answer)
-		return nil, nil, lost(io.EOF)
+		err = context.Cause(ctx)
+	case <-gone:
+		err = lost(io.EOF)
 	case <-timer.C:
-		go discard(answer)
-		return nil, nil, silent("open a channel")
+		err = silent(what)
 	}
+	go func() { late(<-answer) }()
+	return none, err
 }
 
 // departures has a channel for each live connection on which one was opened. It is closed when the
@@ -65,14 +85,6 @@ func gone(client *ssh.Client) <-chan struct{} {
 	return first.(chan struct{})
 }
 
-// discard waits for an answer that nobody wants any more, and closes what it brings.
-func discard(answer <-chan opened) {
-	if o := <-answer; o.err == nil {
-		o.ch.Close()
-		ssh.DiscardRequests(o.reqs)
-	}
-}
-
 // openError leaves refusals as they are, so that a relay can pass them on, and explains everything
 // else.
 func openError(err error) error {
@@ -90,31 +102,22 @@ func lost(err error) *agentbox.Error {
 }
 
 // request sends a channel request and waits for its reply, but not for ever. The errors are those
-// of openChannel. The late reply of a request that was given up is dropped with its goroutine,
+// of OpenChannel. The late reply of a request that was given up is dropped with its goroutine,
 // which ends with the channel: the caller closes it.
 func request(ctx context.Context, ch ssh.Channel, name string, payload []byte) (bool, error) {
 	type reply struct {
 		ok  bool
 		err error
 	}
-	answer := make(chan reply, 1)
-	go func() {
-		ok, err := ch.SendRequest(name, true, payload)
-		answer <- reply{ok, err}
-	}()
-	timer := time.NewTimer(AnswerTimeout)
-	defer timer.Stop()
-	select {
-	case r := <-answer:
-		if r.err != nil {
-			return false, lost(r.err)
-		}
-		return r.ok, nil
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	case <-timer.C:
-		return false, silent("answer " + name)
+	ask := func() (r reply) {
+		r.ok, r.err = ch.SendRequest(name, true, payload)
+		return r
 	}
+	r, err := answered(ctx, nil, "answer "+name, ask, func(reply) {})
+	if err == nil && r.err != nil {
+		err = lost(r.err)
+	}
+	return r.ok && err == nil, err
 }
 
 // Pulse is how KeepAlive looks for signs of life. The supervisor has one for each guest.
@@ -163,7 +166,7 @@ func KeepAlive(ctx context.Context, client *ssh.Client, p Pulse) error {
 func probe(ctx context.Context, client *ssh.Client, within time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, errNoLife)
 	defer cancel()
-	ch, reqs, err := openChannel(ctx, client, "alive@agentbox", nil)
+	ch, reqs, err := OpenChannel(ctx, client, "alive@agentbox", nil)
 	var refused *ssh.OpenChannelError
 	if errors.As(err, &refused) {
 		return nil

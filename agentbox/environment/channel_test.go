@@ -31,7 +31,7 @@ func TestAChannelIsNotWaitedForLongerThanItsConnectionLasts(t *testing.T) {
 	time.AfterFunc(10*time.Millisecond, func() { close(d.ended) })
 	ctx, cancel := context.WithTimeout(t.Context(), AnswerTimeout/2)
 	defer cancel()
-	_, _, err := openChannel(ctx, client, "session", nil)
+	_, _, err := OpenChannel(ctx, client, "session", nil)
 	if agentbox.CodeOf(err) != agentbox.Unavailable {
 		t.Fatalf("openChannel on a connection that ended: %v", err)
 	}

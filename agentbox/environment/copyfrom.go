@@ -142,7 +142,7 @@ func (d *download) list(ctx context.Context, from string) ([]fs.FileInfo, error)
 
 // mkdir makes a directory that only we can enter until dress gives it its mode, when its files are
 // written. One that is there is used, unless it is, or leads into, a git directory.
-func (d *download) mkdir(to string) error {
+func (d *download) mkdir(to string, _ fs.FileInfo) error {
 	err := d.root.Mkdir(to, 0o700)
 	if err == nil {
 		return nil
@@ -167,7 +167,7 @@ func (d *download) dress(to string, info fs.FileInfo) error {
 
 // link takes over where a link of the box leads, as text. It may lead anywhere: nothing here
 // follows it.
-func (d *download) link(remote, name string) error {
+func (d *download) link(remote, name string, _ fs.FileInfo) error {
 	target, err := d.files.sftp.ReadLink(remote)
 	if err != nil {
 		return d.files.failure("read the link", remote, err)

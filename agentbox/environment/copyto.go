@@ -95,7 +95,7 @@ func (u *upload) list(_ context.Context, from string) ([]fs.FileInfo, error) {
 	return infos, nil
 }
 
-func (u *upload) mkdir(to string) error { return u.files.mkdir(to) }
+func (u *upload) mkdir(to string, _ fs.FileInfo) error { return u.files.mkdir(to) }
 
 // mkdir makes a directory that may exist already.
 func (f *Files) mkdir(remote string) error {
@@ -110,7 +110,7 @@ func (f *Files) mkdir(remote string) error {
 }
 
 // link makes the same link in the box. Where it leads there is not looked at.
-func (u *upload) link(local, remote string) error {
+func (u *upload) link(local, remote string, _ fs.FileInfo) error {
 	target, err := os.Readlink(local)
 	if err != nil {
 		return err

@@ -29,7 +29,7 @@ import (
 // A writer that fails (a closed pipe, a full disk) ends the command with SIGPIPE, as in a pipeline,
 // and its error is returned. No write to cmd.Stdout or cmd.Stderr begins once Exec has returned.
 func Exec(ctx context.Context, client *ssh.Client, cmd Command) (Status, error) {
-	ch, reqs, err := openChannel(ctx, client, "session", nil)
+	ch, reqs, err := OpenChannel(ctx, client, "session", nil)
 	if err != nil {
 		return Status{}, explainRefusal(err)
 	}

@@ -31,7 +31,7 @@ func everyWay(t *testing.T, f func(t *testing.T, c *ssh.Client)) {
 			s := startServer(t, way.noArgv)
 			c := s.dial(t)
 			if way.relay {
-				c = dialRelay(t, startRelay(t, s, Fixed(c)), s.login())
+				c = dialRelay(t, startRelay(t, s, fixed(c)), s.login())
 			}
 			f(t, c)
 		})
@@ -158,7 +158,7 @@ func TestExecTellsLossFromExit(t *testing.T) {
 
 func TestExecPTY(t *testing.T) {
 	s := startServer(t, false)
-	c := dialRelay(t, startRelay(t, s, Fixed(s.dial(t))), s.login())
+	c := dialRelay(t, startRelay(t, s, fixed(s.dial(t))), s.login())
 	resize := make(chan Size, 1)
 	resize <- Size{100, 30}
 	run(t, c, Command{Argv: []string{"sleep", "0.2"}, TTY: &PTY{Size: Size{80, 24}, Modes: ssh.TerminalModes{ssh.ECHO: 1}, Resize: resize}})

@@ -27,7 +27,7 @@ type Files struct {
 // OpenFiles begins an SFTP session as user ("" is whom the client logged in as). It ends with ctx
 // or Close. ctx is that of the whole session and not of its beginning. Closing client ends it, too.
 func OpenFiles(ctx context.Context, client *ssh.Client, user string) (*Files, error) {
-	ch, reqs, err := openChannel(ctx, client, "session", nil)
+	ch, reqs, err := OpenChannel(ctx, client, "session", nil)
 	if err != nil {
 		return nil, explainRefusal(err)
 	}

@@ -23,7 +23,7 @@ import (
 func openFiles(t testing.TB) *Files {
 	t.Helper()
 	s := startServer(t, false)
-	c := dialRelay(t, startRelay(t, s, Fixed(s.dial(t))), s.login())
+	c := dialRelay(t, startRelay(t, s, fixed(s.dial(t))), s.login())
 	f, err := OpenFiles(t.Context(), c, "")
 	if err != nil {
 		t.Fatal(err)

@@ -117,7 +117,7 @@ func parseTarget(addr string) (target, error) {
 
 // openTCP opens a connection inside the environment: RFC 4254, 7.2.
 func openTCP(ctx context.Context, client *ssh.Client, t target, fromHost string, fromPort uint32) (ssh.Channel, <-chan *ssh.Request, error) {
-	ch, reqs, err := openChannel(ctx, client, "direct-tcpip", ssh.Marshal(struct {
+	ch, reqs, err := OpenChannel(ctx, client, "direct-tcpip", ssh.Marshal(struct {
 		Host     string
 		Port     uint32
 		FromHost string

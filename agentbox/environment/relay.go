@@ -20,11 +20,6 @@ import (
 // a connection that was replaced. Its error reaches the client in the refusal.
 type Backend func(ctx context.Context) (*ssh.Client, error)
 
-// Fixed is the Backend of a connection that is never replaced.
-func Fixed(client *ssh.Client) Backend {
-	return func(context.Context) (*ssh.Client, error) { return client, nil }
-}
-
 // Relay is an SSH server that passes every channel on to one backend connection, so that many local
 // clients share it: each has a handshake of its own with the relay, at native speed, and the
 // environment serves a single connection.
@@ -197,6 +192,6 @@ func (r *Relay) open(ctx context.Context, kind string, extra []byte) (end, error
 	if kind == "session" {
 		return r.spare.take(ctx, client)
 	}
-	ch, requests, err := openChannel(ctx, client, kind, extra)
+	ch, requests, err := OpenChannel(ctx, client, kind, extra)
 	return end{ch, requests}, err
 }

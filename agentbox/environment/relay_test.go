@@ -23,9 +23,14 @@ import (
 	"agentbox/agentbox"
 )
 
+// fixed is the Backend of a connection that is never replaced.
+func fixed(client *ssh.Client) Backend {
+	return func(context.Context) (*ssh.Client, error) { return client, nil }
+}
+
 func TestRelayManyChannels(t *testing.T) {
 	s := startServer(t, false)
-	path := startRelay(t, s, Fixed(s.dial(t)))
+	path := startRelay(t, s, fixed(s.dial(t)))
 	clients := []*ssh.Client{dialRelay(t, path, s.login()), dialRelay(t, path, s.login())}
 	var all sync.WaitGroup
 	for i := range 200 {
@@ -44,7 +49,7 @@ func TestRelayManyChannels(t *testing.T) {
 // A client that does not read must not hold up the others.
 func TestRelayBackpressure(t *testing.T) {
 	s := startServer(t, false)
-	path := startRelay(t, s, Fixed(s.dial(t)))
+	path := startRelay(t, s, fixed(s.dial(t)))
 	slow, quick := dialRelay(t, path, s.login()), dialRelay(t, path, s.login())
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
@@ -71,7 +76,7 @@ func TestRelayBackpressure(t *testing.T) {
 
 func TestRelaySaysWhenTheBackendIsGone(t *testing.T) {
 	s := startServer(t, false)
-	path := startRelay(t, s, Fixed(s.dial(t)))
+	path := startRelay(t, s, fixed(s.dial(t)))
 	c := dialRelay(t, path, s.login())
 	r, w := io.Pipe()
 	go func() { r.Read(make([]byte, 1)); s.cut(); io.Copy(io.Discard, r) }()
@@ -119,7 +124,7 @@ func TestRelayFollowsANewBackend(t *testing.T) {
 
 func TestRelayRefuses(t *testing.T) {
 	s := startServer(t, false)
-	path := startRelay(t, s, Fixed(s.dial(t)))
+	path := startRelay(t, s, fixed(s.dial(t)))
 	conn, _ := net.Dial("unix", path)
 	if _, err := NewClient(t.Context(), conn, Login{User: "box", Key: newSigner(t), HostKey: s.hostKey.PublicKey()}); err == nil {
 		t.Error("a stranger's key was admitted")
@@ -154,7 +159,7 @@ func TestRelayRefuses(t *testing.T) {
 // whoever is behind that.
 func TestABoxOpensNothingTowardsTheHost(t *testing.T) {
 	s := startServer(t, false)
-	c := dialRelay(t, startRelay(t, s, Fixed(s.dial(t))), s.login())
+	c := dialRelay(t, startRelay(t, s, fixed(s.dial(t))), s.login())
 	run(t, c, Command{Argv: []string{"true"}})
 	s.mu.Lock()
 	box := s.logins[0]
@@ -184,7 +189,7 @@ func TestABoxOpensNothingTowardsTheHost(t *testing.T) {
 func TestRelayLeaksNothing(t *testing.T) {
 	s := startServer(t, false)
 	back := s.dial(t)
-	path := startRelay(t, s, Fixed(back))
+	path := startRelay(t, s, fixed(back))
 	run(t, dialRelay(t, path, s.login()), Command{Argv: []string{"true"}})
 	settle(t, func() bool { return s.sessions.Load() == 1 }) // the one opened ahead of need
 	before := runtime.NumGoroutine()
@@ -267,7 +272,7 @@ func muteServer(conn net.Conn, s *server) {
 
 func TestForward(t *testing.T) {
 	s := startServer(t, false)
-	c := dialRelay(t, startRelay(t, s, Fixed(s.dial(t))), s.login())
+	c := dialRelay(t, startRelay(t, s, fixed(s.dial(t))), s.login())
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -286,7 +291,7 @@ func TestForward(t *testing.T) {
 			}()
 		}
 	}()
-	f, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", echo.Addr().String(), Watch{})
+	f, err := Forward(t.Context(), fixed(c), "127.0.0.1:0", echo.Addr().String(), Watch{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +312,7 @@ func TestForward(t *testing.T) {
 		})
 	}
 	all.Wait()
-	_, err = Forward(t.Context(), Fixed(c), f.Addr(), "127.0.0.1:80", Watch{})
+	_, err = Forward(t.Context(), fixed(c), f.Addr(), "127.0.0.1:80", Watch{})
 	if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Exists || e.Hint == "" || !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("a taken port: %v", err)
 	}
@@ -320,7 +325,7 @@ func TestForward(t *testing.T) {
 func TestForwardToNothing(t *testing.T) {
 	s := startServer(t, false)
 	c := s.dial(t)
-	f, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", "127.0.0.1:1", Watch{})
+	f, err := Forward(t.Context(), fixed(c), "127.0.0.1:0", "127.0.0.1:1", Watch{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +337,7 @@ func TestForwardToNothing(t *testing.T) {
 		conn.Close()
 	}
 	for _, addr := range []string{"", "nonsense", "host:0", "host:70000"} {
-		if _, err := Forward(t.Context(), Fixed(c), "127.0.0.1:0", addr, Watch{}); agentbox.CodeOf(err) != agentbox.Invalid {
+		if _, err := Forward(t.Context(), fixed(c), "127.0.0.1:0", addr, Watch{}); agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("%q: %v", addr, err)
 		}
 	}
@@ -351,7 +356,7 @@ func stock(t *testing.T, program string) (s *server, config string) {
 	dir := t.TempDir()
 	signer, key := newKeyFile(t, filepath.Join(dir, "key"))
 	s.key = signer
-	path := startRelay(t, s, Fixed(s.dial(t)))
+	path := startRelay(t, s, fixed(s.dial(t)))
 	hosts := filepath.Join(dir, "known_hosts")
 	os.WriteFile(hosts, append([]byte("box "), ssh.MarshalAuthorizedKey(s.hostKey.PublicKey())...), 0o600)
 	self, err := os.Executable()
@@ -446,7 +451,7 @@ func TestStockRsync(t *testing.T) {
 func BenchmarkExec(b *testing.B) {
 	s := startServer(b, false)
 	direct := s.dial(b)
-	for name, c := range map[string]*ssh.Client{"direct": direct, "relay": dialRelay(b, startRelay(b, s, Fixed(direct)), s.login())} {
+	for name, c := range map[string]*ssh.Client{"direct": direct, "relay": dialRelay(b, startRelay(b, s, fixed(direct)), s.login())} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				run(b, c, Command{Argv: []string{"true"}})
@@ -457,7 +462,7 @@ func BenchmarkExec(b *testing.B) {
 
 func BenchmarkHandshake(b *testing.B) {
 	s := startServer(b, false)
-	path := startRelay(b, s, Fixed(s.dial(b)))
+	path := startRelay(b, s, fixed(s.dial(b)))
 	for b.Loop() {
 		conn, err := net.Dial("unix", path)
 		if err != nil {
@@ -474,7 +479,7 @@ func BenchmarkHandshake(b *testing.B) {
 func BenchmarkStream(b *testing.B) {
 	s := startServer(b, false)
 	direct := s.dial(b)
-	for name, c := range map[string]*ssh.Client{"direct": direct, "relay": dialRelay(b, startRelay(b, s, Fixed(direct)), s.login())} {
+	for name, c := range map[string]*ssh.Client{"direct": direct, "relay": dialRelay(b, startRelay(b, s, fixed(direct)), s.login())} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(64 << 20)
 			for b.Loop() {

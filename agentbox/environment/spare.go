@@ -36,7 +36,7 @@ func (s *spare) take(ctx context.Context, client *ssh.Client) (end, error) {
 	if got := s.grab(client); got != nil {
 		return *got, nil
 	}
-	ch, requests, err := openChannel(ctx, client, "session", nil)
+	ch, requests, err := OpenChannel(ctx, client, "session", nil)
 	return end{ch, requests}, err
 }
 
@@ -80,7 +80,7 @@ func (s *spare) prepare(client *ssh.Client) {
 // open waits for the session, and keeps it if the spare is still wanted. It runs without mu, which
 // a slow environment would hold from others.
 func (s *spare) open(client *ssh.Client) {
-	ch, requests, err := openChannel(s.ctx, client, "session", nil)
+	ch, requests, err := OpenChannel(s.ctx, client, "session", nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opening = false

@@ -19,8 +19,8 @@ import (
 // does. What is neither file, directory nor link is skipped and reported, and so are git
 // directories unless opts.Git says otherwise; owners are those in the box, by number. One file
 // follows the other, as in the archive. On an error the archive is not complete, and nothing closes
-// w.
-func (f *Files) TarFrom(ctx context.Context, remote string, w io.Writer, opts CopyOptions) error {
+// out.
+func (f *Files) TarFrom(ctx context.Context, remote string, out io.Writer, opts CopyOptions) error {
 	info, base, err := f.source(remote, opts.FollowLink)
 	if err != nil {
 		return err
@@ -31,39 +31,51 @@ func (f *Files) TarFrom(ctx context.Context, remote string, w io.Writer, opts Co
 	if inGit(remote) && !opts.Git {
 		return checkGit(remote, ".", "")
 	}
-	t := &tarOut{files: f, w: tar.NewWriter(w), meter: meter{opts: opts}}
-	if err := t.add(ctx, remote, base, info); err != nil {
+	w := &tarOut{files: f, w: tar.NewWriter(out), meter: meter{opts: opts}}
+	t := transfer{ends: w, meter: &w.meter, leaveGit: !opts.Git, inOrder: true}
+	if err := t.run(ctx, remote, base, info); err != nil {
 		return err
 	}
-	return t.w.Close()
+	return w.w.Close()
 }
 
-// tarOut is one TarFrom under way; it is used by one goroutine.
+// tarOut is the ends of one TarFrom, whose names are those in the archive.
 type tarOut struct {
 	files *Files
 	w     *tar.Writer
 	meter meter
 }
 
-// add writes one entry and what is below it. Owners are those of the box, by number, as nobody of
-// that name need be here.
-func (t *tarOut) add(ctx context.Context, remote, name string, info fs.FileInfo) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+func (t *tarOut) label(_, to string) string { return to }
+
+func (t *tarOut) list(ctx context.Context, from string) ([]fs.FileInfo, error) {
+	return t.files.list(ctx, from)
+}
+
+func (t *tarOut) mkdir(to string, info fs.FileInfo) error { return t.header(to+"/", "", info) }
+
+// dress has nothing left to do: an entry's header has its mode and time.
+func (t *tarOut) dress(string, fs.FileInfo) error { return nil }
+
+func (t *tarOut) link(remote, name string, info fs.FileInfo) error {
+	target, err := t.files.sftp.ReadLink(remote)
+	if err != nil {
+		return t.files.failure("read the link", remote, err)
 	}
-	var target string
-	var err error
-	switch info.Mode().Type() {
-	case 0, fs.ModeDir:
-	case fs.ModeSymlink:
-		if target, err = t.files.sftp.ReadLink(remote); err != nil {
-			return t.files.failure("read the link", remote, err)
-		}
-	default:
-		t.meter.skip(name, info.Mode())
-		return nil
+	return t.header(name, target, info)
+}
+
+// file tells the size first and keeps to it: see contents.
+func (t *tarOut) file(ctx context.Context, remote, name string, info fs.FileInfo) error {
+	if err := t.header(name, "", info); err != nil {
+		return err
 	}
-	// The size is told first and kept to: see contents.
+	return t.contents(ctx, remote, name, info.Size())
+}
+
+// header begins an entry. Owners are those of the box, by number, as nobody of that name need be
+// here.
+func (t *tarOut) header(name, target string, info fs.FileInfo) error {
 	h, err := tar.FileInfoHeader(info, target)
 	if err != nil {
 		return err
@@ -72,38 +84,7 @@ func (t *tarOut) add(ctx context.Context, remote, name string, info fs.FileInfo)
 	if st, ok := info.Sys().(*sftp.FileStat); ok {
 		h.Uid, h.Gid = int(st.UID), int(st.GID)
 	}
-	if info.IsDir() {
-		h.Name += "/"
-	}
-	if err := t.w.WriteHeader(h); err != nil {
-		return err
-	}
-	switch {
-	case info.IsDir():
-		err = t.children(ctx, remote, name)
-	case info.Mode().IsRegular():
-		err = t.contents(ctx, remote, name, h.Size)
-	}
-	t.meter.add(name, 1, 0)
-	return err
-}
-
-// children writes what a directory holds, in the order in which the box lists it.
-func (t *tarOut) children(ctx context.Context, remote, name string) error {
-	entries, err := t.files.list(ctx, remote)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if isGit(e.Name()) && !t.meter.opts.Git {
-			t.meter.leave(path.Join(name, e.Name()))
-			continue
-		}
-		if err := t.add(ctx, path.Join(remote, e.Name()), path.Join(name, e.Name()), e); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.w.WriteHeader(h)
 }
 
 // contents writes exactly size bytes: a file that grows is cut there, one that shrinks is an error.

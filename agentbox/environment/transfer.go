@@ -13,11 +13,11 @@ const parallelFiles = 16
 
 // ends is where a copy comes from and goes to. Methods that copy files run beside each other. They
 // are paths at either side, as run's from and to and names below them. file is called beside the
-// walk; the others are called by the walk alone, in order: parents first.
+// walk, unless that is in order; the others are called by the walk alone, in order: parents first.
 type ends interface {
 	file(ctx context.Context, from, to string, info fs.FileInfo) error
-	link(from, to string) error
-	mkdir(to string) error // which may be there already
+	link(from, to string, info fs.FileInfo) error
+	mkdir(to string, info fs.FileInfo) error // which may be there already
 	list(ctx context.Context, from string) ([]fs.FileInfo, error)
 	dress(to string, info fs.FileInfo) error // gives a directory the mode and time of its original
 	label(from, to string) string            // what progress calls them
@@ -29,6 +29,7 @@ type transfer struct {
 	meter    *meter
 	keepTop  bool // the directory at the top was there before and keeps its mode
 	leaveGit bool // git directories are left out
+	inOrder  bool // one file follows the other
 	work     *errgroup.Group
 	dirs     []madeDir // in the order they were made: parents first
 }
@@ -74,12 +75,16 @@ func (t *transfer) copy(ctx context.Context, from, to string, info fs.FileInfo) 
 	}
 	switch info.Mode().Type() {
 	case 0:
-		t.work.Go(func() error { return t.counted(from, to, t.file(ctx, from, to, info)) })
+		file := func() error { return t.counted(from, to, t.file(ctx, from, to, info)) }
+		if t.inOrder {
+			return file()
+		}
+		t.work.Go(file)
 		return nil
 	case fs.ModeDir:
 		return t.counted(from, to, t.dir(ctx, from, to, info))
 	case fs.ModeSymlink:
-		return t.counted(from, to, t.link(from, to))
+		return t.counted(from, to, t.link(from, to, info))
 	}
 	t.meter.skip(t.label(from, to), info.Mode())
 	return nil
@@ -96,7 +101,7 @@ func (t *transfer) counted(from, to string, err error) error {
 // dir makes a directory and copies what is in it, but git directories where they are to be left
 // out. How deep it may go, list says.
 func (t *transfer) dir(ctx context.Context, from, to string, info fs.FileInfo) error {
-	if err := t.mkdir(to); err != nil {
+	if err := t.mkdir(to, info); err != nil {
 		return err
 	}
 	t.dirs = append(t.dirs, madeDir{to, info})
