@@ -3,7 +3,6 @@ package environment
 import (
 	"context"
 	"encoding/json"
-	"io"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -36,22 +35,11 @@ func Attach(ctx context.Context, client *ssh.Client, job JobAttach, cmd Command)
 	if err != nil {
 		return Status{}, err
 	}
-	ch, reqs, err := OpenChannel(ctx, client, AttachChannel, extra)
+	s, err := newSession(ctx, client, AttachChannel, extra, cmd)
 	if err != nil {
-		return Status{}, explainRefusal(err)
+		return Status{}, err
 	}
-	s := &session{cmd: cmd, ch: ch, ended: make(chan struct{}), failed: make(chan error, 2), leaves: true}
-	go s.listen(reqs)
-	s.output.Go(func() { s.copyOut(cmd.Stdout, s.ch) })
-	s.output.Go(func() { s.copyOut(cmd.Stderr, s.ch.Stderr()) })
-	if cmd.Stdin != nil {
-		go func() { // as Exec's: a read from Stdin cannot be interrupted
-			if _, err := io.Copy(ch, cmd.Stdin); err == nil && job.EndInput {
-				ch.CloseWrite()
-			}
-		}()
-	} else if job.EndInput {
-		ch.CloseWrite()
-	}
+	s.leaves = true
+	s.copyStreams(job.EndInput)
 	return s.wait(ctx)
 }

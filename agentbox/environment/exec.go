@@ -29,18 +29,27 @@ import (
 // A writer that fails (a closed pipe, a full disk) ends the command with SIGPIPE, as in a pipeline,
 // and its error is returned. No write to cmd.Stdout or cmd.Stderr begins once Exec has returned.
 func Exec(ctx context.Context, client *ssh.Client, cmd Command) (Status, error) {
-	ch, reqs, err := OpenChannel(ctx, client, "session", nil)
+	s, err := newSession(ctx, client, "session", nil, cmd)
 	if err != nil {
-		return Status{}, explainRefusal(err)
+		return Status{}, err
+	}
+	if err := s.start(ctx); err != nil {
+		s.ch.Close()
+		return Status{}, err
+	}
+	s.copyStreams(true)
+	return s.wait(ctx)
+}
+
+// newSession opens a channel of a kind for a command, whose streams are still to be copied.
+func newSession(ctx context.Context, client *ssh.Client, kind string, extra []byte, cmd Command) (*session, error) {
+	ch, reqs, err := OpenChannel(ctx, client, kind, extra)
+	if err != nil {
+		return nil, explainRefusal(err)
 	}
 	s := &session{cmd: cmd, ch: ch, ended: make(chan struct{}), failed: make(chan error, 2)}
 	go s.listen(reqs)
-	if err := s.start(ctx); err != nil {
-		ch.Close()
-		return Status{}, err
-	}
-	s.copyStreams()
-	return s.wait(ctx)
+	return s, nil
 }
 
 // explainRefusal makes an error of ours of a channel that was refused. A relay that has no
@@ -183,18 +192,18 @@ func ptyRequest(t *PTY) []byte {
 }
 
 // copyStreams begins to copy, once the command has been started: some servers drop what comes
-// before.
-func (s *session) copyStreams() {
+// before. With endInput the end of our input, or none, is the end of the command's.
+func (s *session) copyStreams(endInput bool) {
 	s.output.Go(func() { s.copyOut(s.cmd.Stdout, s.ch) })
 	s.output.Go(func() { s.copyOut(s.cmd.Stderr, s.ch.Stderr()) })
-	if s.cmd.Stdin == nil {
-		s.ch.CloseWrite()
-		return
-	}
 	// A read from Stdin cannot be interrupted, so nobody waits for this goroutine; see Command.
 	go func() {
-		pump(s.ch, s.cmd.Stdin)
-		s.ch.CloseWrite()
+		if s.cmd.Stdin != nil {
+			pump(s.ch, s.cmd.Stdin)
+		}
+		if endInput {
+			s.ch.CloseWrite()
+		}
 	}()
 }
 
