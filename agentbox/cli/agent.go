@@ -207,17 +207,9 @@ func keyFlags(s agents.Secret) string {
 	return strings.Join(flags, " ")
 }
 
-// setKey says where an agent's key is kept, and asks for it where that is the keyring. Values of
-// other kinds are read when they are needed, and never pass through here.
+// setKey says where an agent's key is kept.
 func (a *app) setKey(ctx context.Context, ref api.PolicyRef, s agents.Secret, from secrets.Reference) error {
-	req := api.SecretRequest{PolicyRef: ref, Name: s.Name, From: from, To: s.To, Header: s.Header, Form: s.As}
-	var err error
-	if from.Kind == secrets.Keyring {
-		if req.Value, err = a.readValue(s.Name); err != nil {
-			return err
-		}
-	}
-	info, err := call(ctx, a, api.SetSecret, req)
+	info, err := a.storeSecret(ctx, api.SecretRequest{PolicyRef: ref, Name: s.Name, From: from, To: s.To, Header: s.Header, Form: s.As})
 	if err == nil && !a.quiet {
 		fmt.Fprintf(a.stderr, "secret %s from %s, to %s; the box has a placeholder\n", info.Name, info.From, rulesText(info.Scope))
 	}

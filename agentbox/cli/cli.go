@@ -124,7 +124,7 @@ agentbox run -- CMD...       one command in a fresh box that is gone afterwards`
 			a.home, err = home.Find()
 			return ctx, err
 		},
-		Commands:               slices.Concat(a.boxCommands(), a.insideCommands(), a.lifecycleCommands(), a.policyCommands(), a.hostCommands(), a.hiddenCommands()),
+		Commands:               a.verbs(),
 		Suggest:                true,
 		HideVersion:            true,
 		EnableShellCompletion:  true,
@@ -146,24 +146,26 @@ const (
 	catInside    = "inside a box"
 	catLifecycle = "states of a box"
 	catHost      = "this machine"
+	catPolicy    = "what boxes may do"
 )
 
-// boxCommands are the verbs that make, find and remove boxes, and what is run in boxes of its own.
-func (a *app) boxCommands() []*cli.Command {
-	return []*cli.Command{a.upCommand(), a.agentCommand(), a.runCommand(), a.taskCommand(), a.artifactCommand(), a.lsCommand(), a.showCommand(), a.topCommand(), a.rmCommand()}
-}
-
-// lifecycleCommands move a box from one state to another.
-func (a *app) lifecycleCommands() []*cli.Command {
+// verbs are all commands, in the order of the help.
+func (a *app) verbs() []*cli.Command {
 	return []*cli.Command{
+		// What makes, finds and removes boxes, and what is run in boxes of its own.
+		a.upCommand(), a.agentCommand(), a.runCommand(), a.taskCommand(), a.artifactCommand(), a.lsCommand(), a.showCommand(), a.topCommand(), a.rmCommand(),
+		// What reaches into a box.
+		a.execCommand(), a.attachCommand(), a.jobsCommand(), a.shellCommand(), a.cpCommand(), a.diffCommand(), a.pullCommand(),
+		a.logsCommand(), a.portsCommand(), a.sshCommand(), a.sshConfigCommand(),
+		// What moves a box from one state to another.
 		a.pauseCommand(), a.resumeCommand(), a.resetCommand(), a.forkCommand(), a.checkpointCommand(), a.rollbackCommand(),
-	}
-}
-
-// hostCommands are about this machine and not about one box.
-func (a *app) hostCommands() []*cli.Command {
-	return []*cli.Command{
-		a.initCommand(), a.imageCommand(), a.cacheCommand(), a.meshCommand(), a.serviceCommand(), a.pruneCommand(), a.doctorCommand(), a.benchCommand(), a.daemonCommand(),
-		a.versionCommand(),
+		// What boxes may do, and which secrets they may use.
+		a.policyCommand(), a.secretCommand(),
+		// What is about this machine and not about one box.
+		a.initCommand(), a.imageCommand(), a.cacheCommand(), a.meshCommand(), a.serviceCommand(), a.pruneCommand(), a.doctorCommand(), a.benchCommand(),
+		a.daemonCommand(), a.versionCommand(),
+		// What other programs run: our daemon, ssh, git. It is no part of what is promised to people, and
+		// may change with any build.
+		a.superviseCommand(), a.sshProxyCommand(), a.gitServeCommand(),
 	}
 }

@@ -40,6 +40,23 @@ func call[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp],
 	return resp, err
 }
 
+// outlasting is a call that waits for a task, without progress: a daemon that is replaced meanwhile
+// leaves the task to the next one, which is asked again.
+func outlasting[Resp any](ctx context.Context, a *app, e api.Endpoint[api.TaskRef, Resp], task agentbox.TaskID) (Resp, error) {
+	for {
+		client, err := a.daemon(ctx)
+		var resp Resp
+		if err == nil {
+			resp, err = api.Call(ctx, client, e, api.TaskRef{Task: task.String()}, nil)
+			client.Close()
+		}
+		if err == nil || ctx.Err() != nil || agentbox.CodeOf(err) != agentbox.Unavailable {
+			return resp, err
+		}
+		time.Sleep(redialAfter)
+	}
+}
+
 // tell makes a call and reports what of makes of the answer: the whole of most verbs.
 func tell[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp], req Req, of func(Resp) facts) error {
 	resp, err := call(ctx, a, e, req)

@@ -181,36 +181,17 @@ func (a *app) printJob(ctx context.Context, ref api.BoxRef, id string, l logs) e
 
 // tailJob prints the last lines of what a job wrote. It counts them first: how many there are is
 // known at the end only. A transcript has terminal output in pieces of any size, so lines cannot be
-// found from its end.
+// found from its end. It is bounded, so that all of it can be held.
 func (a *app) tailJob(ctx context.Context, t job.Transcript, l logs) error {
-	var all lineCounter
+	var all bytes.Buffer
 	if err := t.WriteText(ctx, &all, false); err != nil {
 		return err
 	}
-	return t.WriteText(ctx, &lineSkipper{w: a.stdout, skip: all.lines() - l.tail}, l.follow)
-}
-
-// lineCounter counts the lines that are written to it, a last one without an end too.
-type lineCounter struct {
-	ends int
-	open bool
-}
-
-// Write implements io.Writer; it keeps nothing.
-func (c *lineCounter) Write(b []byte) (int, error) {
-	c.ends += bytes.Count(b, []byte("\n"))
-	if len(b) > 0 {
-		c.open = b[len(b)-1] != '\n'
+	skip := -l.tail
+	for range bytes.Lines(all.Bytes()) {
+		skip++
 	}
-	return len(b), nil
-}
-
-// lines is how many there were so far.
-func (c *lineCounter) lines() int {
-	if c.open {
-		return c.ends + 1
-	}
-	return c.ends
+	return t.WriteText(ctx, &lineSkipper{w: a.stdout, skip: skip}, l.follow)
 }
 
 // lineSkipper leaves out the first lines that are written to it, skip of them, and passes the rest

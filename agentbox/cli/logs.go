@@ -2,11 +2,13 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -121,14 +123,7 @@ func (a *app) consoleFile(b agentbox.Box) (string, error) {
 	}
 	// Names are life-N: of two with the same number of digits the greater string is the greater
 	// number, and a longer one is greater still.
-	latest := files[0]
-	for _, f := range files[1:] {
-		// As the numbers in them compare.
-		if len(f) > len(latest) || len(f) == len(latest) && f > latest {
-			latest = f
-		}
-	}
-	return latest, nil
+	return slices.MaxFunc(files, func(f, g string) int { return cmp.Or(len(f)-len(g), strings.Compare(f, g)) }), nil
 }
 
 // printFile prints a log that is a file of this host, as it is.
@@ -159,7 +154,7 @@ func chooseServices(b agentbox.Box, wanted []string) ([]string, error) {
 		return all, nil
 	}
 	for _, name := range wanted {
-		if !strings.Contains("\n"+strings.Join(all, "\n")+"\n", "\n"+name+"\n") {
+		if !slices.Contains(all, name) {
 			return nil, agentbox.Errorf(agentbox.NotFound, "box %s has no service %q", b.Name, name).
 				WithHint("it has %s", strings.Join(all, ", "))
 		}

@@ -14,14 +14,6 @@ import (
 	"agentbox/policy"
 )
 
-// catPolicy is the heading of the help for these verbs.
-const catPolicy = "what boxes may do"
-
-// policyCommands are the verbs about what boxes may do and which secrets they may use.
-func (a *app) policyCommands() []*cli.Command {
-	return []*cli.Command{a.policyCommand(), a.secretCommand()}
-}
-
 // policyCommand groups the verbs about what boxes may do. Rules are the user's own, for one
 // repository or for all; what the repository itself asks for is approved as a whole, by digest.
 func (a *app) policyCommand() *cli.Command {
@@ -302,11 +294,7 @@ func (a *app) approve(ctx context.Context, digest string) error {
 func (a *app) askToApprove(r api.PolicyReport) bool {
 	fmt.Fprintf(a.stderr, "%s asks for more than is approved for %s:\n", oneLine(r.Directory), oneLine(r.Project))
 	printPlan(a.stderr, "  ", r.Plan)
-	fmt.Fprint(a.stderr, "approve it? [y/N] ")
-	// Without an answer, an interrupt or the end of input say, it is no.
-	var answer string
-	_, _ = fmt.Fscanln(a.stdin, &answer)
-	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes")
+	return a.yes("approve it?")
 }
 
 // reviewAtTerminal asks, before a box starts, about what its repository's policy asks for. On a

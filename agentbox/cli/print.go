@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"fmt"
 	"strings"
 	"time"
@@ -14,6 +15,18 @@ func boxFacts(what string) func(agentbox.Box) facts {
 	return func(b agentbox.Box) facts {
 		return facts{value: b, ids: []string{b.ID.String()}, text: fmt.Sprintf("%s %s (%s)", b.Name, what, b.ID)}
 	}
+}
+
+// yes asks a person. Anything but yes is no, an interrupt and the end of input too.
+func (a *app) yes(question string) bool {
+	fmt.Fprint(a.stderr, question+" [y/N] ")
+	// A line, so that what is typed after the y is not the next question's answer.
+	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
+	if err != nil {
+		fmt.Fprintln(a.stderr)
+	}
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
 }
 
 // oneLine keeps a message on its line, and from saying anything to the terminal, whatever it

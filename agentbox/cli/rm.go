@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"strings"
@@ -126,16 +125,11 @@ func (a *app) removeBox(ctx context.Context, d removal) error {
 	return tell(ctx, a, api.Remove, d.ref, boxFacts("was removed"))
 }
 
-// confirm asks at the terminal whether a box may go. Anything but y keeps it, the end of input too.
+// confirm asks at the terminal whether a box may go.
 func (a *app) confirm(d removal) error {
-	fmt.Fprintf(a.stderr, "%s\nremove it? [y/N] ", d.loss)
-	// A line, so that what is typed after the y is not the next question's answer.
-	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
-	if strings.ToLower(strings.TrimSpace(answer)) == "y" {
+	fmt.Fprintln(a.stderr, d.loss)
+	if a.yes("remove it?") {
 		return nil
-	}
-	if err != nil {
-		fmt.Fprintln(a.stderr)
 	}
 	return agentbox.Errorf(agentbox.Conflict, "box %s was not removed", d.name)
 }

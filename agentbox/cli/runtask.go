@@ -16,7 +16,7 @@ import (
 )
 
 // runTask runs a command as a task that this program waits for, and ends as it does. Three things
-// go on at once: the attachment to the command, a call that holds the task (holdTask), and signals
+// go on at once: the attachment to the command, a call that holds the task (HoldTask), and signals
 // or keys that may end either. The task's result decides the exit code, not how the connection
 // ended, since a machine that ends at a limit breaks the connection first.
 func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout time.Duration) error {
@@ -35,7 +35,9 @@ func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout tim
 	defer letGo()
 	go func() {
 		defer close(w.ended)
-		w.task, w.err = a.holdTask(holding, w.id)
+		// To end this call is to cancel the task: it is how a client that is killed takes its task
+		// with it.
+		w.task, w.err = outlasting(holding, a, api.HoldTask, w.id)
 	}()
 	// The attachment ends first, with the command; the result is known a moment later.
 	err = w.attach(ctx, begun, r)
@@ -66,23 +68,6 @@ func (a *app) runSubmission(req api.UpRequest, r run, timeout time.Duration) (ap
 		spec.Columns, spec.Rows = a.terminalSize()
 	}
 	return api.TaskSubmission{Spec: spec, Commands: [][]string{r.argv}, Environ: os.Environ()}, nil
-}
-
-// holdTask holds a task until it has ended, across restarts of the daemon. To end this call is to
-// cancel the task: it is how a client that is killed takes its task with it.
-func (a *app) holdTask(ctx context.Context, id agentbox.TaskID) (agentbox.Task, error) {
-	for {
-		client, err := a.daemon(ctx)
-		var t agentbox.Task
-		if err == nil {
-			t, err = api.Call(ctx, client, api.HoldTask, api.TaskRef{Task: id.String()}, nil)
-			client.Close()
-		}
-		if err == nil || ctx.Err() != nil || agentbox.CodeOf(err) != agentbox.Unavailable {
-			return t, err
-		}
-		time.Sleep(redialAfter) // the daemon was replaced
-	}
 }
 
 // waited is a task whose end this program waits for. Its methods may be called from the goroutines

@@ -70,13 +70,7 @@ func (a *app) setSecret(ctx context.Context, req api.SecretRequest, from string)
 		return agentbox.Errorf(agentbox.Invalid, "%w", err)
 	}
 	req.PolicyRef = a.policyRef("")
-	// All other sources are read on this machine when the value is needed, and not now.
-	if req.From.Kind == secrets.Keyring {
-		if req.Value, err = a.readValue(req.Name); err != nil {
-			return err
-		}
-	}
-	s, err := call(ctx, a, api.SetSecret, req)
+	s, err := a.storeSecret(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -91,6 +85,17 @@ func (a *app) setSecret(ctx context.Context, req api.SecretRequest, from string)
 		}
 	}
 	return nil
+}
+
+// storeSecret has the daemon keep a secret, and asks for the value where that goes into the keyring.
+// All other sources are read on this machine when the value is needed, and never pass through here.
+func (a *app) storeSecret(ctx context.Context, req api.SecretRequest) (info api.SecretInfo, err error) {
+	if req.From.Kind == secrets.Keyring {
+		if req.Value, err = a.readValue(req.Name); err != nil {
+			return info, err
+		}
+	}
+	return call(ctx, a, api.SetSecret, req)
 }
 
 // readValue asks for a value without showing it, or takes it from standard input. What is read from

@@ -5,7 +5,6 @@ import (
 	"math"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -212,18 +211,11 @@ func (a *app) reportTaskIDs(all []agentbox.Task) error {
 func (a *app) awaitTasks(ctx context.Context, all []agentbox.Task) error {
 	var result error
 	for i := range all {
-		for {
-			t, err := call(ctx, a, api.WaitTask, api.TaskRef{Task: all[i].ID.String()})
-			if err == nil {
-				all[i] = t
-				break
-			}
-			// Only a daemon that went away is asked again; a task that is gone is an error.
-			if ctx.Err() != nil || agentbox.CodeOf(err) != agentbox.Unavailable {
-				return err
-			}
-			time.Sleep(redialAfter) // the daemon was replaced
+		t, err := outlasting(ctx, a, api.WaitTask, all[i].ID)
+		if err != nil {
+			return err
 		}
+		all[i] = t
 		// The first that failed decides, in the order of submission and not of time, so that the
 		// code is the same in each run.
 		if result == nil {
