@@ -57,7 +57,7 @@ func (a *app) attach(ctx context.Context, found api.JobInfo, noStdin bool) error
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
 	var modes job.Modes
-	cmd := environment.Command{Stdout: a.stdout, Stderr: a.stderr, Grace: 1}
+	cmd := environment.Command{Stdout: a.stdout, Stderr: a.stderr}
 	if !noStdin {
 		cmd.Stdin = a.stdin
 	}

@@ -75,56 +75,20 @@ func (a *app) sayMissing(missing []string) {
 	}
 }
 
+// unharmed is what harmless lets through besides what is printable: ends of lines, tabs and colours.
+var unharmed = agentbox.Pattern("\n|\t|\x1b\\[[0-9;]{0,29}m")
+
 // harmless takes out of a text of a box what a terminal would act on, but for colours. Colours are
 // git's own and stay, but a box may write such a sequence, too: that changes looks and nothing
 // else.
 func harmless(text []byte) []byte {
 	var out bytes.Buffer
-	for len(text) > 0 {
-		c := text[0]
-		if n := colour(text); n > 0 {
-			out.Write(text[:n])
-			text = text[n:]
-			continue
-		}
-		switch {
-		case c == '\n' || c == '\t' || c >= 0x20 && c != 0x7f && !c1(text):
-			out.WriteByte(c)
-		default:
-			out.WriteString("\ufffd")
-		}
-		text = text[length(text):]
+	from := 0
+	for _, at := range unharmed().FindAllIndex(text, -1) {
+		out.WriteString(agentbox.Printable(string(text[from:at[0]])))
+		out.Write(text[at[0]:at[1]])
+		from = at[1]
 	}
+	out.WriteString(agentbox.Printable(string(text[from:])))
 	return out.Bytes()
-}
-
-// colour is the length of a sequence at the beginning that changes how text looks; 0 for anything
-// else.
-func colour(text []byte) int {
-	if !bytes.HasPrefix(text, []byte("\x1b[")) {
-		return 0
-	}
-	for i := 2; i < len(text) && i < 32; i++ {
-		switch c := text[i]; {
-		case c == 'm':
-			return i + 1
-		case c != ';' && (c < '0' || c > '9'):
-			return 0
-		}
-	}
-	return 0
-}
-
-// length is how many bytes the first character takes that is replaced as a whole. A byte that
-// belongs to no valid character is replaced alone.
-func length(text []byte) int {
-	if c1(text) {
-		return 2
-	}
-	return 1
-}
-
-// c1 tells whether a control character of the upper half begins here.
-func c1(text []byte) bool {
-	return text[0] == 0xc2 && len(text) > 1 && text[1] >= 0x80 && text[1] <= 0x9f
 }

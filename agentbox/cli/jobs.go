@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
@@ -51,26 +50,15 @@ func jobsFacts(jobs []agentbox.Job) facts {
 	})
 }
 
-// commandText is a command on one line, without what could move a terminal's cursor. It is cut in
-// the middle to 60 characters, so that the end is seen.
+// commandText is a command on one line. It is cut to 60 characters, in the middle: tasks of one
+// command differ at the end.
 func commandText(argv []string) string {
-	text := strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.Join(argv, " "))
-	return cutMiddle(text, 60)
-}
-
-// cutMiddle keeps both ends of a text: tasks of one command differ in the last.
-func cutMiddle(s string, n int) string {
-	r := []rune(s)
-	if len(r) <= n {
-		return s
+	const most, tail = 60, 20
+	text := []rune(oneLine(strings.Join(argv, " ")))
+	if len(text) <= most {
+		return string(text)
 	}
-	tail := n / 3
-	return string(r[:n-tail-1]) + "…" + string(r[len(r)-tail:])
+	return string(text[:most-tail-1]) + "…" + string(text[len(text)-tail:])
 }
 
 // jobsKillCommand is `jobs kill`. The signal goes to the processes of the job in the box; whether

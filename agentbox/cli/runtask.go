@@ -148,17 +148,25 @@ func (w *waited) signals(ctx context.Context) <-chan os.Signal {
 // cancel ends the task. That it has ended already is no error.
 func (w *waited) cancel(ctx context.Context) {
 	_, err := call(ctx, w.a, api.CancelTask, api.TaskRef{Task: w.id.String()})
-	if err != nil && agentbox.CodeOf(err) != agentbox.Conflict && ctx.Err() == nil {
-		fmt.Fprintf(w.a.stderr, "agentbox: cannot cancel %s: %s\r\n", w.id, oneLine(errorText(err)))
-	}
+	w.unlessEnded(ctx, "cancel", err)
 }
 
 // limit ends the task at its time. The time is counted here from the moment when the command runs.
 func (w *waited) limit(ctx context.Context) {
 	_, err := call(ctx, w.a, api.LimitTask, api.TaskLimit{Task: w.id.String(), Limit: w.wall()})
+	w.unlessEnded(ctx, "end", err)
+}
+
+// unlessEnded says what could not be done to a task that still runs.
+func (w *waited) unlessEnded(ctx context.Context, what string, err error) {
 	if err != nil && agentbox.CodeOf(err) != agentbox.Conflict && ctx.Err() == nil {
-		fmt.Fprintf(w.a.stderr, "agentbox: cannot end %s: %s\r\n", w.id, oneLine(errorText(err)))
+		w.complain(what, err)
 	}
+}
+
+// complain ends its line with a return, too: the terminal may be raw.
+func (w *waited) complain(what string, err error) {
+	fmt.Fprintf(w.a.stderr, "agentbox: cannot %s %s: %s\r\n", what, w.id, oneLine(errorText(err)))
 }
 
 // wall is the limit of --timeout, as the task's result names it.
@@ -170,7 +178,7 @@ func (w *waited) wall() agentbox.Limit {
 // leave then would cancel the task.
 func (w *waited) release(ctx context.Context, leave context.CancelCauseFunc) {
 	if _, err := call(ctx, w.a, api.ReleaseTask, api.TaskRef{Task: w.id.String()}); err != nil {
-		fmt.Fprintf(w.a.stderr, "agentbox: cannot leave %s: %s\r\n", w.id, oneLine(errorText(err)))
+		w.complain("leave", err)
 		return
 	}
 	leave(errLeft)

@@ -4,8 +4,6 @@ import (
 	"io"
 	"os"
 	"time"
-
-	"golang.org/x/crypto/ssh"
 )
 
 // Command is one command in the environment. It is only read, and may be used again unless its
@@ -38,10 +36,9 @@ const DefaultGrace = 5 * time.Second
 
 // PTY is the terminal a command gets.
 type PTY struct {
-	Term   string            // the value of TERM; "" means xterm
-	Size   Size              //
-	Modes  ssh.TerminalModes // nil is allowed
-	Resize <-chan Size       // new sizes while the command runs; nil: never
+	Term   string      // the value of TERM; "" means xterm
+	Size   Size        //
+	Resize <-chan Size // new sizes while the command runs; nil: never
 }
 
 // Size is the size of a terminal in characters.

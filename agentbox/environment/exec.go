@@ -169,26 +169,19 @@ func allUTF8(cmd Command) bool {
 	return utf8.ValidString(cmd.Dir) && !slices.ContainsFunc(cmd.Argv, func(s string) bool { return !utf8.ValidString(s) })
 }
 
-// ptyRequest is the payload of pty-req: RFC 4254, 6.2, with the modes of section 8 and the
-// TTY_OP_END after them. Sizes in pixels are unknown, which is 0.
+// ptyRequest is the payload of pty-req: RFC 4254, 6.2, with none of the modes of section 8, of which
+// there is only the TTY_OP_END. Sizes in pixels are unknown, which is 0.
 func ptyRequest(t *PTY) []byte {
 	term := t.Term
 	if term == "" {
 		term = "xterm"
-	}
-	modes := []byte{}
-	for op, v := range t.Modes {
-		modes = append(modes, ssh.Marshal(struct {
-			Op    byte
-			Value uint32
-		}{op, v})...)
 	}
 	return ssh.Marshal(struct {
 		Term           string
 		Width, Height  uint32
 		WidthPx, HghPx uint32
 		Modes          string
-	}{term, uint32(t.Size.Width), uint32(t.Size.Height), 0, 0, string(append(modes, 0))})
+	}{term, uint32(t.Size.Width), uint32(t.Size.Height), 0, 0, "\x00"})
 }
 
 // copyStreams begins to copy, once the command has been started: some servers drop what comes
