@@ -10,7 +10,6 @@
 // written into records. So fields are added and not renamed: a record of an earlier build must
 // still be read. Durations are nanoseconds in JSON, sizes are bytes, times are RFC 3339.
 //
-// Facts are fields, and the sentences that people read are made from them in two places only: the
-// String methods in end.go, for what the command line, logs and the daemon all have to say in the
-// same words, and the package cli.
+// Facts are fields. The sentences that people read are made from them in one place, the package cli
+// (sentences.go): errors, notes and records that cross a process carry an End, a Limit or a Problem.
 package agentbox

@@ -57,16 +57,12 @@ func (a *app) attach(ctx context.Context, found api.JobInfo, noStdin bool) error
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
 	var modes job.Modes
-	cmd := environment.Command{Stdout: a.stdout, Stderr: a.stderr}
-	if !noStdin {
-		cmd.Stdin = a.stdin
+	cmd, restore, err := a.streams(!noStdin, found.Job.TTY && !noStdin && term.IsTerminal(int(a.stdin.Fd())))
+	if err != nil {
+		return err
 	}
-	if found.Job.TTY && !noStdin && term.IsTerminal(int(a.stdin.Fd())) {
-		restore, err := a.terminal(&cmd)
-		if err != nil {
-			return err
-		}
-		defer restore()
+	defer restore()
+	if cmd.TTY != nil {
 		cmd.Stdin = &leaving{r: a.stdin, leave: func() { leave(errLeft) }}
 		cmd.Stdout = io.MultiWriter(a.stdout, &modes)
 	}

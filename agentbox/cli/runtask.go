@@ -97,20 +97,15 @@ func (w *waited) attach(ctx context.Context, begun api.TaskBegun, r run) error {
 		return err
 	}
 	defer client.Close()
-	cmd := environment.Command{Stdout: w.a.stdout, Stderr: w.a.stderr, Signals: w.signals(ctx)}
-	if !r.noStdin {
-		cmd.Stdin = w.a.stdin
+	cmd, restore, err := w.a.streams(!r.noStdin, r.tty)
+	if err != nil {
+		w.cancel(ctx)
+		return err
 	}
-	if r.tty {
-		restore, err := w.a.terminal(&cmd)
-		if err != nil {
-			w.cancel(ctx)
-			return err
-		}
-		defer restore()
-		if !r.noStdin {
-			cmd.Stdin = &leaving{r: w.asking(ctx, leave), leave: func() { w.release(ctx, leave) }}
-		}
+	defer restore()
+	cmd.Signals = w.signals(ctx)
+	if r.tty && !r.noStdin {
+		cmd.Stdin = &leaving{r: w.asking(ctx, leave), leave: func() { w.release(ctx, leave) }}
 	}
 	// The task has the same limit; this one ends it also when its box does not answer for itself.
 	if w.timeout > 0 {

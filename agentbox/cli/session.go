@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net"
@@ -92,20 +93,12 @@ func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 	}
 	// The user's --env is over what every command of the box has.
 	maps.Copy(env, r.env)
-	cmd := environment.Command{Argv: r.argv, Env: env, Dir: r.dir, Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr, Signals: signals}
-	if cmd.Dir == "" {
-		cmd.Dir = c.Dir
+	cmd, restore, err := a.streams(!r.noStdin, r.tty)
+	if err != nil {
+		return err
 	}
-	if r.noStdin {
-		cmd.Stdin = nil
-	}
-	if r.tty {
-		restore, err := a.terminal(&cmd)
-		if err != nil {
-			return err
-		}
-		defer restore()
-	}
+	defer restore()
+	cmd.Argv, cmd.Env, cmd.Dir, cmd.Signals = r.argv, env, cmp.Or(r.dir, c.Dir), signals
 	status, err := environment.Exec(ctx, client, cmd)
 	if err != nil {
 		return err
@@ -126,6 +119,19 @@ func (a *app) enter(ctx context.Context, c api.Connection, r run) error {
 			WithHint("agentbox resume %s; limits: in the configuration says how much it may", b.Name)
 	}
 	return err
+}
+
+// streams is a command with our standard streams, with tty on a terminal like ours. restore has to be
+// called when it has ended, see terminal.
+func (a *app) streams(stdin, tty bool) (cmd environment.Command, restore func(), err error) {
+	cmd, restore = environment.Command{Stdout: a.stdout, Stderr: a.stderr}, func() {}
+	if stdin {
+		cmd.Stdin = a.stdin
+	}
+	if tty {
+		restore, err = a.terminal(&cmd)
+	}
+	return cmd, restore, err
 }
 
 // terminal puts our terminal into raw mode and gives the command one of the same size. restore has
