@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -120,14 +121,7 @@ func digestOf(records map[id]Record) (agentbox.Digest, int, error) {
 }
 
 // sorted lists records in their order.
-func sorted(records map[id]Record) []Record {
-	out := make([]Record, 0, len(records))
-	for _, r := range records {
-		out = append(out, r)
-	}
-	slices.SortFunc(out, compare)
-	return out
-}
+func sorted(records map[id]Record) []Record { return slices.SortedFunc(maps.Values(records), compare) }
 
 // corrupt makes an error of code Corrupt.
 func corrupt(format string, args ...any) error {

@@ -51,7 +51,7 @@ func (t *Transfer) settle(a arrival, began time.Time, err error) {
 		if a.s.joined {
 			slot = a.s.slot
 		}
-		t.act(t.state.Wrong(slot, i))
+		t.state.Wrong(slot, i)
 		t.n.strike(a.s.peer)
 	default:
 		t.state.Failed(i)
@@ -103,14 +103,11 @@ func (t *Transfer) act(list []schedule.Action) {
 		if s == nil {
 			continue
 		}
-		switch a.Kind {
-		case schedule.Ask:
+		if len(a.Pieces) > 0 {
 			s.push(frameRequest, request{uint32(a.ID), a.Class, a.Pieces}.encode()...)
-		case schedule.Cancel:
+		} else {
 			delete(s.incoming, uint32(a.ID))
 			s.push(frameCancel, idBytes(uint32(a.ID))...)
-		case schedule.Drop:
-			t.n.drop(s, agentbox.Errorf(agentbox.Corrupt, "the peer sent wrong bytes"))
 		}
 	}
 }

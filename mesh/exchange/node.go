@@ -300,8 +300,9 @@ func (n *Node) countSessions() int {
 	return count
 }
 
-// strike notes that a peer sent what is wrong: bytes, or frames. The second time it is not asked
-// any more, for a while; it is served as before. Callers hold mu.
+// strike notes that a peer sent what is wrong: bytes, or frames. Once may be a disk of its own that
+// fails. The second time it is not asked any more, for a while; it is served as before, in sessions
+// that it opens. Callers hold mu.
 func (n *Node) strike(p PeerID) {
 	if n.strikes[p]++; n.strikes[p] < 2 {
 		return
@@ -312,7 +313,7 @@ func (n *Node) strike(p PeerID) {
 	for _, b := range n.blobs {
 		for s := range b.sessions {
 			if s.peer == p && b.transfer != nil {
-				b.transfer.left(s)
+				n.drop(s, errLied)
 			}
 		}
 	}

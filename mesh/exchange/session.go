@@ -81,6 +81,7 @@ type incoming struct {
 var (
 	errNotShared = agentbox.Errorf(agentbox.NotFound, "the blob is not shared")
 	errTwice     = agentbox.Errorf(agentbox.Conflict, "there is a session with this peer about the same blob")
+	errLied      = agentbox.Errorf(agentbox.Corrupt, "the peer sent wrong bytes")
 	errIdle      = agentbox.Errorf(agentbox.Unavailable, "nobody needed the session")
 )
 

@@ -92,12 +92,7 @@ func (l List) Admits(id PeerID, now time.Time) bool { return l.members[id].Activ
 
 // Members lists everybody who ever was on the list, by PeerID.
 func (l List) Members() []Member {
-	out := make([]Member, 0, len(l.members))
-	for _, m := range l.members {
-		out = append(out, m)
-	}
-	slices.SortFunc(out, func(a, b Member) int { return a.ID.Compare(b.ID) })
-	return out
+	return slices.SortedFunc(maps.Values(l.members), func(a, b Member) int { return a.ID.Compare(b.ID) })
 }
 
 // Serial is a number that grows with every change of the list, for people. Whether two lists are
@@ -128,14 +123,9 @@ func (l List) sum() agentbox.Digest {
 
 // Entries lists every entry in the order in which they are encoded.
 func (l List) Entries() []Entry {
-	out := make([]Entry, 0, len(l.entries))
-	for _, e := range l.entries {
-		out = append(out, e)
-	}
-	slices.SortFunc(out, func(a, b Entry) int {
+	return slices.SortedFunc(maps.Values(l.entries), func(a, b Entry) int {
 		return cmp.Or(a.Peer().Compare(b.Peer()), PeerOf(a.Signer).Compare(PeerOf(b.Signer)))
 	})
-	return out
 }
 
 // listJSON is the encoded form.

@@ -57,26 +57,14 @@ func (s *State) Received(now time.Duration, id RequestID) bool {
 	return first
 }
 
-// Wrong says that a peer sent wrong bytes for a piece, which is then asked of others. Twice, and
-// the peer is dropped: once may be a disk of its own that fails. slot is Nobody for one that has
-// left meanwhile.
-func (s *State) Wrong(slot Peer, i int) []Action {
+// Wrong says that a peer sent wrong bytes for a piece, which is then asked of others. slot is Nobody
+// for one that has left meanwhile.
+func (s *State) Wrong(slot Peer, i int) {
 	s.stats.Wrong++
-	s.pieces[i].arrived = s.pieces[i].here
-	s.requeue(i)
-	if slot == Nobody {
-		return nil
+	s.Failed(i)
+	if slot != Nobody {
+		s.pieces[i].barred |= 1 << slot
 	}
-	s.pieces[i].barred |= 1 << slot
-	p := s.peers[slot]
-	if p == nil {
-		return nil
-	}
-	if p.wrong++; p.wrong < liar {
-		return nil
-	}
-	s.Leave(slot)
-	return []Action{{Kind: Drop, Peer: slot}}
 }
 
 // Failed says that what came could not be kept, for a reason of ours. It is wanted as before.

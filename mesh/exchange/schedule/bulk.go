@@ -101,7 +101,7 @@ func (s *State) askOpen(now time.Duration, q *peer, c Class, pieces []int) Actio
 	r := s.request(now, q, c, int(s.mean))
 	r.pieces = pieces
 	q.open++
-	return Action{Kind: Ask, Peer: q.slot, ID: r.id, Class: c, Pieces: pieces}
+	return Action{Peer: q.slot, ID: r.id, Class: c, Pieces: pieces}
 }
 
 // oneOfTwo draws two of these peers and gives the one that will deliver sooner.

@@ -26,7 +26,7 @@
 //     it.
 //   - When nothing is left to ask for, late pieces are asked of a second peer (end game).
 //   - A peer that delivers nothing is set aside for a while, ever longer; one that sent wrong bytes
-//     twice is not asked any more.
+//     for a piece is not asked for that again.
 //
 // It believes no peer: what one says that it has is tried, and what comes counts when the caller
 // has verified it (Here).

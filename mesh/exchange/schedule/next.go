@@ -171,7 +171,7 @@ func (s *State) ask(now time.Duration, q *peer, c Class, i int) Action {
 	r := s.request(now, q, c, s.sizes[i])
 	r.picked = i
 	s.pieces[i].flights = append(s.pieces[i].flights, r)
-	return Action{Kind: Ask, Peer: q.slot, ID: r.id, Class: c, Pieces: []int{i}}
+	return Action{Peer: q.slot, ID: r.id, Class: c, Pieces: []int{i}}
 }
 
 // request notes a request for about so many bytes. A peer that had nothing to do begins to be

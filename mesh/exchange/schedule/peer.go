@@ -23,7 +23,6 @@ const (
 	stall      = 3 * time.Second // without a byte, while something is asked for
 	maxAside   = time.Minute
 	crawl      = 16 << 10 // bytes a second: less is nothing
-	liar       = 2        // wrong pieces
 	maxCopies  = 3        // of a demand on its way
 	// maxOpen is how many pieces an open request names; a frame has no room for more.
 	maxOpen = 512
@@ -42,9 +41,7 @@ type peer struct {
 	aside time.Duration // it is not asked before
 	// penalty is how long it was last set aside for; 0: it is in good standing.
 	penalty time.Duration
-	// wrong counts pieces that it sent wrong, refused those that it said it had and did not.
-	wrong   int
-	refused int
+	refused int // pieces that it said it had and did not
 }
 
 // forget takes a request that was to bring size bytes out of the peer's books.

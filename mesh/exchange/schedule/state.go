@@ -27,25 +27,13 @@ const (
 // RequestID names a request of this transfer. It is never used twice.
 type RequestID uint32
 
-// Kind says what to do.
-type Kind uint8
-
-// The kinds of Actions.
-const (
-	Ask    Kind = iota // send the request
-	Cancel             // say that it is not wanted any more, unless it has been answered
-	Drop               // end the session with the peer: it lied
-)
-
-// Action is something to do, now.
+// Action is something to do, now: to send a request, or to say that one is not wanted any more, unless
+// it has been answered.
 type Action struct {
-	Kind Kind
-	Peer Peer
-	// ID is the request's, of Ask and Cancel.
-	ID RequestID
-	// Class is that of an Ask.
+	Peer   Peer
+	ID     RequestID
 	Class  Class
-	Pieces []int // of Ask: one, or several of which the peer chooses one
+	Pieces []int // one, or several of which the peer chooses one; none: it is not wanted any more
 }
 
 // Stats counts what the rules did: requests, and what became of them.
@@ -236,7 +224,7 @@ func (s *State) forget(r *request) {
 func (s *State) cancel(r *request) Action {
 	s.forget(r)
 	s.stats.Cancelled++
-	return Action{Kind: Cancel, Peer: r.peer, ID: r.id}
+	return Action{Peer: r.peer, ID: r.id}
 }
 
 // size is what a request will bring, a guess while the peer has not chosen.

@@ -200,17 +200,15 @@ func (n *node) planNow() {
 	}
 }
 
-// act does what the scheduler says, each as a message that arrives a latency later. Drop does not
-// occur: nobody lies here.
+// act does what the scheduler says, each as a message that arrives a latency later.
 func (n *node) act(list []schedule.Action) {
 	for _, a := range list {
 		to := n.peers[a.Peer]
 		n.w.send(to, func() {
-			switch a.Kind {
-			case schedule.Ask:
+			if len(a.Pieces) > 0 {
 				to.queue.Push(n.number, uint32(a.ID), a.Class, a.Pieces)
 				to.pump()
-			case schedule.Cancel:
+			} else {
 				to.queue.Cancel(n.number, uint32(a.ID))
 				to.abort(n, a.ID)
 			}
