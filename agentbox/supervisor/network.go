@@ -15,7 +15,7 @@ func (s *Supervisor) plugIn(h netstack.Handler) error {
 		s.log.Warn("the machine has no network card")
 		return nil
 	}
-	stack, err := netstack.New(n.Link(), h, netstack.Config{})
+	stack, err := netstack.New(n.Link(), h)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,8 @@ var hostFiles = []string{"/etc/apt/sources.list.d", "/var/lib/apt/lists", "/var/
 // apt makes the root file system of a Debian release from the host's own apt sources. The host
 // needs mmdebstrap, and the right to make the file system (bootstrapMode): code Missing otherwise.
 // What was installed is noted as Image.Versions.
-func (b *build) apt(ctx context.Context, suite string, r Recipe) error {
+func (b *build) apt(ctx context.Context, r Recipe) error {
+	_, suite := r.source()
 	sources, err := aptSources(os.DirFS("/"), suite)
 	if err != nil {
 		return err

@@ -193,12 +193,3 @@ func (s *Store) adopt(ctx context.Context, b *build) error {
 	}
 	return durable.SyncDir(filepath.Dir(place))
 }
-
-// source fills a build's tree from the recipe's source. r is normal.
-func (b *build) source(ctx context.Context, r Recipe) error {
-	k, rest := r.source()
-	if k == fromApt {
-		return b.apt(ctx, rest, r)
-	}
-	return b.oci(ctx, k, rest, r)
-}

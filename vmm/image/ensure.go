@@ -146,7 +146,11 @@ func (s *Store) makeBase(ctx context.Context, r Recipe, p agentbox.Progress, eno
 	}
 	return s.once(ctx, key, p, enough, ask, func(b *build) error {
 		b.image = Image{Name: r.Source, Source: r.Source, Platform: r.Platform, Packages: r.Packages}
-		if err := b.source(ctx, r); err != nil {
+		make := b.oci
+		if k, _ := r.source(); k == fromApt {
+			make = b.apt
+		}
+		if err := make(ctx, r); err != nil {
 			return err
 		}
 		return b.prepare()
@@ -212,8 +216,12 @@ func (r Recipe) baseKey() (string, error) {
 		}
 		return r.key(fmt.Sprintf("%d %d %d", now.Size, now.Inode, now.MTime)), nil
 	case fromLayout:
-		manifest, err := layoutFingerprint(rest, r)
-		return r.key(manifest), err
+		img, err := openLayout(rest, r) // each time: its index may name another manifest by now
+		if err != nil {
+			return "", ociError(r.Source, err)
+		}
+		manifest, err := img.Digest()
+		return r.key(manifest.String()), ociError(r.Source, err)
 	}
 	return r.key(""), nil
 }

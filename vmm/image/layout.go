@@ -101,17 +101,3 @@ func selectManifest(index v1.ImageIndex, tag string, r Recipe) (v1.Descriptor, e
 	return v1.Descriptor{}, agentbox.Errorf(agentbox.Invalid, "%s has %d images for %s", r.Source, len(fit), r.Platform).
 		WithHint("add a tag: %s", strings.Join(tags, ", "))
 }
-
-// layoutFingerprint is the digest of the manifest that the source names now. It is read at each use
-// of the recipe: a layout's index may name another manifest by now.
-func layoutFingerprint(rest string, r Recipe) (string, error) {
-	img, err := openLayout(rest, r)
-	if err != nil {
-		return "", ociError(r.Source, err)
-	}
-	d, err := img.Digest()
-	if err != nil {
-		return "", ociError(r.Source, err)
-	}
-	return d.String(), nil
-}

@@ -22,7 +22,8 @@ import (
 // oci makes the root file system of a container image. Every layer is compared with the digest that
 // the image's configuration names for it, wherever it comes from. A registry's layers are
 // downloaded while earlier ones are applied. r is normal. Errors are as ociError makes them.
-func (b *build) oci(ctx context.Context, k kind, rest string, r Recipe) error {
+func (b *build) oci(ctx context.Context, r Recipe) error {
+	k, rest := r.source()
 	img, err := openOCI(ctx, k, rest, r)
 	if err != nil {
 		return ociError(r.Source, err)

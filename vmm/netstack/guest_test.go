@@ -170,11 +170,11 @@ func (p *policy) allowAll() *policy {
 }
 
 // startStack starts a stack on a cable whose guest's end is the test's.
-func startStack(t testing.TB, p *policy, config Config) (*Stack, *cable) {
+func startStack(t testing.TB, p *policy, streams, flows int) (*Stack, *cable) {
 	t.Helper()
 	p.more = make(chan struct{}, 1)
 	c := newCable()
-	s, err := New(c, p, config)
+	s, err := newStack(c, p, streams, flows)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,9 +195,9 @@ type box struct {
 }
 
 // startBox starts a guest on the other end of a stack's cable.
-func startBox(t testing.TB, p *policy, config Config) (*box, *Stack) {
+func startBox(t testing.TB, p *policy, streams, flows int) (*box, *Stack) {
 	t.Helper()
-	s, c := startStack(t, p, config)
+	s, c := startStack(t, p, streams, flows)
 	return plugIn(t, c), s
 }
 

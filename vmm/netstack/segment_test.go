@@ -51,7 +51,7 @@ func TestLongSegmentsWhereTheCableCarriesThem(t *testing.T) {
 		return err
 	}
 	c := &longCable{cable: newCable()}
-	s, err := New(c, p, Config{})
+	s, err := New(c, p)
 	if err != nil {
 		t.Fatal(err)
 	}

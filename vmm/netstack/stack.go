@@ -17,16 +17,11 @@ import (
 	"agentbox/vmm"
 )
 
-// Config bounds what one box may use. The zero value of a field means its default.
-type Config struct {
-	Streams int // TCP connections at once, those about to be decided included; default DefaultStreams
-	Flows   int // UDP flows at once; default DefaultFlows
-}
-
-// The defaults. With all connections open and their buffers full, a stack takes some 300 MiB.
+// What one box may have open at once: TCP connections, those about to be decided included, and UDP
+// flows. With all connections open and their buffers full, a stack takes some 300 MiB.
 const (
-	DefaultStreams = 4096
-	DefaultFlows   = 1024
+	mostStreams = 4096
+	mostFlows   = 1024
 )
 
 // Stack is the network of one box, from New to Close. Its methods may be called from any goroutine.
@@ -35,7 +30,6 @@ const (
 type Stack struct {
 	card     *card
 	handler  Handler
-	config   Config
 	attempts *attempts
 	names    *names
 	resolver *resolver
@@ -52,17 +46,14 @@ type Stack struct {
 // New makes the network at the host's end of a link. It reads nothing before Start. h.Attempt may
 // be called as soon as Start was. An error means that gVisor's stack refused its configuration; the
 // link stays the caller's then, and belongs to the Stack otherwise.
-func New(link vmm.Link, h Handler, c Config) (*Stack, error) {
-	if c.Streams == 0 {
-		c.Streams = DefaultStreams
-	}
-	if c.Flows == 0 {
-		c.Flows = DefaultFlows
-	}
-	s := &Stack{card: newCard(link), handler: h, config: c, attempts: newAttempts(h.Attempt), names: newNames(mostNames)}
+func New(link vmm.Link, h Handler) (*Stack, error) { return newStack(link, h, mostStreams, mostFlows) }
+
+// newStack is New with other bounds.
+func newStack(link vmm.Link, h Handler, streams, flows int) (*Stack, error) {
+	s := &Stack{card: newCard(link), handler: h, attempts: newAttempts(h.Attempt), names: newNames(mostNames)}
 	s.resolver = &resolver{names: s.names, lookup: h.Lookup, attempts: s.attempts}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if err := s.assemble(); err != nil {
+	if err := s.assemble(streams, flows); err != nil {
 		s.cancel()
 		return nil, fmt.Errorf("make the box's network: %w", err)
 	}
@@ -76,7 +67,7 @@ const nic = 1
 // there is. Promiscuous mode takes packets for every address, spoofing lets answers come from every
 // address: the stack is at the other end of whatever the guest connects to. ICMP and ARP are left
 // out, since we answer them on bytes.
-func (s *Stack) assemble() error {
+func (s *Stack) assemble(streams, flows int) error {
 	s.tcpip = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{networkv4.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocolCUBIC, transportudp.NewProtocol},
@@ -95,8 +86,8 @@ func (s *Stack) assemble() error {
 		}
 	}
 	s.tcpip.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}})
-	s.streams.init(s)
-	s.flows.init(s)
+	s.streams.init(s, streams)
+	s.flows.init(s, flows)
 	return nil
 }
 

@@ -55,11 +55,11 @@ func (s *Stack) tune() error {
 }
 
 // init makes gVisor hand every new connection to begin.
-func (t *streams) init(s *Stack) {
+func (t *streams) init(s *Stack, most int) {
 	t.Stack = s
-	t.places.init(s.config.Streams, &s.work)
+	t.places.init(most, &s.work)
 	// Those beyond our own limit are refused at once; the forwarder drops what is twice as much.
-	f := tcp.NewForwarder(s.tcpip, bufferMost, 2*s.config.Streams, t.begin)
+	f := tcp.NewForwarder(s.tcpip, bufferMost, 2*most, t.begin)
 	s.tcpip.SetTransportProtocolHandler(tcp.ProtocolNumber, f.HandlePacket)
 }
 
@@ -71,7 +71,7 @@ func (t *streams) begin(r *tcp.ForwarderRequest) {
 	n := t.take(c, c.abort)
 	if n == 0 {
 		t.attempts.add(KindLimit, func() string {
-			return fmt.Sprintf("a connection to %s beyond the limit of %d", d.Addr, t.config.Streams)
+			return fmt.Sprintf("a connection to %s beyond the limit of %d", d.Addr, t.most)
 		})
 		r.Complete(true)
 		return

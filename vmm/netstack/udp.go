@@ -37,9 +37,9 @@ const (
 )
 
 // init makes gVisor hand datagrams without an endpoint to packet.
-func (u *flows) init(s *Stack) {
+func (u *flows) init(s *Stack, most int) {
 	u.Stack, u.asked = s, make(chan struct{}, mostQuestions)
-	u.places.init(s.config.Flows, &s.work)
+	u.places.init(most, &s.work)
 	s.tcpip.SetTransportProtocolHandler(transportudp.ProtocolNumber, u.packet)
 }
 
@@ -57,7 +57,7 @@ func (u *flows) packet(id stack.TransportEndpointID, p *stack.PacketBuffer) bool
 		return true // lost, as datagrams may be
 	}
 	if u.take(id, nil) == 0 {
-		u.attempts.add(KindLimit, func() string { return fmt.Sprintf("a flow to %s beyond the limit of %d", d.Addr, u.config.Flows) })
+		u.attempts.add(KindLimit, func() string { return fmt.Sprintf("a flow to %s beyond the limit of %d", d.Addr, u.most) })
 		return false
 	}
 	first := p.Clone()
