@@ -169,6 +169,9 @@ func TestATemplateFollowsItsImage(t *testing.T) {
 		said := false
 		for _, o := range offers {
 			said = said || o.Template == key
+			if o.Template == key && !o.Key.IsZero() {
+				t.Errorf("a template is offered as what setup made, too: %+v", o)
+			}
 		}
 		if said != served {
 			t.Errorf("offered %v, served %v", said, served)

@@ -174,5 +174,8 @@ func (s SetupResults) Open(ctx context.Context, made caches.Made, part caches.Pa
 func KeyOf(n blob.Name) (agentbox.Digest, bool) {
 	_, text, _ := strings.Cut(n.Key, "/")
 	key, err := agentbox.ParseDigest("sha256:" + text)
-	return key, err == nil && n.Namespace == namespace
+	if err != nil || n.Namespace != namespace {
+		return agentbox.Digest{}, false
+	}
+	return key, true
 }
