@@ -86,12 +86,7 @@ func Classify(a netip.Addr) (Class, string) {
 		return Refused, "no address"
 	}
 	a = a.Unmap().WithZone("")
-	for _, s := range special {
-		if s.prefix.Contains(a) {
-			return s.class, s.what
-		}
-	}
-	return Public, ""
+	return classOf(netip.PrefixFrom(a, a.BitLen()))
 }
 
 // Class says what kind of place all that the rule covers is, and what it is in words when it is not
@@ -106,10 +101,15 @@ func (r Rule) Class() (Class, string) {
 	case !r.Prefix.IsValid():
 		return Public, ""
 	}
+	return classOf(r.Prefix)
+}
+
+// classOf is the class of a range of addresses.
+func classOf(p netip.Prefix) (Class, string) {
 	for _, s := range special {
 		switch {
-		case !s.prefix.Overlaps(r.Prefix):
-		case s.prefix.Bits() <= r.Prefix.Bits():
+		case !s.prefix.Overlaps(p):
+		case s.prefix.Bits() <= p.Bits():
 			return s.class, s.what
 		case s.what != isMetadata: // a single address within changes nothing of the rest
 			return Public, ""

@@ -143,10 +143,13 @@ func (p *Policy) rules(f Flow) Verdict {
 		}
 	}
 	for _, l := range p.layers {
-		if l.Bound && l.allowing(f) == no {
-			return Verdict{Source: l.Source, Reason: fmt.Sprintf("the %s allows nothing there", l.label())}
+		if !l.Bound {
+			continue
 		}
-		if l.Bound && l.allowing(f) == maybe {
+		switch l.allowing(f) {
+		case no:
+			return Verdict{Source: l.Source, Reason: fmt.Sprintf("the %s allows nothing there", l.label())}
+		case maybe:
 			inside = true
 		}
 	}
@@ -156,27 +159,24 @@ func (p *Policy) rules(f Flow) Verdict {
 // allowed finds the rule that allows a flow: the first that covers it for certain, else the first
 // that may. inside says that something else needs the inside of the connection.
 func (p *Policy) allowed(f Flow, inside bool) Verdict {
-	var found *Verdict
+	found := Verdict{Source: Builtin, Reason: "no rule allows it"}
 	for _, l := range p.layers {
 		if l.Bound {
 			continue // a bound limits what others allow and allows nothing itself
 		}
 		for i, r := range slices.Concat(l.Private, l.Allow) {
 			reach := r.allows(f)
-			if reach == no || found != nil && reach == maybe {
+			if reach == no || found.Allow && reach == maybe {
 				continue
 			}
-			found = &Verdict{Allow: true, Rule: r.String(), Source: l.Source, Inside: inside || reach == maybe,
+			found = Verdict{Allow: true, Rule: r.String(), Source: l.Source, Inside: inside || reach == maybe,
 				Reason: fmt.Sprintf("allowed by the %s's rule %q%s", l.label(), r, l.note(i-len(l.Private)))}
 			if reach == yes {
-				return *found
+				return found
 			}
 		}
 	}
-	if found == nil {
-		return Verdict{Source: Builtin, Reason: "no rule allows it"}
-	}
-	return *found
+	return found
 }
 
 // allowing is how far a layer allows a flow.

@@ -43,18 +43,23 @@ func (d *decoder) service(n *yaml.Node, s *Service) {
 // env adds variables to a map. A key without a value is a mistake here and not an empty variable:
 // in YAML it is most often a value that was forgotten or indented wrongly.
 func (d *decoder) env(n *yaml.Node, to map[string]string) {
+	d.variables(n, func(name string, v *yaml.Node) {
+		if _, ok := d.Value(v); !ok {
+			d.Fail(v, "variable `%s` has no value: write \"\" for an empty one", name)
+		} else if s, ok := d.Text(v); ok {
+			to[name] = s
+		}
+	})
+}
+
+// variables visits a mapping whose keys are names of variables.
+func (d *decoder) variables(n *yaml.Node, visit func(name string, v *yaml.Node)) {
 	d.Pairs(n, func(k, v *yaml.Node) {
 		if !envName().MatchString(k.Value) {
 			d.Fail(k, "%q is not the name of a variable", agentbox.Clip(k.Value))
 			return
 		}
-		if _, ok := d.Value(v); !ok {
-			d.Fail(v, "variable `%s` has no value: write \"\" for an empty one", k.Value)
-			return
-		}
-		if s, ok := d.Text(v); ok {
-			to[k.Value] = s
-		}
+		visit(k.Value, v)
 	})
 }
 
@@ -64,8 +69,7 @@ func (d *decoder) ports(n *yaml.Node) {
 	taken := map[int]bool{}
 	d.Items(n, func(item *yaml.Node) {
 		var p agentbox.ConfiguredPort
-		before := d.Problems()
-		if set(d, item, &p, parsePort); d.Problems() > before {
+		if !set(d, item, &p, parsePort) {
 			return
 		}
 		if taken[p.Host] {

@@ -143,20 +143,16 @@ func (d *decoder) fill(n *yaml.Node, s string) string {
 // devcontainerEnv reads variables. One whose value needs what a box does not have is left out,
 // because half a value, in a PATH say, is worse than none.
 func (d *decoder) devcontainerEnv(n *yaml.Node) {
-	d.Pairs(n, func(k, v *yaml.Node) {
-		if !envName().MatchString(k.Value) {
-			d.Fail(k, "%q is not the name of a variable", agentbox.Clip(k.Value))
-			return
-		}
+	d.variables(n, func(name string, v *yaml.Node) {
 		s, ok := d.Text(v)
 		if !ok {
 			return // null takes the variable away, and in a box nothing has set it
 		}
 		if variable, why := unfilled(s); variable != "" {
-			d.warn(v, "variable `%s` is left out: %s", agentbox.Clip(k.Value), why)
+			d.warn(v, "variable `%s` is left out: %s", agentbox.Clip(name), why)
 			return
 		}
-		d.cfg.Env[k.Value] = d.substitute(s)
+		d.cfg.Env[name] = d.substitute(s)
 	})
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -13,19 +14,20 @@ import (
 	"agentbox/agentbox/yamlfile"
 )
 
-// set reads text that check accepts, perhaps in another form, into *to. Without a value *to stays
-// as it is, which is how defaults survive.
-func set[T any](d *decoder, n *yaml.Node, to *T, check func(string) (T, error)) {
+// set reads text that check accepts, perhaps in another form, into *to, and tells whether it did.
+// Without a value *to stays as it is, which is how defaults survive.
+func set[T any](d *decoder, n *yaml.Node, to *T, check func(string) (T, error)) bool {
 	s, ok := d.Text(n)
 	if !ok {
-		return
+		return false
 	}
 	v, err := check(s)
 	if err != nil {
 		d.Fail(n, "%v", err)
-		return
+		return false
 	}
 	*to = v
+	return true
 }
 
 // list reads a list, or a single value, of texts that check accepts. *to is set even where nothing
@@ -34,8 +36,7 @@ func list[T any](d *decoder, n *yaml.Node, to *[]T, check func(string) (T, error
 	*to = []T{}
 	d.Items(n, func(item *yaml.Node) {
 		var v T
-		before := d.Problems()
-		if set(d, item, &v, check); d.Problems() == before {
+		if set(d, item, &v, check) {
 			*to = append(*to, v)
 		}
 	})
@@ -70,16 +71,13 @@ func (d *decoder) amount(n *yaml.Node, to *float64) {
 
 // size reads a size within bounds. The bounds are whole MiB, as everything ParseSize gives.
 func (d *decoder) size(n *yaml.Node, to *int64, least, most int64) {
-	var bytes int64
-	before := d.Problems()
-	if set(d, n, &bytes, ParseSize); d.Problems() > before {
-		return
-	}
-	if bytes < least || bytes > most {
-		d.Fail(n, "%s is out of range: %s to %s", FormatSize(bytes), FormatSize(least), FormatSize(most))
-		return
-	}
-	*to = bytes
+	set(d, n, to, func(s string) (int64, error) {
+		bytes, err := ParseSize(s)
+		if err == nil && (bytes < least || bytes > most) {
+			err = fmt.Errorf("%s is out of range: %s to %s", FormatSize(bytes), FormatSize(least), FormatSize(most))
+		}
+		return bytes, err
+	})
 }
 
 // FormatSize writes a size the way ParseSize reads it, in whole units. bytes is a whole number of
@@ -100,13 +98,10 @@ func (d *decoder) duration(n *yaml.Node, to *time.Duration) { set(d, n, to, pars
 
 // choice reads one of a few words.
 func choice[T ~string](d *decoder, n *yaml.Node, to *T, words ...T) {
-	s, ok := d.Text(n)
-	if !ok {
-		return
-	}
-	if slices.Contains(words, T(s)) {
-		*to = T(s)
-		return
-	}
-	d.Fail(n, "unknown value `%s`%s", agentbox.Clip(s), yamlfile.Suggest(s, words))
+	set(d, n, to, func(s string) (T, error) {
+		if !slices.Contains(words, T(s)) {
+			return "", fmt.Errorf("unknown value `%s`%s", agentbox.Clip(s), yamlfile.Suggest(s, words))
+		}
+		return T(s), nil
+	})
 }
