@@ -87,9 +87,6 @@ func (s *stream) inside(ctx context.Context) error {
 		return err
 	}
 	if !isTLS(s.first) {
-		if s.flow.Port == 443 {
-			return s.notTLS()
-		}
 		return s.http(ctx)
 	}
 	h, err := s.hello()
@@ -125,9 +122,6 @@ func (s *stream) outside(ctx context.Context) error {
 func (s *stream) pass(away net.Conn) error {
 	if err := s.peek(); err != nil {
 		return err
-	}
-	if !isTLS(s.first) {
-		return s.notTLS()
 	}
 	h, err := s.hello()
 	if err != nil {
@@ -205,13 +199,16 @@ func (s *stream) failed(err error) {
 	s.g.audit.record(s.traffic.entry(s.flow, v, netip.Addr{}, s.begun))
 }
 
-// peek reads what the box says first.
+// peek reads what the box says first. On port 443 that is TLS, or the end.
 func (s *stream) peek() error {
 	b := make([]byte, 512)
 	_ = s.box.SetReadDeadline(time.Now().Add(helloTimeout))
 	n, err := io.ReadAtLeast(s.box, b, 1)
 	if s.first = b[:n]; err != nil {
 		return s.silent(err)
+	}
+	if s.flow.Port == 443 && !isTLS(s.first) {
+		return s.notTLS()
 	}
 	return s.box.SetReadDeadline(time.Time{})
 }
