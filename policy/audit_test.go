@@ -187,6 +187,28 @@ func TestFollowSeesNewEntriesAcrossSegments(t *testing.T) {
 	}
 }
 
+// A log is read while its box goes on: a segment that is begun meanwhile hides no entry.
+func TestReadWhileASegmentIsBegun(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir)
+	l.limit = 1 << 10
+	appendN(t, l, 12)
+	var last uint64
+	err := Read(dir, func(e Entry) error {
+		if last == 0 {
+			appendN(t, l, 6)
+		}
+		if e.Seq != last+1 {
+			t.Errorf("entry %d follows entry %d", e.Seq, last)
+		}
+		last = e.Seq
+		return nil
+	})
+	if err != nil || last < 12 {
+		t.Errorf("the last one that is read is %d, %v", last, err)
+	}
+}
+
 func FuzzAuditDecode(f *testing.F) {
 	good, _, err := encodeLine(genesis, Entry{Seq: 1, Kind: KindFlow, Name: "example.com"})
 	if err != nil {

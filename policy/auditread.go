@@ -32,7 +32,7 @@ type Verified struct {
 func Verify(dir string) (Verified, error) {
 	var v Verified
 	prev := ""
-	err := readAll(dir, func(where string, b []byte, whole bool) error {
+	_, err := readSince(dir, nil, func(where string, b []byte, whole bool) error {
 		if !whole && strings.HasPrefix(where, current) {
 			return nil // being written, or torn by a crash: the next OpenLog cuts it off and says so
 		}
@@ -59,7 +59,8 @@ func Verify(dir string) (Verified, error) {
 // Read passes the entries of a log to visit, oldest first, until visit gives an error, which it
 // returns; lines that cannot be read are left to Verify. No log is no error.
 func Read(dir string, visit func(Entry) error) error {
-	return readAll(dir, entries(visit))
+	_, err := readSince(dir, nil, entries(visit))
+	return err
 }
 
 // entries is a visitor that shows whole, sound lines only: the last one may be half written just
@@ -76,33 +77,63 @@ func entries(visit func(Entry) error) visitor {
 // visitor sees one line: where it is, its bytes without newline, and whether it had one.
 type visitor func(where string, b []byte, whole bool) error
 
-// readAll shows every line of a log, oldest first.
-func readAll(dir string, visit visitor) error {
-	old, err := oldSegments(dir)
-	if err != nil {
-		return err
+// readSince shows the lines of a log, oldest first: all of them, but where last is what it gave
+// before and no segment was begun since, only those of the current one, and none where it has not
+// grown.
+//
+// The current segment is opened before the full ones are listed: one that is begun meanwhile hides
+// no line.
+func readSince(dir string, last os.FileInfo, visit visitor) (now os.FileInfo, err error) {
+	f, err := os.Open(filepath.Join(dir, current))
+	if err == nil {
+		defer f.Close()
+		now, err = f.Stat()
 	}
-	for _, path := range append(old, filepath.Join(dir, current)) {
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	if now != nil && last != nil && os.SameFile(last, now) {
+		if now.Size() == last.Size() {
+			return now, nil
+		}
+		return now, readLines(f, visit)
+	}
+	full, err := oldSegments(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range full {
+		if info, err := os.Stat(path); err == nil && now != nil && os.SameFile(info, now) {
+			continue // it was the current one a moment ago, and is f
+		}
 		if err := readFile(path, visit); err != nil && !os.IsNotExist(err) { // one may be let go of meanwhile
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	if now == nil {
+		return nil, nil
+	}
+	return now, readLines(f, visit)
 }
 
-// readFile shows the lines of one segment. One that is longer than any of ours comes in pieces, none
-// of them whole but the last, so that it needs no memory.
+// readFile shows the lines of one segment.
 func readFile(path string, visit visitor) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	return readLines(f, visit)
+}
+
+// readLines shows the lines of a segment. One that is longer than any of ours comes in pieces, none
+// of them whole but the last, so that it needs no memory.
+func readLines(f *os.File, visit visitor) error {
 	r := bufio.NewReaderSize(f, maxLine+1)
 	for n := 1; ; n++ {
 		b, err := r.ReadSlice('\n')
 		if text, whole := bytes.CutSuffix(b, []byte("\n")); len(b) > 0 {
-			if err := visit(fmt.Sprintf("%s:%d", filepath.Base(path), n), text, whole); err != nil {
+			if err := visit(fmt.Sprintf("%s:%d", filepath.Base(f.Name()), n), text, whole); err != nil {
 				return err
 			}
 		}
@@ -119,48 +150,23 @@ func readFile(path string, visit visitor) error {
 // dependency for what a person does not notice.
 const followEvery = 100 * time.Millisecond
 
-// errSkipped says that entries are missing between those that were seen.
-var errSkipped = errors.New("entries were skipped")
-
 // Follow passes entries with numbers above after to visit, in order and each once, and new ones as
 // they are written, until the context ends, which is no error. Entries that were let go of before
 // they could be read are skipped. An error of visit ends it.
 func Follow(ctx context.Context, dir string, after uint64, visit func(Entry) error) error {
-	// A segment may be begun between a look at the files and their reading. What is skipped then is
-	// in the one before; what is still skipped when all have been read again is gone.
-	newer := func(mayskip bool) func(Entry) error {
-		return func(e Entry) error {
-			switch {
-			case e.Seq <= after:
-				return nil
-			case e.Seq > after+1 && !mayskip:
-				return errSkipped
-			}
-			after = e.Seq
-			return visit(e)
+	newer := entries(func(e Entry) error {
+		if e.Seq <= after {
+			return nil
 		}
-	}
+		after = e.Seq
+		return visit(e)
+	})
 	var last os.FileInfo
 	for {
-		info, err := os.Stat(filepath.Join(dir, current))
-		switch {
-		case err != nil && !os.IsNotExist(err):
-			return err
-		case info == nil || last != nil && os.SameFile(last, info) && last.Size() == info.Size():
-		case last != nil && os.SameFile(last, info):
-			err = readFile(filepath.Join(dir, current), entries(newer(false)))
-		default: // the first time, and after another segment was begun
-			err = Read(dir, newer(false))
-		}
-		for _, mayskip := range []bool{false, true} {
-			if errors.Is(err, errSkipped) {
-				err = Read(dir, newer(mayskip))
-			}
-		}
-		if err != nil && !os.IsNotExist(err) {
+		var err error
+		if last, err = readSince(dir, last, newer); err != nil {
 			return err
 		}
-		last = info
 		select {
 		case <-ctx.Done():
 			return nil
