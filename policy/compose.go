@@ -1,5 +1,7 @@
 package policy
 
+import "cmp"
+
 // Sources is everything a box's policy is made of. Files may be zero: they say nothing then.
 type Sources struct {
 	// Organisation are bounds: what any of them does not allow is denied (Compose).
@@ -22,13 +24,7 @@ const DefaultPreset = Balanced
 // that allows suffices. The user's choice of a preset counts more than the repository's, wider or
 // not.
 func Compose(s Sources) Spec {
-	preset := DefaultPreset
-	if s.Repository.Preset != "" {
-		preset = s.Repository.Preset
-	}
-	if s.UserPreset != "" {
-		preset = s.UserPreset
-	}
+	preset := cmp.Or(s.UserPreset, s.Repository.Preset, DefaultPreset)
 	spec := Spec{Secrets: s.Secrets}
 	for _, f := range s.Organisation {
 		if f.Preset != "" && Width(f.Preset) < Width(preset) {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -186,13 +187,7 @@ func (c Change) String() string {
 // compared as they are written, so two that cover the same in other words count as a change.
 func Plan(from, to File, def string) []Change {
 	var list []Change
-	orDefault := func(s string) string {
-		if s == "" {
-			return def
-		}
-		return s
-	}
-	if a, b := orDefault(from.Preset), orDefault(to.Preset); a != b {
+	if a, b := cmp.Or(from.Preset, def), cmp.Or(to.Preset, def); a != b {
 		wider := Width(b) > Width(a)
 		list = append(list, Change{false, "preset", a, false}, Change{true, "preset", b, wider})
 	}

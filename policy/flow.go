@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"net/url"
 	"strconv"
@@ -53,25 +54,17 @@ func parseHostPort(s string) (Flow, bool) {
 	if err != nil || r.Path != "" || len(r.Methods) > 0 || r.Host == "*" || strings.HasPrefix(r.Host, "*.") {
 		return Flow{}, false
 	}
-	f := Flow{Proto: TCP, Name: r.Host, Port: 443}
+	f := Flow{Proto: TCP, Name: r.Host, Port: cmp.Or(r.From, 443)}
 	if r.Prefix.IsSingleIP() {
 		f.Addr = r.Prefix.Addr()
-	}
-	if r.From != 0 {
-		f.Port = r.From
 	}
 	return f, f.Name != "" || f.Addr.IsValid()
 }
 
 // request adds what a request for a URL would say.
 func (f *Flow) request(u *url.URL, method string) {
-	if f.Path = u.EscapedPath(); f.Path == "" {
-		f.Path = "/"
-	}
+	f.Path, f.Method = cmp.Or(u.EscapedPath(), "/"), cmp.Or(strings.ToUpper(method), "GET")
 	if u.RawQuery != "" {
 		f.Path += "?" + u.RawQuery
-	}
-	if f.Method = strings.ToUpper(method); f.Method == "" {
-		f.Method = "GET"
 	}
 }

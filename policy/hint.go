@@ -27,10 +27,7 @@ func requestHint(f Flow) string {
 // hint is the command that would permit a denied flow. Denials that a user's rule cannot lift have
 // none.
 func hint(f Flow, v Verdict) string {
-	target := f.Name
-	if target == "" && f.Addr.IsValid() {
-		target = f.Addr.String()
-	}
+	target := f.Host()
 	if target == "" || isMetadataName(f.Name) || v.Source == Organisation || v.Rule != "" && v.Source != User {
 		return ""
 	}

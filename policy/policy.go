@@ -32,6 +32,14 @@ type Flow struct {
 	TLS    bool       // the request is inside of TLS
 }
 
+// Host is the name, or the address where there is none; "" without either.
+func (f Flow) Host() string {
+	if f.Name == "" && f.Addr.IsValid() {
+		return f.Addr.String()
+	}
+	return f.Name
+}
+
 // Source says whose rule it is.
 type Source string
 

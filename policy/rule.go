@@ -233,16 +233,13 @@ func (r Rule) portText() string {
 	switch {
 	case r.From == 0:
 		return ""
-	case r.anyPort():
+	case r.From == 1 && r.To == 65535:
 		return ":*"
 	case r.From == r.To:
 		return ":" + strconv.Itoa(int(r.From))
 	}
 	return fmt.Sprintf(":%d-%d", r.From, r.To)
 }
-
-// anyPort tells whether the rule names every port, as :* does.
-func (r Rule) anyPort() bool { return r.From == 1 && r.To == 65535 }
 
 // MarshalText makes rules text in JSON: String.
 func (r Rule) MarshalText() ([]byte, error) { return []byte(r.String()), nil }

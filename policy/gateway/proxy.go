@@ -202,7 +202,7 @@ func (pool) Put(b []byte) { buffers.Put(&b) }
 func rewrite(p *httputil.ProxyRequest) {
 	c := p.In.Context().Value(callKey{}).(*call)
 	port := strconv.Itoa(int(c.flow.Port))
-	p.Out.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(c.session.stream.host(), port)}
+	p.Out.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(c.flow.Host(), port)}
 	if c.session.tls {
 		p.Out.URL.Scheme = "https"
 	}

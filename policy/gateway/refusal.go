@@ -34,10 +34,7 @@ func (r *Refusal) Text() string {
 
 // target names what a flow is after, for people.
 func target(f policy.Flow) string {
-	host := f.Name
-	if host == "" && f.Addr.IsValid() {
-		host = f.Addr.String()
-	}
+	host := f.Host()
 	if f.Port != 0 {
 		host = net.JoinHostPort(host, strconv.Itoa(int(f.Port)))
 	}

@@ -136,7 +136,7 @@ func (w *web) framed(s *session, c net.Conn) net.Conn {
 // hello asks: hello has compared them.
 func (w *web) open(ctx context.Context, st *stream, h hello) error {
 	s := &session{Conn: &replay{Conn: st.box, first: h.raw}, stream: st, tls: true, over: make(chan struct{})}
-	cert, err := w.g.cfg.CA.Certificate(st.host())
+	cert, err := w.g.cfg.CA.Certificate(st.flow.Host())
 	if err != nil {
 		return err
 	}
@@ -171,14 +171,6 @@ func (w *web) run(ctx context.Context, s *session, c net.Conn) error {
 		_ = s.Close()
 	}
 	return nil
-}
-
-// host is the name or the address that the connection is to.
-func (st *stream) host() string {
-	if st.flow.Name == "" {
-		return st.flow.Addr.String()
-	}
-	return st.flow.Name
 }
 
 // usualPort is the one that an authority need not name.

@@ -1,6 +1,7 @@
 package registries
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -160,18 +161,16 @@ func (l *list) rule(from, s string) {
 // portOf is the port of a rule for a URL, with its colon: none for the web's own, which a rule
 // without one covers.
 func portOf(u *url.URL) string {
-	port := u.Port()
-	if port == "" && (u.Scheme == "ssh" || u.Scheme == "git+ssh") {
-		port = "22"
-	}
-	if port == "" && u.Scheme == "git" {
-		port = "9418"
-	}
-	if port == "" || port == "80" || port == "443" {
+	switch port := cmp.Or(u.Port(), usualPorts[u.Scheme]); port {
+	case "", "80", "443":
 		return ""
+	default:
+		return ":" + port
 	}
-	return ":" + port
 }
+
+// usualPorts are those of the schemes of git that are not the web's.
+var usualPorts = map[string]string{"ssh": "22", "git+ssh": "22", "git": "9418"}
 
 // maxConfig bounds a file of configuration that is read, in bytes.
 const maxConfig = 1 << 20

@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,11 +91,9 @@ const maxValue = 16 << 10
 // take as long as a command or a keyring does: commandTime, or until ctx ends.
 func (r Reference) Value(ctx context.Context, a Asker) (string, error) {
 	v, err := r.get(ctx, a)
-	if err != nil {
-		return "", fmt.Errorf("secret %s from %s: %w", a.Name, r, err)
-	}
 	v = strings.TrimRight(v, "\r\n")
 	switch {
+	case err != nil:
 	case v == "":
 		err = errors.New("it is empty")
 	case len(v) > maxValue:
@@ -139,12 +138,7 @@ func (r Reference) get(ctx context.Context, a Asker) (string, error) {
 }
 
 // account is the entry's in the keyring: that of the reference, else the secret's name.
-func (r Reference) account(name string) string {
-	if r.Of != "" {
-		return r.Of
-	}
-	return name
-}
+func (r Reference) account(name string) string { return cmp.Or(r.Of, name) }
 
 // Store puts a value into the keyring: the only kind that can be written. It replaces what is
 // there.
