@@ -99,18 +99,12 @@ func (p *Policy) Secrets() []Secret { return slices.Clone(p.secrets) }
 
 // SecretsFor are those that may be sent with a request.
 func (p *Policy) SecretsFor(f Flow) []Secret {
-	var list []Secret
-	for _, s := range p.secrets {
-		if s.Covers(f) {
-			list = append(list, s)
-		}
-	}
-	return list
+	return slices.DeleteFunc(p.Secrets(), func(s Secret) bool { return !s.Covers(f) })
 }
 
 // secretFor tells whether requests on a connection may carry a secret, so that it has to be opened.
 func (p *Policy) secretFor(f Flow) bool {
-	return f.Name != "" && f.Proto != UDP && f.Port != 0 && len(p.SecretsFor(f)) > 0
+	return f.Name != "" && f.Proto != UDP && f.Port != 0 && slices.ContainsFunc(p.secrets, func(s Secret) bool { return s.Covers(f) })
 }
 
 // PlaceholderPrefix begins every placeholder, so that one can be recognised without knowing it.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"agentbox/policy"
@@ -189,10 +190,8 @@ func IsOwn(a netip.Addr) bool {
 	if err != nil {
 		return true // nothing that may be ours is reached by mistake
 	}
-	for _, own := range addrs {
-		if p, err := netip.ParsePrefix(own.String()); err == nil && p.Addr().Unmap() == a {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(addrs, func(own net.Addr) bool {
+		p, err := netip.ParsePrefix(own.String())
+		return err == nil && p.Addr().Unmap() == a
+	})
 }

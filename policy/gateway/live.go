@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -73,10 +75,7 @@ func (l *live) count() int {
 // review ends every passage that may not stay.
 func (l *live) review(stays func(*passage) bool) {
 	l.mu.Lock()
-	list := make([]*passage, 0, len(l.all))
-	for p := range l.all {
-		list = append(list, p)
-	}
+	list := slices.Collect(maps.Keys(l.all))
 	l.mu.Unlock()
 	for _, p := range list {
 		if !stays(p) {

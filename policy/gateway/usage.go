@@ -37,12 +37,10 @@ func askReadable(h http.Header) {
 		return
 	}
 	var rest []string
-	for _, line := range wanted {
-		for item := range strings.SplitSeq(line, ",") {
-			name, _, _ := strings.Cut(item, ";")
-			if readable(strings.TrimSpace(name)) {
-				rest = append(rest, strings.TrimSpace(item))
-			}
+	for item := range strings.SplitSeq(strings.Join(wanted, ","), ",") {
+		name, _, _ := strings.Cut(item, ";")
+		if readable(strings.TrimSpace(name)) {
+			rest = append(rest, strings.TrimSpace(item))
 		}
 	}
 	if rest == nil {
