@@ -37,8 +37,6 @@ type Config struct {
 	// Ballast is how many bytes are set aside so that gc can work on a full disk: to free space the
 	// index has to be written, for which there would be none. 0: DefaultBallast. Negative: none.
 	Ballast int64
-	// Workers is how many chunks are hashed at once by each call. 0: as many as GOMAXPROCS.
-	Workers int
 
 	// Damaged is told of each damage when it is found, by the goroutine that found it; nil: nobody
 	// is. It must not call the Store's methods that change anything.

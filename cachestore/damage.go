@@ -101,7 +101,7 @@ func (s *Store) notWhole(b *index.Batch, file uint64) error {
 	if !ok {
 		return nil
 	}
-	s.checked.forget(owner)
+	s.checked.Delete(owner)
 	m, ok, err := s.index.Meta(owner)
 	if err != nil || !ok || !m.Whole || m.File != file {
 		return err

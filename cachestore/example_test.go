@@ -1,9 +1,9 @@
 package cachestore_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -47,9 +47,8 @@ func ExampleStore_PutStream() {
 		return
 	}
 	defer r.Close()
-	var back bytes.Buffer
-	_, err = r.WriteTo(&back)
-	fmt.Println(back.String() == text, err)
+	back, err := io.ReadAll(io.NewSectionReader(r, 0, r.Size()))
+	fmt.Println(string(back) == text, err)
 	// Output:
 	// 65536 3cc46c5e5275 new: true
 	// 65536 3cc46c5e5275 new: false

@@ -227,14 +227,13 @@ func (f *filler) close() error {
 	return errors.Join(err, f.flush(), f.w.close())
 }
 
-// Fetch gets what is missing of a blob from src, up to everything, and makes it last. order lists
-// numbers of chunks to get first; progress, which may be nil, is told how many of the missing
-// chunks are here.
+// Fetch gets what is missing of a blob from src, up to everything, and makes it last. progress,
+// which may be nil, is told how many of the missing chunks are here.
 //
 // The manifest comes first, if it is not here; a stream's chunks go to packs, an image's to its own
-// file. NotFound when src does not have all of it; what it has stays. Numbers in order that are of
-// no chunk are passed over. Fetching again asks only for what is missing then.
-func (s *Store) Fetch(ctx context.Context, manifest agentbox.Digest, src Source, order []uint32, progress func(done, total int)) error {
+// file. NotFound when src does not have all of it; what it has stays. Fetching again asks only for
+// what is missing then.
+func (s *Store) Fetch(ctx context.Context, manifest agentbox.Digest, src Source, progress func(done, total int)) error {
 	defer s.guard.hold(manifest)()
 	m, err := s.EnsureManifest(ctx, manifest, src)
 	if err != nil {
@@ -245,7 +244,7 @@ func (s *Store) Fetch(ctx context.Context, manifest agentbox.Digest, src Source,
 		return err
 	}
 	f := s.newFiller(manifest, m, src)
-	soon, rest := inOrder(m, p.Missing, order)
+	soon, rest := inOrder(m, p.Missing, nil)
 	if n := len(soon) + len(rest); progress != nil {
 		f.came = counting(n, progress)
 	}

@@ -26,18 +26,18 @@ type Filling struct {
 	file    *blockFile
 	path    string
 	release func()
+	flights flights[int] // blocks that somebody is getting
 
 	// mu guards what follows. It is not held while a block is got.
 	mu sync.Mutex
 	// have says which blocks may be read; it only ever grows.
 	have []bool
-	now  map[int]chan struct{} // blocks that somebody is getting
 	// asked are the blocks in trace, which lists those that Need was called for, in the order of
 	// the first call: what the next machine with this image will read first.
 	asked map[int]bool
 	trace []uint32
-	// tell has the funcs given to Arrived, by their addresses: funcs cannot be compared.
-	tell map[*func(block int)]bool
+	// tell has the funcs of track, by their addresses: funcs cannot be compared.
+	tell map[*func()]bool
 }
 
 // FillImage opens an image for reading while it comes from src, whose pieces are asked for as they
@@ -47,7 +47,7 @@ type Filling struct {
 // Invalid when that is of a stream. Nothing is readable at first but zeros, unless this process has
 // found the whole file right before: what an earlier process got is hashed as it is asked for.
 func (s *Store) FillImage(ctx context.Context, manifest agentbox.Digest, src Source) (_ *Filling, err error) {
-	l := &Filling{s: s, d: manifest, release: s.guard.hold(manifest), now: map[int]chan struct{}{}, asked: map[int]bool{}, tell: map[*func(int)]bool{}}
+	l := &Filling{s: s, d: manifest, release: s.guard.hold(manifest), asked: map[int]bool{}, tell: map[*func()]bool{}}
 	defer func() {
 		if err != nil {
 			l.release()
@@ -67,7 +67,7 @@ func (s *Store) FillImage(ctx context.Context, manifest agentbox.Digest, src Sou
 	}
 	l.path = s.path(imagesDir, imageName(l.file.id, manifest))
 	l.have = make([]bool, len(m.Chunks))
-	whole := s.checked.is(manifest)
+	_, whole := s.checked.Load(manifest)
 	for i, c := range m.Chunks {
 		l.have[i] = whole || c.Zero()
 	}
@@ -149,44 +149,40 @@ func (l *Filling) track(list []int, progress func(done, total int)) (stop func()
 			done++
 		}
 	}
-	return l.tellLocked(func(int) {
+	arrived := func() {
 		done++
 		progress(done, len(list))
-	})
+	}
+	l.tell[&arrived] = true
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.tell, &arrived)
+	}
 }
 
 // get lets callers that want the same block share one way of getting it. When it fails, each of
 // them tries for itself: the first may have been cancelled. Without ask the source is not asked:
 // what is not here is an error that mayFetch knows.
 func (l *Filling) get(ctx context.Context, block int, ask bool) error {
-	for {
-		l.mu.Lock()
-		if l.have[block] {
-			l.mu.Unlock()
-			return nil
+	_, err := l.flights.do(ctx, block, func() ([]byte, error) {
+		if l.may(block) {
+			return nil, nil
 		}
-		other := l.now[block]
-		if other == nil {
-			mine := make(chan struct{})
-			l.now[block] = mine
-			l.mu.Unlock()
-			err := l.f.place(ctx, l.file, block, ask)
-			if err == nil {
-				l.arrived(block)
-			}
-			l.mu.Lock()
-			delete(l.now, block)
-			l.mu.Unlock()
-			close(mine)
-			return err
+		err := l.f.place(ctx, l.file, block, nil, ask)
+		if err == nil {
+			l.arrived(block)
 		}
-		l.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-other:
-		}
-	}
+		return nil, err
+	})
+	return err
+}
+
+// may tells whether a block may be read.
+func (l *Filling) may(block int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.have[block]
 }
 
 // came puts a chunk that came where it belongs in this file. Another image may have it too, and
@@ -199,7 +195,7 @@ func (l *Filling) came(ctx context.Context, block int, b []byte) error {
 	return nil
 }
 
-// arrived says that a block may be read, and tells those who asked to be told, with mu held.
+// arrived says that a block may be read, and tells those who track that, with mu held.
 func (l *Filling) arrived(block int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,25 +204,7 @@ func (l *Filling) arrived(block int) {
 	}
 	l.have[block] = true
 	for tell := range l.tell {
-		(*tell)(block)
-	}
-}
-
-// Arrived has f told, from now on, of each block that may be read, until the func it gives is
-// called. f is called once for a block, must not block, and must not call the Filling.
-func (l *Filling) Arrived(f func(block int)) (stop func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.tellLocked(f)
-}
-
-// tellLocked is Arrived for callers that hold mu.
-func (l *Filling) tellLocked(f func(block int)) (stop func()) {
-	l.tell[&f] = true
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.tell, &f)
+		(*tell)()
 	}
 }
 
@@ -247,12 +225,7 @@ func (l *Filling) Prefetch(ctx context.Context, blocks []uint32) error {
 // is told how many blocks are done, with a lock held: it must not call the Filling. NotFound when
 // src lacks some; what it has is in the file, and asking again goes on from there.
 func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) error {
-	var list []int
-	for i, c := range l.f.m.Chunks {
-		if !c.Zero() {
-			list = append(list, i)
-		}
-	}
+	list := l.f.m.Data()
 	if progress != nil {
 		defer l.track(list, progress)()
 	}
@@ -262,7 +235,7 @@ func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) 
 	if err := l.s.setWhole(l.d); err != nil {
 		return err
 	}
-	l.s.checked.remember(l.d)
+	l.s.checked.Store(l.d, nil)
 	return nil
 }
 
@@ -292,8 +265,8 @@ func (l *Filling) bring(ctx context.Context, order []uint32, list []int) error {
 
 // settleHere makes those blocks readable whose bytes are here, and gives the others, sorted.
 func (l *Filling) settleHere(ctx context.Context, list []int) (missing []int, err error) {
-	workers := newWorkers(ctx, l.s.cfg.Workers)
-	err = workers.each(list, nil, func(ctx context.Context, i int) error {
+	workers := newWorkers(ctx)
+	err = workers.each(list, func(ctx context.Context, i int) error {
 		err := l.get(ctx, i, false)
 		if err != nil && mayFetch(err) {
 			workers.locked(func() { missing = append(missing, i) })
@@ -314,10 +287,10 @@ func (l *Filling) Close() error {
 
 // place makes block i lie in its place in the image's own file, hashed. What lies there already
 // counts whether or not the index knows, because a crash loses claims that were not flushed, and
-// what does not match is written over.
-func (f *filler) place(ctx context.Context, file *blockFile, i int, ask bool) error {
+// what does not match is written over. buf may be used meanwhile; ask is get's.
+func (f *filler) place(ctx context.Context, file *blockFile, i int, buf []byte, ask bool) error {
 	c, off := f.m.Chunks[i], int64(i)*blob.BlockSize
-	buf := make([]byte, c.Size)
+	buf = slices.Grow(buf[:0], c.Size)[:c.Size]
 	if !hole(file, off, int64(c.Size)) {
 		if n, err := file.ReadAt(buf, off); n == len(buf) && f.s.recognise(c.Digest, buf) == nil {
 			return f.claim(file, i) // it came before this process
@@ -325,6 +298,8 @@ func (f *filler) place(ctx context.Context, file *blockFile, i int, ask bool) er
 			return f.s.hostError(err)
 		}
 	}
+	// Where the index says that the block is in this very place, reading it finds the damage and
+	// says so.
 	b, err := f.read(ctx, i, buf, ask)
 	if err != nil {
 		return err

@@ -2,55 +2,61 @@ package cachestore
 
 import (
 	"context"
-	"errors"
 	"sync"
-
-	"agentbox/agentbox"
 )
 
-// flights lets callers that want the same chunk at the same time share one way of getting it.
+// flights lets callers that want the same thing at the same time share one way of getting it.
 // golang.org/x/sync/singleflight does nearly that, but gives everybody the error of the first, also
 // when only the first was cancelled.
-type flights struct {
-	mu  sync.Mutex
-	now map[agentbox.Digest]*flight
+type flights[K comparable] struct {
+	// shared tells the errors that are everybody's; after another, each tries for itself. nil: none
+	// is.
+	shared func(error) bool
+	mu     sync.Mutex
+	now    map[K]*flight
 }
 
-// flight is a chunk that is being got. b and err are set when done is closed.
+// flight is something that is being got. b and err are set when done is closed.
 type flight struct {
 	done chan struct{}
 	b    []byte
 	err  error
 }
 
-func (f *flights) init() { f.now = map[agentbox.Digest]*flight{} }
-
-// do gets d, or waits for the call that is getting it. The bytes are shared: nobody may change
-// them. A caller that waits is not bound to the patience of the one that gets: when that one was
-// cancelled, another takes over. Any other error is everybody's.
-func (f *flights) do(ctx context.Context, d agentbox.Digest, get func() ([]byte, error)) ([]byte, error) {
+// do gets what k names, or waits for the call that is getting it. The bytes are shared: nobody may
+// change them. A caller that waits is not bound to the patience of the one that gets, only to ctx.
+func (f *flights[K]) do(ctx context.Context, k K, get func() ([]byte, error)) ([]byte, error) {
 	for {
-		f.mu.Lock()
-		other := f.now[d]
-		if other == nil {
-			mine := &flight{done: make(chan struct{})}
-			f.now[d] = mine
-			f.mu.Unlock()
-			mine.b, mine.err = get()
+		other, mine := f.board(k)
+		if mine {
+			other.b, other.err = get()
 			f.mu.Lock()
-			delete(f.now, d)
+			delete(f.now, k)
 			f.mu.Unlock()
-			close(mine.done)
-			return mine.b, mine.err
+			close(other.done)
+			return other.b, other.err
 		}
-		f.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-other.done:
 		}
-		if !errors.Is(other.err, context.Canceled) && !errors.Is(other.err, context.DeadlineExceeded) {
+		if other.err == nil || f.shared != nil && f.shared(other.err) {
 			return other.b, other.err
 		}
 	}
+}
+
+// board gives the flight under way, or begins one, which is the caller's then.
+func (f *flights[K]) board(k K) (_ *flight, mine bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if other := f.now[k]; other != nil {
+		return other, false
+	}
+	if f.now == nil {
+		f.now = map[K]*flight{}
+	}
+	f.now[k] = &flight{done: make(chan struct{})}
+	return f.now[k], true
 }

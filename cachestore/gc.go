@@ -224,7 +224,7 @@ func (g *collection) drop(c candidate) (bool, error) {
 	g.s.space.mu.Lock()
 	g.s.space.kinds[c.meta.Kind] -= c.meta.Charged
 	g.s.space.mu.Unlock()
-	g.s.checked.forget(c.digest)
+	g.s.checked.Delete(c.digest)
 	delete(g.owners, c.digest)
 	return true, nil
 }

@@ -91,17 +91,17 @@ func (g *guard) write(image uint64) func() {
 	return sync.OnceFunc(func() { g.giveBack(func() { count(g.images, image, -1) }) })
 }
 
-// fill keeps a pack from being removed or moved until as many calls of filled.
+// fill keeps a pack from being removed or moved until filled has been told as often.
 func (g *guard) fill(pack uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	count(g.packs, pack, 1)
 }
 
-func (g *guard) filled(pack uint64) {
+func (g *guard) filled(pack uint64, times int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	count(g.packs, pack, -1)
+	count(g.packs, pack, -times)
 }
 
 // welcome guards the chunks of a manifest that becomes known while gc runs: gc did not count them

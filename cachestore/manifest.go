@@ -119,10 +119,8 @@ type Presence struct {
 // Presence looks up every chunk of a manifest in the index, and reads none.
 func (s *Store) Presence(m blob.Manifest) (Presence, error) {
 	var p Presence
-	for i, c := range m.Chunks {
-		if c.Zero() {
-			continue
-		}
+	for _, i := range m.Data() {
+		c := m.Chunks[i]
 		p.Chunks++
 		ok, err := s.Has(c.Digest)
 		if err != nil {

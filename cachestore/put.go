@@ -112,7 +112,7 @@ func (s *Store) splitInto(ctx context.Context, w *writer, r io.Reader, m *blob.M
 	if !m.Kind.Valid() {
 		return agentbox.Errorf(agentbox.Invalid, "unknown kind %q", m.Kind)
 	}
-	workers := newWorkers(ctx, s.cfg.Workers)
+	workers := newWorkers(ctx)
 	err := blob.Split(contextReader{workers.ctx, r}, func(p []byte) error {
 		// The slice of m is appended to while workers write into it, so both hold the workers'
 		// mutex.
@@ -127,9 +127,7 @@ func (s *Store) splitInto(ctx context.Context, w *writer, r io.Reader, m *blob.M
 			return err
 		})
 	})
-	if waited := workers.wait(); waited != nil {
-		err = waited
-	}
+	err = workers.wait(err)
 	// An error of r's has no code of ours: where it stopped is what its reader would ask first.
 	if err != nil && agentbox.CodeOf(err) == agentbox.Internal && ctx.Err() == nil {
 		err = fmt.Errorf("storing a stream, after %d bytes: %w", m.Size, err)

@@ -107,7 +107,7 @@ type intake struct {
 // blocks goes through the image, skipping holes: one goroutine finds the data and keeps the pace,
 // workers read, hash and write. The first error ends it; all workers have returned when it does.
 func (in *intake) blocks(ctx context.Context) error {
-	in.workers = newWorkers(ctx, in.s.cfg.Workers)
+	in.workers = newWorkers(ctx)
 	next := dataFinder(in.r)
 	err := error(nil)
 	for i := 0; i < len(in.m.Chunks) && err == nil; i++ {
@@ -125,10 +125,7 @@ func (in *intake) blocks(ctx context.Context) error {
 			err = in.workers.do(func(ctx context.Context) error { return in.block(ctx, i) })
 		}
 	}
-	if waited := in.workers.wait(); waited != nil {
-		err = waited
-	}
-	return err
+	return in.workers.wait(err)
 }
 
 // dataFinder gives a func that tells where the next data is, at or after a place: at an offset far

@@ -49,40 +49,12 @@ func (s *Store) OpenBlob(ctx context.Context, manifest agentbox.Digest, src Sour
 	return r, nil
 }
 
-// Manifest is that of the blob. It is shared: nobody may change it.
-func (r *Reader) Manifest() blob.Manifest { return r.fill.m }
-
 // Size is the number of bytes.
 func (r *Reader) Size() int64 { return r.fill.m.Size }
 
-// Have tells whether a chunk, by its number in the manifest, is here, so that reading it needs no
-// Source. One that is here stays until Close. It does not read it: it may turn out to be damaged.
-func (r *Reader) Have(chunk int) bool {
-	c := r.fill.m.Chunks[chunk]
-	if c.Zero() {
-		return true
-	}
-	ok, err := r.fill.w.has(c.Digest)
-	return ok && err == nil
-}
-
-// Load makes sure that a chunk, by its number in the manifest, is here and right.
-func (r *Reader) Load(ctx context.Context, chunk int) error {
-	_, err := r.fill.chunk(ctx, chunk, nil)
-	return err
-}
-
-// Flush makes what was got from the Source last, and known to be here. Close does it too.
-func (r *Reader) Flush() error { return r.fill.flush() }
-
-// ReadAt is ReadAtContext without an end to its patience.
+// ReadAt reads len(p) bytes at off, less at the end of the blob, then with io.EOF. An error says
+// nothing of the bytes before it: n of them are right. It waits for the Source without end.
 func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
-	return r.ReadAtContext(context.Background(), p, off)
-}
-
-// ReadAtContext reads len(p) bytes at off, less at the end of the blob, then with io.EOF. An error
-// says nothing of the bytes before it: n of them are right. Waiting for the Source ends with ctx.
-func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, agentbox.Errorf(agentbox.Invalid, "a read at %d", off)
 	}
@@ -92,7 +64,7 @@ func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, e
 			return n, io.EOF
 		}
 		i, start := r.find(off + int64(n))
-		b, err := r.chunk(ctx, i)
+		b, err := r.chunk(i)
 		if err != nil {
 			return n, err
 		}
@@ -105,46 +77,31 @@ func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, e
 // begins.
 func (r *Reader) find(off int64) (chunk int, start int64) {
 	if r.fill.m.Blocks {
-		i := off / blob.BlockSize
-		return int(i), i * blob.BlockSize
+		i := int(off / blob.BlockSize)
+		return i, r.start(i)
 	}
 	i := sort.Search(len(r.starts), func(i int) bool { return r.starts[i] > off }) - 1
-	return i, r.starts[i]
+	return i, r.start(i)
+}
+
+// start is where chunk i begins.
+func (r *Reader) start(i int) int64 {
+	if r.fill.m.Blocks {
+		return int64(i) * blob.BlockSize
+	}
+	return r.starts[i]
 }
 
 // chunk gives chunk i, which nobody may change, and keeps it for a while.
-func (r *Reader) chunk(ctx context.Context, i int) ([]byte, error) {
+func (r *Reader) chunk(i int) ([]byte, error) {
 	if b := r.recent.get(i); b != nil {
 		return b, nil
 	}
-	b, err := r.fill.chunk(ctx, i, nil)
+	b, err := r.fill.chunk(context.Background(), i, nil)
 	if err == nil {
 		r.recent.put(i, b)
 	}
 	return b, err
-}
-
-// WriteTo writes the whole blob in order.
-func (r *Reader) WriteTo(w io.Writer) (int64, error) {
-	return r.WriteToContext(context.Background(), w)
-}
-
-// WriteToContext writes the whole blob to w in order, zeros included, until ctx ends. It keeps no
-// chunk.
-func (r *Reader) WriteToContext(ctx context.Context, w io.Writer) (int64, error) {
-	var n int64
-	for i := range r.fill.m.Chunks {
-		b, err := r.fill.chunk(ctx, i, nil)
-		if err != nil {
-			return n, err
-		}
-		m, err := w.Write(b)
-		n += int64(m)
-		if err != nil {
-			return n, err
-		}
-	}
-	return n, nil
 }
 
 // Close lets the blob be evicted again. The Reader must not be used any more.

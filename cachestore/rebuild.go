@@ -161,13 +161,11 @@ func (r *rebuilding) image(ctx context.Context, id uint64, owner agentbox.Digest
 	var charged int64
 	buf := make([]byte, blob.BlockSize)
 	next := dataFinder(f)
-	for i, c := range m.Chunks {
+	for _, i := range m.Data() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if c.Zero() {
-			continue
-		}
+		c := m.Chunks[i]
 		right, err := r.block(c, id, int64(i)*blob.BlockSize, next, buf)
 		if err != nil {
 			return err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
 )
@@ -55,7 +57,7 @@ func OpenSession(ctx context.Context, src Source, manifest agentbox.Digest, m bl
 	if s, ok := src.(Sessions); ok {
 		return s.Session(ctx, manifest, m, arrived)
 	}
-	p := &polling{src: src, m: m, arrived: arrived, now: map[int]*asked{}, changed: make(chan struct{})}
+	p := &polling{src: src, m: m, arrived: arrived, changed: make(chan struct{})}
 	p.ctx, p.stop = context.WithCancelCause(context.Background())
 	return p, nil
 }
@@ -70,11 +72,11 @@ type polling struct {
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 	calls   sync.WaitGroup
+	flights flights[int] // chunks that somebody is getting
 
 	// mu guards what follows.
 	mu      sync.Mutex
 	closed  bool
-	now     map[int]*asked  // chunks that somebody is getting
 	wanting [Demand + 1]int // calls of Fetch, by priority
 	changed chan struct{}   // closed, and made anew, when one of those ends
 }
@@ -93,12 +95,17 @@ func (p *polling) Fetch(ctx context.Context, priority Priority, chunks []int) er
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })()
-	return newWorkers(ctx, pollers-1).each(chunks, nil, func(ctx context.Context, i int) error {
-		if err := p.turn(ctx, priority); err != nil {
-			return err
-		}
-		return p.get(ctx, i)
-	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(pollers)
+	for _, i := range chunks {
+		group.Go(func() error {
+			if err := p.turn(ctx, priority); err != nil {
+				return err
+			}
+			return p.get(ctx, i)
+		})
+	}
+	return group.Wait()
 }
 
 // enter counts a call of Fetch in, false when the session was closed. leave counts it out and wakes
@@ -143,48 +150,16 @@ func (p *polling) turn(ctx context.Context, priority Priority) error {
 	}
 }
 
-// get lets callers that want the same chunk share one way of getting it. When that fails, each of
-// them tries for itself: the first may have been cancelled.
+// get gets chunk i and hands it on, once for all callers that want it at the same time.
 func (p *polling) get(ctx context.Context, i int) error {
-	for {
-		p.mu.Lock()
-		other := p.now[i]
-		if other == nil {
-			mine := &asked{done: make(chan struct{})}
-			p.now[i] = mine
-			p.mu.Unlock()
-			return p.ask(ctx, i, mine)
+	_, err := p.flights.do(ctx, i, func() ([]byte, error) {
+		c := p.m.Chunks[i]
+		b, err := p.src.Get(ctx, c.Digest, c.Size)
+		if err == nil {
+			err = p.arrived(ctx, i, b)
 		}
-		p.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-other.done:
-			if other.err == nil {
-				return nil
-			}
-		}
-	}
-}
-
-// asked is a chunk that was asked for. err is set when done is closed.
-type asked struct {
-	done chan struct{}
-	err  error
-}
-
-// ask gets chunk i, hands it on, and tells those that wait for it.
-func (p *polling) ask(ctx context.Context, i int, mine *asked) error {
-	c := p.m.Chunks[i]
-	b, err := p.src.Get(ctx, c.Digest, c.Size)
-	if err == nil {
-		err = p.arrived(ctx, i, b)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	mine.err = err
-	delete(p.now, i)
-	close(mine.done)
+		return nil, err
+	})
 	return err
 }
 

@@ -53,10 +53,8 @@ func (s *Store) Export(ctx context.Context, manifest agentbox.Digest, dir string
 		return err
 	}
 	pieces := []agentbox.Digest{manifest}
-	for _, c := range m.Chunks {
-		if !c.Zero() {
-			pieces = append(pieces, c.Digest)
-		}
+	for _, i := range m.Data() {
+		pieces = append(pieces, m.Chunks[i].Digest)
 	}
 	for i, d := range pieces {
 		if progress != nil {

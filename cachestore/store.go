@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,16 +30,21 @@ type Store struct {
 	// nextID is the number of the newest file, pack or image. Numbers are never used twice, so that
 	// a claim on a file that is gone cannot be taken for one on another.
 	nextID atomic.Uint64
-	// The parts of a Store, each in the file of its name (checked in file.go, fresh in stored.go,
-	// ill in damage.go). Each has its own mutex.
+	// The parts of a Store, each in the file of its name (ill in damage.go). Each has its own mutex.
 	space   space
 	guard   guard
 	handles handles
 	packs   packs
-	flights flights
-	fresh   fresh
-	checked checked
+	flights flights[agentbox.Digest]
 	ill     quarantine
+	// fresh has the pieces that writers have written and not claimed yet: digests and where they
+	// lie (index.Location). A reader may find that one is gone again. It is for Stored alone:
+	// everybody else sees what was flushed.
+	fresh sync.Map
+	// checked has the digests of the images whose files were found whole and right by this process.
+	// It is not kept on disk: what a disk did to a file while no process looked is found once per
+	// process, and that is what hashing an image costs.
+	checked sync.Map
 
 	// metaMu is held to change what is known of a manifest, and to change a claim that depends on
 	// what it says now: read, decide and write are one step.
@@ -91,9 +95,6 @@ func withDefaults(cfg Config) Config {
 	if cfg.Ballast == 0 {
 		cfg.Ballast = DefaultBallast
 	}
-	if cfg.Workers == 0 {
-		cfg.Workers = runtime.GOMAXPROCS(0)
-	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -114,7 +115,9 @@ func (s *Store) fill(ctx context.Context) (err error) {
 	s.guard.init()
 	s.handles.init(s)
 	s.packs.init(s)
-	s.flights.init()
+	s.flights.shared = func(err error) bool {
+		return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+	}
 	if err := s.survey(); err != nil {
 		return s.hostError(err)
 	}

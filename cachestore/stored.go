@@ -2,7 +2,6 @@ package cachestore
 
 import (
 	"context"
-	"sync"
 
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
@@ -66,42 +65,8 @@ func (s *Store) Bits(m blob.Manifest) ([]byte, error) {
 
 // locate tells where a piece lies, claimed or only written.
 func (s *Store) locate(d agentbox.Digest) (index.Location, bool, error) {
-	if p, ok := s.fresh.get(d); ok {
-		return p, true, nil
+	if p, ok := s.fresh.Load(d); ok {
+		return p.(index.Location), true, nil
 	}
 	return s.index.Chunk(d)
-}
-
-// fresh knows the pieces that writers have written and not claimed yet. A reader may find that one
-// is gone again. It is for Stored alone: everybody else sees what was flushed.
-type fresh struct {
-	mu    sync.Mutex
-	where map[agentbox.Digest]index.Location
-}
-
-func (f *fresh) get(d agentbox.Digest) (index.Location, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p, ok := f.where[d]
-	return p, ok
-}
-
-func (f *fresh) add(d agentbox.Digest, p index.Location) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.where == nil {
-		f.where = map[agentbox.Digest]index.Location{}
-	}
-	f.where[d] = p
-}
-
-// forget is for pieces that are claimed now, or never will be.
-func (f *fresh) forget(pieces map[agentbox.Digest]index.Location) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for d, p := range pieces {
-		if f.where[d] == p {
-			delete(f.where, d)
-		}
-	}
 }

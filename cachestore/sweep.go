@@ -233,7 +233,7 @@ func (g *collection) move(ctx context.Context, f io.ReaderAt, size int64, id uin
 	packs := map[uint64]bool{}
 	defer func() {
 		for _, x := range moved {
-			g.s.guard.filled(x.place.File)
+			g.s.guard.filled(x.place.File, 1)
 		}
 	}()
 	err := pack.Scan(f, size, func(r pack.Record, off int64) error {

@@ -44,7 +44,7 @@ type Lacking struct {
 //
 // Damage is no error, but in the report; an error means that the looking itself failed, and the
 // report says how far it had come. It holds a list of all claims in memory, and hashes with SHA-256
-// as many chunks at once as Config.Workers.
+// as many chunks at once as there are processors.
 func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifyReport, error) {
 	start, lost := time.Now(), s.index.Damaged()
 	v := &verification{s: s, o: o, pace: pace{rate: o.Rate, start: start}}
@@ -111,7 +111,7 @@ const verifyRun = 4 << 20
 
 // check has workers look at the claims, a run each.
 func (v *verification) check(ctx context.Context, list []dead) error {
-	workers := newWorkers(ctx, v.s.cfg.Workers)
+	workers := newWorkers(ctx)
 	var err error
 	for len(list) > 0 && err == nil {
 		n, bytes := 0, int64(0)
@@ -123,10 +123,7 @@ func (v *verification) check(ctx context.Context, list []dead) error {
 		list = list[n:]
 		err = workers.do(func(ctx context.Context) error { return v.checkRun(ctx, workers, part, bytes) })
 	}
-	if waited := workers.wait(); waited != nil {
-		return waited
-	}
-	return err
+	return workers.wait(err)
 }
 
 // checkRun looks at some claims that lie side by side. One that changed meanwhile is no damage:

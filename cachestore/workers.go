@@ -2,6 +2,7 @@ package cachestore
 
 import (
 	"context"
+	"runtime"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -19,10 +20,11 @@ type workers struct {
 	buffers sync.Pool
 }
 
-// newWorkers makes workers with room for n+1 pieces of work at once.
-func newWorkers(ctx context.Context, n int) *workers {
+// newWorkers makes workers with room for a piece of work more than there are processors: one may
+// wait for the disk.
+func newWorkers(ctx context.Context) *workers {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(n + 1)
+	group.SetLimit(runtime.GOMAXPROCS(0) + 1)
 	return &workers{ctx: ctx, group: group, buffers: sync.Pool{New: func() any { return make([]byte, 0, blob.MaxChunk) }}}
 }
 
@@ -36,32 +38,15 @@ func (c *workers) do(work func(ctx context.Context) error) error {
 	return nil
 }
 
-// each does work for every chunk of a list, in its order as far as there are hands, and tells how
-// many are done. It waits for all of them and gives the first error. progress may be nil and is
-// called by one goroutine at a time.
-func (c *workers) each(list []int, progress func(done, total int), work func(ctx context.Context, i int) error) error {
-	done := 0
-	var err error
+// each does work for every chunk of a list, in its order as far as there are hands. It waits for all
+// of them and gives the first error.
+func (c *workers) each(list []int, work func(ctx context.Context, i int) error) error {
 	for _, i := range list {
-		err = c.do(func(ctx context.Context) error {
-			if err := work(ctx, i); err != nil {
-				return err
-			}
-			c.locked(func() {
-				if done++; progress != nil {
-					progress(done, len(list))
-				}
-			})
-			return nil
-		})
-		if err != nil {
-			break
+		if err := c.do(func(ctx context.Context) error { return work(ctx, i) }); err != nil {
+			return c.wait(err)
 		}
 	}
-	if waited := c.wait(); waited != nil {
-		return waited
-	}
-	return err
+	return c.wait(nil)
 }
 
 // locked does something with the mutex of the workers held.
@@ -79,5 +64,11 @@ func (c *workers) recycle(b []byte) {
 	c.buffers.Put(b[:0]) //lint:ignore SA6002 a slice header an item is cheap here
 }
 
-// wait returns when all work is done, with the first error. Nothing may be begun after it.
-func (c *workers) wait() error { return c.group.Wait() }
+// wait returns when all work is done, with its first error, or else with the one that kept the
+// caller from giving out more. Nothing may be begun after it.
+func (c *workers) wait(err error) error {
+	if worked := c.group.Wait(); worked != nil {
+		return worked
+	}
+	return err
+}

@@ -148,7 +148,7 @@ func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Diges
 // it is claimed.
 func (w *writer) wrote(d agentbox.Digest, p index.Location, n int64) {
 	w.s.space.add(w.kind, n)
-	w.s.fresh.add(d, p)
+	w.s.fresh.Store(d, p)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pending[d] = p
@@ -240,7 +240,7 @@ func (w *writer) flush() error {
 	for d := range w.pending {
 		w.s.repaired(d)
 	}
-	w.s.fresh.forget(w.pending)
+	w.forgetFresh()
 	clear(w.pending)
 	clear(w.known)
 	w.leavePacks()
@@ -248,12 +248,18 @@ func (w *writer) flush() error {
 	return nil
 }
 
+// forgetFresh is for pending pieces that are claimed now, or never will be. Another writer may have
+// written one too, and then that one stays. Callers hold mu.
+func (w *writer) forgetFresh() {
+	for d, p := range w.pending {
+		w.s.fresh.CompareAndDelete(d, p)
+	}
+}
+
 // leavePacks lets gc judge the packs again that pieces were written to. Callers hold mu.
 func (w *writer) leavePacks() {
 	for id, n := range w.packs {
-		for range n {
-			w.s.guard.filled(id)
-		}
+		w.s.guard.filled(id, n)
 	}
 	clear(w.packs)
 }
@@ -269,7 +275,7 @@ func (w *writer) close() error {
 		f.release()
 	}
 	clear(w.images)
-	w.s.fresh.forget(w.pending)
+	w.forgetFresh()
 	w.leavePacks()
 	w.claims.release()
 	return errors.Join(errs...)

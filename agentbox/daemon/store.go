@@ -8,7 +8,6 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/host/images"
 	"agentbox/agentbox/layers"
-	"agentbox/cachestore"
 	"agentbox/vmm/image"
 )
 
@@ -42,9 +41,7 @@ func (d *daemon) scrub(ctx context.Context) <-chan struct{} {
 		if err != nil {
 			return // said by who opened it
 		}
-		if err := s.Scrub(ctx, cachestore.ScrubOptions{Source: d.remotes.Source()}); err != nil {
-			d.cfg.Log.Error("scrub", "error", err)
-		}
+		s.Scrub(ctx, d.remotes.Source())
 	}()
 	return done
 }

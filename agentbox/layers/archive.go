@@ -128,7 +128,7 @@ func (a Archives) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, dir 
 	if m.Blocks || m.MediaType != archiveType || m.Size > limit {
 		return agentbox.Errorf(agentbox.Corrupt, "%.80s/%.80s is a blob of %d bytes and type %.80q", n.Namespace, n.Key, m.Size, m.MediaType)
 	}
-	if err := store.Fetch(ctx, n.Manifest, src, nil, progress); err != nil {
+	if err := store.Fetch(ctx, n.Manifest, src, progress); err != nil {
 		return err
 	}
 	r, err := store.OpenBlob(ctx, n.Manifest, nil)

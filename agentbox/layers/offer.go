@@ -196,7 +196,7 @@ func (s SetupResults) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, 
 	if err != nil {
 		return err
 	}
-	if err := store.Fetch(ctx, n.Manifest, remotes.Source(Team), nil, progress); err != nil {
+	if err := store.Fetch(ctx, n.Manifest, remotes.Source(Team), progress); err != nil {
 		return err
 	}
 	if _, err := madeAs(ctx, store, n); err != nil {

@@ -142,13 +142,22 @@ func (m Manifest) blockSize(i int) int {
 	return int(min(BlockSize, m.Size-int64(i)*BlockSize))
 }
 
+// Data lists the numbers of the chunks that are not zeros.
+func (m Manifest) Data() []int {
+	var out []int
+	for i, c := range m.Chunks {
+		if !c.Zero() {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
 // Stored counts the bytes of chunks that are not zeros, each time they occur.
 func (m Manifest) Stored() int64 {
 	var n int64
-	for _, c := range m.Chunks {
-		if !c.Zero() {
-			n += int64(c.Size)
-		}
+	for _, i := range m.Data() {
+		n += int64(m.Chunks[i].Size)
 	}
 	return n
 }

@@ -105,17 +105,31 @@ func (x *Index) Close() error {
 func (x *Index) Damaged() int64 { return x.damaged.Load() }
 
 // Chunk tells where a chunk lies, false when it is not here.
-func (x *Index) Chunk(d agentbox.Digest) (p Location, ok bool, err error) {
-	k := key(chunkKey, d)
-	err = x.get(k, func(v []byte) { p, ok = x.location(k, v) })
-	return p, ok, err
+func (x *Index) Chunk(d agentbox.Digest) (Location, bool, error) {
+	return lookup(x, key(chunkKey, d), decodeLocation)
 }
 
 // Meta tells what is known of a manifest, false when it is not here.
-func (x *Index) Meta(d agentbox.Digest) (m Meta, ok bool, err error) {
-	k := key(metaKey, d)
-	err = x.get(k, func(v []byte) { m, ok = x.meta(k, v) })
-	return m, ok, err
+func (x *Index) Meta(d agentbox.Digest) (Meta, bool, error) {
+	return lookup(x, key(metaKey, d), decodeMeta)
+}
+
+// lookup gives what a key stands for, false when there is none or it is damaged.
+func lookup[V any](x *Index, k []byte, decode func([]byte) (V, bool)) (out V, ok bool, err error) {
+	err = x.get(k, func(v []byte) { out, ok = decoded(x, k, v, decode) })
+	return out, ok, err
+}
+
+// decoded gives what a value says, and counts one that is damaged.
+func decoded[V any](x *Index, k, v []byte, decode func([]byte) (V, bool)) (out V, ok bool) {
+	body, ok := unseal(k, v)
+	if ok {
+		out, ok = decode(body)
+	}
+	if !ok {
+		x.damaged.Add(1)
+	}
+	return out, ok
 }
 
 // get calls use with the value of a key, and not when there is none. The value is valid during the
@@ -136,56 +150,34 @@ func (x *Index) get(k []byte, use func(v []byte)) error {
 	return x.describe(err)
 }
 
-// location and meta decode a value, and count one that is damaged.
-func (x *Index) location(k, v []byte) (Location, bool) {
-	body, ok := unseal(k, v)
-	var p Location
-	if ok {
-		p, ok = decodeLocation(body)
-	}
-	if !ok {
-		x.damaged.Add(1)
-	}
-	return p, ok
-}
-
-func (x *Index) meta(k, v []byte) (Meta, bool) {
-	body, ok := unseal(k, v)
-	var m Meta
-	if ok {
-		m, ok = decodeMeta(body)
-	}
-	if !ok {
-		x.damaged.Add(1)
-	}
-	return m, ok
-}
-
 // EachChunk calls f with every chunk, in the order of digests, as they were when it began, until
 // ctx ends or f gives an error, which it returns. Damaged entries are passed over. f may read the
 // index and apply a Batch.
 func (x *Index) EachChunk(ctx context.Context, f func(agentbox.Digest, Location) error) error {
-	return x.each(ctx, chunkKey, len(agentbox.Digest{}), func(k, v []byte) error {
-		if p, ok := x.location(k, v); ok {
-			return f(agentbox.Digest(k[1:]), p)
-		}
-		return nil
-	})
+	return each(ctx, x, chunkKey, decodeLocation, f)
 }
 
 // EachMeta is EachChunk for manifests.
 func (x *Index) EachMeta(ctx context.Context, f func(agentbox.Digest, Meta) error) error {
-	return x.each(ctx, metaKey, len(agentbox.Digest{}), func(k, v []byte) error {
-		if m, ok := x.meta(k, v); ok {
-			return f(agentbox.Digest(k[1:]), m)
-		}
-		return nil
-	})
+	return each(ctx, x, metaKey, decodeMeta, f)
 }
 
-// each goes through the keys of n bytes after a prefix. Others begin with the same byte by chance
-// of a later format, and are left alone.
-func (x *Index) each(ctx context.Context, prefix byte, n int, f func(k, v []byte) error) error {
+// each goes through the keys of one sort, which are a K behind the prefix. Others begin with the
+// same byte by chance of a later format, and are left alone.
+func each[K agentbox.Digest | blob.Fingerprint, V any](ctx context.Context, x *Index, prefix byte, decode func([]byte) (V, bool), f func(K, V) error) error {
+	var name K
+	visit := func(item *badger.Item) error {
+		k := item.Key()
+		if len(k) != 1+len(name) {
+			return nil
+		}
+		return item.Value(func(v []byte) error {
+			if out, ok := decoded(x, k, v, decode); ok {
+				return f(K(k[1:]), out)
+			}
+			return nil
+		})
+	}
 	return x.describe(guarded(func() error {
 		return x.db.View(func(t *badger.Txn) error {
 			o := badger.DefaultIteratorOptions
@@ -197,11 +189,7 @@ func (x *Index) each(ctx context.Context, prefix byte, n int, f func(k, v []byte
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				k := it.Item().Key()
-				if len(k) != 1+n {
-					continue
-				}
-				if err := it.Item().Value(func(v []byte) error { return f(k, v) }); err != nil {
+				if err := visit(it.Item()); err != nil {
 					return err
 				}
 			}

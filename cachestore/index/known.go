@@ -19,14 +19,8 @@ func (x *Index) Secret() blob.FingerprintKey { return x.secret }
 // the fingerprints of an old one say nothing; they are forgotten first, so that a crash between the
 // two leaves no fingerprints under a secret that is not theirs.
 func (x *Index) openSecret() error {
-	found := false
-	err := x.get(secretKey, func(v []byte) {
-		var body []byte
-		if body, found = x.body(secretKey, v, len(x.secret)); found {
-			copy(x.secret[:], body)
-		}
-	})
-	if err != nil || found {
+	secret, found, err := lookup(x, secretKey, exactly[blob.FingerprintKey])
+	if x.secret = secret; err != nil || found {
 		return err
 	}
 	if _, err := rand.Read(x.secret[:]); err != nil {
@@ -53,37 +47,19 @@ func (x *Index) forgetAll() error {
 
 // Known tells which digest the bytes with a fingerprint have, false when that was never told or is
 // forgotten. It does not mean that the chunk is here.
-func (x *Index) Known(f blob.Fingerprint) (d agentbox.Digest, ok bool, err error) {
-	k := knownKeyOf(f)
-	err = x.get(k, func(v []byte) { d, ok = x.known(k, v) })
-	return d, ok, err
+func (x *Index) Known(f blob.Fingerprint) (agentbox.Digest, bool, error) {
+	return lookup(x, knownKeyOf(f), exactly[agentbox.Digest])
 }
 
-// known decodes what a fingerprint stands for.
-func (x *Index) known(k, v []byte) (d agentbox.Digest, ok bool) {
-	body, ok := x.body(k, v, len(d))
-	if ok {
-		copy(d[:], body)
+// exactly is a value that is nothing but the bytes of an A.
+func exactly[A agentbox.Digest | blob.FingerprintKey](b []byte) (a A, ok bool) {
+	if len(b) != len(a) {
+		return a, false
 	}
-	return d, ok
-}
-
-// body unseals a value that must have n bytes, and counts one that is damaged.
-func (x *Index) body(k, v []byte, n int) ([]byte, bool) {
-	body, ok := unseal(k, v)
-	if !ok || len(body) != n {
-		x.damaged.Add(1)
-		return nil, false
-	}
-	return body, true
+	return A(b), true
 }
 
 // EachKnown is EachChunk for fingerprints, in their order: each with the digest it stands for.
 func (x *Index) EachKnown(ctx context.Context, f func(blob.Fingerprint, agentbox.Digest) error) error {
-	return x.each(ctx, knownKey, len(blob.Fingerprint{}), func(k, v []byte) error {
-		if d, ok := x.known(k, v); ok {
-			return f(blob.Fingerprint(k[1:]), d)
-		}
-		return nil
-	})
+	return each(ctx, x, knownKey, exactly[agentbox.Digest], f)
 }
