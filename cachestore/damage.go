@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -146,29 +147,22 @@ func (s *Store) forget(d agentbox.Digest, why string) {
 func (s *Store) Damaged() []Damage {
 	s.ill.mu.Lock()
 	defer s.ill.mu.Unlock()
-	out := []Damage{}
-	for _, dmg := range s.ill.known {
-		out = append(out, dmg)
-	}
-	return out
+	return slices.AppendSeq([]Damage{}, maps.Values(s.ill.known))
 }
 
 // loadDamage reads what earlier processes found. Files that are not ours are passed over.
 func (s *Store) loadDamage() error {
 	s.ill.known = map[agentbox.Digest]Damage{}
-	entries, err := s.fs.List(s.path(quarantineDir))
+	names, err := s.list(quarantineDir)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), disk.Dirty) {
-			continue
-		}
-		b, err := disk.ReadFile(s.fs, s.path(quarantineDir, e.Name()), maxDamageFile)
+	for _, name := range names {
+		b, err := disk.ReadFile(s.fs, s.path(quarantineDir, name), maxDamageFile)
 		if err != nil {
-			return err
+			return s.hostError(err)
 		}
-		d, err := agentbox.ParseDigest("sha256:" + e.Name())
+		d, err := agentbox.ParseDigest("sha256:" + name)
 		if err != nil {
 			continue // not ours
 		}

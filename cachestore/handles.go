@@ -133,11 +133,10 @@ func (h *handles) drop(k fileKey) {
 }
 
 // close closes what nobody reads; the rest goes with its last reader.
-func (h *handles) close() error {
+func (h *handles) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for k := range h.open {
 		h.drop(k)
 	}
-	return nil
 }

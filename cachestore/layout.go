@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"agentbox/agentbox"
+	"agentbox/cachestore/disk"
 )
 
 // Names in a store's directory:
@@ -84,6 +85,22 @@ func parseID(name, suffix string) (uint64, bool) {
 func hashed(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])
+}
+
+// list gives the names of the files in a directory of the store, sorted, without those that are
+// half written.
+func (s *Store) list(dir string) ([]string, error) {
+	entries, err := s.fs.List(s.path(dir))
+	if err != nil {
+		return nil, s.hostError(err)
+	}
+	var out []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), disk.Dirty) {
+			out = append(out, e.Name())
+		}
+	}
+	return out, nil
 }
 
 // path is the absolute or relative path (as Dir is) of something in the store.

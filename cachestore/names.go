@@ -2,11 +2,12 @@ package cachestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
 	"io/fs"
-	"sort"
+	"slices"
 	"strings"
 	"time"
 
@@ -181,8 +182,8 @@ func (s *Store) Names(namespace, prefix string) ([]blob.Name, error) {
 		}
 		return nil
 	})
-	sort.Slice(out, func(i, j int) bool {
-		return out[i].Namespace+"\x00"+out[i].Key < out[j].Namespace+"\x00"+out[j].Key
+	slices.SortFunc(out, func(a, b blob.Name) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Key, b.Key))
 	})
 	return out, err
 }
@@ -191,16 +192,13 @@ func (s *Store) Names(namespace, prefix string) ([]blob.Name, error) {
 // and also those that are damaged: for these f is given the error. It takes no lock, so a name may
 // come or go meanwhile.
 func (s *Store) eachName(f func(file string, n blob.Name, err error) error) error {
-	entries, err := s.fs.List(s.path(namesDir))
+	files, err := s.list(namesDir)
 	if err != nil {
-		return s.hostError(err)
+		return err
 	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), disk.Dirty) {
-			continue
-		}
-		n, err := s.readName(e.Name())
-		if err := f(e.Name(), n, err); err != nil {
+	for _, file := range files {
+		n, err := s.readName(file)
+		if err := f(file, n, err); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 func (s *Store) openIndex(ctx context.Context) error {
 	// Before the index, as a rebuild ends the quarantine of chunks that it finds.
 	if err := s.loadDamage(); err != nil {
-		return s.hostError(err)
+		return err
 	}
 	if s.room() != nil {
 		// gc must be able to work on a disk that is full: that is what the ballast is for.
@@ -45,16 +45,12 @@ func (s *Store) openOrReplaceIndex() (fresh bool, err error) {
 		return false, s.hostError(err)
 	}
 	s.log.Error("store: the index cannot be read and is made anew", "error", err)
-	if err := s.putIndexAside(); err != nil {
-		return false, err
+	// It is kept under another name, for the person who looks for the cause. Nothing removes it but
+	// a person.
+	aside := s.path(fmt.Sprintf("%s%d", badIndexPrefix, s.cfg.Now().UnixNano()))
+	if err := os.Rename(s.path(indexDir), aside); err != nil {
+		return false, s.hostError(err)
 	}
 	s.index, err = index.Open(s.path(indexDir), s.room)
 	return true, s.hostError(err)
-}
-
-// putIndexAside keeps what cannot be read under another name, for the person who looks for the
-// cause. Nothing removes it but a person.
-func (s *Store) putIndexAside() error {
-	aside := s.path(fmt.Sprintf("%s%d", badIndexPrefix, s.cfg.Now().UnixNano()))
-	return s.hostError(os.Rename(s.path(indexDir), aside))
 }

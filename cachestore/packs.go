@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"agentbox/agentbox"
-	"agentbox/cachestore/blob"
 	"agentbox/cachestore/disk"
 	"agentbox/cachestore/index"
 	"agentbox/cachestore/pack"
@@ -165,7 +164,3 @@ func (s *Store) record(what pack.What, d agentbox.Digest, piece []byte) (pack.Re
 
 // seen is the time of a claim that is made now, for the grace period.
 func (s *Store) seen() uint32 { return uint32(s.cfg.Now().Unix()) }
-
-// pieceLimit refuses a place that no writer of ours makes, before so much memory is allocated: the
-// index is a file, and bits flip in it.
-func pieceLimit(p index.Location) bool { return p.Size <= blob.MaxPiece && p.Stored <= p.Size }

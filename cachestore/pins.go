@@ -115,16 +115,13 @@ func (s *Store) Unpin(name string) error {
 // Pins lists the pins, sorted by name. One that cannot be read is an error of code Corrupt, because
 // gc must not take it for none.
 func (s *Store) Pins() ([]Pin, error) {
-	entries, err := s.fs.List(s.path(pinsDir))
+	files, err := s.list(pinsDir)
 	if err != nil {
-		return nil, s.hostError(err)
+		return nil, err
 	}
 	out := []Pin{}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), disk.Dirty) {
-			continue
-		}
-		b, err := disk.ReadFile(s.fs, s.path(pinsDir, e.Name()), maxNameFile)
+	for _, file := range files {
+		b, err := disk.ReadFile(s.fs, s.path(pinsDir, file), maxNameFile)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed meanwhile
 		}
@@ -133,7 +130,7 @@ func (s *Store) Pins() ([]Pin, error) {
 			p, err = decodePin(b)
 		}
 		if err != nil {
-			return nil, agentbox.Errorf(agentbox.Corrupt, "%s: %w", s.path(pinsDir, e.Name()), err).
+			return nil, agentbox.Errorf(agentbox.Corrupt, "%s: %w", s.path(pinsDir, file), err).
 				WithHint("gc does nothing until the file is removed, and whatever it kept is pinned again")
 		}
 		out = append(out, p)
@@ -149,6 +146,18 @@ type roots struct {
 }
 
 func (r roots) keeps(d agentbox.Digest) bool { return len(r.names[d]) > 0 || len(r.pins[d]) > 0 }
+
+// all has every manifest that is kept.
+func (r roots) all() map[agentbox.Digest]bool {
+	out := map[agentbox.Digest]bool{}
+	for d := range r.names {
+		out[d] = true
+	}
+	for d := range r.pins {
+		out[d] = true
+	}
+	return out
+}
 
 // roots reads names and pins. Names whose producers are not trusted keep what they stand for, too,
 // until somebody forgets them. A damaged name keeps nothing: it can be published again. A damaged

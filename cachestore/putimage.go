@@ -23,14 +23,7 @@ func (s *Store) PutImage(ctx context.Context, r io.ReaderAt, size int64, info bl
 	if size < 0 || !info.Kind.Valid() {
 		return Stored{}, agentbox.Errorf(agentbox.Invalid, "an image of %d bytes and kind %q", size, info.Kind)
 	}
-	in := &intake{s: s, w: s.newWriter(info.Kind), r: r, ours: map[agentbox.Digest]bool{}}
-	in.m = blob.Manifest{Info: info, Size: size, Blocks: true, Chunks: make([]blob.Chunk, (size+blob.BlockSize-1)/blob.BlockSize)}
-	err := in.blocks(ctx)
-	var out Stored
-	if err == nil {
-		out, err = in.commit(ctx)
-	}
-	return out, errors.Join(err, in.close())
+	return s.newIntake(r, size, info).run(ctx)
 }
 
 // PutImageFile is PutImage of a plain file that nobody writes to any more. Where the file system
@@ -56,20 +49,16 @@ func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, r
 	if err := s.fs.Link(path, s.freshImage(id)); err != nil {
 		return s.PutImage(ctx, f, st.Size, info)
 	}
-	in := &intake{s: s, w: s.newWriter(info.Kind), r: f, ours: map[agentbox.Digest]bool{}, linked: true, fresh: s.freshImage(id), pace: pace{rate: rate, start: time.Now()}}
-	in.m = blob.Manifest{Info: info, Size: st.Size, Blocks: true, Chunks: make([]blob.Chunk, (st.Size+blob.BlockSize-1)/blob.BlockSize)}
+	in := s.newIntake(f, st.Size, info)
+	in.linked, in.fresh, in.pace = true, s.freshImage(id), pace{rate: rate, start: time.Now()}
 	in.file = &blockFile{File: unowned{disk.Of(f)}, id: id, release: s.guard.write(id)}
 	in.w.images[id] = in.file
-	err = in.blocks(ctx)
-	var out Stored
-	if err == nil {
-		out, err = in.commit(ctx)
-	}
-	// Blocks that others have too are charged to nobody, and lie here all the same.
+	out, err := in.run(ctx)
 	if err == nil && in.w.charged < st.Allocated {
-		s.space.add("", st.Allocated-in.w.charged) // blocks that others have too lie here all the same
+		// Blocks that others have too are charged to nobody, and lie here all the same.
+		s.space.add("", st.Allocated-in.w.charged)
 	}
-	return out, errors.Join(err, in.close())
+	return out, err
 }
 
 // unowned is a file that somebody else closes: PutImageFile reads and syncs by the same descriptor.
@@ -102,6 +91,20 @@ type intake struct {
 	// on.
 	fresh string
 	pace  pace
+}
+
+// newIntake begins to take in an image, which run ends.
+func (s *Store) newIntake(r io.ReaderAt, size int64, info blob.Info) *intake {
+	m := blob.Manifest{Info: info, Size: size, Blocks: true, Chunks: make([]blob.Chunk, (size+blob.BlockSize-1)/blob.BlockSize)}
+	return &intake{s: s, w: s.newWriter(info.Kind), r: r, m: m, ours: map[agentbox.Digest]bool{}}
+}
+
+// run stores all of it, and ends the writing, whatever happens.
+func (in *intake) run(ctx context.Context) (out Stored, err error) {
+	if err = in.blocks(ctx); err == nil {
+		out, err = in.commit(ctx)
+	}
+	return out, errors.Join(err, in.close())
 }
 
 // blocks goes through the image, skipping holes: one goroutine finds the data and keeps the pace,

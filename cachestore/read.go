@@ -82,12 +82,9 @@ func (s *Store) readLocation(d agentbox.Digest, p index.Location, buf []byte, ch
 	return b, check(d, b)
 }
 
-// readRaw reads what lies at p, as it is stored, into buf when it is large enough. A file that ends
-// too early is Corrupt.
+// readRaw reads what lies at p, as it is stored, into buf when it is large enough: the index and packs
+// give no place of more than blob.MaxPiece. A file that ends too early is Corrupt.
 func (s *Store) readRaw(d agentbox.Digest, p index.Location, buf []byte) ([]byte, error) {
-	if !pieceLimit(p) {
-		return nil, agentbox.Errorf(agentbox.Corrupt, "%s: the index says %d bytes", d.Short(), p.Size)
-	}
 	f, err := s.handles.get(keyOf(p))
 	if err != nil {
 		return nil, err

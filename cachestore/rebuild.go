@@ -18,23 +18,22 @@ import (
 // Names and pins need no rebuilding: they are files.
 func (s *Store) rebuild(ctx context.Context, progress func(done, total int64)) error {
 	r := &rebuilding{s: s, progress: progress, total: s.usedBytes()}
-	entries, err := s.fs.List(s.path(packsDir))
+	packs, err := s.idlePacks()
 	if err != nil {
-		return s.hostError(err)
+		return err
 	}
-	for _, e := range entries {
-		if id, ok := parsePack(e.Name()); ok && s.packs.idle(id) {
-			if err := r.pack(ctx, id); err != nil {
-				return err
-			}
+	for _, id := range packs {
+		if err := r.pack(ctx, id); err != nil {
+			return err
 		}
 	}
 	// Manifests are in packs, so by now those are known by which the images are read.
-	if entries, err = s.fs.List(s.path(imagesDir)); err != nil {
-		return s.hostError(err)
+	images, err := s.list(imagesDir)
+	if err != nil {
+		return err
 	}
-	for _, e := range entries {
-		if id, owner, ok := parseImage(e.Name()); ok && !s.guard.isWritten(id) {
+	for _, name := range images {
+		if id, owner, ok := parseImage(name); ok && !s.guard.isWritten(id) {
 			if err := r.image(ctx, id, owner); err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -140,7 +141,7 @@ func (s *Store) survey() error {
 			return err
 		}
 		for _, e := range entries {
-			if len(e.Name()) > len(disk.Dirty) && e.Name()[:len(disk.Dirty)] == disk.Dirty {
+			if strings.HasPrefix(e.Name(), disk.Dirty) {
 				if err := s.fs.Remove(s.path(dir, e.Name())); err != nil {
 					return err
 				}
@@ -191,7 +192,8 @@ func (s *Store) surveyFile(dir, name string) error {
 func (s *Store) Close() error {
 	var errs []error
 	if s.packs.s != nil {
-		errs = append(errs, s.packs.close(), s.handles.close())
+		s.handles.close()
+		errs = append(errs, s.packs.close())
 	}
 	if s.index != nil {
 		errs = append(errs, s.index.Close())

@@ -124,24 +124,24 @@ func (g *collection) reclaim(ctx context.Context, removed bool) error {
 			return g.s.hostError(err)
 		}
 	}
-	packs, err := g.idlePacks()
+	packs, err := g.s.idlePacks()
 	if err != nil {
 		return err
 	}
-	images, err := g.s.fs.List(g.s.path(imagesDir))
+	images, err := g.s.list(imagesDir)
 	if err != nil {
-		return g.s.hostError(err)
+		return err
 	}
 	claimed := map[fileKey]*extent{}
 	err = g.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
 		e := claimed[keyOf(p)]
 		if e == nil {
-			e = &extent{}
+			e = &extent{blocks: map[int64]bool{}}
 			claimed[keyOf(p)] = e
 		}
 		e.bytes += int64(p.Stored) + pack.HeaderSize
 		if p.Image {
-			e.blocks = append(e.blocks, p.Off/blob.BlockSize)
+			e.blocks[p.Off/blob.BlockSize] = true
 		}
 		return nil
 	})
@@ -160,7 +160,7 @@ func (g *collection) reclaim(ctx context.Context, removed bool) error {
 // the numbers of its blocks.
 type extent struct {
 	bytes  int64
-	blocks []int64
+	blocks map[int64]bool
 }
 
 // sparse is the part of a pack that must be dead before the rest is moved elsewhere, as a divisor.
@@ -168,18 +168,15 @@ type extent struct {
 const sparse = 4
 
 // idlePacks lists the packs that get no more claims.
-func (g *collection) idlePacks() ([]uint64, error) {
-	entries, err := g.s.fs.List(g.s.path(packsDir))
-	if err != nil {
-		return nil, g.s.hostError(err)
-	}
+func (s *Store) idlePacks() ([]uint64, error) {
+	names, err := s.list(packsDir)
 	var out []uint64
-	for _, e := range entries {
-		if id, ok := parsePack(e.Name()); ok && g.s.packs.idle(id) {
+	for _, name := range names {
+		if id, ok := parsePack(name); ok && s.packs.idle(id) {
 			out = append(out, id)
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // reclaimPack removes a pack of which nothing is claimed, and one of which little is after that was
@@ -298,9 +295,9 @@ func (g *collection) reclaimed(moved []dead, from uint64) error {
 
 // reclaimImages gives back what is not claimed of image files. Those whose names are not ours are
 // left alone.
-func (g *collection) reclaimImages(ctx context.Context, images []fs.DirEntry, claimed map[fileKey]*extent) error {
-	for _, e := range images {
-		id, owner, ok := parseImage(e.Name())
+func (g *collection) reclaimImages(ctx context.Context, images []string, claimed map[fileKey]*extent) error {
+	for _, name := range images {
+		id, owner, ok := parseImage(name)
 		if !ok {
 			continue
 		}
@@ -357,13 +354,7 @@ func (g *collection) punch(k fileKey, claimed *extent) error {
 	if err != nil || before.Links > 1 { // somebody else's file too
 		return g.s.hostError(err)
 	}
-	keep := map[int64]bool{}
-	if claimed != nil {
-		for _, b := range claimed.blocks {
-			keep[b] = true
-		}
-	}
-	if err := punchExcept(f, before.Size, keep); err != nil {
+	if err := punchExcept(f, before.Size, claimed.blocks); err != nil {
 		return g.s.hostError(err)
 	}
 	after, err := f.Stat()

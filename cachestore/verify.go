@@ -1,9 +1,10 @@
 package cachestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"sort"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,12 +97,8 @@ func (v *verification) claims(ctx context.Context) ([]dead, error) {
 		v.total += int64(p.Stored)
 		return nil
 	})
-	sort.Slice(list, func(i, j int) bool {
-		a, b := list[i].place, list[j].place
-		if a.File != b.File {
-			return a.File < b.File
-		}
-		return a.Off < b.Off
+	slices.SortFunc(list, func(a, b dead) int {
+		return cmp.Or(cmp.Compare(a.place.File, b.place.File), cmp.Compare(a.place.Off, b.place.Off))
 	})
 	return list, err
 }
@@ -186,34 +183,21 @@ func (v *verification) lacking(ctx context.Context) error {
 		return err
 	}
 	v.report.Missing = []Lacking{}
-	seen := map[agentbox.Digest]bool{}
-	look := func(d agentbox.Digest) error {
-		if seen[d] {
-			return nil
-		}
-		seen[d] = true
+	for d := range roots.all() {
 		m, err := v.s.Manifest(ctx, d)
-		if mayFetch(err) && err != nil {
+		if mayFetch(err) {
 			v.report.Missing = append(v.report.Missing, Lacking{d, -1})
-			return nil
+			continue
 		}
 		if err != nil {
 			return err
 		}
 		p, err := v.s.Presence(m)
+		if err != nil {
+			return err
+		}
 		if len(p.Missing) > 0 {
 			v.report.Missing = append(v.report.Missing, Lacking{d, len(p.Missing)})
-		}
-		return err
-	}
-	for d := range roots.names {
-		if err := look(d); err != nil {
-			return err
-		}
-	}
-	for d := range roots.pins {
-		if err := look(d); err != nil {
-			return err
 		}
 	}
 	return nil
