@@ -27,15 +27,13 @@ func (l *Lab) Agents(box agentbox.Box) []Scenario {
 	var all []Scenario
 	for _, name := range openedAgents {
 		o := &openedAgent{name: name, installation: l.plain}
-		own := Scenario{Name: "agent/" + name, Isolation: box.Isolation, Accel: box.Accel, Setup: o.prepare, Measure: o.open, Teardown: o.leave}
+		own := inBoxes(box, enterLimit, Scenario{Name: "agent/" + name, Setup: o.prepare, Measure: o.open, Teardown: o.leave})
 		if box.Isolation == agentbox.GVisor {
-			bare := Scenario{Name: "runsc/agent-" + name, Setup: o.prepareBare, Measure: o.openBare, Teardown: o.leaveBare}
-			all, own.Baseline = append(all, bare), bare.Name
+			bare := inBoxes(agentbox.Box{}, enterLimit, Scenario{Name: "runsc/agent-" + name, Setup: o.prepareBare, Measure: o.openBare, Teardown: o.leaveBare})
+			own[0].Baseline = bare[0].Name
+			all = append(all, bare...)
 		}
-		all = append(all, own)
-	}
-	for i := range all {
-		all[i].Unit, all[i].Ceiling = Milliseconds, milliseconds(enterLimit)
+		all = append(all, own...)
 	}
 	return all
 }

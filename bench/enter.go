@@ -23,34 +23,18 @@ const machineMemory = 1 << 30
 // of them. box is what WarmUp found, and says which kind all of them are of.
 func (l *Lab) Enter(box agentbox.Box) []Scenario {
 	s, ten := subject{installation: l.plain}, l.fleet(10)
-	scenarios := []Scenario{
-		l.fresh("enter/cold-boot", bootLimit, "--cold"),
-		l.fresh("enter/template", enterLimit),
-		l.warm(),
-		{Name: "enter/exec", Measure: s.exec},
-		{Name: "enter/pause", Measure: s.pause},
-		{Name: "enter/resume", Measure: s.resume},
-		{Name: "enter/fork", Measure: s.fork},
-		{Name: "enter/reset", Measure: s.reset},
+	cold := l.fresh("enter/cold-boot", bootLimit, "--cold")
+	template := l.fresh("enter/template", enterLimit)
+	template.Baseline = cold.Name // what a template saves
+	all := append([]Scenario{cold, template, l.warm()}, s.verbs()...)
+	all = append(all,
 		ten.burst(),
 		l.large(),
-		{Name: "enter/memory-idle", Unit: Bytes, Ceiling: machineMemory, Measure: s.memoryIdle},
+		Scenario{Name: "enter/memory-idle", Unit: Bytes, Ceiling: machineMemory, Measure: s.memoryIdle},
 		ten.memory(),
-		{Name: "enter/memory-paused", Unit: Bytes, Ceiling: machineMemory, Measure: s.memoryPaused},
-	}
-	for i := range scenarios {
-		s := &scenarios[i]
-		s.Isolation, s.Accel = box.Isolation, box.Accel
-		if s.Unit == "" {
-			s.Unit = Milliseconds
-		}
-		if s.Ceiling == 0 {
-			s.Ceiling = milliseconds(enterLimit)
-		}
-	}
-	// What a template saves.
-	scenarios[1].Baseline = scenarios[0].Name
-	return scenarios
+		Scenario{Name: "enter/memory-paused", Unit: Bytes, Ceiling: machineMemory, Measure: s.memoryPaused},
+	)
+	return inBoxes(box, enterLimit, all...)
 }
 
 // WarmUp makes what is missing here, an image, a kernel, a template, so that no sample pays for it,

@@ -163,23 +163,19 @@ func IsLazy(name string) bool { return strings.HasPrefix(name, "store/l") }
 // Scenarios are the first command in a box, templates and all, and how much of the image that took.
 // box is what OpenLazyLab gave. The bytes are those of one more sample.
 func (l *LazyLab) Scenarios(box agentbox.Box) []Scenario {
-	s := []Scenario{
-		{Name: lazyNames[0], Unit: Milliseconds, Ceiling: milliseconds(bootLimit), Measure: func(ctx context.Context) (float64, error) {
+	return inBoxes(box, bootLimit,
+		Scenario{Name: lazyNames[0], Measure: func(ctx context.Context) (float64, error) {
 			return l.first(ctx, l.local)
 		}},
-		{Name: lazyNames[1], Unit: Milliseconds, Ceiling: milliseconds(bootLimit), Baseline: lazyNames[0], Measure: l.firstLazy},
-		{Name: lazyNames[2], Unit: Bytes, Ceiling: float64(l.image.Size), Measure: func(context.Context) (float64, error) {
+		Scenario{Name: lazyNames[1], Baseline: lazyNames[0], Measure: l.firstLazy},
+		Scenario{Name: lazyNames[2], Unit: Bytes, Ceiling: float64(l.image.Size), Measure: func(context.Context) (float64, error) {
 			return float64(l.image.Size), nil
 		}},
-		{Name: lazyNames[3], Unit: Bytes, Ceiling: float64(l.image.Size), Baseline: lazyNames[2], Measure: func(ctx context.Context) (float64, error) {
+		Scenario{Name: lazyNames[3], Unit: Bytes, Ceiling: float64(l.image.Size), Baseline: lazyNames[2], Measure: func(ctx context.Context) (float64, error) {
 			_, err := l.firstLazy(ctx)
 			return l.fetched, err
 		}},
-	}
-	for i := range s {
-		s[i].Isolation, s[i].Accel = box.Isolation, box.Accel
-	}
-	return s
+	)
 }
 
 // firstLazy is a first command with nothing of the image here.

@@ -49,29 +49,11 @@ func (l *MeshLab) scenario(name, baseline string, measure func(ctx context.Conte
 // pair has one machine get the image of another, beside a plain copy of it: name says over which
 // link, copyOrder by which transport the baseline copies.
 func (l *MeshLab) pair(name string, o *cluster, rate, size int64, baseline, copyOrder string) []Scenario {
-	copied := l.scenario(baseline, "", func(ctx context.Context) (time.Duration, error) { return o.copy(ctx, copyOrder) })
-	got := l.scenario("mesh/one-peer-"+name, baseline, func(ctx context.Context) (time.Duration, error) {
-		return o.one(ctx, 1, meshOrder{Do: "fetch", Manifest: o.manifest})
-	})
-	for _, s := range []*Scenario{&copied, &got} {
-		s.Setup, s.Teardown = func(ctx context.Context) error { return o.openOnce(ctx, 2, rate, size) }, o.closeOnce
-	}
-	return []Scenario{copied, got}
-}
-
-// openOnce makes the links for the first scenario of several that use them.
-func (o *cluster) openOnce(ctx context.Context, machines int, rate, size int64) error {
-	if o.links != nil {
-		return nil
-	}
-	return o.open(ctx, machines, rate, size)
-}
-
-// closeOnce removes the links after each scenario of the group; the second time there is nothing.
-func (o *cluster) closeOnce(ctx context.Context) error {
-	err := o.close(ctx)
-	o.links, o.seed = nil, nil
-	return err
+	return sharing(func(ctx context.Context) error { return o.open(ctx, 2, rate, size) }, o.close,
+		l.scenario(baseline, "", func(ctx context.Context) (time.Duration, error) { return o.copy(ctx, copyOrder) }),
+		l.scenario("mesh/one-peer-"+name, baseline, func(ctx context.Context) (time.Duration, error) {
+			return o.one(ctx, 1, meshOrder{Do: "fetch", Manifest: o.manifest})
+		}))
 }
 
 // copy is the baseline: the bytes, and nothing else.
@@ -102,34 +84,17 @@ func (l *MeshLab) swarm(n int) []Scenario {
 	name := map[int]string{4: "mesh/swarm-4", meshMachines: "mesh/swarm-16"}[n]
 	o := &cluster{l: l}
 	copied := l.scenario("mesh/tcp-copy-100m-"+name[len("mesh/"):], "", func(ctx context.Context) (time.Duration, error) { return o.copy(ctx, "get-tcp") })
-	var left []time.Duration
 	var sent int64
-	got := l.scenario(name, copied.Name, func(ctx context.Context) (took time.Duration, err error) {
-		if len(left) == 0 {
-			// One swarm gives as many samples as it has machines: they are taken one by one from
-			// what it left.
-			if left, sent, err = o.swarm(ctx, n); err != nil {
-				return 0, err
-			}
-		}
-		took, left = left[0], left[1:]
-		return took, nil
-	})
-	// What the seed sent is that of the last swarm before the sample.
-	bytes := Scenario{Name: name + "-seed-sent", Unit: Bytes, Ceiling: float64(n) * float64(l.cfg.Small), Measure: func(context.Context) (float64, error) {
-		if sent == 0 {
-			return 0, agentbox.Errorf(agentbox.Invalid, "it is counted in %s: measure both", name)
-		}
-		return float64(sent), nil
-	}}
-	open := func(ctx context.Context) error { return o.openOnce(ctx, n, linkSlow, l.cfg.Small) }
+	got := l.scenario(name, copied.Name, oneByOne(func(ctx context.Context) (times []time.Duration, err error) {
+		times, sent, err = o.swarm(ctx, n)
+		return times, err
+	}))
 	beside, missing := l.beside(o, n, copied.Name)
 	l.missing = append(l.missing, missing...)
-	measured := append([]Scenario{copied, got}, beside...)
-	for i := range measured {
-		measured[i].Setup, measured[i].Teardown = open, o.closeOnce
-	}
-	return append(measured, bytes)
+	open := func(ctx context.Context) error { return o.open(ctx, n, linkSlow, l.cfg.Small) }
+	// What the seed sent is that of the last swarm before the sample.
+	return append(sharing(open, o.close, append([]Scenario{copied, got}, beside...)...),
+		counted(name+"-seed-sent", float64(n)*float64(l.cfg.Small), name, func() float64 { return float64(sent) }))
 }
 
 // swarm gives the times of all, and what the seed sent.
@@ -139,11 +104,7 @@ func (o *cluster) swarm(ctx context.Context, n int) (times []time.Duration, sent
 		return nil, 0, err
 	}
 	var all []*meshProcess
-	defer func() {
-		for _, p := range all {
-			err = errors.Join(err, p.kill())
-		}
-	}()
+	defer func() { err = errors.Join(err, killAll(all)) }()
 	for i := 1; i < n; i++ {
 		p, err := o.start(ctx, i, o.seed.id)
 		if err != nil {
@@ -151,20 +112,15 @@ func (o *cluster) swarm(ctx context.Context, n int) (times []time.Duration, sent
 		}
 		all = append(all, p)
 	}
-	times, err = fetchAll(all, meshOrder{Do: "fetch", Manifest: o.manifest})
+	times, err = together(len(all), func(i int) (time.Duration, error) {
+		r, err := all[i].do(meshOrder{Do: "fetch", Manifest: o.manifest})
+		return r.Took, err
+	})
 	if err != nil {
 		return nil, 0, err
 	}
 	r, err := o.seed.do(meshOrder{Do: "sent"})
 	return times, r.Bytes, err
-}
-
-// fetchAll has all machines do the same at once.
-func fetchAll(all []*meshProcess, order meshOrder) ([]time.Duration, error) {
-	return together(len(all), func(i int) (time.Duration, error) {
-		r, err := all[i].do(order)
-		return r.Took, err
-	})
 }
 
 // together has n do something at once, and gives the time of each. It returns when all are done;
@@ -183,21 +139,18 @@ func together(n int, do func(i int) (time.Duration, error)) ([]time.Duration, er
 // the others have a half each.
 func (l *MeshLab) holders() []Scenario {
 	o := &cluster{l: l}
-	calm := l.scenario("mesh/holder-undisturbed", "", func(ctx context.Context) (time.Duration, error) { return o.fromThree(ctx, false) })
-	killed := l.scenario("mesh/holder-killed", calm.Name, func(ctx context.Context) (time.Duration, error) { return o.fromThree(ctx, true) })
 	open := func(ctx context.Context) error {
 		if o.links != nil {
 			return nil
 		}
-		if err := o.openOnce(ctx, 4, linkSlow, l.cfg.Small); err != nil {
+		if err := o.open(ctx, 4, linkSlow, l.cfg.Small); err != nil {
 			return err
 		}
 		return o.export()
 	}
-	for _, s := range []*Scenario{&calm, &killed} {
-		s.Setup, s.Teardown = open, o.closeOnce
-	}
-	return []Scenario{calm, killed}
+	return sharing(open, o.close,
+		l.scenario("mesh/holder-undisturbed", "", func(ctx context.Context) (time.Duration, error) { return o.fromThree(ctx, false) }),
+		l.scenario("mesh/holder-killed", "mesh/holder-undisturbed", func(ctx context.Context) (time.Duration, error) { return o.fromThree(ctx, true) }))
 }
 
 // export writes the image's pieces where others take parts of them.
@@ -216,12 +169,8 @@ func (o *cluster) fromThree(ctx context.Context, kill bool) (took time.Duration,
 	if err := o.plant(ctx); err != nil {
 		return 0, err
 	}
-	all := []*meshProcess{}
-	defer func() {
-		for _, p := range all {
-			err = errors.Join(err, p.kill())
-		}
-	}()
+	var all []*meshProcess
+	defer func() { err = errors.Join(err, killAll(all)) }()
 	// In blocks, as the store cuts images.
 	pieces := int(o.l.cfg.Small / (512 << 10))
 	for i, part := range [][2]int{{0, pieces / 2}, {pieces / 2, pieces + 1}} {
@@ -256,29 +205,23 @@ func (o *cluster) fromThree(ctx context.Context, kill bool) (took time.Duration,
 // and so the one part of this benchmark that needs no rights and no network. The links are as in
 // the measured swarm, and as in an office of a thousand machines.
 func simulated() []Scenario {
-	const cluster, company = "mesh/simulated-16", "mesh/simulated-1000"
-	configs := map[string]simulation.Config{
-		cluster: {Nodes: 15, Pieces: 128, PieceSize: 512 << 10, Rate: linkSlow / 8, Latency: 500 * time.Microsecond},
-		company: {Nodes: 999, Pieces: 128, PieceSize: 512 << 10, Rate: linkGigabit / 8, Latency: 500 * time.Microsecond, Neighbors: 24},
-	}
-	var out []Scenario
-	for _, name := range []string{cluster, company} {
-		var left []time.Duration
-		cfg := configs[name]
-		out = append(out, Scenario{Name: name, Unit: Milliseconds, Ceiling: meshCeiling, Measure: func(ctx context.Context) (float64, error) {
-			if len(left) == 0 {
-				// Another one each time, so that samples of several runs differ as real ones do.
-				cfg.Seed++
-				r := simulation.Run(cfg)
-				if r.Missing > 0 {
-					return 0, agentbox.Errorf(agentbox.Internal, "%d simulated machines did not get everything", r.Missing)
-				}
-				left = r.Times
+	run := func(name string, cfg simulation.Config) Scenario {
+		next := oneByOne(func(context.Context) ([]time.Duration, error) {
+			// Another one each time, so that samples of several runs differ as real ones do.
+			cfg.Seed++
+			r := simulation.Run(cfg)
+			if r.Missing > 0 {
+				return nil, agentbox.Errorf(agentbox.Internal, "%d simulated machines did not get everything", r.Missing)
 			}
-			took := left[0]
-			left = left[1:]
-			return milliseconds(took), nil
-		}})
+			return r.Times, nil
+		})
+		return Scenario{Name: name, Unit: Milliseconds, Ceiling: meshCeiling, Measure: func(ctx context.Context) (float64, error) {
+			took, err := next(ctx)
+			return milliseconds(took), err
+		}}
 	}
-	return out
+	return []Scenario{
+		run("mesh/simulated-16", simulation.Config{Nodes: 15, Pieces: 128, PieceSize: 512 << 10, Rate: linkSlow / 8, Latency: 500 * time.Microsecond}),
+		run("mesh/simulated-1000", simulation.Config{Nodes: 999, Pieces: 128, PieceSize: 512 << 10, Rate: linkGigabit / 8, Latency: 500 * time.Microsecond, Neighbors: 24}),
+	}
 }

@@ -54,10 +54,7 @@ func (l *MeshLab) absent() []Scenario {
 			return o.without(ctx, s.goes, s.comes)
 		}))
 	}
-	for i := range out {
-		out[i].Isolation, out[i].Setup, out[i].Teardown = agentbox.GVisor, o.open, o.close
-	}
-	return out
+	return inBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, sharing(o.open, o.close, out...)...)
 }
 
 // cable takes the holder's cable out, or puts it back.
@@ -86,10 +83,8 @@ func (o *absentTeam) open(ctx context.Context) (err error) {
 		return err
 	}
 	for i := range 3 {
-		for _, args := range [][]string{{"up", "--detach", "-q"}, {"rm", "--force"}, {"daemon", "stop"}} {
-			if _, err := o.command(ctx, i, false, args...); err != nil {
-				return err
-			}
+		if err := o.makeImage(ctx, i); err != nil {
+			return err
 		}
 	}
 	if o.links, err = newLinks(ctx, 3, linkGigabit); err != nil {

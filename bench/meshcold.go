@@ -2,8 +2,8 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"agentbox/agentbox"
@@ -22,18 +22,9 @@ type coldCluster struct {
 // as a new colleague does. The second scenario is how many bytes that took of the image.
 func (l *MeshLab) cold() []Scenario {
 	o := &coldCluster{daemons: daemons{l: l, name: "cold"}}
-	entered := l.scenario("mesh/cold-box", "", o.enter)
-	entered.Isolation, entered.Setup, entered.Teardown = agentbox.GVisor, o.open, o.close
-	came := Scenario{
-		Name: "mesh/cold-box-bytes", Isolation: agentbox.GVisor, Unit: Bytes, Ceiling: 1 << 30,
-		Measure: func(context.Context) (float64, error) {
-			if o.got == 0 {
-				return 0, agentbox.Errorf(agentbox.Invalid, "they are counted in mesh/cold-box: measure both")
-			}
-			return float64(o.got), nil
-		},
-	}
-	return []Scenario{entered, came}
+	all := append(sharing(o.open, o.close, l.scenario("mesh/cold-box", "", o.enter)),
+		counted("mesh/cold-box-bytes", 1<<30, "mesh/cold-box", func() float64 { return float64(o.got) }))
+	return inBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, all...)
 }
 
 // open makes the image on the first machine, and the two of them a network. It is certain
@@ -42,11 +33,8 @@ func (o *coldCluster) open(ctx context.Context) (err error) {
 	if err := o.repository(ctx); err != nil {
 		return err
 	}
-	// The packages come from outside, where the machines of the team have no way to.
-	for _, args := range [][]string{{"up", "--detach", "-q"}, {"rm", "--force"}, {"daemon", "stop"}} {
-		if _, err := o.command(ctx, 0, false, args...); err != nil {
-			return err
-		}
+	if err := o.makeImage(ctx, 0); err != nil {
+		return err
 	}
 	if o.links, err = newLinks(ctx, 2, linkGigabit); err != nil {
 		return err
@@ -58,12 +46,8 @@ func (o *coldCluster) open(ctx context.Context) (err error) {
 	if err != nil || len(peers) != 1 {
 		return errors.Join(err, agentbox.Errorf(agentbox.Unavailable, "the image is not offered"))
 	}
-	out, err := o.command(ctx, 0, true, "image", "ls", "--json")
-	if err != nil {
-		return err
-	}
 	var images []api.Image
-	if err := json.Unmarshal([]byte(out), &images); err != nil || len(images) != 1 {
+	if err := o.ask(ctx, 0, &images, "image", "ls", "--json"); err != nil || len(images) != 1 {
 		return errors.Join(err, agentbox.Errorf(agentbox.Internal, "%d images on the first machine", len(images)))
 	}
 	return nil
@@ -77,13 +61,8 @@ func (o *coldCluster) enter(ctx context.Context) (took time.Duration, err error)
 	if err := o.join(ctx, 1); err != nil {
 		return 0, err
 	}
-	offered := func(p []api.MeshPeer) bool {
-		for _, one := range p {
-			if one.State == "here" && one.Records["image"] > 0 {
-				return true
-			}
-		}
-		return false
+	offered := func(all []api.MeshPeer) bool {
+		return slices.ContainsFunc(all, func(p api.MeshPeer) bool { return p.State == "here" && p.Records["image"] > 0 })
 	}
 	if _, err := o.peers(ctx, 1, offered); err != nil {
 		return 0, err

@@ -52,6 +52,26 @@ func (o *daemons) command(ctx context.Context, i int, on bool, args ...string) (
 	return strings.TrimSpace(out.String()), nil
 }
 
+// ask runs a command on the network that answers in JSON.
+func (o *daemons) ask(ctx context.Context, i int, answer any, args ...string) error {
+	out, err := o.command(ctx, i, true, args...)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(out), answer)
+}
+
+// makeImage has a machine make the image of the repository, beside the network: the packages come
+// from outside, where the machines of the team have no way to.
+func (o *daemons) makeImage(ctx context.Context, i int) error {
+	for _, args := range [][]string{{"up", "--detach", "-q"}, {"rm", "--force"}, {"daemon", "stop"}} {
+		if _, err := o.command(ctx, i, false, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // repository makes the one that all machines have.
 func (o *daemons) repository(ctx context.Context) error {
 	o.repo = filepath.Join(o.l.dir, o.name+"-repository")
@@ -99,12 +119,8 @@ func (o *daemons) peers(ctx context.Context, i int, until func([]api.MeshPeer) b
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		out, err := o.command(ctx, i, true, "mesh", "peers", "--json")
-		if err != nil {
-			return nil, err
-		}
 		var peers []api.MeshPeer
-		if err := json.Unmarshal([]byte(out), &peers); err != nil {
+		if err := o.ask(ctx, i, &peers, "mesh", "peers", "--json"); err != nil {
 			return nil, err
 		}
 		if len(peers) > 0 && until(peers) {
@@ -119,15 +135,9 @@ func (o *daemons) peers(ctx context.Context, i int, until func([]api.MeshPeer) b
 // daemon is the process id of a machine's daemon. Without one it is an error, never 0, which kill
 // would take for everybody.
 func (o *daemons) daemon(ctx context.Context, i int) (int, error) {
-	out, err := o.command(ctx, i, true, "daemon", "status", "--json")
-	if err != nil {
-		return 0, err
-	}
 	var st api.DaemonStatus
-	if err := json.Unmarshal([]byte(out), &st); err != nil {
-		return 0, err
-	}
-	return st.PID, nil
+	err := o.ask(ctx, i, &st, "daemon", "status", "--json")
+	return st.PID, err
 }
 
 // kill ends a machine's daemon as by SIGKILL, so that it says goodbye to nobody.

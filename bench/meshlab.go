@@ -151,11 +151,12 @@ func (l *MeshLab) peer(i int) identity.PeerID {
 
 // address is where machine i listens.
 func (o *cluster) address(i int) netip.AddrPort {
-	if o.ports != nil {
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), o.ports[i])
-	}
-	if o.loopback {
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(7900+i))
+	local := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	switch {
+	case o.ports != nil:
+		return netip.AddrPortFrom(local, o.ports[i])
+	case o.loopback:
+		return netip.AddrPortFrom(local, uint16(7900+i))
 	}
 	return netip.AddrPortFrom(o.links.Address(i), 7900)
 }
@@ -258,6 +259,15 @@ func (p *meshProcess) kill() error {
 	return os.RemoveAll(p.dir)
 }
 
+// killAll kills processes.
+func killAll(all []*meshProcess) error {
+	var errs []error
+	for _, p := range all {
+		errs = append(errs, p.kill())
+	}
+	return errors.Join(errs...)
+}
+
 // newLinks makes a network of n machines with rate bits a second each, 0 for as fast as it goes.
 func newLinks(ctx context.Context, n int, rate int64) (*netlab.Net, error) {
 	l, err := netlab.New(ctx, n, rate)
@@ -267,8 +277,12 @@ func newLinks(ctx context.Context, n int, rate int64) (*netlab.Net, error) {
 	return l, err
 }
 
-// open makes links, and the machine that has an image of this size.
+// open makes links, and the machine that has an image of this size, for the first scenario of
+// several that use them.
 func (o *cluster) open(ctx context.Context, machines int, rate, size int64) (err error) {
+	if o.links != nil {
+		return nil
+	}
 	if o.image, err = o.l.image(size); err != nil {
 		return err
 	}
@@ -308,7 +322,7 @@ func (o *cluster) plant(ctx context.Context) error {
 // tcp is where the seed serves the baseline.
 func (o *cluster) tcp() string { return o.address(0).Addr().String() + ":" + copyPort }
 
-// close ends the seed and removes the links.
+// close ends the seed and removes the links; the second time there is nothing.
 func (o *cluster) close(ctx context.Context) error {
 	var errs []error
 	if o.seed != nil {
@@ -317,5 +331,6 @@ func (o *cluster) close(ctx context.Context) error {
 	if o.links != nil {
 		errs = append(errs, o.links.Close(ctx))
 	}
+	o.links, o.seed = nil, nil
 	return errors.Join(errs...)
 }

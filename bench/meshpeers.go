@@ -69,16 +69,9 @@ func (l *MeshLab) beside(o *cluster, n int, baseline string) (out []Scenario, mi
 			missing = append(missing, Missing{Name: name, Why: err.Error() + ": " + agentbox.AsError(err).Hint})
 			continue
 		}
-		var left []time.Duration
-		out = append(out, l.scenario(name, baseline, func(ctx context.Context) (took time.Duration, err error) {
-			if len(left) == 0 {
-				if left, err = o.peerSwarm(ctx, p, program, n); err != nil {
-					return 0, err
-				}
-			}
-			took, left = left[0], left[1:]
-			return took, nil
-		}))
+		out = append(out, l.scenario(name, baseline, oneByOne(func(ctx context.Context) ([]time.Duration, error) {
+			return o.peerSwarm(ctx, p, program, n)
+		})))
 	}
 	return out, missing
 }
@@ -174,10 +167,8 @@ func until(ctx context.Context, try func() error) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if sleep(ctx, 100*time.Millisecond) != nil {
 			return err
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

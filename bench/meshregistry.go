@@ -25,8 +25,8 @@ type registryGiver struct {
 	o      *cluster
 	dir    string
 	server *server
-	// pullers are the processes that pull, by machine. They are started before it is measured.
-	pullers map[int]*meshProcess
+	// pullers are the processes that pull, from machine 1 on. They are started before it is measured.
+	pullers []*meshProcess
 }
 
 // registryPort is a port of the first machine's namespace.
@@ -36,7 +36,7 @@ const registryPort = "7500"
 // processes that pull it, with the library that we use ourselves for images. Its log is of errors
 // and its traces go nowhere: neither is to be measured.
 func openRegistry(ctx context.Context, o *cluster, program string, machines int) (_ meshGiver, err error) {
-	g := &registryGiver{o: o, pullers: map[int]*meshProcess{}}
+	g := &registryGiver{o: o}
 	if g.dir, err = o.peerDir("registry"); err != nil {
 		return nil, err
 	}
@@ -60,9 +60,11 @@ func openRegistry(ctx context.Context, o *cluster, program string, machines int)
 		return nil, err
 	}
 	for i := 1; i < machines; i++ {
-		if g.pullers[i], err = o.start(ctx, i); err != nil {
+		p, err := o.start(ctx, i)
+		if err != nil {
 			return nil, err
 		}
+		g.pullers = append(g.pullers, p)
 	}
 	return g, nil
 }
@@ -73,18 +75,12 @@ func (g *registryGiver) at() string { return g.o.address(0).Addr().String() + ":
 // get has a machine pull. The process measures itself, so that its start does not count, as ours
 // does not.
 func (g *registryGiver) get(_ context.Context, i int) (time.Duration, error) {
-	r, err := g.pullers[i].do(meshOrder{Do: "pull", Path: g.at(), Size: g.o.l.cfg.Small})
+	r, err := g.pullers[i-1].do(meshOrder{Do: "pull", Path: g.at(), Size: g.o.l.cfg.Small})
 	return r.Took, err
 }
 
 func (g *registryGiver) close() error {
-	errs := []error{g.server.close()}
-	for _, p := range g.pullers {
-		if p != nil {
-			errs = append(errs, p.kill())
-		}
-	}
-	return errors.Join(append(errs, os.RemoveAll(g.dir))...)
+	return errors.Join(g.server.close(), killAll(g.pullers), os.RemoveAll(g.dir))
 }
 
 // registryImage is what the image is called in a registry.

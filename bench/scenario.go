@@ -1,9 +1,11 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"strings"
+	"time"
 
 	"agentbox/agentbox"
 )
@@ -30,6 +32,52 @@ type Scenario struct {
 	// Measure takes one sample. Only what it chooses to measure counts, so it may prepare and clean
 	// up at leisure. It leaves things so that it can be called again, after an error too.
 	Measure func(ctx context.Context) (float64, error)
+}
+
+// inBoxes says of scenarios in which boxes they are measured. They take milliseconds, and ceiling at
+// most, where they do not say otherwise.
+func inBoxes(box agentbox.Box, ceiling time.Duration, scenarios ...Scenario) []Scenario {
+	for i := range scenarios {
+		s := &scenarios[i]
+		s.Isolation, s.Accel = box.Isolation, box.Accel
+		s.Unit = cmp.Or(s.Unit, Milliseconds)
+		s.Ceiling = cmp.Or(s.Ceiling, milliseconds(ceiling))
+	}
+	return scenarios
+}
+
+// sharing gives scenarios what they are measured on: the first that is set up makes it, and the
+// first whose turn is over ends it. So both may be called again and do nothing.
+func sharing(setup, teardown func(ctx context.Context) error, scenarios ...Scenario) []Scenario {
+	for i := range scenarios {
+		scenarios[i].Setup, scenarios[i].Teardown = setup, teardown
+	}
+	return scenarios
+}
+
+// counted is a scenario whose value another one, of, has found on its way; 0 is none.
+func counted(name string, ceiling float64, of string, value func() float64) Scenario {
+	return Scenario{Name: name, Unit: Bytes, Ceiling: ceiling, Measure: func(context.Context) (float64, error) {
+		if value() == 0 {
+			return 0, agentbox.Errorf(agentbox.Invalid, "it is counted in %s: measure both", of)
+		}
+		return value(), nil
+	}}
+}
+
+// oneByOne gives the times that a batch took one by one, and has another batch when none is left:
+// one swarm gives as many samples as it has machines.
+func oneByOne(batch func(ctx context.Context) ([]time.Duration, error)) func(ctx context.Context) (time.Duration, error) {
+	var left []time.Duration
+	return func(ctx context.Context) (took time.Duration, err error) {
+		if len(left) == 0 {
+			if left, err = batch(ctx); err != nil {
+				return 0, err
+			}
+		}
+		took, left = left[0], left[1:]
+		return took, nil
+	}
 }
 
 // Ref names the scenario of one kind of isolation: the same scenario is measured for each.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"agentbox/agentbox"
@@ -74,8 +73,7 @@ func goTool(ctx context.Context, dir string, env []string, args ...string) ([]by
 	cmd.Dir, cmd.Env, cmd.Stderr = dir, append(os.Environ(), env...), &errs
 	out, err := cmd.Output()
 	if err != nil {
-		lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
-		return nil, fmt.Errorf("go %s: %w: %.200s", args[0], err, lines[len(lines)-1])
+		return nil, fmt.Errorf("go %s: %w: %.200s", args[0], err, lastLine(errs.Bytes()))
 	}
 	return out, nil
 }

@@ -32,39 +32,48 @@ func (s subject) running(ctx context.Context) error {
 	return err
 }
 
-// timed measures one verb.
-func (s subject) timed(ctx context.Context, args ...string) (float64, error) {
-	return s.installation.timed(ctx, enterLimit, s.installation.home.Dir, args...)
-}
-
 // answers proves, outside the measured time, that a box is really there.
 func (s subject) answers(ctx context.Context, name string) error {
 	_, err := s.installation.do(ctx, s.installation.home.Dir, "exec", name, "--", "true")
 	return err
 }
 
-// exec is a command in a box that runs.
-func (s subject) exec(ctx context.Context) (float64, error) {
-	if err := s.running(ctx); err != nil {
-		return 0, err
+// verbs are the scenarios of one command each.
+func (s subject) verbs() []Scenario {
+	answers := func(ctx context.Context) error { return s.answers(ctx, subjectName) }
+	return []Scenario{
+		{Name: "enter/exec", Measure: s.verb(s.running, nil, "exec", subjectName, "--", "true")},
+		{Name: "enter/pause", Measure: s.verb(s.running, s.gone, "pause", subjectName)},
+		{Name: "enter/resume", Measure: s.verb(s.paused, answers, "resume", subjectName)},
+		// The time until the copy is there and runs.
+		{Name: "enter/fork", Measure: s.verb(s.alone, s.forked, "fork", "--name", forkName, subjectName)},
+		// The time until a machine without anything of the old one runs.
+		{Name: "enter/reset", Measure: s.verb(s.running, answers, "reset", subjectName)},
 	}
-	return s.timed(ctx, "exec", subjectName, "--", "true")
 }
 
-// pause ends when the verb does, and fails when a process of the box is left then.
-func (s subject) pause(ctx context.Context) (float64, error) {
-	if err := s.running(ctx); err != nil {
-		return 0, err
+// verb measures a command from its start to its end. before brings the box into the state that it
+// begins with; after, which may be nil, proves that it did what it says. Neither is measured.
+func (s subject) verb(before, after func(ctx context.Context) error, args ...string) func(ctx context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		if err := before(ctx); err != nil {
+			return 0, err
+		}
+		ms, err := s.installation.timed(ctx, enterLimit, s.installation.home.Dir, args...)
+		if err != nil || after == nil {
+			return ms, err
+		}
+		return ms, after(ctx)
 	}
-	ms, err := s.timed(ctx, "pause", subjectName)
-	if err != nil {
-		return ms, err
-	}
+}
+
+// gone fails when a process of the box, which was paused, is left.
+func (s subject) gone(ctx context.Context) error {
 	left, err := s.processes(ctx)
 	if err == nil && len(left) > 0 {
 		err = fmt.Errorf("a paused box still has %s", listed(left))
 	}
-	return ms, err
+	return err
 }
 
 // processes are those of the box, found by its id in the system's own list.
@@ -76,18 +85,6 @@ func (s subject) processes(ctx context.Context) ([]process, error) {
 	return processesOf(b.ID.String())
 }
 
-// resume ends when the verb does; that the box then answers is proved afterwards.
-func (s subject) resume(ctx context.Context) (float64, error) {
-	if err := s.paused(ctx); err != nil {
-		return 0, err
-	}
-	ms, err := s.timed(ctx, "resume", subjectName)
-	if err != nil {
-		return ms, err
-	}
-	return ms, s.answers(ctx, subjectName)
-}
-
 // paused makes sure that the box is paused.
 func (s subject) paused(ctx context.Context) error {
 	if err := s.running(ctx); err != nil {
@@ -97,35 +94,20 @@ func (s subject) paused(ctx context.Context) error {
 	return err
 }
 
-// fork is the time until the copy is there and runs. The copy is removed after each sample, and
-// before the first: an interrupted run may have left one.
-func (s subject) fork(ctx context.Context) (float64, error) {
+// alone makes sure that the box runs and has no fork: an interrupted run may have left one.
+func (s subject) alone(ctx context.Context) error {
 	if err := s.installation.remove(ctx, forkName); err != nil {
-		return 0, err
+		return err
 	}
-	if err := s.running(ctx); err != nil {
-		return 0, err
-	}
-	ms, err := s.timed(ctx, "fork", "--name", forkName, subjectName)
-	if err != nil {
-		return ms, err
-	}
-	if err := s.answers(ctx, forkName); err != nil {
-		return ms, err
-	}
-	return ms, s.installation.remove(ctx, forkName)
+	return s.running(ctx)
 }
 
-// reset is the time until a machine without anything of the old one runs, which then has to answer.
-func (s subject) reset(ctx context.Context) (float64, error) {
-	if err := s.running(ctx); err != nil {
-		return 0, err
+// forked proves that the fork answers, and removes it.
+func (s subject) forked(ctx context.Context) error {
+	if err := s.answers(ctx, forkName); err != nil {
+		return err
 	}
-	ms, err := s.timed(ctx, "reset", subjectName)
-	if err != nil {
-		return ms, err
-	}
-	return ms, s.answers(ctx, subjectName)
+	return s.installation.remove(ctx, forkName)
 }
 
 // settle is how long a box has been idle when its memory is measured, and this machine before a box

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -20,17 +21,12 @@ import (
 // box is what WarmUp found.
 func (l *Lab) Tasks(box agentbox.Box) []Scenario {
 	t := &worker{installation: l.plain}
-	scenarios := []Scenario{
-		{Name: "task/run", Setup: t.prepare, Measure: t.run},
-		{Name: "task/begin", Setup: t.prepare, Measure: t.begin},
-		{Name: "task/result", Setup: t.prepare, Measure: t.result},
-		{Name: "task/attach", Setup: t.startJob, Measure: t.attach, Teardown: t.leave},
-	}
-	for i := range scenarios {
-		s := &scenarios[i]
-		s.Isolation, s.Accel, s.Unit, s.Ceiling = box.Isolation, box.Accel, Milliseconds, milliseconds(enterLimit)
-	}
-	return scenarios
+	return inBoxes(box, enterLimit,
+		Scenario{Name: "task/run", Setup: t.prepare, Measure: t.run},
+		Scenario{Name: "task/begin", Setup: t.prepare, Measure: t.begin},
+		Scenario{Name: "task/result", Setup: t.prepare, Measure: t.result},
+		Scenario{Name: "task/attach", Setup: t.startJob, Measure: t.attach, Teardown: t.leave},
+	)
 }
 
 // worker hands over tasks of one repository.
@@ -48,7 +44,7 @@ func (t *worker) prepare(ctx context.Context) (err error) {
 
 // command is the command line of a task. It has the flags of up that tasks have, too.
 func (t *worker) command(verb []string, argv ...string) []string {
-	return append(append(append([]string{}, verb...), t.installation.lab.machine...), append([]string{"--"}, argv...)...)
+	return slices.Concat(verb, t.installation.lab.machine, []string{"--"}, argv)
 }
 
 // run is a task that one waits for, from the start of the command line to its end.
