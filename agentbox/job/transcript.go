@@ -21,17 +21,17 @@ import (
 // is around it.
 const maxLine = 1 << 20
 
-// Event is one line of a transcript: at seconds after the job's start, code "o" for output, "r" for
+// event is one line of a transcript: at seconds after the job's start, code "o" for output, "r" for
 // a new size. Text is UTF-8, as a terminal gets it.
-type Event struct {
+type event struct {
 	At   float64
 	Code string
 	Text string
 }
 
 // writeText writes what an event adds to the output: as the job wrote it, without the carriage
-// returns that a terminal needs. pipe is the transcript's Header.Pipe.
-func (e Event) writeText(w io.Writer, pipe bool) error {
+// returns that a terminal needs. pipe is that of its part.
+func (e event) writeText(w io.Writer, pipe bool) error {
 	if e.Code != "o" {
 		return nil
 	}
@@ -101,11 +101,11 @@ func (t Transcript) parts() ([]int, error) {
 // process, so there is nobody to tell.
 const followEvery = 100 * time.Millisecond
 
-// Events calls f for each event, in order, and where parts are missing says so by an event. With
+// events calls f for each event, in order, and where parts are missing says so by an event. With
 // follow it waits for more until the job has ended or ctx has, which is no error. An error of f
 // ends it and is returned. The times of events are from the job's start, over all parts. A job
 // whose supervisor was killed has no end until the next one writes it.
-func (t Transcript) Events(ctx context.Context, follow bool, f func(h Header, e Event) error) error {
+func (t Transcript) events(ctx context.Context, follow bool, f func(about header, e event) error) error {
 	r := &partReader{t: t, number: -1, each: f}
 	defer r.close()
 	for {
@@ -128,25 +128,16 @@ func (t Transcript) Events(ctx context.Context, follow bool, f func(h Header, e 
 	}
 }
 
-// Header is what a transcript's first file says about all of it. Width and Height are in
-// characters, Timestamp in seconds since 1970.
-type Header struct {
-	Width, Height int
-	Timestamp     int64
-	Command       string
-	Pipe          bool // the job has no terminal
-}
-
 // partReader reads the parts one after the other, each as far as it is written. It is one reading
 // of a transcript, by one goroutine. A part that is dropped while it is open is read to its end all
 // the same.
 type partReader struct {
 	t      Transcript
-	each   func(Header, Event) error
+	each   func(header, event) error
 	number int
 	file   *os.File
-	read   int64 // bytes of whole lines
-	about  Header
+	read   int64  // bytes of whole lines
+	about  header // of the first part
 	offset float64
 	from   uint64
 }
@@ -203,13 +194,13 @@ func (r *partReader) next() (bool, error) {
 func (r *partReader) begin(n int, h header, f *os.File) error {
 	r.close()
 	if r.number < 0 {
-		r.about = Header{h.Width, h.Height, h.Timestamp, h.Command, h.Part.Pipe}
+		r.about = h
 	}
 	// What lies between the end of part 0 and the oldest part that stays was dropped.
 	missing, known := n != r.number+1, max(h.Part.Head, r.from)
 	r.number, r.file, r.read, r.offset, r.from = n, f, 0, h.Part.Offset, h.Part.From
 	if missing && h.Part.From > known {
-		return r.each(r.about, Event{h.Part.Offset, "o", leftOutText(h.Part.From - known)})
+		return r.each(r.about, event{h.Part.Offset, "o", leftOutText(h.Part.From - known)})
 	}
 	return nil
 }
@@ -244,9 +235,9 @@ func (r *partReader) lines() error {
 }
 
 // parseEvent reads [seconds, code, text].
-func parseEvent(line []byte) (Event, error) {
+func parseEvent(line []byte) (event, error) {
 	var fields []json.RawMessage
-	var e Event
+	var e event
 	err := json.Unmarshal(line, &fields)
 	if err == nil && len(fields) != 3 {
 		err = fmt.Errorf("an event of %d fields", len(fields))
@@ -260,8 +251,8 @@ func parseEvent(line []byte) (Event, error) {
 // WriteText writes the output as the job wrote it. It is UTF-8 even where the job's output was not:
 // bytes that are none were replaced when they were recorded.
 func (t Transcript) WriteText(ctx context.Context, w io.Writer, follow bool) error {
-	return t.Events(ctx, follow, func(h Header, e Event) error {
-		return e.writeText(w, h.Pipe)
+	return t.events(ctx, follow, func(about header, e event) error {
+		return e.writeText(w, about.Part.Pipe)
 	})
 }
 
@@ -269,12 +260,12 @@ func (t Transcript) WriteText(ctx context.Context, w io.Writer, follow bool) err
 // header has no end of the job in it.
 func (t Transcript) WriteCast(ctx context.Context, w io.Writer) error {
 	begun := false
-	return t.Events(ctx, false, func(h Header, e Event) error {
+	return t.events(ctx, false, func(about header, e event) error {
 		if !begun {
 			begun = true
 			line, _ := json.Marshal(map[string]any{ // of numbers and texts
-				"version": 2, "width": h.Width, "height": h.Height, "timestamp": h.Timestamp, "idle_time_limit": playIdle, "command": h.Command,
-				"agentbox": map[string]any{"pipe": h.Pipe},
+				"version": 2, "width": about.Width, "height": about.Height, "timestamp": about.Timestamp, "idle_time_limit": playIdle, "command": about.Command,
+				"agentbox": map[string]any{"pipe": about.Part.Pipe},
 			})
 			if _, err := fmt.Fprintf(w, "%s\n", line); err != nil {
 				return err
