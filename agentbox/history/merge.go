@@ -61,41 +61,43 @@ func Merge(w io.Writer, fresh, kept io.ReadSeeker, dirs []string) error {
 	return out.Close()
 }
 
-// list gives the files of an archive that may be kept, by name, without those that were seen. seen
-// is added to.
-func list(r io.ReadSeeker, dirs []string, seen map[string]bool) (map[string]file, error) {
-	in, err := begin(r)
-	if err != nil {
-		return nil, err
+// entries calls each for the entries of an archive, from its first byte.
+func entries(r io.ReadSeeker, each func(h *tar.Header, content io.Reader) error) error {
+	if _, err := r.Seek(0, io.SeekStart); err != nil {
+		return err
 	}
-	files := map[string]file{}
+	in := tar.NewReader(r)
 	for n := 0; ; n++ {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
-			break
+			return nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read an archive of conversations: %w", err)
+			return fmt.Errorf("read an archive of conversations: %w", err)
 		}
 		if n == maxSeen {
-			return nil, ErrTooMuch
+			return ErrTooMuch
 		}
+		if err := each(h, in); err != nil {
+			return err
+		}
+	}
+}
+
+// list gives the files of an archive that may be kept, by name, without those that were seen. seen
+// is added to.
+func list(r io.ReadSeeker, dirs []string, seen map[string]bool) (map[string]file, error) {
+	files := map[string]file{}
+	err := entries(r, func(h *tar.Header, _ io.Reader) error {
 		if name, ok := nameOf(h, dirs); ok && !seen[name] {
 			files[name] = file{name, h.Size, h.ModTime} // of a name that is there twice the last, as tar does
 		}
-	}
+		return nil
+	})
 	for name := range files {
 		seen[name] = true
 	}
-	return files, nil
-}
-
-// begin reads an archive from its first byte.
-func begin(r io.ReadSeeker) (*tar.Reader, error) {
-	if _, err := r.Seek(0, io.SeekStart); err != nil {
-		return nil, err
-	}
-	return tar.NewReader(r), nil
+	return files, err
 }
 
 // nameOf is the name under which an entry is kept; ok is false for what is not. A leading ./ is cut
@@ -148,30 +150,18 @@ func within(have []map[string]file) {
 // copyFiles writes the chosen files of an archive, each once, with nothing but its name, content
 // and time.
 func copyFiles(out *tar.Writer, r io.ReadSeeker, chosen map[string]file) error {
-	in, err := begin(r)
-	if err != nil {
-		return err
-	}
-	for {
-		h, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read an archive of conversations: %w", err)
-		}
+	return entries(r, func(h *tar.Header, content io.Reader) error {
 		name := strings.TrimPrefix(h.Name, "./")
 		f, ok := chosen[name]
 		if !ok || h.Typeflag != tar.TypeReg || h.Size != f.size || !h.ModTime.Equal(f.time) {
-			continue
+			return nil
 		}
 		delete(chosen, name)
 		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: h.Size, Mode: 0o600, ModTime: h.ModTime.Truncate(time.Second), Format: tar.FormatPAX}
 		if err := out.WriteHeader(header); err != nil {
 			return err
 		}
-		if _, err := io.Copy(out, in); err != nil {
-			return err
-		}
-	}
+		_, err := io.Copy(out, content)
+		return err
+	})
 }

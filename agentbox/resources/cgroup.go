@@ -1,7 +1,6 @@
 package resources
 
 import (
-	"bufio"
 	"io/fs"
 	"path"
 	"slices"
@@ -70,13 +69,9 @@ func readBytes(root fs.FS, name string) (int64, bool) {
 
 // filePages sums some fields of a memory.stat.
 func filePages(root fs.FS, name string, fields []string) (sum int64) {
-	f, err := root.Open(name)
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		field, value, _ := strings.Cut(s.Text(), " ")
+	b, _ := fs.ReadFile(root, name) // what cannot be read has none
+	for line := range strings.Lines(string(b)) {
+		field, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if n, err := strconv.ParseInt(value, 10, 64); err == nil && slices.Contains(fields, field) {
 			sum += n
 		}

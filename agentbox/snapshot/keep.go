@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,15 +75,7 @@ func Keep(ctx context.Context, g Guest, req Request) (Kept, error) {
 	if !strings.HasPrefix(req.Ref, namespace) || path.Clean(req.Ref) != req.Ref {
 		return Kept{}, agentbox.Errorf(agentbox.Internal, "%q is no ref for work", req.Ref)
 	}
-	if req.Dir == "" {
-		req.Dir = DefaultDir
-	}
-	if req.Limit == 0 {
-		req.Limit = DefaultLimit
-	}
-	if req.Timeout == 0 {
-		req.Timeout = DefaultTimeout
-	}
+	req.Dir, req.Limit, req.Timeout = cmp.Or(req.Dir, DefaultDir), cmp.Or(req.Limit, DefaultLimit), cmp.Or(req.Timeout, DefaultTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, req.Timeout, agentbox.Errorf(agentbox.Unavailable, "the work in the box could not be kept within %s", req.Timeout))
 	defer cancel()
 	k := &keepRun{req: req, guest: g, kept: Kept{Ref: req.Ref, Base: req.Base}}

@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"slices"
@@ -82,10 +81,8 @@ func (k *keepRun) untouched(ctx context.Context) bool {
 // everything is as in base, or, unless tree is "", as in tree. It believes nothing that is not in
 // the form expected: any other line, and an answer without its end, is a change.
 func readQuickStatus(text, base, tree string) (others []string, clean bool) {
-	s := bufio.NewScanner(strings.NewReader(text))
 	at, saw, refs := "", "", false
-	for s.Scan() {
-		line := s.Text()
+	for line := range strings.SplitSeq(text, "\n") {
 		id, isHead := strings.CutPrefix(line, "# branch.oid ")
 		switch {
 		case line == "end" && refs:

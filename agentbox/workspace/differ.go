@@ -155,26 +155,11 @@ func quotePath(path string) string {
 	return b.String()
 }
 
-// unquotePath undoes what git does to names with odd bytes in its lists.
+// unquotePath undoes what git does to names with odd bytes in its lists, which is a subset of what
+// Go does to strings.
 func unquotePath(path string) string {
-	if len(path) < 2 || path[0] != '"' || path[len(path)-1] != '"' {
-		return path
+	if name, err := strconv.Unquote(path); err == nil && path[0] == '"' {
+		return name
 	}
-	var b strings.Builder
-	for s := path[1 : len(path)-1]; s != ""; {
-		if len(s) >= 4 && s[0] == '\\' && s[1] >= '0' && s[1] <= '3' {
-			if n, err := strconv.ParseUint(s[1:4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				s = s[4:]
-				continue
-			}
-		}
-		c, _, rest, err := strconv.UnquoteChar(s, '"')
-		if err != nil {
-			return path
-		}
-		b.WriteString(string(c))
-		s = rest
-	}
-	return b.String()
+	return path
 }
