@@ -73,7 +73,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	d.stop = stop
 	var work sync.WaitGroup
-	work.Go(func() { d.queue.Run(ctx) })
+	work.Go(d.queue.Run)
 	work.Go(func() { d.team.Run(ctx) })
 	work.Go(func() { d.keepMachines(ctx) })
 	work.Go(func() { returnMemory(ctx, returnEvery) })
@@ -121,7 +121,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 		Dir: cfg.Home.Dir, Chooser: isolation.Chooser{Driver: hosting.Driver}, Kernel: hosting.Kernel, Resources: manager.Capacity.Look, Boxes: manager.Count,
 	}
 	d.artifacts = artifacts{jobs: jobs{cfg.Home, manager}, key: key, tasks: d.tasks}
-	d.queue = task.NewQueue(task.Config{
+	d.queue = task.NewQueue(ctx, task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
 		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Room: room, Log: cfg.Log,
 	})

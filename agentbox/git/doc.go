@@ -6,8 +6,9 @@
 // There are two ways to run it. Over the checkout of a person git reads its configuration, with
 // every key that names a program overridden (Call.Personal). Everything else is read through a
 // View: a git directory of our own, with a configuration of our own, so that git never sees the
-// other one.
+// other one. Commits, Commit and Pack are what callers ask of either kind of Repository.
 //
+// ParseConfig reads a configuration as git does, without running it: agentbox/project needs no more.
 // OpenPlain, ReadPlain and ReadDir are for files of git directories that we read ourselves: no
 // link, no pipe, no device, and a bound. They and the other functions may be called from any
 // goroutine.

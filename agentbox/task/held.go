@@ -130,7 +130,7 @@ func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progr
 		q.forget(id)
 		return agentbox.Task{}, err
 	}
-	q.begin(q.context(), all[0])
+	q.begin(all[0])
 	select {
 	case <-w.begun:
 	case <-ctx.Done():
@@ -157,7 +157,7 @@ func (q *Queue) Hold(ctx context.Context, id agentbox.TaskID) (agentbox.Task, er
 			}
 		}
 		select {
-		case <-q.context().Done():
+		case <-q.ctx.Done():
 			return agentbox.Task{}, agentbox.Errorf(agentbox.Unavailable, "the daemon is stopping")
 		case <-ctx.Done():
 			if w.hold(-1) > 0 || q.Store.released(id) {
@@ -204,12 +204,6 @@ func (q *Queue) follows(id agentbox.TaskID) bool {
 	defer q.mu.Unlock()
 	_, yes := q.running[id]
 	return yes
-}
-
-// context is that of Run: ended as long as that does not run. It waits until Run is called.
-func (q *Queue) context() context.Context {
-	<-q.runs
-	return q.ctx
 }
 
 // upRequest asks for the box of an attempt. Limits that end a task are the box's own, and kept by

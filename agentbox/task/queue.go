@@ -14,6 +14,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/artifact"
+	"agentbox/agentbox/background"
 )
 
 // Boxes is what tasks need of the boxes. Its methods may be called at once; of one box that is not
@@ -95,13 +96,12 @@ type Config struct {
 
 // Queue begins tasks when there is room and follows them to their end. Methods may be called from
 // any goroutine, Run once. Every task that runs has a goroutine, which ends with the task or with
-// Run's ctx; Run waits for all.
+// the queue's context; Run waits for all.
 type Queue struct {
 	Config
+	ctx  context.Context
 	wake chan struct{}
-
-	runs chan struct{}   // closed by Run, which sets
-	ctx  context.Context // to its own
+	work background.Group // the tasks that are followed; closed by Run
 
 	// mu guards running, listed and watches. done belongs to the goroutine of Run.
 	mu      sync.Mutex
@@ -109,12 +109,11 @@ type Queue struct {
 	done    map[agentbox.TaskID]bool // tasks that look need not read again; it alone has them
 	listed  []agentbox.Task          // that are not done, when it looked last
 	watches map[agentbox.TaskID]*watch
-	work    sync.WaitGroup
 }
 
-// NewQueue makes a queue that does nothing before Run.
-func NewQueue(c Config) *Queue {
-	return &Queue{Config: c, wake: make(chan struct{}, 1), runs: make(chan struct{}),
+// NewQueue makes a queue, which runs until ctx ends.
+func NewQueue(ctx context.Context, c Config) *Queue {
+	return &Queue{Config: c, ctx: ctx, wake: make(chan struct{}, 1),
 		running: map[agentbox.TaskID]record{}, done: map[agentbox.TaskID]bool{}, watches: map[agentbox.TaskID]*watch{}}
 }
 
@@ -122,21 +121,19 @@ func NewQueue(c Config) *Queue {
 // boxes that are not tasks', which tell nobody.
 const lookEvery = 2 * time.Second
 
-// Run begins and follows tasks until ctx ends. The tasks that run then go on: the next queue finds
-// them. Boxes that the daemon before left behind are removed first.
-func (q *Queue) Run(ctx context.Context) {
-	q.ctx = ctx
-	close(q.runs)
-	q.sweep(ctx)
-	for ctx.Err() == nil {
-		q.look(ctx)
+// Run begins and follows tasks until the queue's context ends. The tasks that run then go on: the
+// next queue finds them. Boxes that the daemon before left behind are removed first.
+func (q *Queue) Run() {
+	q.sweep(q.ctx)
+	for q.ctx.Err() == nil {
+		q.look()
 		select {
-		case <-ctx.Done():
+		case <-q.ctx.Done():
 		case <-q.wake:
 		case <-time.After(lookEvery):
 		}
 	}
-	q.work.Wait()
+	q.work.Close()
 }
 
 // stir has the queue look at once.
@@ -149,7 +146,7 @@ func (q *Queue) stir() {
 
 // look takes up what runs already and begins what there is room for, the oldest first. What runs
 // already comes first, so that it is counted before there is said to be room.
-func (q *Queue) look(ctx context.Context) {
+func (q *Queue) look() {
 	open, bad := q.Store.undone(q.done)
 	for _, err := range bad {
 		q.Log.Error("cannot read a task", "error", err)
@@ -163,7 +160,7 @@ func (q *Queue) look(ctx context.Context) {
 	for _, running := range []bool{true, false} {
 		for _, t := range open {
 			if (t.State == agentbox.TaskRunning) == running {
-				q.begin(ctx, t)
+				q.begin(t)
 			}
 		}
 	}
@@ -178,7 +175,7 @@ func (q *Queue) Open() []agentbox.Task {
 }
 
 // begin follows a task in the background, if nobody does already and there is room for it.
-func (q *Queue) begin(ctx context.Context, t agentbox.Task) {
+func (q *Queue) begin(t agentbox.Task) {
 	rec, err := q.Store.record(t.ID)
 	if err != nil {
 		return // it was removed meanwhile
@@ -186,7 +183,7 @@ func (q *Queue) begin(ctx context.Context, t agentbox.Task) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	// When the queue ends its followers leave off one by one, which is no room for others.
-	if _, followed := q.running[t.ID]; followed || ctx.Err() != nil {
+	if _, followed := q.running[t.ID]; followed || q.ctx.Err() != nil {
 		return
 	}
 	// It can have ended since it was listed: its follower wrote that down before leaving off.
@@ -194,19 +191,22 @@ func (q *Queue) begin(ctx context.Context, t agentbox.Task) {
 		return
 	}
 	q.running[t.ID] = rec
-	q.work.Go(func() {
+	begun := q.work.Go(func() {
 		defer func() {
 			q.mu.Lock()
 			delete(q.running, t.ID)
-			if w := q.watches[t.ID]; w != nil && ctx.Err() == nil {
+			if w := q.watches[t.ID]; w != nil && q.ctx.Err() == nil {
 				delete(q.watches, t.ID) // those who wait have it
 				defer w.begin(nil)
 			}
 			q.mu.Unlock()
 			q.stir()
 		}()
-		q.attempt(ctx, rec)
+		q.attempt(q.ctx, rec)
 	})
+	if !begun {
+		delete(q.running, t.ID)
+	}
 }
 
 // room tells whether a task may begin. The caller has the lock. A held task always may, and the

@@ -160,13 +160,13 @@ var nothing = fakeSnapshotter{kept: Kept{Nothing: true}}
 
 // serve runs a queue until the test ends or stop is called.
 func (h *fakeHost) serve(t *testing.T, store Store, snapshotter Snapshotter) (q *Queue, stop func()) {
-	q = NewQueue(Config{
+	ctx, cancel := context.WithCancel(t.Context())
+	q = NewQueue(ctx, Config{
 		Store: store, Boxes: h, Jobs: h, Snapshotter: snapshotter, Log: slog.New(slog.DiscardHandler),
 		Room: func(running []Need, _ Need) bool { return len(running) < 3 },
 	})
-	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); q.Run(ctx) }()
+	go func() { defer close(done); q.Run() }()
 	stop = func() { cancel(); <-done }
 	t.Cleanup(stop)
 	return q, stop
@@ -421,7 +421,7 @@ func TestATaskWhoseBoxIsPausedAtALimitEnds(t *testing.T) {
 // What prune may take: a month old, done, and nothing of it anywhere.
 func TestOldEvidenceWithoutWorkIsSpent(t *testing.T) {
 	store := Store{t.TempDir()}
-	q := NewQueue(Config{Store: store})
+	q := NewQueue(t.Context(), Config{Store: store})
 	old, now := time.Now().Add(-keptFor-time.Hour), time.Now()
 	ended := func(at time.Time, change func(*agentbox.Result)) *agentbox.Result {
 		r := &agentbox.Result{State: agentbox.TaskSucceeded, Ended: at}
