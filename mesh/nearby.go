@@ -65,7 +65,6 @@ func (n *nearby) found(a netip.AddrPort) {
 	}
 }
 
-// known tells whether somebody who is here is at an address.
 func (n *nearby) known(a netip.AddrPort) bool {
 	return slices.ContainsFunc(n.m.Here(), func(id identity.PeerID) bool {
 		return slices.Contains(n.r.node.Addresses(id), a)

@@ -83,7 +83,6 @@ func (m *Mesh) learn(node *wire.Node) {
 	}
 }
 
-// remember keeps where members are.
 func (m *Mesh) remember(node *wire.Node) {
 	known := map[identity.PeerID][]netip.AddrPort{}
 	for _, member := range m.roster.List().Members() {

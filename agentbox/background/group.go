@@ -1,6 +1,6 @@
 // Package background runs what goes on beside something and ends with it: a Group is the goroutines
-// of what is open, Pipe two that hand something on. It knows nothing of what they do, and does not
-// end a Group's.
+// of what is open, Pipe two that hand something on, a Signal wakes one. It knows nothing of what they
+// do, and does not end a Group's.
 package background
 
 import "sync"

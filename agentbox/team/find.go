@@ -201,7 +201,6 @@ func (t *Team) Setup(ctx context.Context, key agentbox.Digest, progress func(don
 	return by, err
 }
 
-// memberName is how people call a member.
 func (t *Team) memberName(id identity.PeerID) string {
 	if m := t.mesh.Load(); m != nil {
 		if member, err := m.Find(id.String()); err == nil {

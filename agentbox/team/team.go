@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/layers"
 	"agentbox/mesh"
 	"agentbox/mesh/catalogue"
@@ -44,7 +45,7 @@ type Team struct {
 	Contexts func(ctx context.Context) ([]Context, error)
 
 	mesh atomic.Pointer[mesh.Mesh]
-	wake chan struct{} // something changed here, or who is in the team
+	wake background.Signal // something changed here, or who is in the team
 
 	offering sync.Mutex // held from reading the names to offering what they say
 
@@ -64,7 +65,7 @@ type part struct {
 }
 
 // New makes a Team whose fields are to be set.
-func New() *Team { return &Team{wake: make(chan struct{}, 1), told: make(chan struct{})} }
+func New() *Team { return &Team{wake: background.NewSignal(), told: make(chan struct{})} }
 
 // Join says which mesh it is. Run serves it. It may be called again with another mesh.
 func (t *Team) Join(m *mesh.Mesh) {
@@ -80,10 +81,7 @@ func (t *Team) Trusts(key ed25519.PublicKey) bool {
 
 // Wake has Run look at what changed. It does not wait.
 func (t *Team) Wake() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+	t.wake.Give()
 	t.Changed()
 }
 

@@ -120,10 +120,8 @@ func digestOf(records map[id]Record) (agentbox.Digest, int, error) {
 	return agentbox.Digest(h.Sum(nil)), size, nil
 }
 
-// sorted lists records in their order.
 func sorted(records map[id]Record) []Record { return slices.SortedFunc(maps.Values(records), compare) }
 
-// corrupt makes an error of code Corrupt.
 func corrupt(format string, args ...any) error {
 	return agentbox.Errorf(agentbox.Corrupt, format, args...)
 }

@@ -107,7 +107,6 @@ func (s *Store) empty(owner identity.PeerID) *set {
 // suffix ends the names of files; what has another is left alone.
 const suffix = ".json"
 
-// path is the file of a peer's catalogue.
 func (s *Store) path(owner identity.PeerID) string {
 	return filepath.Join(s.cfg.Dir, owner.String()+suffix)
 }
@@ -268,7 +267,6 @@ func (s *Store) Admit(list identity.List) error {
 	return errors.Join(errs...)
 }
 
-// changed tells Config.Changed.
 func (s *Store) changed(owner identity.PeerID) {
 	if s.cfg.Changed != nil {
 		s.cfg.Changed(owner)

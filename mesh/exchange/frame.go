@@ -99,10 +99,8 @@ func readHeader(r io.Reader, buf *[headerSize]byte) (frameType, int, error) {
 	return t, int(n), nil
 }
 
-// opening is the first thing that the peer that opens a session sends.
 func opening(manifest agentbox.Digest) []byte { return append([]byte(magic), manifest[:]...) }
 
-// readOpening gives the manifest that a session is about.
 func readOpening(r io.Reader) (agentbox.Digest, error) {
 	var b [len(magic) + len(agentbox.Digest{})]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {
@@ -132,7 +130,6 @@ func decodeBits(b []byte) (chunks int, bits []byte, err error) {
 	return int(n), b[4:], nil
 }
 
-// encodeNumbers adds numbers of pieces.
 func encodeNumbers(b []byte, numbers []int) []byte {
 	for _, n := range numbers {
 		b = binary.BigEndian.AppendUint32(b, uint32(n))
@@ -222,7 +219,6 @@ func decodePeers(b []byte) ([]PeerID, error) {
 	return out, nil
 }
 
-// decodeID reads the id of a request.
 func decodeID(b []byte) (uint32, error) {
 	if len(b) != 4 {
 		return 0, malformed("an id of %d bytes", len(b))

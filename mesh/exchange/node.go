@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/cachestore/blob"
 	"agentbox/mesh/exchange/schedule"
 	"agentbox/mesh/identity"
@@ -78,7 +79,7 @@ type Node struct {
 	ctx    context.Context
 	stop   context.CancelFunc
 	work   sync.WaitGroup
-	wakeUp chan struct{} // something may be sent
+	wakeUp background.Signal // something may be sent
 	// asking has calls of Manifest for one digest share one answer.
 	asking singleflight.Group
 
@@ -147,7 +148,7 @@ func New(cfg Config) (*Node, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	n := &Node{
-		cfg: cfg, codec: codec, wakeUp: make(chan struct{}, 1), blobs: map[agentbox.Digest]*shared{},
+		cfg: cfg, codec: codec, wakeUp: background.NewSignal(), blobs: map[agentbox.Digest]*shared{},
 		queue: schedule.NewQueue[*session, agentbox.Digest](), liars: map[PeerID]time.Time{}, strikes: map[PeerID]int{}, books: map[PeerID]*Traffic{}, sending: map[*outgoing]bool{},
 	}
 	if cfg.Upload > 0 {

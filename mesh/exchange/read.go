@@ -109,7 +109,7 @@ func (s *session) asked(t frameType, b []byte) error {
 	if !s.n.queue.Push(s, r.id, r.class, r.pieces) {
 		return malformedPeer("it asks for too much at once")
 	}
-	s.n.poke()
+	s.n.wakeUp.Give()
 	return nil
 }
 
@@ -157,7 +157,7 @@ func (s *session) none(b []byte) error {
 	}
 	if t := s.blob.transfer; t != nil && s.joined {
 		t.state.Refused(t.now(), schedule.RequestID(id))
-		t.poke()
+		t.kick.Give()
 	}
 	return nil
 }
@@ -226,7 +226,7 @@ func (s *session) progressed(in *incoming, size int) error {
 		t.pending.Add(1)
 	}
 	if complete {
-		t.poke()
+		t.kick.Give()
 	}
 	s.n.mu.Unlock()
 	if first {

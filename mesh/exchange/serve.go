@@ -123,7 +123,7 @@ func (n *Node) open(ctx context.Context, peer PeerID, d agentbox.Digest) (*sessi
 		n.queue.Open(s, d, len(s.blob.m.Chunks))
 	}
 	s.tellBits()
-	s.poke()
+	s.wake.Give()
 	n.work.Go(func() {
 		if err := s.run(); err != nil {
 			n.cfg.Log.Debug("a session has ended", "peer", peer.Short(), "blob", d.Short(), "error", err)

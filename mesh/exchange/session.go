@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/cachestore/blob"
 	"agentbox/mesh/exchange/schedule"
 )
@@ -25,7 +26,7 @@ type session struct {
 	cancel context.CancelCauseFunc
 
 	// wake has the writer look again.
-	wake chan struct{}
+	wake background.Signal
 	// control has frames that wait to be written, before any piece.
 	control []byte
 	// haves are pieces that came since the peer was last told; several are told in one frame.
@@ -107,7 +108,7 @@ func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bo
 	}
 	b := n.find(d) // anew: drop forgets one whose last session it was
 	s := &session{
-		n: n, peer: peer, blob: b, stream: stream, opener: opener, wake: make(chan struct{}, 1), incoming: map[uint32]*incoming{},
+		n: n, peer: peer, blob: b, stream: stream, opener: opener, wake: background.NewSignal(), incoming: map[uint32]*incoming{},
 		self: make(chan []byte, 1), said: make(chan struct{}), began: time.Now(), busy: time.Now(), welcomed: !opener,
 	}
 	s.ctx, s.cancel = context.WithCancelCause(n.ctx)
@@ -130,7 +131,7 @@ func (n *Node) drop(s *session, why error) {
 	}
 	s.cancel(why)
 	n.tidy(s.blob)
-	n.poke() // others may be sent to instead
+	n.wakeUp.Give() // others may be sent to instead
 }
 
 // end is drop for callers that do not hold mu.
@@ -174,25 +175,17 @@ func (s *session) push(t frameType, payload ...byte) {
 		return
 	}
 	s.control = appendFrame(s.control, t, payload...)
-	s.poke()
+	s.wake.Give()
 }
 
 // malformedPeer is the error of a peer that is beyond its limits, which is no strike: it may be
 // slow, or of another version.
 func malformedPeer(why string) error { return agentbox.Errorf(agentbox.Unavailable, "a peer: %s", why) }
 
-// poke wakes the writer.
-func (s *session) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
 // tellHave says that a piece is here. Several are told at once. Callers hold mu.
 func (s *session) tellHave(i int) {
 	s.haves = append(s.haves, i)
-	s.poke()
+	s.wake.Give()
 }
 
 // tellBits says what is here, when that can be said. Callers hold mu.
@@ -237,7 +230,7 @@ func (s *session) change(numbers []int, has bool) {
 		s.theirs.put(i, has)
 		if t := s.blob.transfer; t != nil && s.joined {
 			t.state.Has(s.slot, i, has)
-			t.poke()
+			t.kick.Give()
 		}
 	}
 }
@@ -253,7 +246,7 @@ func (s *session) giveManifest() error {
 	encoded := b.m.Encode()
 	head := pieceHead{ID: wholeManifest, Number: wholeManifest, Encoding: blob.Plain, Size: uint32(len(encoded)), Stored: uint32(len(encoded))}
 	s.out = append(s.out, &outgoing{s: s, id: wholeManifest, head: head.encode(), b: encoded, moved: time.Now()})
-	s.poke()
+	s.wake.Give()
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/cachestore/blob"
 	"agentbox/mesh/exchange/schedule"
 )
@@ -34,7 +35,7 @@ type Transfer struct {
 	pending sync.WaitGroup
 	began   time.Time
 	// kick has run plan again.
-	kick chan struct{}
+	kick background.Signal
 	// in takes pieces to the judges. It holds a few, so that readers go on while all judges are busy.
 	in chan<- arrival
 
@@ -102,7 +103,7 @@ func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived)
 	}
 	in := make(chan arrival, 4)
 	t := &Transfer{
-		n: n, b: b, arrived: arrived, began: time.Now(), kick: make(chan struct{}, 1), in: in,
+		n: n, b: b, arrived: arrived, began: time.Now(), kick: background.NewSignal(), in: in,
 		state: schedule.New(sizes, uint64(n.cfg.Self[0])<<8|uint64(n.cfg.Self[1])), calls: map[*call]bool{},
 		tried: map[PeerID]time.Time{}, failed: map[PeerID]int{}, dialing: map[PeerID]bool{}, changed: time.Now(),
 	}
@@ -128,16 +129,7 @@ func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived)
 	return t, nil
 }
 
-// now is the scheduler's time.
 func (t *Transfer) now() time.Duration { return time.Since(t.began) }
-
-// poke has run plan again, now.
-func (t *Transfer) poke() {
-	select {
-	case t.kick <- struct{}{}:
-	default:
-	}
-}
 
 // Fetch has chunks arrive, each by its number in the manifest, none of them of zeros, and returns
 // when all have or with an error; asking again may help then. NotFound names what no peer has that
@@ -166,7 +158,7 @@ func (t *Transfer) Fetch(ctx context.Context, class schedule.Class, chunks []int
 	t.calls[c] = true
 	t.state.Want(class, chunks)
 	t.n.mu.Unlock()
-	t.poke()
+	t.kick.Give()
 	defer t.forget(c)
 	select {
 	case err := <-c.done:

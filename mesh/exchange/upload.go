@@ -7,15 +7,6 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// poke has upload look for something to send. The channel holds one: what happens while upload
-// looks makes it look once more, however much it is.
-func (n *Node) poke() {
-	select {
-	case n.wakeUp <- struct{}{}:
-	default:
-	}
-}
-
 // upload hands pieces to sessions, a few at once, in the order of the queue. It also ends sessions
 // that nobody needs. It ends with the Node.
 func (n *Node) upload() {
@@ -99,7 +90,7 @@ func (n *Node) load(a schedule.Answer[*session], d agentbox.Digest, size int) {
 	o := &outgoing{s: s, id: a.ID, head: head.encode(), b: b, whole: buf, moved: time.Now()}
 	s.out = append(s.out, o)
 	n.sending[o] = true
-	s.poke()
+	s.wake.Give()
 }
 
 // lost takes back that a piece is here, and tells all peers. Callers hold mu.

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
 )
@@ -55,9 +56,9 @@ type Gossip struct {
 	ctx      context.Context
 	stop     context.CancelFunc
 	tasks    sync.WaitGroup
-	announce chan struct{} // one waits: the Meta has changed
-	tell     chan struct{} // one waits: dirty has somebody
-	nudge    chan struct{} // one waits: look for absent peers now
+	announce background.Signal // the Meta has changed
+	tell     background.Signal // dirty has somebody
+	nudge    background.Signal // look for absent peers now
 
 	closed   func() error // close, once
 	counters Counters
@@ -81,7 +82,7 @@ type Gossip struct {
 // closes it before the node.
 func Start(cfg Config, list identity.List) (*Gossip, error) {
 	g := &Gossip{
-		cfg: cfg, announce: make(chan struct{}, 1), tell: make(chan struct{}, 1), nudge: make(chan struct{}, 1),
+		cfg: cfg, announce: background.NewSignal(), tell: background.NewSignal(), nudge: background.NewSignal(),
 		peers: map[identity.PeerID]*Peer{}, verified: map[identity.PeerID]string{}, dirty: map[identity.PeerID]bool{},
 	}
 	g.closed = sync.OnceValue(g.close)
@@ -148,7 +149,7 @@ func (g *Gossip) Admit(list identity.List) {
 			g.mark(id)
 		}
 	}
-	g.poke(g.nudge)
+	g.nudge.Give()
 }
 
 // Announce changes what this node says of itself: change is called once, with a lock held.
@@ -163,7 +164,7 @@ func (g *Gossip) Announce(change func(*Meta)) error {
 	changed := !bytes.Equal(before, g.signed)
 	g.mu.Unlock()
 	if err == nil && changed {
-		g.poke(g.announce)
+		g.announce.Give()
 	}
 	return err
 }
@@ -209,7 +210,7 @@ func (g *Gossip) teller() {
 }
 
 // waitFor waits for a signal; false when it is over.
-func (g *Gossip) waitFor(signal chan struct{}) bool {
+func (g *Gossip) waitFor(signal background.Signal) bool {
 	select {
 	case <-signal:
 		return g.ctx.Err() == nil
@@ -218,18 +219,10 @@ func (g *Gossip) waitFor(signal chan struct{}) bool {
 	}
 }
 
-// poke gives a signal, unless one waits to be taken.
-func (g *Gossip) poke(signal chan struct{}) {
-	select {
-	case signal <- struct{}{}:
-	default:
-	}
-}
-
 // mark notes that a peer changed; g.mu is held.
 func (g *Gossip) mark(id identity.PeerID) {
 	g.dirty[id] = true
-	g.poke(g.tell)
+	g.tell.Give()
 }
 
 // at is the member that has a place inside memberlist; false for a place of nobody, or of a former

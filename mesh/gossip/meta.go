@@ -73,7 +73,6 @@ func DecodeMeta(b []byte, key ed25519.PublicKey) (Meta, error) {
 	return m, nil
 }
 
-// badMeta is the error about a peer's Meta.
 func badMeta(key ed25519.PublicKey, why string) error {
 	return agentbox.Errorf(agentbox.Corrupt, "what peer %s announces: %s", identity.PeerOf(key).Short(), why)
 }

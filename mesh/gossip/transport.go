@@ -107,7 +107,6 @@ func (t *transport) read(l *link, c *wire.Conn) {
 	both.Wait()
 }
 
-// readPackets hands on the datagrams of a connection.
 func (t *transport) readPackets(l *link, c *wire.Conn) {
 	from := net.UDPAddrFromAddrPort(placeOf(l.peer))
 	for {
@@ -179,7 +178,6 @@ func (t *transport) DialTimeout(to string, timeout time.Duration) (net.Conn, err
 	return t.netConn(s, l), nil
 }
 
-// find is the member that memberlist means.
 func (t *transport) find(to string) (identity.PeerID, error) {
 	if place, err := netip.ParseAddrPort(to); err == nil {
 		if id, ok := t.resolve(place); ok {

@@ -121,7 +121,6 @@ func CheckMemberName(name string) error {
 	return nil
 }
 
-// corrupt makes an error of code Corrupt.
 func corrupt(format string, args ...any) error {
 	return agentbox.Errorf(agentbox.Corrupt, format, args...)
 }

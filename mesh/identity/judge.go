@@ -82,7 +82,6 @@ func (m Member) rank(root PeerID, n Member) int {
 	)
 }
 
-// truth makes truths comparable: true is greater.
 func truth(b bool) int {
 	if b {
 		return 1

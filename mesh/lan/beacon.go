@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"agentbox/agentbox/background"
 )
 
 // Config says who is to be found. All of it is required.
@@ -46,7 +48,7 @@ type Beacon struct {
 	ctx   context.Context
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
-	asked chan struct{} // one waits: somebody wants to know who is here
+	asked background.Signal // somebody wants to know who is here
 
 	mu sync.Mutex
 	// links are the interfaces as they were last looked at.
@@ -57,7 +59,7 @@ type Beacon struct {
 // Start begins. Where we listen on loopback only there is nobody to find, and it does nothing. What
 // fails is tried again: a network without multicast is no error. The caller closes it.
 func Start(cfg Config) *Beacon {
-	b := &Beacon{cfg: cfg, instance: strings.ToLower(rand.Text()[:12]), asked: make(chan struct{}, 1)}
+	b := &Beacon{cfg: cfg, instance: strings.ToLower(rand.Text()[:12]), asked: background.NewSignal()}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	var err, answerErr error
 	b.question, err = question(cfg.Service)
@@ -182,10 +184,7 @@ func (b *Beacon) hear(s *socket) {
 		h := read(buf[:n], b.cfg.Service)
 		if h.asked && time.Since(answered) >= leastQuiet {
 			answered = time.Now()
-			select {
-			case b.asked <- struct{}{}:
-			default:
-			}
+			b.asked.Give()
 		}
 		for _, a := range h.peers {
 			if a.instance != b.instance {

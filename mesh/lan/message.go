@@ -42,7 +42,6 @@ type announcement struct {
 	port     uint16
 }
 
-// question asks who is there.
 func question(service string) ([]byte, error) {
 	name, err := dnsmessage.NewName(service)
 	if err != nil {

@@ -92,7 +92,6 @@ func (w *Wall) way(to netip.AddrPort, through bool, send func([]byte)) *way {
 	return &way{wall: w, through: through, send: send, rand: rand.New(rand.NewPCG(1, uint64(to.Port())))}
 }
 
-// happens draws whether one thing happens to one packet.
 func (w *way) happens(often float64) bool { return often > 0 && w.rand.Float64() < often }
 
 // pass sends a packet as the weather is: at most one thing happens to each. One that meets the shut

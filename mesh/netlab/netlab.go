@@ -59,7 +59,6 @@ func New(ctx context.Context, n int, rate int64) (_ *Net, err error) {
 	return l, err
 }
 
-// join adds a machine.
 func (l *Net) join(ctx context.Context, i int, rate int64) error {
 	machine, hub := "-n "+l.Name(i), "-n "+l.hub()
 	err := run(ctx,

@@ -46,7 +46,6 @@ func (i invitation) proof(what string, binding []byte) []byte {
 
 func (r *Roster) invitesFile() string { return filepath.Join(r.cfg.Dir, "invites.json") }
 
-// readInvites reads the invitations; no file is none.
 func (r *Roster) readInvites() error {
 	if err := durable.ReadJSON(r.invitesFile(), &r.invites); err != nil {
 		return agentbox.Errorf(agentbox.Corrupt, "%w", err).WithHint("remove it: open invitations end")

@@ -245,7 +245,6 @@ func NoTeam() error {
 	return agentbox.Errorf(agentbox.NotFound, "this machine is in no team").WithHint("agentbox mesh init makes one, agentbox mesh join TOKEN joins one")
 }
 
-// public is the public half of a key.
 func public(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
 // nextSerial is greater than that of everything that is said of a member, by any signer, so that

@@ -20,7 +20,6 @@ const (
 // the last address that worked comes first. The slices in it are never changed.
 type book map[identity.PeerID][]netip.AddrPort
 
-// confirm remembers an address that worked.
 func (b book) confirm(id identity.PeerID, a netip.AddrPort) {
 	rest := slices.DeleteFunc(slices.Clone(b[id]), func(o netip.AddrPort) bool { return o == a })
 	b.set(id, append([]netip.AddrPort{a}, rest...))
@@ -40,7 +39,6 @@ func (b book) learn(id identity.PeerID, addresses []netip.AddrPort) {
 	b.set(id, known)
 }
 
-// set bounds what is kept.
 func (b book) set(id identity.PeerID, addresses []netip.AddrPort) {
 	if len(addresses) == 0 || b[id] == nil && len(b) >= maxPeers {
 		return
@@ -48,7 +46,6 @@ func (b book) set(id identity.PeerID, addresses []netip.AddrPort) {
 	b[id] = addresses[:min(len(addresses), maxAddresses)]
 }
 
-// keep forgets the peers that are not wanted.
 func (b book) keep(wanted func(identity.PeerID) bool) {
 	maps.DeleteFunc(b, func(id identity.PeerID, _ []netip.AddrPort) bool { return !wanted(id) })
 }

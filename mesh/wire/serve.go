@@ -34,7 +34,6 @@ func (n *Node) serviceOf(proto string) (Service, Handler) {
 	return s, handle
 }
 
-// accept serves connections until the listener is closed.
 func (n *Node) accept() {
 	for {
 		q, err := n.listener.Accept(n.ctx)
@@ -105,7 +104,6 @@ func (n *Node) countOf(c *Conn) (same int) {
 	return same
 }
 
-// forget takes a connection that has ended out of the books.
 func (n *Node) forget(c *Conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -98,7 +98,6 @@ func (s *State) Refused(now time.Duration, id RequestID) {
 	}
 }
 
-// requeue has a piece be looked at again.
 func (s *State) requeue(i int) {
 	if c := s.pieces[i].class; c != None {
 		s.queues[c] = append(s.queues[c], i)

@@ -113,7 +113,6 @@ func (s *State) oneOfTwo(m uint64, size int) *peer {
 	return a
 }
 
-// draw gives one of these peers, each as likely.
 func (s *State) draw(m uint64) *peer {
 	for n := s.random.IntN(bits.OnesCount64(m)); n > 0; n-- {
 		m &= m - 1

@@ -130,7 +130,6 @@ func (s *State) fastest(p *piece) *request {
 	return out
 }
 
-// asked are the peers that bring a piece.
 func (s *State) asked(p *piece) uint64 {
 	var m uint64
 	for _, r := range p.flights {
@@ -166,7 +165,6 @@ func (s *State) best(now time.Duration, p *piece, size int, not uint64) *peer {
 	return best
 }
 
-// ask requests one piece of a peer.
 func (s *State) ask(now time.Duration, q *peer, c Class, i int) Action {
 	r := s.request(now, q, c, s.sizes[i])
 	r.picked = i

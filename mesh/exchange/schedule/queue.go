@@ -146,7 +146,6 @@ func (q *Queue[S, B]) first(may func(S) bool) (found S, at int, ok bool) {
 	return found, at, ok
 }
 
-// foremost is the oldest request of the highest class.
 func (r *receiver[B]) foremost() int {
 	at := 0
 	for i, w := range r.queue {

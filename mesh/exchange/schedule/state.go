@@ -208,7 +208,6 @@ func (s *State) Has(slot Peer, i int, has bool) {
 	}
 }
 
-// forget takes a request out of all books.
 func (s *State) forget(r *request) {
 	delete(s.live, r.id)
 	if p := s.peers[r.peer]; p != nil {
@@ -220,7 +219,6 @@ func (s *State) forget(r *request) {
 	}
 }
 
-// cancel gives up a request.
 func (s *State) cancel(r *request) Action {
 	s.forget(r)
 	s.stats.Cancelled++

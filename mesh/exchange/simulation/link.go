@@ -118,7 +118,6 @@ func (w *world) fill(n *node) {
 	}
 }
 
-// retime gives a flow another rate, and foretells its arrival anew.
 func (w *world) retime(f *flow, rate float64) {
 	if rate == f.rate {
 		return

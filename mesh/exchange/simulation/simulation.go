@@ -239,7 +239,6 @@ func (n *node) pump() {
 	}
 }
 
-// noteSeed keeps the books of a seed.
 func (n *node) noteSeed(piece int) {
 	if n.state != nil {
 		return
@@ -300,7 +299,6 @@ func (n *node) got(from *node, id schedule.RequestID, piece int) {
 	n.plan()
 }
 
-// result ends the run.
 func (w *world) result() Result {
 	w.out.Missing = w.left
 	slices.Sort(w.out.Times)
