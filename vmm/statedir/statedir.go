@@ -79,5 +79,8 @@ func create(dir string, fill func(tmp string) error, sync func(dir string) error
 	if err := os.Rename(tmp, dir); err != nil {
 		return HostError(err)
 	}
-	return HostError(sync(filepath.Dir(dir)))
+	if err := sync(filepath.Dir(dir)); err != nil {
+		return errors.Join(HostError(err), os.RemoveAll(dir)) // a save that failed must not be found
+	}
+	return nil
 }
