@@ -150,9 +150,18 @@ type Snapshotter interface {
 	// saved from a machine of the same template and fingerprint. If the state holds disks, the
 	// runtime layer is copied from it into spec.Dir and the workspace to spec.Workspace, which must
 	// not exist then. The saved state itself is never changed, unless it is Passing, and may be
-	// removed as soon as Restore has returned. It returns when the guest's CPUs run.
+	// removed as soon as Restore has returned. It returns when the guest's CPUs run. On failure
+	// nothing runs any more, and nothing of the guest ever ran unless the error is a MayHaveRun.
 	Restore(ctx context.Context, spec Spec, t Template, saved string) (Machine, error)
 }
+
+// MayHaveRun is the error of a Restore that failed after it let go of the guest. The guest may have
+// written to its disks, so a state that was saved InPlace no longer fits them. Ask for it with
+// errors.As; code and hint are those of the cause.
+type MayHaveRun struct{ Cause error }
+
+func (e *MayHaveRun) Error() string { return e.Cause.Error() }
+func (e *MayHaveRun) Unwrap() error { return e.Cause }
 
 // Saving says what a saved state is for.
 type Saving int

@@ -118,20 +118,19 @@ func (a adoption) settle(b *box) error {
 	rec := b.record()
 	names := rec.names(a.boxes.home)
 	if b.live() != nil {
-		// It runs: whatever was saved before is out of date.
-		return errors.Join(a.disk.dropSaved(rec), a.disk.sweep(rec))
+		// It runs, so what it was restored from is out of date. What has the name Saved is not: its
+		// supervisor makes that when it pauses the box, perhaps now.
+		return errors.Join(os.RemoveAll(names.Resuming()), a.disk.sweep(rec))
 	}
 	_, err := os.Stat(names.Resuming())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("what a resume left: %w", err)
 	}
 	if err == nil {
-		// A resume was cut short, and the machine may have run on the disks since: its memory fits
-		// them no more.
-		if err := os.RemoveAll(names.Resuming()); err != nil {
+		// A resume was cut short, and the machine may have run on the disks since.
+		if err := a.machines.dropMemory(b); err != nil {
 			return err
 		}
-		b.set(func(b *box) { b.rec.Box.Ended = &agentbox.End{Cause: agentbox.EndResumed} })
 	}
 	return a.disk.sweep(rec)
 }

@@ -59,6 +59,8 @@ type beginning struct {
 	// nil: there is nothing to wait for, and without a saved state the machine does not become the
 	// box.
 	complete func() error
+	// resume: saved is the box's own pause, and the machine starts only when the daemon has said so.
+	resume bool
 }
 
 // becomes tells whether the guest becomes the box as it starts.
@@ -76,8 +78,8 @@ func (m *machines) begin(ctx context.Context, b *box, from beginning, progress a
 	end := progress.Begin(step, string(rec.Box.Isolation))
 	cfg := supervisor.Config{
 		Box: rec.Box.ID, Home: m.home.Dir, Isolation: rec.Box.Isolation, Life: rec.Life, Hostname: hostname(rec),
-		Spec: rec.spec(m.home), Template: from.template != nil, Saved: from.saved, Pending: from.saved != "" && from.complete != nil,
-		Lease: leaseTime, Note: isolationNote(rec),
+		Spec: rec.spec(m.home), Template: from.template != nil, Saved: from.saved, Pending: from.saved != "" && (from.complete != nil || from.resume),
+		Resume: from.resume, Lease: leaseTime, Note: isolationNote(rec),
 	}
 	// An image that is here whole takes the short way: nil.
 	img, err := m.images.Lazy(ctx, rec.Box.Isolation, rec.ImageFile, progress)
@@ -126,6 +128,14 @@ func (m *machines) greet(ctx context.Context, s *supervisors.Supervisor, rec rec
 		if err := from.complete(); err != nil {
 			return err
 		}
+	}
+	if from.resume {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var cancel func()
+		ctx, cancel = outlast(ctx, resumeGrace)
+		defer cancel()
 	}
 	if _, err := api.Call(ctx, s.Client, api.SupervisorStart, req, nil); err != nil {
 		return supervisors.WhyGone(rec.names(m.home), err)

@@ -45,6 +45,8 @@ type calls struct {
 	sync.Mutex
 	names []string
 	start api.StartRequest
+	// greet stands for what a supervisor does with its machine when it is told to start; nil: all is well.
+	greet func(supervisor.Config) error
 }
 
 func (c *calls) saw(name string) {
@@ -75,6 +77,15 @@ func begun(t *testing.T, h home.Home, why error) (*machines, *calls) {
 		api.Handle(mux, api.SupervisorStart, func(_ context.Context, req api.StartRequest, _ agentbox.Progress) (api.SupervisorStatus, error) {
 			c.saw("start")
 			c.start = req
+			if c.greet != nil {
+				return api.SupervisorStatus{}, c.greet(cfg)
+			}
+			return api.SupervisorStatus{}, nil
+		})
+		api.Handle(mux, api.SupervisorPorts, func(context.Context, []agentbox.ConfiguredPort, agentbox.Progress) (api.None, error) {
+			return api.None{}, nil
+		})
+		api.Handle(mux, api.SupervisorStatusE, func(context.Context, api.StatusRequest, agentbox.Progress) (api.SupervisorStatus, error) {
 			return api.SupervisorStatus{}, nil
 		})
 		api.Handle(mux, api.SupervisorStop, func(context.Context, api.StopRequest, agentbox.Progress) (api.None, error) {

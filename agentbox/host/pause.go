@@ -3,11 +3,14 @@ package host
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/host/supervisors"
+	"agentbox/agentbox/host/templates"
 )
 
 // Pause saves a box's machine to disk and ends it: nothing of it stays in memory. A box that is
@@ -73,14 +76,9 @@ func (m *Manager) operate(ctx context.Context, ref api.BoxRef, f func(b *box) er
 }
 
 // resume restores the saved machine. The caller has the box to itself.
-//
-// The saved state fits the disks only until the machine runs again, so it is renamed first. A
-// failure before the machine runs puts it back; a crash after leaves a box without a machine and
-// with its workspace, see settle.
 func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
-	names := rec.names(m.home)
-	if _, err := os.Stat(names.Saved()); err != nil {
+	if _, err := os.Stat(rec.names(m.home).Saved()); err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "the saved machine of box %s cannot be read: %w", rec.Box.Name, err).
 			WithHint("nothing was changed: try again when it can, or agentbox reset %s drops it and keeps the workspace", rec.Box.Name)
 	}
@@ -89,24 +87,73 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 		return unusable(rec, err)
 	}
 	tellEnd(rec, progress)
+	return m.machines.resume(ctx, b, template, progress)
+}
+
+// resume restores the saved machine of a box from its template. The caller holds op.
+//
+// The saved memory fits the disks only until the guest runs, so the supervisor renames it before
+// that, and back if the guest never ran. What still has its old name afterwards can be resumed
+// again; what has not is dropped, and the box is stopped with its workspace.
+func (m *machines) resume(ctx context.Context, b *box, template *templates.Template, progress agentbox.Progress) error {
+	rec := b.record()
+	names := rec.names(m.home)
+	if err := os.RemoveAll(names.Resuming()); err != nil { // one that could not be dropped
+		return err
+	}
 	rec.Box.Lease, rec.Box.Ended = newLease(), nil
 	if err := m.disk.begin(b, rec); err != nil {
 		return err
 	}
-	if err := os.Rename(names.Saved(), names.Resuming()); err != nil {
-		return err
-	}
-	if err := m.machines.begin(ctx, b, beginning{template: template, saved: names.Resuming()}, progress); err != nil {
-		back := os.Rename(names.Resuming(), names.Saved())
-		if agentbox.CodeOf(err) == agentbox.Corrupt {
-			return unusable(rec, errors.Join(err, back))
+	if err := m.begin(ctx, b, beginning{template: template, saved: names.Saved(), resume: true}, progress); err != nil {
+		if _, gone := os.Stat(names.Resuming()); !errors.Is(gone, fs.ErrNotExist) {
+			return errors.Join(lostMemory(rec, err), m.dropMemory(b))
 		}
-		return errors.Join(agentbox.OrNoSpace(err), back)
+		if agentbox.CodeOf(err) == agentbox.Corrupt {
+			return unusable(rec, err)
+		}
+		return agentbox.OrNoSpace(err)
 	}
-	return errors.Join(os.RemoveAll(names.Resuming()), m.machines.restored(ctx, b, progress))
+	ctx, cancel := outlast(ctx, resumeGrace)
+	defer cancel()
+	return errors.Join(os.RemoveAll(names.Resuming()), m.restored(ctx, b, progress))
 }
 
-// unusable tells how to go on without a saved machine that cannot be restored.
+// dropMemory drops the saved memory of a box whose guest may have run since, and records why the box
+// is stopped.
+func (m *machines) dropMemory(b *box) error {
+	rec := b.record()
+	rec.Box.Ended = &agentbox.End{Cause: agentbox.EndResumed}
+	return errors.Join(os.RemoveAll(rec.names(m.home).Resuming()), b.commit(m.home, rec))
+}
+
+// resumeGrace is how long a resume goes on for a caller who has gone away: to end a machine that has
+// just been restored would cost everything that runs in it.
+const resumeGrace = time.Minute
+
+// outlast is a context that ends a grace later than ctx. cancel frees what it holds.
+func outlast(ctx context.Context, grace time.Duration) (late context.Context, cancel func()) {
+	late, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-late.Done():
+		case <-time.After(grace):
+			end()
+		}
+	})
+	return late, func() { stop(); end() }
+}
+
+// lostMemory is the failure of a resume whose guest may have run.
+func lostMemory(rec record, err error) error {
+	e := agentbox.AsError(err)
+	lost := agentbox.Errorf(e.Code, "box %s could not be resumed, and what ran in it is lost: %w", rec.Box.Name, e).
+		WithHint("its workspace is kept: agentbox resume %s starts it afresh", rec.Box.Name)
+	lost.End = e.End
+	return lost
+}
+
+// unusable is the failure of a resume whose saved machine cannot be restored.
 func unusable(rec record, err error) error {
 	e := agentbox.AsError(err)
 	return agentbox.Errorf(agentbox.Corrupt, "box %s cannot be resumed: %w", rec.Box.Name, e).

@@ -8,6 +8,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/templates"
 )
 
 // Rollback takes a box back to a checkpoint: memory, processes, runtime and workspace. What came
@@ -50,25 +51,31 @@ func chooseCheckpoint(rec record, ref string) (agentbox.Checkpoint, error) {
 	return found[0], nil
 }
 
-// rollback restores the checkpoint beside the present workspace and life, and only then lets go of
-// those: at every point at which it may be cut short, the box still has the workspace it had. The
-// new record is written last, when the new machine runs: until then the next daemon finds the old
-// record and takes the new machine for orphaned. The caller holds op.
+// rollback restores a checkpoint in place of the box's machine. The caller holds op.
 func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, progress agentbox.Progress) error {
-	before := b.record()
-	// Looked at before anything ends: the saved memory fits the template that it is relative to and
-	// no other.
-	if c.Template != "" && c.Template != before.Box.Template {
-		return agentbox.Errorf(agentbox.Conflict, "checkpoint %s was made of a machine with another image, size or version than box %s has now", c.ID, before.Box.Name).
+	rec := b.record()
+	// Checked before anything ends: the saved memory fits the template that it is relative to and no
+	// other.
+	if c.Template != "" && c.Template != rec.Box.Template {
+		return agentbox.Errorf(agentbox.Conflict, "checkpoint %s was made of a machine with another image, size or version than box %s has now", c.ID, rec.Box.Name).
 			WithHint("the box is as it was; a reset with the settings of that time makes the checkpoint fit again")
 	}
-	template, err := m.templates.OpenKey(ctx, before.machine(m.home), before.Box.Template)
+	template, err := m.templates.OpenKey(ctx, rec.machine(m.home), rec.Box.Template)
 	if err != nil {
 		return err
 	}
 	if err := b.end(); err != nil {
 		return err
 	}
+	return m.machines.rollback(ctx, b, filepath.Join(rec.names(m.home).Checkpoints(), c.ID), template, progress)
+}
+
+// rollback restores the checkpoint in dir beside the present workspace and life, and only then drops
+// those: wherever it is cut short, the box still has the workspace that it had. The new record is
+// written last, when the new machine runs: until then the next daemon finds the old record and takes
+// the new machine for orphaned. The box's machine has ended, and the caller holds op.
+func (m *machines) rollback(ctx context.Context, b *box, dir string, template *templates.Template, progress agentbox.Progress) error {
+	before := b.record()
 	rec := before
 	rec.Life, rec.Workspace = rec.Life+1, rec.Workspace+1
 	rec.Box.Lease, rec.Box.Ended = newLease(), nil
@@ -76,15 +83,19 @@ func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, p
 		return agentbox.OrNoSpace(err)
 	}
 	b.set(func(b *box) { b.rec = rec })
-	dir := filepath.Join(rec.names(m.home).Checkpoints(), c.ID)
 	// On failure the old record counts again, and what was made beside it is swept away. The box is
 	// stopped, with its workspace.
-	if err := m.machines.begin(ctx, b, beginning{template: template, saved: dir}, progress); err != nil {
+	if err := m.begin(ctx, b, beginning{template: template, saved: dir}, progress); err != nil {
 		b.set(func(b *box) { b.rec = before })
 		return errors.Join(agentbox.OrNoSpace(err), m.disk.sweep(before))
+	}
+	// Before the record says that the new machine is the box's: the pause of the old one would be
+	// restored over the new one's disks.
+	if err := m.disk.dropSaved(rec); err != nil {
+		return err
 	}
 	if err := writeRecord(m.home, rec); err != nil {
 		return err
 	}
-	return errors.Join(m.disk.dropSaved(rec), m.disk.sweep(rec), m.machines.restored(ctx, b, progress))
+	return errors.Join(m.disk.sweep(rec), m.restored(ctx, b, progress))
 }

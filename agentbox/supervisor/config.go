@@ -35,6 +35,8 @@ type Config struct {
 	Saved string `json:"saved,omitempty"`
 	// Pending: Saved is not there before the daemon says so.
 	Pending bool `json:"pending,omitempty"`
+	// Resume: Saved is the pause of this box, which fits its disks only until the guest runs.
+	Resume bool `json:"resume,omitempty"`
 	// Lease: how long to go on when nobody works in the box.
 	Lease time.Duration `json:"lease"`
 	// Image: in place of Spec.Image, when that is not all here.

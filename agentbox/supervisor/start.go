@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
@@ -183,5 +185,31 @@ func (s *Supervisor) startMachine(ctx context.Context, files Files) (vmm.Machine
 		return nil, err
 	}
 	defer template.Close()
+	if s.cfg.Resume {
+		return s.resume(ctx, snapshotter, template)
+	}
 	return snapshotter.Restore(ctx, s.cfg.Spec, template, s.cfg.Saved)
+}
+
+// resume restores the machine of a paused box. The saved memory fits the disks only until the guest
+// runs, so it is renamed before that and gets its name back only if the guest never ran: a state
+// that has the name Saved may be restored, whatever is killed meanwhile. A damaged state is refused
+// each time, so it keeps its name, which shows the user that the box was paused.
+func (s *Supervisor) resume(ctx context.Context, snapshotter vmm.Snapshotter, template vmm.Template) (vmm.Machine, error) {
+	if err := s.rename(s.names.Saved(), s.names.Resuming()); err != nil {
+		return nil, err
+	}
+	machine, err := snapshotter.Restore(ctx, s.cfg.Spec, template, s.names.Resuming())
+	if ran := (*vmm.MayHaveRun)(nil); err != nil && (!errors.As(err, &ran) || agentbox.CodeOf(err) == agentbox.Corrupt) {
+		err = errors.Join(err, s.rename(s.names.Resuming(), s.names.Saved()))
+	}
+	return machine, err
+}
+
+// rename renames a directory of the box so that a power loss does not undo it.
+func (s *Supervisor) rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return durable.SyncDir(s.names.Dir)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
+	"agentbox/agentbox/home"
 	"agentbox/vmm"
 )
 
@@ -80,5 +82,51 @@ func TestAMachineIsAskedWhileItBecomesABox(t *testing.T) {
 	asked.Wait()
 	if st, err := s.status(t.Context(), api.StatusRequest{}); err != nil || !st.Attached {
 		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+// restorer restores no machine, and remembers what from.
+type restorer struct {
+	vmm.Snapshotter
+	saved string
+	err   error
+}
+
+func (r *restorer) Restore(_ context.Context, _ vmm.Spec, _ vmm.Template, saved string) (vmm.Machine, error) {
+	if _, err := os.Stat(saved); err != nil {
+		return nil, err
+	}
+	r.saved = saved
+	return endedMachine{}, r.err
+}
+
+// The memory of a paused box has the name of one that may be restored only while its guest has not run.
+func TestASavedMachineIsOutOfReachOnceItsGuestMayHaveRun(t *testing.T) {
+	failed := errors.New("no")
+	for name, c := range map[string]struct {
+		err  error
+		kept bool
+	}{
+		"it runs":        {nil, false},
+		"it may have":    {&vmm.MayHaveRun{Cause: failed}, false},
+		"it never ran":   {failed, true},
+		"it is damaged":  {&vmm.MayHaveRun{Cause: agentbox.Errorf(agentbox.Corrupt, "a bit is wrong")}, true},
+		"it has no room": {agentbox.Errorf(agentbox.NoSpace, "the disk is full"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &Supervisor{names: home.Box{Dir: t.TempDir()}}
+			if err := os.Mkdir(s.names.Saved(), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			r := &restorer{err: c.err}
+			if _, err := s.resume(t.Context(), r, nil); !errors.Is(err, c.err) {
+				t.Errorf("%v", err)
+			}
+			_, kept := os.Stat(s.names.Saved())
+			_, moved := os.Stat(s.names.Resuming())
+			if (kept == nil) != c.kept || (moved == nil) == c.kept || r.saved != s.names.Resuming() {
+				t.Errorf("saved: %v, resuming: %v, restored from %s", kept, moved, r.saved)
+			}
+		})
 	}
 }

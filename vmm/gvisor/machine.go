@@ -25,7 +25,8 @@ type machine struct {
 	spec        vmm.Spec
 	fingerprint string
 	// What it was restored from, without its files, for Save to name; nil after a boot.
-	base *template
+	base     *template
+	released bool // the guest may have run; of no use once the machine has started
 
 	launcher string // the program
 	log      *slog.Logger

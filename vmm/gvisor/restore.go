@@ -34,7 +34,11 @@ func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, 
 	r := &restoration{spec: spec, template: t, dir: saved, man: man}
 	m, err := r.run(ctx, d)
 	if err != nil {
-		return nil, statedir.HostError(errors.Join(err, r.undo()))
+		err = statedir.HostError(errors.Join(err, r.undo()))
+		if m != nil && m.released {
+			err = &vmm.MayHaveRun{Cause: err}
+		}
+		return nil, err
 	}
 	return m, nil
 }

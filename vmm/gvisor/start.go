@@ -247,6 +247,7 @@ func (m *machine) await(ctx context.Context, p plan.Plan) error {
 	if err != nil {
 		return err
 	}
+	m.released = true // the launcher starts the sandbox by itself
 	if _, err := m.news.Write(append(line, '\n')); err != nil {
 		return fmt.Errorf("tell the launcher: %w", err)
 	}
@@ -260,6 +261,7 @@ func (m *machine) await(ctx context.Context, p plan.Plan) error {
 		return err
 	}
 	if !e.Started {
+		m.released = false
 		return errors.New(e.Failed)
 	}
 	conn, link, err := received(fds, e.NoCard == "")

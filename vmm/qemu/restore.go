@@ -30,7 +30,11 @@ func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, 
 	r := &restoration{spec: spec, template: t, dir: saved, man: man}
 	m, err := r.run(ctx, d)
 	if err != nil {
-		return nil, statedir.HostError(errors.Join(err, r.undo()))
+		err = statedir.HostError(errors.Join(err, r.undo()))
+		if r.released {
+			err = &vmm.MayHaveRun{Cause: err}
+		}
+		return nil, err
 	}
 	return m, nil
 }
@@ -43,6 +47,7 @@ type restoration struct {
 	memory   *pageIndex // of the saved state
 	devices  []byte     // of the saved state
 	made     []string   // files to remove when it fails
+	released bool       // the guest may have run
 }
 
 func (r *restoration) readSaved() (err error) {
@@ -128,6 +133,7 @@ func (r *restoration) load(ctx context.Context, m *machine, fill func(context.Co
 		return err
 	}
 	from := map[string]any{"uri": fmt.Sprintf("fd:%d", fdState)}
+	r.released = true // QEMU lets the CPUs run by itself when it has the state
 	if err := m.qmp.run(ctx, quickCommand, "migrate-incoming", from); err != nil {
 		return err
 	}
