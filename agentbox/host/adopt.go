@@ -132,7 +132,7 @@ func (a adoption) settle(b *box) error {
 			return err
 		}
 	}
-	return a.disk.sweep(rec)
+	return errors.Join(a.disk.sweepSaves(rec), a.disk.sweep(rec))
 }
 
 // dropOrphanRuns removes the socket directories of boxes that no longer exist. They are elsewhere

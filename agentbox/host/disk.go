@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
@@ -66,14 +67,25 @@ func (d disk) begin(b *box, rec record) error {
 // sweep removes what belongs to earlier lives and workspaces of a box, and temporary files of
 // operations that were cut short. The box must not be in the middle of one.
 func (d disk) sweep(rec record) error {
-	dir := rec.names(d.home).Dir
-	keep := map[string]bool{filepath.Base(rec.lifeDir(d.home)): true, filepath.Base(rec.workspacePath(d.home)): true}
+	return d.removeMatches(rec, "life-*", "workspace-*", "staging", ".tmp-*")
+}
+
+// sweepSaves removes saved states that were never completed. The machine must have ended: while it
+// runs, one of them may be under way.
+func (d disk) sweepSaves(rec record) error {
+	return d.removeMatches(rec, ".*.tmp-*", "checkpoints/.*.tmp-*")
+}
+
+// removeMatches removes what matches patterns below the box's directory, but for its present life
+// and workspace.
+func (d disk) removeMatches(rec record, patterns ...string) error {
+	keep := []string{rec.lifeDir(d.home), rec.workspacePath(d.home)}
 	var errs []error
-	for _, pattern := range []string{"life-*", "workspace-*", "staging", ".tmp-*"} {
-		found, err := filepath.Glob(filepath.Join(dir, pattern))
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(filepath.Join(rec.names(d.home).Dir, pattern))
 		errs = append(errs, err)
 		for _, path := range found {
-			if !keep[filepath.Base(path)] {
+			if !slices.Contains(keep, path) {
 				errs = append(errs, d.removeTree(rec.Box.Isolation, path))
 			}
 		}
