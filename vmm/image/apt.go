@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path"
 	"slices"
 	"strings"
 
@@ -35,14 +36,14 @@ var unwanted = []string{"/usr/share/doc/*", "/usr/share/man/*/*", "/usr/share/lo
 // hostState is what a build leaves of the host or of itself; it would make every build different.
 // Boxes get their own when they start.
 var hostState = []string{
-	"/etc/hostname", "/etc/resolv.conf", "/etc/apt/sources.list", "/var/lib/dbus/machine-id", "/.dockerenv",
+	"/etc/hostname", "/etc/resolv.conf", "/etc/apt/sources.list", "/etc/apt/auth.conf", "/etc/apt/apt.conf", "/var/lib/dbus/machine-id", "/.dockerenv",
 	"/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-",
 	"/var/cache/debconf/config.dat-old", "/var/cache/debconf/templates.dat-old",
 	"/var/lib/dpkg/status-old", "/var/lib/dpkg/available", "/var/lib/dpkg/lock", "/var/lib/dpkg/lock-frontend",
 }
 
 // hostFiles are directories whose files are of that kind, too; the directories themselves stay.
-var hostFiles = []string{"/etc/apt/sources.list.d", "/var/lib/apt/lists", "/var/cache/apt", "/var/cache/ldconfig", "/var/log"}
+var hostFiles = []string{"/etc/apt/sources.list.d", "/etc/apt/auth.conf.d", "/var/lib/apt/lists", "/var/cache/apt", "/var/cache/ldconfig", "/var/log"}
 
 // apt makes the root file system of a Debian release from the host's own apt sources. The host
 // needs mmdebstrap, and the right to make the file system (bootstrapMode): code Missing otherwise.
@@ -96,18 +97,28 @@ func bootstrapArgs(mode, suite string, r Recipe) []string {
 // debianArchs translates those of Go's names of architectures that are others in Debian.
 var debianArchs = map[string]string{"386": "i386", "arm": "armhf", "arm/v7": "armhf", "arm64/v8": "arm64", "ppc64le": "ppc64el"}
 
-// forgetHost removes what the build left of the host, and gives programs the empty files they
-// expect. An empty machine-id means that there is none yet.
+// aptSettings is where packages put settings for apt. A file with a password in it, as that of a
+// site's proxy, is not for an image: boxes and the team read it.
+const aptSettings = "/etc/apt/apt.conf.d"
+
+// forgetHost removes what the build left of the host, credentials for apt among it, and gives
+// programs the empty files that they expect. An empty machine-id means that there is none yet.
 func (b *build) forgetHost() error {
 	var errs []error
-	for _, path := range hostState {
-		errs = append(errs, b.tree.Remove(path))
+	for _, name := range hostState {
+		errs = append(errs, b.tree.Remove(name))
 	}
-	for _, path := range hostFiles {
-		b.tree.RemoveFiles(path)
+	for _, dir := range hostFiles {
+		b.tree.RemoveFiles(dir)
 	}
-	for _, path := range []string{"/etc/machine-id", "/etc/resolv.conf"} {
-		errs = append(errs, b.tree.Put(path, &rootfs.Inode{Mode: rootfs.TypeRegular | 0o644, ModTime: epoch}))
+	for name, ino := range b.within(aptSettings) {
+		text, err := ino.ReadAll(maxAccounts)
+		if ino.Type() == rootfs.TypeRegular && (err != nil || userinfo().Match(text)) {
+			errs = append(errs, b.tree.Remove(path.Join(aptSettings, name)))
+		}
+	}
+	for _, name := range []string{"/etc/machine-id", "/etc/resolv.conf"} {
+		errs = append(errs, b.tree.Put(name, &rootfs.Inode{Mode: rootfs.TypeRegular | 0o644, ModTime: epoch}))
 	}
 	return errors.Join(errs...)
 }

@@ -14,6 +14,7 @@ import (
 	"testing/fstest"
 
 	"agentbox/agentbox"
+	"agentbox/vmm/image/rootfs"
 )
 
 // needMmdebstrap skips where apt images cannot be made at all.
@@ -256,6 +257,69 @@ func TestBootstrapArgs(t *testing.T) {
 	for _, want := range []string{"--mode=unshare ", "--include=bash,ca-certificates,coreutils,git,netbase,procps,sudo,usr-is-merged ", "--architectures=arm64 ", " bookworm - -"} {
 		if !strings.Contains(got+" ", want) {
 			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+}
+
+// A box is told where packages come from, and never with what password.
+func TestAptSourcesOfBoxesHaveNoPasswords(t *testing.T) {
+	root := fstest.MapFS{
+		"etc/apt/sources.list":             {Data: []byte("deb https://robot:list%2Fpw@list.test/debian bookworm main\n")},
+		"etc/apt/sources.list.d/a.sources": {Data: []byte("Types: deb\nURIs: https://robot:odd@pw@deb.test:8080/debian\n http://only-user@deb.test/more\nSuites: bookworm\nComponents: main\n")},
+	}
+	got, err := boxSources(root, "bookworm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"https://list.test/debian", "https://deb.test:8080/debian", "http://deb.test/more"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "@") || strings.Contains(got, "pw") || strings.Contains(got, "robot") {
+		t.Errorf("credentials of this host are in\n%s", got)
+	}
+	if build, err := aptSources(root, "bookworm"); err != nil || !strings.Contains(build, "robot:list%2Fpw@") {
+		t.Errorf("a build cannot use this host's credentials: %v\n%s", err, build)
+	}
+}
+
+// What a build on this host may use stays on this host.
+func TestAptPasswordsAreNotInTheImage(t *testing.T) {
+	b, err := newStore(t).newBuild(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	const proxy = "etc/apt/apt.conf.d/95site-proxy"
+	for name, text := range map[string]string{
+		"etc/apt/sources.list":                    "deb https://robot:hunter2@list.test/debian bookworm main\n",
+		"etc/apt/sources.list.d/0000main.sources": "URIs: https://robot:hunter2@deb.test/debian\n",
+		"etc/apt/auth.conf":                       "machine deb.test login robot password hunter2\n",
+		"etc/apt/auth.conf.d/site.conf":           "machine deb.test login robot password hunter2\n",
+		"etc/apt/apt.conf":                        "Acquire::https::Proxy \"http://robot:hunter2@proxy.test:3128\";\n",
+		proxy:                                     "// of this site\nAcquire {\n http::Proxy \"http://robot:hunter2@proxy.test:3128\";\n};\n",
+		"etc/apt/apt.conf.d/01autoremove":         "APT { NeverAutoRemove { \"^linux-image.*\"; }; };\n",
+		"var/lib/apt/lists/deb.test_InRelease":    "hunter2",
+		"etc/apt/preferences.d/of-a-package":      "Package: *\n",
+	} {
+		if err := b.put(name, &rootfs.Inode{Mode: rootfs.TypeRegular | 0o644, ModTime: epoch}, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.forgetHost(); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"etc/apt", "etc/apt/sources.list.d", "etc/apt/auth.conf.d", "etc/apt/apt.conf.d", "var/lib/apt/lists"} {
+		for name, ino := range b.within(dir) {
+			if text, err := ino.ReadAll(1 << 20); err == nil && strings.Contains(string(text), "hunter2") {
+				t.Errorf("the image has %s/%s with a password of this host: %s", dir, name, text)
+			}
+		}
+	}
+	for _, name := range []string{"etc/apt/apt.conf.d/01autoremove", "etc/apt/preferences.d/of-a-package"} {
+		if b.tree.Lookup(name, false) == nil {
+			t.Errorf("the image lost %s", name)
 		}
 	}
 }

@@ -23,14 +23,25 @@ var fields = []string{"Types", "URIs", "Suites", "Components", "Architectures", 
 // pockets are the suites that belong to a release beside the one that has its name.
 var pockets = []string{"", "-updates", "-security"}
 
-// AptSources gives what this host's apt is told about a suite, in deb822 form, for boxes of that
-// suite. The box's own apt uses it, as a File of its attachment. NotFound where no source of this
-// host has the suite.
-func AptSources(suite string) (string, error) { return aptSources(os.DirFS("/"), suite) }
+// AptSources returns this host's apt sources of a suite in deb822 form, without the credentials in
+// their URLs. It is written into boxes of that suite, for the apt in them. NotFound where no source
+// of this host has the suite.
+func AptSources(suite string) (string, error) { return boxSources(os.DirFS("/"), suite) }
 
-// aptSources gives what the host's apt is told about a suite, in deb822 form: everything that names
-// the suite or one of its pockets, or, if the host has another release than the suite asked for,
-// the host's own entries with the name replaced. root is the host's root file system.
+// boxSources is AptSources for the host whose root file system is root.
+func boxSources(root fs.FS, suite string) (string, error) {
+	text, err := aptSources(root, suite)
+	return userinfo().ReplaceAllString(text, "://"), err
+}
+
+// userinfo matches the user and password of a URL, with the "://" before them. Characters that
+// should have been escaped, such as a second "@", belong to the password.
+var userinfo = agentbox.Pattern(`://[^/\s"']*@`)
+
+// aptSources returns the host's apt sources of a suite in deb822 form, with credentials: builds use
+// them, boxes never see them. It takes every entry that names the suite or one of its pockets. If
+// there is none, it takes the entries of the host's own release and replaces the name. root is the
+// host's root file system.
 func aptSources(root fs.FS, suite string) (string, error) {
 	all, err := readSources(root)
 	if err != nil {
