@@ -65,17 +65,22 @@ func (s *Store) Has(r Recipe) bool {
 // Made gives the base of a recipe if it was made here and is still here. It costs a look into the
 // store, and asks nobody. A recipe that is none was never made.
 func (s *Store) Made(r Recipe) (Image, bool) {
+	d, ok := s.recipeOf(r)
+	img, err := s.describe(d)
+	return img, ok && err == nil
+}
+
+// recipeOf is recipe for the base of r.
+func (s *Store) recipeOf(r Recipe) (agentbox.Digest, bool) {
 	r, err := r.Base().normal()
 	if err != nil {
-		return Image{}, false
+		return agentbox.Digest{}, false
 	}
 	key, err := r.baseKey()
 	if err != nil {
-		return Image{}, false
+		return agentbox.Digest{}, false
 	}
-	d, ok := s.recipe(key)
-	img, err := s.describe(d)
-	return img, ok && err == nil
+	return s.recipe(key)
 }
 
 // ensureBase gives the base as pin wants it, see Ensure.

@@ -72,74 +72,81 @@ func Open(ctx context.Context, dir string) (*Store, error) {
 	return s, s.clear(ctx)
 }
 
-// List gives all complete images, newest first. An image whose description cannot be read is left
-// out: Get says why.
+// List returns all images whose description can be read, newest first. Get says what is wrong with
+// the others.
 func (s *Store) List() ([]Image, error) {
-	names, err := os.ReadDir(filepath.Join(s.dir, imagesDir))
+	digests, err := s.digests()
 	if err != nil {
-		return nil, hostError(err)
+		return nil, err
 	}
 	var list []Image
-	for _, d := range names {
-		digest, err := agentbox.ParseDigest("sha256:" + d.Name())
-		if err != nil {
-			continue
-		}
-		if img, err := s.describe(digest); err == nil {
+	for _, d := range digests {
+		if img, err := s.describe(d); err == nil {
 			list = append(list, img)
 		}
 	}
-	slices.SortFunc(list, func(a, b Image) int {
-		if c := b.Created.Compare(a.Created); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Digest.Hex(), b.Digest.Hex())
-	})
+	slices.SortStableFunc(list, func(a, b Image) int { return b.Created.Compare(a.Created) })
 	return list, nil
 }
 
-// Get finds an image by digest, by a unique beginning of at least four hex digits of it, or by
-// name, the newest of that name first, and makes sure that its bytes have not changed since they
-// were last verified. Names come after digits: one that happens to look like digits is found by
-// them.
-func (s *Store) Get(ref string) (Image, error) {
-	img, err := s.find(ref)
-	if err != nil {
-		return img, err
+// digests lists the images in the store, damaged ones too, in the order of their digits.
+func (s *Store) digests() ([]agentbox.Digest, error) {
+	names, err := os.ReadDir(filepath.Join(s.dir, imagesDir))
+	var list []agentbox.Digest
+	for _, d := range names {
+		if digest, err := agentbox.ParseDigest("sha256:" + d.Name()); err == nil {
+			list = append(list, digest)
+		}
 	}
-	return s.open(img.Digest)
+	return list, hostError(err)
 }
 
-// find is Get without a look at the image's bytes.
-func (s *Store) find(ref string) (Image, error) {
-	list, err := s.List()
+// Get finds an image by digest, by a unique prefix of at least four hex digits of it, or by name,
+// the newest of that name first, and makes sure that its bytes have not changed since they were
+// last verified. A name that looks like digits loses to an image with these digits. Of a damaged
+// image the result has the digest at least, so that it can be removed.
+func (s *Store) Get(ref string) (Image, error) {
+	d, err := s.find(ref)
 	if err != nil {
 		return Image{}, err
 	}
-	var byPrefix []Image
+	return s.open(d)
+}
+
+// find is Get without a look at the image.
+func (s *Store) find(ref string) (agentbox.Digest, error) {
+	digests, err := s.digests()
+	if err != nil {
+		return agentbox.Digest{}, err
+	}
 	prefix := strings.TrimPrefix(ref, "sha256:")
-	for _, img := range list {
-		if len(prefix) >= 4 && strings.HasPrefix(img.Digest.Hex(), prefix) {
-			byPrefix = append(byPrefix, img)
-		}
+	digests = slices.DeleteFunc(digests, func(d agentbox.Digest) bool {
+		return len(prefix) < 4 || !strings.HasPrefix(d.Hex(), prefix)
+	})
+	if len(digests) == 1 {
+		return digests[0], nil
 	}
-	if len(byPrefix) == 1 {
-		return byPrefix[0], nil
+	list, err := s.List()
+	if err != nil {
+		return agentbox.Digest{}, err
 	}
-	for _, img := range list {
-		if img.Name == ref {
-			return img, nil
-		}
+	if i := slices.IndexFunc(list, func(img Image) bool { return img.Name == ref }); i >= 0 {
+		return list[i].Digest, nil
 	}
-	if len(byPrefix) > 1 {
-		var meant []string
-		for _, img := range byPrefix {
-			meant = append(meant, img.Digest.Short()+" "+img.Name)
+	if len(digests) > 1 {
+		var names []string
+		for _, d := range digests {
+			img, _ := s.describe(d) // a damaged image has no name
+			names = append(names, strings.TrimSpace(d.Short()+" "+img.Name))
 		}
-		return Image{}, agentbox.Errorf(agentbox.Conflict, "%q may be any of %d images: %s", ref, len(byPrefix), strings.Join(meant, "; ")).
+		return agentbox.Digest{}, agentbox.Errorf(agentbox.Conflict, "%q may be any of %d images: %s", ref, len(digests), strings.Join(names, "; ")).
 			WithHint("more digits of one of them; `agentbox image ls -q` shows all digits")
 	}
-	return Image{}, agentbox.Errorf(agentbox.NotFound, "no image %q here", ref).WithHint("`agentbox image ls` shows what there is")
+	// The description of an image that has lost its name may be gone, and its recipe still known.
+	if d, ok := s.recipeOf(Recipe{Source: ref}); ok {
+		return d, nil
+	}
+	return agentbox.Digest{}, agentbox.Errorf(agentbox.NotFound, "no image %q here", ref).WithHint("`agentbox image ls` shows what there is")
 }
 
 // Remove deletes an image. Machines that run from it go on. The recipe that gave it is forgotten,
@@ -178,7 +185,7 @@ func (s *Store) describe(d agentbox.Digest) (Image, error) {
 		return Image{}, agentbox.Errorf(agentbox.NotFound, "no image %s here", d.Short())
 	}
 	if err != nil {
-		return Image{}, hostError(err)
+		return Image{}, corrupt(d, "its description is unreadable: "+err.Error())
 	}
 	img, err := Decode(b, d)
 	if err != nil {

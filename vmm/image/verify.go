@@ -19,26 +19,27 @@ type checked struct {
 	durable.Identity
 }
 
-// open gives an image whose bytes are known to be right. It takes a stat if nothing has changed; if
-// something has, the whole file is read and its digest compared. The file is identified before it
-// is read, so a change meanwhile is found the next time. A lazy image is given without a look: its
-// blocks are verified as they come. Code NotFound, or a *DamagedError.
+// open returns an image whose bytes are known to be right. That takes one stat if nothing has
+// changed. Otherwise it reads the whole file and compares its digest. The file is identified before
+// it is read, so the next call notices a change in between. The blocks of a lazy image are verified
+// as they come, so open does not look at them. Code NotFound, or a *DamagedError, with an image
+// that has its digest at least.
 func (s *Store) open(d agentbox.Digest) (Image, error) {
 	img, err := s.describe(d)
 	if err != nil {
-		return img, err
+		return Image{Digest: d}, err
 	}
 	now, err := durable.Identify(img.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && img.Lazy != nil:
 		return img, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return Image{}, corrupt(d, "its file is gone")
+		return img, corrupt(d, "its file is gone")
 	case err != nil:
 		return Image{}, hostError(err)
 	// Cheaper than a digest, and says more in an error.
 	case now.Size != img.Size:
-		return Image{}, corrupt(d, fmt.Sprintf("its file has %d bytes instead of %d", now.Size, img.Size))
+		return img, corrupt(d, fmt.Sprintf("its file has %d bytes instead of %d", now.Size, img.Size))
 	case beside[checked](s, d, imageCheckName) == checked{d, now}:
 		return img, nil
 	}
