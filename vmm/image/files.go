@@ -21,6 +21,7 @@ import (
 //	recipes/<key>               the digest of what a recipe gave here
 //	locks/<key>                 held while a recipe is built
 //	locks/tmp                   held while directories in tmp are made or cleared
+//	locks/pins                  held while a lock file of a repository is read and replaced
 //	tmp/<random>/               a build; the directory itself is locked as long as the build runs
 //	tmp/<random>/bootstrap      a link to the directory outside of the store where mmdebstrap unpacks
 const (
@@ -35,6 +36,7 @@ const (
 	imageTraceName    = "trace.json"
 	imageReceivedName = "received.json"
 	tmpLockName       = "tmp"
+	pinLockName       = "pins"
 )
 
 // writeFile replaces a file for good. The name is durable, too, when it returns.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path/filepath"
 	"syscall"
 
 	"agentbox/agentbox"
@@ -32,14 +33,30 @@ func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update 
 	for _, change := range changes(pinned.Versions, img.Versions) {
 		p.Move(step, "update "+change, 0, 0)
 	}
-	// A file that would say the same is not written: it is under version control.
-	if !lock.Set(r, img) {
-		return img, nil
-	}
-	err = lock.Save(path)
+	err = s.pin(ctx, path, r, img, update)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		p.Say("the image is not pinned: cannot write " + path)
 		return img, nil
 	}
 	return img, err
+}
+
+// pin writes into the lock file at path what a recipe gave. It reads the file again, since making
+// an image takes minutes, and what others have pinned meanwhile must stay. Only with update does it
+// replace a pin of the same recipe. A file that would say the same is not written: it is under
+// version control.
+func (s *Store) pin(ctx context.Context, path string, r Recipe, img Image, update bool) error {
+	release, err := flock(ctx, filepath.Join(s.dir, locksDir, pinLockName), nil)
+	if err != nil {
+		return err
+	}
+	defer release()
+	lock, err := LoadLock(path)
+	if err != nil {
+		return err
+	}
+	if _, pinned := lock.Pin(r); !pinned.IsZero() && !update || !lock.Set(r, img) {
+		return nil
+	}
+	return lock.Save(path)
 }

@@ -309,3 +309,33 @@ func TestALockFileThatIsAPipeIsNotWaitedFor(t *testing.T) {
 	_, err := LoadLock(path)
 	wantCode(t, err, agentbox.Invalid, "not a regular file")
 }
+
+// Making an image takes minutes. What somebody else writes into the lock file meanwhile stays.
+func TestPinningKeepsWhatOthersPinnedMeanwhile(t *testing.T) {
+	s, path := newStore(t), filepath.Join(t.TempDir(), LockFile)
+	other := LockEntry{Source: "apt:trixie", Platform: "linux/amd64", Image: lockDigest(agentbox.Digest{7})}
+	r := Recipe{Source: "oci:" + testLayout(t, testImage(t, "x"))}
+	wrote := false
+	img, err := s.EnsureLocked(t.Context(), path, r, false, func(agentbox.Event) {
+		if wrote {
+			return
+		}
+		wrote = true
+		if err := (&Lock{Images: []LockEntry{other}}).Save(path); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil || !wrote {
+		t.Fatal(wrote, err)
+	}
+	lock, err := LoadLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, pin := lock.Pin(other.recipe()); pin != (agentbox.Digest{7}) {
+		t.Error("the pin that came while the image was made is lost")
+	}
+	if _, pin := lock.Pin(r); pin != img.Pin() {
+		t.Errorf("pinned to %s instead of %s", pin.Short(), img.Pin().Short())
+	}
+}
