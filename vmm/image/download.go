@@ -44,15 +44,24 @@ type download struct {
 	told        time.Time
 }
 
-// download starts fetching. The caller ends it by cancelling ctx, and then waits. layers are in the
-// image's order. A layer whose size the registry does not say is missing in the total.
-func (b *build) download(ctx context.Context, source string, layers []v1.Layer) *download {
+// download starts to fetch layers, which are in the image's order. The caller ends it by cancelling
+// ctx, and then waits. No compressed layer is larger than what may be unpacked, so a manifest that
+// says so is refused before anything is written: Invalid. A negative size, which the library reads
+// as "unknown" and then does not bound the download, is Corrupt.
+func (b *build) download(ctx context.Context, source string, layers []v1.Layer) (*download, error) {
 	d := &download{b: b, source: source, layers: layers}
 	slots := make(chan struct{}, downloads)
 	for _, l := range layers {
-		if n, err := l.Size(); err == nil {
-			d.total += n
+		n, err := l.Size()
+		switch {
+		case err != nil:
+			return nil, err
+		case n < 0:
+			return nil, agentbox.Errorf(agentbox.Corrupt, "a layer of image %s has the impossible size of %d bytes", source, n)
+		case n > b.tree.Limits().Bytes-d.total:
+			return nil, agentbox.Errorf(agentbox.Invalid, "the layers of image %s have more than %d bytes", source, b.tree.Limits().Bytes)
 		}
+		d.total += n
 		d.done = append(d.done, make(chan error, 1))
 	}
 	for i := range layers {
@@ -63,7 +72,7 @@ func (b *build) download(ctx context.Context, source string, layers []v1.Layer) 
 			d.done[i] <- d.fetch(ctx, i)
 		})
 	}
-	return d
+	return d, nil
 }
 
 // wait returns when no goroutine of it is left.

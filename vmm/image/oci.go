@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"agentbox/agentbox"
+	"agentbox/vmm/image/rootfs"
 )
 
 // oci makes the root file system of a container image. Every layer is compared with the digest that
@@ -43,7 +44,11 @@ func (b *build) oci(ctx context.Context, r Recipe) error {
 	open := func(i int) (io.ReadCloser, error) { return layers[i].Uncompressed() } // of this host
 	if k == fromRegistry {
 		ctx, cancel := context.WithCancel(ctx)
-		d := b.download(ctx, r.Source, layers)
+		d, err := b.download(ctx, r.Source, layers)
+		if err != nil {
+			cancel()
+			return ociError(r.Source, err)
+		}
 		// Downloads are cancelled first and then waited for: deferred calls run backwards.
 		defer d.wait()
 		defer cancel()
@@ -67,7 +72,7 @@ func (b *build) layer(ctx context.Context, id v1.Hash, open func(int) (io.ReadCl
 	}
 	defer rc.Close()
 	h := sha256.New()
-	in := io.TeeReader(rc, h)
+	in := io.TeeReader(rootfs.WithContext(ctx, rc), h)
 	applied := b.tree.ApplyTar(ctx, in, b.spool)
 	if agentbox.CodeOf(applied) != "" && agentbox.CodeOf(applied) != agentbox.Corrupt {
 		return applied

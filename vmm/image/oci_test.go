@@ -1,6 +1,8 @@
 package image
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -310,4 +312,78 @@ func TestBadRecipes(t *testing.T) {
 func ExampleImage_Pin() {
 	fmt.Println(Image{Digest: agentbox.Digest{1}}.Pin().Short(), Image{Digest: agentbox.Digest{1}, Base: agentbox.Digest{2}}.Pin().Short())
 	// Output: 010000000000 020000000000
+}
+
+// A layer says itself how large it is. What cannot be an honest size is refused before anything is
+// written: the library takes -1 for "unknown" and then reads without a bound.
+func TestLayersWithImpossibleSizesAreNotDownloaded(t *testing.T) {
+	for _, size := range []int64{-1, -5, 1 << 62} {
+		b, err := newStore(t).newBuild(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &sizedLayer{Layer: testLayer(t, "a", "x"), size: size}
+		ctx, cancel := context.WithCancel(t.Context())
+		d, err := b.download(ctx, "registry.test/x", []v1.Layer{l, l})
+		if err == nil {
+			_, err = d.open(0)
+			cancel()
+			d.wait()
+		}
+		cancel()
+		if l.read.Load() || err == nil {
+			t.Errorf("a layer of %d bytes was downloaded (%v)", size, err)
+		}
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// sizedLayer says that it has a size, and remembers whether somebody read it.
+type sizedLayer struct {
+	v1.Layer
+	size int64
+	read atomic.Bool
+}
+
+func (l *sizedLayer) Size() (int64, error) { return l.size, nil }
+
+func (l *sizedLayer) Compressed() (io.ReadCloser, error) {
+	l.read.Store(true)
+	return l.Layer.Compressed()
+}
+
+// Whoever interrupts a build does not wait for what follows an archive's end.
+func TestTheRestOfALayerIsNotReadWhenTheBuildEnds(t *testing.T) {
+	b, err := newStore(t).newBuild(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	rc, err := testLayer(t, "a", "x").Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	tail := &endless{cancel: cancel}
+	open := func(int) (io.ReadCloser, error) { return io.NopCloser(io.MultiReader(rc, tail)), nil }
+	if err := b.layer(ctx, v1.Hash{}, open, 0); !errors.Is(err, context.Canceled) || tail.reads > 2 {
+		t.Errorf("%d reads after the end of the build: %v", tail.reads, err)
+	}
+}
+
+// endless gives zeros, as good as forever, and cancels at the first read.
+type endless struct {
+	cancel context.CancelFunc
+	reads  int
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.cancel()
+	if e.reads++; e.reads > 1<<10 {
+		return 0, io.EOF
+	}
+	clear(p)
+	return len(p), nil
 }

@@ -21,8 +21,8 @@ const xattrRecord = "SCHILY.xattr."
 // of the layer is in it. r is read to the archive's end and not beyond.
 func (t *Tree) ApplyTar(ctx context.Context, r io.Reader, spool *Spool) error {
 	t.NextLayer()
-	tr := tar.NewReader(r)
-	for ctx.Err() == nil {
+	tr := tar.NewReader(WithContext(ctx, r))
+	for {
 		h, err := tr.Next()
 		if err == io.EOF {
 			return nil
@@ -34,7 +34,22 @@ func (t *Tree) ApplyTar(ctx context.Context, r io.Reader, spool *Spool) error {
 			return err
 		}
 	}
-	return ctx.Err()
+}
+
+// WithContext returns a reader of r whose reads fail when ctx has ended: one file of a layer can
+// have as many bytes as a whole image.
+func WithContext(ctx context.Context, r io.Reader) io.Reader { return contextReader{ctx, r} }
+
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
 }
 
 // readError tells a broken archive from a stream that failed for its own reasons. A broken archive

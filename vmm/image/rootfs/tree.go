@@ -43,6 +43,9 @@ func New(limits Limits, epoch time.Time) *Tree {
 	return &Tree{root: &entry{Inode: newDir(0o755, epoch)}, limits: limits, epoch: epoch}
 }
 
+// Limits returns the bounds that New was given.
+func (t *Tree) Limits() Limits { return t.limits }
+
 // Root is the root directory.
 func (t *Tree) Root() *Inode { return t.root.Inode }
 
