@@ -6,19 +6,16 @@ import (
 	"io"
 )
 
-// Bytes is content that is held in memory.
+// Bytes is content in memory.
 type Bytes []byte
 
 // Open implements Content.
 func (b Bytes) Open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }
 
-// Section is content that lies in one piece in a file. From must live as long as the content is
-// read.
+// Section is content that is one range of a file. From must live as long as the content is read.
 type Section struct {
-	// Where the bytes are: Size of them from Offset on.
-	From   io.ReaderAt
-	Offset int64
-	Size   int64
+	From         io.ReaderAt
+	Offset, Size int64 // in bytes
 }
 
 // Open implements Content.
@@ -26,8 +23,8 @@ func (s Section) Open() (io.ReadCloser, error) {
 	return io.NopCloser(io.NewSectionReader(s.From, s.Offset, s.Size)), nil
 }
 
-// ReadAll reads a regular file of at most max bytes. It is for the small files of a system that
-// have to be understood, such as /etc/passwd. An empty one gives nil.
+// ReadAll reads a regular file of at most max bytes, for the small ones that code here parses, such
+// as /etc/passwd. An empty file is nil.
 func (i *Inode) ReadAll(max int64) ([]byte, error) {
 	switch {
 	case i.Type() != TypeRegular:

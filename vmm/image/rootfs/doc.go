@@ -1,19 +1,18 @@
-// Package rootfs holds a whole root file system as a tree in memory whose file contents stay where
-// they are, applies container layers to it, and writes it as an erofs image that is a pure function
-// of the tree. It runs no programs, knows no registries, and never writes a name from a layer to
-// the host's file system: a layer can therefore not escape from it.
+// Package rootfs holds a root file system as a tree in memory, applies container layers to it, and
+// writes it as an erofs image. It runs no programs, knows no registries, and never creates a file of
+// the host under a name from a layer, so a layer cannot escape. The contents of files stay where
+// they are until the image is written. The image is a pure function of the tree.
 //
-// Words: a tree has directories and inodes; an entry is a name of an inode in a directory, so a
+// Words: a tree has directories and inodes. An entry is a name of an inode in a directory, so a
 // hard link is two entries of one inode. A layer is what is applied between two calls of NextLayer;
 // it can remove what lower layers left.
 //
-// Its one caller is vmm/image: tree.go has what it edits a tree with, layer.go and whiteout.go
-// apply a tar archive, read.go makes a tree of an image, write.go an image of a tree. The erofs
-// library that writes knows neither hard links nor files that gVisor can map, so mend.go
-// mends the file that it has written.
+// Its one caller is vmm/image. It edits a tree with the methods in tree.go; layer.go and whiteout.go
+// apply a tar archive, read.go makes a tree from an image, write.go an image from a tree. The erofs
+// library can write neither hard links nor small files that gVisor can map; mend.go adds both.
 //
-// Layers and images are hostile input: Limits bound what they may ask for, paths and links are
-// followed inside of the tree only (walk.go), names, owners, times, devices and attributes are
-// checked before they are taken. What cannot be is an error of code Corrupt; what is only too large
-// is Invalid.
+// Layers and images are hostile input. Limits bound what they may ask for. Paths and links are
+// followed within the tree only (walk.go). Names, owners, times, devices and attributes are checked
+// before they are taken. Impossible input is an error of code Corrupt, input that is only too large
+// of code Invalid.
 package rootfs

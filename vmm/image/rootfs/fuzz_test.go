@@ -13,7 +13,7 @@ func FuzzApplyTar(f *testing.F) {
 	f.Add(layer(f, file("x/../y", "")), layer(f, file("x/.wh..wh..opq", "")))
 	f.Add(odd(f)[:8192], []byte{})
 	f.Fuzz(func(t *testing.T, lower, upper []byte) {
-		tree, spool := New(Limits{Bytes: 1 << 20, Inodes: 1000}, testEpoch), newSpool(t)
+		tree, spool := New(Limits{Bytes: 1 << 20, Inodes: 1000, Memory: 1 << 20}, testEpoch), newSpool(t)
 		for _, l := range [][]byte{lower, upper} {
 			if err := tree.ApplyTar(t.Context(), bytes.NewReader(l), spool); err != nil {
 				return
@@ -29,7 +29,7 @@ func FuzzApplyTar(f *testing.F) {
 func FuzzRead(f *testing.F) {
 	f.Add(mustRead(f, write(f, apply(f, layer(f, dir("a"), file("a/b", "x"), symlink("c", "a"), hardlink("d", "a/b"))))))
 	f.Fuzz(func(t *testing.T, image []byte) {
-		tree, err := Read(t.Context(), bytes.NewReader(image), Limits{Bytes: 1 << 20, Inodes: 1000}, testEpoch)
+		tree, err := Read(t.Context(), bytes.NewReader(image), Limits{Bytes: 1 << 20, Inodes: 1000, Memory: 1 << 20}, testEpoch)
 		if err != nil {
 			return
 		}

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// The file types of a mode, as Linux has them.
+// The file types of a mode, as in inode(7) and in erofs on disk.
 const (
-	// From stat(2); erofs has the same on disk.
 	TypeMask    = 0o170000
 	TypeSocket  = 0o140000
 	TypeSymlink = 0o120000
@@ -22,8 +21,7 @@ const (
 	permMask    = 0o007777
 )
 
-// goTypes and goBits are types and permission bits beyond those of reading, writing and executing, as
-// package fs has them.
+// goTypes and goBits map file types, and permission bits beyond rwx, to those of package fs.
 var (
 	goTypes = map[uint32]fs.FileMode{
 		TypeRegular: 0, TypeDir: fs.ModeDir, TypeSymlink: fs.ModeSymlink, TypeChar: fs.ModeDevice | fs.ModeCharDevice,
@@ -32,7 +30,7 @@ var (
 	goBits = map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky}
 )
 
-// goMode is a mode of Linux's as Go has it.
+// goMode translates a mode of Linux into Go's.
 func goMode(mode uint32) fs.FileMode {
 	m := fs.FileMode(mode&0o777) | goTypes[mode&TypeMask]
 	for bit, flag := range goBits {
@@ -43,7 +41,7 @@ func goMode(mode uint32) fs.FileMode {
 	return m
 }
 
-// unixMode is the reverse. What is of no type that Linux has gets none.
+// unixMode is the reverse. A type that Linux does not have becomes 0.
 func unixMode(m fs.FileMode) uint32 {
 	mode := uint32(m.Perm())
 	for typ, flag := range goTypes {
@@ -65,14 +63,12 @@ type Content interface {
 	Open() (io.ReadCloser, error)
 }
 
-// Inode is one file, whatever its names. One that was put into a tree is changed through the tree
-// only.
+// Inode is a file, whatever its names. Once it is in a tree, it is changed through the tree only.
 type Inode struct {
-	Mode uint32 // type and permission bits, as Linux has them
-	UID  uint32
-	GID  uint32
-	// To the nanosecond; there is no other time in an image.
-	ModTime time.Time
+	Mode    uint32 // type and permission bits, as Linux has them
+	UID     uint32
+	GID     uint32
+	ModTime time.Time         // to the nanosecond; an image has no other time
 	Device  uint32            // of a device, as Device encodes it
 	Target  string            // of a symlink
 	Xattrs  map[string]string // full names
@@ -82,29 +78,29 @@ type Inode struct {
 	entries map[string]*entry // of a directory
 }
 
-// entry is a name in a directory. Its layer tells whether an opaque marker or a whiteout may remove
-// it. Several entries may have one Inode, and each has its own layer.
+// entry is a name in a directory. Several entries may share an Inode.
 type entry struct {
 	*Inode
-	touched int // the layer that last changed anything at or below
+	touched int // the last layer that changed anything at or below; whiteouts of later layers remove it
 }
 
-// Device encodes a device number as Linux does on disk. It is the format of erofs and stat: 12 bits
-// of the major, 20 of the minor number.
+// Device encodes a device number as erofs and stat(2) do: 12 bits of the major number, 20 of the
+// minor.
 func Device(major, minor uint32) uint32 {
 	return minor&0xff | (major&0xfff)<<8 | (minor&^0xff)<<12
 }
 
-// Type is the file type.
+// Type returns the file type, one of the constants.
 func (i *Inode) Type() uint32 { return i.Mode & TypeMask }
 
 // IsDir tells whether the inode is a directory.
 func (i *Inode) IsDir() bool { return i.Type() == TypeDir }
 
-// Names are the names in a directory, sorted by their bytes.
+// Names returns the names in a directory, sorted by their bytes.
 func (i *Inode) Names() []string { return slices.Sorted(maps.Keys(i.entries)) }
 
-// Child is what a directory has under that name, or nil. It is nil for what is no directory, too.
+// Child returns the inode of a name in a directory. It is nil if there is none, and for an inode
+// that is no directory.
 func (i *Inode) Child(name string) *Inode {
 	if e := i.entries[name]; e != nil {
 		return e.Inode
@@ -112,7 +108,7 @@ func (i *Inode) Child(name string) *Inode {
 	return nil
 }
 
-// newDir is an empty directory of root's.
+// newDir makes an empty directory of the user root.
 func newDir(mode uint32, t time.Time) *Inode {
 	return &Inode{Mode: TypeDir | mode, ModTime: t, entries: map[string]*entry{}}
 }

@@ -15,10 +15,10 @@ import (
 // xattrRecord is how tar names a PAX record that is an extended attribute.
 const xattrRecord = "SCHILY.xattr."
 
-// ApplyTar applies one layer, an uncompressed tar archive, with the meaning the OCI image
-// specification gives it. The contents of files go to spool, which must live as long as the tree.
-// Names that would leave the root are refused. After an error the tree is good for nothing: a part
-// of the layer is in it. r is read to the archive's end and not beyond.
+// ApplyTar applies one layer, an uncompressed tar archive, as the OCI image specification defines
+// it. The contents of files go to spool, which must live as long as the tree. Names that would leave
+// the root are refused. After an error a part of the layer is in the tree, which is of no use then.
+// ApplyTar reads r to the end of the archive and not beyond.
 func (t *Tree) ApplyTar(ctx context.Context, r io.Reader, spool *Spool) error {
 	t.NextLayer()
 	tr := tar.NewReader(WithContext(ctx, r))
@@ -52,8 +52,8 @@ func (c contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// readError tells a broken archive from a stream that failed for its own reasons. A broken archive
-// is code Corrupt; other errors are returned as they are.
+// readError gives the errors of a broken archive the code Corrupt, and returns those of the stream
+// under it as they are.
 func readError(err error) error {
 	var known *agentbox.Error
 	if errors.As(err, &known) {
@@ -65,8 +65,8 @@ func readError(err error) error {
 	return err
 }
 
-// applyEntry applies one entry: a whiteout, a hard link or a file. Contents are counted before they
-// are spooled, so a layer cannot fill the disk first.
+// applyEntry applies one entry: a whiteout, a hard link or a file. It counts the bytes of a file
+// before it spools them, so that a layer cannot fill the disk first.
 func (t *Tree) applyEntry(h *tar.Header, r io.Reader, spool *Spool) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
@@ -83,7 +83,7 @@ func (t *Tree) applyEntry(h *tar.Header, r io.Reader, spool *Spool) error {
 	}
 	if ino.Size > 0 {
 		if ino.Size > t.limits.Bytes-t.bytes { // before the bytes are written anywhere
-			return t.account(ino)
+			return t.account(h.Name, ino)
 		}
 		if ino.Content, err = spool.Add(r, ino.Size); err != nil {
 			return readError(err)
@@ -92,14 +92,14 @@ func (t *Tree) applyEntry(h *tar.Header, r io.Reader, spool *Spool) error {
 	return t.Put(h.Name, ino)
 }
 
-// tarTypes are the types that a layer may have. Hard links, and headers that only describe others,
-// are handled before.
+// tarTypes are the types of files that a layer may have. Hard links and global headers are handled
+// elsewhere.
 var tarTypes = map[byte]uint32{
 	tar.TypeReg: TypeRegular, tar.TypeCont: TypeRegular, tar.TypeGNUSparse: TypeRegular, tar.TypeDir: TypeDir,
 	tar.TypeSymlink: TypeSymlink, tar.TypeChar: TypeChar, tar.TypeBlock: TypeBlock, tar.TypeFifo: TypeFIFO,
 }
 
-// inodeOf translates a header. Times are kept: a layer is named by its bytes, so they are part of
+// inodeOf translates a header. It keeps times: a layer is named by its bytes, so they are part of
 // the input.
 func (t *Tree) inodeOf(h *tar.Header) (*Inode, error) {
 	typ, ok := tarTypes[h.Typeflag]
@@ -119,7 +119,7 @@ func (t *Tree) inodeOf(h *tar.Header) (*Inode, error) {
 	switch typ {
 	case TypeRegular:
 		ino.Size = h.Size
-	// Where it leads is not looked at: it is followed inside of the tree, by us and in the box.
+	// The target may be anything: it is followed within the tree, here and in the box.
 	case TypeSymlink:
 		if h.Linkname == "" || len(h.Linkname) > maxPath || strings.IndexByte(h.Linkname, 0) >= 0 {
 			return nil, agentbox.Errorf(agentbox.Corrupt, "layer has the symlink %.80q with an impossible target", h.Name)
@@ -135,7 +135,7 @@ func (t *Tree) inodeOf(h *tar.Header) (*Inode, error) {
 	return ino, nil
 }
 
-// xattrsOf are the extended attributes that are kept, nil for none.
+// xattrsOf returns the extended attributes that an image keeps, nil for none.
 func xattrsOf(h *tar.Header) map[string]string {
 	var attrs map[string]string
 	for key, value := range h.PAXRecords {
@@ -149,8 +149,7 @@ func xattrsOf(h *tar.Header) map[string]string {
 	return attrs
 }
 
-// storable bounds a time to what every reader of the format understands. A time before 1970 becomes
-// 1970.
+// storable clamps a time to what every reader of the format understands, from 1970 to 9999.
 func storable(t time.Time) time.Time {
 	last := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 	switch {

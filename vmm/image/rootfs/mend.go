@@ -10,9 +10,8 @@ import (
 // Offsets and sizes of the erofs format that mend needs; see "On-disk details" in the kernel's
 // documentation of erofs.
 const (
-	// The superblock begins after 1024 bytes. Of its fields we need the root directory's number (2
-	// bytes), how many inodes there are (8), how many blocks (4), and the block in which the
-	// metadata begin (4).
+	// The superblock begins after 1024 bytes. Of its fields mend needs the number of the root
+	// directory (2 bytes), of inodes (8), of blocks (4), and the block in which the metadata begin (4).
 	superOffset   = 1024
 	superSize     = 64
 	superRootNid  = 14
@@ -21,12 +20,12 @@ const (
 	superMetaAddr = 40
 	blockSize     = 4096
 
-	// A nid, the number of an inode, counts slots of 32 bytes from the start of the metadata. An
-	// inode has 32 bytes or, extended, 64: its format in the first 2 (bit 0 extended, bits 1 to 3
-	// the layout of its data), the number of 4-byte units of its extended attributes, and from byte
-	// 8 on its size in 4 or 8 bytes. At byte 16 stands the block in which its data begin, for the
-	// plain layout; with the inline layout the data of a small file follow the attributes, which
-	// follow the inode.
+	// The number of an inode (nid) counts slots of 32 bytes from the start of the metadata. An inode
+	// has 32 bytes, or 64 if it is extended. It begins with its format (2 bytes: bit 0 says extended,
+	// bits 1 to 3 are the layout of its data) and the number of 4-byte units of its extended
+	// attributes (2). From byte 8 on it has its size (4 bytes, or 8 if it is extended). In the plain
+	// layout byte 16 has the block in which the data begin; in the inline layout the data follow the
+	// attributes, which follow the inode.
 	slotSize     = 32
 	inodeXattrs  = 2
 	inodeSize    = 8
@@ -36,23 +35,23 @@ const (
 	layoutPlain  = 0 << 1
 	layoutInline = 2 << 1
 
-	// A directory's data are blocks of entries of 12 bytes: nid (8), where its name begins in the
-	// block (2), the type (1), and one byte of nothing.
+	// The data of a directory are blocks of entries of 12 bytes: nid (8), the offset of the name in
+	// the block (2), type (1), unused (1).
 	direntSize = 12
 )
 
-// mender puts into an image that was just written what its writer does not know: hard links, and
-// small files that can be mapped. It walks the image beside the tree that it was written from.
+// mender adds to a new image what the erofs library cannot write: hard links, and small files that
+// can be mapped. It walks the image side by side with the tree from which it was written.
 type mender struct {
 	file   *os.File
 	super  [superSize]byte
 	blocks uint32            // of the image so far
-	first  map[*Inode]uint64 // the number in the image of each file that was met
-	again  uint64            // how many further names of them were met
+	first  map[*Inode]uint64 // the nid of the first name of each file
+	again  uint64            // how many further names there are
 }
 
-// mend does both. The inodes that lose their only name are not counted any more and stay as unused
-// bytes, the same in every build; blocks are added at the end. f has no other use yet.
+// mend does both. Inodes that lose their only name are no longer counted and stay as unused bytes,
+// the same in every build. Blocks are added at the end. Nobody else may use f meanwhile.
 func mend(f *os.File, root *Inode) error {
 	m := &mender{file: f, first: map[*Inode]uint64{}}
 	nid, err := m.open()
@@ -69,15 +68,15 @@ func mend(f *os.File, root *Inode) error {
 	return err
 }
 
-// open reads the superblock, and gives the number of the root directory.
+// open reads the superblock and returns the nid of the root directory.
 func (m *mender) open() (root uint64, err error) {
 	_, err = m.file.ReadAt(m.super[:], superOffset)
 	m.blocks = binary.LittleEndian.Uint32(m.super[superBlocks:])
 	return uint64(binary.LittleEndian.Uint16(m.super[superRootNid:])), err
 }
 
-// directory mends a directory and all below it, in the order of names: equal trees give equal
-// bytes.
+// directory mends a directory and everything below it, in the order of names, so that equal trees
+// give equal bytes.
 func (m *mender) directory(dir *Inode, nid uint64) error {
 	list, err := m.readDir(nid)
 	if err != nil {
@@ -95,8 +94,8 @@ func (m *mender) directory(dir *Inode, nid uint64) error {
 	return nil
 }
 
-// entry mends what one name stands for. The writer has made an empty file of every further name of
-// an inode, and the name is pointed to the first one's inode here.
+// entry mends one name. The library has made an empty file for every further name of an inode; here
+// the name gets the nid of the first one.
 func (m *mender) entry(ino *Inode, d dirent) error {
 	if ino.IsDir() {
 		return m.directory(ino, d.nid)
@@ -113,10 +112,10 @@ func (m *mender) entry(ino *Inode, d dirent) error {
 	return m.outline(d.nid)
 }
 
-// outline moves the bytes of one file into a block of its own, filled up with zeros, if they stand
-// behind its inode. The writer puts those of a small file there, where they are not aligned to
-// anything: Linux copies them when the file is mapped, gVisor maps the image's own pages, and a
-// program that maps such a file (libc does so with its locales) is killed by SIGBUS.
+// outline moves the bytes of a small file, which the library puts right after the inode, into a
+// block of their own. They have to be aligned to a page: Linux copies them when the file is mapped,
+// but gVisor maps the image's own pages, and SIGBUS kills a program that maps such a file, as libc
+// does with its locales.
 func (m *mender) outline(nid uint64) error {
 	ino, err := m.inode(nid)
 	if err != nil || ino.layout != layoutInline || ino.size == 0 {
@@ -144,15 +143,15 @@ func (m *mender) outline(nid uint64) error {
 	return err
 }
 
-// inode is what of an inode says where its bytes are.
+// inode says where an inode and its bytes are. Offsets are of the image file.
 type inode struct {
-	at     int64 // of the inode in the file
+	at     int64 // the offset of the inode
 	size   int64
 	layout uint16
-	data   int64 // where the bytes are in the file
+	data   int64 // the offset of the bytes
 }
 
-// inode reads what mend needs. Layouts other than the two that our writer makes are an error.
+// inode reads an inode. Layouts other than the two that the library writes are an error.
 func (m *mender) inode(nid uint64) (inode, error) {
 	meta := int64(binary.LittleEndian.Uint32(m.super[superMetaAddr:])) * blockSize
 	ino := inode{at: meta + int64(nid)*slotSize}
@@ -180,15 +179,13 @@ func (m *mender) inode(nid uint64) (inode, error) {
 	return ino, nil
 }
 
-// dirent is an entry of a directory on disk: the number of its inode, and where the entry is in the
-// file.
+// dirent is an entry of a directory on disk, which is at offset in the image file.
 type dirent struct {
 	nid    uint64
 	offset int64
 }
 
-// readDir reads a directory inode and its entries. It reads block by block, since each block is a
-// list of its own.
+// readDir reads the entries of a directory, block by block: each block is a list of its own.
 func (m *mender) readDir(nid uint64) (map[string]dirent, error) {
 	ino, err := m.inode(nid)
 	if err != nil {
@@ -207,9 +204,9 @@ func (m *mender) readDir(nid uint64) (map[string]dirent, error) {
 	return list, nil
 }
 
-// parseDirents reads one block of a directory, which lies at offset in the file. A block begins
-// with its entries, behind which their names stand; each name ends where the next begins, the last
-// at a NUL or the block's end.
+// parseDirents adds the entries of one block of a directory to list. The block is at offset in the
+// image file. Its entries come first and their names after them. Each name ends where the next one
+// begins, the last at a NUL or at the end of the block.
 func parseDirents(block []byte, offset int64, list map[string]dirent) error {
 	if len(block) < direntSize {
 		return fmt.Errorf("directory block of %d bytes", len(block))

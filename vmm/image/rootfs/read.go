@@ -13,9 +13,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// Read makes a tree of an erofs image. Contents stay in r, which must live as long as the tree.
-// Everything counts against limits, and the root's own attributes are read, too. What cannot be
-// read is code Corrupt.
+// Read makes a tree from an erofs image, the root's own attributes included. The contents of files
+// stay in r, which must live as long as the tree. Everything counts against limits. An unreadable
+// image is code Corrupt.
 func Read(ctx context.Context, r io.ReaderAt, limits Limits, epoch time.Time) (*Tree, error) {
 	img, err := erofs.Open(r)
 	if err != nil {
@@ -46,7 +46,7 @@ type reader struct {
 	seen map[int64]*Inode // inodes with more than one name
 }
 
-// dir reads a directory and all below it. Entries are of no layer, so a layer that comes later may
+// dir reads a directory and everything below it. The entries belong to layer 0, so later layers can
 // remove them.
 func (rd *reader) dir(dir *Inode, name string) error {
 	if err := rd.ctx.Err(); err != nil {
@@ -58,7 +58,7 @@ func (rd *reader) dir(dir *Inode, name string) error {
 	}
 	for _, d := range list {
 		at := path.Join(name, d.Name())
-		if len(at) > maxPath { // a directory that contains itself
+		if len(at) > maxPath { // the directory contains itself
 			return agentbox.Errorf(agentbox.Corrupt, "image has an impossibly long path at %.80q", at)
 		}
 		info, err := d.Info()
@@ -79,15 +79,14 @@ func (rd *reader) dir(dir *Inode, name string) error {
 	return nil
 }
 
-// inode reads one file's description; the names of a hard link get one Inode.
+// inode reads the description of one file. All names of a hard link share one Inode.
 func (rd *reader) inode(name string, info fs.FileInfo) (*Inode, error) {
 	st, ok := info.Sys().(*erofs.Stat)
 	if !ok {
 		return nil, fmt.Errorf("read %q of the image: no metadata", name)
 	}
-	// A further name of a file that was read: it counts once against the limits.
-	if ino := rd.seen[st.Ino]; ino != nil {
-		return ino, nil
+	if ino := rd.seen[st.Ino]; ino != nil { // a hard link
+		return ino, rd.tree.account(name, &Inode{})
 	}
 	ino := &Inode{
 		Mode: unixMode(st.Mode), UID: st.UID, GID: st.GID,
@@ -116,10 +115,10 @@ func (rd *reader) inode(name string, info fs.FileInfo) (*Inode, error) {
 	if st.Nlink > 1 && !ino.IsDir() {
 		rd.seen[st.Ino] = ino
 	}
-	return ino, rd.tree.account(ino)
+	return ino, rd.tree.account(name, ino)
 }
 
-// content finds where the bytes of a file lie: our images have every file in one piece.
+// content finds the bytes of a file. In our images every file is in one piece.
 func (rd *reader) content(name string, info fs.FileInfo) (Content, error) {
 	if info.Size() == 0 {
 		return nil, nil
@@ -132,7 +131,7 @@ func (rd *reader) content(name string, info fs.FileInfo) (Content, error) {
 	return nil, agentbox.Errorf(agentbox.Corrupt, "the bytes of %.80q of the image are not in one piece", name)
 }
 
-// plainXattrs undoes what Sys does to the names of access lists.
+// plainXattrs undoes the renaming of access lists (see aclNames).
 func plainXattrs(attrs map[string]string) map[string]string {
 	for plain, stored := range aclNames {
 		if v, ok := attrs[stored]; ok {

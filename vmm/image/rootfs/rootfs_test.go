@@ -120,7 +120,7 @@ func list(t testing.TB, tree *Tree) string {
 			if err != nil && ino.Type() == TypeRegular {
 				t.Errorf("read %q: %v", p, err)
 			}
-			fmt.Fprintf(&b, "%q %o %d:%d links=%d dev=%x %q %q %v %v\n", p, ino.Mode, ino.UID, ino.GID, v.names[ino], ino.Device,
+			fmt.Fprintf(&b, "%q %o %d:%d links=%d dev=%x %q %q %v %v\n", p, ino.Mode, ino.UID, ino.GID, v.links[ino], ino.Device,
 				ino.Target, text, ino.Xattrs, ino.ModTime.UnixNano())
 			if ino.IsDir() {
 				walk(ino, p)
@@ -390,5 +390,43 @@ func TestApplyStopsWithItsContext(t *testing.T) {
 	cancel()
 	if err := New(DefaultLimits, testEpoch).ApplyTar(ctx, bytes.NewReader(layer(t, file("a", ""))), newSpool(t)); err != context.Canceled {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Names, targets of symlinks and attributes stay in memory, where a layer of a few compressed
+// kilobytes would have them fill it.
+func TestWhatStaysInMemoryIsBounded(t *testing.T) {
+	limits := Limits{Bytes: 1 << 30, Inodes: 1000, Memory: 64 << 10}
+	long := strings.Repeat("x", 4000)
+	var attrs, links, names []member
+	for i := range 40 {
+		m := file(fmt.Sprint(i), "")
+		m.PAXRecords = map[string]string{xattrRecord + "user.x": long}
+		attrs, links = append(attrs, m), append(links, symlink(fmt.Sprint(i), long))
+	}
+	for i := range 500 {
+		names = append(names, file(fmt.Sprintf("%03d%s", i, long[:200]), ""))
+	}
+	for what, members := range map[string][]member{"attributes": attrs, "symlinks": links, "names": names} {
+		err := New(limits, testEpoch).ApplyTar(t.Context(), bytes.NewReader(layer(t, members...)), newSpool(t))
+		if agentbox.CodeOf(err) != agentbox.Invalid {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// An image is read within the bounds within which it can be made, so each name of a file counts.
+func TestReadCountsNames(t *testing.T) {
+	members := []member{file("f", "x")}
+	for i := range 20 {
+		members = append(members, hardlink(fmt.Sprint("l", i), "f"))
+	}
+	f, err := os.Open(write(t, apply(t, layer(t, members...))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := Read(t.Context(), f, Limits{Bytes: 1 << 20, Inodes: 10, Memory: 1 << 20}, testEpoch); agentbox.CodeOf(err) != agentbox.Invalid {
+		t.Errorf("21 names, and 10 are allowed: %v", err)
 	}
 }

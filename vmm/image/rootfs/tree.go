@@ -12,11 +12,12 @@ import (
 // What a later layer replaces or removes still counts: it was unpacked.
 type Limits struct {
 	Bytes  int64 // of all regular files of all layers together
-	Inodes int   // of all layers together
+	Inodes int   // of all layers together; each name of a hard link counts
+	Memory int64 // bytes of names, targets of symlinks and extended attributes
 }
 
-// DefaultLimits is far above any image that people build and far below what hurts a machine.
-var DefaultLimits = Limits{Bytes: 64 << 30, Inodes: 4 << 20}
+// DefaultLimits are far above any image that people build and far below what hurts a machine.
+var DefaultLimits = Limits{Bytes: 64 << 30, Inodes: 4 << 20, Memory: 1 << 30}
 
 // Bounds of names, as Linux has them, and of symlinks followed in one path.
 const (
@@ -27,18 +28,18 @@ const (
 
 // Tree is a root file system. It is not safe for concurrent use.
 type Tree struct {
-	// layer counts up with NextLayer; bytes and inodes are what was accounted for so far, against
-	// limits. epoch is for directories that nobody described.
 	root   *entry
-	layer  int
+	layer  int       // counts up with NextLayer
+	epoch  time.Time // the time of directories that no layer describes
 	limits Limits
-	bytes  int64
-	inodes int
-	epoch  time.Time // of directories nobody described
+	// What was accounted for so far, against the limits.
+	bytes, memory int64
+	inodes        int
 }
 
 // New makes a tree with an empty root directory. Directories that layers imply but never describe
-// get the time epoch. Layers count from 0: what is put before the first NextLayer is below all.
+// get the time epoch. Layers count from 0: an entry made before the first NextLayer is below all of
+// them.
 func New(limits Limits, epoch time.Time) *Tree {
 	return &Tree{root: &entry{Inode: newDir(0o755, epoch)}, limits: limits, epoch: epoch}
 }
@@ -49,12 +50,11 @@ func (t *Tree) Limits() Limits { return t.limits }
 // Root is the root directory.
 func (t *Tree) Root() *Inode { return t.root.Inode }
 
-// NextLayer ends a layer: whiteouts that come from now on remove what was there before.
+// NextLayer ends a layer: later whiteouts remove what is in the tree now.
 func (t *Tree) NextLayer() { t.layer++ }
 
-// Lookup finds the inode of a path, following symlinks within the tree, or nil. The last component
-// is followed only if follow is set. A path that cannot be, or whose links lead in a circle, is nil
-// as well.
+// Lookup returns the inode of a path, or nil. It follows symlinks within the tree; the last
+// component only if follow is set. Impossible paths and circles of links are nil, too.
 func (t *Tree) Lookup(name string, follow bool) *Inode {
 	if !follow {
 		parent, base, err := t.parent(name, false)
@@ -73,11 +73,11 @@ func (t *Tree) Lookup(name string, follow bool) *Inode {
 	return e.Inode
 }
 
-// Put gives name the inode, replacing what was there; a directory put over a directory takes over
-// its entries. Directories on the way are made when missing; symlinks on the way are followed
-// within the tree. The inode belongs to the tree from then on.
+// Put makes name refer to the inode and replaces what was there. A directory that replaces a
+// directory keeps its entries. Put makes missing parents, and follows symlinks on the way within the
+// tree. The inode belongs to the tree from then on.
 func (t *Tree) Put(name string, ino *Inode) error {
-	if err := t.account(ino); err != nil {
+	if err := t.account(name, ino); err != nil {
 		return err
 	}
 	parent, base, err := t.parent(name, true)
@@ -98,7 +98,7 @@ func (t *Tree) Put(name string, ino *Inode) error {
 	return nil
 }
 
-// putRoot gives the root directory other attributes.
+// putRoot replaces the attributes of the root directory.
 func (t *Tree) putRoot(name string, ino *Inode) error {
 	if !ino.IsDir() {
 		return agentbox.Errorf(agentbox.Corrupt, "layer replaces the root directory by something else (%q)", name)
@@ -108,10 +108,10 @@ func (t *Tree) putRoot(name string, ino *Inode) error {
 	return nil
 }
 
-// Link gives the inode of target, which must exist and not be a directory, another name. It counts
-// as a file, or a layer of a few bytes could make names without end.
+// Link makes name another name of target, which must exist and not be a directory. It counts as a
+// file, or a small layer could make names without end.
 func (t *Tree) Link(name, target string) error {
-	if err := t.account(&Inode{}); err != nil {
+	if err := t.account(name, &Inode{}); err != nil {
 		return err
 	}
 	ino := t.Lookup(target, false)
@@ -132,7 +132,7 @@ func (t *Tree) Link(name, target string) error {
 	return nil
 }
 
-// Remove takes a name away, with all below it. A name that is not there is no error.
+// Remove removes a name with everything below it. A missing name is no error.
 func (t *Tree) Remove(name string) error {
 	parent, base, err := t.parent(name, false)
 	if err != nil || parent == nil || base == "" {
@@ -142,14 +142,13 @@ func (t *Tree) Remove(name string) error {
 	return nil
 }
 
-// RemoveFiles takes everything below a directory away that is not itself a directory.
+// RemoveFiles removes everything below a directory that is not itself a directory.
 func (t *Tree) RemoveFiles(dir string) {
 	if ino := t.Lookup(dir, true); ino != nil && ino.IsDir() {
 		ino.removeFiles()
 	}
 }
 
-// removeFiles is RemoveFiles for a directory.
 func (i *Inode) removeFiles() {
 	for name, e := range i.entries {
 		if e.IsDir() {
@@ -162,22 +161,30 @@ func (i *Inode) removeFiles() {
 
 // account counts an inode against the limits, before it is anywhere in the tree. Too much is code
 // Invalid.
-func (t *Tree) account(ino *Inode) error {
+func (t *Tree) account(name string, ino *Inode) error {
+	attrs, err := checkXattrs(ino.Xattrs)
+	if err != nil {
+		return err
+	}
 	t.inodes++
 	t.bytes += ino.Size
-	if t.inodes > t.limits.Inodes {
-		return agentbox.Errorf(agentbox.Invalid, "image has more than %d files", t.limits.Inodes).
-			WithHint("nothing that large is unpacked; make a smaller image")
+	t.memory += int64(len(path.Base(name)) + len(ino.Target) + attrs)
+	var refused *agentbox.Error
+	switch {
+	case t.inodes > t.limits.Inodes:
+		refused = agentbox.Errorf(agentbox.Invalid, "image has more than %d files", t.limits.Inodes)
+	case ino.Size < 0 || t.bytes > t.limits.Bytes || t.bytes < 0:
+		refused = agentbox.Errorf(agentbox.Invalid, "image unpacks to more than %d bytes", t.limits.Bytes)
+	case t.memory > t.limits.Memory:
+		refused = agentbox.Errorf(agentbox.Invalid, "image has more than %d bytes of names and attributes", t.limits.Memory)
+	default:
+		return nil
 	}
-	if ino.Size < 0 || t.bytes > t.limits.Bytes || t.bytes < 0 {
-		return agentbox.Errorf(agentbox.Invalid, "image unpacks to more than %d bytes", t.limits.Bytes).
-			WithHint("nothing that large is unpacked; make a smaller image")
-	}
-	return checkXattrs(ino.Xattrs)
+	return refused.WithHint("nothing that large is unpacked; make a smaller image")
 }
 
-// split cuts a path into components and refuses what no honest layer contains. A ".." is refused
-// although it could be followed: no tool writes one.
+// split cuts a path into its components and refuses what no honest layer contains. That includes
+// "..", although it could be followed: no tool writes one.
 func split(name string) ([]string, error) {
 	if len(name) > maxPath || strings.IndexByte(name, 0) >= 0 {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "layer has an impossible path %.80q", name)
@@ -197,9 +204,9 @@ func split(name string) ([]string, error) {
 	return parts, nil
 }
 
-// parent finds the directory a path lies in and the last component, "" for the root itself. Without
-// create, a directory that is not there gives nil. The entry is the directory's, which counts as
-// touched where create is set.
+// parent returns the directory that a path lies in, and its last component ("" for the root
+// itself). With create it makes the directory if it is missing, and marks it as touched by this
+// layer; without, a missing directory is nil.
 func (t *Tree) parent(name string, create bool) (*entry, string, error) {
 	parts, err := split(name)
 	if err != nil {

@@ -10,38 +10,38 @@ import (
 	erofs "github.com/erofs/go-erofs"
 )
 
-// view shows a tree as an fs.FS, the way the erofs writer takes it: files are opened when their
-// bytes are written, not when they are listed. The tree must not change while it is written.
+// view is a tree as the fs.FS that the erofs library writes. Files are opened when their bytes are
+// written, not when they are listed. The tree must not change meanwhile.
 type view struct {
 	root  *Inode
-	names map[*Inode]int  // how many names every inode has; of a directory, as Linux counts
-	again map[string]bool // the paths of all names of an inode but its first
+	links map[*Inode]int  // the link count of each inode, as Linux counts
+	again map[string]bool // the paths of all names of an inode but the first
 }
 
-// newView visits a tree in the order in which the writer does.
+// newView visits a tree in the order in which the library does.
 func newView(root *Inode) view {
-	v := view{root: root, names: map[*Inode]int{root: 2}, again: map[string]bool{}}
+	v := view{root: root, links: map[*Inode]int{root: 2}, again: map[string]bool{}}
 	v.count(root, ".")
 	return v
 }
 
-// count counts the names below a directory: each subdirectory adds one to its parent, for its "..".
+// count counts the links below a directory. Each subdirectory adds one to its parent, for its "..".
 func (v view) count(dir *Inode, name string) {
 	for _, base := range dir.Names() {
 		ino, at := dir.Child(base), path.Join(name, base)
 		if ino.IsDir() {
-			v.names[dir]++
-			v.names[ino] = 2
+			v.links[dir]++
+			v.links[ino] = 2
 			v.count(ino, at)
 			continue
 		}
-		if v.names[ino]++; v.names[ino] > 1 {
+		if v.links[ino]++; v.links[ino] > 1 {
 			v.again[at] = true
 		}
 	}
 }
 
-// find follows no links: the writer asks for names that it was told of.
+// find follows no links: the library asks only for names that it has listed.
 func (v view) find(name string) (*Inode, error) {
 	ino := v.root
 	if name == "." {
@@ -84,7 +84,7 @@ func (v view) ReadDir(name string) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
-// ReadLink is what the erofs writer asks for symlinks.
+// ReadLink is an optional method for which the library looks.
 func (v view) ReadLink(name string) (string, error) {
 	ino, err := v.find(name)
 	if err != nil {
@@ -93,13 +93,13 @@ func (v view) ReadLink(name string) (string, error) {
 	return ino.Target, nil
 }
 
-// info is what the writer is told of a name.
+// info describes a name to the library.
 func (v view) info(name string, ino *Inode) viewInfo {
 	size := ino.Size
 	if v.again[name] {
-		size = 0 // the bytes are written once; mend makes this name one more of the first
+		size = 0 // the bytes are written once; mend makes this name a hard link
 	}
-	return viewInfo{path.Base(name), ino, size, v.names[ino]}
+	return viewInfo{path.Base(name), ino, size, v.links[ino]}
 }
 
 // viewInfo implements fs.FileInfo.
@@ -110,14 +110,13 @@ type viewInfo struct {
 	nlink int
 }
 
-// Name and the next four implement fs.FileInfo.
 func (i viewInfo) Name() string       { return i.name }
 func (i viewInfo) Size() int64        { return i.size }
 func (i viewInfo) ModTime() time.Time { return i.ino.ModTime }
 func (i viewInfo) IsDir() bool        { return i.ino.IsDir() }
 func (i viewInfo) Mode() fs.FileMode  { return goMode(i.ino.Mode) }
 
-// Sys implements fs.FileInfo with what the erofs writer reads of it.
+// Sys implements fs.FileInfo with what the library reads of it.
 func (i viewInfo) Sys() any {
 	st := &erofs.Stat{
 		Rdev: i.ino.Device, UID: i.ino.UID, GID: i.ino.GID, Nlink: i.nlink,
@@ -141,10 +140,8 @@ type viewFile struct {
 	r    io.ReadCloser
 }
 
-// Stat, Read and Close implement fs.File.
 func (f *viewFile) Stat() (fs.FileInfo, error) { return f.info, nil }
 
-// Read opens the content first where that was not done.
 func (f *viewFile) Read(p []byte) (int, error) {
 	if f.r == nil {
 		if f.info.ino.Content == nil {

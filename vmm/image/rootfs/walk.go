@@ -6,15 +6,15 @@ import (
 	"agentbox/agentbox"
 )
 
-// place is a directory on the way from the root, and how long its path is there.
+// place is a directory on the way from the root, and the length of its path in bytes.
 type place struct {
 	*entry
 	length int
 }
 
-// walk follows a path from the root with all its symlinks, none of which can leave the tree: as in
-// a chroot, the root's parent is the root. With create, missing directories are made and everything
-// on the way is marked as touched by this layer; without, a name that is missing gives nil.
+// walk follows a path and all its symlinks from the root. No link can leave the tree: as in a
+// chroot, the root's parent is the root. With create, walk makes missing directories and marks
+// everything on the way as touched by this layer; without, a missing name is nil.
 func (t *Tree) walk(name string, create bool) (*entry, error) {
 	stack := []place{{t.root, 0}}
 	rest := strings.Split(name, "/")
@@ -37,7 +37,7 @@ func (t *Tree) walk(name string, create bool) (*entry, error) {
 			stack = append(stack, place{next, here.length + 1 + len(part)})
 			continue
 		}
-		// Links that lead to links multiply what is left to walk.
+		// Each link can lead to a path of further links.
 		if links++; links > maxLinks || len(rest) > maxPath {
 			return nil, agentbox.Errorf(agentbox.Corrupt, "layer has too many symlinks on the way to %.80q", name)
 		}
@@ -60,13 +60,13 @@ func (t *Tree) step(here place, part, name string, create bool) (*entry, error) 
 	}
 	next := here.entries[part]
 	if next == nil && create {
-		// Symlinks could otherwise be used to build paths that no program can name and that take
+		// Otherwise a layer could use symlinks to build paths that no program can name, and that take
 		// quadratic memory.
 		if len(part) > maxName || here.length+len(part) > maxPath-maxName-2 {
 			return nil, agentbox.Errorf(agentbox.Corrupt, "layer has an impossibly long path at %.80q", name)
 		}
 		dir := newDir(0o755, t.epoch)
-		if err := t.account(dir); err != nil {
+		if err := t.account(part, dir); err != nil {
 			return nil, err
 		}
 		next = &entry{Inode: dir}

@@ -15,9 +15,9 @@ const (
 	reservedPrefix = ".wh..wh."
 )
 
-// whiteout handles a name that is a marker, and tells whether it was one. A marker hides lower
-// layers only: what the same layer puts under that name stays, whichever comes first in the
-// archive. name is as the archive has it.
+// whiteout handles a marker, and tells whether name, as the archive has it, is one. A marker hides
+// lower layers only: a file that the same layer puts under that name stays, in whichever order the
+// archive has the two.
 func (t *Tree) whiteout(name string) (bool, error) {
 	name = strings.TrimRight(name, "/")
 	dir, base := path.Split(name)
@@ -36,7 +36,7 @@ func (t *Tree) whiteout(name string) (bool, error) {
 	return false, nil
 }
 
-// opaque hides everything that lower layers have in a directory.
+// opaque removes everything that lower layers have in a directory.
 func (t *Tree) opaque(dir string) error {
 	if _, err := split(dir); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (t *Tree) opaque(dir string) error {
 	return nil
 }
 
-// hide removes one name of a lower layer.
+// hide removes a name of a lower layer.
 func (t *Tree) hide(name string) error {
 	parent, base, err := t.parent(name, false)
 	if err != nil || parent == nil || base == "" {
@@ -59,20 +59,19 @@ func (t *Tree) hide(name string) error {
 	return nil
 }
 
-// prune removes from a directory what this layer has not touched.
+// prune removes everything from a directory that this layer has not touched.
 func (t *Tree) prune(dir *entry) {
 	for name := range dir.entries {
 		t.pruneName(dir, name)
 	}
 }
 
-// pruneName removes one name if only lower layers have it; a directory that this layer has touched
-// keeps what the layer put there.
+// pruneName removes a name if only lower layers have it. A directory that this layer has touched
+// keeps what this layer put there.
 func (t *Tree) pruneName(dir *entry, name string) {
 	e := dir.entries[name]
 	switch {
 	case e == nil:
-	// Only what lower layers left is hidden; a directory that this layer has touched may hold both.
 	case e.touched < t.layer:
 		delete(dir.entries, name)
 	case e.IsDir():

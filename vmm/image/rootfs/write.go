@@ -10,10 +10,10 @@ import (
 	erofs "github.com/erofs/go-erofs"
 )
 
-// Write writes the tree as an erofs image to f, an empty file: uncompressed, 4 KiB blocks, names
-// sorted, no UUID, the tree's epoch as time of the build. Equal trees give equal bytes. progress
-// may be nil; it is told the bytes of file contents written so far. It reads every file's content,
-// and fails where one cannot be read. f is not synced. After an error it holds no image.
+// Write writes the tree to f, an empty file, as an erofs image: uncompressed, 4 KiB blocks, names
+// sorted, no UUID, the tree's epoch as time of the build. Equal trees give equal bytes. Write calls
+// progress, which may be nil, with the number of bytes written so far. It fails if the content of a
+// file cannot be read, and after an error f holds no image. It does not sync f.
 func (t *Tree) Write(ctx context.Context, f *os.File, progress func(done int64)) error {
 	v := newView(t.root.Inode)
 	out := &watched{ctx: ctx, f: f, progress: progress}
@@ -30,8 +30,7 @@ func (t *Tree) Write(ctx context.Context, f *os.File, progress func(done int64))
 	return ctx.Err()
 }
 
-// watched makes writing stop when the context ends, and reports how far it is. It implements
-// io.WriteSeeker, which is what the writer needs.
+// watched is a file that cannot be written once ctx has ended, and that reports progress.
 type watched struct {
 	ctx      context.Context
 	f        *os.File
@@ -39,7 +38,6 @@ type watched struct {
 	done     int64
 }
 
-// Write fails when the context has ended.
 func (w *watched) Write(p []byte) (int, error) {
 	if err := w.ctx.Err(); err != nil {
 		return 0, err

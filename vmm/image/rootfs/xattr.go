@@ -12,16 +12,16 @@ const (
 	maxXattrs     = 64 << 10 // all of one file together
 )
 
-// aclNames are attributes whose whole name is a prefix of the erofs format. The writer knows such
-// prefixes with a dot behind, and writes what the kernel reads when the rest of the name is empty.
-// They are renamed on the way out (viewInfo.Sys) and on the way in (plainXattrs).
+// aclNames are attributes whose whole name is a prefix in the erofs format. The library expects a
+// dot after such a prefix, and writes what the kernel reads when the rest of the name is empty. So
+// they are renamed before they are written (viewInfo.Sys) and after they were read (plainXattrs).
 var aclNames = map[string]string{
 	"system.posix_acl_access":  "system.posix_acl_access.",
 	"system.posix_acl_default": "system.posix_acl_default.",
 }
 
-// keepXattr tells whether an attribute belongs into an image: file capabilities, access lists and
-// what users set. The marks of overlay file systems would be taken for ours in the box, and labels
+// keepXattr tells whether an attribute belongs in an image: file capabilities, access lists and
+// what users set. The box would take an overlay file system's marks for its own, and security labels
 // belong to the policy of another host. name is the full one.
 func keepXattr(name string) bool {
 	if strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.") {
@@ -33,19 +33,19 @@ func keepXattr(name string) bool {
 	return strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "trusted.") || name == "security.capability"
 }
 
-// checkXattrs refuses attributes that Linux could not have, code Corrupt.
-func checkXattrs(attrs map[string]string) error {
-	total := 0
+// checkXattrs refuses attributes that Linux could not have, code Corrupt. It returns how many bytes
+// their names and values have.
+func checkXattrs(attrs map[string]string) (total int, err error) {
 	for name, value := range attrs {
 		_, suffix, _ := strings.Cut(name, ".")
 		// The erofs writer stores a prefix as a number and the rest as bytes, so a name needs both.
 		if suffix == "" || len(name) > maxName || len(value) >= maxXattrValue || strings.IndexByte(name, 0) >= 0 {
-			return agentbox.Errorf(agentbox.Corrupt, "layer has an impossible extended attribute %.80q", name)
+			return 0, agentbox.Errorf(agentbox.Corrupt, "layer has an impossible extended attribute %.80q", name)
 		}
 		total += len(name) + len(value)
 	}
 	if total > maxXattrs {
-		return agentbox.Errorf(agentbox.Corrupt, "layer has %d bytes of extended attributes on one file", total)
+		return 0, agentbox.Errorf(agentbox.Corrupt, "layer has %d bytes of extended attributes on one file", total)
 	}
-	return nil
+	return total, nil
 }
