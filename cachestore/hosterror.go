@@ -27,3 +27,25 @@ func lockFile(path string) (*os.File, error) {
 	}
 	return f, err
 }
+
+// hostError gives an error of the operating system a code: NoSpace for a full disk, Unavailable for
+// one that fails or is read-only. All other errors, and nil, pass unchanged, so every return may go
+// through it.
+func (d dir) hostError(err error) error {
+	switch {
+	case err == nil, errors.As(err, new(*agentbox.Error)):
+		return err
+	case isFull(err):
+		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %w", d.root, err).WithHint(freeHint)
+	case isReadOnly(err):
+		return agentbox.Errorf(agentbox.Unavailable, "the store at %s cannot be written: %w", d.root, err).
+			WithHint("the file system is read-only: see dmesg, or move the home to another disk")
+	case isIO(err):
+		return agentbox.Errorf(agentbox.Unavailable, "the disk of the store at %s fails: %w", d.root, err).
+			WithHint("see dmesg; agentbox cache verify tells what is damaged")
+	}
+	return err
+}
+
+// freeHint is the hint of every error of code NoSpace.
+const freeHint = "agentbox cache gc --all and agentbox prune free what nothing needs; agentbox image rm and agentbox rm the rest"

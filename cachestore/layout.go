@@ -87,12 +87,19 @@ func hashed(parts ...string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// list gives the names of the files in a directory of the store, sorted, without those that are
+// dir is the directory of a store: its files, and the errors of its disk in our words. The parts
+// of a Store share it.
+type dir struct {
+	fs   disk.FS
+	root string
+}
+
+// list returns the names of the files in a directory of the store, sorted, without those that are
 // half written.
-func (s *Store) list(dir string) ([]string, error) {
-	entries, err := s.fs.List(s.path(dir))
+func (d dir) list(name string) ([]string, error) {
+	entries, err := d.fs.List(d.path(name))
 	if err != nil {
-		return nil, s.hostError(err)
+		return nil, d.hostError(err)
 	}
 	var out []string
 	for _, e := range entries {
@@ -103,7 +110,7 @@ func (s *Store) list(dir string) ([]string, error) {
 	return out, nil
 }
 
-// path is the absolute or relative path (as Dir is) of something in the store.
-func (s *Store) path(parts ...string) string {
-	return filepath.Join(append([]string{s.cfg.Dir}, parts...)...)
+// path is the absolute or relative path (as Config.Dir is) of something in the store.
+func (d dir) path(parts ...string) string {
+	return filepath.Join(append([]string{d.root}, parts...)...)
 }

@@ -19,8 +19,8 @@ import (
 
 // Store is an open store: see Open. The zero Store is of no use.
 type Store struct {
-	cfg   Config
-	fs    disk.FS
+	cfg Config
+	dir
 	lock  *os.File
 	index *index.Index
 	// codec compresses, prints knows bytes that were hashed before.
@@ -67,7 +67,7 @@ type Store struct {
 // ctx ends opening, not the store. The caller closes the Store, once.
 func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	s := &Store{cfg: withDefaults(cfg)}
-	s.fs, s.log = s.cfg.FS, s.cfg.Log
+	s.dir, s.log = dir{s.cfg.FS, s.cfg.Dir}, s.cfg.Log
 	for _, dir := range []string{"", packsDir, imagesDir, namesDir, pinsDir, quarantineDir} {
 		if err := s.fs.MakeDir(s.path(dir)); err != nil {
 			return nil, s.hostError(err)
@@ -200,25 +200,3 @@ func (s *Store) Close() error {
 	}
 	return errors.Join(append(errs, s.lock.Close())...)
 }
-
-// hostError says in our words what the operating system refused: a full disk is NoSpace, one that
-// fails or cannot be written Unavailable. Other errors, ours among them, and nil pass unchanged, so
-// that every return may go through it.
-func (s *Store) hostError(err error) error {
-	switch {
-	case err == nil, errors.As(err, new(*agentbox.Error)):
-		return err
-	case isFull(err):
-		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %w", s.cfg.Dir, err).WithHint(freeHint)
-	case isReadOnly(err):
-		return agentbox.Errorf(agentbox.Unavailable, "the store at %s cannot be written: %w", s.cfg.Dir, err).
-			WithHint("the file system is read-only: see dmesg, or move the home to another disk")
-	case isIO(err):
-		return agentbox.Errorf(agentbox.Unavailable, "the disk of the store at %s fails: %w", s.cfg.Dir, err).
-			WithHint("see dmesg; agentbox cache verify tells what is damaged")
-	}
-	return err
-}
-
-// freeHint is what to do about every error of code NoSpace.
-const freeHint = "agentbox cache gc --all and agentbox prune free what nothing needs; agentbox image rm and agentbox rm the rest"
