@@ -35,7 +35,7 @@
 // becomes zeros.
 //
 // One process has a store open (a lock sees to it); all methods may be called at once. Locks are
-// taken in this order: Store.gcMu, Store.namesMu, the mutex of a filler or of workers, writer.mu,
+// taken in this order: Store.gcMu, names.mu, pins.mu, the mutex of a filler or of workers, writer.mu,
 // Store.imageMu, Store.metaMu, packs.mu, guard.mu. All others are held for a few lines in which no
 // other is taken.
 //

@@ -69,6 +69,25 @@ func (s *Store) GC(ctx context.Context, o GCOptions) (GCReport, error) {
 	return g.report, err
 }
 
+// Forget takes back the name of a key, by whatever producer, and removes at once what nothing else
+// keeps of what it stood for, grace or not. No such name is no error.
+func (s *Store) Forget(ctx context.Context, namespace, key string) error {
+	if err := blob.CheckKey(namespace, key); err != nil {
+		return err
+	}
+	n, err := s.names.read(nameFile(namespace, key))
+	if err == nil {
+		err = s.Unpublish(namespace, key)
+	}
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		return nil
+	}
+	if err == nil {
+		_, err = s.GC(ctx, GCOptions{Drop: []agentbox.Digest{n.Manifest}})
+	}
+	return err
+}
+
 // collection is one gc. It has four steps: names expire, manifests are evicted, the chunks of those
 // that stay are marked, and the rest is swept.
 type collection struct {
@@ -87,7 +106,7 @@ type collection struct {
 }
 
 func (g *collection) run(ctx context.Context) error {
-	err := g.s.expireNames(g.o.DryRun, g.grace, func(n blob.Name) {
+	err := g.s.names.expire(g.o.DryRun, g.grace, func(n blob.Name) {
 		g.say("name", n.Namespace+"/"+n.Key, 0, "expired "+n.Expires.Format(time.RFC3339))
 	})
 	if err != nil {
@@ -207,8 +226,10 @@ func (g *collection) drop(c candidate) (bool, error) {
 		delete(g.owners, c.digest)
 		return true, nil
 	}
-	g.s.namesMu.Lock()
-	defer g.s.namesMu.Unlock()
+	g.s.names.mu.Lock()
+	defer g.s.names.mu.Unlock()
+	g.s.pins.mu.Lock()
+	defer g.s.pins.mu.Unlock()
 	roots, err := g.s.roots()
 	if err != nil {
 		return false, err

@@ -66,6 +66,9 @@ func (s *Store) knowManifest(d agentbox.Digest, m blob.Manifest) error {
 	return s.addMeta(d, m, 0, commitment{})
 }
 
+// hold keeps a manifest, and what it needs, as guard.hold does.
+func (s *Store) hold(d agentbox.Digest) (release func()) { return s.guard.hold(d) }
+
 // known is NotFound unless a manifest is here and not being evicted. Callers hold it.
 func (s *Store) known(ctx context.Context, d agentbox.Digest) error {
 	if _, ok, err := s.index.Meta(d); err != nil {

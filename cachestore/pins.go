@@ -7,7 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"sort"
-	"strings"
+	"sync"
 	"time"
 
 	"agentbox/agentbox"
@@ -35,18 +35,27 @@ const (
 	pinsPattern = "printable text of 1 to 256 bytes"
 )
 
+// pins is the table of pins: a file for each in pins/. Its methods may be called at once.
+type pins struct {
+	dir
+	manifests manifests
+	now       func() time.Time // Config.Now
+	// mu is held to change a pin, and by gc as names.mu is.
+	mu sync.Mutex
+}
+
 // Pin makes, or replaces, the pin with this name; what the old one kept and the new one does not
 // becomes evictable. Invalid when the name is not printable text of 1 to 256 bytes or there are not
 // 1 to 256 manifests, NotFound when one of them is not known here. It is on disk when Pin returns.
-func (s *Store) Pin(ctx context.Context, name string, manifests ...agentbox.Digest) error {
-	p := Pin{Version: pinVersion, Name: name, Manifests: manifests, Created: s.cfg.Now().UTC().Truncate(time.Second)}
+func (t *pins) Pin(ctx context.Context, name string, manifests ...agentbox.Digest) error {
+	p := Pin{Version: pinVersion, Name: name, Manifests: manifests, Created: t.now().UTC().Truncate(time.Second)}
 	if err := p.check(); err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "%w", err)
 	}
 	for _, d := range manifests {
 		// Held until the pin is written, so that gc cannot drop it between the look and the deed.
-		defer s.guard.hold(d)()
-		if err := s.known(ctx, d); err != nil {
+		defer t.manifests.hold(d)()
+		if err := t.manifests.known(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -54,9 +63,9 @@ func (s *Store) Pin(ctx context.Context, name string, manifests ...agentbox.Dige
 	if err != nil {
 		return err
 	}
-	s.namesMu.Lock()
-	defer s.namesMu.Unlock()
-	return s.hostError(disk.Replace(s.fs, s.path(pinsDir, hashed(name)), b))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.hostError(disk.Replace(t.fs, t.path(pinsDir, hashed(name)), b))
 }
 
 // check tells what is wrong with a pin, as an error of code Corrupt.
@@ -99,29 +108,29 @@ func decodePin(b []byte) (Pin, error) {
 }
 
 // Unpin removes a pin. One that is not there is gone already.
-func (s *Store) Unpin(name string) error {
-	s.namesMu.Lock()
-	defer s.namesMu.Unlock()
-	err := s.fs.Remove(s.path(pinsDir, hashed(name)))
+func (t *pins) Unpin(name string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.fs.Remove(t.path(pinsDir, hashed(name)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return s.hostError(err)
+		return t.hostError(err)
 	}
-	return s.hostError(s.fs.SyncDir(s.path(pinsDir)))
+	return t.hostError(t.fs.SyncDir(t.path(pinsDir)))
 }
 
 // Pins lists the pins, sorted by name. One that cannot be read is an error of code Corrupt, because
 // gc must not take it for none.
-func (s *Store) Pins() ([]Pin, error) {
-	files, err := s.list(pinsDir)
+func (t *pins) Pins() ([]Pin, error) {
+	files, err := t.list(pinsDir)
 	if err != nil {
 		return nil, err
 	}
 	out := []Pin{}
 	for _, file := range files {
-		b, err := disk.ReadFile(s.fs, s.path(pinsDir, file), maxNameFile)
+		b, err := disk.ReadFile(t.fs, t.path(pinsDir, file), maxNameFile)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed meanwhile
 		}
@@ -130,54 +139,11 @@ func (s *Store) Pins() ([]Pin, error) {
 			p, err = decodePin(b)
 		}
 		if err != nil {
-			return nil, agentbox.Errorf(agentbox.Corrupt, "%s: %w", s.path(pinsDir, file), err).
+			return nil, agentbox.Errorf(agentbox.Corrupt, "%s: %w", t.path(pinsDir, file), err).
 				WithHint("gc does nothing until the file is removed, and whatever it kept is pinned again")
 		}
 		out = append(out, p)
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out, nil
-}
-
-// roots are the manifests that stay, and what keeps each of them.
-type roots struct {
-	names map[agentbox.Digest][]blob.Name
-	pins  map[agentbox.Digest][]string
-}
-
-func (r roots) keeps(d agentbox.Digest) bool { return len(r.names[d]) > 0 || len(r.pins[d]) > 0 }
-
-// all has every manifest that is kept.
-func (r roots) all() map[agentbox.Digest]bool {
-	out := map[agentbox.Digest]bool{}
-	for d := range r.names {
-		out[d] = true
-	}
-	for d := range r.pins {
-		out[d] = true
-	}
-	return out
-}
-
-// roots reads names and pins. Names whose producers are not trusted keep what they stand for, too,
-// until somebody forgets them. A damaged name keeps nothing: it can be published again. A damaged
-// pin is an error.
-func (s *Store) roots() (roots, error) {
-	r := roots{names: map[agentbox.Digest][]blob.Name{}, pins: map[agentbox.Digest][]string{}}
-	err := s.eachName(func(file string, n blob.Name, err error) error {
-		if err == nil && !strings.HasSuffix(file, alarmSuffix) && !n.Expired(s.cfg.Now()) {
-			r.names[n.Manifest] = append(r.names[n.Manifest], n)
-		}
-		return nil
-	})
-	if err != nil {
-		return r, err
-	}
-	pins, err := s.Pins()
-	for _, p := range pins {
-		for _, d := range p.Manifests {
-			r.pins[d] = append(r.pins[d], p.Name)
-		}
-	}
-	return r, err
 }

@@ -21,6 +21,8 @@ import (
 type Store struct {
 	cfg Config
 	dir
+	names
+	pins
 	lock  *os.File
 	index *index.Index
 	// codec compresses, prints knows bytes that were hashed before.
@@ -50,9 +52,6 @@ type Store struct {
 	// metaMu is held to change what is known of a manifest, and to change a claim that depends on
 	// what it says now: read, decide and write are one step.
 	metaMu sync.Mutex
-	// namesMu is held to change a name or a pin, and by gc from its last look at the roots until a
-	// manifest is dropped, so that nothing is named or pinned that is going.
-	namesMu sync.Mutex
 	// imageMu is held to give a manifest an image file, so that it gets one only, to open one for
 	// writing, and by gc while it punches or removes one.
 	imageMu sync.Mutex
@@ -68,6 +67,10 @@ type Store struct {
 func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	s := &Store{cfg: withDefaults(cfg)}
 	s.dir, s.log = dir{s.cfg.FS, s.cfg.Dir}, s.cfg.Log
+	s.names = names{
+		dir: s.dir, manifests: s, key: s.cfg.Key, trusted: s.cfg.Trusted, changed: s.cfg.Named, now: s.cfg.Now, log: s.log,
+	}
+	s.pins = pins{dir: s.dir, manifests: s, now: s.cfg.Now}
 	for _, dir := range []string{"", packsDir, imagesDir, namesDir, pinsDir, quarantineDir} {
 		if err := s.fs.MakeDir(s.path(dir)); err != nil {
 			return nil, s.hostError(err)

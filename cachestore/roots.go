@@ -1,0 +1,51 @@
+package cachestore
+
+import (
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
+)
+
+// roots are the manifests that stay, and what keeps each of them.
+type roots struct {
+	names map[agentbox.Digest][]blob.Name
+	pins  map[agentbox.Digest][]string
+}
+
+func (r roots) keeps(d agentbox.Digest) bool { return len(r.names[d]) > 0 || len(r.pins[d]) > 0 }
+
+// all has every manifest that is kept.
+func (r roots) all() map[agentbox.Digest]bool {
+	out := map[agentbox.Digest]bool{}
+	for d := range r.names {
+		out[d] = true
+	}
+	for d := range r.pins {
+		out[d] = true
+	}
+	return out
+}
+
+// roots reads names and pins. Names whose producers are not trusted keep what they stand for, too,
+// until somebody forgets them. A damaged name keeps nothing: it can be published again. A damaged
+// pin is an error.
+func (s *Store) roots() (roots, error) {
+	r := roots{names: map[agentbox.Digest][]blob.Name{}, pins: map[agentbox.Digest][]string{}}
+	err := s.names.each(func(file string, n blob.Name, err error) error {
+		if err == nil && !strings.HasSuffix(file, alarmSuffix) && !n.Expired(s.cfg.Now()) {
+			r.names[n.Manifest] = append(r.names[n.Manifest], n)
+		}
+		return nil
+	})
+	if err != nil {
+		return r, err
+	}
+	pins, err := s.Pins()
+	for _, p := range pins {
+		for _, d := range p.Manifests {
+			r.pins[d] = append(r.pins[d], p.Name)
+		}
+	}
+	return r, err
+}
