@@ -358,10 +358,10 @@ func (f *filler) claim(file *blockFile, i int) error {
 // takes space all the same, which is charged to this manifest.
 func (f *filler) write(ctx context.Context, file *blockFile, b []byte, off int64) error {
 	n := int64(len(b))
-	if err := f.s.reserve(ctx, f.w.kind, n); err != nil {
+	if err := f.s.space.reserve(ctx, f.w.kind, n); err != nil {
 		return err
 	}
-	defer f.s.release(n)
+	defer f.s.space.release(n)
 	if _, err := file.WriteAt(b, off); err != nil {
 		return f.s.hostError(err)
 	}

@@ -55,8 +55,8 @@ func (s *Store) GC(ctx context.Context, o GCOptions) (GCReport, error) {
 	defer s.gcMu.Unlock()
 	s.guard.begin()
 	defer s.guard.end()
-	if !o.DryRun && s.room() != nil {
-		s.dropBallast()
+	if !o.DryRun && s.space.room() != nil {
+		s.ballast.drop()
 	}
 	g := &collection{s: s, o: o, grace: s.cfg.Grace, report: GCReport{Items: []GCItem{}}, over: map[uint64]struct{}{}}
 	if g.grace < 0 {
@@ -64,7 +64,7 @@ func (s *Store) GC(ctx context.Context, o GCOptions) (GCReport, error) {
 	}
 	err := g.run(ctx)
 	if !o.DryRun {
-		s.inflateBallast()
+		s.ballast.inflate()
 	}
 	return g.report, err
 }
@@ -112,7 +112,7 @@ func (g *collection) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before := g.s.usedBytes()
+	before := g.s.space.usedBytes()
 	if err := g.evict(ctx); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (g *collection) run(ctx context.Context) error {
 		return err
 	}
 	if !g.o.DryRun {
-		g.report.Freed = before - g.s.usedBytes()
+		g.report.Freed = before - g.s.space.usedBytes()
 	}
 	return nil
 }
@@ -131,13 +131,6 @@ func (g *collection) run(ctx context.Context) error {
 // say adds a line to the report.
 func (g *collection) say(kind, name string, bytes int64, why string) {
 	g.report.Items = append(g.report.Items, GCItem{Kind: kind, Name: name, Bytes: bytes, Why: why})
-}
-
-// usedBytes is what the files take on disk.
-func (s *Store) usedBytes() int64 {
-	s.space.mu.Lock()
-	defer s.space.mu.Unlock()
-	return s.space.used
 }
 
 // candidate is a manifest that may be evicted.

@@ -36,9 +36,9 @@ func TestGCKeepsRootsAndFreesTheRest(t *testing.T) {
 	if _, err := s.Publish(t.Context(), blob.Name{Namespace: "cache", Key: "k", Manifest: n.Manifest, Scope: blob.Team}); err != nil {
 		t.Fatal(err)
 	}
-	before := s.usedBytes()
+	before := s.space.usedBytes()
 	dry := gc(t, s, GCOptions{All: true, DryRun: true})
-	if s.usedBytes() != before || len(dry.Items) != 3 || dry.Items[0].Why == "" {
+	if s.space.usedBytes() != before || len(dry.Items) != 3 || dry.Items[0].Why == "" {
 		t.Fatalf("a dry run: %+v", dry)
 	}
 	if r := gc(t, s, GCOptions{}); len(r.Items) != 0 {
@@ -68,7 +68,7 @@ func TestGCKeepsRootsAndFreesTheRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	gc(t, s, GCOptions{All: true})
-	if used := s.usedBytes(); used > 64<<10 {
+	if used := s.space.usedBytes(); used > 64<<10 {
 		t.Fatalf("an empty store takes %d bytes", used)
 	}
 	images, _ := os.ReadDir(s.path(imagesDir))
@@ -117,10 +117,10 @@ func TestWhatIsDroppedGoesHoweverYoung(t *testing.T) {
 	if _, err := s.Verify(t.Context(), VerifyOptions{}); err != nil || len(s.Damaged()) != 1 {
 		t.Fatalf("%v, damaged %d", err, len(s.Damaged()))
 	}
-	before := s.usedBytes()
+	before := s.space.usedBytes()
 	r := gc(t, s, GCOptions{Drop: []agentbox.Digest{dropped.Manifest, pinned.Manifest}})
-	if len(r.Items) == 0 || r.Items[0].Name != dropped.Manifest.String() || s.usedBytes() >= before {
-		t.Errorf("%+v, %d bytes of %d are left", r, s.usedBytes(), before)
+	if len(r.Items) == 0 || r.Items[0].Name != dropped.Manifest.String() || s.space.usedBytes() >= before {
+		t.Errorf("%+v, %d bytes of %d are left", r, s.space.usedBytes(), before)
 	}
 	for d, want := range map[agentbox.Digest]agentbox.Code{kept.Manifest: "", pinned.Manifest: "", dropped.Manifest: agentbox.NotFound} {
 		if _, err := tryRead(t.Context(), s, d, nil); agentbox.CodeOf(err) != want {
@@ -177,8 +177,8 @@ func TestTheQuotaEvictsWhatWasUsedOnceFirst(t *testing.T) {
 	if _, err := s.Manifest(t.Context(), precious.Manifest); err != nil {
 		t.Fatalf("one pass over much pushed out what was used often: %v", err)
 	}
-	if s.usedBytes() > 14<<20 {
-		t.Fatalf("%d bytes are used", s.usedBytes())
+	if s.space.usedBytes() > 14<<20 {
+		t.Fatalf("%d bytes are used", s.space.usedBytes())
 	}
 	// A put makes room for itself, and says so when it cannot.
 	putImage(t, s, diskImage(99, 8))
@@ -403,7 +403,7 @@ func TestAnEmptyStoreTakesNothing(t *testing.T) {
 			s = openStore(t, dir)
 		}
 		gc(t, s, GCOptions{Drop: []agentbox.Digest{st.Manifest}})
-		if used := s.usedBytes(); used != 0 {
+		if used := s.space.usedBytes(); used != 0 {
 			t.Errorf("round %d: an empty store takes %d bytes", i, used)
 		}
 	}

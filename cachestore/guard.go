@@ -24,7 +24,7 @@ type guard struct {
 	packs     map[uint64]int  // packs with pieces that are not claimed yet
 	touched   map[uint64]bool // image files that were opened for writing since gc began
 	// collecting says that a gc runs. It is atomic because the index asks for it through
-	// Store.room, also while mu is held.
+	// space.room, also while mu is held.
 	collecting atomic.Bool
 	later      []func() // to be given back after gc; called with mu held
 }

@@ -16,9 +16,9 @@ func (s *Store) openIndex(ctx context.Context) error {
 	if err := s.loadDamage(); err != nil {
 		return err
 	}
-	if s.room() != nil {
+	if s.space.room() != nil {
 		// gc must be able to work on a disk that is full: that is what the ballast is for.
-		s.dropBallast()
+		s.ballast.drop()
 		s.guard.collecting.Store(true)
 		defer s.guard.collecting.Store(false)
 	}
@@ -37,7 +37,7 @@ func (s *Store) openIndex(ctx context.Context) error {
 // next try may succeed, and a rebuild on a disk that fails would find damage everywhere.
 func (s *Store) openOrReplaceIndex() (fresh bool, err error) {
 	_, statErr := os.Stat(s.path(indexDir))
-	s.index, err = index.Open(s.path(indexDir), s.room)
+	s.index, err = index.Open(s.path(indexDir), s.space.room)
 	if err == nil {
 		return os.IsNotExist(statErr) && s.nextID.Load() > 0, nil // somebody removed it
 	}
@@ -51,6 +51,6 @@ func (s *Store) openOrReplaceIndex() (fresh bool, err error) {
 	if err := os.Rename(s.path(indexDir), aside); err != nil {
 		return false, s.hostError(err)
 	}
-	s.index, err = index.Open(s.path(indexDir), s.room)
+	s.index, err = index.Open(s.path(indexDir), s.space.room)
 	return true, s.hostError(err)
 }

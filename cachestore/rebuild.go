@@ -17,7 +17,7 @@ import (
 // Packs come before images, as the manifests that say what an image's blocks are lie in packs.
 // Names and pins need no rebuilding: they are files.
 func (s *Store) rebuild(ctx context.Context, progress func(done, total int64)) error {
-	r := &rebuilding{s: s, progress: progress, total: s.usedBytes()}
+	r := &rebuilding{s: s, progress: progress, total: s.space.usedBytes()}
 	packs, err := s.idlePacks()
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (s *Store) rebuild(ctx context.Context, progress func(done, total int64)) e
 	if err := r.flush(); err != nil {
 		return err
 	}
-	return s.countKinds(ctx)
+	return s.space.count(ctx, s.index.EachMeta)
 }
 
 // rebuilding is one run of it.

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"maps"
-	"os"
 	"sync"
 
 	"agentbox/agentbox"
@@ -16,8 +14,15 @@ import (
 )
 
 // space keeps account of bytes, those that are about to be written among them. Without the
-// reservations two writers could each find room for one, and then both write. mu guards all of it.
+// reservations two writers could each find room for one, and then both write.
 type space struct {
+	dir
+	keepFree int64 // Config.KeepFree
+	// collecting says that a gc runs, for which the index may use more of the disk.
+	collecting func() bool
+	// evict makes room for so many bytes of a kind, as far as it can: a gc.
+	evict func(ctx context.Context, need int64, kind blob.Kind) error
+
 	mu sync.Mutex
 	// used is on disk, as the file system counts it for images, the size for packs.
 	used int64
@@ -53,92 +58,82 @@ func (p *space) short(kind blob.Kind, n int64) (int64, string) {
 // reserve makes room for n bytes before they are written, by evicting when there is none: NoSpace
 // when that did not help. The caller gives the reservation back with release once it has told
 // space.add what it did write, and holds no lock of the store's, as gc takes most of them.
-func (s *Store) reserve(ctx context.Context, kind blob.Kind, n int64) error {
-	err := s.tryReserve(kind, n)
+func (p *space) reserve(ctx context.Context, kind blob.Kind, n int64) error {
+	err := p.tryReserve(kind, n)
 	if err == nil || agentbox.CodeOf(err) != agentbox.NoSpace {
 		return err
 	}
-	if _, gcErr := s.GC(ctx, GCOptions{Need: n, Kind: kind}); gcErr != nil {
+	if gcErr := p.evict(ctx, n, kind); gcErr != nil {
 		return errors.Join(err, gcErr)
 	}
-	return s.tryReserve(kind, n)
+	return p.tryReserve(kind, n)
 }
 
 // tryReserve reserves n bytes if the quota and the disk have them. What others have reserved is not
 // written yet, so the file system still counts it as free: it is taken off.
-func (s *Store) tryReserve(kind blob.Kind, n int64) error {
-	free, err := s.fs.Free(s.cfg.Dir)
+func (p *space) tryReserve(kind blob.Kind, n int64) error {
+	free, err := p.fs.Free(p.root)
 	if err != nil {
-		return s.hostError(err)
+		return p.hostError(err)
 	}
-	s.space.mu.Lock()
-	defer s.space.mu.Unlock()
-	if over, which := s.space.short(kind, n); over > 0 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if over, which := p.short(kind, n); over > 0 {
 		return agentbox.Errorf(agentbox.NoSpace, "the store's quota (%s) is used up: %d bytes more are needed", which, over).
 			WithHint("agentbox cache quota SIZE raises it; %s", freeHint)
 	}
-	if free-s.space.reserved-n < s.cfg.KeepFree {
+	if free-p.reserved-n < p.keepFree {
 		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %d MiB are needed, %d MiB are free, %d of them are kept for others",
-			s.cfg.Dir, (n+1<<20-1)>>20, free>>20, s.cfg.KeepFree>>20).WithHint(freeHint)
+			p.root, (n+1<<20-1)>>20, free>>20, p.keepFree>>20).WithHint(freeHint)
 	}
-	s.space.reserved += n
+	p.reserved += n
 	return nil
 }
 
 // release gives a reservation back.
-func (s *Store) release(n int64) {
-	s.space.mu.Lock()
-	defer s.space.mu.Unlock()
-	s.space.reserved -= n
+func (p *space) release(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reserved -= n
 }
 
-// countKinds adds up what the manifests are charged for. It is done when the store is opened and
-// after a rebuild; in between the sums are kept as blobs come and go.
-func (s *Store) countKinds(ctx context.Context) error {
+// count adds up what manifests are charged for, each of which eachMeta gives. It is done when the
+// store is opened and after a rebuild; in between the sums are kept as blobs come and go.
+func (p *space) count(ctx context.Context, eachMeta func(context.Context, func(agentbox.Digest, index.Meta) error) error) error {
 	kinds := map[blob.Kind]int64{}
-	err := s.index.EachMeta(ctx, func(_ agentbox.Digest, m index.Meta) error {
+	err := eachMeta(ctx, func(_ agentbox.Digest, m index.Meta) error {
 		kinds[m.Kind] += m.Charged
 		return nil
 	})
-	s.space.mu.Lock()
-	defer s.space.mu.Unlock()
-	s.space.kinds = kinds
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kinds = kinds
 	return err
 }
 
-// Usage tells what the store takes. It reads what is known of every manifest.
-func (s *Store) Usage(ctx context.Context) (Usage, error) {
-	free, err := s.fs.Free(s.cfg.Dir)
-	if err != nil {
-		return Usage{}, s.hostError(err)
-	}
-	u := Usage{Free: free}
-	err = s.index.EachMeta(ctx, func(agentbox.Digest, index.Meta) error {
-		u.Manifests++
-		return nil
-	})
-	s.space.mu.Lock()
-	defer s.space.mu.Unlock()
-	u.Bytes, u.Kinds, u.Quota = s.space.used, maps.Clone(s.space.kinds), s.space.quota
-	return u, err
+// usedBytes is what the files take on disk.
+func (p *space) usedBytes() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.used
 }
 
 // maxQuotaFile bounds quota.json when it is read; it has a line per kind.
 const maxQuotaFile = 64 << 10
 
-// openQuota reads the quota; no file is no quota. One that cannot be read is an error, and not no
+// load reads the quota; no file is no quota. One that cannot be read is an error, and not no
 // quota: the store would grow beyond what its user allowed.
-func (s *Store) openQuota() error {
-	s.space.kinds = map[blob.Kind]int64{}
-	b, err := disk.ReadFile(s.fs, s.path(quotaName), maxQuotaFile)
+func (p *space) load() error {
+	p.kinds = map[blob.Kind]int64{}
+	b, err := disk.ReadFile(p.fs, p.path(quotaName), maxQuotaFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return s.hostError(err)
+		return p.hostError(err)
 	}
-	if s.space.quota, err = decodeQuota(b); err != nil {
-		return agentbox.Errorf(agentbox.Corrupt, "%s: %w", s.path(quotaName), err).WithHint("agentbox daemon stop, and remove the file")
+	if p.quota, err = decodeQuota(b); err != nil {
+		return agentbox.Errorf(agentbox.Corrupt, "%s: %w", p.path(quotaName), err).WithHint("agentbox daemon stop, and remove the file")
 	}
 	return nil
 }
@@ -169,10 +164,8 @@ func (q Quota) check() error {
 	return nil
 }
 
-// SetQuota sets the quota for good: it replaces all of the old one, and is on disk when SetQuota
-// returns. What is above it goes with the next gc, not at once. Invalid for a negative number or an
-// unknown kind.
-func (s *Store) SetQuota(q Quota) error {
+// set is Store.SetQuota.
+func (p *space) set(q Quota) error {
 	if err := q.check(); err != nil {
 		return err
 	}
@@ -180,12 +173,12 @@ func (s *Store) SetQuota(q Quota) error {
 	if err != nil {
 		return err
 	}
-	if err := disk.Replace(s.fs, s.path(quotaName), b); err != nil {
-		return s.hostError(err)
+	if err := disk.Replace(p.fs, p.path(quotaName), b); err != nil {
+		return p.hostError(err)
 	}
-	s.space.mu.Lock()
-	defer s.space.mu.Unlock()
-	s.space.quota = q
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.quota = q
 	return nil
 }
 
@@ -199,36 +192,17 @@ const (
 
 // room is asked by the index before each write, and says NoSpace when the disk has too little for
 // it.
-func (s *Store) room() error {
-	free, err := s.fs.Free(s.cfg.Dir)
+func (p *space) room() error {
+	free, err := p.fs.Free(p.root)
 	if err != nil {
-		return s.hostError(err)
+		return p.hostError(err)
 	}
 	need := int64(indexRoom)
-	if s.guard.collecting.Load() {
+	if p.collecting() {
 		need = gcRoom
 	}
 	if free < need {
-		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %d MiB are free", s.cfg.Dir, free>>20).WithHint(freeHint)
+		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %d MiB are free", p.root, free>>20).WithHint(freeHint)
 	}
 	return nil
-}
-
-// inflateBallast sets space aside while there is plenty: KeepFree and the ballast must be left
-// over. Without it gc works too, as long as the disk is not full.
-func (s *Store) inflateBallast() {
-	free, err := s.fs.Free(s.cfg.Dir)
-	if err != nil || s.cfg.Ballast < 0 || free < s.cfg.KeepFree+2*s.cfg.Ballast {
-		return
-	}
-	if err := disk.Allocate(s.path(ballastName), s.cfg.Ballast); err != nil {
-		s.log.Warn("no ballast", "error", err)
-	}
-}
-
-// dropBallast gives the space back to the disk. inflateBallast takes it again after gc.
-func (s *Store) dropBallast() {
-	if err := os.Remove(s.path(ballastName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.log.Warn("cannot remove the ballast", "error", err)
-	}
 }

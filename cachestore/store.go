@@ -35,6 +35,7 @@ type Store struct {
 	nextID atomic.Uint64
 	// The parts of a Store, each in the file of its name (ill in damage.go). Each has its own mutex.
 	space   space
+	ballast ballast
 	guard   guard
 	handles handles
 	packs   packs
@@ -71,6 +72,12 @@ func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
 		dir: s.dir, manifests: s, key: s.cfg.Key, trusted: s.cfg.Trusted, changed: s.cfg.Named, now: s.cfg.Now, log: s.log,
 	}
 	s.pins = pins{dir: s.dir, manifests: s, now: s.cfg.Now}
+	s.ballast = ballast{s.dir, s.cfg.Ballast, s.cfg.KeepFree, s.log}
+	s.space = space{dir: s.dir, keepFree: s.cfg.KeepFree, collecting: s.guard.collecting.Load}
+	s.space.evict = func(ctx context.Context, need int64, kind blob.Kind) error {
+		_, err := s.GC(ctx, GCOptions{Need: need, Kind: kind})
+		return err
+	}
 	for _, dir := range []string{"", packsDir, imagesDir, namesDir, pinsDir, quarantineDir} {
 		if err := s.fs.MakeDir(s.path(dir)); err != nil {
 			return nil, s.hostError(err)
@@ -125,14 +132,14 @@ func (s *Store) fill(ctx context.Context) (err error) {
 	if err := s.survey(); err != nil {
 		return s.hostError(err)
 	}
-	if err := s.openQuota(); err != nil {
+	if err := s.space.load(); err != nil {
 		return err
 	}
 	if err := s.openIndex(ctx); err != nil {
 		return err
 	}
-	s.inflateBallast()
-	return s.countKinds(ctx)
+	s.ballast.inflate()
+	return s.space.count(ctx, s.index.EachMeta)
 }
 
 // survey counts what is on disk, finds the highest number of a file, and removes what was being

@@ -125,10 +125,10 @@ func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Diges
 	}
 	r, stored := w.s.record(what, d, piece)
 	n := int64(len(stored)) + pack.HeaderSize
-	if err := w.s.reserve(ctx, w.kind, n); err != nil {
+	if err := w.s.space.reserve(ctx, w.kind, n); err != nil {
 		return err
 	}
-	defer w.s.release(n)
+	defer w.s.space.release(n)
 	p, err := w.s.packs.append(r, stored)
 	if err != nil {
 		return err
@@ -160,10 +160,10 @@ func (w *writer) wrote(d agentbox.Digest, p index.Location, n int64) {
 // elsewhere too: the newer claim takes the place of the older.
 func (w *writer) putBlock(ctx context.Context, f *blockFile, d agentbox.Digest, piece []byte, off int64) error {
 	n := int64(len(piece))
-	if err := w.s.reserve(ctx, w.kind, n); err != nil {
+	if err := w.s.space.reserve(ctx, w.kind, n); err != nil {
 		return err
 	}
-	defer w.s.release(n)
+	defer w.s.space.release(n)
 	if _, err := f.WriteAt(piece, off); err != nil {
 		return w.s.hostError(err)
 	}
