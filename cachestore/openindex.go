@@ -13,7 +13,7 @@ import (
 // openIndex opens the index, and fills it from the files when it had to be made anew.
 func (s *Store) openIndex(ctx context.Context) error {
 	// Before the index, as a rebuild ends the quarantine of chunks that it finds.
-	if err := s.loadDamage(); err != nil {
+	if err := s.quarantine.load(); err != nil {
 		return err
 	}
 	if s.space.room() != nil {

@@ -76,7 +76,7 @@ func (r *rebuilding) claim(d agentbox.Digest, p index.Location, b []byte) error 
 	p.Seen = r.s.seen()
 	r.batch.SetChunk(d, p)
 	r.batch.Remember(r.s.prints.Of(b), d)
-	r.s.repaired(d)
+	r.s.quarantine.repaired(d)
 	// Half of what one transaction of the index takes (index.Batch).
 	if r.batch.Len() < 1000 {
 		return nil

@@ -33,14 +33,14 @@ type Store struct {
 	// nextID is the number of the newest file, pack or image. Numbers are never used twice, so that
 	// a claim on a file that is gone cannot be taken for one on another.
 	nextID atomic.Uint64
-	// The parts of a Store, each in the file of its name (ill in damage.go). Each has its own mutex.
-	space   space
-	ballast ballast
-	guard   guard
-	handles handles
-	packs   packs
-	flights flights[agentbox.Digest]
-	ill     quarantine
+	// The parts of a Store, each in the file of its name. Each has its own mutex.
+	space      space
+	ballast    ballast
+	guard      guard
+	handles    handles
+	packs      packs
+	flights    flights[agentbox.Digest]
+	quarantine quarantine
 	// fresh has the pieces that writers have written and not claimed yet: digests and where they
 	// lie (index.Location). A reader may find that one is gone again. It is for Stored alone:
 	// everybody else sees what was flushed.
@@ -72,6 +72,7 @@ func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
 		dir: s.dir, manifests: s, key: s.cfg.Key, trusted: s.cfg.Trusted, changed: s.cfg.Named, now: s.cfg.Now, log: s.log,
 	}
 	s.pins = pins{dir: s.dir, manifests: s, now: s.cfg.Now}
+	s.quarantine = quarantine{dir: s.dir, log: s.log}
 	s.ballast = ballast{s.dir, s.cfg.Ballast, s.cfg.KeepFree, s.log}
 	s.space = space{dir: s.dir, keepFree: s.cfg.KeepFree, collecting: s.guard.collecting.Load}
 	s.space.evict = func(ctx context.Context, need int64, kind blob.Kind) error {

@@ -77,7 +77,7 @@ func (g *collection) sweep(ctx context.Context) error {
 	// What nobody needs cannot be repaired by anybody, and would be reported for ever.
 	for _, dmg := range g.s.Damaged() {
 		if _, ok := g.live[short(dmg.Digest)]; !ok {
-			g.s.forget(dmg.Digest, "not needed any more")
+			g.s.quarantine.forget(dmg.Digest, "not needed any more")
 		}
 	}
 	removed := len(list) > 0

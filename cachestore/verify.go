@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
 	"agentbox/cachestore/index"
+	"agentbox/cachestore/pack"
 )
 
 // VerifyOptions say how to look.
@@ -168,12 +170,31 @@ func (v *verification) repair(ctx context.Context) error {
 		if err != nil {
 			continue // it stays in the list of what is damaged
 		}
-		if err := v.s.repair(ctx, w, dmg, b); err != nil {
+		if err := v.replace(ctx, w, dmg, b); err != nil {
 			return errors.Join(err, w.close())
 		}
 		v.report.Repaired++
 	}
 	return errors.Join(w.flush(), w.close())
+}
+
+// replace stores a piece that was fetched for a damaged one: in its place in an image file that
+// others may have mapped, else like any other. A box that has the image mapped reads the right
+// bytes from then on. The piece was hashed.
+func (v *verification) replace(ctx context.Context, w *writer, dmg Damage, piece []byte) error {
+	if owner, ok := v.s.handles.imageOf(dmg.Image); ok && dmg.Image != 0 {
+		err := w.putBlockIn(ctx, dmg.Image, owner, dmg.Digest, piece, dmg.Offset)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	what := pack.Chunk
+	if _, ok, err := v.s.index.Meta(dmg.Digest); err != nil {
+		return err
+	} else if ok {
+		what = pack.Manifest
+	}
+	return w.putRecord(ctx, what, dmg.Digest, piece)
 }
 
 // lacking lists the roots of which something is missing. A lazy image may lack chunks and be well.

@@ -238,7 +238,7 @@ func (w *writer) flush() error {
 		return err
 	}
 	for d := range w.pending {
-		w.s.repaired(d)
+		w.s.quarantine.repaired(d)
 	}
 	w.forgetFresh()
 	clear(w.pending)

@@ -1,0 +1,118 @@
+package cachestore
+
+import (
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/cachestore/disk"
+)
+
+// Damage is a chunk whose bytes were not those of its digest. It is out of the index; what needs it
+// has to get it again. It is kept as a file until the chunk is here again or nothing needs it, so
+// that a person learns of it, and of the disk that it was on, after a restart too. The bytes
+// themselves are not kept.
+type Damage struct {
+	Digest agentbox.Digest `json:"digest"`
+	// File is a path relative to the store's directory; Offset and Bytes say where in it, in bytes
+	// as they lie there.
+	File   string          `json:"file"`
+	Offset int64           `json:"offset"`
+	Bytes  int64           `json:"bytes"`
+	Image  uint64          `json:"image,omitempty"` // number of the image file whose block it is
+	Of     agentbox.Digest `json:"of,omitzero"`     // the image's manifest
+	// Why is what was wrong, in one line, and Found when.
+	Why   string    `json:"why"`
+	Found time.Time `json:"found"`
+}
+
+// quarantine is the list of what is damaged, and a file for each entry in quarantine/. It is also in
+// memory, so that a flush need not look for a file for each chunk that came.
+type quarantine struct {
+	dir
+	log   *slog.Logger
+	mu    sync.Mutex
+	known map[agentbox.Digest]Damage
+}
+
+// maxDamageFile bounds a file in quarantine/ when it is read.
+const maxDamageFile = 16 << 10
+
+// add adds a record of damage, or replaces that of the same chunk.
+func (q *quarantine) add(dmg Damage) error {
+	b, err := dmg.encode()
+	if err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.known[dmg.Digest] = dmg
+	return q.hostError(disk.Replace(q.fs, q.path(quarantineDir, dmg.Digest.Hex()), b))
+}
+
+// repaired says that a chunk is here again: something claimed it. It costs a look into a map when
+// nothing is wrong with it.
+func (q *quarantine) repaired(d agentbox.Digest) { q.forget(d, "repaired") }
+
+// forget ends the quarantine of a chunk, with a line in the log that says why. A file that cannot
+// be removed is no error: the next process finds the chunk in quarantine, and says so.
+func (q *quarantine) forget(d agentbox.Digest, why string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, ok := q.known[d]; !ok {
+		return
+	}
+	delete(q.known, d)
+	if err := q.fs.Remove(q.path(quarantineDir, d.Hex())); err != nil {
+		q.log.Warn("store: "+why+", but still in quarantine", "chunk", d.Short(), "error", err)
+		return
+	}
+	q.log.Info("store: "+why, "chunk", d.Short())
+}
+
+// damaged returns what is damaged and has not been got again, in no order.
+func (q *quarantine) damaged() []Damage {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.AppendSeq([]Damage{}, maps.Values(q.known))
+}
+
+// load reads what earlier processes found. Files that are not ours are passed over.
+func (q *quarantine) load() error {
+	q.known = map[agentbox.Digest]Damage{}
+	names, err := q.list(quarantineDir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		b, err := disk.ReadFile(q.fs, q.path(quarantineDir, name), maxDamageFile)
+		if err != nil {
+			return q.hostError(err)
+		}
+		d, err := agentbox.ParseDigest("sha256:" + name)
+		if err != nil {
+			continue // not ours
+		}
+		q.known[d] = decodeDamage(b, d)
+	}
+	return nil
+}
+
+func (dmg Damage) encode() ([]byte, error) {
+	b, err := json.MarshalIndent(dmg, "", "  ")
+	return append(b, '\n'), err
+}
+
+// decodeDamage reads the record of a chunk's damage. What it cannot read it makes up: the chunk
+// stays damaged.
+func decodeDamage(b []byte, d agentbox.Digest) Damage {
+	var dmg Damage
+	if json.Unmarshal(b, &dmg) != nil || dmg.Digest != d || dmg.Offset < 0 || dmg.Bytes < 0 {
+		return Damage{Digest: d, Why: "the record of the damage is damaged too"}
+	}
+	return dmg
+}
