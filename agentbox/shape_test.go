@@ -1,0 +1,85 @@
+package agentbox
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// maxMethods is how many methods a type may have. A type with more does several things, which are
+// types of their own.
+const maxMethods = 70
+
+// manyMethods are the types that may have more, with the reason.
+var manyMethods = map[string]string{
+	"agentbox/cli.app": "one method for each verb of the command line, and nothing kept between them",
+}
+
+// TestNoTypeHasTooManyMethods counts the methods of every type over all files of its package that are
+// not tests. An exception that no type needs any more fails, too.
+func TestNoTypeHasTooManyMethods(t *testing.T) {
+	methods := countMethods(t)
+	if len(methods) < 300 {
+		t.Fatalf("found %d types with methods", len(methods))
+	}
+	for name, n := range methods {
+		if n > maxMethods && manyMethods[name] == "" {
+			t.Errorf("%s has %d methods, and may have %d", name, n, maxMethods)
+		}
+	}
+	for name := range manyMethods {
+		if methods[name] <= maxMethods {
+			t.Errorf("%s has %d methods: it needs no exception", name, methods[name])
+		}
+	}
+}
+
+// countMethods returns the number of methods of each type, named by the directory of its package.
+func countMethods(t *testing.T) map[string]int {
+	t.Helper()
+	methods := map[string]int{}
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || path == filepath.Join("..", "build")):
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		pkg := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), "../"))
+		for _, decl := range f.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv != nil {
+				methods[pkg+"."+receiver(fn.Recv.List[0].Type)]++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return methods
+}
+
+// receiver is the name of the type that a method belongs to, without pointer and type parameters.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
