@@ -94,6 +94,57 @@ func TestAttackMethodsInDatagrams(t *testing.T) {
 	if v := p.Decide(Flow{Proto: UDP, Name: "b.example", Port: 443}); !v.Allow {
 		t.Errorf("%+v", v)
 	}
+	// A denial that names the port of the web is about HTTP/3 there as well.
+	p = New(Spec{Layers: []Layer{{Source: User, Allow: rules(t, "*"), Deny: rules(t, "POST https://a.example", "https://b.example/admin/**")}}}, nil)
+	for _, name := range []string{"a.example", "b.example"} {
+		if v := p.Decide(Flow{Proto: UDP, Name: name, Port: 443}); v.Allow {
+			t.Errorf("%s: %+v", name, v)
+		}
+		if v := p.Decide(Flow{Proto: UDP, Name: name, Port: 123}); !v.Allow {
+			t.Errorf("%s, another port: %+v", name, v)
+		}
+	}
+}
+
+// requestRules are rules that allow requests, and nothing that is none.
+var requestRules = []string{"GET *", "*/v1/**", "GET a.example", "a.example/v1/**", "GET 203.0.113.7", "GET *:*", "GET *.example:*"}
+
+// A rule with a method or a path is about HTTP requests. Nobody can read them in datagrams.
+func TestAttackDatagramsByARuleAboutRequests(t *testing.T) {
+	for _, text := range requestRules {
+		p := New(Spec{Layers: []Layer{{Source: User, Allow: rules(t, text)}}}, nil)
+		for _, f := range []Flow{
+			{Proto: UDP, Name: "a.example", Port: 443}, {Proto: UDP, Name: "a.example", Port: 53}, {Proto: UDP, Addr: netip.MustParseAddr("203.0.113.7"), Port: 443},
+			{Proto: ICMP, Addr: netip.MustParseAddr("203.0.113.7")},
+		} {
+			if v := p.Decide(f); v.Allow {
+				t.Errorf("%q: %+v: %+v", text, f, v)
+			}
+		}
+	}
+}
+
+// Without a port such a rule is about those of the web, as any other, and each connection is opened.
+func TestARuleAboutRequestsIsTCPOnly(t *testing.T) {
+	for _, text := range []string{"GET *", "*/v1/**"} {
+		p := New(Spec{Layers: []Layer{{Source: User, Allow: rules(t, text)}}}, nil)
+		for _, port := range []uint16{22, 25, 8443} {
+			if v := p.Decide(Flow{Proto: TCP, Name: "a.example", Port: port}); v.Allow {
+				t.Errorf("%q: port %d: %+v", text, port, v)
+			}
+		}
+		for _, f := range []Flow{{Proto: TCP, Name: "a.example", Port: 443}, {Proto: TLS, Addr: netip.MustParseAddr("203.0.113.7"), Port: 443}} {
+			if v := p.Decide(f); !v.Allow || !v.Inside {
+				t.Errorf("%q: %+v: %+v", text, f, v)
+			}
+		}
+		if v := p.Decide(Flow{Proto: HTTP, Name: "a.example", Port: 443, Method: "GET", Path: "/v1/x", TLS: true}); !v.Allow {
+			t.Errorf("%q: a request: %+v", text, v)
+		}
+		if v := p.Decide(Flow{Proto: DNS, Name: "a.example"}); !v.Allow {
+			t.Errorf("%q: a question: %+v", text, v)
+		}
+	}
 }
 
 func TestClassOfRules(t *testing.T) {

@@ -23,8 +23,9 @@ func (r Rule) coversHost(f Flow) bool {
 	return f.Name == r.Host
 }
 
-// everything tells whether the rule is * alone: any port, any protocol.
-func (r Rule) everything() bool { return r.Host == "*" && r.From == 0 && !r.UDP }
+// everything tells whether the rule is * alone: any port, any protocol. With a method or a path it is
+// about requests, so it is not.
+func (r Rule) everything() bool { return r.Host == "*" && r.From == 0 && !r.UDP && !r.Inside() }
 
 // coversPort tells whether the rule is about this port; 0 stands for any.
 func (r Rule) coversPort(port uint16) bool {
@@ -60,6 +61,8 @@ func (r Rule) allows(f Flow) reach {
 		return no
 	case !r.Inside():
 		return yes
+	case f.Proto == ICMP:
+		return no // it carries no request
 	case f.Method == "":
 		return maybe
 	case len(r.Methods) > 0 && !slices.Contains(r.Methods, f.Method):
@@ -80,7 +83,9 @@ func (r Rule) denies(f Flow) reach {
 	switch {
 	case !r.coversHost(f) && r.Host != "*" && !byAddress:
 		return no
-	case !allPorts && (f.Port == 0 || !r.coversPort(f.Port) || !r.coversProto(f.Proto)):
+	case !allPorts && (f.Port == 0 || !r.coversPort(f.Port)):
+		return no
+	case !allPorts && !r.coversProto(f.Proto) && !r.Inside():
 		return no
 	case !r.Inside():
 		return yes
