@@ -1,9 +1,11 @@
 package secrets
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -133,4 +135,44 @@ func TestResolverSeesRotationAndRevocation(t *testing.T) {
 	k.Set(map[string]Source{"E": {From: Reference{Env, "V"}}}, nil)
 	want("E", "one") // the variable is still known
 	want("T", "")    // the secret is not
+}
+
+// A command is asked for the password of one host while the secret is given to another: the second
+// question is not answered with what the first one brings.
+func TestAValueIsThatOfTheHostOfTheSource(t *testing.T) {
+	dir := t.TempDir()
+	begun, release := filepath.Join(dir, "begun"), filepath.Join(dir, "release")
+	for _, fifo := range []string{begun, release} {
+		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// For the first host it answers when it is told to.
+	command := Reference{Command, fmt.Sprintf(`f() { h=$(sed -n s/^host=//p); if [ "$h" = first.example ]; then echo > %s; cat %s; fi; echo password=of-$h; }; f`, begun, release)}
+	k := NewResolver()
+	k.Set(map[string]Source{"T": {From: command, Host: "first.example"}}, nil)
+	first := make(chan error, 1)
+	go func() {
+		v, err := k.Value(t.Context(), "T")
+		if err == nil {
+			err = fmt.Errorf("the value of the first host is given out: %q", v)
+		} else {
+			err = nil
+		}
+		first <- err
+	}()
+	if _, err := os.ReadFile(begun); err != nil {
+		t.Fatal(err)
+	}
+	k.Set(map[string]Source{"T": {From: command, Host: "second.example"}}, nil)
+	v, err := k.Value(t.Context(), "T")
+	if v != "of-second.example" {
+		t.Fatalf("%q, %v", v, err)
+	}
+	if err := os.WriteFile(release, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -79,7 +80,8 @@ func (k *Resolver) Value(ctx context.Context, name string) (string, error) {
 	if have && now.Before(c.until) {
 		return c.value, nil
 	}
-	v, err, _ := k.group.Do(name+"\x00"+source.From.String(), func() (any, error) {
+	flight := strings.Join([]string{name, source.Host, source.From.String()}, "\x00")
+	v, err, _ := k.group.Do(flight, func() (any, error) {
 		return source.From.Value(context.WithoutCancel(ctx), Asker{Name: name, Host: source.Host, Env: k.lookup})
 	})
 	if err != nil {
