@@ -1,8 +1,10 @@
 package identity
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"encoding/json"
+	"math"
 	"slices"
 	"time"
 	"unicode"
@@ -37,6 +39,25 @@ type Entry struct {
 	Expires   time.Time       `json:"expires,omitzero"`  // UTC, whole seconds; zero: never
 	Signer    []byte          `json:"signer"`            // public key of the root, an admin, or the member
 	Signature []byte          `json:"signature"`
+}
+
+// The greatest serial numbers of entries that a member signs about itself, and that an admin signs.
+// The root key has the rest to itself, so nobody can use up the numbers with which a member's roles
+// are changed, nor those with which it leaves. They are far beyond what anybody ever counts to.
+const (
+	maxLeaveSerial = 1 << 62
+	maxAdminSerial = 1 << 61
+)
+
+// MaxSerial is the greatest serial number of what a signer says of a member, in a team.
+func MaxSerial(team agentbox.Digest, signer, member ed25519.PublicKey) uint64 {
+	switch {
+	case len(signer) == ed25519.PublicKeySize && TeamOf(signer) == team:
+		return math.MaxUint64
+	case bytes.Equal(signer, member):
+		return maxLeaveSerial
+	}
+	return maxAdminSerial
 }
 
 // entryDomain keeps a signature over an entry from being one over anything else. The digit is the
@@ -96,6 +117,8 @@ func (e Entry) check() error {
 		return corrupt("member %s: of no team", e.Peer().Short())
 	case e.Serial == 0:
 		return corrupt("member %s: has no serial number", e.Peer().Short())
+	case e.Serial > MaxSerial(e.Team, e.Signer, e.Key):
+		return corrupt("member %s: its serial number %d is too large", e.Peer().Short(), e.Serial)
 	case len(e.Roles) > 2 || !slices.IsSorted(e.Roles) || len(slices.Compact(slices.Clone(e.Roles))) != len(e.Roles):
 		return corrupt("member %s: roles are not sorted", e.Peer().Short())
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"encoding/json"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -202,6 +203,47 @@ func TestEntriesThatNobodyMaySign(t *testing.T) {
 	}
 	if _, err := good.Sign(root); err != nil {
 		t.Error(err)
+	}
+}
+
+// A serial number that nothing can exceed would keep what it says for good: a member that cannot be
+// changed any more, by anybody.
+func TestNobodyUsesUpTheSerialNumbers(t *testing.T) {
+	root, boss, worker := key(1), key(2), key(3)
+	l := listOf(t, root, says(t, root, root, boss, 1, admin), says(t, root, boss, worker, 1, nil))
+	for _, c := range []struct {
+		what           string
+		signer, member ed25519.PrivateKey
+		change         func(*Entry)
+	}{{"by an admin", boss, worker, nil}, {"of an admin by itself", boss, boss, revoked}, {"of a member by itself", worker, worker, revoked}} {
+		limit := MaxSerial(l.Team(), public(c.signer), public(c.member))
+		for _, serial := range []uint64{limit + 1, math.MaxUint64} {
+			e := Entry{Team: l.Team(), Key: public(c.member), Name: "m", Serial: serial, Signer: public(c.signer)}
+			if c.change != nil {
+				c.change(&e)
+			}
+			// As somebody signs who does not use our code.
+			b, err := e.signed()
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.Signature = ed25519.Sign(c.signer, b)
+			if _, err := l.With(e); agentbox.CodeOf(err) != agentbox.Corrupt {
+				t.Errorf("%s: number %d: %v", c.what, serial, err)
+			}
+		}
+		full, err := l.With(says(t, root, c.signer, c.member, limit, c.change))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The root goes beyond all of them.
+		full, err = full.With(says(t, root, root, c.member, limit+1, nil))
+		if m, _ := full.Member(peer(c.member)); err != nil || m.Serial != limit+1 || m.Left {
+			t.Errorf("%s: %+v, %v", c.what, m, err)
+		}
+		if full, err = full.With(says(t, root, root, c.member, 1, revoked)); err != nil || full.Admits(peer(c.member), time.Now()) {
+			t.Errorf("%s: a revocation with a lower number does not count: %v", c.what, err)
+		}
 	}
 }
 

@@ -119,15 +119,21 @@ func (r *Roster) adopt(admin identity.PeerID) ([]identity.Entry, error) {
 	return out, nil
 }
 
-// entry signs what a member is from now on, with a serial above all that was said of it, after
-// change, which may be nil, has had it.
+// entry signs what a member is from now on, after change, which may be nil, has edited the entry. Its
+// serial number makes it count. Conflict when another signer has used up the numbers and it would
+// not.
 func (r *Roster) entry(m identity.Member, key ed25519.PrivateKey, change func(*identity.Entry)) (identity.Entry, error) {
 	list := r.List()
+	serial, counts := nextSerial(list, m.Key, public(key))
 	e := identity.Entry{
-		Team: list.Team(), Key: m.Key, Name: m.Name, Roles: m.Roles, Serial: nextSerial(list, m.ID), Issued: r.cfg.Now(), Expires: r.expiry(m.Roles),
+		Team: list.Team(), Key: m.Key, Name: m.Name, Roles: m.Roles, Serial: serial, Issued: r.cfg.Now(), Expires: r.expiry(m.Roles),
 	}
 	if change != nil {
 		change(&e)
+	}
+	if !counts && !e.Revoked {
+		return e, agentbox.Errorf(agentbox.Conflict, "another admin used up the serial numbers of %s", m.ID.Short()).
+			WithHint("only the machine of `mesh init` can change it now")
 	}
 	return e.Sign(key)
 }

@@ -247,16 +247,21 @@ func NoTeam() error {
 
 func public(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
-// nextSerial is greater than that of everything that is said of a member, by any signer, so that
-// what is signed with it counts.
-func nextSerial(list identity.List, id identity.PeerID) uint64 {
-	n := uint64(0)
+// nextSerial returns a serial number that makes an entry of a signer count: greater than those of all
+// entries about the member, whoever signed them. Where other signers have used up the numbers of
+// this one it returns its last one, and false: then a revocation still counts, as it does with any
+// number, and nothing else does.
+func nextSerial(list identity.List, member, signer ed25519.PublicKey) (serial uint64, counts bool) {
 	for _, e := range list.Entries() {
-		if e.Peer() == id {
-			n = max(n, e.Serial)
+		if bytes.Equal(e.Key, member) {
+			serial = max(serial, e.Serial)
 		}
 	}
-	return n + 1
+	last := identity.MaxSerial(list.Team(), signer, member)
+	if serial >= last {
+		return last, false
+	}
+	return serial + 1, true
 }
 
 // expiry is when a membership ends that begins now, by this machine's clock; zero, never, for

@@ -1,10 +1,15 @@
 package roster_test
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/ed25519"
+	"encoding/json"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -289,6 +294,79 @@ func TestARevocationOutlivesItsAdmin(t *testing.T) {
 	}
 	if m, _ := a.roster.List().Member(c.id()); !m.Revoked || a.admits(c.id()) || b.admits(c.id()) {
 		t.Errorf("who was revoked is back: %+v", m)
+	}
+}
+
+// sendEntry has a machine send its list to another one, with an entry that it signs as our code would
+// not.
+func (m *machine) sendEntry(t *testing.T, to *machine, e identity.Entry) {
+	t.Helper()
+	list := m.roster.List()
+	e.Team, e.Signer = list.Team(), m.key.Public().(ed25519.PublicKey)
+	signed, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Signature = ed25519.Sign(m.key, append([]byte("agentbox member 1\n"), signed...))
+	entries := append(slices.DeleteFunc(list.Entries(), func(old identity.Entry) bool {
+		return old.Peer() == e.Peer() && bytes.Equal(old.Signer, e.Signer)
+	}), e)
+	slices.SortFunc(entries, func(a, b identity.Entry) int {
+		return cmp.Or(a.Peer().Compare(b.Peer()), identity.PeerOf(a.Signer).Compare(identity.PeerOf(b.Signer)))
+	})
+	b, err := json.Marshal(struct {
+		Root    []byte           `json:"root"`
+		Entries []identity.Entry `json:"entries"`
+	}{list.Root(), entries})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.node.Learn(to.id(), to.node.Addr())
+	c, err := m.node.Dial(t.Context(), to.id(), wire.Roster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	// It is refused by no answer, and taken with an empty one.
+	_ = c.Ask(t.Context(), map[string]any{"list": json.RawMessage(b)}, &struct{}{}, 100)
+}
+
+// An admin that signs the greatest number about a member does not keep it in the team.
+func TestARevocationIsNotOutnumbered(t *testing.T) {
+	for _, serial := range []uint64{1 << 61, math.MaxUint64} {
+		a, b, c, d := founder(t), newMachine(t), newMachine(t), newMachine(t)
+		for _, admin := range []*machine{b, d} {
+			if err := admin.join(t, a.invite(t, time.Hour, identity.Admin), "admin"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.join(t, b.invite(t, time.Hour), "c"); err != nil {
+			t.Fatal(err)
+		}
+		for _, admin := range []*machine{a, d} {
+			admin.sync(t, b)
+			b.sendEntry(t, admin, identity.Entry{Key: c.key.Public().(ed25519.PublicKey), Name: "c", Serial: serial, Issued: time.Unix(0, 0).UTC()})
+		}
+		if m, _ := a.roster.List().Member(c.id()); (m.Serial == serial) != (serial == 1<<61) {
+			t.Fatalf("%+v", m)
+		}
+		// The root changes it as any other, another admin takes it off.
+		if err := a.roster.SetRoles(c.id(), []identity.Role{identity.Builder}); err != nil {
+			t.Errorf("number %d: %v", serial, err)
+		}
+		if m, _ := a.roster.List().Member(c.id()); !m.Has(identity.Builder) {
+			t.Errorf("number %d: %+v", serial, m)
+		}
+		if err := d.roster.SetRoles(c.id(), nil); (err != nil) != (serial == 1<<61) {
+			t.Errorf("number %d: %v", serial, err)
+		}
+		if err := d.roster.Revoke(c.id()); err != nil || d.admits(c.id()) {
+			t.Errorf("number %d: %v", serial, err)
+		}
+		a.sync(t, d)
+		if err := a.roster.Revoke(b.id()); err != nil || a.admits(b.id()) || a.admits(c.id()) {
+			t.Errorf("number %d: %v", serial, err)
+		}
 	}
 }
 
