@@ -39,40 +39,35 @@ func (r *Roster) Find(what string) (identity.Member, error) {
 		WithHint("name one by its PeerID: agentbox mesh peers shows them")
 }
 
-// SetRoles makes a member's roles these. NotFound for a peer that is no member, Conflict when this
-// machine may not sign that. Of an admin that is one no longer, the members that it added stay.
+// SetRoles gives a member these roles and no others. NotFound for a peer that is no member, Conflict
+// when this machine may not sign that. When an admin loses that role, the members that it added stay.
 func (r *Roster) SetRoles(id identity.PeerID, roles []identity.Role) error {
-	m, ok := r.List().Member(id)
-	if !ok || !m.Active(r.cfg.Now()) {
-		return agentbox.Errorf(agentbox.NotFound, "%s is not a member of the team", id.Short())
-	}
-	return r.say(m, roles, nil)
+	return r.change(func() ([]identity.Entry, error) {
+		m, ok := r.List().Member(id)
+		if !ok || !m.Active(r.cfg.Now()) {
+			return nil, agentbox.Errorf(agentbox.NotFound, "%s is not a member of the team", id.Short())
+		}
+		return r.entries(m, roles, nil)
+	})
 }
 
 // Revoke takes a member off the list for good: its key cannot come back, so the machine needs
-// another. The members that it added stay, if this machine has the root key. One that was revoked
-// already is no error; NotFound for one that never was a member, Invalid for this machine, Conflict
+// another. The members that it added stay, if this machine has the root key. Revoking a member again
+// is no error; NotFound for a peer that never was a member, Invalid for this machine itself, Conflict
 // when it may not sign that.
 func (r *Roster) Revoke(id identity.PeerID) error {
-	m, ok := r.List().Member(id)
-	switch {
-	case !ok:
-		return agentbox.Errorf(agentbox.NotFound, "%s was never a member of the team", id.Short())
-	case m.Revoked:
-		return nil
-	case id == r.self:
-		return agentbox.Errorf(agentbox.Invalid, "a machine does not revoke itself").WithHint("agentbox mesh leave")
-	}
-	return r.say(m, nil, func(e *identity.Entry) { e.Revoked, e.Expires = true, time.Time{} })
-}
-
-// say signs which roles a member has from now on (entries), and makes that known.
-func (r *Roster) say(m identity.Member, roles []identity.Role, change func(*identity.Entry)) error {
-	signed, err := r.entries(m, roles, change)
-	if err != nil {
-		return err
-	}
-	return r.merge(signed...)
+	return r.change(func() ([]identity.Entry, error) {
+		m, ok := r.List().Member(id)
+		switch {
+		case !ok:
+			return nil, agentbox.Errorf(agentbox.NotFound, "%s was never a member of the team", id.Short())
+		case m.Revoked:
+			return nil, nil
+		case id == r.self:
+			return nil, agentbox.Errorf(agentbox.Invalid, "a machine does not revoke itself").WithHint("agentbox mesh leave")
+		}
+		return r.entries(m, nil, func(e *identity.Entry) { e.Revoked, e.Expires = true, time.Time{} })
+	})
 }
 
 // entries signs which roles a member has from now on, after change, which may be nil, has had the
@@ -181,35 +176,37 @@ func (r *Roster) tookLeft(peer identity.PeerID, e *identity.Entry) error {
 	return r.merge(*e)
 }
 
-// Renew signs what has to be signed anew: members with less than half of their time left, and what
-// admins that left had said. It does nothing on a machine that may not sign. It is called every
-// hour, and writes only when there is something to sign.
+// Renew signs again what needs it: members with less than half of their time left, and the entries of
+// admins that left. It does nothing on a machine that may not sign. It is called every hour, and
+// writes only when there is something to sign.
 func (r *Roster) Renew() error {
-	now := r.cfg.Now()
-	var all []identity.Entry
-	for _, m := range r.List().Members() {
-		var signed []identity.Entry
-		var err error
-		switch {
-		// The role goes with the admin, which its own entry cannot say: only the root takes it.
-		case m.Left && r.stillAdmin(m.ID):
-			signed, err = r.entries(m, nil, func(e *identity.Entry) { e.Serial = m.Serial })
-		case m.Active(now) && !m.Expires.IsZero() && m.Expires.Sub(now) < memberFor/2 && m.ID != r.self:
-			signed, err = r.entries(m, m.Roles, nil)
-		}
-		switch agentbox.CodeOf(err) {
-		case agentbox.NotFound, agentbox.Conflict: // not ours to sign
-		default:
-			if err != nil {
-				return err
+	return r.change(func() (all []identity.Entry, err error) {
+		for _, m := range r.List().Members() {
+			signed, err := r.renewed(m)
+			switch agentbox.CodeOf(err) {
+			case agentbox.NotFound, agentbox.Conflict: // not ours to sign
+			default:
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, signed...)
 			}
-			all = append(all, signed...)
 		}
+		return all, nil
+	})
+}
+
+// renewed signs again what needs it of one member; nothing, as a rule.
+func (r *Roster) renewed(m identity.Member) ([]identity.Entry, error) {
+	now := r.cfg.Now()
+	switch {
+	// The role goes with the admin, which its own entry cannot say: only the root takes it.
+	case m.Left && r.stillAdmin(m.ID):
+		return r.entries(m, nil, func(e *identity.Entry) { e.Serial = m.Serial })
+	case m.Active(now) && !m.Expires.IsZero() && m.Expires.Sub(now) < memberFor/2 && m.ID != r.self:
+		return r.entries(m, m.Roles, nil)
 	}
-	if len(all) == 0 {
-		return nil
-	}
-	return r.merge(all...)
+	return nil, nil
 }
 
 // stillAdmin tells whether the root still lets a member, which may have left, sign for others. Only

@@ -192,13 +192,15 @@ func (r *Roster) welcome(s wire.Service, c *wire.Conn, req joinRequest) (joinAns
 // add signs that a machine is a member, unless it is one. Conflict when it was revoked: that is for
 // good.
 func (r *Roster) add(m identity.Member, roles []identity.Role) error {
-	old, known := r.List().Member(m.ID)
-	switch {
-	case known && old.Revoked:
-		return agentbox.Errorf(agentbox.Conflict, "%s was revoked", m.ID.Short())
-	case known && old.Active(r.cfg.Now()):
-		return nil
-	}
-	m.Roles = old.Roles // which say who may sign
-	return r.say(m, roles, nil)
+	return r.change(func() ([]identity.Entry, error) {
+		old, known := r.List().Member(m.ID)
+		switch {
+		case known && old.Revoked:
+			return nil, agentbox.Errorf(agentbox.Conflict, "%s was revoked", m.ID.Short())
+		case known && old.Active(r.cfg.Now()):
+			return nil, nil
+		}
+		m.Roles = old.Roles // which say who may sign
+		return r.entries(m, roles, nil)
+	})
 }

@@ -13,16 +13,24 @@ import (
 // one, on disk, and the node admits it and knows where the machine is that invited. name is how
 // people will see this machine. Addresses are tried in order, the next one only when nobody answers.
 // Exists when this machine is in another team, Unavailable when nobody answers, Conflict when the
-// invitation is over or used, Corrupt when somebody answers who does not know the secret.
+// invitation is over or used, or when this machine keeps the root key of another team, Corrupt when
+// somebody answers who does not know the secret.
 func (r *Roster) Join(ctx context.Context, node *wire.Node, invite identity.Invite, name string) error {
 	if team := r.List().Team(); !team.IsZero() && team != invite.Team {
 		return agentbox.Errorf(agentbox.Exists, "this machine is in another team").WithHint("agentbox mesh leave first")
 	}
+	root, err := r.readRoot(invite.Team)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
-	err := error(agentbox.Errorf(agentbox.Invalid, "the invitation says no address"))
+	err = agentbox.Errorf(agentbox.Invalid, "the invitation says no address")
 	for _, address := range invite.Addresses {
-		if err = r.joinAt(ctx, node, address, invite, name); agentbox.CodeOf(err) != agentbox.Unavailable {
+		if err = r.joinAt(ctx, node, address, invite, name); err == nil {
+			r.setRoot(root)
+		}
+		if agentbox.CodeOf(err) != agentbox.Unavailable {
 			return err
 		}
 	}

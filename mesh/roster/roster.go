@@ -75,29 +75,29 @@ func Open(cfg Config) (*Roster, error) {
 	if r.list, err = identity.DecodeList(b, agentbox.Digest{}); err != nil {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "%s: %w", r.members(), err).WithHint("remove it and join the team again: agentbox mesh join")
 	}
-	if err := r.readRoot(); err != nil {
+	if r.root, err = r.readRoot(r.list.Team()); err != nil {
 		return nil, err
 	}
 	return r, r.readInvites()
 }
 
-// readRoot reads the root key, if this machine has it, and refuses one that is not this team's.
-func (r *Roster) readRoot() error {
+// readRoot reads the root key of a team; nil where this machine has none. Corrupt for a file that
+// is no key, Conflict for the key of another team.
+func (r *Roster) readRoot(team agentbox.Digest) (ed25519.PrivateKey, error) {
 	seed, err := os.ReadFile(r.rootKey())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
+		return nil, nil
 	case err != nil:
-		return agentbox.Errorf(agentbox.Missing, "read the team's root key: %w", err)
+		return nil, agentbox.Errorf(agentbox.Missing, "read the team's root key: %w", err)
 	case len(seed) != ed25519.SeedSize:
-		return agentbox.Errorf(agentbox.Corrupt, "%s is not a key of %d bytes", r.rootKey(), ed25519.SeedSize)
+		return nil, agentbox.Errorf(agentbox.Corrupt, "%s is not a key of %d bytes", r.rootKey(), ed25519.SeedSize)
 	}
 	key := ed25519.NewKeyFromSeed(seed)
-	if !bytes.Equal(public(key), r.list.Root()) {
-		return agentbox.Errorf(agentbox.Corrupt, "%s is the root key of another team", r.rootKey()).WithHint("move it away")
+	if identity.TeamOf(public(key)) != team {
+		return nil, agentbox.Errorf(agentbox.Conflict, "%s is the root key of another team", r.rootKey()).WithHint("move it away")
 	}
-	r.root = key
-	return nil
+	return key, nil
 }
 
 // state is the newest list, and the root key where this machine has it, else nil.
@@ -182,27 +182,38 @@ func (r *Roster) keep(list identity.List) error {
 	return nil
 }
 
-// merge adds entries to the list, and keeps it if that changed anything. Lists that are refused are
-// counted.
-func (r *Roster) merge(entries ...identity.Entry) error {
+// change signs entries and adds them to the list, which is kept if that changed anything. The lock is
+// held from the first look at the list on: two changes at once would have the same serial number
+// otherwise, and one of them be lost.
+func (r *Roster) change(sign func() ([]identity.Entry, error)) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
-	old := r.List()
-	list, err := old.With(entries...)
+	signed, err := sign()
 	if err != nil {
-		r.refused.Add(1)
 		return err
 	}
-	if list.Digest() == old.Digest() {
-		return nil
+	old := r.List()
+	list, err := old.With(signed...)
+	if err != nil || list.Digest() == old.Digest() {
+		return err
 	}
 	return r.keep(list)
 }
 
+// merge adds entries that somebody else signed to the list, and counts those that are refused.
+func (r *Roster) merge(entries ...identity.Entry) error {
+	err := r.change(func() ([]identity.Entry, error) { return entries, nil })
+	if code := agentbox.CodeOf(err); code == agentbox.Corrupt || code == agentbox.NoSpace {
+		r.refused.Add(1)
+	}
+	return err
+}
+
 // Forget removes the team from this machine: list, root key and invitations. That it left is all
-// that stays (keepLeaving). Config.Changed is not told: what uses the list has ended before. Where
-// a file cannot be removed the others are, and the Roster is of no team all the same; the next Open
-// finds what is left.
+// that stays (keepLeaving). Config.Changed is not told: what uses the list has ended before. When a
+// file cannot be removed the others are removed all the same, and the Roster is of no team; the next
+// Open finds what is left. The list goes last: the others are of no use without it, and in the way
+// of the next team.
 func (r *Roster) Forget() error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -210,7 +221,7 @@ func (r *Roster) Forget() error {
 		return err
 	}
 	var errs []error
-	for _, name := range []string{r.members(), r.rootKey(), r.invitesFile()} {
+	for _, name := range []string{r.rootKey(), r.invitesFile(), r.members()} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}

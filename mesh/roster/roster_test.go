@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"agentbox/agentbox"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/meshtest"
@@ -368,6 +370,48 @@ func TestARevocationIsNotOutnumbered(t *testing.T) {
 			t.Errorf("number %d: %v", serial, err)
 		}
 	}
+}
+
+// Each of two changes at once has a serial number of its own, so that none is lost.
+func TestChangesAtOnceAreAllKept(t *testing.T) {
+	a, b := founder(t), newMachine(t)
+	if err := b.join(t, a.invite(t, time.Hour), "b"); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := a.roster.List().Member(b.id())
+	const changes = 32
+	var all errgroup.Group
+	for range changes {
+		all.Go(func() error { return a.roster.SetRoles(b.id(), []identity.Role{identity.Builder}) })
+	}
+	if err := all.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if after, _ := a.roster.List().Member(b.id()); after.Serial != before.Serial+changes {
+		t.Errorf("%d changes, and the serial number went from %d to %d", changes, before.Serial, after.Serial)
+	}
+}
+
+// A root key without a list is that of a team that was not made, or whose list somebody removed. A
+// machine that joins another team all the same could not open its files any more.
+func TestAMachineWithTheRootKeyOfAnotherTeamDoesNotJoin(t *testing.T) {
+	a, b := founder(t), newMachine(t)
+	key := filepath.Join(b.dir, "root.key")
+	if err := os.WriteFile(key, make([]byte, ed25519.SeedSize), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.open(t)
+	err := b.join(t, a.invite(t, time.Hour), "b")
+	if agentbox.CodeOf(err) != agentbox.Conflict || agentbox.AsError(err).Hint == "" || !b.roster.List().Team().IsZero() {
+		t.Fatalf("it joined: %v", err)
+	}
+	if err := os.Remove(key); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.join(t, a.invite(t, time.Hour), "b"); err != nil {
+		t.Fatal(err)
+	}
+	b.open(t)
 }
 
 func TestMembersAreFound(t *testing.T) {
