@@ -133,7 +133,7 @@ func (s *session) begins(b []byte) error {
 		return nil
 	}
 	t := s.blob.transfer
-	if t == nil || !s.joined || !t.state.Picked(t.now(), schedule.RequestID(head.ID), int(head.Number)) {
+	if t == nil || !s.joined || !t.state.Picked(t.now(), s.slot, schedule.RequestID(head.ID), int(head.Number)) {
 		return nil // cancelled meanwhile: what comes is passed over
 	}
 	if int(head.Size) != t.b.m.Chunks[head.Number].Size {
@@ -156,7 +156,7 @@ func (s *session) none(b []byte) error {
 		recycle(in.b)
 	}
 	if t := s.blob.transfer; t != nil && s.joined {
-		t.state.Refused(t.now(), schedule.RequestID(id))
+		t.state.Refused(t.now(), s.slot, schedule.RequestID(id))
 		t.kick.Give()
 	}
 	return nil
@@ -220,8 +220,8 @@ func (s *session) progressed(in *incoming, size int) error {
 		s.n.mu.Unlock()
 		return nil
 	}
-	t.state.Progress(t.now(), schedule.RequestID(in.head.ID), size)
-	first := complete && t.state.Received(t.now(), schedule.RequestID(in.head.ID))
+	t.state.Progress(t.now(), s.slot, schedule.RequestID(in.head.ID), size)
+	first := complete && t.state.Received(t.now(), s.slot, schedule.RequestID(in.head.ID))
 	if first {
 		t.pending.Add(1)
 	}

@@ -1,12 +1,24 @@
 package schedule
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// Picked says which piece answers a request, when the answer begins. False: this is not one of
-// those that were asked for, or the request is unknown: the peer is wrong, or answered while it was
-// cancelled. It may be said again of the same piece.
-func (s *State) Picked(now time.Duration, id RequestID, i int) bool {
-	r := s.live[id]
+// open returns a request that is not over, nil for any other. It counts only for the peer that was
+// asked: numbers of requests are easy to guess.
+func (s *State) open(from Peer, id RequestID) *request {
+	if r := s.live[id]; r != nil && r.peer == from {
+		return r
+	}
+	return nil
+}
+
+// Picked says which piece a peer answers a request with, when the answer begins. False: this is not
+// one of those that it was asked for, or the request is unknown: the peer is wrong, or answered while
+// it was cancelled. It may be called again with the same piece.
+func (s *State) Picked(now time.Duration, from Peer, id RequestID, i int) bool {
+	r := s.open(from, id)
 	if r == nil || i < 0 || i >= len(s.pieces) {
 		return false
 	}
@@ -15,33 +27,29 @@ func (s *State) Picked(now time.Duration, id RequestID, i int) bool {
 		r.began, r.moved, p.moved = true, now, now
 		return r.picked == i
 	}
-	for _, other := range r.pieces {
-		if other != i {
-			continue
-		}
-		p.bytes += s.sizes[i] - s.size(r)
-		p.open--
-		r.picked, r.began, r.moved, p.moved = i, true, now, now
-		r.pieces = nil
-		s.pieces[i].flights = append(s.pieces[i].flights, r)
-		return true
+	if !slices.Contains(r.pieces, i) {
+		return false
 	}
-	return false
+	p.bytes += s.sizes[i] - s.size(r)
+	p.open--
+	r.picked, r.began, r.moved, p.moved = i, true, now, now
+	r.pieces = nil
+	s.pieces[i].flights = append(s.pieces[i].flights, r)
+	return true
 }
 
-// Progress says that n bytes of an answer came. For a request that is unknown by now it means
-// nothing.
-func (s *State) Progress(now time.Duration, id RequestID, n int) {
-	if r := s.live[id]; r != nil {
+// Progress says that n bytes of an answer came. It does nothing for a request that is over.
+func (s *State) Progress(now time.Duration, from Peer, id RequestID, n int) {
+	if r := s.open(from, id); r != nil {
 		r.got += n
 		r.moved, s.peers[r.peer].moved = now, now
 	}
 }
 
-// Received says that an answer is complete. True: what came must be verified yet, and Here, Wrong
-// or Failed follows. False: it is of no use, as the piece has come already. The request is over.
-func (s *State) Received(now time.Duration, id RequestID) bool {
-	r := s.live[id]
+// Received says that an answer is complete. True: what came has to be verified, and Here, Wrong or
+// Failed follows. False: it is of no use, as the piece has come already. The request is over.
+func (s *State) Received(now time.Duration, from Peer, id RequestID) bool {
+	r := s.open(from, id)
 	if r == nil || r.picked < 0 {
 		return false
 	}
@@ -75,8 +83,8 @@ func (s *State) Failed(i int) {
 
 // Refused says that a peer does not have what it was asked for: of an open request, none of the
 // pieces. The request is over.
-func (s *State) Refused(now time.Duration, id RequestID) {
-	r := s.live[id]
+func (s *State) Refused(now time.Duration, from Peer, id RequestID) {
+	r := s.open(from, id)
 	if r == nil {
 		return
 	}

@@ -37,7 +37,7 @@ func upTo(n int) []int {
 // deliver has what was asked for come, and gives what the scheduler says then.
 func deliver(t *testing.T, s *State, now time.Duration, a Action) {
 	t.Helper()
-	if !s.Picked(now, a.ID, a.Pieces[0]) || !s.Received(now, a.ID) {
+	if !s.Picked(now, a.Peer, a.ID, a.Pieces[0]) || !s.Received(now, a.Peer, a.ID) {
 		t.Fatalf("an answer to %+v was not wanted", a)
 	}
 	s.Here(a.Pieces[0])
@@ -72,14 +72,14 @@ func TestADemandIsHedged(t *testing.T) {
 	if len(second) != 1 || second[0].Peer == first[0].Peer || second[0].Pieces[0] != 2 || s.Stats().Hedged != 1 {
 		t.Fatalf("%+v", second)
 	}
-	s.Picked(210*ms, second[0].ID, 2)
-	if !s.Received(210*ms, second[0].ID) {
+	s.Picked(210*ms, second[0].Peer, second[0].ID, 2)
+	if !s.Received(210*ms, second[0].Peer, second[0].ID) {
 		t.Fatal("it was not wanted")
 	}
 	if got := s.Here(2); len(got) != 1 || len(got[0].Pieces) > 0 || got[0].ID != first[0].ID {
 		t.Errorf("the slower one goes on: %+v", got)
 	}
-	if s.Picked(220*ms, first[0].ID, 2) || s.Received(220*ms, first[0].ID) {
+	if s.Picked(220*ms, first[0].Peer, first[0].ID, 2) || s.Received(220*ms, first[0].Peer, first[0].ID) {
 		t.Error("what was cancelled is taken")
 	}
 }
@@ -143,7 +143,7 @@ func TestAPeerThatDeliversNothingIsSetAside(t *testing.T) {
 				continue
 			}
 			asked[a.Peer]++
-			if a.Peer == 0 && s.Picked(now, a.ID, a.Pieces[0]) && s.Received(now, a.ID) {
+			if a.Peer == 0 && s.Picked(now, a.Peer, a.ID, a.Pieces[0]) && s.Received(now, a.Peer, a.ID) {
 				s.Here(a.Pieces[0])
 			}
 		}
@@ -178,11 +178,40 @@ func TestAnswersThatNobodyAskedForAreNone(t *testing.T) {
 	s := begin(10, upTo(10), upTo(10))
 	s.Want(Rest, []int{1})
 	a := s.Next(0)[0]
-	if s.Picked(0, a.ID, 2) || s.Picked(0, a.ID+7, 1) || s.Picked(0, a.ID, -1) || s.Picked(0, a.ID, 99) || s.Received(0, a.ID+7) {
+	if s.Picked(0, a.Peer, a.ID, 2) || s.Picked(0, a.Peer, a.ID+7, 1) || s.Picked(0, a.Peer, a.ID, -1) || s.Picked(0, a.Peer, a.ID, 99) || s.Received(0, a.Peer, a.ID+7) {
 		t.Error("it was taken")
 	}
-	s.Refused(0, a.ID+7)
-	s.Progress(0, a.ID+7, 5)
+	s.Refused(0, a.Peer, a.ID+7)
+	s.Progress(0, a.Peer, a.ID+7, 5)
+	if got := s.live[a.ID]; got == nil || got.got != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Requests are numbered one after the other, so every peer knows what the others are asked.
+func TestAnAnswerCountsFromThePeerThatWasAsked(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		have := [][]int{upTo(4), upTo(4)}
+		if open {
+			have[1] = nil // so that it has the choice
+		}
+		s := begin(4, have...)
+		s.Want(Rest, []int{1, 2})
+		a := s.Next(0)[0]
+		other := 1 - a.Peer
+		s.Refused(1*ms, other, a.ID)
+		s.Progress(1*ms, other, a.ID, 5)
+		if s.Picked(1*ms, other, a.ID, a.Pieces[0]) || s.Received(1*ms, other, a.ID) || s.Stats().Refused != 0 {
+			t.Errorf("open %v: another peer answered %+v", open, a)
+		}
+		if got := s.live[a.ID]; got == nil || got.got != 0 || got.began || s.pieces[a.Pieces[0]].holders&(1<<a.Peer) == 0 {
+			t.Errorf("open %v: the peer that was asked: %+v", open, got)
+		}
+		deliver(t, s, 2*ms, a)
+		if !s.pieces[a.Pieces[0]].here {
+			t.Errorf("open %v: it did not come", open)
+		}
+	}
 }
 
 func TestQueue(t *testing.T) {

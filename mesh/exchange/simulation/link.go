@@ -71,7 +71,7 @@ type flow struct {
 func (f *flow) tell() {
 	left := f.left - f.rate*(f.from.w.now-f.since).Seconds()
 	if n := int(f.told - left); n > 0 {
-		f.to.state.Progress(f.from.w.now, f.id, n)
+		f.to.state.Progress(f.from.w.now, f.to.slots[f.from.number], f.id, n)
 		f.told = left
 	}
 }
@@ -139,7 +139,7 @@ func (w *world) arrive(f *flow) {
 	w.end(f)
 	w.after(w.cfg.Latency, func() {
 		if !f.to.dead {
-			f.to.state.Progress(w.now, f.id, w.cfg.PieceSize)
+			f.to.state.Progress(w.now, f.to.slots[f.from.number], f.id, w.cfg.PieceSize)
 			f.to.got(f.from, f.id, f.piece)
 		}
 	})

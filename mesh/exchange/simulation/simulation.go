@@ -229,12 +229,12 @@ func (n *node) pump() {
 		to := n.w.nodes[a.Session]
 		id := schedule.RequestID(a.ID)
 		if a.Piece < 0 {
-			n.w.send(to, func() { to.state.Refused(n.w.now, id); to.plan() })
+			n.w.send(to, func() { to.state.Refused(n.w.now, to.slots[n.number], id); to.plan() })
 			continue
 		}
 		n.queue.Sent(a.Session, n.w.cfg.PieceSize)
 		n.noteSeed(a.Piece)
-		n.w.send(to, func() { to.state.Picked(n.w.now, id, a.Piece) })
+		n.w.send(to, func() { to.state.Picked(n.w.now, to.slots[n.number], id, a.Piece) })
 		n.w.start(&flow{from: n, to: to, id: id, piece: a.Piece, left: float64(n.w.cfg.PieceSize), told: float64(n.w.cfg.PieceSize)})
 	}
 }
@@ -277,7 +277,7 @@ func (n *node) got(from *node, id schedule.RequestID, piece int) {
 	if n.have[piece] {
 		n.w.out.Twice += int64(n.w.cfg.PieceSize)
 	}
-	n.state.Received(n.w.now, id)
+	n.state.Received(n.w.now, n.slots[from.number], id)
 	n.act(n.state.Here(piece))
 	if !n.have[piece] {
 		n.have[piece] = true
