@@ -292,3 +292,48 @@ func TestAManifestIsGivenAgain(t *testing.T) {
 	}
 	to.whole(mf)
 }
+
+// unsharing is a Store that has its blobs not be shared any more while it is asked for a manifest.
+type unsharing struct {
+	*machine
+	was *session // that is begun meanwhile
+}
+
+func (u *unsharing) Manifest(ctx context.Context, d agentbox.Digest) (blob.Manifest, error) {
+	u.Node.mu.Lock()
+	for s := range u.blobs[d].sessions {
+		u.was = s
+	}
+	u.Node.mu.Unlock()
+	u.machine.mu.Lock()
+	u.share[d] = false
+	u.machine.mu.Unlock()
+	u.Recheck(ctx)
+	return u.machine.Manifest(ctx, d)
+}
+
+// A session that ends before it has begun is not kept among those that may ask.
+func TestASessionThatEndsWhileItBegins(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	d, mf, chunks := someBlob(5, 1000)
+	store := &unsharing{}
+	seed := o.machine(1, func(c *Config) {
+		store.machine = c.Store.(*machine)
+		c.Store = store
+	})
+	seed.give(d, mf, chunks, upTo(5)...)
+	here, there := loopback(t)
+	defer here.Close()
+	if _, err := here.Write(opening(d)); err != nil {
+		t.Fatal(err)
+	}
+	if err := seed.Serve(t.Context(), PeerID{2}, there); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Errorf("it ended with %v", err)
+	}
+	seed.Node.mu.Lock()
+	defer seed.Node.mu.Unlock()
+	if seed.queue.Push(store.was, 1, schedule.Rest, []int{0}) {
+		t.Error("it may still ask")
+	}
+}

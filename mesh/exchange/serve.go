@@ -57,6 +57,10 @@ func (s *session) greet(ctx context.Context) error {
 	n := s.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	// It may have been dropped while the Store was asked. The queue would keep it for good.
+	if s.ctx.Err() != nil {
+		return context.Cause(s.ctx)
+	}
 	n.queue.Open(s, s.blob.digest, len(s.blob.m.Chunks))
 	s.push(frameWelcome)
 	s.tellBits()
@@ -112,9 +116,10 @@ func (n *Node) open(ctx context.Context, peer PeerID, d agentbox.Digest) (*sessi
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.ctx.Err() != nil {
+	// It may have been dropped since: the Node is closed, or the peer opened a session that stays.
+	if s.ctx.Err() != nil {
 		n.drop(s, errClosed)
-		return nil, errors.Join(errClosed, stream.Close())
+		return nil, errors.Join(context.Cause(s.ctx), stream.Close())
 	}
 	// The opening has to be the first thing on the stream. register made the session known to
 	// others, who may have pushed frames already.
