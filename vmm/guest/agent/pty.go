@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pty is a pseudo-terminal: the command has the slave, the agent the master. The master is the
-// session's or the job's to close; the slave is closed once the command has it.
+// pty is a pseudo-terminal: the command has the slave, the agent the master. The session or the job
+// closes the master.
 type pty struct {
 	master *os.File
-	slave  int // blocks, as the command expects
+	slave  int // blocks, as the command expects; -1 once connect handed it to the command
 	term   string
 }
 
@@ -79,11 +79,15 @@ func (p *pty) own(u User) {
 	}
 }
 
-// close closes a terminal that no command got. p may be nil.
+// close closes the master, and the slave unless it was handed to a command. p may be nil.
 func (p *pty) close() {
-	if p != nil {
-		p.master.Close()
+	if p == nil {
+		return
+	}
+	p.master.Close()
+	if p.slave >= 0 {
 		syscall.Close(p.slave)
+		p.slave = -1
 	}
 }
 

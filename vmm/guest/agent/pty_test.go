@@ -4,9 +4,13 @@ package agent
 
 import (
 	"encoding/binary"
+	"os"
 	"testing"
 
+	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
+
+	"agentbox/vmm/guest/protocol"
 )
 
 // A client whose terminal has a character switched off says so with 255 (RFC 4254, 8): the byte 255
@@ -28,5 +32,43 @@ func TestACharacterThatIsSwitchedOffIsNone(t *testing.T) {
 	}
 	if got.Cc[unix.VINTR] != 3 || got.Cc[unix.VEOL] != 0 {
 		t.Errorf("VINTR is %d, VEOL %d", got.Cc[unix.VINTR], got.Cc[unix.VEOL])
+	}
+}
+
+// The descriptor of a terminal is the command's as soon as it was handed over: its number may be
+// another file's by the time that the session ends.
+func TestATerminalOfARefusedCommandIsClosedOnce(t *testing.T) {
+	f := start(t)
+	s := &session{conn: &connection{agent: f.agent, life: newLife(nil)}, ch: nobody{}, env: map[string]string{}}
+	if !s.openPTY(ssh.Marshal(struct {
+		Term       string
+		W, H, X, Y uint32
+		Modes      string
+	}{"xterm", 80, 24, 0, 0, ""})) {
+		t.Skip("no terminal here")
+	}
+	requests := make(chan *ssh.Request)
+	served := make(chan struct{})
+	go func() {
+		s.serve(requests)
+		close(served)
+	}()
+	requests <- &ssh.Request{Type: protocol.Argv, Payload: []byte(`{"argv":["no-such-program"]}`)}
+	requests <- &ssh.Request{Type: "signal"} // is answered after the command was refused
+	requests <- &ssh.Request{Type: "signal"}
+	var others []int
+	for range 64 {
+		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, fd)
+	}
+	close(requests)
+	<-served
+	for _, fd := range others {
+		if err := unix.Close(fd); err != nil {
+			t.Errorf("the session closed descriptor %d, which is not its own: %v", fd, err)
+		}
 	}
 }

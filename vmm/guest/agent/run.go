@@ -69,6 +69,7 @@ func connect(c *command, p *pty, input bool) (ends stdio, err error) {
 			c.env["TERM"] = p.term
 		}
 		p.own(c.user)
+		p.slave = -1
 		return stdio{in: p.master, out: p.master}, nil
 	}
 	for i, end := range []**os.File{&ends.in, &ends.out, &ends.err} {
