@@ -146,17 +146,25 @@ func (a *Agent) follow(p *process, ends stdio, copyOut func(i int, r *os.File, f
 	})
 }
 
-// drain gives send what a command writes, until it closed its end, send fails, or the command has
-// ended, which sets a deadline: then it has outputGrace to be read empty, and what is pending
-// extends it.
+// maxPipe is the most that a pipe holds, unless root made it larger (pipe(7)).
+const maxPipe = 1 << 20
+
+// drain passes what a command writes to send, until the command closes its end or send fails. The
+// end of the command sets a deadline. From then on drain reads only what is left in the pipe, which
+// is maxPipe bytes at most: a process that the command left behind may write without end.
 func drain(r *os.File, send func([]byte) error) {
 	buf := make([]byte, 32<<10)
-	for {
+	ended, left := false, maxPipe
+	for left > 0 {
 		n, err := r.Read(buf)
 		if n > 0 && send(buf[:n]) != nil {
 			return
 		}
+		if ended {
+			left -= n
+		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && pending(r) > 0 {
+			ended = true
 			r.SetReadDeadline(time.Now().Add(outputGrace))
 		} else if err != nil {
 			return

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -447,5 +448,42 @@ func resizeAndWait(t *testing.T, request func(name string, wantReply bool, paylo
 	ok, err := request("window-change", true, ssh.Marshal(struct{ W, H, X, Y uint32 }{columns, rows, 0, 0}))
 	if !ok || err != nil {
 		t.Fatalf("resize to %dx%d: %t, %v", columns, rows, ok, err)
+	}
+}
+
+// What a command leaves behind may write faster than the client reads, and without end: the end of
+// the command is told all the same.
+func TestAFloodThatACommandLeavesBehindDoesNotHoldItsEnd(t *testing.T) {
+	theirs, ours, err := newPipe(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flood := os.NewFile(uintptr(theirs), "flood")
+	go func() {
+		for b := make([]byte, 64<<10); ; {
+			if _, err := flood.Write(b); err != nil {
+				return
+			}
+		}
+	}()
+	defer flood.Close()
+	defer ours.Close()
+	waitFor(t, func() bool { return pending(ours) > 0 })
+	ours.SetReadDeadline(time.Unix(1, 0)) // the command has ended
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		drain(ours, func([]byte) error {
+			for pending(ours) == 0 {
+				runtime.Gosched()
+			}
+			ours.SetReadDeadline(time.Unix(1, 0)) // a slow client: the grace is over each time
+			return nil
+		})
+	}()
+	select {
+	case <-drained:
+	case <-time.After(time.Minute):
+		t.Fatal("a minute later it is still read for the client")
 	}
 }
