@@ -100,3 +100,37 @@ func TestAnEarlyJobIsToldToAskAgain(t *testing.T) {
 		t.Errorf("then it printed %q", w.out)
 	}
 }
+
+// A window that is dragged while a command waits sends dozens of requests. Nobody else on the
+// connection may have to wait for them.
+func TestACommandThatWaitsDoesNotStopTheConnection(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	go_ := filepath.Join(t.TempDir(), "go")
+	firstProgram(t, f, "10-key", "while [ ! -e "+go_+" ]; do sleep 0.01; done\n")
+	if err := c.Attach(t.Context(), protocol.AttachRequest{Own: true}); err != nil {
+		t.Fatal(err)
+	}
+	s := f.session(c)
+	if err := s.RequestPty("xterm", 24, 80, nil); err != nil {
+		t.Skip("no terminal here:", err)
+	}
+	var out bytes.Buffer
+	s.Stdout = &out
+	if err := s.Start("stty size"); err != nil {
+		t.Fatal(err)
+	}
+	for columns := range 100 {
+		if err := s.WindowChange(50, 100+columns); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Services(t.Context()); err != nil {
+		t.Errorf("the connection stands still: %v", err)
+	}
+	plant(t, go_, "")
+	if err := s.Wait(); err != nil || strings.TrimSpace(out.String()) != "50 199" {
+		t.Errorf("the command saw a terminal of %q, %v", &out, err)
+	}
+}

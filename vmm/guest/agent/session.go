@@ -14,39 +14,47 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// session is one SSH session channel: settings first, then one command. Only the goroutine of serve
-// uses it until the command runs.
+// session is one SSH session channel: settings first, then one command. The goroutine of serve owns
+// it. The fields that run sets may be read after launched was closed.
 type session struct {
 	conn *connection
 	ch   ssh.Channel
-	as   string // whom it runs as: resolved when the command starts, since Attach may name another user
+	as   string // user name; resolved when the command starts, since Attach may name another user
 	env  map[string]string
 	pty  *pty
 
-	process *process // set once the command runs
-	// A request for a command was accepted: settings that come later are refused.
-	started bool
+	launched chan struct{} // nil until a command was accepted; closed when it runs or was refused
+	process  *process      // nil if the command was refused
 }
 
 // hangupGrace is how long a command has after SIGHUP when its client went away.
 const hangupGrace = 3 * time.Second
 
-// serve answers the channel's requests until the client closes it or the life ends. The command
-// itself is followed by goroutines of its own: when the life ended, it goes on without a client. A
-// client that closes the channel has its command hung up.
+// serve answers the channel's requests until the client closes it or the life ends. A command goes
+// on without a client when the life ended, and is hung up when the client closed the channel.
+//
+// A command may have to wait for minutes before it starts. A terminal is resized meanwhile: the SSH
+// library reads nothing more of the whole connection once some requests of one channel pile up.
 func (s *session) serve(requests <-chan *ssh.Request) {
 	for req := range requests {
-		if startsCommand(req.Type) {
+		switch {
+		case startsCommand(req.Type):
 			s.command(req)
 			continue
+		// Replies have to come in the order of their requests.
+		case s.launched != nil && (req.Type != "window-change" || req.WantReply):
+			<-s.launched
 		}
 		ok := s.setting(req)
 		if req.WantReply {
 			req.Reply(ok, nil) // an error means that the channel is closed, which ends the loop
 		}
 	}
+	if s.launched != nil {
+		<-s.launched
+	}
 	switch {
-	// No command ever ran: the terminal is ours to close.
+	// No command ever ran, so nobody else closes the terminal.
 	case s.process == nil:
 		s.pty.close()
 		s.ch.Close()
@@ -78,20 +86,20 @@ func (s *session) setting(req *ssh.Request) bool {
 	switch req.Type {
 	case "env":
 		var v struct{ Name, Value string }
-		if ssh.Unmarshal(req.Payload, &v) != nil || v.Name == "" || s.started {
+		if ssh.Unmarshal(req.Payload, &v) != nil || v.Name == "" || s.launched != nil {
 			return false
 		}
 		s.env[v.Name] = v.Value
 		return true
 	case protocol.UserRequest:
 		var v struct{ Name string }
-		if ssh.Unmarshal(req.Payload, &v) != nil || s.started {
+		if ssh.Unmarshal(req.Payload, &v) != nil || s.launched != nil {
 			return false
 		}
 		s.as = v.Name
 		return true
 	case "pty-req":
-		return !s.started && s.openPTY(req.Payload)
+		return s.launched == nil && s.openPTY(req.Payload)
 	case "window-change":
 		return s.pty.change(req.Payload)
 	case "signal":
@@ -100,19 +108,22 @@ func (s *session) setting(req *ssh.Request) bool {
 	return false
 }
 
-// command starts what an exec, shell, subsystem or argv request asks for, and answers it. A session
-// runs one; a second request is refused.
+// command starts what an exec, shell, subsystem or argv request asks for, and answers it. It does not
+// wait for the start. A session runs one command; a second request is refused.
 func (s *session) command(req *ssh.Request) {
 	c, ok := s.parse(req)
-	if !ok || s.started {
+	if !ok || s.launched != nil {
 		req.Reply(false, nil) // an error means that the channel is closed
 		return
 	}
-	s.started = true
-	s.run(c, func() {
-		if req.WantReply {
-			req.Reply(true, nil)
-		}
+	s.launched = make(chan struct{})
+	s.conn.agent.goDo("command", func() {
+		defer close(s.launched)
+		s.run(c, func() {
+			if req.WantReply {
+				req.Reply(true, nil)
+			}
+		})
 	})
 }
 

@@ -71,7 +71,7 @@ func (a *Agent) perform(argv []string) {
 	}
 	s := &session{conn: &connection{agent: a, life: newLife(nil)}, ch: nobody{}, env: map[string]string{}}
 	s.command(&ssh.Request{Type: protocol.Argv, Payload: payload})
-	if s.process == nil {
+	if <-s.launched; s.process == nil {
 		return
 	}
 	end := time.AfterFunc(longestWarmUp, func() { a.spawner.signal(s.process, syscall.SIGKILL) })
