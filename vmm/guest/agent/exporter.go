@@ -61,7 +61,7 @@ func serveExport(in *bufio.Reader, out io.Writer) error {
 // trees give equal archives. It reads as root, and only what is on the root's own file system.
 // Nothing is written back, except the file that a tick is told by (awaitTick).
 func export(req protocol.ExportRequest, known inventory, out io.Writer) error {
-	h := &exporter{req: req, known: known, tar: tar.NewWriter(out), links: map[uint64]string{}}
+	h := &exporter{req: req, known: known, tar: tar.NewWriter(out), links: map[inode]string{}}
 	for _, dirs := range req.Whole {
 		if err := h.changedWithin(dirs); err != nil {
 			return err
@@ -108,10 +108,14 @@ type exporter struct {
 	// Of the root: directories on another one are mounts, and left out.
 	device uint64
 	skip   map[string]bool
-	whole  []string          // directories of which everything is written
-	links  map[uint64]string // inode -> the name it was written under
-	above  map[string]bool   // directories written because something below them was asked for
+	whole  []string         // directories of which everything is written
+	links  map[inode]string // the name under which a file with several was written
+	above  map[string]bool  // directories written because something below them was asked for
 }
+
+// inode names a file. The layers of an overlay number theirs independently, so the number alone does
+// not.
+type inode struct{ dev, ino uint64 }
 
 // parents writes the directories between the root and a path that was asked for, so that they keep
 // owner and mode.
@@ -211,7 +215,9 @@ func (h *exporter) entry(path string, info fs.FileInfo) error {
 	switch info.Mode().Type() {
 	case 0, fs.ModeDir:
 	case fs.ModeSymlink:
-		if target, err = os.Readlink(path); err != nil {
+		if target, err = os.Readlink(path); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 	default:
@@ -226,17 +232,22 @@ func (h *exporter) entry(path string, info fs.FileInfo) error {
 	// Equal files must give equal headers, on whatever machine.
 	head.Uid, head.Gid, head.Uname, head.Gname = int(st.Uid), int(st.Gid), "", ""
 	head.AccessTime, head.ChangeTime = time.Time{}, time.Time{}
-	if !info.IsDir() && st.Nlink > 1 {
-		if first, ok := h.links[st.Ino]; ok {
-			head.Typeflag, head.Linkname, head.Size = tar.TypeLink, first, 0
-			return h.tar.WriteHeader(head)
-		}
-		h.links[st.Ino] = head.Name
-	}
-	if !info.Mode().IsRegular() {
+	if first, ok := h.links[inode{st.Dev, st.Ino}]; ok {
+		head.Typeflag, head.Linkname, head.Size = tar.TypeLink, first, 0
 		return h.tar.WriteHeader(head)
 	}
-	return h.file(path, head)
+	if info.Mode().IsRegular() {
+		return h.file(path, head, st)
+	}
+	return h.begin(head, st)
+}
+
+// begin writes the header of an entry, and remembers its name if the file has others.
+func (h *exporter) begin(head *tar.Header, st *syscall.Stat_t) error {
+	if head.Typeflag != tar.TypeDir && st.Nlink > 1 {
+		h.links[inode{st.Dev, st.Ino}] = head.Name
+	}
+	return h.tar.WriteHeader(head)
 }
 
 // name is a path as it stands in the archive: relative to the root, directories with a slash at
@@ -249,11 +260,12 @@ func (h *exporter) name(path string, dir bool) string {
 	return name
 }
 
-// file writes a regular file, as long as it is when it is opened. One that went meanwhile is left
-// out. One that becomes shorter while it is read is an error: half a file would be taken for a
-// whole one.
-func (h *exporter) file(path string, head *tar.Header) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+// file writes a regular file with the size that it has when it is opened. A file that is gone is left
+// out. One that became shorter or something else is an error: half a file would be taken for a whole
+// one.
+func (h *exporter) file(path string, head *tar.Header, st *syscall.Stat_t) error {
+	// Without O_NONBLOCK, opening a named pipe would wait for a writer.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -265,12 +277,15 @@ func (h *exporter) file(path string, head *tar.Header) error {
 	if err != nil {
 		return err
 	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s became something else while it was read", path)
+	}
 	// The size in the header is that of the file which is open, not of the one that was listed.
 	head.Size = info.Size()
 	if caps := capability(f); caps != "" {
 		head.PAXRecords = map[string]string{"SCHILY.xattr." + capabilityName: caps}
 	}
-	if err := h.tar.WriteHeader(head); err != nil {
+	if err := h.begin(head, st); err != nil {
 		return err
 	}
 	if _, err := io.CopyN(h.tar, f, head.Size); err != nil {

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -246,5 +247,107 @@ func TestALinkToWhatIsLeftOutIsLeftOut(t *testing.T) {
 	}
 	if got["elsewhere"] != "-> own.pem" || got["etc/self"] != "-> etc/own.pem" {
 		t.Errorf("links to other files are not: %v", got)
+	}
+}
+
+// described is a file as another moment, or another layer of an overlay, has it.
+type described struct {
+	fs.FileInfo
+	stat syscall.Stat_t
+}
+
+func (d *described) Sys() any { return &d.stat }
+
+func describe(t *testing.T, path string, dev, ino uint64) *described {
+	t.Helper()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &described{info, *stat(info)}
+	d.stat.Dev, d.stat.Ino, d.stat.Nlink = dev, ino, 2
+	return d
+}
+
+// written is the archive of what entries writes.
+func written(t *testing.T, root string, entries func(h *exporter) error) (*tar.Reader, error) {
+	t.Helper()
+	var buf bytes.Buffer
+	h := &exporter{req: protocol.ExportRequest{Root: root}, tar: tar.NewWriter(&buf), links: map[inode]string{}}
+	err := errors.Join(entries(h), h.tar.Flush())
+	return tar.NewReader(&buf), err
+}
+
+// The layers of an overlay number their files apart, so two files may have one number.
+func TestExportTellsFilesOfTwoLayersApart(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root+"/image", "of the image")
+	plant(t, root+"/setup", "of setup")
+	r, err := written(t, root, func(h *exporter) error {
+		return errors.Join(h.entry(root+"/image", describe(t, root+"/image", 1, 7)), h.entry(root+"/setup", describe(t, root+"/setup", 2, 7)))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		head, err := r.Next()
+		if err == io.EOF {
+			return
+		}
+		if err != nil || head.Typeflag != tar.TypeReg {
+			t.Errorf("%s is a link to %q: %v", head.Name, head.Linkname, err)
+		}
+	}
+}
+
+// A name that went before it was read is in no archive, so nothing can be a link to it.
+func TestExportLinksToNoFileThatWent(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root+"/a", "text")
+	plant(t, root+"/b", "text")
+	a, b := describe(t, root+"/a", 1, 7), describe(t, root+"/b", 1, 7)
+	if err := os.Remove(root + "/a"); err != nil {
+		t.Fatal(err)
+	}
+	r, err := written(t, root, func(h *exporter) error { return errors.Join(h.entry(root+"/a", a), h.entry(root+"/b", b)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if head, err := r.Next(); err != nil || head.Name != "b" || head.Typeflag != tar.TypeReg {
+		t.Errorf("%+v, %v", head, err)
+	}
+}
+
+// A box may change its files while they are read, and an archive is right or an error.
+func TestExportOfFilesThatBecomeOthers(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root+"/file", "text")
+	if err := os.Symlink("file", root+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	file, link := describe(t, root+"/file", 1, 7), describe(t, root+"/link", 1, 8)
+	for _, path := range []string{root + "/file", root + "/link"} {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := written(t, root, func(h *exporter) error { return h.entry(root+"/link", link) }); err != nil {
+		t.Errorf("a link that went: %v", err)
+	}
+	if err := unix.Mkfifo(root+"/file", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := written(t, root, func(h *exporter) error { return h.entry(root+"/file", file) })
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("a pipe was written as a file")
+		}
+	case <-time.After(time.Minute):
+		t.Error("the export waits for a writer of a pipe")
 	}
 }
