@@ -54,6 +54,7 @@ func (c cleanBoxes) empty(ctx context.Context, img image.Image, progress agentbo
 func (c cleanBoxes) of(ctx context.Context, img image.Image, repo workspace.Repo, progress agentbox.Progress) (setup.CleanBox, error) {
 	on := base{rec: c.like.unborn()}
 	on.rec.startFrom(img)
+	on.rec.Box.Cache, on.rec.SetupResult = agentbox.Digest{}, agentbox.Digest{}
 	if !on.rec.Cold {
 		template, err := c.templates.Open(ctx, on.rec.machine(c.home), progress)
 		if err != nil {

@@ -50,7 +50,7 @@ func (r *record) follow(cfg *config.Config, kind isolation.Choice, img image.Ima
 	r.Hardware, r.Pool, r.Settings = kind.Facts.Hardware, cfg.Pool, flags.SettingsOf(cfg)
 	r.Box.Isolation, r.Box.Accel, r.Box.Reason = kind.Kind, kind.Facts.Accel, kind.Reason
 	r.startFrom(img)
-	r.Box.Cache = agentbox.Digest{} // clean boxes begin without
+	r.Box.Cache, r.SetupResult = agentbox.Digest{}, agentbox.Digest{} // clean boxes begin without
 }
 
 // layer lays the repository's tools (UpTools), or what its setup makes (UpSetup), over the image;
@@ -61,9 +61,14 @@ func (m *Manager) layer(ctx context.Context, u *making, do api.UpAction, progres
 	if do == api.UpTools {
 		u.img, err = m.setup.Equip(ctx, want, u.img, progress)
 	} else {
+		// Done again, it starts from the same image.
+		if u.below == nil {
+			u.below = new(u.img)
+		}
+		u.img = *u.below
 		var made setup.Result
 		made, err = m.setup.Provision(ctx, want, u.was, u.img, progress)
-		u.img, u.rec.Box.Cache = made.Image, made.Cache
+		u.img, u.rec.Box.Cache, u.rec.SetupResult = made.Image, made.Cache, made.Made
 	}
 	u.rec.startFrom(u.img)
 	return err

@@ -68,6 +68,8 @@ type record struct {
 	Hardware bool        `json:"hardware"` // isolation rests on hardware virtualization
 	Guest    guestConfig `json:"attach"`
 	Setup    []string    `json:"setup,omitempty"` // for sh -c, once per workspace
+	// SetupResult is the setup result that its image and its first workspace are of, Box.Cache its key.
+	SetupResult agentbox.Digest `json:"setup_result,omitzero"`
 	// SetUp: it has run, here or in the clean box whose result the workspace has.
 	SetUp bool `json:"set_up,omitempty"`
 	// Start: for sh -c, whenever a fresh machine starts.
@@ -152,7 +154,7 @@ func (r record) inside(h home.Home) setup.Box {
 func (r record) target(h home.Home) staging.Target {
 	names := r.names(h)
 	to := staging.Target{
-		Box: r.Box.ID, Path: r.workspacePath(h), Size: r.Box.Disk, Staging: filepath.Join(names.Dir, "staging"), Commit: r.Box.Commit, Setup: r.Box.Cache,
+		Box: r.Box.ID, Path: r.workspacePath(h), Size: r.Box.Disk, Staging: filepath.Join(names.Dir, "staging"), Commit: r.Box.Commit, Setup: r.SetupResult,
 	}
 	if r.Box.Directory != "" {
 		to.Begin = names.Begin()

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"slices"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -24,6 +25,7 @@ type making struct {
 	was      agentbox.Box // it is there already, and this is what its last machine had
 	rec      record
 	img      image.Image
+	below    *image.Image // the image that setup's is laid over; nil before that step
 	template *templates.Template
 	b        *box
 }
@@ -164,10 +166,19 @@ func (m *Manager) hasSubdir(ctx context.Context, u *making) (bool, error) {
 	return workspace.HasFilesIn(ctx, u.Repo, u.Repo.Subdir)
 }
 
-// carryOut does the steps in order and stops at the first that fails.
+// carryOut does the steps in order and stops at the first that fails. A setup result that is found
+// damaged when the workspace of a new box is made is dropped, and the steps from setup on are done
+// once more.
 func (m *Manager) carryOut(ctx context.Context, u *making, p plan.Plan, progress agentbox.Progress) error {
-	for _, step := range p {
-		if err := m.do(ctx, u, step, progress); err != nil {
+	again := slices.IndexFunc(p, func(step api.UpStep) bool { return step.Do == api.UpSetup })
+	for i := 0; i < len(p); i++ {
+		err := m.do(ctx, u, p[i], progress)
+		if err != nil && again >= 0 {
+			if err = m.setup.Drop(ctx, err, progress); err == nil {
+				i, again = again-1, -1
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -42,13 +42,15 @@ func nameOf(made caches.Made) string { return made.Ingredients.Family().Hex() + 
 
 // Find gives what was published for a key, NotFound if nothing was. Of several, by different
 // producers, it is the newest. Made.Result and Made.By are set. Corrupt says that the store has
-// something else under the name.
+// something else under the name, or that part of it is damaged or missing; Made.Result is set then,
+// for Forget.
 func (s SetupResults) Find(ctx context.Context, key agentbox.Digest) (caches.Made, error) {
 	return s.newest(ctx, "", func(n blob.Name) bool { return strings.HasSuffix(n.Key, "/"+key.Hex()) })
 }
 
 // Nearest gives the newest that was published here for any key of a family, NotFound if nothing
-// was. What setup makes over it is ours, so it has to be. family is caches.Ingredients.Family.
+// was, Corrupt as for Find. What setup makes over it is ours, so it has to be. family is
+// caches.Ingredients.Family.
 func (s SetupResults) Nearest(ctx context.Context, family agentbox.Digest) (caches.Made, error) {
 	return s.newest(ctx, family.Hex()+"/", func(n blob.Name) bool { return s.ours(n) })
 }
@@ -81,11 +83,11 @@ func (s SetupResults) newest(ctx context.Context, prefix string, want func(blob.
 }
 
 // madeAs reads what is said of a result in its bundle, all of which must be here. Corrupt: it is
-// not what its name says.
+// not what its name says. Of a result that cannot be read, Made.Result alone is set.
 func madeAs(ctx context.Context, store *cachestore.Store, n blob.Name) (caches.Made, error) {
 	b, err := open(ctx, store, n.Manifest)
 	if err != nil {
-		return caches.Made{}, err
+		return caches.Made{Result: n.Manifest}, incomplete(err)
 	}
 	made := b.head.Made
 	made.Result = n.Manifest
@@ -134,39 +136,60 @@ func (s SetupResults) Publish(ctx context.Context, made caches.Made, parts map[c
 	return err
 }
 
-// Forget takes back what was published for a key, because it is damaged. Its space can be given
-// back from then on.
-func (s SetupResults) Forget(ctx context.Context, made caches.Made) error {
+// Forget takes back the names of a result, because it is damaged. Its space can be given back from
+// then on. A result without a name is no error.
+func (s SetupResults) Forget(ctx context.Context, result agentbox.Digest) error {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return err
 	}
-	return store.Unpublish(namespace, nameOf(made))
+	names, err := store.Names(namespace, "")
+	for _, n := range names {
+		if n.Manifest == result {
+			err = errors.Join(err, store.Unpublish(namespace, n.Key))
+		}
+	}
+	return err
 }
 
-// Open reads one part of what was published. All it gives was hashed. The caller closes it.
-// NotFound when the result or the part is not there any more.
-func (s SetupResults) Open(ctx context.Context, made caches.Made, part caches.Part) (io.ReadCloser, error) {
+// Open reads one part of a result, whatever its key stands for meanwhile. All it gives was hashed.
+// The caller closes it. NotFound says that the result has no such part; Corrupt, which reading may
+// also fail with, that it is damaged, or is not all here any more.
+func (s SetupResults) Open(ctx context.Context, result agentbox.Digest, part caches.Part) (io.ReadCloser, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	name, err := store.Lookup(namespace, nameOf(made))
+	b, err := open(ctx, store, result)
 	if err != nil {
-		return nil, err
-	}
-	b, err := open(ctx, store, name.Manifest)
-	if err != nil {
-		return nil, err
+		return nil, incomplete(err)
 	}
 	section, err := b.part(part)
 	if err != nil {
 		return nil, errors.Join(err, b.blob.Close())
 	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{section, b.blob}, nil
+	return openPart{section, b.blob}, nil
+}
+
+// openPart is a part of a result that is being read.
+type openPart struct {
+	io.Reader
+	io.Closer
+}
+
+// Read implements io.Reader.
+func (p openPart) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b)
+	return n, incomplete(err)
+}
+
+// incomplete makes the error of reading a result Corrupt if bytes of it are not here: the store takes
+// a damaged chunk away as soon as it was read once.
+func incomplete(err error) error {
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		return agentbox.Errorf(agentbox.Corrupt, "part of what setup made is missing: %w", err)
+	}
+	return err
 }
 
 // KeyOf tells which key a name of ours is for, so that `cache show` can say why it is the key it

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/binary"
 	"io"
 	"os"
@@ -17,11 +18,16 @@ import (
 
 func newResults(t *testing.T) (SetupResults, *cachestore.Store) {
 	t.Helper()
+	return newResultsIn(t, t.TempDir())
+}
+
+func newResultsIn(t *testing.T, dir string) (SetupResults, *cachestore.Store) {
+	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := cachestore.Open(t.Context(), cachestore.Config{Dir: t.TempDir(), Key: key, Ballast: -1, KeepFree: 1})
+	store, err := cachestore.Open(t.Context(), cachestore.Config{Dir: dir, Key: key, Ballast: -1, KeepFree: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +71,7 @@ func TestSetupResultsGivesBackWhatWasPublished(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for part, want := range map[caches.Part]string{caches.Dirs: "the caches", caches.Runtime: large, caches.Workspace: ""} {
-		r, err := s.Open(t.Context(), got, part)
+		r, err := s.Open(t.Context(), got.Result, part)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,14 +105,96 @@ func TestSetupResultsKeepsTheFirstOfTwoResults(t *testing.T) {
 	if alarms, err := store.Alarms(); err != nil || len(alarms) != 1 {
 		t.Errorf("alarms: %v, %v", alarms, err)
 	}
-	if err := s.Forget(t.Context(), made(1)); err != nil {
+	first, err := s.Find(t.Context(), made(1).Key)
+	if err != nil {
 		t.Fatal(err)
+	}
+	for range 2 { // the second time there is no such result
+		if err := s.Forget(t.Context(), first.Result); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := s.Find(t.Context(), made(1).Key); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Errorf("forgotten: %v", err)
 	}
 	if err := publish(t, s, made(1), "a", "b", "something else"); err != nil {
 		t.Errorf("after it was forgotten: %v", err)
+	}
+	// A box that found the first one gets no part of the second.
+	if r, err := s.Open(t.Context(), first.Result, caches.Workspace); err == nil {
+		if b, err := io.ReadAll(r); err != nil || string(b) != "c" {
+			t.Errorf("its workspace is %q, %v", b, err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	} else if agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Error(err)
+	}
+	second, err := s.Find(t.Context(), made(1).Key)
+	if err != nil || second.Result == first.Result {
+		t.Errorf("%s after %s, %v", second.Result.Short(), first.Result.Short(), err)
+	}
+	if err := s.Forget(t.Context(), first.Result); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Find(t.Context(), made(1).Key); err != nil {
+		t.Errorf("the second was forgotten for the first: %v", err)
+	}
+}
+
+// flip changes the first byte of each bundle in the packs of a store.
+func flip(t *testing.T, dir string) {
+	t.Helper()
+	flipped := 0
+	err := filepath.WalkDir(filepath.Join(dir, "packs"), func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if at := bytes.Index(b, []byte(bundleMagic)); err == nil && at >= 0 {
+			flipped++
+			b[at] ^= 1
+			err = os.WriteFile(path, b, 0o600)
+		}
+		return err
+	})
+	if err != nil || flipped == 0 {
+		t.Fatalf("%d bundles, %v", flipped, err)
+	}
+}
+
+// The store takes away what is damaged, and its name stays: what is found must say so each time.
+func TestADamagedResultIsCorruptUntilItIsForgotten(t *testing.T) {
+	dir := t.TempDir()
+	s, _ := newResultsIn(t, dir)
+	random := make([]byte, 1<<20) // which the store does not compress
+	rand.Read(random)
+	if err := publish(t, s, made(1), string(random), "b", "c"); err != nil {
+		t.Fatal(err)
+	}
+	flip(t, dir)
+	for range 2 {
+		damaged, err := s.Find(t.Context(), made(1).Key)
+		if agentbox.CodeOf(err) != agentbox.Corrupt || damaged.Result.IsZero() {
+			t.Fatalf("found: %s, %v", damaged.Result.Short(), err)
+		}
+		if _, err := s.Nearest(t.Context(), made(2).Ingredients.Family()); agentbox.CodeOf(err) != agentbox.Corrupt {
+			t.Errorf("nearest: %v", err)
+		}
+		if _, err := s.Open(t.Context(), damaged.Result, caches.Dirs); agentbox.CodeOf(err) != agentbox.Corrupt {
+			t.Errorf("opened: %v", err)
+		}
+	}
+	damaged, _ := s.Find(t.Context(), made(1).Key)
+	if err := s.Forget(t.Context(), damaged.Result); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Find(t.Context(), made(1).Key); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Errorf("forgotten: %v", err)
+	}
+	if err := publish(t, s, made(1), "a", "b", "another c"); err != nil {
+		t.Errorf("made again: %v", err)
 	}
 }
 

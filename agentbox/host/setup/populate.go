@@ -91,13 +91,13 @@ func (s *Setup) export(ctx context.Context, b Box, cfg *config.Config, made cach
 func (s *Setup) publish(ctx context.Context, made caches.Made, files map[caches.Part]string, progress agentbox.Progress) (caches.Made, error) {
 	err := s.Results.Publish(ctx, made, files)
 	if err == nil {
-		return s.Results.Find(ctx, made.Key)
+		return s.find(ctx, made.Key, progress)
 	}
 	if agentbox.CodeOf(err) != agentbox.Conflict {
 		return made, agentbox.OrNoSpace(err)
 	}
 	progress.Say("setup made something else this time, which is not used: " + err.Error() + " (agentbox cache show --why " + made.Key.Short() + ")")
-	return s.Results.Find(ctx, made.Key)
+	return s.find(ctx, made.Key, progress)
 }
 
 // cachePaths makes the configured directories absolute: only the box knows where its user's home

@@ -19,6 +19,38 @@ type Result struct {
 	Image image.Image
 	// Cache: key of what setup made that it has; zero when setup is to run in the box itself.
 	Cache agentbox.Digest
+	// Made names the result of that key that the image is of, whose other part belongs in the
+	// workspace (Overlay). Zero for a box that has its workspace already.
+	Made agentbox.Digest
+}
+
+// Damaged is the error of a setup result whose bytes are not what was published, or not all here.
+// Drop makes room for another one.
+type Damaged struct {
+	Result agentbox.Digest
+	Cause  error
+}
+
+func (e *Damaged) Error() string { return e.Cause.Error() }
+func (e *Damaged) Unwrap() error { return e.Cause }
+
+// damaged is err as a Damaged if it says that a result is.
+func damaged(result agentbox.Digest, err error) error {
+	if agentbox.CodeOf(err) == agentbox.Corrupt && !result.IsZero() {
+		return &Damaged{result, err}
+	}
+	return err
+}
+
+// Drop takes a result back if err says that it is damaged, and tells the user. It returns nil then,
+// and the next Provision makes another; else err.
+func (s *Setup) Drop(ctx context.Context, err error, progress agentbox.Progress) error {
+	var d *Damaged
+	if !errors.As(err, &d) {
+		return err
+	}
+	progress.Say("what setup made is damaged and will be made again: " + err.Error())
+	return s.Results.Forget(ctx, d.Result)
 }
 
 // Provision lets a box start from what setup made for its key, running setup in a clean box first
@@ -34,32 +66,53 @@ func (s *Setup) Provision(ctx context.Context, req Request, was agentbox.Box, ba
 		return Result{}, err
 	}
 	if was.Cache != in.Key() { // a box that has its branch's own result keeps it
-		if in, err = s.readable(ctx, in); err != nil {
+		if in, err = s.readable(ctx, in, progress); err != nil {
 			return Result{}, err
 		}
 	}
 	if was.Cache == in.Key() {
 		img, err := s.Images.Get(ctx, was.Image, progress)
 		if err == nil {
-			return Result{img, was.Cache}, nil
+			return Result{Image: img, Cache: was.Cache}, nil
 		}
 		progress.Say("the image that the box started from is gone: " + err.Error())
 	}
 	defer s.keys.Lock("setup " + in.Key().Hex())()
-	img, err := s.setupImage(ctx, req, base, in, progress)
-	if agentbox.CodeOf(err) == agentbox.Corrupt {
-		progress.Say("what setup made is damaged and will be made again: " + err.Error())
-		if err := s.Results.Forget(ctx, caches.Made{Key: in.Key(), Ingredients: in}); err != nil {
-			return Result{}, err
+	r, err := s.provision(ctx, req, base, in, progress)
+	if err != nil {
+		if err = s.Drop(ctx, err, progress); err == nil {
+			r, err = s.provision(ctx, req, base, in, progress)
 		}
-		img, err = s.setupImage(ctx, req, base, in, progress)
 	}
+	return r, err
+}
+
+// provision is what a box starts from with what setup made for these ingredients, or, where setup
+// fails, without.
+func (s *Setup) provision(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (Result, error) {
+	made, img, err := s.setupImage(ctx, req, base, in, progress)
 	if agentbox.CodeOf(err) == agentbox.Conflict && ctx.Err() == nil { // setup itself failed
 		progress.Say(err.Error() + "; it will run in the box itself")
 		img, err = s.nearestImage(ctx, base, in, progress)
 		return Result{Image: img}, err
 	}
-	return Result{img, in.Key()}, err
+	return Result{Image: img, Cache: in.Key(), Made: made.Result}, err
+}
+
+// sound looks for a result, and drops those that it finds damaged.
+func (s *Setup) sound(ctx context.Context, progress agentbox.Progress, find func() (caches.Made, error)) (caches.Made, error) {
+	for {
+		made, err := find()
+		err = damaged(made.Result, err)
+		if err == nil || s.Drop(ctx, err, progress) != nil {
+			return made, err
+		}
+	}
+}
+
+// find is what was published here for a key, dropping what is damaged. NotFound when nothing was.
+func (s *Setup) find(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (caches.Made, error) {
+	return s.sound(ctx, progress, func() (caches.Made, error) { return s.Results.Find(ctx, key) })
 }
 
 // Has tells whether what setup makes for a request is here, on its own branch or on the default
@@ -78,22 +131,23 @@ func (s *Setup) Has(ctx context.Context, req Request, base image.Image) bool {
 
 // setupImage is base with what setup made for these ingredients, which is made first where nobody
 // has.
-func (s *Setup) setupImage(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (image.Image, error) {
-	made, err := s.Results.Find(ctx, in.Key())
+func (s *Setup) setupImage(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (caches.Made, image.Image, error) {
+	made, err := s.find(ctx, in.Key(), progress)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
 		made, err = s.onceInTeam(ctx, in, progress, func(ctx context.Context) (caches.Made, error) {
 			return s.populate(ctx, req, base, in, progress)
 		})
 	}
 	if err != nil {
-		return base, err
+		return made, base, err
 	}
-	return s.derive(ctx, base, made, progress, caches.Dirs, caches.Runtime)
+	img, err := s.derive(ctx, base, made, progress, caches.Dirs, caches.Runtime)
+	return made, img, err
 }
 
 // nearestImage is base with the caches of the nearest key, or base.
 func (s *Setup) nearestImage(ctx context.Context, base image.Image, in caches.Ingredients, progress agentbox.Progress) (image.Image, error) {
-	made, err := s.nearest(ctx, in)
+	made, err := s.nearest(ctx, in, progress)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
 		return base, nil
 	}
@@ -108,13 +162,13 @@ func (s *Setup) nearestImage(ctx context.Context, base image.Image, in caches.In
 // where there is one, which every branch may read, else that of its own branch. What a branch makes
 // is read by that branch alone. Otherwise a branch that anybody may push could put into every box
 // what it likes.
-func (s *Setup) readable(ctx context.Context, in caches.Ingredients) (caches.Ingredients, error) {
+func (s *Setup) readable(ctx context.Context, in caches.Ingredients, progress agentbox.Progress) (caches.Ingredients, error) {
 	if in.Branch == "" {
 		return in, nil
 	}
 	trusted := in
 	trusted.Branch = ""
-	_, err := s.Results.Find(ctx, trusted.Key())
+	_, err := s.find(ctx, trusted.Key(), progress)
 	if err == nil {
 		return trusted, nil
 	}
@@ -131,11 +185,12 @@ func (s *Setup) readable(ctx context.Context, in caches.Ingredients) (caches.Ing
 
 // nearest is the newest result of the box's branch whose lockfiles alone differ, else that of the
 // default branch. NotFound where there is none at all.
-func (s *Setup) nearest(ctx context.Context, in caches.Ingredients) (caches.Made, error) {
-	made, err := s.Results.Nearest(ctx, in.Family())
+func (s *Setup) nearest(ctx context.Context, in caches.Ingredients, progress agentbox.Progress) (caches.Made, error) {
+	of := func() (caches.Made, error) { return s.Results.Nearest(ctx, in.Family()) }
+	made, err := s.sound(ctx, progress, of)
 	if agentbox.CodeOf(err) == agentbox.NotFound && in.Branch != "" {
 		in.Branch = ""
-		return s.Results.Nearest(ctx, in.Family())
+		return s.sound(ctx, progress, of)
 	}
 	return made, err
 }
@@ -169,7 +224,7 @@ func (s *Setup) derive(ctx context.Context, base image.Image, made caches.Made, 
 		if !slices.Contains(made.Parts, part) {
 			continue
 		}
-		d.Layers = append(d.Layers, func() (io.ReadCloser, error) { return s.Results.Open(ctx, made, part) })
+		d.Layers = append(d.Layers, func() (io.ReadCloser, error) { return s.open(ctx, made.Result, part) })
 	}
 	return s.Images.Derive(ctx, base, d, progress)
 }
@@ -184,18 +239,37 @@ func derivationKey(base image.Image, made caches.Made, parts []caches.Part) agen
 	return d
 }
 
-// Overlay adds to a staged workspace what setup made in one of the same key, if there is a key.
-func (s *Setup) Overlay(ctx context.Context, key agentbox.Digest, add func(io.Reader) error) error {
-	if key.IsZero() {
+// Overlay adds to a staged workspace what setup made in another one: the workspace's part of the
+// very result that the image of the box has, whatever its key stands for meanwhile. No result adds
+// nothing. The error is a Damaged where the result is.
+func (s *Setup) Overlay(ctx context.Context, result agentbox.Digest, add func(io.Reader) error) error {
+	if result.IsZero() {
 		return nil
 	}
-	made, err := s.Results.Find(ctx, key)
+	r, err := s.open(ctx, result, caches.Workspace)
 	if err != nil {
 		return err
 	}
-	r, err := s.Results.Open(ctx, made, caches.Workspace)
+	return damaged(result, errors.Join(add(r), r.Close()))
+}
+
+// open opens a part of a result. Opening and reading fail with a Damaged where it is.
+func (s *Setup) open(ctx context.Context, result agentbox.Digest, part caches.Part) (io.ReadCloser, error) {
+	r, err := s.Results.Open(ctx, result, part)
 	if err != nil {
-		return err
+		return nil, damaged(result, err)
 	}
-	return errors.Join(add(r), r.Close())
+	return resultPart{r, result}, nil
+}
+
+// resultPart is a part of a result that is read.
+type resultPart struct {
+	io.ReadCloser
+	result agentbox.Digest
+}
+
+// Read implements io.Reader.
+func (p resultPart) Read(b []byte) (int, error) {
+	n, err := p.ReadCloser.Read(b)
+	return n, damaged(p.result, err)
 }

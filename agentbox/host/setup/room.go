@@ -63,16 +63,18 @@ type Images interface {
 
 // Results keeps what setup made, by key. What it hands out was verified.
 type Results interface {
-	// Find gives what was published for a key; an error of code NotFound means that nothing was.
+	// Find gives what was published for a key; an error of code NotFound means that nothing was, one
+	// of code Corrupt that it is damaged, of which Made.Result is set.
 	Find(ctx context.Context, key agentbox.Digest) (caches.Made, error)
-	// Nearest gives the newest that was published for any key of a family; NotFound as above.
+	// Nearest gives the newest that was published for any key of a family; errors as above.
 	Nearest(ctx context.Context, family agentbox.Digest) (caches.Made, error)
 	// Publish keeps what a populate run made. It is there completely or not at all.
 	Publish(ctx context.Context, made caches.Made, parts map[caches.Part]string) error
-	// Forget takes back what was published, because it is damaged.
-	Forget(ctx context.Context, made caches.Made) error
-	// Open reads one part of what was published; NotFound if the populate run gave no such part.
-	Open(ctx context.Context, made caches.Made, part caches.Part) (io.ReadCloser, error)
+	// Forget takes back a result, because it is damaged. One that is not here is no error.
+	Forget(ctx context.Context, result agentbox.Digest) error
+	// Open reads one part of a result: NotFound if the populate run gave no such part, Corrupt, when
+	// it is read too, if it is damaged.
+	Open(ctx context.Context, result agentbox.Digest, part caches.Part) (io.ReadCloser, error)
 }
 
 // Box is where commands run.

@@ -19,7 +19,7 @@ type Team interface {
 // findOrFetch finds what setup made here, or gets what it made elsewhere. NotFound when nobody has
 // it.
 func (s *Setup) findOrFetch(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (caches.Made, error) {
-	made, err := s.Results.Find(ctx, key)
+	made, err := s.find(ctx, key, progress)
 	if s.Team == nil || agentbox.CodeOf(err) != agentbox.NotFound {
 		return made, err
 	}
@@ -28,7 +28,7 @@ func (s *Setup) findOrFetch(ctx context.Context, key agentbox.Digest, progress a
 		return made, err
 	}
 	progress.Say("what setup makes comes from " + by)
-	return s.Results.Find(ctx, key)
+	return s.find(ctx, key, progress)
 }
 
 // onceInTeam makes what setup makes, unless another machine did or does.

@@ -21,8 +21,8 @@ import (
 
 // Stager makes workspaces.
 type Stager struct {
-	// Overlay has add read what setup made in the workspace of a key; not for the zero key.
-	Overlay func(ctx context.Context, key agentbox.Digest, add func(io.Reader) error) error
+	// Overlay has add read what a setup result has for a workspace; not for the zero result.
+	Overlay func(ctx context.Context, result agentbox.Digest, add func(io.Reader) error) error
 	Log     *slog.Logger
 }
 
@@ -36,7 +36,7 @@ type Target struct {
 	// nobody takes work from.
 	Begin  string
 	Commit string
-	Setup  agentbox.Digest // key of what setup made that belongs in it; zero for none
+	Setup  agentbox.Digest // the setup result that belongs in it; zero for none
 }
 
 // Fill copies a repository into a box's reserved workspace. It is done beside the start of the
