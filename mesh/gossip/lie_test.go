@@ -3,6 +3,7 @@ package gossip
 import (
 	"bytes"
 	"net"
+	"testing"
 	"time"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
@@ -48,5 +49,15 @@ func LieAbout(g *Gossip, of, to identity.PeerID) {
 // Known is how many nodes memberlist has.
 func Known(g *Gossip) int { return len(g.members.Members()) }
 
-// Hide makes a node announce no address.
-func Hide(g *Gossip) { _ = g.Announce(func(m *Meta) { m.Addresses = nil }) }
+// Hide makes a node announce no address from now on: what memberlist has of it is replaced as well,
+// which otherwise happens a moment later.
+func Hide(t testing.TB, g *Gossip) {
+	t.Helper()
+	err := g.Announce(func(m *Meta) { m.Addresses = nil })
+	if err == nil {
+		err = g.members.UpdateNode(announcePause)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
