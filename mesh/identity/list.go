@@ -131,7 +131,16 @@ func (l List) Entries() []Entry {
 // listJSON is the encoded form.
 type listJSON struct {
 	Root    []byte  `json:"root"`
-	Entries []Entry `json:"entries"`
+	Entries entries `json:"entries"`
+}
+
+// entries are those of a list: MaxEntries at most.
+type entries []Entry
+
+// UnmarshalJSON reads what the encoder writes of a slice.
+func (e *entries) UnmarshalJSON(b []byte) (err error) {
+	*e, err = DecodeArray[Entry](b, MaxEntries)
+	return err
 }
 
 // Encode gives the one form that a list has: JSON with the entries in order.
@@ -150,11 +159,8 @@ func DecodeList(b []byte, team agentbox.Digest) (List, error) {
 	if err := json.Unmarshal(b, &in); err != nil {
 		return List{}, corrupt("member list: %w", err)
 	}
-	switch {
-	case len(in.Root) != ed25519.PublicKeySize, !team.IsZero() && TeamOf(in.Root) != team:
+	if len(in.Root) != ed25519.PublicKeySize || !team.IsZero() && TeamOf(in.Root) != team {
 		return List{}, corrupt("member list: of another team")
-	case len(in.Entries) > MaxEntries:
-		return List{}, corrupt("member list: %d entries, at most %d", len(in.Entries), MaxEntries)
 	}
 	l, err := NewList(in.Root).With(in.Entries...)
 	if err != nil {

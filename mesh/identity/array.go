@@ -1,0 +1,36 @@
+package identity
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// DecodeArray reads a JSON array of at most that many elements; null is an empty one. Longer ones are
+// Corrupt. json.Unmarshal would make all elements before anybody can count them, and an element that
+// a peer writes as {} takes a hundred times as much memory as in its message.
+func DecodeArray[T any](b []byte, most int) ([]T, error) {
+	in := json.NewDecoder(bytes.NewReader(b))
+	switch t, err := in.Token(); {
+	case err != nil:
+		return nil, corrupt("%w", err)
+	case t == nil:
+		return nil, nil
+	case t != json.Delim('['):
+		return nil, corrupt("%v instead of a list", t)
+	}
+	var out []T
+	for in.More() {
+		if len(out) == most {
+			return nil, corrupt("a list of more than %d", most)
+		}
+		var v T
+		if err := in.Decode(&v); err != nil {
+			return nil, corrupt("%w", err)
+		}
+		out = append(out, v)
+	}
+	if _, err := in.Token(); err != nil {
+		return nil, corrupt("%w", err)
+	}
+	return out, nil
+}
