@@ -208,11 +208,11 @@ func (s *Store) Exchange(ctx context.Context, from identity.PeerID) error {
 		return err
 	}
 	defer c.Close()
-	var heads []Head
-	if err := c.Ask(ctx, request{}, &heads, maxHeads); err != nil {
+	var theirs heads
+	if err := c.Ask(ctx, request{}, &theirs, maxHeads); err != nil {
 		return err
 	}
-	for _, h := range heads {
+	for _, h := range theirs {
 		if h.Owner == s.self {
 			err = s.heardOfOwn(h)
 		} else {

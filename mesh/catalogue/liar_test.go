@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,13 @@ func TestLiarsAreNotBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	newer := signedSet(t, team, ownerKey, 6, Record{Kind: Image, Key: "new", Changed: 6}).since(0)
+	removing := func(key string, sequence uint64) Delta {
+		next := signedSet(t, team, ownerKey, 6, Record{Kind: Image, Key: "k", Changed: 5}, Record{Kind: Image, Key: "new", Changed: 6})
+		next.floor, next.removed = 5, []removal{{Image, key, sequence}}
+		d := next.since(5)
+		d.Removed = next.removed
+		return d
+	}
 	cases := map[string]func(d Delta) any{
 		"another record":  func(d Delta) any { d.Records[0].Key = "evil"; return d },
 		"signed by liar":  func(d Delta) any { d.Head = d.Head.sign(team.List.Team(), liarKey); d.Head.Owner = owner; return d },
@@ -42,6 +50,11 @@ func TestLiarsAreNotBelieved(t *testing.T) {
 		"wrong base":      func(d Delta) any { d.Since = 3; return d },
 		"too many":        func(d Delta) any { d.Records = make([]Record, MaxRecords+1); return d },
 		"not a catalogue": func(Delta) any { return []string{"hello"} },
+		// Removals are not signed, and are kept and passed on.
+		"a removal of any length":    func(Delta) any { return removing(strings.Repeat("x", 1<<20), 6) },
+		"a removal of escapes":       func(Delta) any { return removing("\x1b[2J", 6) },
+		"a removal that is to come":  func(Delta) any { return removing("x", 7) },
+		"a removal from before that": func(Delta) any { return removing("x", 5) },
 	}
 	for what, lie := range cases {
 		t.Run(what, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"agentbox/agentbox"
+	"agentbox/mesh/identity"
 )
 
 // maxRemoved is how many removals are remembered. A peer that is further behind gets the whole set.
@@ -17,6 +18,15 @@ type removal struct {
 	Kind     Kind   `json:"kind"`
 	Key      string `json:"key"`
 	Sequence uint64 `json:"sequence"`
+}
+
+// check tells whether a removal may be in a delta, as an error of code Corrupt. It is kept, and passed
+// on to others, although its owner has not signed it.
+func (r removal) check(d Delta) error {
+	if !isText(r.Key, MaxKey) || !isText(string(r.Kind), MaxKey) || r.Sequence <= d.Since || r.Sequence > d.Head.Sequence {
+		return corrupt("the catalogue of %s: %s %.80q was not removed between %d and %d", d.Head.Owner.Short(), r.Kind, r.Key, d.Since, d.Head.Sequence)
+	}
+	return nil
 }
 
 // set is one catalogue as one peer has it. It is never changed: apply and edit give another, so it
@@ -34,10 +44,35 @@ type set struct {
 // Delta is what takes a set from one sequence number to its head's, or a whole set. It is the
 // answer to a fetch, and what is kept on disk.
 type Delta struct {
-	Head    Head      `json:"head"`
-	Since   uint64    `json:"since"` // 0: all of it
-	Records []Record  `json:"records,omitempty"`
-	Removed []removal `json:"removed,omitempty"`
+	Head    Head     `json:"head"`
+	Since   uint64   `json:"since"` // 0: all of it
+	Records records  `json:"records,omitempty"`
+	Removed removals `json:"removed,omitempty"`
+}
+
+// records, removals and heads are what a peer sends of each: no more of them than a message may have.
+type (
+	records  []Record
+	removals []removal
+	heads    []Head
+)
+
+// UnmarshalJSON reads what the encoder writes of a slice.
+func (r *records) UnmarshalJSON(b []byte) (err error) {
+	*r, err = identity.DecodeArray[Record](b, MaxRecords)
+	return err
+}
+
+// UnmarshalJSON reads what the encoder writes of a slice.
+func (r *removals) UnmarshalJSON(b []byte) (err error) {
+	*r, err = identity.DecodeArray[removal](b, maxRemoved)
+	return err
+}
+
+// UnmarshalJSON reads what the encoder writes of a slice.
+func (h *heads) UnmarshalJSON(b []byte) (err error) {
+	*h, err = identity.DecodeArray[Head](b, identity.MaxEntries)
+	return err
 }
 
 // since gives what takes a reader from a sequence number to here: all of it for 0, for a number
@@ -63,9 +98,6 @@ func (s *set) since(n uint64) Delta {
 // apply gives the set that a delta makes of this one. The head's signature has been verified; that
 // the records are those that it stands for is checked here.
 func (s *set) apply(d Delta) (*set, error) {
-	if len(d.Records) > MaxRecords || len(d.Removed) > maxRemoved {
-		return nil, corrupt("the catalogue of %s has more than %d records", d.Head.Owner.Short(), MaxRecords)
-	}
 	next := &set{head: d.Head, records: map[id]Record{}, floor: d.Head.Sequence}
 	if d.Since != 0 {
 		if d.Since != s.head.Sequence {
@@ -73,6 +105,9 @@ func (s *set) apply(d Delta) (*set, error) {
 		}
 		next.records, next.floor, next.removed = maps.Clone(s.records), s.floor, slices.Concat(s.removed, d.Removed)
 		for _, r := range d.Removed {
+			if err := r.check(d); err != nil {
+				return nil, err
+			}
 			delete(next.records, id{r.Kind, r.Key})
 		}
 		next.trim()
