@@ -57,6 +57,8 @@ func TestVerifySeesEveryChange(t *testing.T) {
 		{"a byte", func(l []string) []string { l[3] = strings.Replace(l[3], "host3", "host9", 1); return l }, "log.jsonl:4: the line was changed"},
 		{"a line removed", func(l []string) []string { return append(l[:3], l[4:]...) }, "log.jsonl:4: entry 5 follows entry 3"},
 		{"two swapped", func(l []string) []string { l[3], l[4] = l[4], l[3]; return l }, "log.jsonl:4: entry 5 follows entry 3"},
+		{"bytes before a line, more than a line has", func(l []string) []string { l[3] = strings.Repeat(" ", maxLine+1) + l[3]; return l }, "log.jsonl:4: the line is not an entry"},
+		{"an endless line at the end", func(l []string) []string { return append(l, strings.Repeat("x", 3*maxLine)) }, "log.jsonl:9: the line is not an entry"},
 		{"a line that is none", func(l []string) []string { l[2] = "{}\n"; return l }, "log.jsonl:3: the line is not an entry"},
 		{"the beginning cut off and renumbered", func(l []string) []string {
 			b, _, _ := encodeLine(strings.Repeat("1", 64), Entry{Seq: 1})

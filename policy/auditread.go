@@ -33,7 +33,7 @@ func Verify(dir string) (Verified, error) {
 	var v Verified
 	prev := ""
 	_, err := readSince(dir, nil, func(where string, b []byte, whole bool) error {
-		if !whole && strings.HasPrefix(where, current) {
+		if !whole && len(b) <= maxLine && strings.HasPrefix(where, current) {
 			return nil // being written, or torn by a crash: the next OpenLog cuts it off and says so
 		}
 		l, err := decodeLine(b)
