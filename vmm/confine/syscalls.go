@@ -3,28 +3,41 @@ package confine
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
-// denied are the system calls of which a confined program gets EPERM. It keeps the sockets that it
-// inherits, all of which are connected to us, and can read, write and ask after them. The numbers
-// are those of the architecture that this program is built for, see filter. EPERM and not a kill,
+// denied are the system calls that fail with EPERM in a confined program. It can still read, write
+// and query the sockets that it inherits, all of which are connected to us. EPERM and not a kill,
 // because QEMU and its libraries try some of these calls and go on without them: QEMU 11 falls back
-// from io_uring by itself.
-var denied = []uint32{
-	// Every way to a socket of its own, and so to the user's daemon, session bus and agents, the
-	// network, netlink and vsock. A ring opens and connects sockets without these calls.
+// from io_uring by itself. Numbers are those of the architecture that this program is built for.
+var denied = slices.Concat(legacy, []uint32{
+	// Every way to a new socket, and so to the user's daemon, session bus and agents, the network,
+	// netlink and vsock. A ring opens and connects sockets without these calls.
 	unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT, unix.SYS_ACCEPT4,
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
-	// The user's other programs: their memory, and the descriptors that they hold.
+	// The user's other programs: their memory, descriptors, messages and signals.
 	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PROCESS_MADVISE, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
+	unix.SYS_MOVE_PAGES, unix.SYS_MIGRATE_PAGES, unix.SYS_PIDFD_SEND_SIGNAL,
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
+	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
+	// Mode, owner, times and attributes of any file that the user owns: Landlock has no right for
+	// them (landlock(7), "Filesystem flags").
+	unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR,
+	// Mounts, modules, the clock and names of the host, where we run as root.
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN,
+	unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_FANOTIFY_INIT,
+	unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_REBOOT,
+	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME,
+	unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_QUOTACTL, unix.SYS_ACCT, unix.SYS_SYSLOG,
 	// The user's keyrings, and parts of the kernel that a machine has no use for.
 	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
 	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_UNSHARE, unix.SYS_SETNS,
-}
+})
 
 // architectures are what a filter sees as the architecture of a call, by Go's name for it. A call
 // on an architecture that is not listed here cannot be judged, so machines do not start there.

@@ -13,6 +13,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+func call(number uintptr, args ...uintptr) func() error {
+	args = append(args, 0, 0, 0)
+	return func() error {
+		if _, _, errno := unix.Syscall(number, args[0], args[1], args[2]); errno != 0 {
+			return errno
+		}
+		return nil
+	}
+}
+
+// allDenied tries all attacks on a confined thread, and then what must work.
+func allDenied(t *testing.T, attacks map[string]func() error, works func() error) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked
+		err := Thread(Files{})
+		if err == nil {
+			for what, try := range attacks {
+				if err := try(); !errors.Is(err, unix.EPERM) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			err = works()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A thread keeps the connection that it was given and gets no other, whatever it tries.
 func TestThreadOpensNoSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
@@ -32,15 +64,6 @@ func TestThreadOpensNoSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fresh)
-	call := func(number uintptr, args ...uintptr) func() error {
-		args = append(args, 0, 0, 0)
-		return func() error {
-			if _, _, errno := unix.Syscall(number, args[0], args[1], args[2]); errno != 0 {
-				return errno
-			}
-			return nil
-		}
-	}
 	attacks := map[string]func() error{
 		"connect":     func() error { return unix.Connect(fresh, &unix.SockaddrUnix{Name: path}) },
 		"bind":        func() error { return unix.Bind(fresh, &unix.SockaddrUnix{Name: path + "2"}) },
@@ -62,28 +85,52 @@ func TestThreadOpensNoSocket(t *testing.T) {
 	} {
 		attacks[name+" socket"] = call(unix.SYS_SOCKET, family, unix.SOCK_STREAM)
 	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked
-		err := Thread(Files{})
-		if err == nil {
-			for what, try := range attacks {
-				if err := try(); !errors.Is(err, unix.EPERM) {
-					t.Errorf("%s: %v", what, err)
-				}
-			}
-			_, err = unix.Write(pair[0], []byte("x"))
-		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	allDenied(t, attacks, func() error {
+		_, err := unix.Write(pair[0], []byte("x"))
+		return err
+	})
 	if n, err := unix.Read(pair[1], make([]byte, 2)); n != 1 || err != nil {
 		t.Errorf("the connection it was given: %d, %v", n, err)
 	}
 	if err := unix.Connect(fresh, &unix.SockaddrUnix{Name: path}); err != nil {
 		t.Errorf("the rest of the process: %v", err)
+	}
+}
+
+// Landlock denies neither what changes a file's mode, owner, times and attributes, nor System V's
+// memory and messages, which any program of the user may attach to.
+func TestThreadChangesNothingOfOthers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	fd := int(f.Fd())
+	attacks := map[string]func() error{
+		"chmod":             func() error { return unix.Chmod(path, 0o666) },
+		"fchmod":            func() error { return unix.Fchmod(fd, 0o666) },
+		"fchmodat2":         func() error { return unix.Fchmodat(unix.AT_FDCWD, path, 0o666, unix.AT_SYMLINK_NOFOLLOW) },
+		"chown":             func() error { return unix.Chown(path, os.Getuid(), os.Getgid()) },
+		"lchown":            func() error { return unix.Lchown(path, os.Getuid(), os.Getgid()) },
+		"fchown":            func() error { return unix.Fchown(fd, os.Getuid(), os.Getgid()) },
+		"utimensat":         func() error { return unix.UtimesNano(path, make([]unix.Timespec, 2)) },
+		"setxattr":          func() error { return unix.Setxattr(path, "user.x", []byte("x"), 0) },
+		"fremovexattr":      func() error { return unix.Fremovexattr(fd, "user.x") },
+		"shmget":            call(unix.SYS_SHMGET, 0, 4096, unix.IPC_CREAT|0o600),
+		"msgget":            call(unix.SYS_MSGGET, 0, 0),
+		"mq_open":           call(unix.SYS_MQ_OPEN),
+		"mount":             call(unix.SYS_MOUNT),
+		"finit_module":      call(unix.SYS_FINIT_MODULE),
+		"clock_settime":     call(unix.SYS_CLOCK_SETTIME, unix.CLOCK_REALTIME),
+		"open_by_handle_at": call(unix.SYS_OPEN_BY_HANDLE_AT),
+	}
+	allDenied(t, attacks, func() error { return unix.Fstat(fd, &unix.Stat_t{}) })
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info, err)
 	}
 }
 

@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package confine
+
+var legacy []uint32
