@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -149,8 +150,9 @@ func clean(s string) string {
 // lifeConn is the host's end of one life on a stream that it does not own.
 type lifeConn struct {
 	net.Conn
-	r   *bufio.Reader
-	end sync.Once
+	ahead *bounded.ReadAhead // of Conn, so that a write that blocks keeps the guest from nothing
+	r     *bufio.Reader      // of ahead
+	end   sync.Once
 
 	// The fields below belong to the goroutine that reads.
 	token   string         // of the Ready to wait for before anything is read; "" once it came
@@ -161,9 +163,18 @@ type lifeConn struct {
 // past is a deadline that makes reads and writes fail at once.
 var past = time.Unix(1, 0)
 
-// newLifeConn clears a deadline that the life before was ended with.
+// maxAhead bounds what is kept of a guest that writes faster than its connection is served, in
+// bytes. It holds what some hundred writers of the guest can have under way while its SSH waits to
+// answer.
+const maxAhead = 8 << 20
+
+// newLifeConn clears a deadline that the life before was ended with, and begins to read.
 func newLifeConn(stream net.Conn) (*lifeConn, error) {
-	return &lifeConn{Conn: stream, r: bufio.NewReaderSize(stream, 32<<10)}, stream.SetDeadline(time.Time{})
+	if err := stream.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	ahead := bounded.NewReadAhead(stream, maxAhead)
+	return &lifeConn{Conn: stream, ahead: ahead, r: bufio.NewReader(ahead)}, nil
 }
 
 func (c *lifeConn) Read(p []byte) (int, error) {
@@ -190,9 +201,13 @@ func (c *lifeConn) awaitReady() (err error) {
 	return nil
 }
 
-// Close makes this life's reads and writes fail. The stream stays open for the next life, which a
-// second call leaves alone: SSH closes what has failed, and so does who used it.
+// Close makes this life's reads and writes fail, and returns when nothing reads the stream any
+// more. The stream stays open for the next life, which a second call leaves alone: SSH closes a
+// connection that has failed, and so does its user.
 func (c *lifeConn) Close() (err error) {
-	c.end.Do(func() { err = c.Conn.SetDeadline(past) })
+	c.end.Do(func() {
+		err = c.Conn.SetDeadline(past)
+		c.ahead.Close()
+	})
 	return err
 }

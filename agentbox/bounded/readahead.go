@@ -1,0 +1,91 @@
+package bounded
+
+import (
+	"io"
+	"sync"
+)
+
+// ReadAhead reads from a source in a goroutine of its own, whether or not anybody asks for the
+// bytes yet, and keeps at most a bound of them.
+//
+// It is for two ends that each read and write over one stream, such as two SSH peers. An end that
+// stops reading while its own write blocks stands still for ever when the other end does the same.
+// An end that reads ahead lets the other end finish its write, and so go on reading.
+//
+// Read is for one goroutine at a time; Close may be called from any.
+type ReadAhead struct {
+	done chan struct{} // closed when nothing reads from the source any more
+
+	mu      sync.Mutex
+	changed *sync.Cond // one of the fields below has changed
+	bytes   []byte     // that were read and not asked for yet
+	most    int
+	err     error // of the source, told behind the last byte
+	closed  bool
+}
+
+// readAheadPiece is how much is read from the source at once, in bytes.
+const readAheadPiece = 32 << 10
+
+// NewReadAhead begins to read from r and keeps at most most bytes, or readAheadPiece if that is
+// more. The caller calls Close, and sees to it that a Read of r that waits ends then.
+func NewReadAhead(r io.Reader, most int) *ReadAhead {
+	a := &ReadAhead{done: make(chan struct{}), most: max(most, readAheadPiece)}
+	a.changed = sync.NewCond(&a.mu)
+	go func() {
+		defer close(a.done)
+		a.fill(r)
+	}()
+	return a
+}
+
+// fill reads until the source fails or Close is called. While the buffer is full it does not read.
+func (a *ReadAhead) fill(r io.Reader) {
+	piece := make([]byte, readAheadPiece)
+	for {
+		n, err := r.Read(piece)
+		a.mu.Lock()
+		for len(a.bytes)+n > a.most && !a.closed {
+			a.changed.Wait()
+		}
+		a.bytes, a.err = append(a.bytes, piece[:n]...), err
+		ended := err != nil || a.closed
+		a.changed.Broadcast()
+		a.mu.Unlock()
+		if ended {
+			return
+		}
+	}
+}
+
+// Read implements io.Reader. It fails with the source's error once all that came before has been
+// read, and with io.ErrClosedPipe after Close.
+func (a *ReadAhead) Read(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for len(a.bytes) == 0 && a.err == nil && !a.closed {
+		a.changed.Wait()
+	}
+	switch {
+	case a.closed:
+		return 0, io.ErrClosedPipe
+	case len(a.bytes) == 0:
+		return 0, a.err
+	}
+	n := copy(p, a.bytes)
+	if a.bytes = a.bytes[n:]; len(a.bytes) == 0 {
+		a.bytes = nil // what a burst took is given back
+	}
+	a.changed.Broadcast()
+	return n, nil
+}
+
+// Close drops what was not read, and returns when nothing reads from the source any more. It may be
+// called more than once.
+func (a *ReadAhead) Close() {
+	a.mu.Lock()
+	a.closed, a.bytes = true, nil
+	a.changed.Broadcast()
+	a.mu.Unlock()
+	<-a.done
+}
