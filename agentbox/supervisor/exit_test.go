@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,7 +17,7 @@ func TestExitNoteIsReadOnce(t *testing.T) {
 	}
 	reason := agentbox.Errorf(agentbox.NoSpace, "the disk is full").WithHint("free some")
 	for range 2 { // a note nobody took is replaced
-		if err := writeExit(dir, failed(reason)); err != nil {
+		if err := writeExit(dir, failed(reason, false)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -24,11 +25,26 @@ func TestExitNoteIsReadOnce(t *testing.T) {
 	if err != nil || !ok || e.Reason.Code != reason.Code || e.Reason.Message != reason.Message || e.Reason.Hint != reason.Hint {
 		t.Fatalf("%+v, %v, %v", e.Reason, ok, err)
 	}
+	if e.Ran || e.End.Cause != agentbox.EndFailed {
+		t.Errorf("a machine that never ran: %+v", e)
+	}
 	if age := time.Since(e.Time); age < 0 || age > time.Minute {
 		t.Errorf("it was written %s ago", age)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// The daemon must know whether a machine has touched the box's disks, and no text says so.
+func TestExitNoteTellsWhetherTheMachineRan(t *testing.T) {
+	dir := t.TempDir()
+	if err := writeExit(dir, failed(errors.New("it does not answer"), true)); err != nil {
+		t.Fatal(err)
+	}
+	e, ok, err := TakeExit(dir)
+	if err != nil || !ok || !e.Ran || e.End.Cause != agentbox.EndDied || e.End.Detail != "it does not answer" {
+		t.Errorf("%+v, %v, %v", e, ok, err)
 	}
 }
 

@@ -83,22 +83,28 @@ func Main(ctx context.Context, stdin io.Reader) error {
 	defer logFile.Close()
 	log := slog.New(slog.NewTextHandler(logFile, nil)).With("box", cfg.Box.String())
 	s, err := newSupervisor(cfg, log)
-	if err == nil {
-		err = s.run(ctx, files)
-	}
 	if err != nil {
 		log.Error("supervisor ended", "error", err)
-		return errors.Join(err, writeExit(names.Dir, failed(err)))
+		return errors.Join(err, writeExit(names.Dir, failed(err, false)))
+	}
+	if err := s.run(ctx, files); err != nil {
+		log.Error("supervisor ended", "error", err)
+		return errors.Join(err, writeExit(names.Dir, failed(err, s.machine != nil)))
 	}
 	log.Info("supervisor ended", "end", s.endCause)
-	return writeExit(names.Dir, Exit{End: s.endCause})
+	return writeExit(names.Dir, Exit{End: s.endCause, Ran: s.machine != nil})
 }
 
-// failed is what a supervisor leaves that did not start its machine, or lost its way. The error
-// crosses to the daemon as it is, with its code and hint.
-func failed(err error) Exit {
+// failed is the Exit of a supervisor that ends with an error. The error crosses to the daemon as it
+// is, with its code and hint. ran tells whether there has been a machine: one that could not be
+// greeted, or not ended well, died, and did not fail to start.
+func failed(err error, ran bool) Exit {
 	e := agentbox.AsError(err)
-	return Exit{End: agentbox.End{Cause: agentbox.EndFailed, Detail: e.Message}, Reason: e}
+	cause := agentbox.EndFailed
+	if ran {
+		cause = agentbox.EndDied
+	}
+	return Exit{End: agentbox.End{Cause: cause, Detail: e.Message}, Ran: ran, Reason: e}
 }
 
 // newSupervisor makes a supervisor that has not started anything. An account that cannot be read is
