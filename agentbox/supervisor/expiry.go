@@ -59,7 +59,7 @@ func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 	}
 	why := agentbox.AsError(err).Message
 	left, workers, term := s.lease.left()
-	if workers > 0 {
+	if workers > 0 || left > 0 {
 		return false
 	}
 	s.log.Warn("cannot pause a box whose lease has ended", "error", err)

@@ -75,11 +75,12 @@ func (l *lease) begin() {
 	}
 }
 
-// retry has the end told again after d, unless somebody works in the box by then.
+// retry tells the end of a lease again after d, unless somebody works in the box by then. A lease
+// that was renewed meanwhile keeps its own end.
 func (l *lease) retry(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.workers == 0 && !l.stopped {
+	if l.workers == 0 && !l.stopped && time.Since(l.since) >= l.term {
 		l.timer.Reset(d)
 	}
 }

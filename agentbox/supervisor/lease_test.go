@@ -31,6 +31,7 @@ func TestLeaseEndsWhenItSays(t *testing.T) {
 			other()
 		}, []time.Duration{7 * hour}},
 		"tried again":                {func(l *lease) { time.Sleep(hour + time.Second); l.retry(time.Minute) }, []time.Duration{hour, hour + time.Second + time.Minute}},
+		"renewed before it is tried": {func(l *lease) { time.Sleep(hour + time.Second); l.renew(hour); l.retry(time.Minute) }, []time.Duration{hour, 2*hour + time.Second}},
 		"entered before it is tried": {func(l *lease) { time.Sleep(hour + time.Second); l.retry(time.Minute); l.work() }, []time.Duration{hour}},
 		"entered when it has ended":  {func(l *lease) { time.Sleep(hour + time.Second); l.work() }, []time.Duration{hour}},
 	} {
