@@ -180,11 +180,11 @@ func (b *accounting) underPressure(stats protocol.GuestStats, now time.Time) {
 	}
 }
 
-// used is what the box has used so far.
+// used is a copy of what the box has used so far.
 func (b *accounting) used() agentbox.Consumption {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.account.Consumption
+	return b.account.Plus(agentbox.Consumption{})
 }
 
 // write puts the account into its file, as a reader finds it, unless it is there. It is replaced as

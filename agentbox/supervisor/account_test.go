@@ -72,6 +72,18 @@ func TestAnAccountAddsUpAllLives(t *testing.T) {
 	}
 }
 
+// Limits are compared with what was used while answers go on to be counted.
+func TestWhatWasUsedDoesNotChangeAfterwards(t *testing.T) {
+	b := newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
+	answered(t, b, "m", agentbox.Tokens{Answers: 1})
+	used := b.used()
+	answered(t, b, "m", agentbox.Tokens{Answers: 1})
+	answered(t, b, "n", agentbox.Tokens{Answers: 1})
+	if len(used.Models) != 1 || used.Models["m"].Answers != 1 {
+		t.Errorf("%+v", used.Models)
+	}
+}
+
 func answered(t *testing.T, b *accounting, model string, n agentbox.Tokens) {
 	t.Helper()
 	if err := b.tokens(model, n); err != nil {
