@@ -58,17 +58,32 @@ func (g *gate) Accept(_ context.Context, d netstack.Destination) error {
 	return g.gateway.Accept(flow(d))
 }
 
+// enter counts a flow in. It fails at the limit, too: any number of flows may have been accepted
+// before the first of them was counted. leave counts it out, also after an error.
+func (g *gate) enter() (leave func(), err error) {
+	if !g.meter.mayConnect(int(g.open.Add(1)) - 1) {
+		err = errLimit
+	}
+	return func() { g.open.Add(-1) }, err
+}
+
 // Stream carries a TCP connection. It returns when the connection has ended.
 func (g *gate) Stream(ctx context.Context, d netstack.Destination, c netstack.Conn) error {
-	g.open.Add(1)
-	defer g.open.Add(-1)
+	leave, err := g.enter()
+	defer leave()
+	if err != nil {
+		return err
+	}
 	return g.gateway.Stream(ctx, flow(d), meteredStream{metered{c, g.meter, g.accounting}, c})
 }
 
 // Packets carries the datagrams of a UDP flow.
 func (g *gate) Packets(ctx context.Context, d netstack.Destination, c net.Conn) error {
-	g.open.Add(1)
-	defer g.open.Add(-1)
+	leave, err := g.enter()
+	defer leave()
+	if err != nil {
+		return err
+	}
 	return g.gateway.Packets(ctx, flow(d), metered{c, g.meter, g.accounting})
 }
 

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -250,6 +251,27 @@ func TestLimitsOfTheNetworkAreKeptAndLogged(t *testing.T) {
 	if len(limits) != 1 || limits[0] != "bytes 10" {
 		t.Errorf("the log says %q", limits)
 	}
+}
+
+// A box can have many connections accepted before the first of them is carried.
+func TestConnectionsAcceptedAtOnceExceedNoLimit(t *testing.T) {
+	g, gate, _ := newTestGuard(t)
+	d, over := carried(t, g, gate)
+	req := inForce(t, "127.0.0.1:*")
+	req.Limits = api.Limits{Connections: 1}
+	if err := g.enforce(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	_, stack := pipe(t)
+	stack.Close() // so that one that is carried ends at once
+	if err := gate.Stream(t.Context(), d, stack); !errors.Is(err, errLimit) {
+		t.Errorf("a second connection ended with %v", err)
+	}
+	if err := gate.Packets(t.Context(), d, stack); !errors.Is(err, errLimit) {
+		t.Errorf("a flow of packets ended with %v", err)
+	}
+	gate.close()
+	<-over
 }
 
 func TestValuesComeFromWhereTheyAreKept(t *testing.T) {
