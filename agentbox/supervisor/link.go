@@ -23,10 +23,11 @@ import (
 // one machine; localKey, which never reaches the guest, as long as the box. When the guest hangs
 // up, the next use greets it anew.
 //
-// connecting is held while the guest is greeted, for as long as that takes, so that of several
-// callers one greets it and the others have its connection: there is one stream, so two connections
-// cannot be. mu guards current for a moment, and is taken second: what asks only whether there is a
-// connection waits for no guest.
+// connecting is a lock that is held while the guest is greeted, which takes up to a minute, so that
+// of several callers one greets it and the others get its connection: there is one stream, so there
+// cannot be two connections. It is a channel, so that each caller waits for it no longer than its
+// own context allows. mu guards current for a moment, and is taken second: a caller that only asks
+// whether there is a connection waits for no guest.
 type link struct {
 	stream   net.Conn
 	hostname string
@@ -35,7 +36,7 @@ type link struct {
 	localKey ssh.Signer
 	log      *slog.Logger
 
-	connecting sync.Mutex
+	connecting chan struct{}
 	last       *guest.Client // current, or the one before; guarded by connecting
 
 	mu      sync.Mutex
@@ -49,7 +50,7 @@ func newLink(stream net.Conn, hostname string, names home.Box, log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{stream: stream, hostname: hostname, hostSeed: key.Seed(), log: log}
+	l := &link{stream: stream, hostname: hostname, hostSeed: key.Seed(), log: log, connecting: make(chan struct{}, 1)}
 	if l.hostKey, err = ssh.NewSignerFromKey(key); err != nil {
 		return nil, err
 	}
@@ -64,10 +65,24 @@ func newLink(stream net.Conn, hostname string, names home.Box, log *slog.Logger)
 // of its own. cli/ssh.go gives it to stock ssh.
 const HostAlias = "agentbox"
 
+// lock takes connecting. Its error is ctx's.
+func (l *link) lock(ctx context.Context) error {
+	select {
+	case l.connecting <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (l *link) unlock() { <-l.connecting }
+
 // client gives the live connection, making one where there is none.
 func (l *link) client(ctx context.Context) (*guest.Client, error) {
-	l.connecting.Lock()
-	defer l.connecting.Unlock()
+	if err := l.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer l.unlock()
 	if c := l.live(); c != nil {
 		return c, nil
 	}
@@ -84,8 +99,10 @@ func (l *link) greet(ctx context.Context, attach *protocol.AttachRequest) error 
 			return err
 		}
 	}
-	l.connecting.Lock()
-	defer l.connecting.Unlock()
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	defer l.unlock()
 	_, err := l.connect(ctx, request)
 	return err
 }

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -12,9 +13,9 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// While somebody waits for a guest that says nothing, the others are told what is known: a list of
-// boxes must not wait for it.
-func TestASilentGuestKeepsNobodyElseWaiting(t *testing.T) {
+// silentGuest is the link to a guest that says nothing, and the guest's end.
+func silentGuest(t *testing.T) (l *link, theirs net.Conn) {
+	t.Helper()
 	h := home.Home{Dir: t.TempDir()}
 	names := h.Box(agentbox.NewBoxID())
 	if err := h.Create(); err != nil {
@@ -26,20 +27,34 @@ func TestASilentGuestKeepsNobodyElseWaiting(t *testing.T) {
 		}
 	}
 	ours, theirs := net.Pipe()
-	defer theirs.Close()
+	t.Cleanup(func() { ours.Close(); theirs.Close() })
 	l, err := newLink(ours, "box", names, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return l, theirs
+}
+
+// greeting begins to greet the guest, and returns while that goes on. stop ends it.
+func greeting(t *testing.T, l *link, theirs net.Conn) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	greeted := make(chan struct{})
 	go func() {
 		defer close(greeted)
 		_, _ = l.client(ctx)
 	}()
-	if _, err := theirs.Read(make([]byte, 1)); err != nil { // it is being greeted
+	if _, err := theirs.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
+	return func() { cancel(); l.stream.Close(); <-greeted }
+}
+
+// While somebody waits for a guest that says nothing, the others are told what is known: a list of
+// boxes must not wait for it.
+func TestASilentGuestKeepsNobodyElseWaiting(t *testing.T) {
+	l, theirs := silentGuest(t)
+	stop := greeting(t, l, theirs)
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
@@ -52,7 +67,28 @@ func TestASilentGuestKeepsNobodyElseWaiting(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("what is known of a guest takes as long as its greeting")
 	}
+	stop()
+}
+
+// A box that is stopped has a grace, and does not wait until somebody else has given up on its
+// guest.
+func TestWhoWaitsForAnothersGreetingGivesUpInTime(t *testing.T) {
+	l, theirs := silentGuest(t)
+	stop := greeting(t, l, theirs)
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	ours.Close()
-	<-greeted
+	waited := make(chan error, 1)
+	go func() {
+		_, err := l.client(ctx)
+		waited <- err
+	}()
+	select {
+	case err := <-waited:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it waits as long as the greeting takes")
+	}
+	stop()
 }
