@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
 )
 
 // CopyFrom copies a file or a tree of the environment to this machine, by the rules of docker cp.
@@ -124,7 +126,7 @@ func (f *Files) source(remote string, follow bool) (info fs.FileInfo, base strin
 	if base != "/" {
 		err = validName(base)
 	}
-	return info, base, err
+	return info, base, errors.Join(err, validSize(info))
 }
 
 // download is the ends of one CopyFrom.
@@ -193,7 +195,8 @@ func (d *download) file(ctx context.Context, remote, name string, info fs.FileIn
 		return err
 	}
 	w := &meteredWriter{ctx: ctx, w: dst, meter: &d.meter, name: name}
-	_, err = src.WriteTo(w)
+	endless := agentbox.Errorf(agentbox.Conflict, "%s in the box goes on beyond its %d bytes", remote, info.Size()).WithHint("try again when nothing writes to it")
+	_, err = src.WriteTo(&bounded.AtMost{W: w, Left: info.Size() + min(maxGrowth, math.MaxInt64-info.Size()), Err: endless})
 	if err != nil && w.err == nil {
 		err = d.files.failure("read", remote, err)
 	}

@@ -62,7 +62,7 @@ func explainRefusal(err error) error {
 	if why, ok := strings.CutPrefix(refused.Message, noBackend); ok {
 		return lost(errors.New(why))
 	}
-	return agentbox.Errorf(agentbox.Unavailable, "the box refused to run a command: %s", refused.Message)
+	return agentbox.Errorf(agentbox.Unavailable, "the box refused to run a command: %.*s", maxComplaint, refused.Message)
 }
 
 // session is one running command. listen is the one goroutine that takes its requests; two copy its

@@ -2,6 +2,7 @@ package environment
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"path"
@@ -81,6 +82,9 @@ func (f *Files) failure(doing, name string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		code = agentbox.Invalid
 	}
+	if text := err.Error(); len(text) > maxComplaint {
+		err = errors.New(text[:maxComplaint])
+	}
 	return agentbox.Errorf(code, "cannot %s %s in the box: %w", doing, name, err)
 }
 
@@ -93,24 +97,38 @@ func validName(name string) error {
 	return nil
 }
 
-// maxDepth bounds how deep a tree in the box may be: a lying server could describe an endless one.
-const maxDepth = 500
+// Bounds of what a lying server can describe.
+const (
+	maxDepth   = 500      // levels of directories
+	maxListing = 32 << 20 // bytes of names on the wire, between one listing and the next: some 200,000 files
+	maxGrowth  = 64 << 20 // bytes of a file beyond the size that was listed; those of /proc have none
+)
 
-// list reads a directory of the box and checks the names.
+// list reads a directory of the box and checks what it says of each file.
 func (f *Files) list(ctx context.Context, dir string) ([]fs.FileInfo, error) {
 	if strings.Count(path.Clean(dir), "/") > maxDepth {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "the directories of the box are nested more than %d deep", maxDepth)
 	}
+	f.guard.begin()
 	entries, err := f.sftp.ReadDirContext(ctx, dir)
 	if err != nil {
 		return nil, f.failure("list", dir, err)
 	}
 	for _, e := range entries {
-		if err := validName(e.Name()); err != nil {
+		if err := errors.Join(validName(e.Name()), validSize(e)); err != nil {
 			return nil, err
 		}
 	}
 	return entries, nil
+}
+
+// validSize tells whether a file can have the size that the box reported: the protocol's numbers
+// go beyond those of this machine.
+func validSize(info fs.FileInfo) error {
+	if info.Size() < 0 {
+		return agentbox.Errorf(agentbox.Corrupt, "the box reported that %q has %d bytes, which cannot be", info.Name(), uint64(info.Size()))
+	}
+	return nil
 }
 
 // Progress is how far a copy has come.
@@ -166,17 +184,19 @@ func (m *meter) leave(name string) {
 	}
 }
 
-// guard ends an SFTP session whose other side owes an answer and says nothing. It is the stream
-// between the SFTP client and the channel. The timer runs exactly while an answer is owed: it
-// begins with the first write after a read, and a read of anything stops it. mu guards owed and
-// cause, and orders the two.
+// guard ends an SFTP session whose other side owes an answer and says nothing, or lists files
+// without end, which the library would keep in memory. It is the stream between the SFTP client and
+// the channel. The timer runs exactly while an answer is owed: the first write after a read starts
+// it, and a read of anything stops it. mu guards what follows it, and orders reads and writes.
 type guard struct {
 	ssh.Channel
-	timer *time.Timer
+	timer   *time.Timer
+	packets packets // of the goroutine that reads
 
-	mu    sync.Mutex
-	owed  bool // something was sent since the last byte came
-	cause error
+	mu     sync.Mutex
+	owed   bool  // something was sent since the last byte came
+	listed int64 // bytes of names that came since begin
+	cause  error
 }
 
 // stallTime is how long an SFTP request may take; writing into a busy disk can be slow.
@@ -196,8 +216,49 @@ func (g *guard) Read(p []byte) (int, error) {
 	g.mu.Lock()
 	g.owed = false
 	g.timer.Stop()
+	g.listed += g.packets.names(p[:n])
+	tooMany := g.listed > maxListing
 	g.mu.Unlock()
+	if tooMany {
+		g.fail(agentbox.Errorf(agentbox.Corrupt, "the box lists more files in one directory than can be: %d MiB of names", maxListing>>20))
+	}
 	return n, err
+}
+
+// begin says that a listing begins: what is listed is counted from here.
+func (g *guard) begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.listed = 0
+}
+
+// packets follows the packets in a stream of SFTP: each is a length of four bytes, big-endian, then
+// as many bytes, of which the first is the packet's type.
+type packets struct {
+	header [5]byte // with the type
+	have   int     // bytes of header that came
+	left   uint32  // bytes behind the header that are still to come
+}
+
+// namePacket is SSH_FXP_NAME, the answer with the files of a directory.
+const namePacket = 104
+
+// names counts the bytes of name packets in the next piece of the stream.
+func (s *packets) names(p []byte) (count int64) {
+	for len(p) > 0 {
+		n := min(uint32(len(p)), s.left)
+		if p, s.left = p[n:], s.left-n; s.header[4] == namePacket {
+			count += int64(n)
+		}
+		if s.left > 0 {
+			break
+		}
+		got := copy(s.header[s.have:], p)
+		if p, s.have = p[got:], s.have+got; s.have == len(s.header) {
+			s.have, s.left = 0, max(binary.BigEndian.Uint32(s.header[:]), 1)-1
+		}
+	}
+	return count
 }
 
 // Write begins to wait, unless an answer is owed already: a second request must not give the other

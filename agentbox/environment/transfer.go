@@ -6,6 +6,8 @@ import (
 	"path"
 
 	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox"
 )
 
 // parallelFiles is how many files a copy has in flight: small ones cost round trips, not bandwidth.
@@ -32,7 +34,15 @@ type transfer struct {
 	inOrder  bool // one file follows the other
 	work     *errgroup.Group
 	dirs     []madeDir // in the order they were made: parents first
+	held     int       // bytes that dirs takes, about
 }
+
+// What dirs may take: some hundred thousand directories. A lying server could describe a tree
+// without end.
+const (
+	maxHeld     = 256 << 20 // bytes
+	madeDirSize = 512       // of one, beside its name
+)
 
 // madeDir is a directory that gets its mode and time when nothing is written into it any more.
 type madeDir struct {
@@ -105,6 +115,9 @@ func (t *transfer) dir(ctx context.Context, from, to string, info fs.FileInfo) e
 		return err
 	}
 	t.dirs = append(t.dirs, madeDir{to, info})
+	if t.held += len(to) + madeDirSize; t.held > maxHeld {
+		return agentbox.Errorf(agentbox.Conflict, "%d directories are more than can be copied at once", len(t.dirs)).WithHint("copy parts of the tree")
+	}
 	entries, err := t.list(ctx, from)
 	if err != nil {
 		return err
