@@ -215,7 +215,7 @@ func (m *Manager) furnish(cfg Config) (err error) {
 			return machineOf(m.boxes.find(ctx, ref))
 		},
 	}
-	m.Pruner = prune.Pruner{Home: cfg.Home, Boxes: pruned{m.boxes, m.maker.remove}, Templates: m.templates, Images: m.Images}
+	m.Pruner = prune.Pruner{Home: cfg.Home, Boxes: pruned{m.boxes, m.maker}, Templates: m.templates, Images: m.Images}
 	return err
 }
 

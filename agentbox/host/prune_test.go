@@ -11,6 +11,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/supervisors"
 	"agentbox/agentbox/host/templates"
 )
 
@@ -49,6 +50,7 @@ func TestPruneTakesWhatNothingNeedsAndNothingElse(t *testing.T) {
 	add("merged", repo, "deleted", nil)
 	add("project", repo, "deleted", func(r *record) { r.Box.Lifetime = agentbox.LifetimeProject })
 	add("unborn", repo, "deleted", func(r *record) { r.Box.Commit = "" })
+	add("detached", repo, strings.Repeat("0", 12), func(r *record) { r.Detached = true })
 	add("nowhere", repo+"/gone", "main", nil)
 	touch(t, h.Template("unused")+"/memory")
 	m := manage(t, h)
@@ -86,7 +88,7 @@ func TestPruneTakesWhatNothingNeedsAndNothingElse(t *testing.T) {
 	if got := prune(true); !slices.Equal(got, want) {
 		t.Errorf("would go: %v, want %v", got, want)
 	}
-	if boxes, _, _ := m.Count(); boxes != 6 || !exists(h.Template("unused")) {
+	if boxes, _, _ := m.Count(); boxes != 7 || !exists(h.Template("unused")) {
 		t.Errorf("a dry run left %d boxes", boxes)
 	}
 	// What is in a box may be nowhere else, so boxes go on demand only.
@@ -103,13 +105,33 @@ func TestPruneTakesWhatNothingNeedsAndNothingElse(t *testing.T) {
 	if got := prune(false); len(got) != 0 {
 		t.Errorf("went the second time: %v", got)
 	}
-	for _, name := range []string{"present", "elsewhere", "project", "unborn"} {
+	for _, name := range []string{"present", "elsewhere", "project", "unborn", "detached"} {
 		if _, err := m.Show(t.Context(), api.BoxRef{Box: name}, nil); err != nil || !exists(h.Template("used-by-"+name)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if !exists(h.Template(".build-now")) {
 		t.Error("a template that is being built is gone")
+	}
+}
+
+// A box may be started between the moment at which it was found idle and the one at which it would go.
+func TestPruneTakesNoBoxThatRunsAgain(t *testing.T) {
+	h := newHome(t)
+	write(t, h, aBox("mine"))
+	m := manage(t, h)
+	idle := pruned{m.boxes, m.maker}.Idle()
+	b, err := m.boxes.find(t.Context(), api.BoxRef{Box: "mine"})
+	if err != nil || len(idle) != 1 {
+		t.Fatalf("%d idle, %v", len(idle), err)
+	}
+	b.sup = &supervisors.Supervisor{}
+	if err := idle[0].Remove(); agentbox.CodeOf(err) != agentbox.Conflict || !exists(h.Box(b.rec.Box.ID).Record()) {
+		t.Errorf("%v", err)
+	}
+	b.sup = nil
+	if err := idle[0].Remove(); err != nil || exists(h.Box(b.rec.Box.ID).Record()) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -33,6 +33,16 @@ func (m *maker) remove(b *box) error {
 	return m.erase(b)
 }
 
+// removeIdle is remove for a box that had no machine a moment ago: Conflict if it has one now.
+func (m *maker) removeIdle(b *box) error {
+	b.op.Lock()
+	defer b.op.Unlock()
+	if b.live() != nil {
+		return agentbox.Errorf(agentbox.Conflict, "box %s runs again, and stays", b.record().Box.Name)
+	}
+	return m.erase(b)
+}
+
 // erase takes everything of a box away; the caller holds op. The record says from the start that
 // the box is being removed, and goes last but for its directory, so that the next daemon finishes
 // what this one could not, and tidy what failed. It may be called again after a failure, and for a

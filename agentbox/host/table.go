@@ -139,7 +139,7 @@ func (t *table) templates() map[string]bool {
 // pruned are the boxes as prune sees them: those without a machine, and what all of them need.
 type pruned struct {
 	*table
-	remove func(*box) error
+	maker *maker
 }
 
 // Unreadable implements prune.Boxes.
@@ -155,7 +155,7 @@ func (p pruned) Templates() map[string]bool { return p.templates() }
 func (p pruned) Idle() (idle []prune.Box) {
 	for _, b := range p.all() {
 		if rec := b.record(); rec.Phase == phaseReady && b.state(p.home) != agentbox.Running {
-			idle = append(idle, prune.Box{Box: rec.Box, Dir: rec.names(p.home).Dir, Remove: func() error { return p.remove(b) }})
+			idle = append(idle, prune.Box{Box: rec.Box, Detached: rec.Detached, Dir: rec.names(p.home).Dir, Remove: func() error { return p.maker.removeIdle(b) }})
 		}
 	}
 	return idle

@@ -42,8 +42,9 @@ type Boxes interface {
 // Box is one of them.
 type Box struct {
 	agentbox.Box
-	Dir    string // of its files
-	Remove func() error
+	Detached bool         // its Branch is a commit
+	Dir      string       // of its files
+	Remove   func() error // Conflict if the box has a machine by now
 }
 
 // Templates are what boxes start from (templates.Templates).
@@ -133,7 +134,7 @@ func (p Pruner) boxes(ctx context.Context) ([]prunable, error) {
 		switch {
 		case workspace.Gone(b.Directory):
 			why = "its directory is gone"
-		case b.Lifetime == agentbox.LifetimeBranch && branchGone(ctx, b.Box):
+		case b.Lifetime == agentbox.LifetimeBranch && branchGone(ctx, b):
 			why = "its branch " + b.Branch + " is gone"
 		default:
 			continue
@@ -147,10 +148,11 @@ func (p Pruner) boxes(ctx context.Context) ([]prunable, error) {
 }
 
 // branchGone tells whether the branch of a box is gone from its checkout. What cannot be found out
-// is not gone. A box that began without a commit has no branch that could be looked for.
-func branchGone(ctx context.Context, b agentbox.Box) bool {
+// is not gone. A box that began without a commit, or on a detached HEAD, has no branch that could be
+// looked for.
+func branchGone(ctx context.Context, b Box) bool {
 	repo, err := workspace.Describe(ctx, b.Directory)
-	if err != nil || b.Commit == "" || repo.Branch == b.Branch {
+	if err != nil || b.Commit == "" || b.Detached || repo.Branch == b.Branch {
 		return false
 	}
 	exists, err := workspace.HasBranch(ctx, repo, b.Branch)
