@@ -167,6 +167,35 @@ func TestIncludeLeavesOutCredentialsAndWhatIsNoFile(t *testing.T) {
 	}
 }
 
+// Logins of agents and git directories stay here, wherever they lie below an included directory.
+func TestIncludeLeavesOutLoginsAndGitDirectories(t *testing.T) {
+	home := testHome(t)
+	tree(t, home, "sdk/a", "a", "sdk/.git/config", "a password", "sdk/deep/repo/.git/config", "another", "sdk/submodule/.git", "gitdir: /",
+		"sdk/claude/.credentials.json", "login", "sdk/gemini/oauth_creds.json", "login", "sdk/.codex/auth.json", "login", "sdk/pkg/auth.json", "a library's",
+		"sdk/.netrc", "login", ".qwen/oauth_creds.json", "login", ".local/share/opencode/auth.json", "login", ".local/share/opencode/log/one", "said")
+	for from, want := range map[string][]string{
+		"~/sdk":          {"", "a", "claude", "deep", "deep/repo", "gemini", "pkg", "pkg/auth.json", "submodule", ".codex"},
+		"~/.local/share": {""},
+	} {
+		got, err := resolveIncludes(t.Context(), []Include{{From: from, To: "/opt/sdk"}}, Never{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, f := range got[0].files {
+			names = append(names, f.rel)
+		}
+		slices.Sort(want)
+		if !slices.Equal(names, want) {
+			t.Errorf("got %q, want %q", names, want)
+		}
+	}
+	for _, from := range []string{"~/.qwen", "~/.local/share/opencode", "~/sdk/claude/.credentials.json", "~/sdk/.codex/auth.json"} {
+		_, err := resolveIncludes(t.Context(), []Include{{From: from, To: "/opt/sdk"}}, Never{})
+		wantCode(t, err, agentbox.Invalid, "credentials")
+	}
+}
+
 func TestIncludeThatChangesWhileItIsCopied(t *testing.T) {
 	home := testHome(t)
 	tree(t, home, "d/a", "one")

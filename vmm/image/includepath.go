@@ -109,8 +109,15 @@ var secrets = []string{
 	".git-credentials", ".gitconfig", ".password-store", ".local/share/keyrings", ".pki", ".mozilla", ".terraform.d", ".vault-token",
 	".cargo/credentials", ".cargo/credentials.toml", ".m2/settings.xml", ".m2/settings-security.xml", ".gradle/gradle.properties",
 	".gem/credentials", ".bundle/config", ".composer/auth.json", ".pgpass", ".my.cnf", ".boto", ".s3cfg", ".oci", ".claude", ".claude.json",
-	".codex", ".gemini", ".bash_history", ".zsh_history", ".history",
+	".codex", ".gemini", ".qwen", ".local/share/opencode", ".aider.conf.yml", ".cursor", ".copilot", ".bash_history", ".zsh_history", ".history",
 }
+
+// logins are names under which programs keep credentials, wherever they do. Names that libraries use
+// for their own files are not among them: a directory without one of those would be broken.
+var logins = []string{".credentials.json", "oauth_creds.json", ".git-credentials", ".netrc", "_netrc", ".pypirc", ".pgpass", ".vault-token", ".claude.json"}
+
+// loginsIn are names that mean credentials only in directories of these names.
+var loginsIn = map[string][]string{"auth.json": {".codex", "codex", "opencode", ".composer", "composer"}}
 
 // hostOnly are directories that mean nothing outside of this host, or hold its secrets.
 var hostOnly = []string{"/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/boot", "/var/lib/agentbox"}
@@ -139,8 +146,12 @@ func refuse(asked, real, home string) error {
 }
 
 // secret tells whether a path is, or is below, a place for credentials. Outside of the home
-// directory nothing is known to be one.
+// directory only the names of files tell.
 func secret(p, home string) bool {
+	dir, name := filepath.Split(p)
+	if slices.Contains(logins, name) || slices.Contains(loginsIn[name], filepath.Base(dir)) {
+		return true
+	}
 	rel, ok := strings.CutPrefix(p, home+"/")
 	if !ok {
 		return false

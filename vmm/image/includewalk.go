@@ -30,8 +30,8 @@ type walker struct {
 }
 
 // walk gives everything at and below from, sorted so that a directory comes before what is in it.
-// Credentials inside a harmless directory stay out, and so does what is no file, directory or
-// symlink. Links are listed and not followed. The first error counts.
+// Credentials and git directories inside a harmless directory stay out, and so does what is no file,
+// directory or symlink. Links are listed and not followed. The first error counts.
 func walk(ctx context.Context, from, home string, never Never) ([]hostFile, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(walkers)
@@ -66,8 +66,9 @@ func (w *walker) dir(rel string) error {
 	found := make([]hostFile, 0, len(entries))
 	for _, d := range entries {
 		below := strings.TrimPrefix(rel+"/"+d.Name(), "/")
-		// Sockets, pipes and devices mean nothing in an image.
-		if t := d.Type(); t != 0 && t != fs.ModeDir && t != fs.ModeSymlink || secret(w.from+"/"+below, w.home) {
+		// Sockets, pipes and devices mean nothing in an image. A git directory has credentials in its
+		// settings, and hooks.
+		if t := d.Type(); t != 0 && t != fs.ModeDir && t != fs.ModeSymlink || d.Name() == ".git" || secret(w.from+"/"+below, w.home) {
 			continue
 		}
 		info, err := d.Info()

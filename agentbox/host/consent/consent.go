@@ -213,14 +213,14 @@ func (d Approvals) resolved(ctx context.Context, from string) string {
 	return real
 }
 
-// insideCheckout tells whether a path is of the repository's work tree, and not of its git
-// directory, which has credentials. Links in root itself are resolved, as those in real are.
+// insideCheckout tells whether a path is of the repository's work tree, and not of a git directory,
+// its own or a nested one, which has credentials. Links in root itself are resolved, as those in real are.
 func insideCheckout(root, real string) bool {
 	if resolved, err := filepath.EvalSymlinks(root); err == nil {
 		root = resolved
 	}
 	rel, err := filepath.Rel(root, real)
-	return err == nil && filepath.IsLocal(rel) && rel != "." && rel != ".git" && !strings.HasPrefix(rel, ".git/")
+	return err == nil && filepath.IsLocal(rel) && rel != "." && !slices.Contains(strings.Split(rel, "/"), ".git")
 }
 
 // Granted makes the recipe's includes those that were reviewed, whose plan somebody has approved if

@@ -104,7 +104,8 @@ func TestARepositoryTakesNothingOfTheHostWithoutApproval(t *testing.T) {
 		"a link of the repository": "include: ['link:/opt/x']\n",
 		"what /proc leads to":      "include: ['/proc/self/root" + outside + "/other:/opt/x']\n", "the checkout itself": "include: ['.:/opt/x']\n",
 		"the git directory": "include: ['.git:/opt/x']\n", "a part of it": "include: ['.git/config:/opt/x']\n",
-		"a kernel": "kernel: /boot/vmlinuz\n", "a layout": "image: oci:/srv/layout\n", "an archive": "image: docker-archive:/srv/a.tar\n",
+		"a nested git directory": "include: ['sub/.git:/opt/x']\n",
+		"a kernel":               "kernel: /boot/vmlinuz\n", "a layout": "image: oci:/srv/layout\n", "an archive": "image: docker-archive:/srv/a.tar\n",
 		"plain HTTP": "image: localhost:5000/x\n", "a private registry": "image: 169.254.169.254/x\n", "a port of the system": "ports: ['80:80']\n",
 		"a service of the system": "ports: [22]\n",
 	} {
