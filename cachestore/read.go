@@ -82,6 +82,20 @@ func (s *Store) readLocation(d agentbox.Digest, p index.Location, buf []byte, ch
 	return b, check(d, b)
 }
 
+// readStored reads what lies at p, as it is stored, once it was found to be what d names. Its errors
+// are those of readLocation.
+func (s *Store) readStored(d agentbox.Digest, p index.Location) ([]byte, error) {
+	stored, err := s.readRaw(d, p, nil)
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.codec.Decode(stored, p.Encoding, int(p.Size))
+	if err != nil {
+		return nil, err
+	}
+	return stored, blob.Check(d, b)
+}
+
 // readRaw reads what lies at p, as it is stored, into buf when it is large enough: the index and packs
 // give no place of more than blob.MaxPiece. A file that ends too early is Corrupt.
 func (s *Store) readRaw(d agentbox.Digest, p index.Location, buf []byte) ([]byte, error) {

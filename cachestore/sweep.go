@@ -1,10 +1,12 @@
 package cachestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
+	"slices"
 	"time"
 
 	"agentbox/agentbox"
@@ -148,10 +150,8 @@ func (g *collection) reclaim(ctx context.Context, removed bool) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range packs {
-		if err := g.reclaimPack(ctx, id, claimed[fileKey{id: id}]); err != nil {
-			return err
-		}
+	if err := g.reclaimPacks(ctx, packs, claimed); err != nil {
+		return err
 	}
 	return g.reclaimImages(ctx, images, claimed)
 }
@@ -179,32 +179,70 @@ func (s *Store) idlePacks() ([]uint64, error) {
 	return out, err
 }
 
-// reclaimPack removes a pack of which nothing is claimed, and one of which little is after that was
-// moved to the present pack.
-func (g *collection) reclaimPack(ctx context.Context, id uint64, claimed *extent) error {
-	var live int64
-	if claimed != nil {
-		live = claimed.bytes
+// reclaimPacks removes the packs of which nothing is claimed, and those of which little is, once that
+// was moved to the present pack.
+func (g *collection) reclaimPacks(ctx context.Context, packs []uint64, claimed map[fileKey]*extent) error {
+	moving := map[uint64][]dead{}
+	for _, id := range packs {
+		k := fileKey{id: id}
+		size, err := g.sizeOf(k)
+		if err != nil {
+			return err
+		}
+		switch e := claimed[k]; {
+		case e == nil:
+			if err := g.remove(k, size.Size); err != nil {
+				return err
+			}
+		case size.Size-e.bytes >= size.Size/sparse:
+			moving[id] = nil
+		}
 	}
-	k := fileKey{id: id}
-	f, err := g.s.handles.get(k)
-	if err != nil {
-		return g.s.hostError(err)
-	}
-	defer g.s.handles.put(f)
-	st, err := f.Stat()
-	if err != nil {
-		return g.s.hostError(err)
-	}
-	if live > 0 && st.Size-live < st.Size/sparse {
+	if len(moving) == 0 {
 		return nil
 	}
-	if live > 0 {
-		if err := g.move(ctx, f, st.Size, id); err != nil {
+	if err := g.claimsOn(ctx, moving); err != nil {
+		return err
+	}
+	for id, list := range moving {
+		k := fileKey{id: id}
+		size, err := g.sizeOf(k)
+		if err == nil {
+			err = g.move(ctx, id, list)
+		}
+		if err == nil {
+			err = g.remove(k, size.Size)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return g.remove(k, st.Size)
+	return nil
+}
+
+// sizeOf returns the size of a pack or an image file.
+func (g *collection) sizeOf(k fileKey) (disk.Stat, error) {
+	f, err := g.s.handles.get(k)
+	if err != nil {
+		return disk.Stat{}, g.s.hostError(err)
+	}
+	defer g.s.handles.put(f)
+	st, err := f.Stat()
+	return st, g.s.hostError(err)
+}
+
+// claimsOn fills in the claims on some packs, those of each in the order in which they lie there.
+func (g *collection) claimsOn(ctx context.Context, packs map[uint64][]dead) error {
+	err := g.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
+		if list, ok := packs[p.File]; ok && !p.Image {
+			packs[p.File] = append(list, dead{d, p})
+		}
+		return nil
+	})
+	for _, list := range packs {
+		slices.SortFunc(list, func(a, b dead) int { return cmp.Compare(a.place.Off, b.place.Off) })
+	}
+	return err
 }
 
 // remove removes a file that was counted as so many bytes.
@@ -222,10 +260,11 @@ func (g *collection) remove(k fileKey, counted int64) error {
 }
 
 // move copies what is claimed of a pack to the one that is being written, and changes the claims
-// once that was synced. Only then may the caller remove the old pack. A piece that is damaged is
-// not copied: its claim is taken back. Room is not asked for: what is written here is less than
-// what the removal frees, and gc runs when there is none.
-func (g *collection) move(ctx context.Context, f io.ReaderAt, size int64, id uint64) error {
+// once that was synced. Only then may the caller remove the old pack. It goes by the claims: a
+// header may be damaged while the bytes behind it are right. A piece that is damaged itself is not
+// copied: its claim is taken back. Room is not asked for: what is written here is less than what
+// the removal frees, and gc runs when there is none.
+func (g *collection) move(ctx context.Context, id uint64, list []dead) error {
 	var moved []dead
 	packs := map[uint64]bool{}
 	defer func() {
@@ -233,39 +272,30 @@ func (g *collection) move(ctx context.Context, f io.ReaderAt, size int64, id uin
 			g.s.guard.filled(x.place.File, 1)
 		}
 	}()
-	err := pack.Scan(f, size, func(r pack.Record, off int64) error {
+	for _, x := range list {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p, ok, err := g.s.index.Chunk(r.Digest)
-		if err != nil || !ok || p.Image || p.File != id || p.Off != off {
-			return err
-		}
-		stored := make([]byte, r.Stored)
-		if _, err := f.ReadAt(stored, off); err != nil {
-			return g.s.hostError(err)
-		}
-		b, err := g.s.codec.Decode(stored, r.Encoding, r.Size)
-		if err == nil {
-			err = blob.Check(r.Digest, b)
-		}
-		if err != nil {
-			_ = g.s.damage(r.Digest, p, err) // said there
-			return nil
-		}
-		to, err := g.s.packs.append(r, stored)
+		p, ok, err := g.s.index.Chunk(x.digest)
 		if err != nil {
 			return err
 		}
-		g.s.space.add("", int64(r.Stored)+pack.HeaderSize)
+		if !ok || p.Image || p.File != id {
+			continue // claimed elsewhere by now, or given up
+		}
+		stored, err := g.s.readStored(x.digest, p)
+		if err != nil {
+			if err = g.s.damage(x.digest, p, err); agentbox.CodeOf(err) != agentbox.Corrupt {
+				return err
+			}
+			continue
+		}
+		to, err := g.appendCopy(x.digest, p, stored)
+		if err != nil {
+			return err
+		}
 		packs[to.File] = true
-		// It is as old as it was: moving must not earn another grace period.
-		to.Seen = p.Seen
-		moved = append(moved, dead{r.Digest, to})
-		return nil
-	})
-	if err != nil {
-		return err
+		moved = append(moved, dead{x.digest, to})
 	}
 	for to := range packs {
 		if err := g.s.packs.sync(to); err != nil {
@@ -273,6 +303,24 @@ func (g *collection) move(ctx context.Context, f io.ReaderAt, size int64, id uin
 		}
 	}
 	return g.reclaimed(moved, id)
+}
+
+// appendCopy appends the piece that lies at p, as it is stored there, to the present pack.
+func (g *collection) appendCopy(d agentbox.Digest, p index.Location, stored []byte) (index.Location, error) {
+	r := pack.Record{What: pack.Chunk, Encoding: p.Encoding, Digest: d, Size: int(p.Size), Stored: int(p.Stored)}
+	if _, ok, err := g.s.index.Meta(d); err != nil {
+		return p, err
+	} else if ok {
+		r.What = pack.Manifest
+	}
+	to, err := g.s.packs.append(r, stored)
+	if err != nil {
+		return p, err
+	}
+	g.s.space.add("", int64(r.Stored)+pack.HeaderSize)
+	// It is as old as it was: moving must not earn another grace period.
+	to.Seen = p.Seen
+	return to, nil
 }
 
 // reclaimed says where the pieces of a pack are now, unless one was claimed elsewhere or given up
@@ -328,14 +376,9 @@ func (g *collection) reclaimImage(id uint64, owner agentbox.Digest, claimed *ext
 	}
 	k := fileKey{true, id}
 	if claimed == nil {
-		f, err := g.s.handles.get(k)
+		st, err := g.sizeOf(k)
 		if err != nil {
-			return g.s.hostError(err)
-		}
-		st, err := f.Stat()
-		g.s.handles.put(f)
-		if err != nil {
-			return g.s.hostError(err)
+			return err
 		}
 		return g.remove(k, st.Allocated)
 	}
