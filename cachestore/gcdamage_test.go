@@ -48,11 +48,11 @@ func recordAt(t *testing.T, s *Store, d agentbox.Digest) (file string, at int64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = pack.Scan(bytes.NewReader(b), int64(len(b)), func(r pack.Record, off int64) error {
+		err = pack.Scan(bytes.NewReader(b), int64(len(b)), func(r pack.Record, off int64) (bool, error) {
 			if r.Digest == d {
 				file, at = name, off-pack.HeaderSize
 			}
-			return nil
+			return true, nil
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -101,28 +101,28 @@ func (r *rebuilding) pack(ctx context.Context, id uint64) error {
 	if err != nil {
 		return r.s.hostError(err)
 	}
-	return pack.Scan(f, st.Size, func(rec pack.Record, off int64) error {
+	return pack.Scan(f, st.Size, func(rec pack.Record, off int64) (bool, error) {
 		if err := ctx.Err(); err != nil {
-			return err
+			return false, err
 		}
 		r.add(int64(rec.Stored))
 		p := index.Location{File: id, Off: off, Stored: uint32(rec.Stored), Size: uint32(rec.Size), Encoding: rec.Encoding}
 		b, err := r.s.readLocation(rec.Digest, p, nil, blob.Check)
 		if err != nil {
-			return r.skip(rec.Digest, err)
+			return false, r.skip(rec.Digest, err)
 		}
 		if err := r.claim(rec.Digest, p, b); err != nil || rec.What != pack.Manifest {
-			return err
+			return true, err
 		}
 		m, err := blob.DecodeManifest(b)
 		if err != nil {
-			return nil // nonsense that somebody stored: it is a chunk like any other, and garbage
+			return true, nil // nonsense that somebody stored: it is a chunk like any other, and garbage
 		}
 		// The manifest is claimed before it is made known.
 		if err := r.flush(); err != nil {
-			return err
+			return true, err
 		}
-		return r.s.addMeta(rec.Digest, m, 0, commitment{})
+		return true, r.s.addMeta(rec.Digest, m, 0, commitment{})
 	})
 }
 

@@ -84,37 +84,36 @@ func DecodeHeader(b []byte) (Record, error) {
 // resync is how much is read at once when looking for the next record behind damage.
 const resync = 1 << 20
 
-// Scan calls each with every record of a pack of the given size and the place of its bytes, in
-// order. Damage to a header loses the records up to the next one that can be found, and no more.
-// The bytes themselves are not looked at.
-func Scan(f io.ReaderAt, size int64, each func(r Record, off int64) error) error {
+// Scan calls each with every record of a pack of the given size and the offset of its bytes, in
+// order. each returns whether the bytes are those of the record. If they are not, the length in the
+// header is not believed either: it may be the header of another pack that was stored as data, which
+// a damaged header before it exposed. Scan then looks for the next header right behind this one, so
+// that damage costs the records that it hit and no others.
+func Scan(f io.ReaderAt, size int64, each func(r Record, off int64) (intact bool, err error)) error {
 	header := make([]byte, HeaderSize)
 	for at := int64(len(Magic)); at+HeaderSize <= size; {
 		if _, err := f.ReadAt(header, at); err != nil {
 			return err
 		}
 		r, err := DecodeHeader(header)
-		if err != nil {
-			next, err := find(f, at+1, size)
-			if err != nil {
+		intact, end := false, at+HeaderSize+int64(r.Stored)
+		if err == nil && end <= size {
+			if intact, err = each(r, at+HeaderSize); err != nil {
 				return err
 			}
-			at = next
+		}
+		if intact {
+			at = end
 			continue
 		}
-		at += HeaderSize
-		if at+int64(r.Stored) > size {
-			return nil // cut short
-		}
-		if err := each(r, at); err != nil {
+		if at, err = find(f, at+1, size); err != nil {
 			return err
 		}
-		at += int64(r.Stored)
 	}
 	return nil
 }
 
-// find gives the place of the next header at or after at, or size.
+// find returns the offset of the next header at or after at, or size.
 func find(f io.ReaderAt, at, size int64) (int64, error) {
 	buf := make([]byte, resync+HeaderSize)
 	for ; at < size; at += resync {
