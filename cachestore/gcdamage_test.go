@@ -2,6 +2,7 @@ package cachestore
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -102,4 +103,37 @@ func TestGCMovesAPieceBehindADamagedHeader(t *testing.T) {
 		t.Errorf("%+v, %v", rep, err)
 	}
 	recordAt(t, s, chunkOf(t, s, manifest, 0))
+}
+
+// TestAnInterruptedRebuildGoesOn has the daemon end while it makes a lost index anew: the next one
+// must not take what was not claimed yet for garbage.
+func TestAnInterruptedRebuildGoesOn(t *testing.T) {
+	for how, lose := range map[string]func(dir string) error{
+		"removed": func(dir string) error { return os.RemoveAll(filepath.Join(dir, indexDir)) },
+		"unreadable": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, indexDir, "MANIFEST"), []byte("nothing"), 0o600)
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			s, pinned, manifest := pinnedBesideGarbage(t)
+			dir := s.cfg.Dir
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := lose(dir); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if s, err := Open(ctx, Config{Dir: dir, Key: testKey, Ballast: -1, KeepFree: 1}); err == nil {
+				s.Close()
+				t.Fatal("it was not interrupted")
+			}
+			s = openStore(t, dir)
+			gc(t, s, GCOptions{All: true})
+			if !bytes.Equal(readBlob(t, s, manifest, nil), pinned) {
+				t.Error("other bytes")
+			}
+		})
+	}
 }

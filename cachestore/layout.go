@@ -17,6 +17,7 @@ import (
 //	lock                       held while a process has the store open
 //	index/                     badger
 //	index.bad-<time>/          an index that could not be read; may be removed
+//	rebuild                    the index is being made anew: it lacks what is not claimed yet
 //	ballast                    space that is given up when the disk is full, so that gc can work
 //	packs/<id>.pack            see package pack
 //	images/<id>-<hex>.img      the sparse file of the image with the manifest <hex>
@@ -33,6 +34,7 @@ const (
 	lockName       = "lock"
 	indexDir       = "index"
 	badIndexPrefix = "index.bad-"
+	rebuildName    = "rebuild"
 	ballastName    = "ballast"
 	packsDir       = "packs"
 	imagesDir      = "images"

@@ -2,11 +2,14 @@ package cachestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
+	"agentbox/cachestore/disk"
 	"agentbox/cachestore/index"
 )
 
@@ -22,35 +25,75 @@ func (s *Store) openIndex(ctx context.Context) error {
 		s.guard.collecting.Store(true)
 		defer s.guard.collecting.Store(false)
 	}
-	fresh, err := s.openOrReplaceIndex()
-	if err != nil {
+	if err := s.openOrReplaceIndex(); err != nil {
 		return err
 	}
-	if s.prints, err = blob.NewFingerprinter(s.index.Secret()); err != nil || !fresh {
+	var err error
+	if s.prints, err = blob.NewFingerprinter(s.index.Secret()); err != nil {
 		return err
 	}
-	return s.rebuild(ctx, nil)
+	unfinished, err := s.needsRebuild()
+	if err != nil || !unfinished {
+		return err
+	}
+	return s.rebuildNow(ctx)
 }
 
-// openOrReplaceIndex opens the index, and puts one aside that cannot be read. A fresh index knows
-// nothing of the files in the store. An error of the disk is no reason to put anything aside: the
-// next try may succeed, and a rebuild on a disk that fails would find damage everywhere.
-func (s *Store) openOrReplaceIndex() (fresh bool, err error) {
-	_, statErr := os.Stat(s.path(indexDir))
-	s.index, err = index.Open(s.path(indexDir), s.space.room)
-	if err == nil {
-		return os.IsNotExist(statErr) && s.nextID.Load() > 0, nil // somebody removed it
+// beginRebuild notes on disk that the index lacks what is in the files. It comes before the index is
+// emptied: an interrupted rebuild would otherwise leave one that looks complete, and gc would remove
+// all that it does not have.
+func (s *Store) beginRebuild() error {
+	return s.hostError(disk.Replace(s.fs, s.path(rebuildName), nil))
+}
+
+// needsRebuild tells whether a rebuild was begun and has not ended.
+func (s *Store) needsRebuild() (bool, error) {
+	f, err := s.fs.Open(s.path(rebuildName), false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	if agentbox.CodeOf(err) == agentbox.NoSpace || isFull(err) || isIO(err) || isReadOnly(err) {
+	if err != nil {
 		return false, s.hostError(err)
 	}
+	return true, f.Close()
+}
+
+// rebuildNow makes the rebuild that was begun, and ends it.
+func (s *Store) rebuildNow(ctx context.Context) error {
+	if err := s.rebuild(ctx, nil); err != nil {
+		return err
+	}
+	return s.hostError(s.fs.Remove(s.path(rebuildName)))
+}
+
+// openOrReplaceIndex opens the index, and puts one aside that cannot be read. A rebuild is begun for
+// an index that knows nothing of the files in the store. An error of the disk is no reason to put
+// anything aside: the next try may succeed, and a rebuild on a disk that fails would find damage
+// everywhere.
+func (s *Store) openOrReplaceIndex() error {
+	_, err := os.Stat(s.path(indexDir))
+	if os.IsNotExist(err) && s.nextID.Load() > 0 { // somebody removed it
+		if err := s.beginRebuild(); err != nil {
+			return err
+		}
+	}
+	s.index, err = index.Open(s.path(indexDir), s.space.room)
+	if err == nil {
+		return nil
+	}
+	if agentbox.CodeOf(err) == agentbox.NoSpace || isFull(err) || isIO(err) || isReadOnly(err) {
+		return s.hostError(err)
+	}
 	s.log.Error("store: the index cannot be read and is made anew", "error", err)
+	if err := s.beginRebuild(); err != nil {
+		return err
+	}
 	// It is kept under another name, for the person who looks for the cause. Nothing removes it but
 	// a person.
 	aside := s.path(fmt.Sprintf("%s%d", badIndexPrefix, s.cfg.Now().UnixNano()))
 	if err := os.Rename(s.path(indexDir), aside); err != nil {
-		return false, s.hostError(err)
+		return s.hostError(err)
 	}
 	s.index, err = index.Open(s.path(indexDir), s.space.room)
-	return true, s.hostError(err)
+	return s.hostError(err)
 }
