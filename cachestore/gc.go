@@ -101,8 +101,12 @@ type collection struct {
 	// a collision only keeps garbage.
 	live map[uint64]struct{}
 	over map[uint64]struct{}
-	// owners are the manifests that stay, once evict is done.
+	// kept are the manifests that roots keep, owners all that stay, once evict is done.
+	kept   map[agentbox.Digest]bool
 	owners map[agentbox.Digest]index.Meta
+	// unread is why a manifest that a root keeps cannot be read. Nobody knows then which chunks it
+	// needs, so none goes but those that were asked for by name (Drop).
+	unread error
 }
 
 func (g *collection) run(ctx context.Context) error {
@@ -112,8 +116,20 @@ func (g *collection) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	roots, err := g.s.roots()
+	if err != nil {
+		return err
+	}
+	if !g.o.DryRun {
+		if err := g.s.mendIndex(ctx, roots.all()); err != nil {
+			return err
+		}
+	}
+	if err := g.keep(ctx, roots); err != nil {
+		return err
+	}
 	before := g.s.space.usedBytes()
-	if err := g.evict(ctx); err != nil {
+	if err := g.evict(ctx, roots); err != nil {
 		return err
 	}
 	if err := g.mark(ctx); err != nil {
@@ -125,7 +141,10 @@ func (g *collection) run(ctx context.Context) error {
 	if !g.o.DryRun {
 		g.report.Freed = before - g.s.space.usedBytes()
 	}
-	return nil
+	if len(g.o.Drop) > 0 {
+		return nil // what was asked for is gone
+	}
+	return g.unread
 }
 
 // say adds a line to the report.
@@ -141,14 +160,10 @@ type candidate struct {
 
 // evict takes manifests out of the index until everything fits. It decides on what it saw when it
 // began, and asks again for each manifest when it drops it (drop).
-func (g *collection) evict(ctx context.Context) error {
-	roots, err := g.s.roots()
-	if err != nil {
-		return err
-	}
+func (g *collection) evict(ctx context.Context, roots roots) error {
 	g.owners = map[agentbox.Digest]index.Meta{}
 	var may []candidate
-	err = g.s.index.EachMeta(ctx, func(d agentbox.Digest, m index.Meta) error {
+	err := g.s.index.EachMeta(ctx, func(d agentbox.Digest, m index.Meta) error {
 		g.owners[d] = m
 		switch {
 		case roots.keeps(d), g.s.guard.isHeld(d):
@@ -173,6 +188,8 @@ func (g *collection) evict(ctx context.Context) error {
 			if err := g.noGrace(ctx, c.digest); err != nil {
 				return err
 			}
+		} else if g.unread != nil {
+			continue // its chunks would stay
 		}
 		if why == "" {
 			continue

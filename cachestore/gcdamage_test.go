@@ -105,6 +105,65 @@ func TestGCMovesAPieceBehindADamagedHeader(t *testing.T) {
 	recordAt(t, s, chunkOf(t, s, manifest, 0))
 }
 
+// TestGCKeepsWhatADamagedEntryWasOf has an entry of the index damaged: the bytes are in the files,
+// and a gc must not take them for garbage.
+func TestGCKeepsWhatADamagedEntryWasOf(t *testing.T) {
+	image := diskImage(5, 4)
+	for name, sort := range map[string]byte{"chunk": 'c', "manifest's claim": 'c', "manifest": 'm'} {
+		t.Run(name, func(t *testing.T) {
+			s, pinned, manifest := pinnedBesideGarbage(t)
+			img := putImage(t, s, image).Manifest
+			if err := s.Pin(t.Context(), "i", img); err != nil {
+				t.Fatal(err)
+			}
+			entries := []agentbox.Digest{manifest, img}
+			if name == "chunk" {
+				entries = []agentbox.Digest{chunkOf(t, s, manifest, 0), chunkOf(t, s, img, 0)}
+			}
+			dir := s.cfg.Dir
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range entries {
+				damageIndex(t, dir, sort, d)
+			}
+			s = openStore(t, dir)
+			gc(t, s, GCOptions{All: true})
+			if !bytes.Equal(readBlob(t, s, manifest, nil), pinned) || !bytes.Equal(readBlob(t, s, img, nil), image) {
+				t.Error("other bytes")
+			}
+			lost := s.index.Damaged()
+			if gc(t, s, GCOptions{All: true}); s.index.Damaged() != lost {
+				t.Error("the index is damaged still")
+			}
+		})
+	}
+}
+
+// TestGCWaitsForADamagedManifest has the list of a pinned blob's chunks damaged. Until it is
+// repaired nobody knows which chunks it needs.
+func TestGCWaitsForADamagedManifest(t *testing.T) {
+	far := openStore(t, t.TempDir())
+	s, pinned, manifest := pinnedBesideGarbage(t)
+	putStream(t, far, pinned)
+	file, at := recordAt(t, s, manifest)
+	flip(t, file, at+pack.HeaderSize+5)
+	_, err := s.GC(t.Context(), GCOptions{All: true})
+	if agentbox.CodeOf(err) != agentbox.Corrupt || agentbox.AsError(err).Hint == "" {
+		t.Errorf("gc: %v", err)
+	}
+	wire := newWire(far)
+	if rep, err := s.Verify(t.Context(), VerifyOptions{Source: wire}); err != nil || len(rep.Damaged) != 0 || len(rep.Missing) != 0 {
+		t.Errorf("%+v, %v", rep, err)
+	}
+	if !bytes.Equal(readBlob(t, s, manifest, nil), pinned) || wire.total() != 1 {
+		t.Errorf("%d pieces had to be fetched", wire.total())
+	}
+	if r := gc(t, s, GCOptions{All: true}); r.Freed < 1<<20 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestAnInterruptedRebuildGoesOn has the daemon end while it makes a lost index anew: the next one
 // must not take what was not claimed yet for garbage.
 func TestAnInterruptedRebuildGoesOn(t *testing.T) {

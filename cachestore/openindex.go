@@ -58,6 +58,43 @@ func (s *Store) needsRebuild() (bool, error) {
 	return true, f.Close()
 }
 
+// mendIndex makes the index whole where it has lost something: entries that are damaged, and manifests
+// that names and pins keep and it does not know. gc would take what they need for garbage. Callers
+// hold gcMu.
+func (s *Store) mendIndex(ctx context.Context, kept map[agentbox.Digest]bool) error {
+	damaged, err := s.index.DamagedKeys(ctx)
+	if err != nil {
+		return err
+	}
+	lost := len(damaged)
+	for d := range kept {
+		_, known, err := s.index.Meta(d)
+		if err != nil {
+			return err
+		}
+		// Reading all files again would find no more than it did the first time.
+		if !known && !s.searched[d] {
+			s.searched[d] = true
+			lost++
+		}
+	}
+	if lost == 0 {
+		return nil
+	}
+	s.log.Error("store: the index has lost entries and is completed from the files", "entries", lost)
+	if err := s.beginRebuild(); err != nil {
+		return err
+	}
+	var b index.Batch
+	for _, k := range damaged {
+		b.DropDamaged(k)
+	}
+	if err := s.index.Apply(&b); err != nil {
+		return err
+	}
+	return s.rebuildNow(ctx)
+}
+
 // rebuildNow makes the rebuild that was begun, and ends it.
 func (s *Store) rebuildNow(ctx context.Context) error {
 	if err := s.rebuild(ctx, nil); err != nil {

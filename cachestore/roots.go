@@ -15,6 +15,17 @@ type roots struct {
 
 func (r roots) keeps(d agentbox.Digest) bool { return len(r.names[d]) > 0 || len(r.pins[d]) > 0 }
 
+// title names a manifest by what keeps it.
+func (r roots) title(d agentbox.Digest) string {
+	for _, n := range r.names[d] {
+		return n.Namespace + "/" + n.Key
+	}
+	for _, name := range r.pins[d] {
+		return "what the pin " + name + " keeps"
+	}
+	return d.Short()
+}
+
 // all has every manifest that is kept.
 func (r roots) all() map[agentbox.Digest]bool {
 	out := map[agentbox.Digest]bool{}

@@ -58,6 +58,8 @@ type Store struct {
 	imageMu sync.Mutex
 	// gcMu is held by gc, and by a rebuild: of what one claims the other must not free.
 	gcMu sync.Mutex
+	// searched are the manifests that a rebuild of this process did not find. gcMu guards it.
+	searched map[agentbox.Digest]bool
 }
 
 // Open opens the store in cfg.Dir and makes it when there is none. What a crash left half written
@@ -66,7 +68,7 @@ type Store struct {
 //
 // ctx ends opening, not the store. The caller closes the Store, once.
 func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
-	s := &Store{cfg: withDefaults(cfg)}
+	s := &Store{cfg: withDefaults(cfg), searched: map[agentbox.Digest]bool{}}
 	s.dir, s.log = dir{s.cfg.FS, s.cfg.Dir}, s.cfg.Log
 	s.names = names{
 		dir: s.dir, manifests: s, key: s.cfg.Key, trusted: s.cfg.Trusted, changed: s.cfg.Named, now: s.cfg.Now, log: s.log,

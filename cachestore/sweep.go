@@ -16,26 +16,49 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// mark finds out what the manifests that stay need. A manifest that cannot be read needs what it
-// lists all the same, but nobody can tell: its chunks go, as it is no use to anybody. When the disk
-// fails in another way gc stops here, before anything is removed.
-func (g *collection) mark(ctx context.Context) error {
-	g.live = map[uint64]struct{}{}
-	for d := range g.owners {
-		g.live[short(d)] = struct{}{}
-		m, err := g.s.Manifest(ctx, d)
+// keep finds out what the manifests that names and pins keep need. One that cannot be read is why gc
+// frees nothing else (unread): its chunks are needed as soon as it is repaired.
+func (g *collection) keep(ctx context.Context, roots roots) error {
+	g.live, g.kept = map[uint64]struct{}{}, roots.all()
+	for d := range g.kept {
+		err := g.need(ctx, d)
+		if err != nil && !mayFetch(err) {
+			return err
+		}
 		if err != nil {
+			g.unread = agentbox.Errorf(agentbox.Corrupt, "%s cannot be read, so gc does not know which chunks it needs: %w", roots.title(d), err).
+				WithHint("agentbox cache verify repairs it where another copy can be found; without its name or pin its chunks go, too")
+		}
+	}
+	return nil
+}
+
+// mark finds out what the other manifests that stay need. One that cannot be read is no use to
+// anybody, and its chunks go. When the disk fails in another way gc stops here, before anything is
+// removed.
+func (g *collection) mark(ctx context.Context) error {
+	for d := range g.owners {
+		if g.kept[d] {
+			continue
+		}
+		if err := g.need(ctx, d); err != nil {
 			if !mayFetch(err) {
 				return err
 			}
 			g.s.log.Warn("store: gc cannot read a manifest", "manifest", d.Short(), "error", err)
-			continue
-		}
-		for _, c := range m.Chunks {
-			g.live[short(c.Digest)] = struct{}{}
 		}
 	}
 	return nil
+}
+
+// need marks a manifest and its chunks as needed.
+func (g *collection) need(ctx context.Context, d agentbox.Digest) error {
+	g.live[short(d)] = struct{}{}
+	m, err := g.s.Manifest(ctx, d)
+	for _, c := range m.Chunks {
+		g.live[short(c.Digest)] = struct{}{}
+	}
+	return err
 }
 
 // dead is a claim that goes; move and Verify use it for claims that stay, too.
@@ -58,6 +81,9 @@ func (g *collection) sweep(ctx context.Context) error {
 			return nil
 		}
 		_, over := g.over[short(d)]
+		if !over && g.unread != nil {
+			return nil
+		}
 		if !over && g.s.cfg.Now().Sub(time.Unix(int64(p.Seen), 0)) < g.grace {
 			g.report.Young++
 			return nil

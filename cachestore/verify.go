@@ -197,7 +197,8 @@ func (v *verification) replace(ctx context.Context, w *writer, dmg Damage, piece
 	return w.putRecord(ctx, what, dmg.Digest, piece)
 }
 
-// lacking lists the roots of which something is missing. A lazy image may lack chunks and be well.
+// lacking lists the roots of which something is missing, and gets manifests that are missing from the
+// Source. A lazy image may lack chunks and be well.
 func (v *verification) lacking(ctx context.Context) error {
 	roots, err := v.s.roots()
 	if err != nil {
@@ -205,7 +206,7 @@ func (v *verification) lacking(ctx context.Context) error {
 	}
 	v.report.Missing = []Lacking{}
 	for d := range roots.all() {
-		m, err := v.s.Manifest(ctx, d)
+		m, err := v.ensure(ctx, d)
 		if mayFetch(err) {
 			v.report.Missing = append(v.report.Missing, Lacking{d, -1})
 			continue
@@ -222,4 +223,10 @@ func (v *verification) lacking(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// ensure returns the manifest of a root, from the Source if it is not here, and makes it known.
+func (v *verification) ensure(ctx context.Context, d agentbox.Digest) (blob.Manifest, error) {
+	defer v.s.hold(d)()
+	return v.s.EnsureManifest(ctx, d, v.o.Source)
 }

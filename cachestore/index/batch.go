@@ -61,6 +61,9 @@ func (b *Batch) Forget(f blob.Fingerprint) {
 	b.changes = append(b.changes, change{key: knownKeyOf(f)})
 }
 
+// DropDamaged removes an entry whose value is damaged.
+func (b *Batch) DropDamaged(k Key) { b.changes = append(b.changes, change{key: k.bytes}) }
+
 // Len counts the changes.
 func (b *Batch) Len() int { return len(b.changes) }
 

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -150,6 +151,26 @@ func (x *Index) get(k []byte, use func(v []byte)) error {
 	return x.describe(err)
 }
 
+// DamagedKeys returns the keys of chunks and manifests whose values fail their checksum.
+func (x *Index) DamagedKeys(ctx context.Context) ([]Key, error) {
+	var out []Key
+	for _, prefix := range []byte{chunkKey, metaKey} {
+		err := x.eachItem(ctx, prefix, len(agentbox.Digest{}), func(k, v []byte) error {
+			if _, ok := unseal(k, v); !ok {
+				out = append(out, Key{bytes.Clone(k)})
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Key is the key of an entry that DamagedKeys found, for Batch.DropDamaged.
+type Key struct{ bytes []byte }
+
 // EachChunk calls f with every chunk, in the order of digests, as they were when it began, until
 // ctx ends or f gives an error, which it returns. Damaged entries are passed over. f may read the
 // index and apply a Batch.
@@ -166,17 +187,22 @@ func (x *Index) EachMeta(ctx context.Context, f func(agentbox.Digest, Meta) erro
 // same byte by chance of a later format, and are left alone.
 func each[K agentbox.Digest | blob.Fingerprint, V any](ctx context.Context, x *Index, prefix byte, decode func([]byte) (V, bool), f func(K, V) error) error {
 	var name K
+	return x.eachItem(ctx, prefix, len(name), func(k, v []byte) error {
+		if out, ok := decoded(x, k, v, decode); ok {
+			return f(K(k[1:]), out)
+		}
+		return nil
+	})
+}
+
+// eachItem calls f with every key of a prefix that has n bytes behind it, and its value. Both are
+// valid during the call only.
+func (x *Index) eachItem(ctx context.Context, prefix byte, n int, f func(k, v []byte) error) error {
 	visit := func(item *badger.Item) error {
-		k := item.Key()
-		if len(k) != 1+len(name) {
+		if len(item.Key()) != 1+n {
 			return nil
 		}
-		return item.Value(func(v []byte) error {
-			if out, ok := decoded(x, k, v, decode); ok {
-				return f(K(k[1:]), out)
-			}
-			return nil
-		})
+		return item.Value(func(v []byte) error { return f(item.Key(), v) })
 	}
 	return x.describe(guarded(func() error {
 		return x.db.View(func(t *badger.Txn) error {
