@@ -21,25 +21,24 @@ import (
 	"agentbox/vmm/image/rootfs"
 )
 
-// included is one Include with everything it names found, but not read. to is as the recipe has it;
-// from has its links resolved.
+// included is an Include whose files were found, but not read. to is as the recipe has it; from has
+// its links resolved.
 type included struct {
 	from, to string
-	// Credentials are not among them, nor what is no file, directory or link.
-	files []hostFile // sorted so that a directory comes before what is in it
+	files    []hostFile // as walk returns them
 }
 
-// hostFile is one file or directory of an include. rel is its path below from, "" for from itself.
+// hostFile is a file or directory of an include, as it was when the include was resolved.
 type hostFile struct {
-	rel string
-	// As they were when the include was resolved. hostContent compares again when the file is read.
+	rel  string // its path below from, "" for from itself
 	info fs.FileInfo
 	stat *syscall.Stat_t
 }
 
-// resolveIncludes finds what includes name on this host and refuses what must not leave it. The
-// order is the recipe's. Errors: Invalid for what must not be named, NotFound, Missing for what
-// this user may not read, Conflict where a link leads elsewhere than what was approved.
+// resolveIncludes finds the files that includes name on this host, in the order of the recipe, and
+// refuses what must not leave the host. Errors: Invalid for a path that must not be included,
+// NotFound, Missing for one that this user may not read, Conflict where a link leads elsewhere than
+// what was approved.
 func resolveIncludes(ctx context.Context, list []Include, never Never) ([]included, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -64,7 +63,8 @@ func resolveIncludes(ctx context.Context, list []Include, never Never) ([]includ
 	return all, nil
 }
 
-// userHome is the user's home directory with its links resolved, as includes are compared with it.
+// userHome returns the user's home directory with its links resolved, like the paths that are
+// compared with it.
 func userHome() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -76,8 +76,8 @@ func userHome() (string, error) {
 	return home, nil
 }
 
-// Resolve gives what the From of an include names on this host now, after variables and links. It
-// looks and copies nothing; consent is asked with what it gives.
+// Resolve returns the path that the From of an include names on this host now, with variables and
+// links resolved. It copies nothing: the user is asked for consent to this path.
 func Resolve(ctx context.Context, from string) (string, error) {
 	home, err := userHome()
 	if err != nil {
@@ -90,8 +90,8 @@ func Resolve(ctx context.Context, from string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// resolveInclude checks where one include goes to and comes from, and lists its files. The checks
-// are of the resolved path, so no link leads around them.
+// resolveInclude checks the two paths of an include and lists its files. It checks the resolved
+// path, so no link leads around the checks.
 func resolveInclude(ctx context.Context, inc Include, from, home string, never Never) (included, error) {
 	to := inc.To
 	if to == "" || !strings.HasPrefix(to, "/") && to != "~" && !strings.HasPrefix(to, "~/") {
@@ -107,7 +107,7 @@ func resolveInclude(ctx context.Context, inc Include, from, home string, never N
 		}
 		return included{}, hostError(err)
 	}
-	// What was approved is a path; a link in it could have been changed since.
+	// A path was approved. A link in it may lead elsewhere by now.
 	if inc.Exact && real != from {
 		return included{}, agentbox.Errorf(agentbox.Conflict, "include: %s leads to %s now, which is not what was approved", from, real).
 			WithHint("agentbox policy show shows what the repository asks for now")
@@ -115,7 +115,7 @@ func resolveInclude(ctx context.Context, inc Include, from, home string, never N
 	if err := refuse(inc.From, real, home); err != nil {
 		return included{}, err
 	}
-	// A directory below one of agentbox's own is refused here, one above it while it is walked.
+	// Paths below agentbox's own directories are refused here, those above them by walk.
 	if err := never.above(inc.From, real); err != nil {
 		return included{}, err
 	}
@@ -126,9 +126,8 @@ func resolveInclude(ctx context.Context, inc Include, from, home string, never N
 	return included{real, to, files}, hostError(err)
 }
 
-// fingerprint changes whenever what an include copies may have changed. It reads no file. Size,
-// time, inode and mode of each file count: a change that keeps all of them is not seen, as with
-// every build cache.
+// fingerprint writes into h what changes whenever an include may copy something else. It reads no
+// file. It misses a change that keeps size, time, inode and mode, as every build cache does.
 func (i included) fingerprint(h hash.Hash) {
 	fmt.Fprintf(h, "include %q %d\n", i.to, len(i.files))
 	for _, f := range i.files {
@@ -139,16 +138,16 @@ func (i included) fingerprint(h hash.Hash) {
 		binary.LittleEndian.PutUint32(n[24:], uint32(f.stat.Mode))
 		binary.LittleEndian.PutUint32(n[28:], uint32(len(f.rel)))
 		if f.info.IsDir() {
-			clear(n[0:16]) // what is in it counts, not what the file system stores for it
+			clear(n[0:16]) // its files count themselves
 		}
 		h.Write(n[:])
 		io.WriteString(h, f.rel)
 	}
 }
 
-// ensureIncluded gives the base with the includes on top. Its key has a fingerprint of all that is
-// included, so a changed file makes another image. It is never asked for elsewhere: nobody else has
-// this host's files.
+// ensureIncluded returns the base with the includes on top. The key contains a fingerprint of the
+// included files, so a changed file makes another image. Others are not asked for it: nobody else
+// has this host's files.
 func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list []included, p agentbox.Progress) (Image, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, base.Digest)
@@ -168,8 +167,8 @@ func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list [
 	})
 }
 
-// include puts the files of one include into the tree. What lies in the box user's home belongs to
-// that user, everything else to root. Times are kept, because build caches compare them.
+// include puts the files of one include into the tree. Files in the box user's home belong to that
+// user, all others to root. Times are kept, because build caches compare them.
 func (b *build) include(i included) error {
 	passwd, err := b.read("/etc/passwd")
 	if err != nil {
@@ -191,7 +190,7 @@ func (b *build) include(i included) error {
 			return err
 		}
 	}
-	links := map[uint64]string{}
+	links := map[fileID]string{}
 	for _, f := range i.files {
 		if err := b.includeFile(i, f, path.Join(to, f.rel), owner, links); err != nil {
 			return err
@@ -200,8 +199,7 @@ func (b *build) include(i included) error {
 	return nil
 }
 
-// parents makes the directories between the user's home and an include, so that they belong to the
-// user.
+// parents makes the directories between the user's home and an include. They belong to the user.
 func (b *build) parents(home, to string) error {
 	at := home
 	for name := range strings.SplitSeq(strings.TrimPrefix(path.Dir(to), home), "/") {
@@ -220,9 +218,12 @@ func (b *build) parents(home, to string) error {
 	return nil
 }
 
-// includeFile puts one file into the tree. links has the first name of files with several. The file
-// itself is opened when the image is written.
-func (b *build) includeFile(i included, f hostFile, name string, owner uint32, links map[uint64]string) error {
+// fileID identifies a file of this host: the device and the inode number.
+type fileID struct{ device, inode uint64 }
+
+// includeFile puts one file into the tree. links has the first name of each file that has several.
+// The file itself is opened when the image is written.
+func (b *build) includeFile(i included, f hostFile, name string, owner uint32, links map[fileID]string) error {
 	from := filepath.Join(i.from, f.rel)
 	ino := &rootfs.Inode{Mode: uint32(f.stat.Mode), UID: owner, GID: owner, ModTime: f.info.ModTime()}
 	switch ino.Type() {
@@ -235,10 +236,11 @@ func (b *build) includeFile(i included, f hostFile, name string, owner uint32, l
 	case rootfs.TypeRegular:
 		// A hard link to a file outside of the include is a file of its own in the image.
 		if f.stat.Nlink > 1 {
-			if first, ok := links[f.stat.Ino]; ok {
+			id := fileID{uint64(f.stat.Dev), f.stat.Ino}
+			if first, ok := links[id]; ok {
 				return b.tree.Link(name, first)
 			}
-			links[f.stat.Ino] = name
+			links[id] = name
 		}
 		if ino.Size = f.info.Size(); ino.Size > 0 {
 			ino.Content = hostContent{from, f.info}
@@ -247,24 +249,45 @@ func (b *build) includeFile(i included, f hostFile, name string, owner uint32, l
 	return b.tree.Put(name, ino)
 }
 
-// hostContent is the content of a file that was seen before, and must still be the same one. A file
-// that is written to meanwhile would otherwise be half of one version and half of another.
+// hostContent is the content of a file that was seen before, and must still be the same one when it
+// has been read. Otherwise the image could get half of one version and half of another.
 type hostContent struct {
 	path string
 	seen fs.FileInfo
 }
 
 func (c hostContent) Open() (io.ReadCloser, error) {
-	f, err := os.OpenFile(c.path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(c.path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // does not wait for a pipe
 	if err != nil {
 		return nil, err
 	}
+	if err := c.unchanged(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return hostReader{f, c}, nil
+}
+
+// unchanged fails with Conflict if f is not the file that was seen.
+func (c hostContent) unchanged(f *os.File) error {
 	now, err := f.Stat()
 	if err == nil && (!os.SameFile(now, c.seen) || now.Size() != c.seen.Size() || !now.ModTime().Equal(c.seen.ModTime())) {
 		err = agentbox.Errorf(agentbox.Conflict, "%s changed while it was copied into the image", c.path).WithHint("try again")
 	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
+	return err
+}
+
+// hostReader looks at the end whether the file changed while it was read.
+type hostReader struct {
+	*os.File
+	content hostContent
+}
+
+func (r hostReader) Read(p []byte) (int, error) {
+	n, err := r.File.Read(p)
+	if err == io.EOF {
+		if changed := r.content.unchanged(r.File); changed != nil {
+			err = changed
+		}
 	}
-	return f, nil
+	return n, err
 }

@@ -2,10 +2,13 @@ package image
 
 import (
 	"crypto/sha256"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -275,4 +278,80 @@ func TestAnIncludeIsWhatWasApproved(t *testing.T) {
 	tree(t, home, "good", "->other") // as a checkout that swaps a directory for a link
 	_, err = resolveIncludes(t.Context(), approved, Never{})
 	wantCode(t, err, agentbox.Conflict, "not what was approved")
+}
+
+// Files of two file systems can have the same inode number. They are not names of one file.
+func TestHardLinksOfTwoFileSystemsAreTold(t *testing.T) {
+	home := testHome(t)
+	tree(t, home, "d/a", "one", "d/b", "two")
+	for _, name := range []string{"a", "b"} {
+		if err := os.Link(filepath.Join(home, "d", name), filepath.Join(home, "d", name+"2")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := resolveIncludes(t.Context(), []Include{{From: "~/d", To: "/opt/d"}}, Never{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range list[0].files { // as if b were mounted from elsewhere
+		stat := *f.stat
+		stat.Ino = 4711
+		if strings.HasPrefix(f.rel, "b") {
+			stat.Dev++
+		}
+		list[0].files[i].stat = &stat
+	}
+	s := newStore(t)
+	base, r := ensureLayout(t, s, "x")
+	img, err := s.ensureIncluded(t.Context(), base, r, list, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"a": "one", "a2": "one", "b": "two", "b2": "two"} {
+		if got := content(t, img, "opt/d/"+name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A file that is written to while it is read would be half of one version and half of another.
+func TestIncludeThatChangesWhileItIsRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte("one version"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := hostContent{path, info}.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := io.ReadFull(r, make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(path, []byte("another one"), 0o600), os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0))); err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.ReadAll(r)
+	wantCode(t, err, agentbox.Conflict, "changed")
+}
+
+// What became a pipe since it was seen is refused, and nobody waits for its other end.
+func TestIncludeThatBecameAPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = hostContent{path, info}.Open()
+	wantCode(t, err, agentbox.Conflict, "changed")
 }
