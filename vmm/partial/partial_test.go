@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -178,4 +180,17 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatalf("%d bytes at %d are not the image's", len(p), off)
 		}
 	})
+}
+
+// A read beyond every file's end is refused, and asks for no block.
+func TestAReadThatOverflowsIsRefused(t *testing.T) {
+	g, f := grow(t, 4)
+	for _, off := range []int64{-1, 1 << 40, math.MaxInt64 - 8, math.MaxInt64} {
+		if err := f.ReadBlocks(t.Context(), make([]byte, 100), off); err == nil || !strings.Contains(err.Error(), "of an image of") {
+			t.Errorf("at %d: %v", off, err)
+		}
+	}
+	if len(g.asked) > 0 {
+		t.Errorf("blocks %v were asked for", g.asked)
+	}
 }
