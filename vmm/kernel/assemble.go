@@ -70,8 +70,8 @@ func assemble(dir string, p *parts, agent []byte) error {
 }
 
 // writeDir makes a directory with these files and a kernel.json; it appears complete or not at all.
-// Each file is synced before the rename and the parent after it, so a crash leaves a directory that
-// begins with a dot, which sweep removes. An existing directory is an error.
+// The files and tmp are synced before the rename, and the parent after it, so a crash leaves only a
+// directory whose name begins with a dot, which sweep removes. An existing directory is an error.
 func writeDir(dir string, files map[string][]byte, manifest any) error {
 	text, err := json.MarshalIndent(manifest, "", "  ")
 	if err != nil {
@@ -101,7 +101,7 @@ func newDir(parent string) (string, error) {
 
 // appear gives a complete directory its name, for good.
 func appear(tmp, dir string) error {
-	if err := os.Chmod(tmp, 0o755); err != nil {
+	if err := errors.Join(os.Chmod(tmp, 0o755), durable.SyncDir(tmp)); err != nil {
 		return err
 	}
 	if err := os.Rename(tmp, dir); err != nil {

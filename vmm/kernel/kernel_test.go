@@ -390,3 +390,16 @@ func TestInitramfsIsACpioArchive(t *testing.T) {
 		t.Errorf("%s %v", out, err)
 	}
 }
+
+// Of several kernels in a directory the newest is taken: 6.10 follows 6.9.
+func TestTheNewestKernelOfADirectoryIsTaken(t *testing.T) {
+	dir := t.TempDir()
+	for _, release := range []string{"6.9.0-3-amd64", "6.10.0-1-amd64", "6.1.0-40-amd64"} {
+		if err := os.WriteFile(filepath.Join(dir, "vmlinuz-"+release), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := findVmlinuz(dir); err != nil || filepath.Base(got) != "vmlinuz-6.10.0-1-amd64" {
+		t.Errorf("%s, %v", got, err)
+	}
+}

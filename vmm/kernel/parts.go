@@ -159,8 +159,8 @@ func findModules(dirs []string, release string) string {
 	return ""
 }
 
-// findVmlinuz finds the one kernel in a directory, or in its boot directory. Of several of one
-// pattern the last by name counts.
+// findVmlinuz finds the kernel in a directory, or in its boot directory. Of several whose names have
+// one pattern it takes the newest.
 func findVmlinuz(dir string) (string, error) {
 	for _, pattern := range []string{"vmlinuz", "vmlinuz-*", "boot/vmlinuz-*", "boot/vmlinuz", "bzImage"} {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -168,7 +168,7 @@ func findVmlinuz(dir string) (string, error) {
 			return "", err
 		}
 		if len(found) > 0 {
-			return slices.Max(found), nil
+			return slices.MaxFunc(found, CompareReleases), nil
 		}
 	}
 	return "", errors.New("it holds no vmlinuz")
