@@ -109,14 +109,14 @@ func (c *treeCopy) file(dst, src string, info fs.FileInfo) error {
 	if c.size += info.Size(); c.limit > 0 && c.size > c.limit {
 		return agentbox.Errorf(agentbox.NoSpace, "the workspace does not fit into the box's disk of %d bytes", c.limit).WithHint("set disk: to more")
 	}
-	if err := copyContent(dst, src); err != nil {
+	if err := copyContent(dst, src, info.Size()); err != nil {
 		return err
 	}
 	return errors.Join(chmod(dst, info), setTimes(dst, info))
 }
 
-// copyContent shares blocks where the file system can.
-func copyContent(dst, src string) (err error) {
+// copyContent copies size bytes of src to a new file. It shares blocks where the file system can.
+func copyContent(dst, src string, size int64) (err error) {
 	from, err := os.Open(src)
 	if err != nil {
 		return err
@@ -130,8 +130,33 @@ func copyContent(dst, src string) (err error) {
 	if unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil {
 		return nil
 	}
-	_, err = io.Copy(to, from)
-	return err
+	return copyData(to, from, size)
+}
+
+// copyData copies the parts of a file that are not holes: a box can make a file of a terabyte that
+// takes one block.
+func copyData(to, from *os.File, size int64) error {
+	for at := int64(0); at < size; {
+		start, err := from.Seek(at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) { // only a hole is left
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if at, err = from.Seek(start, unix.SEEK_HOLE); err != nil {
+			return err
+		}
+		_, err1 := from.Seek(start, io.SeekStart)
+		_, err2 := to.Seek(start, io.SeekStart)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		if _, err := io.CopyN(to, from, at-start); err != nil {
+			return err
+		}
+	}
+	return to.Truncate(size)
 }
 
 // chmod also gives the bits that os.FileMode names otherwise.
