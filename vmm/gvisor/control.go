@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -19,16 +20,18 @@ import (
 // guest's hands: only a call's outcome is taken from it. Its methods may be called from any
 // goroutine.
 type control struct {
-	mu   sync.Mutex // one call at a time
-	conn *net.UnixConn
-	dec  *json.Decoder
-	err  error // of a call that was not answered: answers and calls are out of step from then on
+	mu     sync.Mutex // one call at a time
+	conn   *net.UnixConn
+	answer *io.LimitedReader // of conn: how much of an answer is still read
+	dec    *json.Decoder     // of answer
+	err    error             // of a call that was not answered: answers and calls are out of step from then on
 }
 
 // newControl takes over the connection that the launcher made; only root of the machine's user
 // namespace could.
 func newControl(conn *net.UnixConn) *control {
-	return &control{conn: conn, dec: json.NewDecoder(conn)}
+	limited := &io.LimitedReader{R: conn}
+	return &control{conn: conn, answer: limited, dec: json.NewDecoder(limited)}
 }
 
 func (c *control) close() error { return c.conn.Close() }
@@ -68,6 +71,9 @@ func (c *control) call(ctx context.Context, limit time.Duration, method string, 
 	return nil
 }
 
+// maxAnswer bounds an answer, in bytes: one that never ends would fill our memory.
+const maxAnswer = 1 << 20
+
 // answer is what urpc sends back; the result itself is not read.
 type answer struct {
 	Success bool   `json:"success"`
@@ -93,6 +99,7 @@ func (c *control) exchange(method string, arg any, files []*os.File) (answer, er
 	if _, _, err := c.conn.WriteMsgUnix(message, rights, nil); err != nil {
 		return a, err
 	}
+	c.answer.N = maxAnswer
 	return a, c.dec.Decode(&a)
 }
 

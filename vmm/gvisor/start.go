@@ -320,10 +320,10 @@ func (m *machine) abandon(ctx context.Context, err error) error {
 	return agentbox.Errorf(agentbox.Unavailable, "start %s: %w%s", m.spec.Name, err, m.console.LastWords())
 }
 
-// lastError is the last line of runsc's log, which holds nothing but errors, "" where it says
-// nothing. It is for people.
+// lastError returns the last line of runsc's log, which holds nothing but errors, for people; "" if
+// there is none. The sandbox can write to the log's directory, so a link or a pipe is not followed.
 func lastError(path string) string {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
 	}
