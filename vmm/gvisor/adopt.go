@@ -69,8 +69,8 @@ func (d *Driver) Reclaim(ctx context.Context, dir string) error {
 
 var errForeign = errors.New("there is a file of another user")
 
-// hasForeign tells whether anything in dir belongs to somebody else. The owner is what counts: a
-// file of ours whose group is another's can be removed and read as well.
+// hasForeign tells whether anything in dir belongs, or may belong, to another user. Groups do not
+// count: files of ours can be read and removed whatever their group.
 func hasForeign(dir string) (bool, error) {
 	own := uint32(os.Geteuid())
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
@@ -86,7 +86,9 @@ func hasForeign(dir string) (bool, error) {
 		}
 		return nil
 	})
-	if errors.Is(err, errForeign) || errors.Is(err, fs.ErrPermission) { // a directory that only its owner may read is one
+	switch {
+	case errors.Is(err, errForeign), errors.Is(err, fs.ErrPermission), // a directory that only its owner may read
+		errors.Is(err, syscall.ENAMETOOLONG): // too deep to look
 		return true, nil
 	}
 	return false, err

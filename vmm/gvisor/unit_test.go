@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/vmm/child"
 	"agentbox/vmm/statedir"
 )
 
@@ -222,5 +223,128 @@ func TestWhyNoFUSE(t *testing.T) {
 	}
 	if err := opens(closed); os.Getuid() != 0 && (err == nil || !strings.Contains(err.Error(), "chmod 666 "+closed)) {
 		t.Errorf("a device that is not ours to open: %v", err)
+	}
+}
+
+// A box can make a file that says it has a terabyte and takes a block. Neither a save nor a fork may
+// fill the disk with its holes.
+func TestHolesAreNotCopied(t *testing.T) {
+	const size = 64 << 20
+	src, dst := t.TempDir(), t.TempDir()
+	f, err := os.Create(filepath.Join(src, "sparse"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	_, err1 := f.WriteAt([]byte("begin"), 0)
+	_, err2 := f.WriteAt([]byte("middle"), size/2+100)
+	if err := errors.Join(err1, err2, f.Truncate(size), f.Sync()); err != nil {
+		t.Fatal(err)
+	}
+	blocks := func(path string) int64 {
+		var st syscall.Stat_t
+		if err := syscall.Stat(path, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Blocks * 512
+	}
+	if blocks(f.Name()) > size/2 {
+		t.Skip("this file system has no holes")
+	}
+	if err := copyTree(t.Context(), dst, src, 0); err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(dst, "sparse")
+	if got := blocks(copied); got > size/2 {
+		t.Errorf("a copy of %d bytes takes %d", blocks(f.Name()), got)
+	}
+	one, err1 := agentbox.DigestFile(f.Name())
+	two, err2 := agentbox.DigestFile(copied)
+	if err := errors.Join(err1, err2); err != nil || one != two {
+		t.Errorf("the copy differs: %v", err)
+	}
+}
+
+// The sandbox may be in the guest's hands. What it answers cannot fill the supervisor's memory.
+func TestAnAnswerWithoutEndIsGivenUp(t *testing.T) {
+	ours, theirs, err := child.SocketPair("control")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	c := newControl(ours)
+	const most = 16 << 20
+	wrote := make(chan int, 1)
+	go func() {
+		n, _ := theirs.Write([]byte(`{"success":false,"err":"`))
+		for chunk := bytes.Repeat([]byte("x"), 64<<10); n < most; {
+			m, err := theirs.Write(chunk)
+			n += m
+			if err != nil {
+				break
+			}
+		}
+		theirs.Close()
+		wrote <- n
+	}()
+	if err := c.call(t.Context(), quickCall, "Pause", nil); !errors.Is(err, errControl) {
+		t.Errorf("a call without an answer: %v", err)
+	}
+	c.close()
+	if n := <-wrote; n >= most {
+		t.Errorf("%d bytes of an answer were read", n)
+	}
+}
+
+// runsc's directory can be written from the sandbox: a link there leads nowhere for us.
+func TestTheLogIsReadWhereItIs(t *testing.T) {
+	dir := t.TempDir()
+	secret, log := filepath.Join(dir, "secret"), filepath.Join(dir, logFile)
+	if err := os.WriteFile(secret, []byte("of the host\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(secret, log); err != nil {
+		t.Fatal(err)
+	}
+	if got := lastError(log); got != "" {
+		t.Errorf("a link was followed: %q", got)
+	}
+	if err := errors.Join(os.Remove(log), syscall.Mkfifo(log, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got := lastError(log); got != "" {
+		t.Errorf("a pipe was read: %q", got)
+	}
+}
+
+// deepTree makes directories whose path is longer than any that a program can name.
+func deepTree(t *testing.T) string {
+	t.Helper()
+	top := t.TempDir()
+	at, err := os.OpenRoot(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.Repeat("d", 250)
+	for range 20 {
+		if err := at.Mkdir(name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		below, err := at.OpenRoot(name)
+		if err := errors.Join(err, at.Close()); err != nil {
+			t.Fatal(err)
+		}
+		at = below
+	}
+	if err := errors.Join(at.Mkdir("last", 0o755), at.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
+// A box may nest directories as deep as it likes, and its workspace can be taken back all the same.
+func TestAWorkspaceThatIsTooDeepIsLookedThrough(t *testing.T) {
+	if _, err := hasForeign(deepTree(t)); err != nil {
+		t.Error(err)
 	}
 }
