@@ -1,7 +1,6 @@
 package qemu
 
 import (
-	"agentbox/vmm/child"
 	"bufio"
 	"context"
 	"encoding/json"
@@ -10,10 +9,13 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentbox/vmm/child"
 )
 
 // scripted is a QEMU that answers from a function.
@@ -135,4 +137,28 @@ func TestMonitorPassesFiles(t *testing.T) {
 		t.Fatalf("got %v, %v", fds, err)
 	}
 	unix.Close(fds[0])
+}
+
+// QEMU would keep the descriptor, and with it the blocks of a file that is removed, for as long as
+// the machine runs.
+func TestASaveThatFailsLeavesQEMUNoFile(t *testing.T) {
+	var held atomic.Bool
+	qmp, _ := scripted(t, func(name string, id uint64, conn net.Conn) {
+		switch name {
+		case "add-fd", "remove-fd":
+			held.Store(name == "add-fd")
+		case "xen-save-devices-state":
+			fmt.Fprintf(conn, `{"error": {"class": "GenericError", "desc": "no space left"}, "id": %d}`+"\n", id)
+			return
+		}
+		fmt.Fprintf(conn, `{"return": {}, "id": %d}`+"\n", id)
+	})
+	m := &machine{qmp: qmp, End: child.NewEnd()}
+	err := m.saveDevices(t.Context(), t.TempDir(), &manifest{})
+	if err == nil || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("save: %v", err)
+	}
+	if held.Load() {
+		t.Error("QEMU still holds the file")
+	}
 }

@@ -115,10 +115,12 @@ func (m *machine) saveDevices(ctx context.Context, dir string, man *manifest) er
 		return m.explain(err)
 	}
 	save := map[string]any{"filename": "/dev/fdset/1", "live": false}
-	if err := m.qmp.run(ctx, slowCommand, "xen-save-devices-state", save); err != nil {
-		return m.explain(err)
+	err = m.qmp.run(ctx, slowCommand, "xen-save-devices-state", save)
+	// After a failure too, or QEMU would hold the file open. The first error is the one that counts.
+	if remove := m.qmp.run(context.WithoutCancel(ctx), quickCommand, "remove-fd", set{1}); err == nil {
+		err = remove
 	}
-	if err := m.qmp.run(ctx, quickCommand, "remove-fd", set{1}); err != nil {
+	if err != nil {
 		return m.explain(err)
 	}
 	if err := f.Sync(); err != nil {
