@@ -47,7 +47,7 @@ func (g *gvisorBox) isFull() bool {
 		return false
 	}
 	most := number(filepath.Join(g.dir, "pids.max"), "")
-	return current >= most-most/32
+	return most > 0 && current >= most-most/32
 }
 
 // minForkBomb is how many processes are never too many.

@@ -54,7 +54,7 @@ func TestForkBombHasTime(t *testing.T) {
 	for _, c := range []struct {
 		current, most int
 		full          bool
-	}{{1024, 1024, true}, {1000, 1024, true}, {900, 1024, false}, {10, 10, false}} {
+	}{{1024, 1024, true}, {1000, 1024, true}, {900, 1024, false}, {10, 10, false}, {100, 0, false}} {
 		g := box(c.current, c.most)
 		g.endForkBomb(now)
 		if g.full.IsZero() == c.full {
