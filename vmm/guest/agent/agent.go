@@ -91,7 +91,7 @@ func (a *Agent) Serve(ctx context.Context) error {
 	if err := a.Machine.ThawUser(); err != nil {
 		a.Log.Error("continue user processes", "err", err)
 	}
-	a.spawner.killAll()
+	a.spawner.close()
 	a.work.Wait()
 	return ctx.Err()
 }

@@ -134,3 +134,18 @@ func TestACommandThatWaitsDoesNotStopTheConnection(t *testing.T) {
 		t.Errorf("the command saw a terminal of %q, %v", &out, err)
 	}
 }
+
+// start's cleanup fails the test when the agent does not end.
+func TestACommandThatWaitsDoesNotStartWhenTheAgentEnds(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	firstProgram(t, f, "10-key", "exec sleep 1000\n")
+	if err := c.Attach(t.Context(), protocol.AttachRequest{Own: true}); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if err := f.session(c).Start("exec sleep 1000"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

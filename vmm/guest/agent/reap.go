@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"errors"
 	"sync"
 	"syscall"
 	"unsafe"
@@ -17,6 +18,7 @@ type spawner struct {
 	mu      sync.Mutex
 	started sync.Cond
 	waiting map[int]*process
+	closed  bool // nothing is started any more
 }
 
 type process struct {
@@ -59,6 +61,9 @@ func forgoChildSignals() error {
 func (s *spawner) start(path string, argv []string, attr *syscall.ProcAttr) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
 	pid, err := syscall.ForkExec(path, argv, attr)
 	if err != nil {
 		return nil, err
@@ -71,6 +76,17 @@ func (s *spawner) start(path string, argv []string, attr *syscall.ProcAttr) (*pr
 		go s.wait(p) // ends with the process
 	}
 	return p, nil
+}
+
+// errClosed is why nothing starts after close.
+var errClosed = errors.New("the box is shutting down")
+
+// close is killAll for good: start fails from now on.
+func (s *spawner) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.killAll()
 }
 
 // killAll ends the process group of everything that was started and has not ended.
