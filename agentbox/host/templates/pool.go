@@ -35,12 +35,16 @@ type Pool[L, M any] struct {
 	ready map[string][]M
 	dead  []M // have ended while they waited; what is left of them goes with the next round of Run
 	gone  bool
+	// withdrawals counts calls of Cool: a machine whose making began before one is not leased.
+	withdrawals int
 }
 
 // order is what machines of a template are made from, and how many.
 type order[L any] struct {
 	want int // negative leaves it to the pool
 	like L
+	// withdrawals is Pool.withdrawals as next found it.
+	withdrawals int
 }
 
 // NewPool gives an empty pool.
@@ -85,7 +89,7 @@ func (p *Pool[L, M]) WarmUp(template string, want int, like L) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hot[template] = order[L]{want, like}
+	p.hot[template] = order[L]{want: want, like: like}
 	p.nudge()
 }
 
@@ -95,7 +99,7 @@ func (p *Pool[L, M]) Cool(template string) error {
 	ready := p.ready[template]
 	delete(p.ready, template)
 	delete(p.hot, template)
-	p.nudge() // one may be in the making
+	p.withdrawals++
 	p.mu.Unlock()
 	var errs []error
 	for _, m := range ready {
@@ -186,13 +190,14 @@ func (p *Pool[L, M]) next() (template string, o order[L], ok bool) {
 	defer p.mu.Unlock()
 	for template, o := range p.hot {
 		if len(p.ready[template]) < p.wanted(o) && !p.gone {
+			o.withdrawals = p.withdrawals
 			return template, o, true
 		}
 	}
 	return "", o, false
 }
 
-// add makes one machine and puts it in.
+// add makes one machine and puts it in, or removes it if it is not wanted any more.
 func (p *Pool[L, M]) add(ctx context.Context, template string, o order[L]) error {
 	ctx, cancel := context.WithTimeout(ctx, BootTimeout)
 	defer cancel()
@@ -200,18 +205,27 @@ func (p *Pool[L, M]) add(ctx context.Context, template string, o order[L]) error
 	if err != nil {
 		return err
 	}
-	return p.Put(template, m)
+	return p.put(template, m, func() bool { return p.withdrawals == o.withdrawals })
 }
 
 // Put gives the pool a machine, which it removes when it takes none any more.
 func (p *Pool[L, M]) Put(template string, m M) error {
+	return p.put(template, m, func() bool { return true })
+}
+
+// put is Put for a machine that may not be wanted any more. wanted is called with mu held, Remove
+// without.
+func (p *Pool[L, M]) put(template string, m M, wanted func() bool) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.gone {
-		return p.Remove(m)
+	take := !p.gone && wanted()
+	if take {
+		p.ready[template] = append(p.ready[template], m)
 	}
-	p.ready[template] = append(p.ready[template], m)
-	return nil
+	p.mu.Unlock()
+	if take {
+		return nil
+	}
+	return p.Remove(m)
 }
 
 // Size is how many machines wait.

@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"context"
 	"maps"
 	"sync"
 	"testing"
@@ -78,5 +79,28 @@ func TestMachinesThatEndedAreRemoved(t *testing.T) {
 	p.trim()
 	if !maps.Equal(gone, map[int]bool{1: true, 3: true}) || p.Size() != 1 {
 		t.Errorf("%v are removed, %d wait", gone, p.Size())
+	}
+}
+
+// A machine that was being made when its template was withdrawn is leased to nobody, even if a template
+// of the same key is in use again.
+func TestAMachineOfAWithdrawnTemplateIsNotPooled(t *testing.T) {
+	p := newPool(1)
+	var removed []*machine
+	p.Remove = func(m *machine) error { removed = append(removed, m); return nil }
+	p.Make = func(context.Context, string) (*machine, error) {
+		if err := p.Cool("template"); err != nil {
+			t.Error(err)
+		}
+		p.WarmUp("template", 1, "another")
+		return &machine{1, true}, nil
+	}
+	p.WarmUp("template", 1, "like")
+	template, o, _ := p.next()
+	if err := p.add(t.Context(), template, o); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := p.Take("template"); ok || len(removed) != 1 {
+		t.Errorf("leased %v, %d removed", ok, len(removed))
 	}
 }
