@@ -23,14 +23,14 @@ func (m *Manager) awake(ctx context.Context, ref api.BoxRef, progress agentbox.P
 func (m *Manager) wake(ctx context.Context, b *box, progress agentbox.Progress) error {
 	b.op.Lock()
 	defer b.op.Unlock()
+	if b.record().Phase != phaseReady {
+		return agentbox.Errorf(agentbox.NotFound, "box %s was removed", b.record().Box.ID)
+	}
 	switch b.state(m.home) {
 	case agentbox.Running:
 		return b.renew(ctx)
 	case agentbox.Paused:
 		return m.resume(ctx, b, progress)
-	}
-	if b.record().Phase != phaseReady {
-		return agentbox.Errorf(agentbox.NotFound, "box %s was removed", b.record().Box.ID)
 	}
 	tellEnd(b.record(), progress)
 	return m.newLife(ctx, b, b.record(), progress)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/supervisors"
 	"agentbox/agentbox/supervisor"
@@ -123,5 +124,20 @@ func TestAPauseUnderWayIsNotDroppedByANewDaemon(t *testing.T) {
 	}
 	if !exists(names.Saved()+"/memory") || exists(names.Resuming()) {
 		t.Errorf("saved %v, resuming %v", exists(names.Saved()), exists(names.Resuming()))
+	}
+}
+
+// A removal that failed halfway is tried again by itself. Until then the box is not one that may run.
+func TestABoxThatIsBeingRemovedIsNotWoken(t *testing.T) {
+	h := newHome(t)
+	touch(t, write(t, h, aBox("mine")).Saved()+"/memory")
+	m := manage(t, h)
+	b, err := m.boxes.find(t.Context(), api.BoxRef{Box: "mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.set(func(b *box) { b.rec.Phase = phaseRemoving })
+	if err := m.wake(t.Context(), b, nil); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Error(err)
 	}
 }
