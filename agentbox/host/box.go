@@ -24,6 +24,7 @@ import (
 type box struct {
 	op sync.Mutex
 
+	writing sync.Mutex // held while the record is changed and written, so that the latest is on disk; before mu
 	mu      sync.Mutex
 	rec     record
 	sup     *supervisors.Supervisor // nil without a machine
@@ -56,6 +57,8 @@ func (b *box) set(f func(b *box)) {
 // change changes the box's record in memory, and then writes it down. If writing fails the box goes
 // on as changed, and the next daemon knows the old one: for facts that are found out again.
 func (b *box) change(h home.Home, f func(rec *record)) error {
+	b.writing.Lock()
+	defer b.writing.Unlock()
 	b.set(func(b *box) { f(&b.rec) })
 	return writeRecord(h, b.record())
 }
@@ -64,6 +67,8 @@ func (b *box) change(h home.Home, f func(rec *record)) error {
 // before it is durable, such as the directory of a new life. The caller holds op, else a change
 // between reading the record and committing it would be lost.
 func (b *box) commit(h home.Home, rec record) error {
+	b.writing.Lock()
+	defer b.writing.Unlock()
 	if err := writeRecord(h, rec); err != nil {
 		return err
 	}

@@ -327,7 +327,7 @@ func (m *machines) keepEnd(b *box) {
 	if rec.Phase != phaseReady || rec.Box.Ended == nil || b.live() != nil {
 		return
 	}
-	if err := writeRecord(m.home, rec); err != nil {
+	if err := b.change(m.home, func(*record) {}); err != nil {
 		m.log.Warn("cannot write down why a machine ended", "box", rec.Box.ID, "error", err)
 	}
 }

@@ -3,10 +3,13 @@ package host
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -59,6 +62,29 @@ func TestAFullDiskHasItsCodeAndSaysWhatFreesRoom(t *testing.T) {
 	for _, err := range []error{nil, own, os.ErrPermission} {
 		if got := agentbox.OrNoSpace(err); got != err {
 			t.Errorf("%v becomes %v", err, got)
+		}
+	}
+}
+
+// Of changes that are made at once, each is on disk when all have returned, whichever was written last.
+func TestChangesAtOnceAreAllWrittenDown(t *testing.T) {
+	h := newHome(t)
+	rec := aBox("mine")
+	names := write(t, h, rec)
+	b := &box{rec: rec}
+	for range 20 {
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				if err := b.change(h, func(rec *record) { rec.Recalled = with(rec.Recalled, strconv.Itoa(i), rec.Recalled[strconv.Itoa(i)]+1) }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		onDisk, err := readRecord(names.Record())
+		if err != nil || !maps.Equal(onDisk.Recalled, b.record().Recalled) {
+			t.Fatalf("%v on disk, %v in memory, %v", onDisk.Recalled, b.record().Recalled, err)
 		}
 	}
 }

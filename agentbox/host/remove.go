@@ -48,11 +48,10 @@ func (m *maker) removeIdle(b *box) error {
 // what this one could not, and tidy what failed. It may be called again after a failure, and for a
 // box of which anything may be missing. Only when all is gone does the table forget it.
 func (m *maker) erase(b *box) error {
+	err := b.change(m.home, func(rec *record) { rec.Phase = phaseRemoving })
 	rec := b.record()
-	rec.Phase = phaseRemoving
-	b.set(func(b *box) { b.rec = rec })
 	names := rec.names(m.home)
-	if err := writeRecord(m.home, rec); err != nil && !errors.Is(err, os.ErrNotExist) && agentbox.CodeOf(err) != agentbox.NoSpace {
+	if err != nil && !errors.Is(err, os.ErrNotExist) && agentbox.CodeOf(err) != agentbox.NoSpace {
 		return err
 	}
 	if err := b.live().Stop(0); err != nil {
@@ -65,7 +64,7 @@ func (m *maker) erase(b *box) error {
 		return err
 	}
 	doomed := names.Dir + ".removed"
-	err := os.Rename(names.Dir, doomed)
+	err = os.Rename(names.Dir, doomed)
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}

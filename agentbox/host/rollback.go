@@ -94,7 +94,7 @@ func (m *machines) rollback(ctx context.Context, b *box, dir string, template *t
 	if err := m.disk.dropSaved(rec); err != nil {
 		return err
 	}
-	if err := writeRecord(m.home, rec); err != nil {
+	if err := b.change(m.home, func(*record) {}); err != nil {
 		return err
 	}
 	return errors.Join(m.disk.sweep(rec), m.restored(ctx, b, progress))
