@@ -21,12 +21,15 @@ type opened struct {
 
 // OpenChannel is client.OpenChannel with an end: when ctx is done, the connection has ended or the
 // other end says nothing for AnswerTimeout, it returns. A refusal comes back as the
-// *ssh.OpenChannelError it is; every other error has code Unavailable or is ctx's cause. The caller
-// owns the channel and must take its requests.
+// *ssh.OpenChannelError it is; Invalid is for data that is too long to be sent; every other error
+// has code Unavailable or is ctx's cause. The caller owns the channel and must take its requests.
 //
 // The answer that comes too late is closed by a goroutine that ends with the process at the latest:
 // the library does not always notice that a connection has ended while it asks (golang/go#57531).
 func OpenChannel(ctx context.Context, client *ssh.Client, kind string, extra []byte) (ssh.Channel, <-chan *ssh.Request, error) {
+	if err := fits(extra); err != nil {
+		return nil, nil, err
+	}
 	ask := func() (o opened) {
 		o.ch, o.reqs, o.err = client.OpenChannel(kind, extra)
 		return o
@@ -101,10 +104,27 @@ func lost(err error) *agentbox.Error {
 		WithHint("agentbox show tells what became of it")
 }
 
-// request sends a channel request and waits for its reply, but not for ever. The errors are those
-// of OpenChannel. The late reply of a request that was given up is dropped with its goroutine,
-// which ends with the channel: the caller closes it.
-func request(ctx context.Context, ch ssh.Channel, name string, payload []byte) (bool, error) {
+// maxMessage bounds what one request carries, in bytes: some less than an SSH packet may have. A
+// longer one would end the connection, with everything else that goes over it.
+const maxMessage = 255 << 10
+
+// fits tells whether the data of a request can be sent.
+func fits(data []byte) error {
+	if len(data) > maxMessage {
+		return agentbox.Errorf(agentbox.Invalid, "the command is too long: with its environment it takes %d KiB, at most %d", len(data)>>10, maxMessage>>10).
+			WithHint("put the long part into a file")
+	}
+	return nil
+}
+
+// Request sends a channel request and waits for its reply, but not for ever. The errors are those
+// of OpenChannel; the one of a channel that has closed wraps io.EOF. The late reply of a request
+// that was given up is dropped with its goroutine, which ends with the channel: the caller closes
+// it.
+func Request(ctx context.Context, ch ssh.Channel, name string, payload []byte) (bool, error) {
+	if err := fits(payload); err != nil {
+		return false, err
+	}
 	type reply struct {
 		ok  bool
 		err error

@@ -133,12 +133,12 @@ func (s *session) start(ctx context.Context) error {
 	// A stock server refuses this request and leaves the session as it is, so the shell's line can
 	// follow.
 	if payload, exact := argvRequest(s.cmd); exact {
-		if ok, err := request(ctx, s.ch, protocol.Argv, payload); ok || err != nil {
+		if ok, err := Request(ctx, s.ch, protocol.Argv, payload); ok || err != nil {
 			return err
 		}
 	}
 	line := ssh.Marshal(struct{ Command string }{shellCommand(s.cmd)})
-	ok, err := request(ctx, s.ch, "exec", line)
+	ok, err := Request(ctx, s.ch, "exec", line)
 	if err == nil && !ok {
 		err = agentbox.Errorf(agentbox.Unavailable, "the box refused to run a command")
 	}

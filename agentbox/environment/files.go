@@ -53,7 +53,7 @@ func OpenFiles(ctx context.Context, client *ssh.Client, user string) (*Files, er
 
 // startSubsystem asks for a subsystem by name, RFC 4254, 6.5.
 func startSubsystem(ctx context.Context, ch ssh.Channel, name string) error {
-	ok, err := request(ctx, ch, "subsystem", ssh.Marshal(struct{ Name string }{name}))
+	ok, err := Request(ctx, ch, "subsystem", ssh.Marshal(struct{ Name string }{name}))
 	if err == nil && !ok {
 		err = agentbox.Errorf(agentbox.Unavailable, "the box does not offer the subsystem %s", name)
 	}

@@ -134,6 +134,9 @@ func (h *Hub) start(spec Spec) (*Refusal, error) {
 	if refusal := refusalOf(err); refusal != nil {
 		return refusal, os.RemoveAll(dir)
 	}
+	if agentbox.CodeOf(err) == agentbox.Invalid {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
 	if err != nil {
 		return nil, h.unsure(j, err)
 	}
@@ -244,7 +247,10 @@ func (h *Hub) inGuest(ctx context.Context) (map[agentbox.JobID]protocol.JobStatu
 	if err == nil && ok {
 		err = json.Unmarshal(answer, &list)
 	}
-	if err != nil || !ok {
+	if err == nil && !ok {
+		err = errors.New("it refuses to say")
+	}
+	if err != nil {
 		return nil, agentbox.Errorf(agentbox.Unavailable, "ask the guest for its jobs: %w", err)
 	}
 	there := map[agentbox.JobID]protocol.JobStatus{}
