@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -86,16 +87,16 @@ func (j *live) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
 		switch {
 		case err == nil:
 			end, err := j.read(ctx, ch, requests)
-			if end != nil {
-				j.finish(*end, ch)
+			if end != nil && j.finish(*end, ch) {
 				return
 			}
 			if ctx.Err() == nil {
 				j.hub.Log.Warn("lost the channel of a job", "job", j.rec.ID, "error", err)
 			}
-		case refusalOf(err) != nil: // the guest does not know it
-			j.finish(End{Lost: true}, nil)
-			return
+		case refusalOf(err) != nil && ctx.Err() == nil: // the guest does not know it
+			if j.finish(End{Lost: true}, nil) {
+				return
+			}
 		}
 		ch = nil
 		select {
@@ -191,12 +192,24 @@ func (j *live) pass(kind byte, data []byte) {
 }
 
 // finish writes down how the job ended, tells the clients, and lets the guest forget it. The order
-// matters: once the guest forgot the job only exit.json says how it ended.
-func (j *live) finish(end End, ch ssh.Channel) {
+// matters: once the guest forgot the job only exit.json says how it ended. So it tries until the
+// file is written, and is false when the hub ended before: the next hub asks the guest again.
+func (j *live) finish(end End, ch ssh.Channel) bool {
 	j.recorder.close()
 	end.Time, end.LeftOut = time.Now().UTC(), j.recorder.LeftOut
-	if err := errors.Join(durable.WriteJSON(filepath.Join(j.dir, EndFile), end, 0o600), durable.SyncDir(j.dir)); err != nil {
-		j.hub.Log.Error("cannot write down how a job ended", "job", j.rec.ID, "error", err)
+	for failed := false; ; failed = true {
+		err := errors.Join(durable.WriteJSON(filepath.Join(j.dir, EndFile), end, 0o600), durable.SyncDir(j.dir))
+		if err == nil {
+			break
+		}
+		if !failed {
+			j.hub.Log.Error("cannot write down how a job ended", "job", j.rec.ID, "error", err)
+		}
+		select {
+		case <-j.hub.ctx.Done():
+			return false
+		case <-time.After(rewriteAfter):
+		}
 	}
 	j.mu.Lock()
 	j.end = &end
@@ -209,7 +222,11 @@ func (j *live) finish(end End, ch ssh.Channel) {
 		ch.SendRequest(protocol.JobForget, true, nil) // one that is not told goes with its machine
 		ch.Close()
 	}
+	return true
 }
+
+// rewriteAfter is how long an end that could not be written down waits for the next try.
+const rewriteAfter = time.Second
 
 // setChannel says where the guest is reached, nil for nowhere, and tells a new channel what the
 // clients need.
@@ -229,33 +246,21 @@ func (j *live) current() ssh.Channel {
 	return j.channel
 }
 
-// signal asks the guest, and waits for its answer. name is without SIG, as in RFC 4254.
+// signal asks the guest, and waits for its answer as long as for any. name is without SIG, as in
+// RFC 4254.
 func (j *live) signal(ctx context.Context, name string) error {
 	ch := j.current()
 	if ch == nil {
 		return agentbox.Errorf(agentbox.Conflict, "job %s has ended, or its box does not answer", j.rec.ID).WithHint("agentbox jobs says which")
 	}
-	type answer struct {
-		ok  bool
-		err error
+	ok, err := environment.Request(ctx, ch, "signal", ssh.Marshal(struct{ Name string }{name}))
+	switch {
+	case errors.Is(err, io.EOF):
+		return agentbox.Errorf(agentbox.Conflict, "job %s has ended", j.rec.ID)
+	case err == nil && !ok:
+		return agentbox.Errorf(agentbox.Invalid, "there is no signal %q", name).WithHint("INT, TERM, KILL, HUP, USR1, ... without SIG")
 	}
-	got := make(chan answer, 1)
-	go func() { // ends with the channel
-		ok, err := ch.SendRequest("signal", true, ssh.Marshal(struct{ Name string }{name}))
-		got <- answer{ok, err}
-	}()
-	select {
-	case a := <-got:
-		if a.err == nil && !a.ok {
-			return agentbox.Errorf(agentbox.Invalid, "there is no signal %q", name).WithHint("INT, TERM, KILL, HUP, USR1, ... without SIG")
-		}
-		if a.err != nil {
-			return agentbox.Errorf(agentbox.Conflict, "job %s has ended", j.rec.ID)
-		}
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return err
 }
 
 // input passes what a client typed on to the job. While the guest is away it is dropped, as by a
