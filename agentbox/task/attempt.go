@@ -53,6 +53,7 @@ func (q *Queue) attempt(ctx context.Context, rec record) {
 	r, err := q.open(rec)
 	if err != nil {
 		q.Log.Error("cannot begin a task", "task", rec.ID, "error", err)
+		q.watch(rec.ID).begin(err)
 		return
 	}
 	result, box, err := r.follow(ctx)

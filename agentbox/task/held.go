@@ -28,12 +28,15 @@ type watch struct {
 	begun chan struct{} // closed by it
 	err   error         // set before that: why there is no job
 
+	// telling is held while progress is called, and guards it.
+	telling  sync.Mutex
+	progress agentbox.Progress // of whoever waits for the task to begin
+
 	// mu guards what follows.
-	mu       sync.Mutex
-	progress agentbox.Progress // of who waits for its beginning
-	box      string            // of an attempt that has its result and whose box is removed
-	holders  int
-	left     time.Time // when the last holder went
+	mu      sync.Mutex
+	box     string // of an attempt that has its result and whose box is removed
+	holders int
+	left    time.Time // when the last holder went
 }
 
 // watch gives the watch of a task, one for all.
@@ -48,21 +51,20 @@ func (q *Queue) watch(id agentbox.TaskID) *watch {
 	return w
 }
 
-// tell passes progress on to who waits. It is called by those who make the box, and may be called
-// without anybody waiting.
+// tell reports progress while the box is made, if anybody listens.
 func (w *watch) tell(e agentbox.Event) {
-	w.mu.Lock()
-	progress := w.progress
-	w.mu.Unlock()
-	if progress != nil {
-		progress(e)
+	w.telling.Lock()
+	defer w.telling.Unlock()
+	if w.progress != nil {
+		w.progress(e)
 	}
 }
 
-// listen has progress told from now on; nil: nobody.
+// listen has progress called from now on; nil: nobody. It waits for a call that is under way, so
+// that none goes on or begins afterwards.
 func (w *watch) listen(progress agentbox.Progress) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.telling.Lock()
+	defer w.telling.Unlock()
 	w.progress = progress
 }
 

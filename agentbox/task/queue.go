@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -125,6 +124,9 @@ const lookEvery = 2 * time.Second
 // next queue finds them. Boxes that the daemon before left behind are removed first.
 func (q *Queue) Run() {
 	q.sweep(q.ctx)
+	if err := q.Store.sweep(); err != nil {
+		q.Log.Error("cannot remove what is left of removed tasks", "error", err)
+	}
 	for q.ctx.Err() == nil {
 		q.look()
 		select {
@@ -313,7 +315,7 @@ func (q *Queue) Remove(id agentbox.TaskID) error {
 	if _, err := q.ended(id); err != nil {
 		return err
 	}
-	return os.RemoveAll(q.Store.task(id))
+	return q.Store.remove(id)
 }
 
 // ended reads a task that has ended. Conflict while it goes on.

@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -522,5 +524,104 @@ func TestAResultHasTheEvidence(t *testing.T) {
 	got := wait(t, q, submit(t, q, 0, "0")[0].ID).Last().Result
 	if got.Used == nil || got.Used.CPU != time.Second || len(got.Denied) != 1 || len(got.Services) != 1 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A task that is removed is removed for the queue at once: half of its files are those of a task that
+// never ran, which would be run again.
+func TestARemovedTaskIsNeverHalfThere(t *testing.T) {
+	h := newFakeHost(t)
+	// A tmpfs, where there is one, removes first what was made last.
+	dir, err := os.MkdirTemp("/dev/shm", "tasks")
+	if err != nil {
+		dir = t.TempDir()
+	}
+	defer os.RemoveAll(dir)
+	store := Store{Dir: dir}
+	q, _ := h.serve(t, store, nothing)
+	id := submit(t, q, 0, "0")[0].ID
+	wait(t, q, id)
+	for n := range 5000 { // so that it takes a while
+		if err := os.WriteFile(filepath.Join(store.Attempt(id, 1), fmt.Sprint("evidence-", n)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removed := make(chan error, 1)
+	go func() { removed <- q.Remove(id) }()
+	for {
+		got, err := store.Read(id)
+		if agentbox.CodeOf(err) == agentbox.NotFound {
+			break
+		}
+		if err != nil || got.State != agentbox.TaskSucceeded {
+			t.Fatalf("while it was removed: %s, %v", got.State, err)
+		}
+	}
+	if err := <-removed; err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(store.Dir); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// A daemon that was killed while it removed a task leaves files that the next one removes.
+func TestWhatARemovalLeftIsSweptAway(t *testing.T) {
+	h := newFakeHost(t)
+	store := Store{Dir: t.TempDir()}
+	if err := os.MkdirAll(filepath.Join(store.Dir, removedPrefix+"t-01234567", "attempts"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	q, _ := h.serve(t, store, nothing)
+	wait(t, q, submit(t, q, 0, "0")[0].ID)
+	if left, err := os.ReadDir(store.Dir); err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// Progress is written into an answer that ends when Begin returns.
+func TestNobodyIsToldAfterListeningEnded(t *testing.T) {
+	w := &watch{}
+	telling := make(chan struct{})
+	var told atomic.Bool
+	w.listen(func(agentbox.Event) {
+		close(telling)
+		for range 10_000 { // listen has all the time to return too early
+			runtime.Gosched()
+		}
+		told.Store(true)
+	})
+	go w.tell(agentbox.Event{})
+	<-telling
+	w.listen(nil)
+	if !told.Load() {
+		t.Error("it returned while progress was told")
+	}
+}
+
+// A holder of a task that cannot begin is told why.
+func TestATaskThatCannotBeginSaysWhy(t *testing.T) {
+	store := Store{Dir: t.TempDir()}
+	q := NewQueue(t.Context(), Config{Store: store, Log: slog.New(slog.DiscardHandler)})
+	all, err := q.write(Submission{Specs: []agentbox.TaskSpec{{Command: []string{"0"}}}}, agentbox.NewTaskID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := all[0].ID
+	if err := os.WriteFile(filepath.Join(store.task(id), "attempts"), nil, 0o600); err != nil { // a file where a directory goes
+		t.Fatal(err)
+	}
+	rec, err := store.record(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.attempt(t.Context(), rec)
+	select {
+	case <-q.watch(id).begun:
+		if q.watch(id).err == nil {
+			t.Error("it says that the task began")
+		}
+	default:
+		t.Error("its holder waits still")
 	}
 }

@@ -98,12 +98,16 @@ func (s Store) record(id agentbox.TaskID) (record, error) {
 	var r record
 	err := read(filepath.Join(s.task(id), recordFile), &r)
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, agentbox.Errorf(agentbox.NotFound, "there is no task %s", id).WithHint("agentbox task ls lists them")
+		return r, noTask(id)
 	}
 	if err == nil && r.Version != version {
 		err = agentbox.Errorf(agentbox.Corrupt, "task %s was written by another agentbox: version %d", id, r.Version)
 	}
 	return r, err
+}
+
+func noTask(id agentbox.TaskID) error {
+	return agentbox.Errorf(agentbox.NotFound, "there is no task %s", id).WithHint("agentbox task ls lists them")
 }
 
 // Read is a task as its files have it. NotFound for no task.
@@ -122,6 +126,9 @@ func (s Store) Read(id agentbox.TaskID) (agentbox.Task, error) {
 		}
 	}
 	t.State = s.state(t)
+	if !s.has(id, recordFile) { // it was removed meanwhile, and what was found missing was not
+		return agentbox.Task{}, noTask(id)
+	}
 	return t, nil
 }
 
@@ -171,6 +178,28 @@ func (s Store) finish(id agentbox.TaskID, n int, r agentbox.Result) error {
 		return fmt.Errorf("attempt %d of task %s has a result already", n, id)
 	}
 	return write(path, r)
+}
+
+// removedPrefix begins the name of a directory whose task was removed.
+const removedPrefix = "removed-"
+
+// remove removes a task. Its directory gets another name first: half of a task's files are those of
+// a task that never ran, and a daemon would run it again.
+func (s Store) remove(id agentbox.TaskID) error {
+	gone := filepath.Join(s.Dir, removedPrefix+id.String())
+	if err := os.Rename(s.task(id), gone); err != nil {
+		return err
+	}
+	return os.RemoveAll(gone)
+}
+
+// sweep removes what a remove left that was cut short.
+func (s Store) sweep() error {
+	left, err := filepath.Glob(filepath.Join(s.Dir, removedPrefix+"*"))
+	for _, dir := range left {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return err
 }
 
 // has tells whether a task has a file.
