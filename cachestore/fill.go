@@ -171,11 +171,12 @@ func (f *filler) open() (*blockFile, error) {
 	return f.w.openImage(f.image, f.manifest)
 }
 
-// ensureImage gives the number of a manifest's image file, which it makes when there is none.
-// Callers hold the manifest.
+// ensureImage returns the number of a manifest's image file. If the index does not know one, it is the
+// file that is there all the same, as after damage to the index, or else a new one. Callers hold the
+// manifest.
 //
-// The file is empty at first, and its manifest known with it, so that it is never an orphan: both
-// are under imageMu, and a file whose manifest does not name it is garbage.
+// A new file is empty, and its manifest known with it, so that it is never an orphan: both are under
+// imageMu, and a file whose manifest does not name it is garbage.
 func (s *Store) ensureImage(d agentbox.Digest, m blob.Manifest) (uint64, error) {
 	s.imageMu.Lock()
 	defer s.imageMu.Unlock()
@@ -183,20 +184,28 @@ func (s *Store) ensureImage(d agentbox.Digest, m blob.Manifest) (uint64, error) 
 	if err != nil {
 		return 0, err
 	}
-	if owner, ok := s.handles.imageOf(meta.File); known && ok && owner == d {
+	if known && s.handles.isImageOf(meta.File, d) {
 		return meta.File, nil
 	}
-	f, id, err := s.createImage(m.Size)
+	id, ok := s.handles.imageFile(d)
+	if !ok {
+		if id, err = s.emptyImage(d, m.Size); err != nil {
+			return 0, err
+		}
+	}
+	return id, s.addMeta(d, m, 0, commitment{file: id})
+}
+
+// emptyImage makes a file for the image of a manifest, all of which is a hole.
+func (s *Store) emptyImage(d agentbox.Digest, size int64) (uint64, error) {
+	f, id, err := s.createImage(size)
 	if err != nil {
 		return 0, err
 	}
 	if err := f.Close(); err != nil {
 		return 0, s.hostError(err)
 	}
-	if err := s.nameImage(id, d); err != nil {
-		return 0, err
-	}
-	return id, s.addMeta(d, m, 0, commitment{file: id})
+	return id, s.nameImage(id, d)
 }
 
 // flush makes what was got last, and charges it to the manifest. A Reader that runs for days

@@ -11,6 +11,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"agentbox/agentbox"
+	"agentbox/cachestore/blob"
 	"agentbox/cachestore/pack"
 )
 
@@ -194,5 +195,68 @@ func TestAnInterruptedRebuildGoesOn(t *testing.T) {
 				t.Error("other bytes")
 			}
 		})
+	}
+}
+
+// TestAnImageKeepsItsFile loses what the index knows of an image whose file a box has attached. The
+// image must not get a second file: gc would make holes in the first.
+func TestAnImageKeepsItsFile(t *testing.T) {
+	s, image := openStore(t, t.TempDir()), diskImage(5, 4)
+	d := putImage(t, s, image).Manifest
+	if err := s.Pin(t.Context(), "box", d); err != nil {
+		t.Fatal(err)
+	}
+	path, release, err := s.File(t.Context(), d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	dir := s.cfg.Dir
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	damageIndex(t, dir, 'm', d)
+	s = openStore(t, dir)
+	again, release, err := s.File(t.Context(), d, nil)
+	if err != nil || again != path {
+		t.Fatalf("%s, %v; it was %s", again, err, path)
+	}
+	release()
+	gc(t, s, GCOptions{All: true})
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, image) {
+		t.Errorf("the file of a pinned image was changed: %v", err)
+	}
+}
+
+// TestAnImagePutAgainKeepsItsFile has a block of a pinned image damaged, and the image stored again:
+// the file that a box has attached must stay the image's.
+func TestAnImagePutAgainKeepsItsFile(t *testing.T) {
+	s, image := openStore(t, t.TempDir()), diskImage(5, 4)
+	d := putImage(t, s, image).Manifest
+	if err := s.Pin(t.Context(), "box", d); err != nil {
+		t.Fatal(err)
+	}
+	path, release, err := s.File(t.Context(), d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	flip(t, path, 2*blob.BlockSize+9)
+	if _, err := s.Verify(t.Context(), VerifyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	putImage(t, s, image)
+	gc(t, s, GCOptions{All: true})
+	got, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(got[:2*blob.BlockSize], image[:2*blob.BlockSize]) || !bytes.Equal(got[3*blob.BlockSize:], image[3*blob.BlockSize:]) {
+		t.Errorf("the file of a pinned image was changed: %v", err)
+	}
+	again, release, err := s.File(t.Context(), d, nil)
+	if err != nil || again != path {
+		t.Fatalf("%s, %v; it was %s", again, err, path)
+	}
+	release()
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, image) {
+		t.Errorf("other bytes: %v", err)
 	}
 }

@@ -22,8 +22,7 @@ type fileKey struct {
 func keyOf(p index.Location) fileKey { return fileKey{p.Image, p.File} }
 
 // handles keeps files open for reading, and knows which image a number belongs to. An image's file
-// name holds its manifest, which a claim does not say, so images has it for every image file since
-// Open. mu guards both maps and the counts in the handles.
+// name holds its manifest, which a claim does not say, so images has it for every image file. mu guards both maps and the counts in the handles.
 type handles struct {
 	s      *Store
 	mu     sync.Mutex
@@ -99,6 +98,25 @@ func (h *handles) imageOf(id uint64) (agentbox.Digest, bool) {
 	return d, ok
 }
 
+// isImageOf tells whether a number is that of an image file of a manifest.
+func (h *handles) isImageOf(id uint64, manifest agentbox.Digest) bool {
+	owner, ok := h.imageOf(id)
+	return ok && owner == manifest
+}
+
+// imageFile returns the number of the image file of a manifest, the oldest when there are several: a
+// box may have that one attached. false means that there is none.
+func (h *handles) imageFile(manifest agentbox.Digest) (id uint64, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for n, d := range h.images {
+		if d == manifest && (!ok || n < id) {
+			id, ok = n, true
+		}
+	}
+	return id, ok
+}
+
 // trim closes files that nobody reads, any of them, when there are too many. Callers hold mu.
 func (h *handles) trim() {
 	for k, f := range h.open {
@@ -118,6 +136,9 @@ func (h *handles) forget(k fileKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.drop(k)
+	if k.image {
+		delete(h.images, k.id)
+	}
 }
 
 // drop takes a file out of the map. Callers hold mu.

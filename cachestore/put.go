@@ -81,7 +81,8 @@ func (s *Store) addMeta(d agentbox.Digest, m blob.Manifest, charged int64, c com
 			}
 		}
 		meta.Charged += charged
-		if c.file != 0 {
+		// A file that it has stays its file: a box may have it attached.
+		if c.file != 0 && !s.handles.isImageOf(meta.File, d) {
 			meta.File, meta.Whole = c.file, c.whole
 		}
 		return !known || charged != 0 || c.file != 0

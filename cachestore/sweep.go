@@ -394,10 +394,11 @@ func (g *collection) reclaimImage(id uint64, owner agentbox.Digest, claimed *ext
 	if err != nil {
 		return err
 	}
-	mine := alive && m.File == id
+	// A manifest that was made known again does not know its file yet: see ensureImage.
+	owned := alive && (m.File == id || m.File == 0)
 	// The file of a manifest that stays may be read by a box that another process feeds, where we
 	// do not see it.
-	if g.s.guard.busyImage(id) || g.s.guard.isHeld(owner) || mine {
+	if g.s.guard.busyImage(id) || g.s.guard.isHeld(owner) || owned {
 		return nil
 	}
 	k := fileKey{true, id}
