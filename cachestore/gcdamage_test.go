@@ -260,3 +260,33 @@ func TestAnImagePutAgainKeepsItsFile(t *testing.T) {
 		t.Errorf("other bytes: %v", err)
 	}
 }
+
+// TestAWrongPlaceInQuarantineIsNotWrittenTo has the record of a damaged block damaged, too.
+func TestAWrongPlaceInQuarantineIsNotWrittenTo(t *testing.T) {
+	far, s, image := openStore(t, t.TempDir()), openStore(t, t.TempDir()), diskImage(5, 4)
+	d := putImage(t, far, image).Manifest
+	putImage(t, s, image)
+	path, release, err := s.File(t.Context(), d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	flip(t, path, 2*blob.BlockSize+9)
+	if _, err := s.Verify(t.Context(), VerifyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	dmg := s.Damaged()[0]
+	dmg.Offset = 77
+	if err := s.quarantine.add(dmg); err != nil {
+		t.Fatal(err)
+	}
+	if rep, err := s.Verify(t.Context(), VerifyOptions{Source: far}); err != nil || len(rep.Damaged) != 0 {
+		t.Fatalf("%+v, %v", rep, err)
+	}
+	if got, _ := os.ReadFile(path); !bytes.Equal(got[:2*blob.BlockSize], image[:2*blob.BlockSize]) {
+		t.Error("another block was written over")
+	}
+	if !bytes.Equal(readBlob(t, s, d, nil), image) {
+		t.Error("other bytes")
+	}
+}

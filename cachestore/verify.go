@@ -182,7 +182,7 @@ func (v *verification) repair(ctx context.Context) error {
 // others may have mapped, else like any other. A box that has the image mapped reads the right
 // bytes from then on. The piece was hashed.
 func (v *verification) replace(ctx context.Context, w *writer, dmg Damage, piece []byte) error {
-	if owner, ok := v.s.handles.imageOf(dmg.Image); ok && dmg.Image != 0 {
+	if owner, ok := v.s.handles.imageOf(dmg.Image); ok && v.isBlock(ctx, owner, dmg) {
 		err := w.putBlockIn(ctx, dmg.Image, owner, dmg.Digest, piece, dmg.Offset)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -195,6 +195,14 @@ func (v *verification) replace(ctx context.Context, w *writer, dmg Damage, piece
 		what = pack.Manifest
 	}
 	return w.putRecord(ctx, what, dmg.Digest, piece)
+}
+
+// isBlock tells whether a piece belongs where a record of damage says that it lay: the record may be
+// damaged itself, and what is written there must not be another block's.
+func (v *verification) isBlock(ctx context.Context, owner agentbox.Digest, dmg Damage) bool {
+	m, err := v.s.Manifest(ctx, owner)
+	block := dmg.Offset / blob.BlockSize
+	return err == nil && m.Blocks && dmg.Offset%blob.BlockSize == 0 && block < int64(len(m.Chunks)) && m.Chunks[block].Digest == dmg.Digest
 }
 
 // lacking lists the roots of which something is missing, and gets manifests that are missing from the
