@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -288,5 +289,29 @@ func TestAWrongPlaceInQuarantineIsNotWrittenTo(t *testing.T) {
 	}
 	if !bytes.Equal(readBlob(t, s, d, nil), image) {
 		t.Error("other bytes")
+	}
+}
+
+// TestANameThatCannotBeReadNowIsARoot has the disk fail to give a name: that says nothing of what
+// it keeps.
+func TestANameThatCannotBeReadNowIsARoot(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	d := putStream(t, s, noise(1, 1000)).Manifest
+	if _, err := s.Publish(t.Context(), blob.Name{Namespace: "image", Key: "k", Manifest: d, Scope: blob.Local, Created: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	// A link to itself fails to open with an error that is none of a damaged name.
+	name := s.path(namesDir, nameFile("image", "k"))
+	if err := errors.Join(os.Rename(name, name+"-kept"), os.Symlink(name, name)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(name+"-kept", filepath.Join(t.TempDir(), "kept")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.GC(t.Context(), GCOptions{All: true}); err == nil {
+		t.Error("gc went on without knowing what is named")
+	}
+	if _, err := s.Manifest(t.Context(), d); err != nil {
+		t.Errorf("what the name kept is gone: %v", err)
 	}
 }

@@ -44,6 +44,10 @@ func (r roots) all() map[agentbox.Digest]bool {
 func (s *Store) roots() (roots, error) {
 	r := roots{names: map[agentbox.Digest][]blob.Name{}, pins: map[agentbox.Digest][]string{}}
 	err := s.names.each(func(file string, n blob.Name, err error) error {
+		// A disk that does not give a name now says nothing of what it keeps.
+		if err != nil && !mayFetch(err) {
+			return err
+		}
 		if err == nil && !strings.HasSuffix(file, alarmSuffix) && !n.Expired(s.cfg.Now()) {
 			r.names[n.Manifest] = append(r.names[n.Manifest], n)
 		}
