@@ -214,16 +214,11 @@ func (f *filler) flush() error {
 	if err := f.w.flush(); err != nil {
 		return err
 	}
-	f.w.mu.Lock()
-	charged := f.w.charged
-	f.w.charged = 0
-	f.w.mu.Unlock()
-	if charged == 0 {
-		return nil
-	}
-	return f.s.changeMeta(f.manifest, func(m *index.Meta, known bool) bool {
-		m.Charged += charged
-		return known
+	return f.w.charge(func(written int64) error {
+		return f.s.changeMeta(f.manifest, func(m *index.Meta, known bool) bool {
+			m.Charged += written
+			return known && written != 0
+		})
 	})
 }
 

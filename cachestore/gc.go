@@ -249,12 +249,15 @@ func (g *collection) drop(c candidate) (bool, error) {
 	if roots.keeps(c.digest) {
 		return false, nil
 	}
+	// What was written for it since evict looked is charged, too.
+	now, _, err := g.s.index.Meta(c.digest)
+	if err != nil {
+		return false, err
+	}
 	if gone, err := g.dropMeta(c.digest); err != nil || !gone {
 		return false, err
 	}
-	g.s.space.mu.Lock()
-	g.s.space.kinds[c.meta.Kind] -= c.meta.Charged
-	g.s.space.mu.Unlock()
+	g.s.space.uncharge(now.Kind, now.Charged)
 	g.s.checked.Delete(c.digest)
 	delete(g.owners, c.digest)
 	return true, nil

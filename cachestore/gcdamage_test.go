@@ -292,6 +292,34 @@ func TestAWrongPlaceInQuarantineIsNotWrittenTo(t *testing.T) {
 	}
 }
 
+// TestAFailedPutIsChargedToNobody has many blobs of a kind fail half-way, as when a source breaks
+// off: what they wrote is garbage, and must not count against the kind's quota for ever.
+func TestAFailedPutIsChargedToNobody(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	for i := range uint64(3) {
+		r := &breaking{bytes.NewReader(noise(i, 20<<20))}
+		if _, err := s.PutStream(t.Context(), r, blob.Info{Kind: blob.Cache}); !errors.Is(err, errBroken) {
+			t.Fatal(err)
+		}
+	}
+	gc(t, s, GCOptions{All: true})
+	if u, err := s.Usage(t.Context()); err != nil || u.Kinds[blob.Cache] != 0 {
+		t.Errorf("%+v, %v", u, err)
+	}
+}
+
+var errBroken = errors.New("it broke off")
+
+// breaking is a reader that fails where it should end.
+type breaking struct{ r *bytes.Reader }
+
+func (b *breaking) Read(p []byte) (int, error) {
+	if b.r.Len() == 0 {
+		return 0, errBroken
+	}
+	return b.r.Read(p)
+}
+
 // TestANameThatCannotBeReadNowIsARoot has the disk fail to give a name: that says nothing of what
 // it keeps.
 func TestANameThatCannotBeReadNowIsARoot(t *testing.T) {

@@ -52,7 +52,7 @@ func (s *Store) adopt(ctx context.Context, d agentbox.Digest, m blob.Manifest, e
 		err = w.flush()
 	}
 	if err == nil {
-		err = s.addMeta(d, m, w.charged, commitment{})
+		err = w.charge(func(written int64) error { return s.addMeta(d, m, written, commitment{}) })
 	}
 	return errors.Join(err, w.close())
 }

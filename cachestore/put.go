@@ -65,7 +65,12 @@ func (s *Store) commit(ctx context.Context, w *writer, m blob.Manifest, c commit
 	if err := w.flush(); err != nil {
 		return Stored{}, err
 	}
-	return Stored{Manifest: d, Size: m.Size, Written: w.charged}, s.addMeta(d, m, w.charged, c)
+	out := Stored{Manifest: d, Size: m.Size}
+	err := w.charge(func(written int64) error {
+		out.Written = written
+		return s.addMeta(d, m, written, c)
+	})
+	return out, err
 }
 
 // addMeta makes a manifest known whose bytes are here, or adds to what is known: charged bytes

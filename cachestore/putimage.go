@@ -54,9 +54,9 @@ func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, r
 	in.file = &blockFile{File: unowned{disk.Of(f)}, id: id, release: s.guard.write(id)}
 	in.w.images[id] = in.file
 	out, err := in.run(ctx)
-	if err == nil && in.w.charged < st.Allocated {
+	if err == nil && out.Written < st.Allocated {
 		// Blocks that others have too are charged to nobody, and lie here all the same.
-		s.space.add("", st.Allocated-in.w.charged)
+		s.space.add("", st.Allocated-out.Written)
 	}
 	return out, err
 }
@@ -277,10 +277,11 @@ func (in *intake) commit(ctx context.Context) (Stored, error) {
 // close ends the writing, and removes the file of an image that did not come to be. None of its
 // blocks was claimed: a writer claims blocks of an image with flush, which only commit calls here.
 func (in *intake) close() error {
+	written := in.w.charged // all of it in the file, as no manifest has come
 	err := in.w.close()
 	if in.fresh != "" {
 		err = errors.Join(err, in.s.fs.Remove(in.fresh))
-		in.s.space.add(in.w.kind, -in.w.charged)
+		in.s.space.add("", -written)
 	}
 	return err
 }

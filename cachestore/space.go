@@ -43,6 +43,15 @@ func (p *space) add(kind blob.Kind, n int64) {
 	}
 }
 
+// uncharge takes back what was charged to a kind, "" for none, and is not any more.
+func (p *space) uncharge(kind blob.Kind, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if kind != "" {
+		p.kinds[kind] -= n
+	}
+}
+
 // short tells by how much n bytes more would exceed the quota, and which one; 0 when they fit.
 // Callers hold mu.
 func (p *space) short(kind blob.Kind, n int64) (int64, string) {

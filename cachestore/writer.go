@@ -32,8 +32,8 @@ type writer struct {
 	// packs are those with pending pieces, and how many, which is how often guard.filled is due.
 	packs  map[uint64]int
 	images map[uint64]*blockFile // open for writing
-	// charged is what was written so far, as it lies on disk, headers of records included. The
-	// owner of the writer charges it to a manifest.
+	// charged is what was written and is charged to the kind, as it lies on disk, headers of records
+	// included. The owner of the writer charges it to a manifest (charge).
 	charged int64
 }
 
@@ -248,6 +248,21 @@ func (w *writer) flush() error {
 	return nil
 }
 
+// charge has set record what was written so far as charged to a manifest. What no manifest is
+// charged with by the time of close is not charged to the kind any more either.
+func (w *writer) charge(set func(written int64) error) error {
+	w.mu.Lock()
+	written := w.charged
+	w.mu.Unlock()
+	if err := set(written); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.charged -= written
+	return nil
+}
+
 // forgetFresh is for pending pieces that are claimed now, or never will be. Another writer may have
 // written one too, and then that one stays. Callers hold mu.
 func (w *writer) forgetFresh() {
@@ -278,5 +293,7 @@ func (w *writer) close() error {
 	w.forgetFresh()
 	w.leavePacks()
 	w.claims.release()
+	w.s.space.uncharge(w.kind, w.charged)
+	w.charged = 0
 	return errors.Join(errs...)
 }
