@@ -320,6 +320,24 @@ func (b *breaking) Read(p []byte) (int, error) {
 	return b.r.Read(p)
 }
 
+// TestRebuiltBlobsAreCharged has the index made anew: quotas of kinds must go on to count.
+func TestRebuiltBlobsAreCharged(t *testing.T) {
+	s, _, _ := pinnedBesideGarbage(t)
+	before, err := s.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := s.cfg.Dir
+	s.Close()
+	if err := os.RemoveAll(filepath.Join(dir, indexDir)); err != nil {
+		t.Fatal(err)
+	}
+	after, err := openStore(t, dir).Usage(t.Context())
+	if err != nil || after.Kinds[blob.Artifact] != before.Kinds[blob.Artifact] {
+		t.Errorf("%v, charged were %v, %v", after.Kinds, before.Kinds, err)
+	}
+}
+
 // TestANameThatCannotBeReadNowIsARoot has the disk fail to give a name: that says nothing of what
 // it keeps.
 func TestANameThatCannotBeReadNowIsARoot(t *testing.T) {

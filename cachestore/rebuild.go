@@ -17,7 +17,7 @@ import (
 // Packs come before images, as the manifests that say what an image's blocks are lie in packs.
 // Names and pins need no rebuilding: they are files.
 func (s *Store) rebuild(ctx context.Context, progress func(done, total int64)) error {
-	r := &rebuilding{s: s, progress: progress, total: s.space.usedBytes()}
+	r := &rebuilding{s: s, progress: progress, total: s.space.usedBytes(), claimed: map[uint64]int64{}}
 	packs, err := s.idlePacks()
 	if err != nil {
 		return err
@@ -26,6 +26,9 @@ func (s *Store) rebuild(ctx context.Context, progress func(done, total int64)) e
 		if err := r.pack(ctx, id); err != nil {
 			return err
 		}
+	}
+	if err := r.charge(ctx); err != nil {
+		return err
 	}
 	// Manifests are in packs, so by now those are known by which the images are read.
 	images, err := s.list(imagesDir)
@@ -51,6 +54,33 @@ type rebuilding struct {
 	batch       index.Batch
 	done, total int64
 	progress    func(done, total int64)
+	// claimed are the bytes on disk of the pieces of packs that were claimed just now, by their short
+	// digests, and revived the manifests that were not known, in the order of the packs.
+	claimed map[uint64]int64
+	revived []agentbox.Digest
+}
+
+// charge charges the manifests that became known with what was claimed for them. What several share
+// counts for the first, as when it was written. Image files are counted by own.
+func (r *rebuilding) charge(ctx context.Context) error {
+	for _, d := range r.revived {
+		m, err := r.s.Manifest(ctx, d)
+		if mayFetch(err) {
+			continue // damaged meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		charged := int64(0)
+		for _, c := range append(m.Chunks, blob.Chunk{Digest: d}) {
+			charged += r.claimed[short(c.Digest)]
+			delete(r.claimed, short(c.Digest))
+		}
+		if err := r.s.addMeta(d, m, charged, commitment{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // add counts bytes that were looked at.
@@ -74,6 +104,9 @@ func (r *rebuilding) claim(d agentbox.Digest, p index.Location, b []byte) error 
 		return err
 	}
 	p.Seen = r.s.seen()
+	if !p.Image {
+		r.claimed[short(d)] = int64(p.Stored) + pack.HeaderSize
+	}
 	r.batch.SetChunk(d, p)
 	r.batch.Remember(r.s.prints.Of(b), d)
 	r.s.quarantine.repaired(d)
@@ -122,6 +155,10 @@ func (r *rebuilding) pack(ctx context.Context, id uint64) error {
 		if err := r.flush(); err != nil {
 			return true, err
 		}
+		if _, known, err := r.s.index.Meta(rec.Digest); err != nil || known {
+			return true, err
+		}
+		r.revived = append(r.revived, rec.Digest)
 		return true, r.s.addMeta(rec.Digest, m, 0, commitment{})
 	})
 }
