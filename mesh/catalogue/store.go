@@ -123,6 +123,12 @@ func (s *Store) load() error {
 		if !ok || err != nil {
 			continue
 		}
+		if owner != s.self && former(s.list, owner) {
+			if err := os.Remove(s.path(owner)); err != nil {
+				return agentbox.Errorf(agentbox.Missing, "forget the catalogue of a former member: %w", err)
+			}
+			continue
+		}
 		got, err := s.read(owner)
 		switch {
 		case err != nil && owner == s.self:
@@ -172,7 +178,7 @@ func (s *Store) verified(old *set, d Delta, owner identity.PeerID) (*set, error)
 	}
 	s.mu.Lock()
 	key := ed25519.PublicKey(nil)
-	if m, ok := s.list.Member(owner); ok && !m.Revoked {
+	if m, _ := s.list.Member(owner); !former(s.list, owner) {
 		key = m.Key
 	} else if owner == s.self {
 		key = s.cfg.Key.Public().(ed25519.PublicKey)
@@ -251,7 +257,7 @@ func (s *Store) Admit(list identity.List) error {
 	s.list = list
 	var gone []identity.PeerID
 	for owner := range s.peers {
-		if m, ok := list.Member(owner); !ok || m.Revoked || m.Left {
+		if former(list, owner) {
 			gone = append(gone, owner)
 			s.set(owner, nil)
 		}
@@ -265,6 +271,13 @@ func (s *Store) Admit(list identity.List) error {
 		s.changed(owner)
 	}
 	return errors.Join(errs...)
+}
+
+// former tells whether a peer is no member any more. One whose membership has only expired is: it may
+// be renewed.
+func former(list identity.List, owner identity.PeerID) bool {
+	m, ok := list.Member(owner)
+	return !ok || m.Revoked || m.Left
 }
 
 func (s *Store) changed(owner identity.PeerID) {

@@ -216,6 +216,41 @@ func TestWhatARevokedMemberPublishedIsForgotten(t *testing.T) {
 	}
 }
 
+// The machine was off, or its daemon ended, between the new list and the removal of the catalogue.
+func TestWhatFormerMembersPublishedIsForgottenAtTheNextStart(t *testing.T) {
+	t.Parallel()
+	team, all := members(t, 4)
+	reader, revoked, left, stays := all[0], all[1], all[2], all[3]
+	for _, m := range all[1:] {
+		m.put(t, image(1))
+		reader.hears(t, m)
+	}
+	if err := reader.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	team.Revoke(revoked.key)
+	entry, err := identity.Entry{Team: team.List.Team(), Key: left.key.Public().(ed25519.PublicKey), Name: "left", Serial: team.List.Serial() + 1, Revoked: true}.Sign(left.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if team.List, err = team.List.With(entry); err != nil {
+		t.Fatal(err)
+	}
+	reader.node.Admit(team.List)
+	reader.open(t, team, all)
+	for _, m := range []*member{revoked, left} {
+		if _, _, ok := reader.store.Of(m.id()); ok {
+			t.Errorf("the catalogue of %s is known", m.id())
+		}
+		if _, err := os.Stat(filepath.Join(reader.dir, m.id().String()+".json")); err == nil {
+			t.Errorf("the catalogue of %s is on disk", m.id())
+		}
+	}
+	if _, _, ok := reader.store.Of(stays.id()); !ok {
+		t.Error("a member's is gone")
+	}
+}
+
 func TestABoundedCatalogue(t *testing.T) {
 	t.Parallel()
 	_, all := members(t, 1)
