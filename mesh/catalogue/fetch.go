@@ -171,7 +171,16 @@ func (s *Store) take(owner identity.PeerID, d Delta) error {
 		return err
 	}
 	s.changed(owner)
-	return s.write(next, false)
+	if err := s.write(next, false); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	gone := former(s.list, owner)
+	s.mu.Unlock()
+	if gone { // Admit came between, and found no file to remove
+		return s.erase(owner)
+	}
+	return nil
 }
 
 // replace makes next what is known of an owner instead of old, if it is newer; nil is that nothing

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -100,6 +101,38 @@ func TestLiarsAreNotBelieved(t *testing.T) {
 	fork := signedSet(t, team, ownerKey, 5, Record{Kind: Image, Key: "other", Changed: 5}).since(0)
 	if err := s.take(owner, fork); err != nil || s.Counters().Forked.Load() != 1 {
 		t.Errorf("%v, %+v", err, s.Counters())
+	}
+}
+
+// A member is revoked after its catalogue was taken, and before that is written.
+func TestACatalogueThatIsWrittenLateIsForgotten(t *testing.T) {
+	team := meshtest.NewTeam(t)
+	ownerKey, readerKey := team.Add(), team.Add()
+	owner := meshtest.ID(ownerKey)
+	reader := meshtest.Node(t, readerKey)
+	reader.Admit(team.List)
+	good := signedSet(t, team, ownerKey, 5, Record{Kind: Image, Key: "k", Changed: 5})
+	var s *Store
+	revoked := false
+	s, err := Open(Config{Dir: t.TempDir(), Key: readerKey, Node: reader, Log: slog.New(slog.DiscardHandler), Changed: func(identity.PeerID) {
+		if revoked {
+			return // by the Admit below
+		}
+		revoked = true
+		team.Revoke(ownerKey)
+		if err := s.Admit(team.List); err != nil {
+			t.Error(err)
+		}
+	}}, team.List)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.take(owner, good.since(0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(s.path(owner)); !os.IsNotExist(err) {
+		t.Errorf("the catalogue of a revoked member is on disk: %v", err)
 	}
 }
 

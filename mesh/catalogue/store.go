@@ -124,8 +124,8 @@ func (s *Store) load() error {
 			continue
 		}
 		if owner != s.self && former(s.list, owner) {
-			if err := os.Remove(s.path(owner)); err != nil {
-				return agentbox.Errorf(agentbox.Missing, "forget the catalogue of a former member: %w", err)
+			if err := s.erase(owner); err != nil {
+				return err
 			}
 			continue
 		}
@@ -265,12 +265,18 @@ func (s *Store) Admit(list identity.List) error {
 	s.mu.Unlock()
 	var errs []error
 	for _, owner := range gone {
-		if err := os.Remove(s.path(owner)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, s.erase(owner))
 		s.changed(owner)
 	}
 	return errors.Join(errs...)
+}
+
+// erase removes the file of a former member; that there is none is no error.
+func (s *Store) erase(owner identity.PeerID) error {
+	if err := os.Remove(s.path(owner)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return agentbox.Errorf(agentbox.Missing, "cannot remove the catalogue of a former member: %w", err)
+	}
+	return nil
 }
 
 // former tells whether a peer is no member any more. One whose membership has only expired is: it may
