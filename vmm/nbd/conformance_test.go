@@ -69,7 +69,7 @@ func (m *many) readOne(p []byte, off int64) error {
 	if err != nil {
 		return err
 	}
-	b := binary.BigEndian.AppendUint32(nil, magicAsk)
+	b := binary.BigEndian.AppendUint32(nil, magicRequest)
 	b = binary.BigEndian.AppendUint16(b, 0)
 	b = binary.BigEndian.AppendUint16(b, cmdRead)
 	b = binary.BigEndian.AppendUint64(b, cookie)

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// What messages begin with: a server's first words, each of a client's options, our replies to
-	// those; then a client's requests and our answers to them.
-	magicServer = 0x4e42444d41474943 // NBDMAGIC
-	magicOption = 0x49484156454f5054 // IHAVEOPT
-	magicReply  = 0x0003e889045565a9
-	magicAsk    = 0x25609513
-	magicAnswer = 0x67446698
+	// How messages begin. In the handshake: the server's first message, the client's options, and our
+	// replies to them. After it: the client's requests and our answers.
+	magicServer  = 0x4e42444d41474943 // NBDMAGIC
+	magicOption  = 0x49484156454f5054 // IHAVEOPT
+	magicReply   = 0x0003e889045565a9
+	magicRequest = 0x25609513
+	magicAnswer  = 0x67446698
 
 	flagFixedNewstyle = 1 << 0 // of the handshake, ours and theirs
 	flagNoZeroes      = 1 << 1
 
-	// Options of the handshake. The first is the oldest way to ask for an export and has no way to
-	// refuse, the last is what QEMU uses.
+	// Options of the handshake. The first is the oldest way to ask for an export and cannot be
+	// refused. QEMU uses the last.
 	optExportName = 1
 	optAbort      = 2
 	optList       = 3
@@ -43,7 +43,7 @@ const (
 	flagReadOnly  = 1 << 1
 	flagMultiConn = 1 << 8
 
-	// Requests. Others, such as FLUSH, a client makes only where exportFlags offer them.
+	// Types of requests. A client makes others, such as FLUSH, only if exportFlags offer them.
 	cmdRead  = 0
 	cmdWrite = 1
 	cmdDisc  = 2
@@ -55,29 +55,28 @@ const (
 )
 
 const (
-	// What one client may make us hold: option data in the handshake, then inFlight answers of
-	// maxRead bytes at most, 128 MiB together. The protocol's usual maximum of 32 MiB would make
-	// that 2 GiB, for a VMM that a guest has taken over. The block sizes are told to the client,
-	// and QEMU cuts its requests to them; requests of single bytes are legal, but a client does
-	// best with pages.
-	maxOption  = 64 << 10 // bytes of an option: names have at most 4096
-	maxOptions = 1000     // a client that asks for more is not after an image
+	// These bound the memory that one client can take: the data of an option in the handshake, then
+	// inFlight answers of maxRead bytes, together 128 MiB. The usual maximum of the protocol, 32 MiB,
+	// would allow 2 GiB. The client learns the block sizes, and QEMU cuts its requests to them. A
+	// request for a single byte is legal, but pages are best.
+	maxOption  = 64 << 10 // bytes of an option; names have at most 4096
+	maxOptions = 1000     // of one client
 	maxRead    = 2 << 20
 	minBlock   = 1
 	bestBlock  = 4096
 )
 
-// errProtocol ends a conversation with a client that cannot be understood. It is not answered:
-// after a message of unknown length nothing that follows has a meaning.
+// errProtocol ends the session of a client that cannot be understood. There is no answer to that:
+// after a message of unknown length, nothing that follows has a meaning.
 var errProtocol = errors.New("the client does not speak NBD")
 
-// option is one request of the handshake, what being one of the opt constants or anything else.
+// option is a request of the handshake.
 type option struct {
-	what uint32
+	kind uint32 // one of the opt constants, or anything else
 	data []byte
 }
 
-// readOption refuses data that is longer than maxOption before it makes room for it.
+// readOption reads an option. It refuses data longer than maxOption before it allocates memory.
 func readOption(r io.Reader) (option, error) {
 	var head [16]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -87,13 +86,13 @@ func readOption(r io.Reader) (option, error) {
 	if binary.BigEndian.Uint64(head[:]) != magicOption || n > maxOption {
 		return option{}, fmt.Errorf("%w: an option of %d bytes", errProtocol, n)
 	}
-	o := option{what: binary.BigEndian.Uint32(head[8:]), data: make([]byte, n)}
+	o := option{kind: binary.BigEndian.Uint32(head[8:]), data: make([]byte, n)}
 	_, err := io.ReadFull(r, o.data)
 	return o, err
 }
 
-// wellFormed tells whether the data of INFO or GO is: a name and a list of what the client wants to
-// know, which we tell anyway.
+// wellFormed tells whether the data of an INFO or GO option is. It has a name and a list of what the
+// client wants to know, which we ignore: the client gets everything.
 func (o option) wellFormed() bool {
 	if len(o.data) < 6 {
 		return false
@@ -106,64 +105,63 @@ func (o option) wellFormed() bool {
 	return len(list) == 2+2*int(binary.BigEndian.Uint16(list))
 }
 
-// writeReply answers an option: what is the option's number, kind one of the rep constants.
-func writeReply(w io.Writer, what, kind uint32, data []byte) error {
+// writeReply answers an option of this kind. kind is one of the rep constants.
+func writeReply(w io.Writer, option, kind uint32, data []byte) error {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 20+len(data)), magicReply)
-	b = binary.BigEndian.AppendUint32(b, what)
+	b = binary.BigEndian.AppendUint32(b, option)
 	b = binary.BigEndian.AppendUint32(b, kind)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(data)))
 	_, err := w.Write(append(b, data...))
 	return err
 }
 
-// ask is one request after the handshake. cookie is the client's own name for it, which its answer
-// has to repeat, since answers come in any order; off and n are in bytes and not yet checked.
-type ask struct {
-	flags, what uint16
-	cookie      uint64
+// request is one request after the handshake. off and n are in bytes and were not checked.
+type request struct {
+	flags, kind uint16
+	cookie      uint64 // chosen by the client; the answer repeats it, since answers come in any order
 	off         uint64
 	n           uint32
 }
 
-// askSize is the length of a request on the wire, without the bytes that follow a WRITE.
-const askSize = 28
+// requestSize is the length of a request on the wire, without the bytes that follow a WRITE.
+const requestSize = 28
 
-// readAsk waits for the next request. io.EOF before its first byte means that the client has left.
-func readAsk(r io.Reader) (ask, error) {
-	var b [askSize]byte
+// readRequest waits for the next request. io.EOF means that the client has left.
+func readRequest(r io.Reader) (request, error) {
+	var b [requestSize]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {
-		return ask{}, err
+		return request{}, err
 	}
-	return decodeAsk(b)
+	return decodeRequest(b)
 }
 
-// decodeAsk takes the bytes apart and checks the magic number only: see check for the rest.
-func decodeAsk(b [askSize]byte) (ask, error) {
-	if binary.BigEndian.Uint32(b[:]) != magicAsk {
-		return ask{}, fmt.Errorf("%w: a request begins with %x", errProtocol, b[:4])
+// decodeRequest checks the magic number and nothing else: see check.
+func decodeRequest(b [requestSize]byte) (request, error) {
+	if binary.BigEndian.Uint32(b[:]) != magicRequest {
+		return request{}, fmt.Errorf("%w: a request begins with %x", errProtocol, b[:4])
 	}
-	return ask{
-		flags: binary.BigEndian.Uint16(b[4:]), what: binary.BigEndian.Uint16(b[6:]), cookie: binary.BigEndian.Uint64(b[8:]),
+	return request{
+		flags: binary.BigEndian.Uint16(b[4:]), kind: binary.BigEndian.Uint16(b[6:]), cookie: binary.BigEndian.Uint64(b[8:]),
 		off: binary.BigEndian.Uint64(b[16:]), n: binary.BigEndian.Uint32(b[24:]),
 	}, nil
 }
 
-// check tells what is wrong with a request for an image of size bytes, as an error for its answer:
-// 0 for nothing. The sums are unsigned and written so that they cannot overflow.
-func (a ask) check(size int64) uint32 {
+// check returns the error code for the answer to a request for an image of size bytes, 0 if the
+// request is right. The sums are unsigned and cannot overflow.
+func (q request) check(size int64) uint32 {
 	switch {
-	case a.what == cmdWrite:
+	case q.kind == cmdWrite:
 		return errPerm
-	case a.what != cmdRead, a.n > maxRead, a.off > uint64(size), uint64(a.n) > uint64(size)-a.off:
+	case q.kind != cmdRead, q.n > maxRead, q.off > uint64(size), uint64(q.n) > uint64(size)-q.off:
 		return errInval
 	}
 	return 0
 }
 
-// answerSize is the length of the head of an answer, which the bytes of a READ follow.
+// answerSize is the length of the header of an answer. The bytes of a READ follow it.
 const answerSize = 16
 
-// putAnswer writes the head of an answer into b, which has at least answerSize bytes. code is 0 or
+// putAnswer writes the header of an answer into b, which has at least answerSize bytes. code is 0 or
 // one of the err constants.
 func putAnswer(b []byte, cookie uint64, code uint32) {
 	binary.BigEndian.PutUint32(b, magicAnswer)

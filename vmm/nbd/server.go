@@ -12,20 +12,20 @@ import (
 	"agentbox/vmm"
 )
 
-// inFlight is how many requests are answered at once: those that wait for bytes from far away must
-// not keep others from those that are here. QEMU asks for 16 at most.
+// inFlight is how many requests are answered at once, so that a request that waits for a missing
+// block does not delay one for a block that is here. QEMU sends at most 16.
 const inFlight = 64
 
-// Serve answers one client until it leaves or ctx ends, and closes the connection. A read that
-// fails while ctx goes on is answered with an error, one that ctx ended with nothing. It returns
-// nil when the client left in good order. An error means that the client broke the protocol or that
-// the connection failed. All goroutines of the session have ended when Serve returns.
+// Serve answers one client until it leaves or ctx ends, and closes the connection. A failed read is
+// answered with an error, and not at all if it failed because ctx ended. Serve returns nil when the
+// client left in good order, and an error when it broke the protocol or the connection failed. All
+// goroutines of the session have ended by then.
 func Serve(ctx context.Context, conn net.Conn, image vmm.Blocks) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	defer conn.Close()
-	s := &session{ctx: ctx, conn: conn, in: bufio.NewReaderSize(conn, 4<<10), image: image, hands: make(chan struct{}, inFlight)}
+	s := &session{ctx: ctx, conn: conn, in: bufio.NewReaderSize(conn, 4<<10), image: image, slots: make(chan struct{}, inFlight)}
 	agreed, err := s.handshake()
 	if err == nil && agreed {
 		err = s.serve()
@@ -38,21 +38,20 @@ func Serve(ctx context.Context, conn net.Conn, image vmm.Blocks) error {
 	return err
 }
 
-// session is one connection. Only the goroutine of Serve reads from in; answers are written by a
-// goroutine for each request.
+// session is one connection. Only the goroutine of Serve reads from in. Each request has a goroutine
+// that writes its answer.
 type session struct {
 	ctx   context.Context
 	conn  net.Conn
 	in    *bufio.Reader
 	image vmm.Blocks
-	// A slot for each request that is being answered, so at most inFlight goroutines run.
-	hands chan struct{}
+	slots chan struct{} // one for each request that is being answered, at most inFlight
 	work  sync.WaitGroup
-	mu    sync.Mutex // one answer is written at a time
+	mu    sync.Mutex // held while an answer is written
 }
 
-// handshake tells whether the client wants the image. Flags of the client that we have not offered
-// end the conversation, as the protocol demands.
+// handshake returns whether the client wants the image. A client that sets flags that we have not
+// offered breaks the protocol.
 func (s *session) handshake() (bool, error) {
 	hello := binary.BigEndian.AppendUint64(nil, magicServer)
 	hello = binary.BigEndian.AppendUint64(hello, magicOption)
@@ -79,12 +78,12 @@ func (s *session) handshake() (bool, error) {
 	return false, errProtocol
 }
 
-// option answers one option; done ends the handshake, and agreed says whether with a client that
-// wants the image. Unknown options are refused and the client goes on, which is how TLS, structured
-// replies and other extensions are declined.
+// option answers one option. done ends the handshake; agreed means that the client wants the image.
+// An unknown option is refused and the client goes on without it, be it TLS, structured replies or
+// another extension.
 func (s *session) option(o option, flags uint32) (agreed, done bool, err error) {
-	switch o.what {
-	case optExportName: // has no answer but the export itself
+	switch o.kind {
+	case optExportName: // the answer is the export itself
 		b := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(nil, uint64(s.image.Size())), exportFlags)
 		if flags&flagNoZeroes == 0 {
 			b = append(b, make([]byte, 124)...)
@@ -92,27 +91,27 @@ func (s *session) option(o option, flags uint32) (agreed, done bool, err error) 
 		_, err := s.conn.Write(b)
 		return true, true, err
 	case optAbort:
-		return false, true, writeReply(s.conn, o.what, repAck, nil)
+		return false, true, writeReply(s.conn, o.kind, repAck, nil)
 	case optList:
 		if len(o.data) != 0 {
-			return false, false, writeReply(s.conn, o.what, repErrInval, nil)
+			return false, false, writeReply(s.conn, o.kind, repErrInval, nil)
 		}
-		return false, false, errors.Join(writeReply(s.conn, o.what, repServer, make([]byte, 4)), writeReply(s.conn, o.what, repAck, nil))
+		return false, false, errors.Join(writeReply(s.conn, o.kind, repServer, make([]byte, 4)), writeReply(s.conn, o.kind, repAck, nil))
 	case optInfo, optGo:
 		if !o.wellFormed() {
-			return false, false, writeReply(s.conn, o.what, repErrInval, nil)
+			return false, false, writeReply(s.conn, o.kind, repErrInval, nil)
 		}
-		return o.what == optGo, o.what == optGo, s.describe(o.what)
+		return o.kind == optGo, o.kind == optGo, s.describe(o.kind)
 	}
-	return false, false, writeReply(s.conn, o.what, repErrUnsup, nil)
+	return false, false, writeReply(s.conn, o.kind, repErrUnsup, nil)
 }
 
-// exportFlags tell that there is nothing to write and that several connections would see the same
-// bytes, which an image that never changes makes true.
+// exportFlags say that the export is read-only, and that several connections see the same bytes.
 const exportFlags = flagHasFlags | flagReadOnly | flagMultiConn
 
-// describe tells size and block sizes, whatever the export's name: there is one.
-func (s *session) describe(what uint32) error {
+// describe answers an option with the size and the block sizes. There is one export, whatever its
+// name.
+func (s *session) describe(option uint32) error {
 	export := binary.BigEndian.AppendUint16(nil, infoExport)
 	export = binary.BigEndian.AppendUint64(export, uint64(s.image.Size()))
 	export = binary.BigEndian.AppendUint16(export, exportFlags)
@@ -120,46 +119,45 @@ func (s *session) describe(what uint32) error {
 	for _, n := range []uint32{minBlock, bestBlock, maxRead} {
 		blocks = binary.BigEndian.AppendUint32(blocks, n)
 	}
-	return errors.Join(writeReply(s.conn, what, repInfo, export), writeReply(s.conn, what, repInfo, blocks), writeReply(s.conn, what, repAck, nil))
+	return errors.Join(writeReply(s.conn, option, repInfo, export), writeReply(s.conn, option, repInfo, blocks), writeReply(s.conn, option, repAck, nil))
 }
 
 // serve answers requests, many at once, until the client disconnects.
 func (s *session) serve() error {
 	for {
-		a, err := readAsk(s.in)
+		q, err := readRequest(s.in)
 		if err != nil {
 			return err
 		}
-		if a.what == cmdDisc {
+		if q.kind == cmdDisc {
 			return nil
 		}
-		if a.what == cmdWrite { // its bytes come all the same
-			if _, err := io.CopyN(io.Discard, s.in, int64(a.n)); err != nil {
+		if q.kind == cmdWrite { // will be refused, but its bytes come first
+			if _, err := io.CopyN(io.Discard, s.in, int64(q.n)); err != nil {
 				return err
 			}
 		}
 		select {
-		case s.hands <- struct{}{}:
+		case s.slots <- struct{}{}:
 		case <-s.ctx.Done():
 			return s.ctx.Err()
 		}
 		s.work.Go(func() {
-			defer func() { <-s.hands }()
-			s.answer(a)
+			defer func() { <-s.slots }()
+			s.answer(q)
 		})
 	}
 }
 
-// answer reads and replies. A request that is refused or fails gets an answer without bytes, and
-// the session goes on; one that the end of the session interrupts gets none. A connection that
-// cannot be written to is closed, which ends the session: no request may wait for an answer for
-// ever.
-func (s *session) answer(a ask) {
+// answer reads and replies. A request that is refused or fails gets an answer without bytes, and the
+// session goes on. A request that the end of the session interrupts gets none. If the answer cannot
+// be written, answer closes the connection and so ends the session: no request waits forever.
+func (s *session) answer(q request) {
 	b := make([]byte, answerSize)
-	code := a.check(s.image.Size())
+	code := q.check(s.image.Size())
 	if code == 0 {
-		b = make([]byte, answerSize+int(a.n))
-		if err := s.image.ReadBlocks(s.ctx, b[answerSize:], int64(a.off)); err != nil {
+		b = make([]byte, answerSize+int(q.n))
+		if err := s.image.ReadBlocks(s.ctx, b[answerSize:], int64(q.off)); err != nil {
 			if s.ctx.Err() != nil {
 				return
 			}
@@ -169,7 +167,7 @@ func (s *session) answer(a ask) {
 	if code != 0 {
 		b = b[:answerSize]
 	}
-	putAnswer(b, a.cookie, code)
+	putAnswer(b, q.cookie, code)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, err := s.conn.Write(b); err != nil {

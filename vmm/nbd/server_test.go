@@ -110,7 +110,7 @@ func (c *client) begin(size int) {
 
 func (c *client) ask(what uint16, cookie, off uint64, n uint32) {
 	c.Helper()
-	c.send(uint32(magicAsk), uint16(0), what, cookie, off, n)
+	c.send(uint32(magicRequest), uint16(0), what, cookie, off, n)
 }
 
 func (c *client) answer() (code uint32, cookie uint64) {
