@@ -15,17 +15,16 @@ import (
 	"agentbox/agentbox"
 )
 
-// metaPackages are the packages that depend on a distribution's newest kernel for virtual machines,
-// best first: Debian's cloud kernel, then Ubuntu's. The generic ones are larger but work. arch is
-// Debian's name, which for the processors that we run on is Go's.
+// metaPackages returns the packages that depend on a distribution's newest kernel, best first:
+// Debian's cloud kernel, Ubuntu's kernels for virtual machines, then the larger generic ones. arch is
+// Debian's name of it, which is Go's, too, for the processors that machines run on.
 func metaPackages(arch string) []string {
 	return []string{"linux-image-cloud-" + arch, "linux-image-kvm", "linux-image-virtual", "linux-image-" + arch, "linux-image-generic"}
 }
 
-// fetch downloads the distribution's kernel as an ordinary user and reads what is needed from it.
-// Nothing is installed: the packages are downloaded into a temporary directory below Root and
-// unpacked there. What apt verified by its signatures is believed. Errors: Missing where there is
-// no apt or no package, Unavailable where the download failed, each with what to do instead.
+// fetch downloads the distribution's kernel as an ordinary user and reads the parts. It installs
+// nothing: the packages are unpacked in a temporary directory below Root. apt verifies their
+// signatures. Errors: Missing if there is no apt or no package, Unavailable if the download failed.
 func (c *Config) fetch(ctx context.Context) (*parts, error) {
 	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -57,7 +56,7 @@ func (c *Config) fetch(ctx context.Context) (*parts, error) {
 			return nil, agentbox.Errorf(agentbox.Corrupt, "unpack %s: %s", filepath.Base(deb), lastLine(out, err))
 		}
 	}
-	// An unpacked package looks like what a user could name by the `kernel:` key.
+	// An unpacked package has the layout of a directory that `kernel:` may name.
 	p, err := readOverride(tree)
 	if err != nil {
 		return nil, fmt.Errorf("package %s: %w", packages[0], err)
@@ -67,14 +66,14 @@ func (c *Config) fetch(ctx context.Context) (*parts, error) {
 }
 
 var (
-	// A package with a version in its name holds a kernel; one without depends on such a one.
-	// Ubuntu has modules in a package of their own.
+	// A package with a version in its name has a kernel; others depend on such a one. Ubuntu has
+	// modules in a package of their own.
 	concreteKernel  = agentbox.Pattern(`^linux-image-(unsigned-)?[0-9]`)
 	concreteModules = agentbox.Pattern(`^linux-modules-[0-9]`)
 )
 
-// kernelPackages names the newest kernel package apt knows, and the package of its modules where
-// that is another.
+// kernelPackages returns the newest kernel package that apt knows, and the package of its modules if
+// that is another one.
 func kernelPackages(ctx context.Context, arch string) ([]string, error) {
 	for _, meta := range metaPackages(arch) {
 		image := firstMatch(aptDepends(ctx, meta), concreteKernel())
@@ -94,8 +93,8 @@ func kernelPackages(ctx context.Context, arch string) ([]string, error) {
 		WithHint("run `sudo apt-get update`, or name a kernel with the `kernel:` key")
 }
 
-// aptDepends lists what a package depends on; nothing when apt does not know it. apt-cache prints
-// alternatives with a bar before them; they are taken, too.
+// aptDepends lists the packages that a package depends on, alternatives included, which apt-cache
+// marks with a bar. It is empty if apt does not know the package.
 func aptDepends(ctx context.Context, pkg string) []string {
 	cmd := exec.CommandContext(ctx, "apt-cache", "depends", pkg)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
@@ -112,7 +111,7 @@ func aptDepends(ctx context.Context, pkg string) []string {
 	return depends
 }
 
-// firstMatch is the first of list that matches, or "".
+// firstMatch returns the first element of list that matches, or "".
 func firstMatch(list []string, re *regexp.Regexp) string {
 	for _, s := range list {
 		if re.MatchString(s) {
@@ -122,13 +121,11 @@ func firstMatch(list []string, re *regexp.Regexp) string {
 	return ""
 }
 
-// download puts the packages' files into dir. The sandbox option is for root only: apt then
-// downloads as a user of its own, who may not write into dir. apt's words decide about the hint and
-// nothing else.
+// download downloads packages into dir. Only the hint of an error depends on apt's words.
 func download(ctx context.Context, dir string, packages []string) error {
 	args := []string{"download", "-q"}
 	if os.Geteuid() == 0 {
-		args = append(args, "-o", "APT::Sandbox::User=root") // its own user may not write to our directory
+		args = append(args, "-o", "APT::Sandbox::User=root") // apt's own user may not write to dir
 	}
 	cmd := exec.CommandContext(ctx, "apt-get", append(args, packages...)...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "LC_ALL=C")
@@ -146,8 +143,8 @@ func download(ctx context.Context, dir string, packages []string) error {
 	return failed.WithHint("check the network, or name a kernel with the `kernel:` key")
 }
 
-// lastLine is the most telling line of a failed program's output. apt and dpkg begin errors with
-// "E: ". err is for a program that said nothing.
+// lastLine returns the most telling line of a failed program's output: its last error, which apt
+// begins with "E: ", else its last line, else err.
 func lastLine(out []byte, err error) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	for i := len(lines) - 1; i >= 0; i-- {

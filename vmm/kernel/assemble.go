@@ -12,23 +12,19 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// manifest is kernel.json: what a kernel directory holds. It is for reading by others, too: the
-// driver's fingerprint covers the files themselves and not this one.
+// manifest is kernel.json, which describes a kernel directory. The driver's fingerprint covers the
+// files themselves and not this one.
 type manifest struct {
-	// As `uname -r` prints it in the guest.
-	Release string `json:"release"`
-	Source  string `json:"source"` // for people: where the kernel came from
-	// Of the two files beside it.
+	Release string          `json:"release"` // as `uname -r` prints it in the guest
+	Source  string          `json:"source"`  // for people: where the kernel came from
 	Vmlinuz agentbox.Digest `json:"vmlinuz"`
 	Initrd  agentbox.Digest `json:"initrd"`
-	// Of the agent that is /init of the initrd.
-	Agent agentbox.Digest `json:"agent"`
-	// Names of modules, in load order.
-	Modules []string `json:"modules"`
+	Agent   agentbox.Digest `json:"agent"`   // of /init in the initrd
+	Modules []string        `json:"modules"` // names, in load order
 }
 
-// readManifest reads kernel.json of a directory into v, a manifest or parts, and does not look at
-// the rest. Errors have code Corrupt.
+// readManifest reads kernel.json of a directory into v, a manifest or parts. Errors have code
+// Corrupt.
 func readManifest(dir string, v any) error {
 	text, err := os.ReadFile(filepath.Join(dir, FileManifest))
 	if err == nil {
@@ -40,9 +36,8 @@ func readManifest(dir string, v any) error {
 	return nil
 }
 
-// verify checks every byte of a kernel directory against its manifest: an *agentbox.Error of code
-// Corrupt when it differs, an error that is fs.ErrNotExist when there is no such directory. It
-// reads all of it, some tens of MiB.
+// verify compares every byte of a kernel directory, some tens of MiB, with its manifest. The error
+// has code Corrupt if they differ, and is fs.ErrNotExist if there is no directory.
 func verify(dir string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("kernel: %w", err)
@@ -58,7 +53,7 @@ func verify(dir string) error {
 	return err
 }
 
-// assemble writes a kernel directory. p must have its bytes loaded. Equal parts and agents give
+// assemble writes a kernel directory. The bytes of p must be loaded. Equal parts and agents give
 // equal files.
 func assemble(dir string, p *parts, agent []byte) error {
 	initrd := initramfs(agent, p.Modules)
@@ -69,7 +64,7 @@ func assemble(dir string, p *parts, agent []byte) error {
 	return writeDir(dir, map[string][]byte{FileVmlinuz: p.vmlinuz, FileInitrd: initrd}, m)
 }
 
-// writeDir makes a directory with these files and a kernel.json; it appears complete or not at all.
+// writeDir makes a directory with these files and a kernel.json. It appears complete or not at all.
 // The files and tmp are synced before the rename, and the parent after it, so a crash leaves only a
 // directory whose name begins with a dot, which sweep removes. An existing directory is an error.
 func writeDir(dir string, files map[string][]byte, manifest any) error {
@@ -91,7 +86,7 @@ func writeDir(dir string, files map[string][]byte, manifest any) error {
 	return appear(tmp, dir)
 }
 
-// newDir makes a directory below parent that appear moves to its place: within one file system.
+// newDir makes a temporary directory below parent, in the file system to which appear renames it.
 func newDir(parent string) (string, error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return "", err
@@ -99,7 +94,7 @@ func newDir(parent string) (string, error) {
 	return os.MkdirTemp(parent, ".new-")
 }
 
-// appear gives a complete directory its name, for good.
+// appear gives a complete directory its name. The name is durable when appear returns.
 func appear(tmp, dir string) error {
 	if err := errors.Join(os.Chmod(tmp, 0o755), durable.SyncDir(tmp)); err != nil {
 		return err
@@ -110,8 +105,8 @@ func appear(tmp, dir string) error {
 	return durable.SyncDir(filepath.Dir(dir))
 }
 
-// readVerified reads a file whose digest is known. Any failure is code Corrupt, since what the
-// caller does about it is the same: remove and make again.
+// readVerified reads a file whose digest is known. Every failure has code Corrupt, since callers
+// always react by removing the file and making it again.
 func readVerified(path string, want agentbox.Digest) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if err == nil && digest(data) != want {

@@ -13,22 +13,23 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// FileOrigin is the file beside fetched parts that says who got them from the distribution.
+// FileOrigin is the file beside fetched parts that says which member of the team fetched them from
+// the distribution. Without the file, this host did.
 const FileOrigin = "origin.json"
 
-// origin is what it holds. Without it, this host did. By is the PeerID that Config.Elsewhere gave.
+// origin is the content of FileOrigin. By is the PeerID that Config.Elsewhere returned.
 type origin struct {
 	By string `json:"by"`
 }
 
-// maxParts bounds kernel.json of parts that somebody else wrote: some dozens of modules.
+// maxParts is the most bytes of kernel.json of parts that another member wrote. An honest one lists
+// some dozens of modules.
 const maxParts = 1 << 20
 
-// elsewhere gets parts that somebody else fetched, and keeps them below fetched as if they had been
-// fetched here. Every byte is what their list says, and the kernel is of the release that it says;
-// who wrote the list is for Config.Elsewhere to judge. Its error is fs.ErrNotExist where nobody is
-// asked; any error only means that the next source is tried. The directory is filled under a
-// temporary name, so what does not fit leaves nothing.
+// elsewhere gets parts that another member fetched, and keeps them below fetched like parts that
+// were fetched here. It compares every byte with their list, and the release with that of the kernel.
+// Config.Elsewhere judges who wrote the list. After any error, fs.ErrNotExist if nobody is asked, the
+// next source is tried. The directory has a temporary name until it is verified.
 func (c *Config) elsewhere(ctx context.Context, fetched string) (*parts, error) {
 	if c.Elsewhere == nil {
 		return nil, fs.ErrNotExist
@@ -46,7 +47,7 @@ func (c *Config) elsewhere(ctx context.Context, fetched string) (*parts, error) 
 	if err != nil {
 		return nil, err
 	}
-	// Without an origin the kernel counts as this host's own, and goes with no member.
+	// Without an origin the kernel counts as this host's own, and no revocation removes it.
 	if by != "" {
 		if err := durable.WriteJSON(filepath.Join(tmp, FileOrigin), origin{by}, 0o644); err != nil {
 			return nil, err
@@ -58,7 +59,7 @@ func (c *Config) elsewhere(ctx context.Context, fetched string) (*parts, error) 
 	return p, nil
 }
 
-// readForeign reads parts that somebody else wrote.
+// readForeign reads and verifies parts that another member wrote.
 func readForeign(dir string) (*parts, error) {
 	info, err := os.Stat(filepath.Join(dir, FileManifest))
 	if err != nil || info.Size() > maxParts {
@@ -78,16 +79,15 @@ func readForeign(dir string) (*parts, error) {
 	return p, nil
 }
 
-// Fetched is a kernel that was got for this host, without a guest agent.
+// Fetched are parts that are kept on this host.
 type Fetched struct {
-	// As in its kernel.json, and the name of Dir.
-	Release string
-	Dir     string
-	By      string // the member that got it from the distribution, as Config.Elsewhere said; "": this host
+	Release string // as in kernel.json
+	Dir     string // its last element is the release
+	By      string // PeerID of the member that fetched them from the distribution; "" for this host
 }
 
-// ListFetched lists them. root is Config.Root. The order is by name. An origin that cannot be read
-// is an error, and the kernel is listed all the same, as this host's.
+// ListFetched lists fetched parts by name. root is Config.Root. If an origin cannot be read, that is
+// an error, and the parts are listed as this host's.
 func ListFetched(root string) ([]Fetched, error) {
 	releases, err := releasesIn(filepath.Join(root, "fetched"))
 	var out []Fetched
@@ -101,7 +101,7 @@ func ListFetched(root string) ([]Fetched, error) {
 	return out, err
 }
 
-// releasesIn lists the directories of fetched kernels, by name. No directory is an empty one.
+// releasesIn lists the directories of fetched parts by name, none if fetched does not exist.
 func releasesIn(fetched string) ([]string, error) {
 	entries, err := os.ReadDir(fetched)
 	var out []string
@@ -116,10 +116,9 @@ func releasesIn(fetched string) ([]string, error) {
 	return out, err
 }
 
-// Drop removes the fetched kernels of which gone is true, and the kernel directories made from
-// them. Machines that run go on; what is saved of them fits no other kernel. It is how what a
-// revoked member made goes: gone is asked with Fetched.By. It goes on after an error and returns
-// all of them.
+// Drop removes the fetched parts for which gone(Fetched.By) is true, and the kernel directories made
+// from them: those of revoked members. Running machines go on, but their saved states fit no other
+// kernel. Drop continues after an error and returns all of them.
 func Drop(ctx context.Context, root string, gone func(by string) bool) error {
 	list, err := ListFetched(root)
 	for _, f := range list {
@@ -130,8 +129,8 @@ func Drop(ctx context.Context, root string, gone func(by string) bool) error {
 	return err
 }
 
-// drop removes one fetched kernel, under Root's lock. Kernel directories go first: if that is cut
-// short, the parts still say which ones are left.
+// drop removes fetched parts, holding Root's lock. Kernel directories go first: after a crash the
+// parts still tell which ones are left.
 func drop(ctx context.Context, root string, f Fetched) error {
 	unlock, err := durable.Lock(ctx, filepath.Join(root, "lock"), nil)
 	if err != nil {

@@ -20,24 +20,23 @@ const (
 	FileManifest = "kernel.json"
 )
 
-// Config says where kernels live and which one is wanted. Root and Agent are required.
+// Config says where kernels are kept and which one is wanted. Root and Agent are required.
 type Config struct {
 	Root     string       // directory for kernels, made when missing
 	Override string       // the user's `kernel:` key: a vmlinuz, or a directory with one and its modules; "" chooses
 	Agent    []byte       // the guest agent, an ELF that becomes /init
 	Log      *slog.Logger // nil is silent
-	Progress func(string) // nil, or told what is going on when it takes more than a moment
-	// Elsewhere fills dir, which is empty, with the kernel that somebody else fetched whose word is
-	// good, and says who; nil: nobody is asked. NotFound: nobody has one.
+	Progress func(string) // gets a line for each step that takes more than a moment; may be nil
+	// Elsewhere fills the empty directory dir with a kernel that a trusted member fetched, and
+	// returns that member's PeerID. NotFound: no member has one. If Elsewhere is nil, nobody is asked.
 	Elsewhere func(ctx context.Context, dir string) (by string, err error)
 }
 
-// Ensure returns a verified kernel directory for the configuration, making it first when there is
-// none. The order is: the override; a kernel fetched earlier; the host's own; what somebody else
-// fetched; the distribution's cloud kernel, downloaded as an ordinary user. Processes may call it
-// at the same time. What is here comes before what has to be fetched. Parts that are damaged are
-// fetched again, once. Errors: Invalid for an override that is no kernel, Missing where nothing can
-// be had, NoSpace, or those of apt.
+// Ensure returns a verified kernel directory, and makes it if there is none. It takes the first
+// kernel it finds: the override, one that was fetched earlier, the host's own, one that a member
+// fetched, or the distribution's cloud kernel, downloaded as an ordinary user. It fetches damaged
+// parts again, once. Several processes may call it at the same time. Errors: Invalid for an override
+// that is no kernel, Missing if there is no kernel anywhere, NoSpace, or those of apt.
 func Ensure(ctx context.Context, c Config) (string, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -56,7 +55,7 @@ func Ensure(ctx context.Context, c Config) (string, error) {
 		return "", fmt.Errorf("kernel directory: %w", err)
 	}
 	defer unlock()
-	// Under the lock nobody else has a directory under way.
+	// The lock is held, so no temporary directory is in use.
 	sweep(c.Root)
 	for again := false; ; again = true {
 		p, err := c.parts(ctx)
@@ -64,7 +63,7 @@ func Ensure(ctx context.Context, c Config) (string, error) {
 			return "", err
 		}
 		dir, err := c.assembled(p)
-		// Only parts that are kept can be damaged on disk; others were just read.
+		// Only kept parts can be damaged on disk: others were just read.
 		if agentbox.CodeOf(err) != agentbox.Corrupt || p.dir == "" || again {
 			return dir, err
 		}
@@ -75,8 +74,8 @@ func Ensure(ctx context.Context, c Config) (string, error) {
 	}
 }
 
-// assembled returns the kernel directory of p, building it when it is missing or not what its
-// digests say. The lock is held.
+// assembled returns the kernel directory of p, and makes it if it is missing or damaged. Callers hold
+// the lock.
 func (c *Config) assembled(p *parts) (string, error) {
 	dir := filepath.Join(c.Root, p.key(c.Agent))
 	err := verify(dir)
@@ -104,13 +103,12 @@ func (c *Config) assembled(p *parts) (string, error) {
 	return dir, nil
 }
 
-// sweep removes what a process that died in the middle of Ensure left behind; the caller holds the
-// lock.
+// sweep removes the temporary directories of processes that died in Ensure. Callers hold the lock.
 func sweep(root string) {
 	for _, pattern := range []string{".new-*", ".fetch-*", "fetched/.new-*"} {
 		left, _ := filepath.Glob(filepath.Join(root, pattern)) // the patterns are valid
 		for _, dir := range left {
-			os.RemoveAll(dir) // what stays now goes the next time
+			os.RemoveAll(dir) // the next call tries again
 		}
 	}
 }

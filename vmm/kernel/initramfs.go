@@ -6,18 +6,16 @@ import (
 	"strings"
 )
 
-// Paths in the initramfs that the agent knows.
+// Paths in the initramfs. The agent's boot.go has the same.
 const (
-	// The agent reads them in boot.go: both sides have to agree.
 	initPath    = "init"
 	modulesDir  = "modules"
 	modulesList = "modules/list" // file names in load order, one a line
 )
 
-// initramfs builds the archive the kernel unpacks before it runs /init. It is not compressed: under
-// emulation unpacking costs more than reading. The modules' file names begin with their place in
-// the order. /dev/console is there because the kernel opens it for /init before anything is
-// mounted.
+// initramfs builds the archive that the kernel unpacks before it runs /init. It is not compressed:
+// under emulation, unpacking costs more than reading. The names of module files begin with their
+// place in the load order. The kernel opens /dev/console for /init before anything is mounted.
 func initramfs(agent []byte, mods []module) []byte {
 	var a archive
 	a.add("dev", modeDir|0o755, 0, 0, nil)
@@ -42,14 +40,14 @@ const (
 )
 
 // archive writes cpio's "newc" format (Documentation/driver-api/early-userspace/buffer-format.rst).
-// The Go libraries at hand write no device numbers, and /dev/console is one.
+// The Go libraries for it cannot write devices such as /dev/console.
 type archive struct {
 	buf   bytes.Buffer
 	inode int
 }
 
-// add appends one file, directory or device. Names have no slash at their beginning. Owner is root,
-// and the time is 1970: equal content gives equal bytes.
+// add appends a file, directory or device. name does not begin with a slash. The owner is root and
+// the time 1970, so that equal contents give equal bytes.
 func (a *archive) add(name string, mode, major, minor int, data []byte) {
 	a.inode++
 	fmt.Fprintf(&a.buf, "070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X",
@@ -61,14 +59,14 @@ func (a *archive) add(name string, mode, major, minor int, data []byte) {
 	a.pad(4)
 }
 
-// pad fills with zeros to a multiple.
+// pad appends zeros up to a multiple of to.
 func (a *archive) pad(to int) {
 	for a.buf.Len()%to != 0 {
 		a.buf.WriteByte(0)
 	}
 }
 
-// finish ends the archive: the trailer has the inode 0.
+// finish appends the trailer, whose inode number is 0, and returns the archive.
 func (a *archive) finish() []byte {
 	a.inode = -1
 	a.add("TRAILER!!!", 0, 0, 0, nil)

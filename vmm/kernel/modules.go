@@ -16,30 +16,27 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// needed modules are those without which a machine does not come up, unless they are built in. They
-// are virtio's transport and devices, and the file systems of image, runtime layer and workspace.
+// needed modules are those without which no machine boots, unless they are built in: virtio's
+// transport and devices, and the file systems of image, runtime layer and workspace.
 var needed = []string{"virtio_mmio", "virtio_blk", "virtio_console", "erofs", "ext4", "overlay"}
 
-// wanted modules are loaded when the kernel has them. Every one costs boot time and memory in each
-// box.
+// wanted modules are loaded if the kernel has them. Each costs boot time and memory in every box.
 var wanted = []string{"virtio_pci", "virtio_rng", "virtio_net", "fuse", "tun", "unix"}
 
-// maxModule bounds a decompressed module.
+// maxModule is the most bytes of a decompressed module.
 const maxModule = 64 << 20
 
-// modules is a directory lib/modules/<release>. What depends on what is read from the modules
-// themselves, since a kernel package as it is downloaded has no modules.dep: that is made by depmod
-// when it is installed.
+// modules is a directory lib/modules/<release>. Names are as the kernel knows them (moduleName).
+// Dependencies are read from the modules themselves: a downloaded kernel package has no modules.dep,
+// which depmod makes when the package is installed.
 type modules struct {
-	root  fs.FS
-	files map[string]string // name -> path
-	// Names as the kernel knows them, with underscores, in both.
+	root    fs.FS
+	files   map[string]string // paths by name
 	builtin map[string]bool
 }
 
-// indexModules lists what a module directory has. root is a directory lib/modules/<release>.
-// Built-in modules are listed by the kernel's own build in modules.builtin; a kernel without that
-// list is taken to have none.
+// indexModules lists the modules of a directory lib/modules/<release>. The file modules.builtin has
+// those that are built in; without it there are none.
 func indexModules(root fs.FS) (*modules, error) {
 	t := &modules{root: root, files: map[string]string{}, builtin: map[string]bool{}}
 	list, err := fs.ReadFile(root, "modules.builtin")
@@ -51,7 +48,7 @@ func indexModules(root fs.FS) (*modules, error) {
 	}
 	err = fs.WalkDir(root, ".", func(p string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && strings.Contains(path.Base(p), ".ko") {
-			// Modules made by the distribution come before those a user compiled (extra, updates).
+			// The distribution's modules take precedence over the user's (extra, updates).
 			if name := moduleName(p); t.files[name] == "" || strings.HasPrefix(p, "kernel/") {
 				t.files[name] = p
 			}
@@ -64,16 +61,16 @@ func indexModules(root fs.FS) (*modules, error) {
 	return t, err
 }
 
-// moduleName is the name the kernel knows a file by. Files may have dashes where the kernel has
-// underscores, and endings of a compression.
+// moduleName returns the kernel's name of a module file: underscores instead of dashes, and without
+// the extensions.
 func moduleName(file string) string {
 	name, _, _ := strings.Cut(path.Base(file), ".ko")
 	return strings.ReplaceAll(name, "-", "_")
 }
 
-// resolve reads the named modules and all they depend on, in an order in which they can be loaded.
-// A missing needed module, or a missing dependency of any, is an error that names the chain; a
-// missing wanted one is not.
+// resolve reads the named modules and their dependencies, in load order. A missing needed module is
+// an error, and so is a missing dependency, whose error names the chain. A missing wanted module is
+// left out.
 func (t *modules) resolve(needed, wanted []string) ([]module, error) {
 	r := resolver{tree: t, state: map[string]int{}}
 	there := slices.DeleteFunc(slices.Clone(wanted), func(name string) bool { return t.files[name] == "" })
@@ -85,16 +82,15 @@ func (t *modules) resolve(needed, wanted []string) ([]module, error) {
 	return r.order, nil
 }
 
-// resolver walks dependencies depth first, so each module comes after what it depends on.
+// resolver walks dependencies depth first, so each module comes after those that it depends on.
 type resolver struct {
 	tree  *modules
-	state map[string]int // 1 under way, 2 done
+	state map[string]int // 1 while it is visited, 2 when it is in order
 	order []module
 }
 
-// visit adds a module and what it depends on to order. A module that is built in needs nothing. A
-// circle of hard dependencies cannot be loaded and is an error; one that only a soft dependency
-// closes is cut there.
+// visit adds a module and its dependencies to order, unless it is built in. A cycle of hard
+// dependencies cannot be loaded and is an error. A cycle with a soft dependency is cut there.
 func (r *resolver) visit(name string) error {
 	if r.tree.builtin[name] || r.state[name] == 2 {
 		return nil
@@ -115,7 +111,7 @@ func (r *resolver) visit(name string) error {
 	if err != nil {
 		return fmt.Errorf("module %s: %w", file, err)
 	}
-	// A soft dependency that is under way already is left out: it would be a circle.
+	// A soft dependency that is being visited would be a cycle.
 	for _, d := range soft {
 		if r.tree.files[d] != "" && r.state[d] != 1 {
 			depends = append(depends, d)
@@ -131,9 +127,8 @@ func (r *resolver) visit(name string) error {
 	return nil
 }
 
-// dependencies reads the .modinfo section: hard dependencies, and those that should come before if
-// they exist. The section is a list of NAME=VALUE with zeros between them. Names are as the kernel
-// knows them.
+// dependencies reads the .modinfo section of a module, a list of NAME=VALUE separated by zeros. It
+// returns the hard dependencies, and the soft ones that should be loaded before if they exist.
 func dependencies(data []byte) (hard, soft []string, err error) {
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {
@@ -163,7 +158,7 @@ func dependencies(data []byte) (hard, soft []string, err error) {
 	return slices.Compact(hard), soft, nil
 }
 
-// readModule reads a module, decompressed.
+// readModule reads and decompresses a module.
 func readModule(root fs.FS, file string) ([]byte, error) {
 	f, err := root.Open(file)
 	if err != nil {

@@ -16,15 +16,15 @@ import (
 	"agentbox/agentbox"
 )
 
-// parts are a kernel and its modules, not yet with an agent. As JSON it is kernel.json of a fetched
-// kernel. vmlinuz and the modules' bytes are nil until load where dir is not "".
+// parts are a kernel and its modules, without an agent. As JSON they are kernel.json of a fetched
+// kernel. If dir is not "", vmlinuz and the bytes of modules are nil until load.
 type parts struct {
 	Release string          `json:"release"`
 	Source  string          `json:"source"` // for people: where it came from
 	Vmlinuz agentbox.Digest `json:"vmlinuz"`
 	Modules []module        `json:"modules"` // in load order
 	vmlinuz []byte
-	dir     string // where they are kept, while their bytes are not loaded
+	dir     string // where they are kept, until their bytes are loaded
 }
 
 // module is one module, decompressed.
@@ -34,12 +34,12 @@ type module struct {
 	data   []byte
 }
 
-// layout changes whenever the same parts and agent should give another directory. It is for a
-// change of this package that no digest shows.
+// layout changes whenever a change of this package makes another directory from the same parts and
+// agent.
 const layout = "agentbox kernel 1"
 
-// key names the directory that parts and agent give. 32 hex digits. It needs no bytes, so a
-// directory that exists costs no reading of its parts.
+// key returns the name of the directory of these parts and agent, 32 hex digits. It needs no bytes of
+// the parts, so nobody reads them if the directory exists.
 func (p *parts) key(agent []byte) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n%s\n%x\n", layout, p.Release, p.Vmlinuz, sha256.Sum256(agent))
@@ -49,10 +49,10 @@ func (p *parts) key(agent []byte) string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:16])
 }
 
-// parts finds a kernel in the order Ensure promises. The lock is held. Damaged fetched parts are
-// all removed: they are fetched again next.
+// parts finds a kernel in the order that Ensure promises. It removes fetched parts if any are
+// damaged, so that they are fetched again. Callers hold the lock.
 func (c *Config) parts(ctx context.Context) (*parts, error) {
-	// The user's choice is never replaced by another kernel: if it is unusable, that is the error.
+	// An unusable override is an error: no other kernel replaces the user's choice.
 	if c.Override != "" {
 		return readOverride(c.Override)
 	}
@@ -65,8 +65,7 @@ func (c *Config) parts(ctx context.Context) (*parts, error) {
 			return nil, fmt.Errorf("remove damaged kernel: %w", err)
 		}
 	}
-	// Nothing is kept of the host's kernel: it is read again each time, so an upgrade of the host
-	// is seen.
+	// The host's kernel is read each time and never kept, so that an upgrade of the host is noticed.
 	if p, err := readHost("/", hostRelease()); err == nil {
 		return p, nil
 	} else {
@@ -87,9 +86,9 @@ func (c *Config) parts(ctx context.Context) (*parts, error) {
 	return p, nil
 }
 
-// readKernel makes parts from a kernel file and the directory lib/modules/<release> that belongs to
-// it; modules names that for a release, "" for a kernel that has everything built in. All bytes are
-// loaded. A kernel whose needed modules are neither there nor built in is an error.
+// readKernel reads a kernel file and its modules. modules returns the directory
+// lib/modules/<release> for a release, or "" for a kernel that has everything built in. It is an
+// error if a needed module is neither there nor built in.
 func readKernel(vmlinuz, source string, modules func(release string) string) (*parts, error) {
 	image, err := os.ReadFile(vmlinuz)
 	if err != nil {
@@ -114,8 +113,8 @@ func readKernel(vmlinuz, source string, modules func(release string) string) (*p
 	return p, nil
 }
 
-// readHost takes the running kernel of the host below root, where an ordinary user may read it.
-// Some distributions let root alone read /boot's kernels; others are then tried.
+// readHost reads the running kernel of the host whose root directory is root. On some distributions
+// only root may read the kernels in /boot; then it fails, and the next source is tried.
 func readHost(root, release string) (*parts, error) {
 	if release == "" {
 		return nil, errors.New("this host runs no Linux")
@@ -124,9 +123,9 @@ func readHost(root, release string) (*parts, error) {
 	return readKernel(filepath.Join(root, "boot/vmlinuz-"+release), "the host's own kernel", modules)
 }
 
-// readOverride takes what the user's `kernel:` key names. It is a vmlinuz file, whose modules are
-// looked for beside it, one directory up and in the host's own, or a directory with both, as a
-// package of a distribution is when it is unpacked. Errors have code Invalid.
+// readOverride reads the kernel that the user's `kernel:` key names: a directory with a vmlinuz and
+// modules, like an unpacked package of a distribution, or a vmlinuz file, whose modules are beside
+// it, one directory up or the host's own. Errors have code Invalid.
 func readOverride(path string) (*parts, error) {
 	vmlinuz, dirs := path, []string{filepath.Dir(path), filepath.Dir(filepath.Dir(path)), "/"}
 	st, err := os.Stat(path)
@@ -145,8 +144,7 @@ func readOverride(path string) (*parts, error) {
 	return p, nil
 }
 
-// findModules finds the modules of a release in the first of these directories that has them, "" if
-// none does.
+// findModules returns the module directory of a release below the first of dirs that has one, or "".
 func findModules(dirs []string, release string) string {
 	for _, dir := range dirs {
 		for _, lib := range []string{"lib/modules", "usr/lib/modules", "modules"} {
@@ -174,9 +172,9 @@ func findVmlinuz(dir string) (string, error) {
 	return "", errors.New("it holds no vmlinuz")
 }
 
-// imageRelease reads the release out of an x86 bzImage's header (Documentation/arch/x86/boot.rst:
-// "HdrS" at 0x202, the version string's offset less 0x200 at 0x20e). A release becomes the name of
-// a directory, so one that begins with a dot, which nobody lists, or has a slash in it is none.
+// imageRelease reads the release from the header of an x86 bzImage (Documentation/arch/x86/boot.rst:
+// "HdrS" at 0x202, the offset of the version string less 0x200 at 0x20e). A release becomes the name
+// of a directory, so it must not begin with a dot or contain a slash.
 func imageRelease(image []byte) (string, error) {
 	if len(image) < 0x400 || string(image[0x202:0x206]) != "HdrS" {
 		return "", errors.New("it is not an x86 Linux kernel (bzImage)")
@@ -196,7 +194,7 @@ func imageRelease(image []byte) (string, error) {
 	return release, nil
 }
 
-// save keeps parts under dir, whole or not at all. dir must not exist.
+// save writes the parts to dir, which must not exist: all of them or nothing.
 func (p *parts) save(dir string) error {
 	files := map[string][]byte{FileVmlinuz: p.vmlinuz}
 	for _, m := range p.Modules {
@@ -205,7 +203,7 @@ func (p *parts) save(dir string) error {
 	return writeDir(dir, files, p)
 }
 
-// newestFetched loads the parts with the highest release that were kept under dir.
+// newestFetched returns the newest parts below dir, without their bytes.
 func newestFetched(dir string) (*parts, error) {
 	releases, err := releasesIn(dir)
 	if err != nil {
@@ -217,14 +215,14 @@ func newestFetched(dir string) (*parts, error) {
 	return loadParts(filepath.Join(dir, slices.MaxFunc(releases, CompareReleases)))
 }
 
-// loadParts reads what the parts are; load reads their bytes, which a kernel directory that exists
-// makes unnecessary.
+// loadParts reads the description of parts. Their bytes (load) are not needed if the kernel directory
+// exists.
 func loadParts(dir string) (*parts, error) {
 	p := &parts{dir: dir}
 	return p, readManifest(dir, p)
 }
 
-// load reads and verifies the bytes of parts that are kept in a directory.
+// load reads and verifies the bytes of parts that are in a directory.
 func (p *parts) load() (err error) {
 	if p.dir == "" {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// hostRelease is what `uname -r` prints, "" on a host that is not Linux.
+// hostRelease returns what `uname -r` prints, "" on a host that is not Linux.
 func hostRelease() string {
 	text, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
@@ -18,12 +18,12 @@ func hostRelease() string {
 	return strings.TrimSpace(string(text))
 }
 
-// run is a run of digits, or of everything else.
+// run matches a run of digits, or of everything else.
 var run = agentbox.Pattern(`[0-9]+|[^0-9]+`)
 
-// CompareReleases orders releases: runs of digits as numbers, everything else as text, and a number
-// before a text. It is negative when a is the older. A text that goes on is newer than one that
-// ends there: 6.1.0-2 follows 6.1.0.
+// CompareReleases compares two releases; the result is negative if a is older. It compares runs of
+// digits as numbers and everything else as text, and a number comes before a text. Of two releases
+// that begin alike the longer one is newer: 6.1.0-2 follows 6.1.0.
 func CompareReleases(a, b string) int {
 	return slices.CompareFunc(run().FindAllString(a, -1), run().FindAllString(b, -1), func(x, y string) int {
 		switch number := isDigit(x[0]); {
