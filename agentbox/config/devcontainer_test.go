@@ -89,6 +89,9 @@ func TestDevcontainerProblems(t *testing.T) {
 		"{\"containerEnv\": {\"a b\": \"x\"}}":         "is not the name of a variable",
 		"{\"postCreateCommand\": {\"a\": {\"b\": 1}}}": "expected text",
 		strings.Repeat("[", 5000):                      "nested too deep",
+		strings.Repeat(`["]",`, 5000):                  "nested too deep",
+		strings.Repeat(`["\"]",`, 5000):                "nested too deep",
+		strings.Repeat("[ /* ] */ // ]\n", 5000):       "nested too deep",
 	} {
 		_, err := parseDevcontainer([]byte(in), source{name: "devcontainer.json", root: "/r"})
 		if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Invalid || !strings.Contains(e.Message, want) {

@@ -40,11 +40,14 @@ func parseJSONC(data []byte) (doc *yaml.Node, line int, wrong string) {
 // them.
 var jsonLine = agentbox.Pattern(`^hujson: line ([0-9]+), column [0-9]+: (.*)`)
 
-// depth is the deepest nesting of brackets; those inside strings and comments may count too, which
-// real files never notice.
+// outsideBrackets matches what may hold brackets that nest nothing: strings and comments, also ones
+// without an end.
+var outsideBrackets = agentbox.Pattern(`"(?:[^"\\]|\\.)*(?:"|$)|//[^\n]*|/\*(?s:.*?)(?:\*/|$)`)
+
+// depth is the deepest nesting of brackets outside of strings and comments.
 func depth(data []byte) int {
 	now, deepest := 0, 0
-	for _, b := range data {
+	for _, b := range outsideBrackets().ReplaceAll(data, nil) {
 		switch b {
 		case '{', '[':
 			now++
