@@ -14,7 +14,8 @@ import (
 // comments, for people to take up.
 func Write(c *Config) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Written by agentbox init: %s.\n", c.Source)
+	// A name in Source may have a line break, which would end the comment.
+	fmt.Fprintf(&b, "# Written by agentbox init: %s.\n", strings.Join(strings.Fields(c.Source), " "))
 	fmt.Fprintf(&b, "image: %s\n", c.Image)
 	if len(c.Packages) > 0 {
 		fmt.Fprintf(&b, "packages: [%s]\n", strings.Join(c.Packages, ", "))

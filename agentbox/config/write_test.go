@@ -11,7 +11,7 @@ import (
 // What init writes means what was detected.
 func TestWriteSaysTheSame(t *testing.T) {
 	root := write(t, map[string]string{
-		"go.mod": "module m\n\ngo 1.22\n", "go.sum": "", "Makefile": "", "web/package.json": `{"engines":{"node":">=18 <21"}}`, "web/package-lock.json": "{}", "odd\"na me/go.mod": "module n\n",
+		"go.mod": "module m\n\ngo 1.22\n", "go.sum": "", "Makefile": "", "web/package.json": `{"engines":{"node":">=18 <21"}}`, "web/package-lock.json": "{}", "odd\"na me/go.mod": "module n\n", "a\nsetup: x/go.mod": "module o\n",
 	})
 	detected, err := Load(context.Background(), root)
 	if err != nil {
@@ -24,6 +24,9 @@ func TestWriteSaysTheSame(t *testing.T) {
 	read, err := Load(context.Background(), root)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
+	}
+	if len(read.Setup) > 0 {
+		t.Errorf("the name of a directory became a command: %q in\n%s", read.Setup, text)
 	}
 	if read.Image != detected.Image || !reflect.DeepEqual(read.Packages, detected.Packages) || !reflect.DeepEqual(read.Lockfiles, detected.Lockfiles) ||
 		read.Memory != detected.Memory || !reflect.DeepEqual(read.Toolchain.Tools(), detected.Toolchain.Tools()) ||
