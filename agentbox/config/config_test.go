@@ -305,7 +305,7 @@ func TestParseSize(t *testing.T) {
 			t.Errorf("%s: %d %v, want %d", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"", "GiB", "-1GiB", "1e3MiB", "0x1MiB", "1.GiB", "1..5GiB", "9999999TiB", "1PiB", "١GiB"} {
+	for _, in := range []string{"", "GiB", "-1GiB", "1e3MiB", "0x1MiB", "1.GiB", "1..5GiB", "9999999TiB", "9007199254740989KiB", "1PiB", "١GiB"} {
 		if got, err := ParseSize(in); err == nil {
 			t.Errorf("%q: %d", in, got)
 		}

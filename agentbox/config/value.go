@@ -49,9 +49,10 @@ func ParseSize(s string) (int64, error) {
 		}
 		return 0, fmt.Errorf("%q has an unknown unit: use KiB, MiB, GiB or TiB", s)
 	}
+	const grain = 1 << 20
 	whole, err := strconv.ParseUint(m[1], 10, 64)
 	hi, bytes := bits.Mul64(whole, unit)
-	if err != nil || hi != 0 || bytes > math.MaxInt64-2*unit {
+	if err != nil || hi != 0 || bytes > math.MaxInt64-unit-grain { // what is added below has to fit, too
 		return 0, fmt.Errorf("%q is too large", s)
 	}
 	if m[2] != "" {
@@ -61,7 +62,6 @@ func ParseSize(s string) (int64, error) {
 		}
 		bytes += uint64(math.Ceil(fraction * float64(unit)))
 	}
-	const grain = 1 << 20
 	return int64((bytes + grain - 1) / grain * grain), nil
 }
 
