@@ -9,32 +9,36 @@ import (
 )
 
 var (
-	// hostName is in lower case; helper is a remote helper's prefix, as in ext::,
-	// gitremote-helpers(7).
+	// hostName matches names in lower case and addresses in brackets.
 	hostName = agentbox.Pattern(`^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])$`)
 	scheme   = agentbox.Pattern(`^[A-Za-z][A-Za-z0-9+.-]*$`)
-	helper   = agentbox.Pattern(`^[A-Za-z0-9+.-]+::`)
+	// helper is the prefix of a remote helper, as in ext::, gitremote-helpers(7).
+	helper = agentbox.Pattern(`^[A-Za-z0-9+.-]+::`)
+	// password matches a URL in which a password or a token may stand before the host.
+	password = agentbox.Pattern(`(?i)https?://[^/]*@|://[^/]*[:@][^/]*@|^ssh:\[[^/\]]*[:@][^/\]]*@`)
 )
 
-// anyPort are the ports that are left out of a name: one server offers one repository over SSH and
+// anyPort lists the ports that a name leaves out: one server offers one repository over SSH and
 // HTTPS.
 var anyPort = []string{"", "22", "443"}
 
-// ownPort are the ports that a scheme has anyway.
+// ownPort has the default port of a scheme.
 var ownPort = map[string]string{"http": "80", "git": "9418"}
 
-// canonical is one name for all the ways to write the URL of a repository; "" for what is no URL.
-// base is the directory that a relative path begins at. Where it is in doubt whether two URLs mean
-// one repository they have two names: a person is then asked once more, while a name in common
-// would hand one repository what was approved for another. The result has neither user, scheme,
-// .git nor a usual port. It is a name, and not to be fetched from.
+// canonical returns one name for all the ways to write the URL of a repository, and "" for text that
+// is no URL. base is the directory that a relative path begins at.
+//
+// Where it is in doubt whether two URLs mean one repository they get two names: then a person is
+// asked once more, while a common name would hand one repository what was approved for another.
+// The name has no user, scheme, .git or usual port, and never a password: people and the team see
+// it. It cannot be fetched from.
 func canonical(url, base string) string {
 	url = strings.TrimSpace(url)
 	if url == "" || strings.ContainsFunc(url, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return ""
 	}
 	if helper().MatchString(url) {
-		return url // the program it names gives it its meaning
+		return verbatim(url) // only the program that it names can tell what it means
 	}
 	kind, rest, ok := strings.Cut(url, "://")
 	if !ok || !scheme().MatchString(kind) {
@@ -47,16 +51,19 @@ func canonical(url, base string) string {
 	user, host := cutUser(server)
 	host, port := cutPort(strings.ToLower(host))
 	if !hostName().MatchString(host) || strings.ContainsAny(user, `@\?#`) { // programs differ in what they take for the host
-		return kind + "://" + rest
+		return verbatim(kind + "://" + rest)
 	}
 	if !slices.Contains(anyPort, port) && port != ownPort[kind] {
 		host += ":" + port
 	}
+	if rest, ok := strings.CutPrefix(path, "~/"); ok && strings.Contains(kind, "ssh") {
+		path = inHome(user, rest, path)
+	}
 	return join(host, path)
 }
 
-// canonicalShort reads what has no scheme: [user@]host:path, or a path of this machine. That is
-// git's own short form: git-fetch(1), "GIT URLS".
+// canonicalShort reads a URL without a scheme, which is [user@]host:path or a path of this machine:
+// git-fetch(1), "GIT URLS".
 func canonicalShort(url, base string) string {
 	server, path, ok := strings.Cut(url, ":")
 	if i := strings.Index(url, "]:"); i > 0 && strings.Contains(url[:i], "[") { // [host:port]:path or [ipv6]:path
@@ -68,16 +75,35 @@ func canonicalShort(url, base string) string {
 	user, host := cutUser(unbracket(server))
 	name, port := cutPort(strings.ToLower(unbracket(host)))
 	if !hostName().MatchString(name) || strings.Contains(user, "@") {
-		return "ssh:" + url
+		return verbatim("ssh:" + url)
 	}
 	if host = name; !slices.Contains(anyPort, port) {
 		host += ":" + port
 	}
-	// Below the home of a user of the server; services have one user for all, git.
-	if user != "" && user != "git" && !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "~") {
-		path = "~" + user + "/" + path
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		path = inHome(user, rest, path)
+	} else if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "~") {
+		path = inHome(user, path, path)
 	}
 	return join(host, path)
+}
+
+// verbatim is the name of a URL that cannot be taken apart: the URL itself, or "" if it may hold a
+// password.
+func verbatim(url string) string {
+	if password().MatchString(url) {
+		return ""
+	}
+	return url
+}
+
+// inHome names a path below the home directory of a user of the server. Hosting services have one
+// user for everybody, git: its home directory stands for nobody's, and the result is shared.
+func inHome(user, path, shared string) string {
+	if user, _, _ = strings.Cut(user, ":"); user == "" || user == "git" {
+		return shared
+	}
+	return "~" + user + "/" + path
 }
 
 // unbracket takes the brackets off that git wants around host and port, and leaves those of an
