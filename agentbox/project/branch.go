@@ -3,24 +3,26 @@ package project
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// usual are the names of a default branch where nothing on this host says another.
+// usual lists the names of default branches where nothing on this host says otherwise.
 var usual = []string{"main", "master"}
 
-// Default tells whether a branch of the checkout at root is the project's default one, whose setup
-// results serve every branch.
+// Default tells whether a branch of the checkout at root is the project's default branch, whose
+// setup results serve every branch.
 //
-// That is what refs/remotes/origin/HEAD of the git directory names, which clone writes and `git
-// remote set-head` changes. Where the project has an origin and no such ref, main is, or master
-// where origin has no main: refs of origin, which no checkout of a branch and no commit changes. A
-// project without an origin has no branches of others: all of it is its owner's, and main or master
-// is the default one. Nothing that a branch contains is looked at. A commit that is on no branch is
-// nobody's default. root need not be absolute; branch is without refs/heads/. It runs nothing, and
-// what cannot be read is not the default.
+// The default branch is the one that refs/remotes/origin/HEAD of the git directory names, which
+// clone writes and `git remote set-head` changes. Where the project has an origin and no such ref,
+// it is main, or master if origin has no main. These are refs of origin, which no checkout of a
+// branch and no commit changes. A project without an origin belongs to its owner alone: main or
+// master is its default branch.
+//
+// A commit that is on no branch is never the default, and neither is a branch where a ref cannot be
+// read. root need not be absolute; branch is without refs/heads/. Default starts no program.
 func Default(root, branch string, detached bool) bool {
 	abs, err := filepath.EvalSymlinks(root)
 	if err != nil || detached || branch == "" {
@@ -35,22 +37,28 @@ func Default(root, branch string, detached bool) bool {
 		name, ok := strings.CutPrefix(strings.TrimSpace(string(head)), "ref: refs/remotes/origin/")
 		return ok && name == branch
 	}
-	config, err := readFile(filepath.Join(gitDir, "config"), maxConfig)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	config, configErr := readFile(filepath.Join(gitDir, "config"), maxConfig)
+	switch {
+	case !absent(err) || configErr != nil && !absent(configErr):
 		return false
-	}
-	if originOf(string(config)) == "" {
+	case originOf(string(config)) == "":
 		return slices.Contains(usual, branch)
+	}
+	// Only git can read a table of refs.
+	if _, err := os.Lstat(filepath.Join(gitDir, "reftable")); !absent(err) {
+		return false
 	}
 	return branch == usual[0] || branch == usual[1] && !hasRemote(gitDir, usual[0])
 }
 
-// hasRemote tells whether origin was seen to have a branch.
+func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// hasRemote tells whether origin has a branch, as of the last fetch.
 func hasRemote(gitDir, branch string) bool {
 	ref := "refs/remotes/origin/" + branch
 	if _, err := readFile(filepath.Join(gitDir, filepath.FromSlash(ref)), maxPointer); err == nil {
 		return true
 	}
 	packed, err := readFile(filepath.Join(gitDir, "packed-refs"), maxConfig)
-	return err != nil && !errors.Is(err, fs.ErrNotExist) || strings.Contains(string(packed), " "+ref+"\n")
+	return err != nil && !absent(err) || strings.Contains(string(packed), " "+ref+"\n")
 }

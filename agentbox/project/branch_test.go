@@ -1,6 +1,7 @@
 package project
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 )
@@ -38,5 +39,36 @@ func TestTheDefaultBranchIsWhatOriginSays(t *testing.T) {
 	is(up, "trunk", false)
 	if Default(up, "main", true) {
 		t.Error("a commit that is on no branch is the default one")
+	}
+}
+
+// What cannot be read does not make a branch the default one.
+func TestUnreadableRefsNameNoDefaultBranch(t *testing.T) {
+	dir := realDir(t)
+	checkout(t, filepath.Join(dir, "up"), "")
+	gitIn(t, dir, "clone", "-q", "up", "clone")
+	clone := filepath.Join(dir, "clone")
+	head := filepath.Join(clone, ".git", "refs", "remotes", "origin", "HEAD")
+	if err := os.Remove(head); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("develop", head); err != nil { // as old versions of git made it
+		t.Fatal(err)
+	}
+	if Default(clone, "main", false) {
+		t.Error("main is the default of a repository whose origin says develop")
+	}
+	if err := os.Remove(head); err != nil {
+		t.Fatal(err)
+	}
+	gitIn(t, clone, "pack-refs", "--all")
+	if err := os.Remove(filepath.Join(clone, ".git", "packed-refs")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(clone, ".git", "reftable"), 0o700); err != nil { // has refs/remotes/origin/main, say
+		t.Fatal(err)
+	}
+	if Default(clone, "master", false) {
+		t.Error("master is the default of a repository whose refs are in a table")
 	}
 }
