@@ -309,3 +309,13 @@ func TestRegistriesOfASlowToolAreNotForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// The file of secrets may be edited by hand, in any order.
+func TestTheNearerSecretCountsWhateverTheOrder(t *testing.T) {
+	s := newStore(t)
+	put(t, s.names.Secrets(), `[{"name":"TOKEN","to":["https://api.example"],"from":"env:ALL"},{"name":"TOKEN","to":["https://api.example"],"from":"env:OWN","project":"example.com/app"}]`)
+	list, err := s.For(Project{Name: "example.com/app"})
+	if err != nil || len(list) != 1 || list[0].Everywhere() {
+		t.Errorf("%+v, %v", list, err)
+	}
+}

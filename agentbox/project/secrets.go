@@ -13,8 +13,8 @@ import (
 	"agentbox/policy/secrets"
 )
 
-// Secret is a secret as the user set it: where its value is kept, and where it may be sent. No
-// field has the value.
+// Secret is a secret as the user set it: where its value is kept, and where it may be sent. The
+// value itself is not in it.
 type Secret struct {
 	policy.Secret
 	From    secrets.Reference `json:"from"`
@@ -29,8 +29,8 @@ func (s Secret) Applies(p Project) bool {
 	return s.Everywhere() || s.Project == p.Name
 }
 
-// Host is the host a command is asked about: the first that the scope names in full. It is "" where
-// each is a pattern.
+// Host returns the first host that the scope names in full, for commands that are asked for the
+// value. It is "" if all hosts are patterns.
 func (s Secret) Host() string {
 	for _, r := range s.Scope {
 		if _, _, err := policy.CanonicalHost(r.Host); err == nil {
@@ -40,8 +40,8 @@ func (s Secret) Host() string {
 	return ""
 }
 
-// Secrets lists all secrets, those for one project before those for all: the nearer counts. Corrupt
-// for a file that is no such list. The slice is the caller's.
+// Secrets lists all secrets, those of one project before those of all projects. The file may have
+// been edited by hand, in any order; a file that is not such a list is Corrupt.
 func (s *Store) Secrets() ([]Secret, error) {
 	b, err := os.ReadFile(s.names.Secrets())
 	if errors.Is(err, os.ErrNotExist) {
@@ -55,11 +55,23 @@ func (s *Store) Secrets() ([]Secret, error) {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "%s is not a list of secrets: %w", s.names.Secrets(), err).
 			WithHint("mend or remove it, and set the secrets again: it holds no values")
 	}
+	slices.SortStableFunc(list, nearerFirst)
 	return list, nil
 }
 
-// For lists the secrets of the boxes of one project. A secret of the project hides one of the same
-// name for all.
+// nearerFirst orders secrets of one project before those of all projects, and each by name.
+func nearerFirst(a, b Secret) int {
+	switch {
+	case a.Everywhere() == b.Everywhere():
+		return strings.Compare(a.Name, b.Name)
+	case b.Everywhere():
+		return -1
+	}
+	return 1
+}
+
+// For lists the secrets that boxes of a project get. A secret of the project hides a secret of all
+// projects that has the same name.
 func (s *Store) For(p Project) ([]Secret, error) {
 	all, err := s.Secrets()
 	if err != nil {
@@ -76,12 +88,12 @@ func (s *Store) For(p Project) ([]Secret, error) {
 }
 
 var (
-	// A shell's names for variables, and RFC 9110's for headers, as far as they are used.
+	// Names of variables as shells take them, and of headers as RFC 9110 has them.
 	variable = agentbox.Pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	header   = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
 )
 
-// check refuses what boxes could not get, and what would send a value to hosts that nobody named.
+// check refuses a secret that boxes cannot get, and one that may be sent to hosts that nobody named.
 // Errors have code Invalid.
 func (s Secret) check() error {
 	switch {
@@ -102,8 +114,8 @@ func (s Secret) check() error {
 	return nil
 }
 
-// SetSecret adds a secret, or replaces the one of that name and project. Boxes that run get it when
-// the caller has them govern anew.
+// SetSecret adds a secret, or replaces the one with the same name and project. Running boxes get it
+// when the caller applies their policy again.
 func (s *Store) SetSecret(secret Secret) error {
 	if err := secret.check(); err != nil {
 		return err
@@ -114,8 +126,8 @@ func (s *Store) SetSecret(secret Secret) error {
 	})
 }
 
-// RemoveSecret removes the secret of a name: the project's own, else the one for all. NotFound
-// where boxes of p have none of the name. The value stays where it is kept.
+// RemoveSecret removes the secret that boxes of p have under a name: the project's own, else the one
+// of all projects. NotFound if they have none. The value stays where it is kept.
 func (s *Store) RemoveSecret(name string, p Project) (removed Secret, err error) {
 	err = s.changeSecrets(func(list []Secret) ([]Secret, error) {
 		i := slices.IndexFunc(list, func(o Secret) bool { return o.Name == name && o.Applies(p) })
@@ -128,8 +140,7 @@ func (s *Store) RemoveSecret(name string, p Project) (removed Secret, err error)
 	return removed, err
 }
 
-// changeSecrets has a function change the list, keeps it in the order of Secrets, and writes it.
-// Nothing is written when the function fails.
+// changeSecrets replaces the list by what change makes of it. Nothing is written if change fails.
 func (s *Store) changeSecrets(change func([]Secret) ([]Secret, error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,15 +151,7 @@ func (s *Store) changeSecrets(change func([]Secret) ([]Secret, error)) error {
 	if list, err = change(list); err != nil {
 		return err
 	}
-	slices.SortStableFunc(list, func(a, b Secret) int {
-		switch {
-		case a.Everywhere() == b.Everywhere():
-			return strings.Compare(a.Name, b.Name)
-		case b.Everywhere():
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(list, nearerFirst)
 	data, err := json.MarshalIndent(list, "", "  ")
 	if err != nil {
 		return err
