@@ -13,20 +13,21 @@ import (
 	"agentbox/policy/registries"
 )
 
-// Registries knows which registries this machine is configured with. Its files are read each time;
-// what its tools say takes a second or two and is remembered: an old answer serves, and is made new
-// in the background. Its methods may be called from any goroutine.
+// Registries knows which package registries this machine is configured with. Its configuration files
+// are read each time. Asking its tools takes a second or two, so their answer is remembered: an old
+// answer is used, and refreshed in the background. Methods may be called from any goroutine.
 type Registries struct {
 	path string // of the remembered answer
 	look func(ctx context.Context, m registries.Machine) (found []registries.Found, answered bool)
 	has  func(tool string) bool // whether this machine has a tool
 
-	mu      sync.Mutex // held while the tools are asked, so that they are asked once
-	looking bool
-	looked  time.Time // when this process asked them; zero when one has not answered, and is to be asked at once
+	mu         sync.Mutex // held while the tools are asked, so that they are asked once
+	refreshing bool
+	looked     time.Time // when this process asked the tools; zero if one did not answer and has to be asked again
+	forgotten  int       // counts calls of Record and Forget
 }
 
-// NewRegistries makes one that remembers in the file at path.
+// NewRegistries returns Registries that remember in the file at path.
 func NewRegistries(path string) *Registries {
 	return &Registries{path: path, look: registries.Tools, has: onPath, looked: time.Now().Add(firstLook - staleAfter)}
 }
@@ -34,54 +35,57 @@ func NewRegistries(path string) *Registries {
 // staleAfter is how old the tools' answer may be before they are asked again.
 const staleAfter = time.Hour
 
-// firstLook is how long the answer that an earlier process left serves in this one, whatever its
-// age: who starts a daemon has something else to do, and under a policy without registries nobody
-// has to ask anything.
+// firstLook is how long the answer that an earlier process left is used, whatever its age. The user
+// who starts a daemon has something else to do, and a policy without registries never needs one.
 const firstLook = 5 * time.Minute
 
-// answer is what the tools said. How old it is only the process knows that asked them: of what is
-// read from the file nobody can tell, because clocks are stepped.
+// answer is what the tools said. The file has no time in it, because clocks are stepped: only the
+// process that asked knows how old its answer is.
 type answer struct {
 	Found []registries.Found `json:"found"`
 }
 
-// Known gives the registries, for callers whose environment is environ. later is called with a
-// function to run in the background when the tools' answer is old; that tells whether it has
-// changed. With nil an old answer serves. It may take seconds where nothing is remembered, and
-// callers wait for each other then. An error is ctx's, or of the file.
+// Known returns the registries for callers whose environment is environ. If the tools' answer is
+// old, later is called with a function to run in the background, which tells whether the answer has
+// changed; with later nil an old answer will do. Where nothing is remembered Known asks the tools
+// itself, which takes seconds, and other callers wait. Errors are those of ctx or of the file.
 func (r *Registries) Known(ctx context.Context, environ []string, later func(refresh func(context.Context) (changed bool, err error))) ([]registries.Found, error) {
 	m := registries.Host("", environ)
-	m.Said = r.said()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	m.Said = r.said()
 	a, ok := r.read()
 	switch {
-	// Nothing is remembered: the caller waits for the tools, as there is no old answer to serve.
 	case !ok:
 		var answered bool
 		a.Found, answered = r.look(ctx, m)
 		if err := r.write(ctx, a.Found, answered); err != nil {
 			return nil, err
 		}
-	case (r.looked.IsZero() || time.Since(r.looked) > staleAfter) && !r.looking && later != nil:
-		r.looking = true
+	case (r.looked.IsZero() || time.Since(r.looked) > staleAfter) && !r.refreshing && later != nil:
+		r.refreshing = true
 		later(func(ctx context.Context) (bool, error) { return r.refresh(ctx, m) })
 	}
 	return slices.Concat(registries.Files(m), a.Found), nil
 }
 
-// refresh asks the tools, which takes long and so happens without the lock, and tells whether what
-// they allow has changed.
+// refresh asks the tools without holding the lock, as that takes long, and tells whether they allow
+// something else now. If something was forgotten meanwhile the answer is out of date already, and is
+// dropped: the next Known asks again.
 func (r *Registries) refresh(ctx context.Context, m registries.Machine) (bool, error) {
+	r.mu.Lock()
+	forgotten := r.forgotten
+	m.Said = r.said()
+	r.mu.Unlock()
 	found, answered := r.look(ctx, m)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.looking = false
-	if err := ctx.Err(); err != nil { // what was found is not all there is: nothing has changed
+	r.refreshing = false
+	if err := ctx.Err(); err != nil || r.forgotten != forgotten {
 		return false, err
 	}
 	old, _ := r.read()
-	if !answered { // what a slow tool said before still counts
+	if !answered { // the earlier answer of a slow tool still counts
 		for _, f := range old.Found {
 			if !slices.ContainsFunc(found, f.Equal) {
 				found = append(found, f)
@@ -92,27 +96,29 @@ func (r *Registries) refresh(ctx context.Context, m registries.Machine) (bool, e
 	return len(policy.Plan(before, after, "")) > 0, r.write(ctx, found, answered)
 }
 
-// Forget makes the next Known ask the tools. What was said in clean boxes stays.
+// Forget makes the next Known ask the tools. Answers from clean boxes stay.
 func (r *Registries) Forget() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.forget()
+}
+
+// forget is Forget for callers that hold r.mu.
+func (r *Registries) forget() error {
+	r.forgotten++
 	if err := os.Remove(r.path); err != nil && !os.IsNotExist(err) {
 		return err
 	}
 	return nil
 }
 
-// read gives the remembered answer; ok is false without one.
+// read returns the remembered answer; ok is false if there is none that can be read.
 func (r *Registries) read() (a answer, ok bool) {
 	b, err := os.ReadFile(r.path)
-	if err != nil {
-		return a, false
-	}
-	return a, json.Unmarshal(b, &a) == nil // what cannot be read is looked up again
+	return a, err == nil && json.Unmarshal(b, &a) == nil
 }
 
-// write keeps what was found, unless that was cut short. Where a tool has not answered the next
-// caller has them asked again. The caller holds r.mu.
+// write remembers what was found, unless ctx ended and cut it short. The caller holds r.mu.
 func (r *Registries) write(ctx context.Context, found []registries.Found, answered bool) error {
 	if err := ctx.Err(); err != nil {
 		return err

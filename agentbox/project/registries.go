@@ -2,7 +2,6 @@ package project
 
 import (
 	"encoding/json"
-	"maps"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -11,7 +10,7 @@ import (
 	"agentbox/policy/registries"
 )
 
-// maxSaid bounds what is kept of one tool's answer, in bytes.
+// maxSaid bounds the answer of one tool, in bytes.
 const maxSaid = 64 << 10
 
 // onPath tells whether this machine has a tool.
@@ -20,9 +19,9 @@ func onPath(tool string) bool {
 	return err == nil
 }
 
-// Unanswered are the questions of some ecosystems that nobody has answered: this machine has no
-// such tool, none of its files names a registry, and no clean box was asked. Those of tools that
-// the distribution does not have are left to hosts where somebody installed them.
+// Unanswered returns the questions of some ecosystems that a clean box has to be asked: those for
+// which this machine has no tool, no file that names a registry, and no answer of an earlier box.
+// Tools that the distribution does not package are never asked in a box.
 func (r *Registries) Unanswered(ecosystems []string, found []registries.Found) []registries.Question {
 	said := r.said()
 	return slices.DeleteFunc(registries.Of(ecosystems), func(q registries.Question) bool {
@@ -32,10 +31,11 @@ func (r *Registries) Unanswered(ecosystems []string, found []registries.Found) [
 	})
 }
 
-// Record remembers what tools said in a clean box, by question, and has the registries looked up
-// again with that. A box with anything of a repository in it is none that is asked. What one tool
-// says is cut at maxSaid.
+// Record remembers the answers of a clean box, by question, and makes the next Known ask the tools
+// again. A box that has anything of a repository in it is not clean. An answer is cut at maxSaid.
 func (r *Registries) Record(answers map[string]string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	said := r.said()
 	for question, answer := range answers {
 		said[question] = answer[:min(len(answer), maxSaid)]
@@ -47,20 +47,20 @@ func (r *Registries) Record(answers map[string]string) error {
 	if err := durable.Replace(r.saidPath(), append(data, '\n'), 0o600); err != nil {
 		return err
 	}
-	return r.Forget()
+	return r.forget()
 }
 
-// said is what was heard so far; what cannot be read is asked again.
+// said returns the answers of clean boxes. If they cannot be read, boxes are asked again.
 func (r *Registries) said() map[string]string {
 	b, err := readFile(r.saidPath(), int64(len(registries.Questions))*maxSaid*2)
 	said := map[string]string{}
-	if err != nil || json.Unmarshal(b, &said) != nil {
+	if err != nil || json.Unmarshal(b, &said) != nil || said == nil {
 		return map[string]string{}
 	}
-	return maps.Clone(said)
+	return said
 }
 
-// saidPath is beside the remembered answer: what boxes said outlives it.
+// saidPath is a file of its own, because Forget removes the other.
 func (r *Registries) saidPath() string {
 	return filepath.Join(filepath.Dir(r.path), "registries-said.json")
 }

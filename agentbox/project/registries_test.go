@@ -1,10 +1,14 @@
 package project
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"agentbox/policy/registries"
 )
@@ -38,5 +42,47 @@ func TestWhatNobodySaysIsAskedOnce(t *testing.T) {
 	}
 	if n := len(r.said()["pip install --help"]); n != maxSaid {
 		t.Errorf("%d bytes of an answer were kept", n)
+	}
+}
+
+// Answers that come while the tools are asked count from the next look on, and none of several that
+// come at once is lost.
+func TestAnswersOfBoxesAreNotLost(t *testing.T) {
+	r := NewRegistries(filepath.Join(t.TempDir(), "registries.json"))
+	var said []int // how many answers each look knew of
+	during := func() {}
+	r.look = func(_ context.Context, m registries.Machine) ([]registries.Found, bool) {
+		said = append(said, len(m.Said))
+		during()
+		return nil, true
+	}
+	var refresh func(context.Context) (bool, error)
+	known := func() {
+		t.Helper()
+		if _, err := r.Known(t.Context(), nil, func(f func(context.Context) (bool, error)) { refresh = f }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known()
+	r.looked = time.Time{}
+	known()
+	during = func() {
+		var all sync.WaitGroup
+		for i := range 50 {
+			all.Go(func() {
+				if err := r.Record(map[string]string{fmt.Sprint("question ", i): "answer"}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	if _, err := refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	during = func() {}
+	known()
+	if !slices.Equal(said, []int{0, 0, 50}) {
+		t.Errorf("the looks knew of %v answers", said)
 	}
 }
