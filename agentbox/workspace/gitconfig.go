@@ -168,6 +168,10 @@ func sanitise(settings []git.Setting) []git.Setting {
 			continue
 		}
 		s.Key, s.Value = redact(s.Key), redact(s.Value)
+		// The address of a proxy needs no scheme: [user[:password]@]host[:port].
+		if at := strings.LastIndexByte(s.Value, '@'); strings.HasSuffix(s.Key, ".proxy") && !strings.Contains(s.Value, "://") {
+			s.Value = s.Value[at+1:]
+		}
 		out = append(out, s)
 	}
 	return out

@@ -6,11 +6,12 @@ import (
 	"agentbox/agentbox"
 )
 
-// userinfo is the part of a URL before the host, wherever in a text the URL stands.
-var userinfo = agentbox.Pattern(`([A-Za-z][A-Za-z0-9+.-]*)://([^/?#\s'"]*)@`)
+// userinfo matches the part of a URL before the host, anywhere in a text. A password may have quotes
+// in it.
+var userinfo = agentbox.Pattern(`([A-Za-z][A-Za-z0-9+.-]*)://([^/?#\s]*)@`)
 
-// redact takes the credentials out of every URL in s. The user of an SSH URL stays, it is no
-// secret; anything before an @ in another URL can be a token.
+// redact removes the credentials of every URL in s. The user of an SSH URL stays, as it is no
+// secret; in any other URL the text before the @ may be a token.
 func redact(s string) string {
 	if !strings.Contains(s, "://") {
 		return s

@@ -14,6 +14,7 @@ func TestRedact(t *testing.T) {
 		"https://user:pw@host/x":                   "https://host/x",
 		"https://ghp_token@host/x?y=a@b":           "https://host/x?y=a@b",
 		"https://a@b:c@host/":                      "https://host/",
+		`https://u:it's"secret@host/`:              "https://host/",
 		"ssh://git:pw@host/x":                      "ssh://git@host/x",
 		"git+ssh://git@host/x":                     "git+ssh://git@host/x",
 		"git@host:x":                               "git@host:x",
@@ -49,7 +50,7 @@ func TestNoSecretIsCopied(t *testing.T) {
 	git remote add origin https://u:s3cr3t@host/x.git; git remote set-url --push origin https://s3cr3t@host/x.git
 	git config credential.helper '!echo s3cr3t'; git config credential.https://s3cr3t@host.username u; git config http.extraheader 'Authorization: s3cr3t'
 	git config http.https://host/.extraheader s3cr3t; git config url.https://u:s3cr3t@host/.insteadOf https://host/; git config url.https://mirror/.insteadOf https://up/
-	git config http.proxy http://u:s3cr3t@proxy:1; git config http.cookieFile /s3cr3t; git config core.sshCommand 'ssh -i s3cr3t'; git config core.hooksPath /s3cr3t
+	git config http.proxy http://u:s3cr3t@proxy:1; git config remote.origin.proxy u:s3cr3t@proxy:2; git config http.cookieFile /s3cr3t; git config core.sshCommand 'ssh -i s3cr3t'; git config core.hooksPath /s3cr3t
 	git config core.fsmonitor /s3cr3t; git config core.askPass /s3cr3t; git config include.path /s3cr3t; git config includeIf.gitdir:/.path /s3cr3t
 	git config sendemail.smtpPass s3cr3t; git config github.token s3cr3t; git config user.signingKey s3cr3t; git config commit.gpgSign true
 	git config git-town.github-token s3cr3t; git config git-town.bitbucket-app-password s3cr3t; git config gitlab.https://host.accessToken s3cr3t; git config gitcvs.dbPass s3cr3t
@@ -84,7 +85,7 @@ func TestNoSecretIsCopied(t *testing.T) {
 	}
 	config, _ := os.ReadFile(filepath.Join(dst, ".git/config"))
 	for _, want := range []string{`url = "https://host/x.git"`, `email = "me@example.com"`, `autocrlf = "input"`, `insteadof = "https://up/"`, `denycurrentbranch = "updateInstead"`,
-		`checkstat = "minimal"`, `proxy = "http://proxy:1"`} {
+		`checkstat = "minimal"`, `proxy = "http://proxy:1"`, `proxy = "proxy:2"`} {
 		if !strings.Contains(string(config), want) {
 			t.Errorf("the configuration lacks %s:\n%s", want, config)
 		}
