@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -64,6 +65,9 @@ func (o *overlay) add(h *tar.Header, content io.Reader) error {
 	switch {
 	case !filepath.IsLocal(name), len(name) > maxName:
 		return agentbox.Errorf(agentbox.Corrupt, "setup's archive names %.80q, which is no place in a workspace", h.Name)
+	// The reader would write out its holes, and a few bytes can say that there are terabytes of them.
+	case slices.ContainsFunc(slices.Collect(maps.Keys(h.PAXRecords)), func(key string) bool { return strings.HasPrefix(key, "GNU.sparse.") }):
+		return agentbox.Errorf(agentbox.Corrupt, "setup's archive has a sparse file, %.80q, which nothing of ours writes", h.Name)
 	case name == "." || o.beyond(name):
 		return nil
 	}
@@ -144,15 +148,15 @@ func (o *overlay) make(name string, h *tar.Header, content io.Reader) error {
 	return nil
 }
 
-// file writes one file. It must not exist, so that a link which came before cannot be written
-// through.
+// file writes one file, which must not exist: a link that came before must not be written through.
+// The owner can always read it, because a disk or a commit is made from the tree.
 func (o *overlay) file(name string, h *tar.Header, content io.Reader) error {
 	f, err := o.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(f, content)
-	if err := errors.Join(err, f.Chmod(h.FileInfo().Mode().Perm()), f.Close()); err != nil {
+	if err := errors.Join(err, f.Chmod(h.FileInfo().Mode().Perm()|0o400), f.Close()); err != nil {
 		return err
 	}
 	return o.root.Chtimes(name, h.ModTime, h.ModTime)

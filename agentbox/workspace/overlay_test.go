@@ -4,7 +4,9 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -133,6 +135,57 @@ func TestOverlayTakesNoNamesBeyondAPathsLength(t *testing.T) {
 	}
 	if left, err := os.ReadDir(tree); err != nil || len(left) != 1 {
 		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// A file that its owner in the box may not read is one that we have to read.
+func TestOverlayCanBeRead(t *testing.T) {
+	tree := t.TempDir()
+	if _, err := Overlay(t.Context(), tree, archiveOf(t, tar.Header{Name: "f", Typeflag: tar.TypeReg, Mode: 0o044})); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(tree, "f")); err != nil || info.Mode().Perm() != 0o444 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// sparseArchive has one file that is nothing but a hole, in the form of PAX.
+func sparseArchive(t *testing.T, size int) io.Reader {
+	t.Helper()
+	records := ""
+	for _, r := range []string{"GNU.sparse.major=1", "GNU.sparse.minor=0", "GNU.sparse.name=f", fmt.Sprint("GNU.sparse.realsize=", size)} {
+		records += fmt.Sprintf("%d %s\n", len(r)+4, r)
+	}
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "records", Typeflag: tar.TypeReg, Size: int64(len(records))}), writeAll(w, records), w.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	// The writer makes no such header, so it is made of one for a file.
+	block := buf.Bytes()[:512]
+	block[156] = tar.TypeXHeader
+	copy(block[148:156], "        ")
+	sum := 0
+	for _, b := range block {
+		sum += int(b)
+	}
+	copy(block[148:156], fmt.Sprintf("%06o\x00 ", sum))
+	table := "0\n" + strings.Repeat("\x00", 510) // of pieces that are no hole
+	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "f", Typeflag: tar.TypeReg, Mode: 0o644, Size: 512}), writeAll(w, table), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return &buf
+}
+
+func writeAll(w io.Writer, text string) error {
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// A few bytes of an archive can stand for a file that fills the disk.
+func TestOverlayTakesNoSparseFile(t *testing.T) {
+	if files, err := Overlay(t.Context(), t.TempDir(), sparseArchive(t, 1<<26)); files != 0 || agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("%d files, %v", files, err)
 	}
 }
 
