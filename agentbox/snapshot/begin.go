@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/git"
 	"agentbox/agentbox/workspace"
@@ -94,7 +95,13 @@ func (k *keepRun) begin(ctx context.Context) error {
 		return err
 	}
 	defer pack.Close()
-	if _, err := k.mirror.git(ctx, pack, "index-pack", "--stdin", "--fix-thin"); err != nil {
+	_, err = k.mirror.git(ctx, pack, "index-pack", "--stdin", "--fix-thin")
+	// Nothing waited for the disk when the pack was written, so a power loss may have cut it short.
+	if _, failed := errors.AsType[*git.Error](err); failed {
+		k.kept.Begin, k.kept.Mixed = "", true
+		return nil
+	}
+	if err != nil {
 		return unwritable(err)
 	}
 	return k.mirror.setRefs(ctx, map[string]string{beginsRef + commit: commit})
@@ -130,7 +137,10 @@ func (k *keepRun) apart(ctx context.Context, f *facts) error {
 		return unwritable(err)
 	}
 	// The one base of the two is the beginning.
-	out, err := k.mirror.git(ctx, nil, "-c", "merge.renames=false", "merge-tree", "--write-tree", ours, theirs)
+	// The tree comes first, and then messages about files, of which there may be any number.
+	var out bytes.Buffer
+	_, _, err = k.mirror.Run(ctx, git.Call{Args: []string{"-c", "merge.renames=false", "merge-tree", "--write-tree", ours, theirs},
+		Stdout: &bounded.Head{W: &out, Left: maxFact}})
 	if _, failed := errors.AsType[*git.Error](err); failed { // a conflict, or a git that cannot do this
 		k.kept.Mixed = true
 		return nil
@@ -138,7 +148,7 @@ func (k *keepRun) apart(ctx context.Context, f *facts) error {
 	if err != nil {
 		return err
 	}
-	tree, _, _ := strings.Cut(out, "\n")
+	tree, _, _ := strings.Cut(out.String(), "\n")
 	if _, err := k.mirror.git(ctx, nil, "diff-tree", "--quiet", k.kept.Begin, theirs); err == nil {
 		k.kept.Same = true
 	}

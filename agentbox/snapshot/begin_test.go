@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -95,6 +96,20 @@ func TestTheSameLines(t *testing.T) {
 	if got := gitOut(t, kept.Mirror, "show", kept.Commit+":long"); !strings.HasPrefix(got, "both") {
 		t.Errorf("%q", got)
 	}
+}
+
+// After a power loss the pack may be empty, as nothing waited for the disk: the work is kept all the
+// same, and not told apart.
+func TestABeginningThatIsDamagedKeepsNoWorkBack(t *testing.T) {
+	w, req := dirty(t, `echo mine >mine`, `echo new >new`)
+	if err := os.Truncate(filepath.Join(req.Begin, packFile), 0); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := Keep(t.Context(), here{}, req)
+	if err != nil || !kept.Mixed || kept.Files != 2 {
+		t.Fatalf("%+v, %v", kept, err)
+	}
+	gitOut(t, w.repo, "show", kept.Commit+":mine", kept.Commit+":new")
 }
 
 func TestBeginOfAnUnbornBranch(t *testing.T) {

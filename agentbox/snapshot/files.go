@@ -66,7 +66,12 @@ func (k *keepRun) unpack(ctx context.Context, tree string) error {
 // objects are made in the view and reach the mirror as a pack, checked like every other.
 func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) (facts, error) {
 	view = view.With("GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(k.mirror.dir, "objects"))
-	if _, _, err := view.Run(ctx, git.Call{Dir: tree, Args: []string{"add", "-A", "--ignore-errors"}}); err != nil {
+	_, complaints, err := view.Run(ctx, git.Call{Dir: tree, Args: []string{"add", "-A", "--ignore-errors"}})
+	failed, ok := errors.AsType[*git.Error](err)
+	switch {
+	case ok && failed.Status == 1: // some files have names that git refuses; it took the others
+		k.lose(complaints)
+	case err != nil:
 		return facts{}, unwritable(err)
 	}
 	out, _, err := view.Run(ctx, git.Call{Dir: tree, Args: []string{"write-tree"}})
@@ -89,6 +94,16 @@ func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) 
 		f.files, err = k.mirror.countFiles(ctx, f.head, id)
 	}
 	return f, err
+}
+
+// lose notes what git said about files that it did not take, of many the first.
+func (k *keepRun) lose(complaints string) {
+	k.kept.Lost = true
+	for line := range strings.Lines(complaints) {
+		if why, ok := strings.CutPrefix(line, "error: "); ok && len(k.kept.Missing) < maxMissing {
+			k.kept.Missing = append(k.kept.Missing, agentbox.Printable(strings.TrimSpace(why)))
+		}
+	}
 }
 
 // format is that of the mirror's objects, sha1 or sha256; "" where git does not say.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -240,8 +241,8 @@ func (k *keepRun) fetch(ctx context.Context) (facts, error) {
 	return f, k.judge(ctx, &f, err)
 }
 
-// accept takes the pack. A commit whose history the box and the host know by different names cannot
-// be.
+// accept takes the pack. The box cannot have begun with a commit whose name has another length, and
+// what it names must be commits: the mirror's refs and the counts below depend on it.
 func (k *keepRun) accept(ctx context.Context, pack io.Reader, f *facts) error {
 	if k.req.Base != "" && len(f.top) != len(k.req.Base) {
 		return lies(errFormat)
@@ -250,7 +251,17 @@ func (k *keepRun) accept(ctx context.Context, pack io.Reader, f *facts) error {
 	for _, b := range f.also {
 		tips = append(tips, b.Commit)
 	}
-	return k.mirror.take(ctx, pack, k.req.Limit, tips)
+	if err := k.mirror.take(ctx, pack, k.req.Limit, tips); err != nil {
+		return err
+	}
+	if f.head != "" {
+		tips = append(tips, f.head)
+	}
+	have, err := k.mirror.has(ctx, tips...)
+	if i := slices.IndexFunc(tips, func(id string) bool { return !have[id] }); err == nil && i >= 0 {
+		err = lies(fmt.Errorf("%.12s is not a commit", tips[i]))
+	}
+	return err
 }
 
 // judge decides what a failure means: a repository that does not hold together leaves the files,

@@ -267,6 +267,19 @@ func TestKeepWithoutGitInTheBox(t *testing.T) {
 	}
 }
 
+// Names that git refuses do not keep it from keeping the other files.
+func TestKeepWithoutGitKeepsWhatGitCanTake(t *testing.T) {
+	isolateGit(t)
+	w := newWorld(t, `base; echo u >u; rm -rf .git; mkdir .GIT; echo x >.GIT/x; echo y >git~1`)
+	kept, err := Keep(t.Context(), here{}, w.request())
+	if err != nil || !kept.Lost || len(kept.Missing) < 2 || !strings.Contains(strings.Join(kept.Missing, "\n"), "git~1") {
+		t.Fatalf("%+v, %v", kept, err)
+	}
+	if got := gitOut(t, kept.Mirror, "show", kept.Commit+":u"); got != "u" {
+		t.Error(got)
+	}
+}
+
 func TestKeepWithoutACheckout(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `base; echo u >u`)
@@ -330,18 +343,24 @@ func TestKeepFromALiar(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `base`)
 	for name, out := range map[string]string{
-		"nothing":              "",
-		"no pack":              "format sha1\nhead " + w.base + "\ntop " + w.base + "\nfiles 0\n",
-		"rubbish for a pack":   "format sha1\nhead " + w.base + "\ntop " + w.base + "\nfiles 0\npack\nrubbish",
-		"an option for commit": "format sha1\nhead --upload-pack=touch\ntop --all\nfiles 0\npack\n",
-		"a commit nobody has":  "format sha1\nhead \ntop " + strings.Repeat("1", 40) + "\nfiles 0\npack\n" + emptyPack,
-		"endless lines":        strings.Repeat("missing x\n", 100000),
-		"an endless line":      strings.Repeat("x", 10<<20),
-		"another format":       "format sha256\nhead \ntop " + strings.Repeat("1", 64) + "\nfiles 0\npack\n" + emptyPack,
+		"nothing":               "",
+		"no pack":               "format sha1\nhead " + w.base + "\ntop " + w.base + "\nfiles 0\n",
+		"rubbish for a pack":    "format sha1\nhead " + w.base + "\ntop " + w.base + "\nfiles 0\npack\nrubbish",
+		"an option for commit":  "format sha1\nhead --upload-pack=touch\ntop --all\nfiles 0\npack\n",
+		"a commit nobody has":   "format sha1\nhead \ntop " + strings.Repeat("1", 40) + "\nfiles 0\npack\n" + emptyPack,
+		"endless lines":         strings.Repeat("missing x\n", 100000),
+		"an endless line":       strings.Repeat("x", 10<<20),
+		"a head nobody has":     "format sha1\nhead " + strings.Repeat("1", 40) + "\ntop " + w.base + "\nfiles 0\npack\n" + emptyPack,
+		"a head that is a tree": "format sha1\nhead " + gitOut(t, w.box, "rev-parse", "HEAD^{tree}") + "\ntop " + w.base + "\nfiles 0\npack\n" + emptyPack,
+		"a top that is a tree":  "format sha1\nhead " + w.base + "\ntop " + gitOut(t, w.box, "rev-parse", "HEAD^{tree}") + "\nfiles 0\npack\n" + emptyPack,
+		"another format":        "format sha256\nhead \ntop " + strings.Repeat("1", 64) + "\nfiles 0\npack\n" + emptyPack,
 	} {
 		kept, err := Keep(t.Context(), said{[]byte(out)}, w.request())
 		if err == nil {
 			t.Errorf("%s: %+v", name, kept)
+		}
+		if strings.Contains(fmt.Sprint(err), "mirror") {
+			t.Errorf("%s: the mirror is blamed: %v", name, err)
 		}
 	}
 	if out, err := exec.Command("git", "-C", w.mirror, "for-each-ref", "refs/agentbox/tasks").Output(); err != nil || len(out) > 0 {
