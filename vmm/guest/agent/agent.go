@@ -25,9 +25,8 @@ type Config struct {
 	Open func(context.Context) (io.ReadWriteCloser, error)
 }
 
-// Agent serves one life after the other until its context ends. It outlives lives: what a life
-// begins (services, jobs, mounts) belongs to the Agent. The lock rules are at the fields' own
-// types.
+// Agent serves one life after the other until its context ends. What a life starts (services, jobs,
+// mounts) belongs to the Agent and outlives it.
 type Agent struct {
 	Config
 	spawner *spawner
@@ -37,11 +36,10 @@ type Agent struct {
 	end    context.CancelFunc
 
 	// Of the present life. Only the goroutine that reads the stream uses it.
-	birth *birth
-	box   box // what the box was given by Attach
-	// What runs in the box besides sessions: services, jobs, and the programs of its first start.
-	manager services // of the box
-	// Holds its lock while a job is started, and so above all other locks of the agent's.
+	handshake *handshake
+	box       box      // what the box was given by Attach
+	manager   services // of the box
+	// While a job starts its lock is held, so it comes before all other locks of the agent.
 	jobs  jobs // of the box
 	first firstStart
 }
@@ -60,10 +58,11 @@ const (
 	maxReopen = 50 * time.Millisecond
 )
 
-// Serve opens the stream and serves lives until ctx ends. When it returns, no user process is left
-// that it started and no goroutine either. It is called once. A stream that ends is opened again,
-// after a pause that grows up to maxReopen: a host may come back at any time, and a port without
-// one reads EOF at once.
+// Serve opens the stream and serves lives until ctx ends. When it returns, no process that it
+// started runs, and none of its goroutines. It is called once.
+//
+// A stream that ends is opened again, after a pause that grows up to maxReopen: a host may come
+// back at any time, and a port without one reads EOF at once.
 func (a *Agent) Serve(ctx context.Context) error {
 	wait := minReopen
 	for ctx.Err() == nil {
@@ -96,8 +95,8 @@ func (a *Agent) Serve(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// serveStream reads the stream to its end, and hands what it reads to the life it belongs to. It is
-// the only reader. A life that ended keeps what it started.
+// serveStream reads the stream to its end and passes the bytes on to the life that they belong to.
+// It is the only reader.
 func (a *Agent) serveStream(ctx context.Context, stream io.ReadWriteCloser) {
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
 	defer stop()
@@ -134,9 +133,9 @@ func (a *Agent) serveStream(ctx context.Context, stream io.ReadWriteCloser) {
 	}
 }
 
-// goDo runs f as one of the agent's goroutines. PID 1 must outlive a bug in it, so a panic is
-// logged and ends f only. what names the goroutine in the log. Serve waits for all of them, so each
-// has to end when the agent does.
+// goDo runs f as one of the agent's goroutines, called what in the log. A panic is logged and ends
+// f only, since PID 1 must outlive a bug. Serve waits for all of them, so each has to end with the
+// agent.
 func (a *Agent) goDo(what string, f func()) {
 	a.work.Go(func() {
 		defer func() {

@@ -23,7 +23,7 @@ import (
 
 // The agent is resident in every box, so it would rather collect often than grow.
 const (
-	// memoryLimit is in bytes, and a target of Go's collector, not a bound.
+	// memoryLimit is in bytes. It is a target of Go's collector, not a bound.
 	gcPercent   = 50
 	memoryLimit = 48 << 20
 )
@@ -39,9 +39,9 @@ func Main() {
 	powerOff()
 }
 
-// run is the life of PID 1: it boots, serves and shuts down in order, for which the user in the box
-// may ask by SIGTERM, SIGINT or SIGPWR. It is false, and has said why on the console, when the
-// machine did not boot.
+// run is what PID 1 does: it boots, serves, and shuts down in order when somebody in the box asks
+// by SIGTERM, SIGINT or SIGPWR. It returns false if the machine did not boot, and has said why on
+// the console.
 func run(bootUp func(*booter) error, machine func(*booter) Machine, open func(context.Context) (io.ReadWriteCloser, error)) bool {
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
@@ -62,15 +62,15 @@ func run(bootUp func(*booter) error, machine func(*booter) Machine, open func(co
 	return true
 }
 
-// How many files a program of the box may open, unless it asks for more, and when it does. The
-// kernel would give its first process 4096.
+// How many files a program of the box may open: without asking, and at most. The kernel gives its
+// first process 4096.
 const (
 	usualFiles = 1024
 	mostFiles  = 1 << 20
 )
 
-// raiseFileLimit starts the agent anew with the box's limits: Go gives programs those that it was
-// started with. It returns without doing so where they are right already, so it happens once.
+// raiseFileLimit starts the agent anew with the box's limits, because Go gives programs the limits
+// that it was started with itself. It returns without doing so where they are right already.
 func raiseFileLimit() error {
 	var have syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &have); err != nil || have.Max >= mostFiles {
@@ -82,8 +82,8 @@ func raiseFileLimit() error {
 	return syscall.Exec(os.Args[0], os.Args, os.Environ())
 }
 
-// powerOff ends the machine; it does not return. Where the machine cannot be switched off it
-// restarts, which QEMU takes for its end, too.
+// powerOff ends the machine and does not return. A machine that cannot be switched off restarts,
+// which QEMU takes for its end, too.
 func powerOff() {
 	syscall.Sync()
 	for {
@@ -93,22 +93,21 @@ func powerOff() {
 	}
 }
 
-// booter brings up a virtual machine. Its methods run one after the other, before there is an
-// Agent; machine and gvisorMachine then take over what it found.
+// booter brings up a machine. Its methods run one after the other, before there is an Agent;
+// machine and gvisorMachine take over what it found.
 type booter struct {
 	log *slog.Logger
-	// Where the box's file system is; / outside of tests.
+	// The root of the box's file system; / outside of tests.
 	root string
 	user User
 
 	workspace   string // the device of its slot, "" without one
-	random      int    // the kernel's generator, open for as long as the machine runs: every life begins with it
+	random      int    // the kernel's generator, which every life begins with
 	authorities *authorities
 }
 
-// run goes from the initramfs to a machine that is ready for its first Hello. What comes first is
-// needed by what follows: modules before disks, disks before the root, the root before anything in
-// it. A step that fails ends the boot.
+// run takes a virtual machine from the initramfs to the point where it can be greeted. A step that
+// fails ends the boot.
 func (b *booter) run() error {
 	return runSteps([]step{
 		{"do without signals of children", forgoChildSignals},
@@ -154,8 +153,7 @@ func (b *booter) openRandom() (err error) {
 	return err
 }
 
-// findWorkspace remembers the device, so that a clone need not look for it. A machine without one
-// may do without.
+// findWorkspace remembers the device, so that no clone has to look for it. A machine may have none.
 func (b *booter) findWorkspace() error {
 	device, err := slot(protocol.SlotWorkspace)
 	if err != nil {
@@ -166,8 +164,8 @@ func (b *booter) findWorkspace() error {
 	return nil
 }
 
-// loadModules loads what the initramfs brings, in the order of its list. A module that is there
-// already, or for a device that is not there, is no error.
+// loadModules loads the modules of the initramfs in the order of its list. A module that is loaded
+// already, or whose device is absent, is no error.
 func loadModules() error {
 	list, err := os.ReadFile("/modules/list")
 	if err != nil {
@@ -187,9 +185,9 @@ func loadModules() error {
 	return nil
 }
 
-// tune writes kernel settings. A kernel that lacks one does without. Watches, maps and ports are as
-// generous as a developer's machine: the box is the boundary. Errors are dropped: gVisor has few of
-// these files, and none is needed for a box to work.
+// tune writes kernel settings. Watches, maps and ports are as generous as on a developer's machine:
+// the box is the boundary. Errors are dropped: gVisor has few of these files, and no box needs one
+// to work.
 func tune() error {
 	for name, value := range map[string]string{
 		"fs/inotify/max_user_watches":         "1048576",
@@ -198,25 +196,24 @@ func tune() error {
 		"kernel/printk":                       "3 4 1 3",
 		"net/ipv4/ip_unprivileged_port_start": "0",
 		"net/ipv4/ping_group_range":           "0 2147483647",
-		// Sessions share the CPU with one another and with the agent, whatever number of processes
-		// each has: one that forks without end leaves the next its share.
+		// Sessions share the CPU evenly with one another and with the agent, however many processes
+		// each has.
 		"kernel/sched_autogroup_enabled": "1",
-		// What the kernel does every second or oftener, in case, wakes every idle box, and every
-		// clone would translate it: it still compacts memory when somebody needs a large piece, and
-		// keeps its statistics, which nobody reads so often.
+		// Periodic work of the kernel wakes every idle box, and every clone would translate its
+		// code. Memory is still compacted on demand, and statistics are kept, only less often.
 		"vm/compaction_proactiveness": "0",
 		"vm/stat_interval":            "60",
 	} {
 		os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0)
 	}
-	// Looking for memory that could be huge pages is work that every clone would begin with, and
-	// copies what it finds.
+	// Every clone would begin with a search for memory that could become huge pages, and copy what
+	// it finds.
 	os.WriteFile("/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", []byte("3600000"), 0)
 	return tuneDisks()
 }
 
-// tuneDisks takes away what the kernel does for disks that are slow themselves: these are files of
-// the host, which orders and delays what it writes.
+// tuneDisks switches off what the kernel does for slow disks: these are files of the host, which
+// schedules their writes itself.
 func tuneDisks() error {
 	queues, err := filepath.Glob("/sys/block/vd*/queue")
 	for _, queue := range queues {
@@ -226,9 +223,8 @@ func tuneDisks() error {
 	return err
 }
 
-// openPort opens the virtio-serial port of the host's end of the protocol. The device is found by
-// its name in sysfs, since its number depends on the order of devices. It may be opened once at a
-// time.
+// openPort opens the virtio-serial port to the host. It is found by its name in sysfs, since its
+// number depends on the order of devices. It can be open once at a time.
 func openPort(context.Context) (io.ReadWriteCloser, error) {
 	names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
 	if err != nil {

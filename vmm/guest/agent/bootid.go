@@ -10,17 +10,16 @@ import (
 	"syscall"
 )
 
-// bootID is the file that says which boot this is: the same in all clones unless it is covered.
-// Programs take it for "since the last reboot" (journals, locks), so twins must not share it.
-// ownBootID is what covers it.
+// bootID is the file that identifies a boot; programs take it for "since the last reboot"
+// (journals, locks). All clones of a template would share the kernel's, so ownBootID covers it.
 const (
 	bootID      = "/proc/sys/kernel/random/boot_id"
 	ownBootID   = "/run/agentbox/boot_id"
 	bootIDBytes = 16
 )
 
-// coverBootID puts a file that setBootID writes in place of the kernel's. It is called once, before
-// there is a machine id; every life sets its own.
+// coverBootID mounts a file of ours over the kernel's. It is called once, before there is a machine
+// id; setBootID writes each life's own.
 func coverBootID() error {
 	if err := setBootID(""); err != nil {
 		return err
@@ -31,8 +30,8 @@ func coverBootID() error {
 	return syscall.Mount(ownBootID, bootID, "", syscall.MS_BIND, "")
 }
 
-// setBootID derives the id from the machine's. The file keeps its inode, since it covers another,
-// and its length. The digest is marked as a UUID of version 4, the form that readers expect.
+// setBootID derives the id from the machine's, as a UUID of version 4. The file keeps its inode,
+// since it is mounted over another, and its length.
 func setBootID(machineID string) error {
 	sum := sha256.Sum256([]byte("agentbox boot " + machineID))
 	b := sum[:bootIDBytes]

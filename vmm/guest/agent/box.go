@@ -15,13 +15,11 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// box is what Attach told the agent. It is empty before the first Attach, and keeps what it says
-// until the next. mu guards all of it.
+// box is what the last Attach said; empty before the first. mu guards it.
 type box struct {
 	mu sync.Mutex
-	// The environment that the box's configuration and its authority give every command; the
-	// directory in which commands start that name none, "" for the user's home; the user, nil for
-	// the image's.
+	// The variables of every command; the directory of commands that name none, "" for the user's
+	// home; the user, nil for the image's.
 	env  map[string]string
 	dir  string
 	user *User
@@ -30,11 +28,9 @@ type box struct {
 // termGrace is how long user processes have after SIGTERM when the box ends.
 const termGrace = 3 * time.Second
 
-// attach gives the guest its workspace and configuration. Services start in the background: their
-// state is asked for. It may be called again, for a machine of the pool that was warmed up: the
-// last one counts. The order matters where it says so; the mount comes late because a Hello has
-// begun it already, and files are written before anything runs that could read them. An error
-// leaves what was done.
+// attach gives the guest its workspace and configuration, and starts services in the background. It
+// may be called again, for a machine of the pool that was warmed up; the last call counts. Files
+// are written before anything runs that could read them. An error leaves what was done.
 func (a *Agent) attach(r protocol.AttachRequest) error {
 	user := a.User
 	if r.User != "" && r.User != user.Name {
@@ -84,23 +80,22 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 	return nil
 }
 
-var givenFiles = []string{protocol.AptSources, protocol.AptSettings}
+var hostFiles = []string{protocol.AptSources, protocol.AptSettings}
 
-// placeholder is what a prepared file says until the host gives one: nothing, in a block of its
-// own.
+// placeholder is the content of a prepared file. It makes the file have a block of its own.
 const placeholder = "\n"
 
 // prepareFiles makes the files that writeFiles will change while the template is made, where the
-// image has their directories: to make a file in an overlay is work that no clone need do. root is
-// the box's root. An image without the directory has no use for the file either.
+// image has their directories: making a file in an overlay takes time that no clone should spend.
+// root is the box's root.
 func prepareFiles(root string) error {
-	for _, name := range givenFiles {
+	for _, name := range hostFiles {
 		path := filepath.Join(root, name)
 		if st, err := os.Stat(filepath.Dir(path)); err != nil || !st.IsDir() {
 			continue
 		}
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			err = os.WriteFile(path, []byte(placeholder), givenMode)
+			err = os.WriteFile(path, []byte(placeholder), hostFileMode)
 			if err != nil {
 				return err
 			}
@@ -109,24 +104,23 @@ func prepareFiles(root string) error {
 	return nil
 }
 
-const givenMode fs.FileMode = 0o644
+const hostFileMode fs.FileMode = 0o644
 
-// writeFiles writes what the host gave, before anything runs that could see half of it. What the
-// image has in the place of a file, a link above all, is replaced and not followed. Paths are the
-// host's own choice, so they are not checked.
+// writeFiles writes the host's files. It replaces what the image has in their place, such as a
+// link, and does not follow it. The paths are the host's choice and not checked.
 func writeFiles(files []protocol.File) error {
 	for _, f := range files {
-		if err := writeGiven(f); err != nil {
+		if err := writeHostFile(f); err != nil {
 			return fmt.Errorf("write %s: %w", f.Path, err)
 		}
 	}
 	return nil
 }
 
-// writeGiven writes one file. One that is as it would be made is written over in place, which takes
-// no block.
-func writeGiven(f protocol.File) error {
-	if st, err := os.Lstat(f.Path); err == nil && st.Mode() == givenMode { // a file, and as it would be made
+// writeHostFile writes one file, in place if it exists as it would be made: that allocates no
+// block.
+func writeHostFile(f protocol.File) error {
+	if st, err := os.Lstat(f.Path); err == nil && st.Mode() == hostFileMode { // a file, and as it would be made
 		return replaceFile(f.Path, f.Content)
 	}
 	if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
@@ -135,12 +129,12 @@ func writeGiven(f protocol.File) error {
 	if err := os.Remove(f.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.WriteFile(f.Path, []byte(f.Content), givenMode)
+	return os.WriteFile(f.Path, []byte(f.Content), hostFileMode)
 }
 
-// detach ends everything the user runs and lets go of the workspace. Services are kept from
-// starting again first, then everything gets SIGTERM, and SIGKILL after termGrace. Only when no
-// process is left can the workspace be unmounted.
+// detach ends everything that the user runs and unmounts the workspace, which is possible only when
+// no process is left. Services are kept from starting again, then all get SIGTERM, and SIGKILL
+// after termGrace.
 func (a *Agent) detach() error {
 	a.manager.cancel()
 	a.Machine.TermUser(termGrace)
@@ -160,15 +154,15 @@ func (b *box) set(env map[string]string, dir string, user User) {
 	b.env, b.dir, b.user = env, dir, &user
 }
 
-// environ is the box's part of the environment; it is replaced, never changed.
+// environ is the box's part of the environment. The map is replaced, never changed.
 func (b *box) environ() map[string]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.env
 }
 
-// workdir is where commands start that do not say: the first of the box's directory, the user's
-// home and / that exists.
+// workdir is the default directory of commands: the first of the box's directory, the user's home
+// and / that exists.
 func (b *box) workdir(u User) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -180,11 +174,11 @@ func (b *box) workdir(u User) string {
 	return "/"
 }
 
-// loginName is the name by which clients mean the box's user, whatever the image calls it.
+// loginName is the name that clients use for the box's user, whatever the image calls it.
 const loginName = "agentbox"
 
-// userNamed finds whom a command runs as: any user of the box. The error is a *notRun. The names
-// that a host uses by itself (agentbox, agent, root) work in images that do not have them.
+// userNamed finds the user that a command runs as. The names that hosts use by themselves
+// (agentbox, agent, root) work in images that do not have them. The error is a *launchError.
 func (a *Agent) userNamed(name string) (User, error) {
 	own := a.ownUser()
 	if name == "" || name == loginName || name == own.Name {
@@ -199,12 +193,12 @@ func (a *Agent) userNamed(name string) (User, error) {
 	case name == boxUser: // which the image calls something else
 		return own, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return User{}, &notRun{126, fmt.Errorf("the box has no user %q", name)}
+		return User{}, &launchError{126, fmt.Errorf("the box has no user %q", name)}
 	}
-	return User{}, &notRun{126, fmt.Errorf("find user %q: %w", name, err)}
+	return User{}, &launchError{126, fmt.Errorf("find user %q: %w", name, err)}
 }
 
-// ownUser is the box's user: the one Attach named, else the image's.
+// ownUser is the user named by Attach, else the image's.
 func (a *Agent) ownUser() User {
 	a.box.mu.Lock()
 	defer a.box.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// cgroups is the tree of everything that is the user's: <dir>/user for sessions,
-// <dir>/services/<name>. It is cgroup v2, mounted by mountTemporary. Lock order: mu before gate.
-// gate is held for writing from freeze to thaw, across calls.
+// cgroups is the tree (cgroup v2) of everything that is the user's: <dir>/user for sessions,
+// <dir>/services/<name>. Lock order: mu before gate. gate is read-locked while a process is
+// started, and write-locked from freeze to thaw.
 type cgroups struct {
 	dir string
 
-	gate   sync.RWMutex // read-locked while a process is started, write-locked for as long as none may be
+	gate   sync.RWMutex
 	mu     sync.Mutex
 	frozen bool // no user process runs
 	empty  bool // because there is none: the kernel was not asked to freeze any
@@ -28,19 +28,17 @@ type cgroups struct {
 }
 
 const (
-	cgroupRoot = "/sys/fs/cgroup"
-	boxGroup   = cgroupRoot + "/box"
-	// How many processes a box may have where its configuration says nothing.
-	defaultPIDs = 4096
+	cgroupRoot  = "/sys/fs/cgroup"
+	boxGroup    = cgroupRoot + "/box"
+	defaultPIDs = 4096 // processes of a box whose configuration says nothing
 )
 
-// reserve is memory that the box's processes cannot have, so that the agent can always answer.
-// total is the machine's memory, both in bytes: a 32nd of it, and 24 MiB at least.
+// reserve is memory that the box's processes cannot have, so that the agent can always answer: in
+// bytes, for a machine with total.
 func reserve(total int64) int64 { return max(24<<20, total/32) }
 
-// setUpCgroups makes the box's group with its limits. The agent stays outside, and as PID 1 the
-// kernel never kills it. memory.oom.group is off, so that the kernel ends one process and not the
-// whole box. Services and sessions have groups of their own below it.
+// setUpCgroups makes the box's groups with their limits. The agent stays outside; the kernel never
+// kills PID 1. Without memory.oom.group the kernel kills one process and not the whole box.
 func setUpCgroups() error {
 	if err := write(cgroupRoot+"/cgroup.subtree_control", "+memory +pids"); err != nil {
 		return err
@@ -73,8 +71,8 @@ func write(path, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// limit sets how many processes the box may have, the default for 0. A limit that is in force is
-// not written again, which spares a clone the call.
+// limit sets how many processes the box may have, the default for 0. It does not write a limit that
+// is in force, which saves each clone the call.
 func (g *cgroups) limit(pids int) error {
 	if pids <= 0 {
 		pids = defaultPIDs
@@ -91,10 +89,10 @@ func (g *cgroups) limit(pids int) error {
 	return err
 }
 
-// join gives the directory of a group for a new process, and a function to call when the process
-// has been started. It waits while user processes are stopped: one that is frozen before its
-// program runs would hold up who started it. path is below the box's group and made where it is
-// missing. The caller starts the process with UseCgroupFD, so it is born in the group.
+// join returns the directory of a group for a new process, made where it is missing, and a function
+// to call when the process has started. path is below the box's group; the caller starts the
+// process with UseCgroupFD. It waits while user processes are frozen: a process that is frozen
+// before its exec would hold up its parent, the agent.
 func (g *cgroups) join(path string) (*os.File, func(), error) {
 	g.gate.RLock()
 	dir := filepath.Join(g.dir, path)
@@ -109,12 +107,11 @@ func (g *cgroups) join(path string) (*os.File, func(), error) {
 	return nil, nil, err
 }
 
-// freezeTimeout is how long user processes may take to stop: one that waits for a disk stops when
-// it is served.
+// freezeTimeout is how long user processes may take to stop: one in disk I/O stops after it.
 const freezeTimeout = 20 * time.Second
 
-// freeze stops every user process. Without any there is nothing to stop, which spares a clone the
-// asking. Idempotent. No process can be started until thaw.
+// freeze stops every user process, and the start of new ones until thaw. Without any process it
+// does not ask the kernel, which saves each clone the call. Idempotent.
 func (g *cgroups) freeze() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -122,7 +119,7 @@ func (g *cgroups) freeze() error {
 		return nil
 	}
 	// Processes that are being started are waited for: one that appears after the freeze would run.
-	g.gate.Lock()
+	g.gate.Lock() // waits for processes that are being started, which would run on
 	if err := g.freezeKernel(); err != nil {
 		g.gate.Unlock()
 		return err
@@ -131,10 +128,9 @@ func (g *cgroups) freeze() error {
 	return nil
 }
 
-// freezeKernel asks the kernel and waits until it has happened; a freeze that takes too long is
-// taken back.
+// freezeKernel asks the kernel and waits. It undoes a freeze that takes too long.
 func (g *cgroups) freezeKernel() error {
-	if g.empty = number(filepath.Join(g.dir, "pids.current"), "") == 0; g.empty {
+	if g.empty = readNumber(filepath.Join(g.dir, "pids.current"), "") == 0; g.empty {
 		return nil
 	}
 	if err := write(filepath.Join(g.dir, "cgroup.freeze"), "1"); err != nil {
@@ -164,13 +160,12 @@ func (g *cgroups) thaw() error {
 	return nil
 }
 
-// killTimeout bounds the wait for killed processes: one stuck in the kernel must not hold up the
-// agent.
+// killTimeout bounds the wait for killed processes, one of which may be stuck in the kernel.
 const killTimeout = 20 * time.Second
 
-// kill ends every process of the box. Where there is none the kernel is not asked: 6.1 was seen to
-// kill what a machine of the pool started in the group much later, too. It waits until they are
-// gone. Processes that fork meanwhile are killed, too: the kernel does that in one go.
+// kill ends every process of the box at once, those included that fork meanwhile, and waits until
+// they are gone. Without any process it does not ask the kernel: Linux 6.1 was seen to kill what a
+// machine of the pool started in the group much later.
 func (g *cgroups) kill() error {
 	if g.await("populated 0", 0) {
 		return nil
@@ -182,7 +177,7 @@ func (g *cgroups) kill() error {
 	return err
 }
 
-// processes lists the box's processes. It is a picture: they may have ended when it returns.
+// processes lists the box's processes, some of which may have ended when it returns.
 func (g *cgroups) processes() []int {
 	var pids []int
 	filepath.WalkDir(g.dir, func(path string, d fs.DirEntry, err error) error { // a group that is gone has no processes
@@ -194,7 +189,7 @@ func (g *cgroups) processes() []int {
 	return pids
 }
 
-// pidsIn reads a file of process ids, none when it is not there.
+// pidsIn reads a file of process ids; none if there is no file.
 func pidsIn(path string) (pids []int) {
 	text, _ := os.ReadFile(path)
 	for field := range strings.FieldsSeq(string(text)) {
@@ -212,11 +207,10 @@ func (g *cgroups) await(line string, limit time.Duration) bool {
 	})
 }
 
-// poll asks until it is so, or limit has passed, which is false. The steps are short at first: most
-// often it is so at once.
-func poll(limit time.Duration, so func() bool) bool {
+// poll waits until cond is true, at first in short steps, and returns false after limit.
+func poll(limit time.Duration, cond func() bool) bool {
 	step := 500 * time.Microsecond
-	for deadline := time.Now().Add(limit); !so(); time.Sleep(step) {
+	for deadline := time.Now().Add(limit); !cond(); time.Sleep(step) {
 		if time.Now().After(deadline) {
 			return false
 		}
@@ -225,9 +219,9 @@ func poll(limit time.Duration, so func() bool) bool {
 	return true
 }
 
-// number reads a file with one number ("max" is none), or the number after key in a file of "key
-// number" lines; 0 when it is not there.
-func number(path, key string) int {
+// readNumber reads a file with one number, or the number after key in a file of "key number" lines.
+// It is 0 without such a number, which "max" is not either.
+func readNumber(path, key string) int {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0

@@ -53,13 +53,13 @@ func TestNothingStartsWhileFrozen(t *testing.T) {
 
 func TestGroupNumbers(t *testing.T) {
 	g := fakeGroup(t, "5")
-	if n := number(filepath.Join(g.dir, "pids.current"), ""); n != 5 {
+	if n := readNumber(filepath.Join(g.dir, "pids.current"), ""); n != 5 {
 		t.Errorf("pids.current %d", n)
 	}
-	if n := number(filepath.Join(g.dir, "memory.events"), "oom_kill"); n != 3 {
+	if n := readNumber(filepath.Join(g.dir, "memory.events"), "oom_kill"); n != 3 {
 		t.Errorf("oom_kill %d", n)
 	}
-	if n := number(filepath.Join(g.dir, "absent"), ""); n != 0 {
+	if n := readNumber(filepath.Join(g.dir, "absent"), ""); n != 0 {
 		t.Errorf("absent %d", n)
 	}
 	if pids := g.processes(); len(pids) != 3 {

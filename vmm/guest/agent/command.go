@@ -16,15 +16,15 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// command is a program to run in the box. It is filled in by sessions, jobs, services and first
-// starts, and started by launch or spawn.
+// command is a program to run in the box. Sessions, jobs, services and first starts fill it in;
+// launch or spawn starts it.
 type command struct {
 	user User
 	path string // "" looks argv[0] up in PATH
 	argv []string
 	dir  string // "" is the box's
 	env  map[string]string
-	// Start the user's shell as a login shell: argv[0] has a dash before it.
+	// The user's shell as a login shell: argv[0] begins with a dash.
 	login bool
 	group string // cgroup below the box's; "" is that of sessions
 	files []int  // descriptors 0, 1, 2
@@ -36,37 +36,36 @@ type command struct {
 // sessionGroup is the cgroup of what sessions run.
 const sessionGroup = "user"
 
-// selfExe is the agent's own program, also after the initramfs it came from is gone.
+// selfExe is the agent's own program, even when the initramfs it came from is gone.
 const selfExe = "/proc/self/exe"
 
-// defaultPath is Debian's for root, so that tools in sbin are found by everybody.
+// defaultPath is Debian's for root, so that everybody finds the tools in sbin.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// notRun is why a command did not start, with the exit status that says so. Clients see it as a
-// shell's: 127 not found, 126 found and not to be run; 0 for a job that does not exist.
-type notRun struct {
+// launchError is why a command did not start, with the exit status for it. Clients see it as they
+// would from a shell: 127 not found, 126 found and not run. It is 0 for a job that does not exist.
+type launchError struct {
 	status int
 	err    error
 }
 
-func (e *notRun) Error() string { return e.err.Error() }
+func (e *launchError) Error() string { return e.err.Error() }
 
-func notRunStatus(err error) int {
-	if e := (*notRun)(nil); errors.As(err, &e) {
+func launchStatus(err error) int {
+	if e := (*launchError)(nil); errors.As(err, &e) {
 		return e.status
 	}
 	return 126
 }
 
-// launch starts c once the box has what is its own. Everything that is the user's is started by it,
-// and so waits while a box makes its keys.
+// launch starts c when the first start is over. Everything that is the user's is started by it.
 func (a *Agent) launch(c command) (*process, error) {
 	a.first.wait(a.ending)
 	return a.spawn(c)
 }
 
-// spawn starts c as its user, in a session and a cgroup of its own. The error is a *notRun. c.files
-// stay the caller's, which closes them as soon as spawn has returned.
+// spawn starts c as its user, in a session and a cgroup of its own. The error is a *launchError.
+// The caller closes c.files as soon as spawn has returned.
 func (a *Agent) spawn(c command) (*process, error) {
 	if c.refused != nil {
 		return nil, c.refused
@@ -85,7 +84,7 @@ func (a *Agent) spawn(c command) (*process, error) {
 		}
 	}
 	attr := &syscall.ProcAttr{Dir: c.dir, Env: flatten(env), Sys: &syscall.SysProcAttr{Setsid: true, Setctty: c.tty}}
-	// In a test the agent is an ordinary process, and its commands run as itself.
+	// In a test the agent is an ordinary process, and its commands run as the same user.
 	if os.Geteuid() == 0 && c.user.UID != 0 {
 		attr.Sys.Credential = credential(c.user)
 	}
@@ -94,7 +93,7 @@ func (a *Agent) spawn(c command) (*process, error) {
 	}
 	group, started, err := a.Machine.Cgroup(cmp.Or(c.group, sessionGroup))
 	if err != nil {
-		return nil, &notRun{126, fmt.Errorf("cgroup: %w", err)}
+		return nil, &launchError{126, fmt.Errorf("cgroup: %w", err)}
 	}
 	defer started()
 	if group != nil {
@@ -107,13 +106,13 @@ func (a *Agent) spawn(c command) (*process, error) {
 	return p, nil
 }
 
-// noDirectory says what helps where a command was to run: one of the workspace is that of a caller
-// whose checkout has it.
+// noDirectory explains a missing directory. One of the workspace comes from a caller whose checkout
+// has it.
 func noDirectory(dir string) error {
 	if strings.HasPrefix(dir, protocol.WorkspaceDir+"/") {
-		return &notRun{126, fmt.Errorf("cannot run in %s: the workspace of the box has no such directory; --workdir chooses another, agentbox cp brings it", dir)}
+		return &launchError{126, fmt.Errorf("cannot run in %s: the workspace of the box has no such directory; --workdir chooses another, agentbox cp brings it", dir)}
 	}
-	return &notRun{126, fmt.Errorf("cannot run in %s: there is no such directory in the box; --workdir chooses another", dir)}
+	return &launchError{126, fmt.Errorf("cannot run in %s: there is no such directory in the box; --workdir chooses another", dir)}
 }
 
 func credential(u User) *syscall.Credential {
@@ -124,26 +123,26 @@ func credential(u User) *syscall.Credential {
 	return cred
 }
 
-// startError tells a program that is not there from one that cannot run. err is that of fork or
-// exec; the box's own limits are named as such.
+// startError makes a launchError of an error of fork or exec. The box's own limits are named as
+// such.
 func startError(name string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
-		return &notRun{127, fmt.Errorf("%s: not found", name)}
+		return &launchError{127, fmt.Errorf("%s: not found", name)}
 	case errors.Is(err, syscall.EAGAIN):
-		return &notRun{126, fmt.Errorf("%s: the box has as many processes as it may have", name)}
+		return &launchError{126, fmt.Errorf("%s: the box has as many processes as it may have", name)}
 	case errors.Is(err, syscall.ENOMEM):
-		return &notRun{126, fmt.Errorf("%s: the box has no memory left", name)}
+		return &launchError{126, fmt.Errorf("%s: the box has no memory left", name)}
 	}
-	return &notRun{126, fmt.Errorf("%s: %w", name, err)}
+	return &launchError{126, fmt.Errorf("%s: %w", name, err)}
 }
 
 // lookPath finds a program as a shell would, with the command's own PATH and directory. A name with
-// a slash is taken as it is. A directory in PATH that is not absolute counts from the command's.
-// The error is a *notRun.
+// a slash is returned as it is. A relative directory in PATH is relative to the command's. The
+// error is a *launchError.
 func lookPath(name, search, dir string) (string, error) {
 	if name == "" {
-		return "", &notRun{127, errors.New("the command is empty")}
+		return "", &launchError{127, errors.New("the command is empty")}
 	}
 	if strings.Contains(name, "/") {
 		return name, nil // exec itself says what is wrong with it
@@ -164,12 +163,12 @@ func lookPath(name, search, dir string) (string, error) {
 		}
 	}
 	if denied {
-		return "", &notRun{126, fmt.Errorf("%s: permission denied", name)}
+		return "", &launchError{126, fmt.Errorf("%s: permission denied", name)}
 	}
-	return "", &notRun{127, fmt.Errorf("%s: not found", name)}
+	return "", &launchError{127, fmt.Errorf("%s: not found", name)}
 }
 
-// environ is what the command sees: sensible values, over them the box's, over them its own.
+// environ is what the command sees: defaults, overridden by the box's variables, then by its own.
 func (a *Agent) environ(c command) map[string]string {
 	env := map[string]string{
 		"PATH": defaultPath, "LANG": "C.UTF-8", "AGENTBOX": "1",
@@ -180,8 +179,7 @@ func (a *Agent) environ(c command) map[string]string {
 	return env
 }
 
-// flatten is an environment as exec wants it, sorted by name. What cannot be a variable is left
-// out.
+// flatten is an environment as exec takes it, sorted by name, without what cannot be a variable.
 func flatten(env map[string]string) []string {
 	list := make([]string, 0, len(env))
 	for k, v := range env {

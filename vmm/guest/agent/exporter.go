@@ -22,13 +22,13 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// ExportName is the program name under which the agent writes an archive of changed files to its
-// standard output: a process of its own, so that what it reads does not stay in the agent's memory.
+// ExportName is the program name under which the agent writes an archive of changed files. It is a
+// process of its own, so that its memory is freed afterwards.
 const ExportName = "agentbox-export"
 
 const maxExportRequest = 1 << 20
 
-// ServeExport answers one request on standard input with an archive, or an inventory, on standard
+// ServeExport answers one request on standard input with an archive or an inventory on standard
 // output.
 func ServeExport() error {
 	out := bufio.NewWriterSize(os.Stdout, 1<<20)
@@ -57,9 +57,8 @@ func serveExport(in *bufio.Reader, out io.Writer) error {
 	return export(req, known, out)
 }
 
-// export writes the archive that req asks for. Entries come in the order of their names, so equal
-// trees give equal archives. It reads as root, and only what is on the root's own file system.
-// Nothing is written back, except the file that a tick is told by (awaitTick).
+// export writes the archive that req asks for, sorted by name, so that equal trees give equal
+// archives. It reads as root, stays on the root's file system, and changes nothing.
 func export(req protocol.ExportRequest, known inventory, out io.Writer) error {
 	h := &exporter{req: req, known: known, tar: tar.NewWriter(out), links: map[inode]string{}}
 	for _, dirs := range req.Whole {
@@ -73,10 +72,9 @@ func export(req protocol.ExportRequest, known inventory, out io.Writer) error {
 	return h.tar.Close()
 }
 
-// walk calls each for every file that was asked for and is not skipped. The root itself is not
-// among them.
+// walk calls each for every requested file that is not skipped. The root itself is left out.
 func (h *exporter) walk(each func(string, fs.FileInfo) error) error {
-	h.skip, h.each, h.above = map[string]bool{}, each, map[string]bool{}
+	h.skip, h.each, h.parentsWritten = map[string]bool{}, each, map[string]bool{}
 	for _, path := range h.req.Skip {
 		h.skip[filepath.Clean(path)] = true
 	}
@@ -106,26 +104,26 @@ type exporter struct {
 	each  func(path string, info fs.FileInfo) error
 	tar   *tar.Writer
 	// Of the root: directories on another one are mounts, and left out.
-	device uint64
-	skip   map[string]bool
-	whole  []string         // directories of which everything is written
-	links  map[inode]string // the name under which a file with several was written
-	above  map[string]bool  // directories written because something below them was asked for
+	device         uint64
+	skip           map[string]bool
+	whole          []string         // directories of which everything is written
+	links          map[inode]string // the name under which a file with several was written
+	parentsWritten map[string]bool  // directories written because something below them was asked for
 }
 
 // inode names a file. The layers of an overlay number theirs independently, so the number alone does
 // not.
 type inode struct{ dev, ino uint64 }
 
-// parents writes the directories between the root and a path that was asked for, so that they keep
-// owner and mode.
+// parents writes the directories between the root and a requested path, so that they keep owner and
+// mode.
 func (h *exporter) parents(path string) error {
 	dir := filepath.Dir(path)
 	rel, err := filepath.Rel(h.req.Root, dir)
-	if err != nil || !filepath.IsLocal(rel) || rel == "." || h.above[dir] {
+	if err != nil || !filepath.IsLocal(rel) || rel == "." || h.parentsWritten[dir] {
 		return nil
 	}
-	h.above[dir] = true
+	h.parentsWritten[dir] = true
 	if err := h.parents(dir); err != nil {
 		return err
 	}
@@ -138,11 +136,10 @@ func (h *exporter) parents(path string) error {
 
 func stat(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t) }
 
-// visit decides about one file: left out, or given to each. A directory that is left out is not
-// entered.
+// visit passes one file to each or leaves it out. It does not enter a directory that is left out.
 func (h *exporter) visit(path string, d fs.DirEntry, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it went while we looked
+		return nil // removed meanwhile
 	}
 	if err != nil {
 		return err
@@ -151,6 +148,7 @@ func (h *exporter) visit(path string, d fs.DirEntry, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	// gVisor cannot read files of an image with extended attributes, so nobody has changed them.
 	case errors.Is(err, unix.ENOTSUP):
 		// gVisor reads no file of an image that has extended attributes. So nobody can have changed
 		// it.
@@ -161,8 +159,7 @@ func (h *exporter) visit(path string, d fs.DirEntry, err error) error {
 	case err != nil:
 		return err
 	}
-	// Only of directories the device tells a mount: files of an overlay may carry the device of the
-	// layer they lie in.
+	// Only of directories: a file of an overlay may have the device of its layer.
 	leave := h.skip[path] || h.leadsToSkipped(path, info) || d.IsDir() && stat(info).Dev != h.device
 	switch {
 	case leave && d.IsDir():
@@ -170,13 +167,13 @@ func (h *exporter) visit(path string, d fs.DirEntry, err error) error {
 	case leave || path == h.req.Root:
 		return nil
 	// An empty inventory knows no file, so all of them are given.
-	case len(h.known) > 0 && h.known[seen(path, info)] && !h.inWhole(path):
+	case len(h.known) > 0 && h.known[fileDigest(path, info)] && !h.inWhole(path):
 		return nil
 	}
 	return h.each(path, info)
 }
 
-// leadsToSkipped tells whether a file is a link to one beside it that is left out.
+// leadsToSkipped reports whether a file is a link to a skipped file beside it.
 func (h *exporter) leadsToSkipped(path string, info fs.FileInfo) bool {
 	if info.Mode().Type() != fs.ModeSymlink {
 		return false
@@ -185,7 +182,8 @@ func (h *exporter) leadsToSkipped(path string, info fs.FileInfo) bool {
 	return err == nil && !strings.Contains(target, "/") && h.skip[filepath.Join(filepath.Dir(path), target)]
 }
 
-// changedWithin remembers directories in one of which something is not as it was.
+// changedWithin adds dirs to those that are written as a whole, if anything in one of them has
+// changed.
 func (h *exporter) changedWithin(dirs []string) error {
 	look := &exporter{req: protocol.ExportRequest{Root: h.req.Root, Skip: h.req.Skip, Paths: dirs}, known: h.known}
 	changed := false
@@ -205,10 +203,9 @@ func (h *exporter) inWhole(path string) bool {
 
 func below(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// entry writes one file. What is neither a file, a directory nor a symbolic link belongs to the
-// moment, not to a cache. Owner, mode and time of change are kept; names of users are not, since
-// they mean nothing elsewhere, nor are the times that reading changes. Further names of a file are
-// hard links.
+// entry writes one file. Devices, sockets and pipes are left out. Owner, mode and mtime are kept,
+// but not names of users, which mean nothing elsewhere, nor the times that reading changes: equal
+// files must give equal headers on any machine. Further names of a file are hard links.
 func (h *exporter) entry(path string, info fs.FileInfo) error {
 	var target string
 	var err error
@@ -250,8 +247,7 @@ func (h *exporter) begin(head *tar.Header, st *syscall.Stat_t) error {
 	return h.tar.WriteHeader(head)
 }
 
-// name is a path as it stands in the archive: relative to the root, directories with a slash at
-// their end.
+// name is a path in the archive: relative to the root, with a slash at the end of a directory.
 func (h *exporter) name(path string, dir bool) string {
 	name := strings.TrimPrefix(strings.TrimPrefix(path, h.req.Root), "/")
 	if dir {
@@ -294,7 +290,7 @@ func (h *exporter) file(path string, head *tar.Header, st *syscall.Stat_t) error
 	return nil
 }
 
-// capabilityName is the extended attribute that makes programs such as ping work.
+// capabilityName is the extended attribute that gives programs such as ping their rights.
 const capabilityName = "security.capability"
 
 // capability is the file's capabilities as the kernel stores them, "" for none.

@@ -14,25 +14,22 @@ import (
 	"agentbox/vmm/console"
 )
 
-// firstStart runs the programs by which an image makes what each box has its own of: once, when the
-// machine becomes a box. Whatever is started in the box meanwhile waits, so that nothing sees a box
-// without its keys. It happens once in an Agent, and so in a machine: a clone of a template has it
-// still to do, a machine that was saved has done it.
+// firstStart runs the image's programs that make what each box has for itself, such as keys. It
+// does so once, when the machine becomes a box, and everything else that is started in the box
+// waits for it. A clone of a template still has it to do, a saved machine has done it.
 type firstStart struct {
-	once sync.Once
-	mu   sync.Mutex
-	over chan struct{} // closed when they have ended; nil before they began
+	once     sync.Once
+	mu       sync.Mutex
+	finished chan struct{} // closed when they have ended; nil before they began
 }
 
-// firstStartTimeout is how long one of them may take: making a database takes half a minute where
-// everything is emulated.
+// firstStartTimeout bounds one program: making a database takes half a minute under emulation.
 const firstStartTimeout = 10 * time.Minute
 
-// firstStartPath finds what they call, whatever the configuration of the box says.
 const firstStartPath = "PATH=" + defaultPath
 
-// begin starts the programs in the background, in the order of their names. One that fails is
-// logged, and the next one runs.
+// begin starts the programs in the background, in the order of their names. The failure of one is
+// logged and does not stop the next.
 func (f *firstStart) begin(a *Agent) {
 	f.once.Do(func() {
 		programs, err := os.ReadDir(a.Machine.FirstStart)
@@ -41,7 +38,7 @@ func (f *firstStart) begin(a *Agent) {
 		}
 		over := make(chan struct{})
 		f.mu.Lock()
-		f.over = over
+		f.finished = over
 		f.mu.Unlock()
 		a.goDo("first start", func() {
 			defer close(over)
@@ -57,49 +54,48 @@ func (f *firstStart) begin(a *Agent) {
 	})
 }
 
-// wait returns when nothing is being made, and tells whether that is so: not when ctx ended before.
+// wait returns when no first start is running, or when ctx ends; false means the latter.
 func (f *firstStart) wait(ctx context.Context) bool {
 	select {
-	case <-f.end():
+	case <-f.done():
 	case <-ctx.Done():
 	}
-	return !f.making()
+	return !f.running()
 }
 
-func (f *firstStart) making() bool {
+func (f *firstStart) running() bool {
 	select {
-	case <-f.end():
+	case <-f.done():
 		return false
 	default:
 		return true
 	}
 }
 
-func (f *firstStart) end() <-chan struct{} {
+func (f *firstStart) done() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.over == nil {
-		return nothing
+	if f.finished == nil {
+		return closedChannel
 	}
-	return f.over
+	return f.finished
 }
 
-// nothing is a closed channel: what end gives where there is nothing to wait for.
-var nothing = func() <-chan struct{} {
+var closedChannel = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// runFirst runs one of them as root, with what it prints in a log beside those of services. Its
-// environment is the same in every box, whatever the configuration says. It is killed after
+// runFirst runs one program as root, with its output in a log beside those of services. Its
+// environment is the same in every box, whatever the configuration. It is killed after
 // firstStartTimeout, or when the agent ends.
 func (a *Agent) runFirst(program string) error {
 	theirs, ours, err := newPipe(false)
 	if err != nil {
 		return err
 	}
-	// A log of the box's own: its user reads there why a key or a database is missing.
+	// The box's user reads there why a key or a database is missing.
 	log := &console.Log{Perm: 0o644, Path: path.Join(a.Machine.LogDir, "first-start.log")}
 	a.goDo("log of first start", func() { log.Copy(ours) })
 	root := User{Name: "root", Home: "/root", Shell: "/bin/sh"}

@@ -57,18 +57,18 @@ func TestForkBombHasTime(t *testing.T) {
 	}{{1024, 1024, true}, {1000, 1024, true}, {900, 1024, false}, {10, 10, false}, {100, 0, false}} {
 		g := box(c.current, c.most)
 		g.endForkBomb(now)
-		if g.full.IsZero() == c.full {
-			t.Errorf("%d of %d: full since %v", c.current, c.most, g.full)
+		if g.fullSince.IsZero() == c.full {
+			t.Errorf("%d of %d: full since %v", c.current, c.most, g.fullSince)
 		}
 	}
 	g := box(1024, 1024)
 	g.endForkBomb(now)
 	g.endForkBomb(now.Add(forkBombPatience / 2))
-	if !g.full.Equal(now) {
-		t.Errorf("its patience begins anew at %v", g.full)
+	if !g.fullSince.Equal(now) {
+		t.Errorf("its patience begins anew at %v", g.fullSince)
 	}
 	g.endForkBomb(now.Add(forkBombPatience))
-	if !g.full.IsZero() || g.forkBombs.Load() != 0 {
-		t.Errorf("without a fork bomb: full since %v, %d of them", g.full, g.forkBombs.Load())
+	if !g.fullSince.IsZero() || g.forkBombs.Load() != 0 {
+		t.Errorf("without a fork bomb: full since %v, %d of them", g.fullSince, g.forkBombs.Load())
 	}
 }

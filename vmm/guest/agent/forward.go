@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	// Nothing in a guest is far away: longer than that is no answer.
-	dialTimeout    = 10 * time.Second
+	dialTimeout    = 10 * time.Second // nothing in a guest is far away
 	deliverTimeout = 10 * time.Second // for what a client sent before it closed
 )
 
-// direct connects to an address inside the guest for the client. The client is the supervisor, or a
-// client of its relay. The address may be anything that can be reached from inside, a Unix socket
-// included, with the agent's rights, which are root's.
+// direct connects the client to an address that can be reached from inside the guest, including
+// Unix sockets, with the rights of the agent, which is root. The client is the supervisor, or a
+// client of its relay.
 func (c *connection) direct(nc ssh.NewChannel) {
 	network, address, ok := directTarget(nc)
 	if !ok {
@@ -40,7 +39,7 @@ func (c *connection) direct(nc ssh.NewChannel) {
 	c.splice(ch, requests, target)
 }
 
-// directTarget reads where a channel is to lead (RFC 4254, 7.2; OpenSSH's PROTOCOL for sockets).
+// directTarget reads a channel's destination (RFC 4254, 7.2; OpenSSH's PROTOCOL for sockets).
 func directTarget(nc ssh.NewChannel) (network, address string, ok bool) {
 	if nc.ChannelType() == "direct-streamlocal@openssh.com" {
 		var v struct {
@@ -62,15 +61,14 @@ func directTarget(nc ssh.NewChannel) (network, address string, ok bool) {
 	return "tcp", net.JoinHostPort(v.Host, strconv.Itoa(int(v.Port))), true
 }
 
-// halfCloser is a connection one of whose directions can end before the other.
+// halfCloser is a connection whose directions end separately.
 type halfCloser interface {
 	io.ReadWriteCloser
 	CloseWrite() error
 }
 
-// splice copies both ways until both directions have ended, one has failed, or the client closed
-// the channel. It returns when nothing of it is left, with both ends closed. A half-closed
-// connection stays open the other way.
+// splice copies in both directions until both have ended, one has failed, or the client closed the
+// channel. One direction of a half-closed connection goes on. Both ends are closed when it returns.
 func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target net.Conn) {
 	defer ch.Close()
 	defer target.Close()
@@ -91,6 +89,7 @@ func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target
 		ssh.DiscardRequests(requests)
 		// The client closed the channel, and gets nothing any more. What it sent before is still
 		// delivered.
+		// The client closed the channel. What it sent before is still delivered.
 		target.SetWriteDeadline(time.Now().Add(deliverTimeout))
 		up.Wait()
 		target.Close()
@@ -105,8 +104,8 @@ func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target
 	up.Wait()
 }
 
-// binds are the addresses in the guest that a connection listens on for its client, by what the
-// client called them. Only the goroutine that answers its requests uses them.
+// binds are the listeners that a connection asked for, by the address in its request. Only the
+// goroutine that answers its requests uses them.
 type binds map[string]net.Listener
 
 type bindRequest struct {
@@ -116,8 +115,8 @@ type bindRequest struct {
 
 func (r bindRequest) key() string { return net.JoinHostPort(r.Address, strconv.Itoa(int(r.Port))) }
 
-// listen answers tcpip-forward: what connects to the address in the guest goes to the client. Port
-// 0 chooses one, which the reply says. An address that is taken refuses it.
+// listen answers tcpip-forward: connections to the address in the guest go to the client. Port 0
+// chooses a port, which the reply contains. An address in use is refused.
 func (c *connection) listen(payload []byte) (reply []byte, ok bool) {
 	var r bindRequest
 	if ssh.Unmarshal(payload, &r) != nil || r.Port > 65535 {
@@ -126,7 +125,7 @@ func (c *connection) listen(payload []byte) (reply []byte, ok bool) {
 	address := r.Address
 	// Only the box itself may connect to what is forwarded out of it, unless the client says
 	// otherwise.
-	if address == "" || address == "localhost" {
+	if address == "" || address == "localhost" { // only the box itself may connect
 		address = "127.0.0.1"
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(int(r.Port))))
@@ -169,7 +168,7 @@ func (c *connection) accept(l net.Listener, r bindRequest) {
 	}
 }
 
-// unlisten answers cancel-tcpip-forward; false for what was never asked for.
+// unlisten answers cancel-tcpip-forward, and returns false for an unknown address.
 func (c *connection) unlisten(payload []byte) bool {
 	var r bindRequest
 	if ssh.Unmarshal(payload, &r) != nil || c.binds[r.key()] == nil {

@@ -20,8 +20,8 @@ import (
 const GVisorMode = "gvisor"
 
 // MainGVisor is PID 1 where the kernel is gVisor: file systems are mounted, the workspace is a
-// directory of the host, standard input and output are the stream, standard error is the console. It
-// never returns.
+// directory of the host, standard input and output are the stream, standard error is the console.
+// It never returns.
 func MainGVisor() {
 	if !run((*booter).runGVisor, (*booter).gvisorMachine, openStdio) {
 		os.Exit(1)
@@ -29,7 +29,8 @@ func MainGVisor() {
 	os.Exit(0)
 }
 
-// runGVisor is run for a sandbox: gVisor has mounted everything and configured the card.
+// runGVisor is run for a sandbox, where gVisor has mounted everything and configured the network
+// card.
 func (b *booter) runGVisor() error {
 	return runSteps([]step{
 		{"make temporary directories", gvisorTemporary},
@@ -43,8 +44,7 @@ func (b *booter) runGVisor() error {
 	})
 }
 
-// gvisorTemporary makes /tmp the runtime layer's, which is on disk, in place of gVisor's own in
-// memory.
+// gvisorTemporary replaces gVisor's /tmp in memory by the runtime layer's, which is on disk.
 func gvisorTemporary() error {
 	if err := syscall.Unmount("/tmp", syscall.MNT_DETACH); err != nil && err != syscall.EINVAL && err != syscall.ENOENT {
 		return err
@@ -63,10 +63,9 @@ func gvisorTemporary() error {
 	return nil
 }
 
-// gvisorMachine is the sandbox the agent is in. Random numbers are the host's, drawn anew each
-// time, and so is the clock: nothing of them is in a template. The host stops the whole machine;
-// user processes alone need not be. User processes are not frozen between a Hello and renewed
-// random numbers either: there are none to renew.
+// gvisorMachine is the sandbox that the agent is in. Random numbers and clock are the host's, so a
+// template holds nothing of them, and user processes need not be frozen while they are renewed. The
+// host stops the whole machine, so they need not be frozen alone either.
 func (b *booter) gvisorMachine() Machine {
 	box := &gvisorBox{dir: gvisorGroup, log: b.log}
 	go box.watch() // for the life of the machine
@@ -84,7 +83,7 @@ func (b *booter) gvisorMachine() Machine {
 	return m
 }
 
-// workspaceThere is all there is to mount: the directory is in its place from the beginning.
+// workspaceThere replaces the mount: the directory is in its place from the beginning.
 func workspaceThere() error {
 	st, err := os.Stat(protocol.WorkspaceDir)
 	if err == nil && !st.IsDir() {
@@ -93,8 +92,8 @@ func workspaceThere() error {
 	return err
 }
 
-// openStdio opens the stream to the host. Its two ends are there for the machine's whole life. They
-// are duplicated, so that closing a stream leaves standard input and output open for the next.
+// openStdio opens the stream to the host. Standard input and output are duplicated, so that closing
+// a stream leaves them open for the next.
 func openStdio(context.Context) (io.ReadWriteCloser, error) {
 	var ends [2]*os.File
 	for fd, name := range []string{"input", "output"} {

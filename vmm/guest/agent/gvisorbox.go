@@ -19,29 +19,28 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// gvisorBox is everything that is the user's, in the one control group that gVisor can limit
-// usefully: that of the number of processes. It has neither a freezer nor a killer nor a limit of
-// memory; the last two are done here. Its functions are those of Machine. watch runs for the
-// machine's life and is the only one that uses full.
+// gvisorBox is everything that is the user's, in one control group with a limit of processes.
+// gVisor has no freezer, no cgroup.kill and no limit of memory; the last two are done here. The
+// methods are those of Machine. watch runs for as long as the machine and is the only one that uses
+// fullSince.
 type gvisorBox struct {
 	dir   string
 	log   *slog.Logger
 	kills atomic.Int64 // processes that were killed for want of memory
 
 	forkBombs atomic.Int64 // groups of processes that were killed for want of room for others
-	full      time.Time    // since when there is none; zero while there is; watch's own
+	fullSince time.Time    // since when there is no room; zero while there is some
 }
 
-// The control groups, which gVisor has in their first version. They are out of the way of programs
-// that look for limits.
+// The control groups, which gVisor has in version 1. They are where no program looks for limits.
 const (
 	gvisorGroups = "/run/agentbox/pids"
 	gvisorGroup  = gvisorGroups + "/box"
 )
 
 // gvisorPIDs is how many processes and threads a box may have unless its configuration says
-// otherwise. Each is a thread of the host: with thousands that all want to run, nothing else of the
-// box gets its turn.
+// otherwise. Each is a thread of the host: thousands that all want to run would starve the rest of
+// the box.
 const gvisorPIDs = 1024
 
 func gvisorCgroup() error {
@@ -62,9 +61,8 @@ func (g *gvisorBox) limit(pids int) error {
 	return write(filepath.Join(g.dir, "pids.max"), strconv.Itoa(pids))
 }
 
-// join moves the calling thread into the group, so that what it forks is born there, and gives what
-// moves it back. No directory is given; the function that it returns must be called on the same
-// goroutine.
+// join moves the calling thread into the group, so that what it forks is born there, and returns a
+// function that moves it back, to be called on the same goroutine. It returns no directory.
 func (g *gvisorBox) join(string) (*os.File, func(), error) {
 	runtime.LockOSThread()
 	thread := strconv.Itoa(syscall.Gettid())
@@ -76,14 +74,14 @@ func (g *gvisorBox) join(string) (*os.File, func(), error) {
 		// A thread that stayed in the group would count as one of the box's.
 		if err := write(filepath.Join(gvisorGroups, "tasks"), thread); err != nil {
 			g.log.Error("leave the box's group", "err", err)
-			return // and the thread ends with its goroutine
+			return // the thread ends with its goroutine
 		}
 		runtime.UnlockOSThread()
 	}, nil
 }
 
-// processes lists the box's processes. The agent, which is among them while one of its threads
-// forks, is left out.
+// processes lists the box's processes, without the agent, which is among them while one of its
+// threads forks.
 func (g *gvisorBox) processes() []int {
 	return slices.DeleteFunc(pidsIn(filepath.Join(g.dir, "cgroup.procs")), func(pid int) bool { return pid == os.Getpid() })
 }
@@ -94,8 +92,8 @@ func (g *gvisorBox) signal(sig syscall.Signal) {
 	}
 }
 
-// await waits until no process is left; again is done before each look. It is false when limit
-// passed before.
+// await waits until no process is left, and calls again before each check. It returns false after
+// limit.
 func (g *gvisorBox) await(limit time.Duration, again func()) bool {
 	return poll(limit, func() bool {
 		again()
@@ -108,8 +106,8 @@ func (g *gvisorBox) terminate(wait time.Duration) {
 	g.await(wait, func() {})
 }
 
-// kill ends every process of the box, those too that are forked while it does. There is no call
-// that kills a group at once, so it signals again until none is left.
+// kill ends every process of the box. No call kills a group at once, so it repeats the signal until
+// none is left, and thereby ends those that are forked meanwhile.
 func (g *gvisorBox) kill() {
 	if !g.await(killTimeout, func() { g.signal(syscall.SIGKILL) }) {
 		g.log.Error("kill user processes", "err", errors.New("processes are left after SIGKILL"))
@@ -129,19 +127,17 @@ func (g *gvisorBox) stats() (protocol.GuestStats, error) {
 	}, err
 }
 
-// How often memory is looked at: so often that no program can fill what is left in between, and not
-// more.
+// How often memory is checked: the interval is so short that a program cannot fill what is left
+// within it.
 const (
-	// Between two looks a program can take memoryRate times that; the wait is chosen so that this
-	// is less than what is left.
-	memoryRate    = 4 << 30 // bytes a second that a program may take
-	minMemoryLook = 10 * time.Millisecond
-	maxMemoryLook = time.Second
+	memoryFillRate    = 4 << 30 // bytes a second that a program can take
+	minMemoryInterval = 10 * time.Millisecond
+	maxMemoryInterval = time.Second
 )
 
-// watch does what the kernel of a virtual machine would do: when the machine is out of memory, the
-// largest process of the box ends. Fork bombs are looked for meanwhile. It stops when memory cannot
-// be read, and says so.
+// watch does what the kernel of a virtual machine would do: when the machine is out of memory, it
+// kills the largest process of the box. It also looks for fork bombs. It stops, and logs that, when
+// memory cannot be read.
 func (g *gvisorBox) watch() {
 	for {
 		total, available, err := memory()
@@ -154,13 +150,12 @@ func (g *gvisorBox) watch() {
 			g.killLargest()
 		}
 		g.endForkBomb(time.Now())
-		look := time.Duration(float64(max(left, 0)) / memoryRate * float64(time.Second))
-		time.Sleep(min(max(look, minMemoryLook), maxMemoryLook))
+		look := time.Duration(float64(max(left, 0)) / memoryFillRate * float64(time.Second))
+		time.Sleep(min(max(look, minMemoryInterval), maxMemoryInterval))
 	}
 }
 
-// killLargest ends the process that has most, and waits for its memory. Without one there is
-// nothing that could help.
+// killLargest kills the process that has most memory, and waits until that memory is free.
 func (g *gvisorBox) killLargest() {
 	victim, most := 0, int64(0)
 	for _, pid := range g.processes() {
@@ -176,15 +171,14 @@ func (g *gvisorBox) killLargest() {
 	g.awaitMemory(victim)
 }
 
-// How long a killed process may take to end, and gVisor to give back what it had. On a busy host
-// both take their time.
+// How long a killed process may take to end, and gVisor to give its memory back, on a busy host.
 const (
 	endTime  = time.Second
 	backTime = 5 * time.Second
 )
 
-// awaitMemory waits for what a killed process had, or the next process would be killed for it. It
-// returns at once when somebody else takes more meanwhile.
+// awaitMemory waits for the memory of a killed process, or the next one would be killed for it. It
+// returns at once if somebody else takes more meanwhile.
 func (g *gvisorBox) awaitMemory(victim int) {
 	poll(endTime, func() bool { return syscall.Kill(victim, 0) != nil })
 	total, before, err := memory()
@@ -197,7 +191,7 @@ func (g *gvisorBox) awaitMemory(victim int) {
 	})
 }
 
-// resident is how much memory a process has, 0 when it has ended.
+// resident is how much memory a process has in bytes, 0 when it has ended.
 func resident(pid int) int64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	f := strings.Fields(string(text))

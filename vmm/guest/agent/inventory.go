@@ -16,28 +16,27 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// inventory has what was seen of each file. Two moments are compared by whether a file looks the
-// same, never by which of two times is later: clocks of a guest are stepped, also while setup runs,
-// and another machine's agree with none. It is a set of digests, one for each file.
+// inventory is the set of digests of all files at one moment. Two moments are compared by whether a
+// file looks the same, never by which time is later: a guest's clock is stepped, also while setup
+// runs, and agrees with no other machine's.
 type inventory map[[protocol.InventoryEntry]byte]bool
 
-// seen is a digest of a file's name and of everything that a change of it changes. The time of
-// change is set by the kernel alone, so a file whose size and times were put back still looks
-// different. Inode numbers are not in it: those of directories are not the same twice in gVisor.
-func seen(path string, info fs.FileInfo) [protocol.InventoryEntry]byte {
+// fileDigest covers a file's name and all metadata that a change of it changes. Only the kernel
+// sets the ctime, so a file whose size and times were put back still differs. Inode numbers are
+// left out: gVisor gives a directory another one each time.
+func fileDigest(path string, info fs.FileInfo) [protocol.InventoryEntry]byte {
 	st, size := stat(info), info.Size()
 	if info.IsDir() {
-		size = 0 // what is in it is looked at itself
+		size = 0 // its files have digests themselves
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%o %d %d %d %d %d", path, st.Mode, st.Uid, st.Gid, size, st.Mtim.Nano(), st.Ctim.Nano()))
 	return [protocol.InventoryEntry]byte(sum[:])
 }
 
-// maxInventory bounds an inventory: some eight million files.
+// maxInventory bounds an inventory in bytes: some eight million files.
 const maxInventory = 128 << 20
 
-// readInventory reads size bytes of entries. A size that no inventory can have is an error before
-// anything is read.
+// readInventory reads size bytes of entries. It checks size before it reads anything.
 func readInventory(in io.Reader, size int64) (inventory, error) {
 	if size < 0 || size > maxInventory || size%protocol.InventoryEntry != 0 {
 		return nil, fmt.Errorf("an inventory of %d bytes", size)
@@ -53,14 +52,13 @@ func readInventory(in io.Reader, size int64) (inventory, error) {
 	return known, nil
 }
 
-// takeInventory writes what is seen of every file. When it returns, no change to come can leave a
-// file looking as it does now: the clock that changes are stamped with has gone on, if only by one
-// tick. It makes a file in the root to see the clock, and removes it.
+// takeInventory writes the digest of every file. When it returns, the clock that stamps files has
+// ticked, so that any later change makes a file look different.
 func takeInventory(req protocol.ExportRequest, out io.Writer) error {
 	w, n := bufio.NewWriter(out), int64(0)
 	h := &exporter{req: req}
 	err := h.walk(func(path string, info fs.FileInfo) error {
-		entry := seen(path, info)
+		entry := fileDigest(path, info)
 		if n += protocol.InventoryEntry; n > maxInventory {
 			return fmt.Errorf("%s has more than %d files", req.Root, maxInventory/protocol.InventoryEntry)
 		}
@@ -79,8 +77,8 @@ func takeInventory(req protocol.ExportRequest, out io.Writer) error {
 // tickWait is far longer than the tick of any clock that stamps files.
 const tickWait = 10 * time.Second
 
-// awaitTick returns when files changed in a directory get another time than they got when it was
-// called.
+// awaitTick waits until a changed file in dir gets a later time than it would have got at the call.
+// It creates and removes files there.
 func awaitTick(dir string) error {
 	first, err := stampIn(dir)
 	now := first

@@ -18,23 +18,23 @@ const (
 	jobWait      = 2 * time.Second // for a host that is connected and takes nothing
 )
 
-// jobBuffer is the end of what a job wrote. Its writer is never held up for long: while the host is
-// away or the job floods, the oldest bytes give way. A patient reader has the job wait instead, as
-// a pipe would. Positions are bytes of the job's output from its start; the host names those it has
-// and goes on from there. mu guards everything; changed is how put and take wait for each other
-// without holding it.
+// jobBuffer is the latest output of a job. Its writer never waits for long: while the host is away
+// or the job floods, the oldest bytes are dropped. A patient reader makes the job wait instead, as
+// a pipe would. Positions count the bytes of output from the start; the host names the position
+// that it has and goes on from there. mu guards everything. put and take wait for changed, without
+// the lock.
 type jobBuffer struct {
-	mu      sync.Mutex
-	changed chan struct{} // closed, and replaced, whenever something below changes
-	chunks  []jobChunk
-	held    int    // bytes in chunks
-	end     uint64 // position behind the last byte
-	sent    uint64 // position behind the last byte that the reader took
-	readers int
-	met     bool // there was a reader; output waits for the first one, which is on its way
-	patient bool
-	stalled bool              // the reader took nothing for as long as a job waits; until it does
-	exit    *protocol.JobExit // set when no more output comes
+	mu        sync.Mutex
+	changed   chan struct{} // closed, and replaced, whenever something below changes
+	chunks    []jobChunk
+	held      int    // bytes in chunks
+	end       uint64 // position behind the last byte
+	sent      uint64 // position behind the last byte that the reader took
+	readers   int
+	hadReader bool // there was a reader; before the first, which is on its way, output waits
+	patient   bool
+	stalled   bool              // the reader has taken nothing for jobWait, and nothing since
+	exit      *protocol.JobExit // set when no more output comes
 
 	credit float64 // bytes the job may still write before it floods
 	at     time.Time
@@ -46,19 +46,18 @@ type jobChunk struct {
 	data []byte
 }
 
-// newJobBuffer is that of a job that has just begun: it may write jobBurst bytes at once.
 func newJobBuffer() *jobBuffer {
 	return &jobBuffer{changed: make(chan struct{}), credit: jobBurst, at: time.Now()}
 }
 
-// tell wakes everybody who waits. The caller has the lock.
-func (b *jobBuffer) tell() {
+// notify wakes everybody who waits; mu is held.
+func (b *jobBuffer) notify() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// put appends output, and waits for the reader as long as the buffer's rules say. kind is
-// protocol.JobOutput or JobErrors. data is copied. It gives up, losing data, when ending is closed.
+// put appends a copy of data, and waits for the reader as long as mustWait says. kind is
+// protocol.JobOutput or JobErrors. When ending is closed it drops data.
 func (b *jobBuffer) put(kind byte, data []byte, ending <-chan struct{}) {
 	for {
 		b.mu.Lock()
@@ -82,20 +81,20 @@ func (b *jobBuffer) put(kind byte, data []byte, ending <-chan struct{}) {
 	}
 }
 
-// mustWait tells whether n bytes more have to wait for the reader: where it would lose bytes that
-// it is about to take, and not when there is no reader any more, nor for one that stalled, nor when
-// the job floods. mu is held.
+// mustWait reports whether n more bytes have to wait, because they would displace bytes that a
+// reader is about to take. Nothing waits for a reader that left or stalled, nor does a flood. mu is
+// held.
 func (b *jobBuffer) mustWait(n int) bool {
 	unsent := b.end - min(b.sent, b.end)
 	// Nobody to wait for, or room for it all.
-	if b.readers == 0 && b.met || int(min(unsent, maxJobBuffer))+n <= maxJobBuffer {
+	if b.readers == 0 && b.hadReader || int(min(unsent, maxJobBuffer))+n <= maxJobBuffer {
 		return false
 	}
 	return b.patient || !b.stalled && !b.floods()
 }
 
-// floods tells whether the job has written more than its share. mu is held. A job's share is a
-// bucket of jobBurst bytes that refills slowly.
+// floods reports whether the job has written more than its share: a token bucket of jobBurst bytes,
+// refilled by jobRefill. mu is held.
 func (b *jobBuffer) floods() bool {
 	now := time.Now()
 	b.credit = min(b.credit+now.Sub(b.at).Seconds()*jobRefill, jobBurst)
@@ -103,8 +102,9 @@ func (b *jobBuffer) floods() bool {
 	return b.credit <= 0
 }
 
-// append keeps data and drops what is too much; mu is held. Neighbours of one kind become one chunk
-// as long as they fit a frame.
+// append keeps data and drops the oldest bytes beyond the bound. Adjacent chunks of one kind are
+// merged up to the size of a frame, or a job that writes byte by byte would have a chunk for each.
+// mu is held.
 func (b *jobBuffer) append(kind byte, data []byte) {
 	b.credit -= float64(len(data))
 	last := len(b.chunks) - 1
@@ -117,11 +117,11 @@ func (b *jobBuffer) append(kind byte, data []byte) {
 	b.end += uint64(len(data))
 	b.held += len(data)
 	b.shrink()
-	b.tell()
+	b.notify()
 }
 
-// shrink drops the oldest bytes of what is too much. Of a chunk that the reader has a part of, that
-// part goes first: the rest may still be within the bound. mu is held.
+// shrink drops the oldest bytes beyond the bound. If the reader has a part of the oldest chunk,
+// that part goes first, as the rest may fit. mu is held.
 func (b *jobBuffer) shrink() {
 	for b.held > maxJobBuffer {
 		oldest := &b.chunks[0]
@@ -147,39 +147,38 @@ func (b *jobBuffer) finish(exit protocol.JobExit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.exit = &exit
-	b.tell()
+	b.notify()
 }
 
-// attach counts a reader in, detach out; patience lasts as long as one reader. from is the position
-// behind what the reader has.
+// attach counts a reader that has everything before from. It begins impatient.
 func (b *jobBuffer) attach(from uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.readers, b.met = b.readers+1, true
+	b.readers, b.hadReader = b.readers+1, true
 	b.sent, b.patient, b.stalled = min(from, b.end), false, false
-	b.tell()
+	b.notify()
 }
 
-// detach counts a reader out; the last one takes its patience along.
+// detach counts a reader out. The last one ends the patience.
 func (b *jobBuffer) detach() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.readers--; b.readers == 0 {
 		b.patient = false
 	}
-	b.tell()
+	b.notify()
 }
 
 func (b *jobBuffer) setPatient(patient bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.patient = patient
-	b.tell()
+	b.notify()
 }
 
-// take copies into buf what comes next at or behind from, and waits for it. exit is set instead
-// when all was taken; ok is false when stop was closed. got.at may be behind from: what lies
-// between is lost. got's data is a part of buf.
+// take waits for output at or after from and copies it into buf. If got.at is after from, the bytes
+// between are lost. got.data is a part of buf. exit is set instead when all was taken; ok is false
+// when stop was closed.
 func (b *jobBuffer) take(from uint64, buf []byte, stop <-chan struct{}) (got jobChunk, exit *protocol.JobExit, ok bool) {
 	for {
 		b.mu.Lock()
@@ -200,7 +199,7 @@ func (b *jobBuffer) take(from uint64, buf []byte, stop <-chan struct{}) (got job
 	}
 }
 
-// next is take without waiting; mu is held. Taking something lets a writer go on.
+// next is take without waiting; mu is held. It lets a writer go on.
 func (b *jobBuffer) next(from uint64, buf []byte) (jobChunk, bool) {
 	for _, c := range b.chunks {
 		if c.at+uint64(len(c.data)) <= from {
@@ -209,14 +208,13 @@ func (b *jobBuffer) next(from uint64, buf []byte) (jobChunk, bool) {
 		skip := max(from, c.at) - c.at
 		n := copy(buf, c.data[skip:])
 		b.sent, b.stalled = c.at+skip+uint64(n), false
-		b.tell()
+		b.notify()
 		return jobChunk{c.kind, c.at + skip, buf[:n]}, true
 	}
 	return jobChunk{}, false
 }
 
-// pause is how long the reader leaves a flood alone after n bytes of it, so that others have their
-// turn.
+// pause is how long the reader waits after n bytes of a flood, so that others get their turn.
 func (b *jobBuffer) pause(n int) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

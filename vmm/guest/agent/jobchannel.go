@@ -14,12 +14,12 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// job serves the channel of one job. A job has to wait for what is the box's own like any command,
-// but its host must not be left without an answer: after EarlyWait it is told to ask again.
+// job serves the channel of one job. A job waits for the first start like any command, but its host
+// must not go without an answer: after EarlyWait it is told to ask again.
 func (c *connection) job(nc ssh.NewChannel) {
 	var o protocol.JobOpen
 	if err := json.Unmarshal(nc.ExtraData(), &o); err != nil {
-		refuseJob(nc, &notRun{126, err})
+		refuseJob(nc, &launchError{126, err})
 		return
 	}
 	early, cancel := context.WithTimeout(c.agent.ending, c.agent.Machine.EarlyWait)
@@ -40,18 +40,18 @@ func (c *connection) job(nc ssh.NewChannel) {
 	j.serve(ch, requests, o.From)
 }
 
-// errEarly becomes JobRefusal.Early: nothing is wrong.
+// errEarly is not a failure; it becomes JobRefusal.Early.
 var errEarly = errors.New("the box is still making what is its own")
 
 func refuseJob(nc ssh.NewChannel, err error) {
-	refusal := protocol.JobRefusal{Status: notRunStatus(err), Error: err.Error(), Early: errors.Is(err, errEarly)}
-	reason, _ := json.Marshal(refusal) // of a number and a text
+	refusal := protocol.JobRefusal{Status: launchStatus(err), Error: err.Error(), Early: errors.Is(err, errEarly)}
+	reason, _ := json.Marshal(refusal) // never fails for these types
 	nc.Reject(ssh.ConnectionFailed, string(reason))
 }
 
-// serve sends the job's output from a position on, and does what the host asks, until the channel
-// is closed or another takes its place. Output is sent by this goroutine, requests and input have
-// one each; all end with the channel. The job itself does not notice.
+// serve sends the job's output from a position on and handles the host's requests, until the
+// channel is closed or another replaces it: a job has one channel, the newest. This goroutine sends
+// output; requests and input have one each. All end with the channel, and the job does not notice.
 func (j *job) serve(ch ssh.Channel, requests <-chan *ssh.Request, from uint64) {
 	stop := make(chan struct{})
 	leave := sync.OnceFunc(func() {
@@ -60,10 +60,10 @@ func (j *job) serve(ch ssh.Channel, requests <-chan *ssh.Request, from uint64) {
 	})
 	j.mu.Lock()
 	// A job has one channel, and the newest counts.
-	if j.replace != nil {
-		j.replace()
+	if j.closeChannel != nil {
+		j.closeChannel()
 	}
-	j.replace = leave
+	j.closeChannel = leave
 	j.mu.Unlock()
 	j.buffer.attach(from)
 	defer j.buffer.detach()
@@ -112,14 +112,14 @@ func (j *job) copyIn(ch ssh.Channel) {
 		case f.Kind == protocol.JobInput:
 			j.write(f.Data)
 		case f.Kind == protocol.JobInputEnd:
-			j.inputEnd()
+			j.endOfInput()
 		}
 	}
 }
 
-// send writes frames until all is said, the channel closes or stop does. from is the position
-// behind what the host has. Each gap is announced by a JobAt. A frame is what the buffer has at
-// that moment, so a slow host gets larger ones.
+// send writes frames until the job's end was sent, the channel closes or stop does. from is the
+// position of the first byte that the host does not have. A JobAt announces each gap. A frame holds
+// what the buffer has at that moment, so a slow host gets larger ones.
 func (j *job) send(ch ssh.Channel, from uint64, stop <-chan struct{}) {
 	end, _ := j.buffer.status()
 	from = min(from, end)

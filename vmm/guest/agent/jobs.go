@@ -18,20 +18,20 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// maxJobs bounds how many jobs a box runs at once, and how many that have ended are remembered for
-// a host that is away.
+// maxJobs bounds the jobs of a box: those that run, and those that have ended while the host was
+// away.
 const maxJobs = 64
 
-// jobs are the commands that go on without a client, until the host is told how they ended. Ids are
-// the host's. They belong to the machine and not to a life, so a host that comes back after a
-// restart finds them.
+// jobs are the commands that run on without a client, until the host was told how they ended. The
+// host chooses the ids. They belong to the machine and not to a life, so a host finds them again
+// after a restart.
 type jobs struct {
 	mu   sync.Mutex
 	list map[string]*job
 }
 
-// job is one of them. Its process and buffer are set before it is in the list and stay; mu guards
-// replace, and input the rest that changes.
+// job is one of them. Its process and buffer never change once it is in the list. mu guards
+// closeChannel, input what else changes.
 type job struct {
 	agent   *Agent
 	spec    protocol.JobSpec
@@ -39,21 +39,19 @@ type job struct {
 	pty     *pty // nil without a terminal
 	buffer  *jobBuffer
 
-	in    *os.File   // nil without input; closed, or the terminal
-	input sync.Mutex // held while in is written
-	deaf  bool       // the input has ended; guarded by input
+	in         *os.File   // nil without input; closed, or the terminal
+	input      sync.Mutex // held while in is written
+	inputEnded bool       // the input has ended; guarded by input
 
-	mu      sync.Mutex
-	replace func() // ends the channel that serves the job now
+	mu           sync.Mutex
+	closeChannel func() // ends the channel that serves the job now
 }
 
-// noJob says that the guest has no job of that id: the machine is another than the one that it was
-// started in.
-func noJob(id string) error { return &notRun{0, fmt.Errorf("there is no job %q", id)} }
+// noJob reports an unknown id: the job was started in another machine.
+func noJob(id string) error { return &launchError{0, fmt.Errorf("there is no job %q", id)} }
 
-// open finds the job that a channel is for, and starts it if it is new and the host asks for that.
-// mu is held while a job starts, so a second channel of the same id finds the first one's job. The
-// error is a *notRun.
+// open finds the job of a channel, or starts it if it is new and the host asks for that. mu is held
+// while a job starts, so a second channel with its id finds it. The error is a *launchError.
 func (js *jobs) open(a *Agent, o protocol.JobOpen) (*job, error) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -65,7 +63,7 @@ func (js *jobs) open(a *Agent, o protocol.JobOpen) (*job, error) {
 	}
 	// Those that have ended count, too, until the host has forgotten them.
 	if len(js.list) >= maxJobs {
-		return nil, &notRun{126, fmt.Errorf("the box runs as many jobs as it may (%d)", maxJobs)}
+		return nil, &launchError{126, fmt.Errorf("the box runs as many jobs as it may (%d)", maxJobs)}
 	}
 	j, err := a.startJob(*o.Start)
 	if err != nil {
@@ -102,12 +100,11 @@ func (js *jobs) status() []protocol.JobStatus {
 	return all
 }
 
-// startJob runs a job's command and follows it. spec is the host's. The error is a *notRun, and
-// nothing runs then.
+// startJob starts a job's command and follows it. The error is a *launchError.
 func (a *Agent) startJob(spec protocol.JobSpec) (*job, error) {
 	c := command{argv: spec.Argv, dir: spec.Dir, env: maps.Clone(spec.Env)}
 	if len(c.argv) == 0 {
-		return nil, &notRun{127, errors.New("the command is empty")}
+		return nil, &launchError{127, errors.New("the command is empty")}
 	}
 	if c.env == nil {
 		c.env = map[string]string{}
@@ -117,13 +114,13 @@ func (a *Agent) startJob(spec protocol.JobSpec) (*job, error) {
 	if spec.TTY {
 		p, err := newPTY(spec.Term, windowSize{Columns: uint32(spec.Columns), Rows: uint32(spec.Rows)})
 		if err != nil {
-			return nil, &notRun{126, fmt.Errorf("open a terminal: %w", err)}
+			return nil, &launchError{126, fmt.Errorf("open a terminal: %w", err)}
 		}
 		j.pty = p
 	}
 	ends, err := connect(&c, j.pty, spec.Input)
 	if err != nil {
-		return nil, &notRun{126, err}
+		return nil, &launchError{126, err}
 	}
 	j.in = ends.in
 	j.process, err = a.launch(c)
@@ -161,38 +158,39 @@ func jobExit(status syscall.WaitStatus) protocol.JobExit {
 	return protocol.JobExit{Status: status.ExitStatus()}
 }
 
-// write passes input on. A job that reads nothing has nothing written to it. It waits for a job
-// that does not read, and so holds up its client's input and nothing else.
+// write passes input on. It waits for a job that does not read, which delays that client's input
+// only.
 func (j *job) write(b []byte) error {
 	j.input.Lock()
 	defer j.input.Unlock()
-	if j.in == nil || j.deaf {
+	if j.in == nil || j.inputEnded {
 		return io.ErrClosedPipe
 	}
 	_, err := j.in.Write(b)
 	return err
 }
 
-// inputEnd is the end of input: of a terminal a key, of a pipe its close.
-func (j *job) inputEnd() {
+// endOfInput passes on the end of input: ^D to a terminal, the close of a pipe.
+func (j *job) endOfInput() {
 	if j.pty != nil {
 		j.write([]byte{4}) // an error means that the job has ended
 		return
 	}
 	j.input.Lock()
 	defer j.input.Unlock()
-	if j.in != nil && !j.deaf {
+	if j.in != nil && !j.inputEnded {
 		j.in.Close()
 	}
-	j.deaf = true
+	j.inputEnded = true
 }
 
-// endInput closes the input of a job that has ended, under a writer who waits for it to read.
+// endInput closes the input of a job that has ended, although a writer may be waiting for it to
+// read.
 func (j *job) endInput() {
 	if j.in != nil {
 		j.in.SetWriteDeadline(time.Unix(1, 0)) // a file that is closed needs none
 	}
 	if j.pty == nil {
-		j.inputEnd()
+		j.endOfInput()
 	}
 }

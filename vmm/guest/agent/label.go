@@ -17,8 +17,8 @@ const (
 	setLabelReq = 1<<30 | labelMax<<16 | 0x94<<8 | 50
 )
 
-// getLabel reads the label of the mounted file system that fd is in. An error means that the kernel
-// or the file system has no label to tell.
+// getLabel reads the label of the mounted file system of fd. It fails if the kernel or the file
+// system has none.
 func getLabel(fd int) (string, error) {
 	var label [labelMax]byte
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), getLabelReq, uintptr(unsafe.Pointer(&label))); errno != 0 {
@@ -28,7 +28,7 @@ func getLabel(fd int) (string, error) {
 	return string(text), nil
 }
 
-// setLabel writes the label at once, while the file system is mounted. A longer text is cut.
+// setLabel changes the label while the file system is mounted. It cuts a text that is too long.
 func setLabel(fd int, text string) error {
 	var label [labelMax]byte
 	copy(label[:labelMax-1], text)

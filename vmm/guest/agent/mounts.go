@@ -39,11 +39,11 @@ func mountAll(list []mount) error {
 	return nil
 }
 
-// quiet is for file systems of the kernel's, where nothing is run and no device opened.
+// quiet is for file systems of the kernel, where no program is run and no device opened.
 const quiet = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC
 
-// mountKernel mounts what the first steps need, still in the initramfs. The kernel opened the
-// console before /dev was mounted, so it stays.
+// mountKernel mounts what the first steps need, still in the initramfs. The console stays: the
+// kernel opened it before /dev was mounted.
 func mountKernel() error {
 	return mountAll([]mount{
 		{"proc", "/proc", "proc", quiet, ""},
@@ -59,13 +59,12 @@ const (
 	newRoot      = "/mnt/root"
 )
 
-// ext4Options keep a fresh file system of many gigabytes from being read and written in the
+// ext4Options keep the kernel from reading and writing a fresh file system of many gigabytes in the
 // background.
 const ext4Options = "noinit_itable,no_prefetch_block_bitmaps"
 
-// mountRoot puts the runtime layer over the image. The layer is disposable, so the overlay need not
-// sync it. Both layers stay mounted below, out of sight of the box. The layer's own tmp is for
-// switchRoot.
+// mountRoot mounts the runtime layer over the image. Both stay mounted below, out of the box's
+// sight. The layer's own tmp is for switchRoot.
 func mountRoot() error {
 	image, err := waitForSlot(protocol.SlotImage)
 	if err != nil {
@@ -90,8 +89,8 @@ func mountRoot() error {
 	if err := os.Chmod(filepath.Join(runtimeMount, "tmp"), 0o1777|os.ModeSticky); err != nil {
 		return err
 	}
-	// A volatile overlay never syncs its layer, and marks it so that no other mount believes it
-	// after a crash.
+	// The layer is lost with the machine, so it need not be synced. A volatile overlay never is,
+	// and cannot be mounted again after a crash.
 	return mount{"root", newRoot, "overlay", syscall.MS_NOATIME,
 		"lowerdir=" + imageMount + ",upperdir=" + runtimeMount + "/upper,workdir=" + runtimeMount + "/work,volatile"}.do()
 }
@@ -107,8 +106,8 @@ func waitForSlot(serial string) (device string, err error) {
 	return device, err
 }
 
-// slot finds the block device with a serial number. Serial numbers are the names in
-// vmm/guest/protocol: the order of disks decides nothing.
+// slot finds the block device with a serial number, one of the names in vmm/guest/protocol. The
+// order of disks means nothing.
 func slot(serial string) (string, error) {
 	files, err := filepath.Glob("/sys/block/vd*/serial")
 	if err != nil {
@@ -123,8 +122,8 @@ func slot(serial string) (string, error) {
 	return "", fmt.Errorf("there is no disk %q", serial)
 }
 
-// switchRoot makes the overlay the root and frees the memory of the initramfs. The agent's own
-// program goes on: it is open. After it the initramfs cannot be reached any more.
+// switchRoot makes the overlay the root and frees the memory of the initramfs, which cannot be
+// reached any more. The agent goes on, since its program is open.
 func switchRoot() error {
 	for _, dir := range []string{"/proc", "/sys", "/dev"} {
 		target := filepath.Join(newRoot, dir)
@@ -135,11 +134,11 @@ func switchRoot() error {
 			return fmt.Errorf("move %s: %w", dir, err)
 		}
 	}
-	// The runtime's own tmp serves /tmp without the overlay in between.
+	// The runtime's own tmp serves /tmp without an overlay in between.
 	if err := (mount{runtimeMount + "/tmp", newRoot + "/tmp", "", syscall.MS_BIND, ""}).do(); err != nil {
 		return err
 	}
-	// The initramfs is memory: the agent alone takes megabytes of it.
+	// The agent alone takes megabytes of the initramfs.
 	for _, path := range []string{"/init", "/modules"} {
 		if err := os.RemoveAll(path); err != nil {
 			return err
@@ -158,7 +157,7 @@ func switchRoot() error {
 }
 
 // mountTemporary mounts the rest, now in the root that users see. /run has at most a quarter of the
-// memory, since the box's user can fill it. devpts has the group tty (5).
+// memory, since the box's user can fill it. The group of devpts is tty (5).
 func mountTemporary() error {
 	const noDev = syscall.MS_NOSUID | syscall.MS_NODEV
 	err := mountAll([]mount{

@@ -11,14 +11,14 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// setUpNetwork configures the card, which is the same in every box, so that a clone has nothing
-// left to do. A machine without one does without.
+// setUpNetwork configures the network card, which is the same in every box, so that a clone has
+// nothing left to do. A machine may have none.
 func (b *booter) setUpNetwork() error {
 	if _, err := net.InterfaceByName(protocol.NetworkInterface); err != nil {
 		b.log.Warn("there is no network card", "err", err)
 		return nil
 	}
-	// There is no IPv6 on the cable; left alone, the kernel would look for neighbours.
+	// The link has no IPv6; left alone, the kernel would look for neighbours.
 	os.WriteFile("/proc/sys/net/ipv6/conf/"+protocol.NetworkInterface+"/disable_ipv6", []byte("1"), 0)
 	if err := netconfig.Up(protocol.NetworkInterface, protocol.NetworkMTU); err != nil {
 		return err
@@ -26,8 +26,8 @@ func (b *booter) setUpNetwork() error {
 	return nameServer()
 }
 
-// gvisorNetwork names the resolver: gVisor has taken over the rest of a card's configuration when
-// the guest begins.
+// gvisorNetwork sets the name server. gVisor has configured the rest of the card before the guest
+// starts.
 func (b *booter) gvisorNetwork() error {
 	if _, err := net.InterfaceByName(protocol.NetworkInterface); err != nil {
 		b.log.Warn("there is no network card", "err", err)
@@ -36,7 +36,7 @@ func (b *booter) gvisorNetwork() error {
 	return nameServer()
 }
 
-// nameServer names the resolver. An image may bring a file of its own or a link to one that a
+// nameServer writes resolv.conf, in place of the image's, which may be a link to a file that some
 // service would make. The gateway answers questions itself (vmm/netstack).
 func nameServer() error {
 	return replaceFile("/etc/resolv.conf", fmt.Sprintf("nameserver %s\n", protocol.GatewayAddr))

@@ -20,8 +20,7 @@ type pty struct {
 	term   string
 }
 
-// openPTY answers a pty-req. A second one is refused. The size must be set before the command
-// starts, or it would see none.
+// openPTY answers a pty-req, and refuses a second one.
 func (s *session) openPTY(payload []byte) bool {
 	var v struct {
 		Term                         string
@@ -41,8 +40,7 @@ func (s *session) openPTY(payload []byte) bool {
 	return true
 }
 
-// windowSize is a terminal's, in characters and, where the client knows it, pixels: the payload of
-// window-change.
+// windowSize is the payload of window-change, in characters and, where the client knows it, pixels.
 type windowSize struct{ Columns, Rows, Width, Height uint32 }
 
 func newPTY(term string, size windowSize) (*pty, error) {
@@ -72,10 +70,11 @@ func newPTY(term string, size windowSize) (*pty, error) {
 	return p, nil
 }
 
-// own gives the terminal to the user whose command will open it again by name.
+// own makes the user whose command it is the owner of the terminal, so that it can be opened by
+// name.
 func (p *pty) own(u User) {
 	if os.Geteuid() == 0 {
-		syscall.Fchown(p.slave, u.UID, -1) // without it, only opening /dev/tty by its other name fails
+		syscall.Fchown(p.slave, u.UID, -1) // after an error, only opening it by name fails
 	}
 }
 
@@ -102,8 +101,8 @@ func (p *pty) change(payload []byte) bool {
 	return p != nil && ssh.Unmarshal(payload, &size) == nil && p.resize(size) == nil
 }
 
-// control runs f on the file's descriptor without making it blocking. os.File.Fd would make it
-// blocking, and a read that blocks cannot be ended.
+// control runs do on the file's descriptor. os.File.Fd would make the file blocking, and a blocking
+// read cannot be ended.
 func control(f *os.File, do func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -116,8 +115,8 @@ func control(f *os.File, do func(fd int) error) error {
 	return result
 }
 
-// setModes applies the terminal modes of RFC 4254 section 8 that a Linux terminal has; unknown ones
-// are skipped. A terminal whose modes cannot be set is still a terminal.
+// setModes applies the terminal modes of RFC 4254 section 8 that Linux has, and skips others.
+// Errors are dropped: a terminal with other modes is still a terminal.
 func (p *pty) setModes(modes []byte) {
 	t, err := unix.IoctlGetTermios(p.slave, unix.TCGETS)
 	if err != nil {
@@ -148,8 +147,7 @@ func applyMode(t *unix.Termios, op byte, value uint32) {
 	}
 }
 
-// A control character that is switched off: what SSH says for it (RFC 4254, 8), and what Linux does
-// (_POSIX_VDISABLE).
+// A control character that is switched off, in SSH (RFC 4254, 8) and in Linux (_POSIX_VDISABLE).
 const (
 	modeOff       = 255
 	posixVDisable = 0
@@ -166,12 +164,11 @@ type modeFlag struct {
 	bit   uint32
 }
 
-// iflag, lflag and oflag are a terminal's words of input, local and output flags.
 func iflag(t *unix.Termios) *uint32 { return &t.Iflag }
 func lflag(t *unix.Termios) *uint32 { return &t.Lflag }
 func oflag(t *unix.Termios) *uint32 { return &t.Oflag }
 
-// modeFlags are the modes that switch something on or off, by their number in RFC 4254.
+// modeFlags are the modes that switch a flag on or off, by their number in RFC 4254.
 var modeFlags = map[byte]modeFlag{
 	30: {iflag, unix.IGNPAR}, 31: {iflag, unix.PARMRK}, 32: {iflag, unix.INPCK}, 33: {iflag, unix.ISTRIP},
 	34: {iflag, unix.INLCR}, 35: {iflag, unix.IGNCR}, 36: {iflag, unix.ICRNL}, 37: {iflag, unix.IUCLC},

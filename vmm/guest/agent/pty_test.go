@@ -39,7 +39,7 @@ func TestACharacterThatIsSwitchedOffIsNone(t *testing.T) {
 // another file's by the time that the session ends.
 func TestATerminalOfARefusedCommandIsClosedOnce(t *testing.T) {
 	f := start(t)
-	s := &session{conn: &connection{agent: f.agent, life: newLife(nil)}, ch: nobody{}, env: map[string]string{}}
+	s := &session{conn: &connection{agent: f.agent, life: newLife(nil)}, ch: discardChannel{}, env: map[string]string{}}
 	if !s.openPTY(ssh.Marshal(struct {
 		Term       string
 		W, H, X, Y uint32

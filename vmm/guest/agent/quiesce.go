@@ -17,12 +17,11 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// quiesce makes the machine ready to become a template: nothing unwritten, no page of a disk that
-// will be another's, little memory in use. What every clone does first is done once more, so that
-// what it reads is in memory: reading it from disk is most of the time of a clone's first command.
-// User processes stay frozen until the next Hello. The order: caches are dropped first and then
-// filled by what clones do; the slots' buffers go last, since a clone has other disks behind them.
-// After a failure the machine can be no template.
+// quiesce readies the machine to become a template: nothing unwritten, no page of a disk that
+// clones will not have, little memory in use. After that it runs what every clone runs first, so
+// that what a clone reads is in memory: reading it from disk is most of the time of its first
+// command. The buffers of the disks are dropped last, since a clone has others behind them. User
+// processes stay frozen until the next Hello. After a failure the machine cannot become a template.
 func (a *Agent) quiesce() error {
 	if err := a.Machine.DropCaches(); err != nil {
 		return fmt.Errorf("drop caches: %w", err)
@@ -39,26 +38,25 @@ func (a *Agent) quiesce() error {
 	return nil
 }
 
-// spareThreads is how many threads every clone finds ready: as many as its first command was seen
-// to need.
+// spareThreads is how many threads a clone finds ready: as many as its first command was seen to
+// need.
 const spareThreads = 8
 
-// rest ends a life whose machine is about to become a template, so that no clone has to. What a
-// clone would allocate first is left allocated and free: threads, and memory that need not be asked
-// of the kernel. It runs after the reply was sent, which is the last that the host hears of this
-// life.
+// rest ends the life of a machine that is about to become a template. It leaves allocated what a
+// clone would allocate first: threads, and free memory of the Go heap. It runs after the reply was
+// sent, the last that the host hears of this life.
 func (a *Agent) rest(l *life) {
 	l.end()
 	var threads sync.WaitGroup
 	for range spareThreads {
-		threads.Go(func() { syscall.Nanosleep(&syscall.Timespec{Nsec: 20e6}, nil) }) // each holds a thread meanwhile
+		threads.Go(func() { syscall.Nanosleep(&syscall.Timespec{Nsec: 20e6}, nil) }) // each holds a thread
 	}
 	threads.Wait()
 	// What the life that ends has allocated is free in every clone.
 	runtime.GC()
 }
 
-// dropCaches writes everything and forgets it, the disks' blocks, names and inodes.
+// dropCaches writes everything, and drops cached blocks, names and inodes.
 func dropCaches() error {
 	unix.Sync()
 	return write("/proc/sys/vm/drop_caches", "3")
@@ -73,8 +71,8 @@ func stats(box *cgroups) (protocol.GuestStats, error) {
 	return protocol.GuestStats{
 		MemoryTotal:     total,
 		MemoryAvailable: available,
-		Processes:       number(filepath.Join(box.dir, "pids.current"), ""),
-		OOMKills:        number(filepath.Join(box.dir, "memory.events"), "oom_kill"),
+		Processes:       readNumber(filepath.Join(box.dir, "pids.current"), ""),
+		OOMKills:        readNumber(filepath.Join(box.dir, "memory.events"), "oom_kill"),
 		WorkspaceFree:   free(protocol.WorkspaceDir),
 		RuntimeFree:     free("/tmp"),
 	}, nil
@@ -88,8 +86,7 @@ func free(dir string) int64 {
 	return int64(st.Bavail) * st.Bsize
 }
 
-// memory reads the machine's total and available memory in bytes. What is available is the kernel's
-// own estimate: free, and what it could drop.
+// memory is the machine's total memory, and the kernel's estimate of what is available, in bytes.
 func memory() (total, available int64, err error) {
 	text, err := os.ReadFile(filepath.Join("/proc", "meminfo"))
 	if err != nil {

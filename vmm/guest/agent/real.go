@@ -18,7 +18,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// common is what the agent does alike in every kind of machine.
+// common is the part of a Machine that every kind of machine has.
 func (b *booter) common() Machine {
 	return Machine{
 		Kernel:      kernelRelease(),
@@ -41,7 +41,7 @@ func (b *booter) machine() Machine {
 	box := &cgroups{dir: boxGroup, pids: defaultPIDs} // as setUpCgroups left it
 	disk := &workspaceDisk{target: protocol.WorkspaceDir, user: b.user, device: b.workspace}
 	m := b.common()
-	m.WarmUp = runtime.NumCPU() > 1 // a single one has the greeting to do; where nothing is emulated it takes a millisecond
+	m.WarmUp = runtime.NumCPU() > 1 // a single CPU is busy with the handshake
 	m.AddEntropy, m.SetClock = b.addEntropy, setClock
 	m.FreezeUser, m.ThawUser, m.Cgroup, m.LimitUser = box.freeze, box.thaw, box.join, box.limit
 	m.TermUser = func(wait time.Duration) { terminate(box, wait) }
@@ -56,13 +56,13 @@ func (b *booter) machine() Machine {
 }
 
 func kernelRelease() string {
-	text, _ := os.ReadFile("/proc/sys/kernel/osrelease") // empty says so
+	text, _ := os.ReadFile("/proc/sys/kernel/osrelease") // empty if unknown
 	return strings.TrimSpace(string(text))
 }
 
-// addEntropy makes the kernel's random numbers this life's own: mixing in alone changes nothing
-// that is drawn before the next reseed, minutes later. seed counts as full entropy: it comes from
-// the host's own generator.
+// addEntropy mixes seed into the kernel's generator and reseeds it at once: otherwise what is drawn
+// in the next minutes would be the same in every clone. seed comes from the host's own generator
+// and counts as full entropy.
 func (b *booter) addEntropy(seed []byte) error {
 	info := binary.NativeEndian.AppendUint32(nil, uint32(8*len(seed))) // struct rand_pool_info
 	info = binary.NativeEndian.AppendUint32(info, uint32(len(seed)))
@@ -76,13 +76,13 @@ func (b *booter) addEntropy(seed []byte) error {
 	return nil
 }
 
-// setClock steps the clock. The guest's time zone is its own affair.
+// setClock steps the clock. It leaves the time zone alone.
 func setClock(t time.Time) error {
 	ts := unix.NsecToTimespec(t.UnixNano())
 	return unix.ClockSettime(unix.CLOCK_REALTIME, &ts)
 }
 
-// setHostname also names the host in /etc/hosts, so that sudo and others need not ask a name
+// setHostname also puts the name into /etc/hosts, so that sudo and others need not ask a name
 // server.
 func setHostname(name string) error {
 	if err := unix.Sethostname([]byte(name)); err != nil {
@@ -98,8 +98,8 @@ func setHostname(name string) error {
 	return replaceFile("/etc/hosts", hostsWith(string(old), name))
 }
 
-// hostsWith is a hosts file that knows localhost and name, and all that old knew. A line for
-// 127.0.1.1, which is Debian's place for a host's own name, is replaced.
+// hostsWith adds localhost and name to a hosts file. A line for 127.0.1.1, where Debian keeps a
+// host's own name, is replaced.
 func hostsWith(old, name string) string {
 	var out strings.Builder
 	local := false
@@ -118,8 +118,7 @@ func hostsWith(old, name string) string {
 	return out.String()
 }
 
-// setMachineID writes the id where systemd and D-Bus look for it. A link from one to the other
-// stays.
+// setMachineID writes the id where systemd and D-Bus look for it. A link between the two stays.
 func setMachineID(id string) error {
 	if err := replaceFile("/etc/machine-id", id+"\n"); err != nil {
 		return err
@@ -131,9 +130,9 @@ func setMachineID(id string) error {
 	return nil
 }
 
-// replaceFile writes a small file in place, unless it says so already; symlinks that lead nowhere
-// are replaced. No block is freed or taken where the file has one, since a life waits for it. It is
-// not safe against a crash, and need not be: the runtime layer goes with the machine.
+// replaceFile writes a small file in place, unless it has this text already. A symlink that leads
+// nowhere is replaced. No block is freed or allocated if the file has one, since a life waits for
+// it. It is not safe against a crash: the runtime layer is lost with the machine anyway.
 func replaceFile(path, text string) error {
 	old, err := os.ReadFile(path)
 	if err == nil && string(old) == text {
@@ -150,15 +149,15 @@ func replaceFile(path, text string) error {
 		return err
 	}
 	_, err = f.WriteString(text)
-	// Truncating to the length that a file has is work for its file system all the same.
+	// The file system has work even with a truncation to the same length.
 	if len(old) > len(text) {
 		err = errors.Join(err, f.Truncate(int64(len(text))))
 	}
 	return errors.Join(err, f.Close())
 }
 
-// terminate asks every user process to end. It waits for them as long as wait. Frozen processes
-// cannot handle a signal, so they are thawed first.
+// terminate sends SIGTERM to every user process and waits until they have ended, at most wait.
+// Frozen processes cannot handle a signal, so they are thawed first.
 func terminate(box *cgroups, wait time.Duration) {
 	if err := box.thaw(); err != nil {
 		return // nothing can be asked of frozen processes; they are killed next

@@ -9,9 +9,9 @@ import (
 	"unsafe"
 )
 
-// spawner starts processes and tells how they ended. As PID 1 it also reaps every orphan of the
-// machine. mu guards waiting, and is held while a process is started and while its end is noted:
-// that is what keeps a PID from being another's when it is signalled. started wakes the reaper.
+// spawner starts processes and reports how they ended. As PID 1 it also reaps every orphan of the
+// machine. mu guards waiting and closed. It is held while a process starts and while its end is
+// recorded, so that a PID is not signalled after it was reaped. started wakes the reaper.
 type spawner struct {
 	orphans bool // this is PID 1: wait for everybody's children
 
@@ -22,7 +22,7 @@ type spawner struct {
 }
 
 type process struct {
-	// Also the number of its process group and session.
+	// PID, process group and session have this number.
 	pid    int
 	done   chan struct{} // closed when it has ended
 	status syscall.WaitStatus
@@ -38,11 +38,11 @@ func newSpawner(orphans bool) *spawner {
 	return s
 }
 
-// forgoChildSignals has the kernel send none when a child ends: those who wait for one wait in
-// wait4. The Go runtime handles every signal it can, so each would interrupt a thread for nothing.
+// forgoChildSignals has the kernel send no SIGCHLD: the reaper waits in wait4, and the Go runtime
+// would interrupt a thread for each signal.
 func forgoChildSignals() error {
 	const sizeofSet = 8
-	var byDefault struct { // the kernel's sigaction, zero for the default action, which is to do nothing
+	var byDefault struct { // the kernel's sigaction, all zero: the default action, which ignores it
 		handler  uintptr
 		flags    uint64
 		restorer uintptr
@@ -55,9 +55,9 @@ func forgoChildSignals() error {
 	return nil
 }
 
-// start runs a program; the error is that of fork, chdir or exec. The lock is held until the
-// process is known, so the reaper cannot take its status before. The caller waits for p.done;
-// p.status may be read after that.
+// start runs a program. An error is that of fork, chdir or exec. The lock is held until the process
+// is known, so the reaper cannot take its status before. The caller waits for p.done and may read
+// p.status after that.
 func (s *spawner) start(path string, argv []string, attr *syscall.ProcAttr) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +98,7 @@ func (s *spawner) killAll() {
 	}
 }
 
-// signal sends sig to the process's group, unless it has been reaped: its number may be another's
-// by then.
+// signal sends sig to the process's group, unless the process was reaped.
 func (s *spawner) signal(p *process, sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,8 +109,8 @@ func (s *spawner) signal(p *process, sig syscall.Signal) {
 	}
 }
 
-// reap waits for any child, for ever. Without children there are no descendants either, so it
-// sleeps until the next start.
+// reap waits for any child, for as long as the machine runs. Without children there are no orphans
+// either, so it sleeps until the next start.
 func (s *spawner) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -127,7 +126,8 @@ func (s *spawner) reap() {
 	}
 }
 
-// wait is for a process that is not PID 1 and must leave other children alone.
+// wait replaces the reaper in a process that is not PID 1, where other children are not ours to
+// reap.
 func (s *spawner) wait(p *process) {
 	var status syscall.WaitStatus
 	for {
@@ -140,7 +140,7 @@ func (s *spawner) wait(p *process) {
 	s.ended(p, status)
 }
 
-// ended notes how a process ended; mu is held.
+// ended records how a process ended; mu is held.
 func (s *spawner) ended(p *process, status syscall.WaitStatus) {
 	delete(s.waiting, p.pid)
 	p.status = status

@@ -12,8 +12,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// globalRequests answers the connection's requests one by one, in order, as SSH demands. A request
-// that takes long holds up those behind it, and no session. Listeners end with the connection.
+// globalRequests answers the connection's requests one by one, in order, as SSH demands. A slow one
+// delays those after it, and no session. Listeners end with the connection.
 func (c *connection) globalRequests(requests <-chan *ssh.Request) {
 	defer c.binds.close()
 	for req := range requests {
@@ -27,7 +27,8 @@ func (c *connection) globalRequests(requests <-chan *ssh.Request) {
 	}
 }
 
-// answer does one request and gives its reply; false is SSH's failure, whose payload is a Failure.
+// answer handles one request and returns its reply. False is SSH's failure, with a Failure as
+// payload.
 func (c *connection) answer(req *ssh.Request) ([]byte, bool) {
 	switch req.Type {
 	case "tcpip-forward":
@@ -44,8 +45,8 @@ func (c *connection) answer(req *ssh.Request) ([]byte, bool) {
 	return payload, err == nil && jsonErr == nil
 }
 
-// request does what one of the protocol's global requests asks for. name and payload are the
-// host's, of a Hello or of an SSH request. The result is marshalled to JSON.
+// request handles one of the protocol's global requests, which came in a Hello or over SSH. The
+// result is marshalled to JSON.
 func (a *Agent) request(name string, payload []byte) (any, error) {
 	empty := struct{}{}
 	switch name {
@@ -82,8 +83,7 @@ func (a *Agent) request(name string, payload []byte) (any, error) {
 	return nil, fmt.Errorf("unknown request %q", name)
 }
 
-// clockSlack is how far the guest's clock may be off before it is stepped. A smaller error is left
-// alone.
+// clockSlack is the error of the guest's clock that is left alone.
 const clockSlack = 20 * time.Millisecond
 
 // setClock steps the clock to that of a ThawRequest if it is off. A request without a time steps

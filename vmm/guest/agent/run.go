@@ -17,14 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outputGrace is how long after a command's end its output is waited for when something it left
-// behind still has it open. Output that is there is always sent; what comes later is read and
+// outputGrace is how long output is awaited after a command's end, if something it left behind
+// still has the pipe open. Output that is in the pipe is always sent; later output is read and
 // dropped, so that daemons go on.
 const outputGrace = 200 * time.Millisecond
 
-// run starts the session's command. accepted answers the request that asked for it, before anything
-// else is sent. The session has at most one. Its goroutines outlive the session where the life ends
-// before the command.
+// run starts the session's command. accepted answers the request for it, before anything else is
+// sent. The goroutines go on without the session if the life ends before the command.
 func (s *session) run(c command, accepted func()) {
 	ends, err := connect(&c, s.pty, true)
 	if err != nil {
@@ -32,7 +31,7 @@ func (s *session) run(c command, accepted func()) {
 		s.refuse(err)
 		return
 	}
-	if s.conn.agent.first.making() { // for longer than a client waits for an answer, perhaps
+	if s.conn.agent.first.running() { // the client may not wait that long for an answer
 		accepted()
 		accepted = func() {}
 	}
@@ -59,9 +58,8 @@ func (e stdio) all() []*os.File {
 	return []*os.File{e.in, e.out, e.err}
 }
 
-// connect gives c its files, those of a terminal or pipes, and returns the other ends. Without input
-// there is nothing to read. c.files are the command's, to be closed when it was started; after an
-// error none is open.
+// connect gives c its files, a terminal's or pipes, and returns the other ends. Without input, c
+// reads /dev/null. The caller closes c.files when c has started; after an error none is open.
 func connect(c *command, p *pty, input bool) (ends stdio, err error) {
 	if p != nil {
 		c.files, c.tty = []int{p.slave, p.slave, p.slave}, true
@@ -88,9 +86,9 @@ func connect(c *command, p *pty, input bool) (ends stdio, err error) {
 	return ends, nil
 }
 
-// newPipe makes a pipe with one end for the command, which blocks, and one for the agent, which
-// does not. A command expects files that block; the agent's must not, so that a read can be ended
-// by a deadline and costs no thread.
+// newPipe makes a pipe with one end for the command and one for the agent. The command's end
+// blocks, as programs expect. The agent's does not, so that a deadline can end a read, which takes
+// no thread either.
 func newPipe(commandReads bool) (theirs int, ours *os.File, err error) {
 	var p [2]int
 	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC); err != nil {
@@ -116,19 +114,18 @@ func (s *session) refuse(err error) {
 		s.pty.close()
 	}
 	io.WriteString(out, line) // a client that is gone needs no reason
-	s.exit(syscall.WaitStatus(notRunStatus(err) << 8))
+	s.exit(syscall.WaitStatus(launchStatus(err) << 8))
 }
 
-// follow moves bytes both ways, and reports the command's end when all output has been sent.
+// follow copies in both directions, and reports the command's end when all output was sent.
 func (s *session) follow(p *process, ends stdio) {
 	a, to := s.conn.agent, []io.Writer{s.ch, s.ch.Stderr()}
 	a.goDo("stdin", func() { s.copyIn(p, ends) })
 	a.follow(p, ends, func(i int, r *os.File, flushed func()) { s.copyOut(to[i], r, flushed) }, func() { s.exit(p.status) })
 }
 
-// follow has the outputs of a command read, each by a goroutine: copyOut calls flushed when nothing
-// more will be sent of the one with this number. When that is so of both and the command has ended,
-// it calls ended.
+// follow starts a goroutine for each output of a command. copyOut calls flushed when it has sent
+// all that it will of output number i. ended is called when both have and the command has ended.
 func (a *Agent) follow(p *process, ends stdio, copyOut func(i int, r *os.File, flushed func()), ended func()) {
 	var flushed sync.WaitGroup
 	outputs := slices.DeleteFunc([]*os.File{ends.out, ends.err}, func(f *os.File) bool { return f == nil })
@@ -172,7 +169,7 @@ func drain(r *os.File, send func([]byte) error) {
 	}
 }
 
-// copyOut sends what the command writes, and then reads on for nobody.
+// copyOut sends what the command writes, and then reads on and drops it.
 func (s *session) copyOut(w io.Writer, r *os.File, flushed func()) {
 	defer r.Close()
 	drain(r, func(b []byte) error {
@@ -199,14 +196,14 @@ func pending(f *os.File) int {
 	return n
 }
 
-// copyIn passes on what the client sends. When the life ended, the input stays open: the command
-// goes on, and its end of input would be a message nobody sent.
+// copyIn passes on what the client sends. When the life ended the input stays open: the command
+// goes on, and nobody has ended its input.
 func (s *session) copyIn(p *process, ends stdio) {
 	_, err := io.Copy(ends.in, s.ch)
 	if s.conn.life.ended.Load() {
 		<-p.done
 	}
-	// A terminal has one file for both directions, which must not be closed for the end of one.
+	// A terminal has one file for both directions, which the end of one must not close.
 	switch {
 	case ends.in != ends.out:
 		ends.in.Close()
@@ -215,7 +212,7 @@ func (s *session) copyIn(p *process, ends stdio) {
 	}
 }
 
-// exit reports how the command ended and closes the channel. Errors mean that nobody listens.
+// exit reports how the command ended and closes the channel. Errors mean that the client is gone.
 func (s *session) exit(status syscall.WaitStatus) {
 	// The order is SSH's: the end of output, how the command ended, the end of the channel.
 	s.ch.CloseWrite()
@@ -232,8 +229,7 @@ func (s *session) exit(status syscall.WaitStatus) {
 	s.ch.Close()
 }
 
-// closeFiles closes files that may be nil: pipes and terminals, whose closing has no result that
-// matters.
+// closeFiles closes pipes and terminals, any of which may be nil. Their errors mean nothing.
 func closeFiles(files ...*os.File) {
 	for _, f := range files {
 		if f != nil {
@@ -242,8 +238,7 @@ func closeFiles(files ...*os.File) {
 	}
 }
 
-// closeDescriptors closes each descriptor once, also where a command has one as several of its
-// files.
+// closeDescriptors closes each descriptor once, also if it is several of a command's files.
 func closeDescriptors(fds []int) {
 	for _, fd := range slices.Compact(slices.Sorted(slices.Values(fds))) {
 		syscall.Close(fd)

@@ -11,8 +11,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// connection is one SSH connection that has logged in. It ends with its life; what it started goes
-// on as the protocol says.
+// connection is one SSH connection that has logged in. It ends with its life.
 type connection struct {
 	agent *Agent
 	life  *life
@@ -20,23 +19,22 @@ type connection struct {
 	binds binds // ports it asked the guest to listen on
 }
 
-// newServer prepares the server with the key of this life only. The host needs none to log in: its
-// Hello came down the same stream, which nobody else can write to.
-func newServer(b *birth) (*ssh.ServerConfig, error) {
+// newServer configures the server with the host key of this life. A client needs no key to log in:
+// nobody but the host can write to the stream that the Hello came from.
+func newServer(b *handshake) (*ssh.ServerConfig, error) {
 	host, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(b.hello.HostKey))
 	if err != nil {
 		return nil, fmt.Errorf("host key: %w", err)
 	}
 	config := &ssh.ServerConfig{
-		// What costs least under emulation. The host offers a part of it (vmm/guest/connect.go).
+		// The cheapest under emulation. The host offers a part of it (vmm/guest/connect.go).
 		Config: ssh.Config{
 			KeyExchanges: []string{ssh.KeyExchangeCurve25519},
 			Ciphers:      []string{ssh.CipherAES128GCM, ssh.CipherChaCha20Poly1305},
 			MACs:         []string{ssh.HMACSHA256ETM},
 		},
 		NoClientAuth: true,
-		NoClientAuthCallback: func(ssh.ConnMetadata) (*ssh.Permissions, error) {
-			// The login waits until the machine is renewed. The machine is killed when that fails.
+		NoClientAuthCallback: func(ssh.ConnMetadata) (*ssh.Permissions, error) { // the host kills the machine after an error
 			<-b.renewed
 			if b.err != nil {
 				return nil, &ssh.BannerError{Err: b.err, Message: b.err.Error()}
@@ -49,8 +47,7 @@ func newServer(b *birth) (*ssh.ServerConfig, error) {
 	return config, nil
 }
 
-// serve runs the life's connection to its end. It returns when the client has left or the life has
-// ended.
+// serve runs the life's connection until the client has left or the life has ended.
 func (a *Agent) serve(l *life, config *ssh.ServerConfig) {
 	conn, channels, requests, err := ssh.NewServerConn(l, config)
 	if err != nil {
@@ -66,8 +63,8 @@ func (a *Agent) serve(l *life, config *ssh.ServerConfig) {
 	}
 }
 
-// open starts serving a channel of a kind that the agent knows. Any other kind is refused, which is
-// how the host asks whether the guest is alive.
+// open starts serving a channel. A type that the agent does not know is refused, which is how the
+// host checks that the guest is alive.
 func (c *connection) open(nc ssh.NewChannel) {
 	switch nc.ChannelType() {
 	case "session":

@@ -18,22 +18,21 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// services runs what the configuration names: started in order, each when the one before is ready
-// or has given up waiting, restarted when it ends. It belongs to the Agent. start and detach
-// replace and end them; each service has a goroutine (supervise) for as long as it is wanted, which
-// is in work.
+// services runs the services of the configuration: starts them in order, each when the one before
+// is ready or has had readyTimeout, and restarts those that end. It belongs to the Agent. Each
+// service has a goroutine (supervise) for as long as it is wanted.
 type services struct {
 	agent *Agent
 
 	mu sync.Mutex
-	// The present services, in start order; stop ends them, work has their goroutines. mu guards
-	// list, stop and every service's status.
+	// The present services in start order. stop ends them, work has their goroutines. mu guards
+	// list, stop and the status of each service.
 	list []*service
 	stop context.CancelFunc
 	work sync.WaitGroup
 }
 
-// service is one of them. Its status is guarded by services.mu.
+// service is one of them. services.mu guards its status.
 type service struct {
 	protocol.Service
 	status protocol.ServiceStatus
@@ -44,17 +43,17 @@ const (
 	// Delays between restarts double up to maxRestart, those between checks up to maxCheck.
 	readyTimeout = 2 * time.Minute // for the next service in order; the check itself goes on
 	// How long a test of readiness may take, and the least and most between two.
-	checkTimeout = 10 * time.Second
-	minCheck     = 50 * time.Millisecond
+	checkTimeout = 10 * time.Second      // of one readiness check
+	minCheck     = 50 * time.Millisecond // between two checks
 	maxCheck     = 2 * time.Second
 	// The least and most between the end of a service and its next start.
-	minRestart = 500 * time.Millisecond
+	minRestart = 500 * time.Millisecond // between the end of a service and its next start
 	maxRestart = 30 * time.Second
-	steady     = time.Minute // a service that ran this long starts anew without delay
+	steady     = time.Minute // a service that ran this long begins again with minRestart
 )
 
-// start replaces the services by these. Those that run are ended first, which the caller's detach
-// has done as a rule; list is in start order. It does not wait for any to be ready.
+// start replaces the services by list, which is in start order. As two sets would fight over ports,
+// it first ends those that run. It does not wait for any to be ready.
 func (m *services) start(list []protocol.Service) {
 	// Two sets of services would fight over ports.
 	m.cancel()
@@ -76,8 +75,8 @@ func (m *services) start(list []protocol.Service) {
 	}
 }
 
-// cancel makes services not start again; wait returns when they have ended, which is for others to
-// bring about.
+// cancel keeps services from starting again. wait waits for their end, which the caller has to
+// cause.
 func (m *services) cancel() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,7 +95,6 @@ func (m *services) goDo(what string, f func()) {
 	})
 }
 
-// startInOrder starts each service when the one before is ready, or has had readyTimeout.
 func (m *services) startInOrder(ctx context.Context, list []*service) {
 	for _, s := range list {
 		ready := make(chan struct{})
@@ -110,7 +108,8 @@ func (m *services) startInOrder(ctx context.Context, list []*service) {
 	}
 }
 
-// supervise runs the service again and again. ready is closed when it is ready for the first time.
+// supervise runs the service again and again, with a growing delay. It closes ready when the
+// service is ready for the first time.
 func (m *services) supervise(ctx context.Context, s *service, ready chan struct{}) {
 	var once sync.Once
 	delay := minRestart
@@ -138,8 +137,8 @@ func (m *services) supervise(ctx context.Context, s *service, ready chan struct{
 	s.log.Close()
 }
 
-// runOnce runs the service to its end and says how it ended. It always gives an error: a service is
-// not expected to end. ready is called when its check succeeds.
+// runOnce runs the service to its end and says how it ended, always as an error: a service is not
+// expected to end. It calls ready when the service's check succeeds.
 func (m *services) runOnce(ctx context.Context, s *service, ready func()) error {
 	theirs, ours, err := newPipe(false)
 	if err != nil {
@@ -165,6 +164,7 @@ func (m *services) runOnce(ctx context.Context, s *service, ready func()) error 
 		}
 	})
 	// Stopping ends the process from outside; a service without a cgroup is ended here.
+	// detach kills everything by its cgroup; a service that has none is ended here.
 	end := context.AfterFunc(ctx, func() { m.agent.spawner.signal(p, syscall.SIGTERM) })
 	defer end()
 	<-p.done
@@ -193,7 +193,7 @@ func devNull() int {
 	return fd
 }
 
-// awaitReady checks until the service is ready; false when it ended before.
+// awaitReady checks until the service is ready, and returns false if it ended before.
 func (m *services) awaitReady(ctx context.Context, s *service) bool {
 	for wait := minCheck; ctx.Err() == nil; wait = min(2*wait, maxCheck) {
 		if m.check(ctx, s) {
@@ -207,8 +207,8 @@ func (m *services) awaitReady(ctx context.Context, s *service) bool {
 	return false
 }
 
-// check asks once whether a service is ready: its command says so, its port accepts a connection,
-// or it just runs.
+// check reports whether a service is ready: its command succeeds, its port accepts a connection,
+// or, with neither, it runs.
 func (m *services) check(ctx context.Context, s *service) bool {
 	switch {
 	case s.Ready != "":
@@ -226,8 +226,8 @@ func (m *services) check(ctx context.Context, s *service) bool {
 	return true
 }
 
-// checkCommand runs the test of readiness as the service's user; exit status 0 within checkTimeout
-// means ready.
+// checkCommand runs the readiness command as the service's user. It has to succeed within
+// checkTimeout.
 func (m *services) checkCommand(ctx context.Context, s *service) bool {
 	null := devNull()
 	p, err := m.launch(s, s.Ready, []int{null, null, null})
@@ -245,7 +245,7 @@ func (m *services) checkCommand(ctx context.Context, s *service) bool {
 	return p.status.Exited() && p.status.ExitStatus() == 0
 }
 
-// set changes a service's state. Since is when the state changed, not when it was confirmed.
+// set changes a service's state.
 func (m *services) set(s *service, state protocol.ServiceState, failure string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -27,7 +27,7 @@ type session struct {
 	process  *process      // nil if the command was refused
 }
 
-// hangupGrace is how long a command has after SIGHUP when its client went away.
+// hangupGrace is how long a command has after SIGHUP when its client is gone.
 const hangupGrace = 3 * time.Second
 
 // serve answers the channel's requests until the client closes it or the life ends. A command goes
@@ -67,7 +67,7 @@ func startsCommand(request string) bool {
 	return request == "exec" || request == "shell" || request == "subsystem" || request == protocol.Argv
 }
 
-// hangup tells the command that its client closed the channel, and ends it when it does not listen.
+// hangup sends SIGHUP, and SIGKILL after hangupGrace.
 func (s *session) hangup() {
 	a, p := s.conn.agent, s.process
 	a.spawner.signal(p, syscall.SIGHUP)
@@ -80,8 +80,8 @@ func (s *session) hangup() {
 	}
 }
 
-// setting answers a request that starts nothing; false refuses it. Settings are taken only before
-// the command, except for the terminal's size and signals.
+// setting answers a request that starts nothing, and returns false to refuse it. Only window-change
+// and signal are accepted once there is a command.
 func (s *session) setting(req *ssh.Request) bool {
 	switch req.Type {
 	case "env":
@@ -127,9 +127,8 @@ func (s *session) command(req *ssh.Request) {
 	})
 }
 
-// parse makes a command of a request. It is false for a request that cannot be read, or for a
-// subsystem that there is not. What cannot run for another reason is in c.refused, and told to the
-// client as text.
+// parse makes a command of a request. It returns false for a malformed request or an unknown
+// subsystem. Any other reason why it cannot run is in c.refused, which the client is told as text.
 func (s *session) parse(req *ssh.Request) (command, bool) {
 	c := command{env: s.env}
 	c.user, c.refused = s.conn.agent.userNamed(s.as)
@@ -174,8 +173,7 @@ func (s *session) parse(req *ssh.Request) (command, bool) {
 	return c, true
 }
 
-// signals are those of RFC 4254 and the few more that people use. By the name that SSH gives them,
-// without SIG.
+// signals are those of RFC 4254 and some more, by their names in SSH, without SIG.
 var signals = map[string]syscall.Signal{
 	"ABRT": syscall.SIGABRT, "ALRM": syscall.SIGALRM, "FPE": syscall.SIGFPE, "HUP": syscall.SIGHUP, "ILL": syscall.SIGILL,
 	"INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "PIPE": syscall.SIGPIPE, "QUIT": syscall.SIGQUIT,
@@ -197,8 +195,7 @@ func (a *Agent) signal(p *process, payload []byte) bool {
 	return known
 }
 
-// signalName is the name of a signal as exit-signal carries it. A signal that has no name there is
-// reported as KILL.
+// signalName is a signal's name in exit-signal; KILL for one that has none there.
 func signalName(sig syscall.Signal) string {
 	for name, s := range signals {
 		if s == sig {

@@ -10,13 +10,12 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// SFTPName is the program name under which the agent is a file server on its standard input and
-// output: a process of its own, so that the kernel checks the user's permissions.
+// SFTPName is the program name under which the agent serves files on its standard input and output.
+// It is a process of its own, so that the kernel checks the user's permissions.
 const SFTPName = "agentbox-sftp"
 
-// ServeSFTP is that process. Names begin in its working directory, which the kernel sees to: the
-// server's option for that would make the targets of relative links absolute. It returns at the end
-// of its input.
+// ServeSFTP is that process. Relative names begin in its working directory. The server's own option
+// for that would make the targets of relative links absolute. It returns at the end of its input.
 func ServeSFTP() error {
 	server, err := sftp.NewServer(struct {
 		io.Reader

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// life is the agent's end of one life's SSH connection. What the host sends is put into it by the
-// agent's reader; what SSH writes goes straight to the stream. It is a net.Conn for SSH's sake. mu
-// guards buf and eof; filled tells a reader that one of them has changed.
+// life is the agent's end of one life's SSH connection, as a net.Conn. The agent's reader puts in
+// what the host sends; what SSH writes goes straight to the stream. mu guards buf and eof; filled
+// signals a change of either.
 type life struct {
 	out   *output
 	ended atomic.Bool // the host began another life, or the stream is gone: not the client's doing
@@ -23,26 +23,26 @@ type life struct {
 	eof    bool
 }
 
-// output is the stream's writing side, shared by lives: one packet is written at a time, and none
-// by a life that ended.
+// output is the writing side of the stream, which lives share. It writes one packet at a time, and
+// none of a life that ended.
 type output struct {
 	mu sync.Mutex
 	w  io.Writer
 }
 
-// maxUnread bounds what the reader may be ahead of SSH. SSH's own windows keep it far below; a host
-// that ignores them only stops itself.
+// maxUnread bounds what the stream's reader may be ahead of SSH. SSH's own windows keep it far
+// below.
 const maxUnread = 8 << 20
 
-// newLife has nothing to read yet. out may be nil for a life that nobody listens to.
+// newLife has nothing to read yet. out may be nil if nothing is written.
 func newLife(out *output) *life {
 	l := &life{out: out}
 	l.filled.L = &l.mu
 	return l
 }
 
-// put hands over bytes that the host sent. It never waits: the reader of the stream has to see the
-// next Magic whatever SSH does.
+// put hands over bytes that the host sent. It never waits, since the stream's reader has to see the
+// next Magic whatever SSH does. Beyond maxUnread it cuts the connection.
 func (l *life) put(b []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,8 +56,8 @@ func (l *life) put(b []byte) {
 	l.filled.Signal()
 }
 
-// end makes the connection read EOF and write nothing more. Sessions see it as the end of their
-// connection, and tell it by ended from a client that left.
+// end makes the connection read EOF and write nothing more. By ended, sessions tell it from a
+// client that left.
 func (l *life) end() {
 	l.ended.Store(true)
 	l.Close()
@@ -80,8 +80,8 @@ func (l *life) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write implements net.Conn. A life that ended writes nothing, so its packets cannot get into the
-// next one's.
+// Write implements net.Conn. A life that ended writes nothing, so that its packets do not get into
+// the next one's.
 func (l *life) Write(p []byte) (int, error) {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()
@@ -100,7 +100,7 @@ func (l *life) Close() error {
 	return nil
 }
 
-// The rest is net.Conn. The host has the deadlines; the agent waits as long as it takes.
+// Deadlines are the host's affair; the agent waits as long as it takes.
 func (l *life) SetDeadline(time.Time) error      { return nil }
 func (l *life) SetReadDeadline(time.Time) error  { return nil }
 func (l *life) SetWriteDeadline(time.Time) error { return nil }

@@ -12,8 +12,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// bundles are the files of certificates that distributions have: Debian and Alpine, Fedora, SUSE,
-// and older ones.
+// bundles are the files of certificates of distributions: Debian and Alpine, Fedora, SUSE, and
+// older ones.
 var bundles = []string{
 	"etc/ssl/certs/ca-certificates.crt",
 	"etc/pki/tls/certs/ca-bundle.crt",
@@ -22,13 +22,12 @@ var bundles = []string{
 	"etc/ssl/cert.pem",
 }
 
-// certDir is where OpenSSL looks for single certificates when it is told of no bundle.
+// certDir is where OpenSSL looks for single certificates when no bundle is configured.
 const certDir = "etc/ssl/certs"
 
-// trustVariables are read by programs that bring certificates of their own, or read none by
-// themselves: OpenSSL and what is made with it, Node, git, Python's requests and pip, curl, cargo,
-// the clients of clouds, Deno. All but Node's replace what the program knows, so they name the
-// whole bundle.
+// trustVariables are for programs that bring certificates of their own: OpenSSL and its users,
+// Node, git, Python's requests and pip, curl, cargo, the clients of clouds, Deno. All but Node's
+// replace what the program knows, so they name the whole bundle.
 var trustVariables = []string{
 	"SSL_CERT_FILE", "GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT",
 }
@@ -36,23 +35,23 @@ var trustVariables = []string{
 // nodeVariable names certificates that Node adds to its own.
 const nodeVariable = "NODE_EXTRA_CA_CERTS"
 
-// authorities is where programs look for the authorities that they believe. It is found once,
-// before the template is saved, and never changes.
+// authorities is where programs look for certificate authorities. It is found once, before the
+// template is saved, and never changes.
 type authorities struct {
 	root    string
 	bundles []bundle // at least one
 	java    []string // Java's own stores
 }
 
-// bundle is a file of certificates, to which trust adds behind size.
+// bundle is a file of certificates; trust adds others at offset size.
 type bundle struct {
 	path string
 	size int64
 }
 
-// findAuthorities finds out what trust will change, and has it copied up from the image: while the
-// template is made, so that no life waits for it. root is the box's root. An image without
-// certificates gets a bundle of its own.
+// findAuthorities finds what trust will change, and has it copied up from the image while the
+// template is made, so that no life waits for that. root is the box's root. An image without
+// certificates gets a bundle.
 func findAuthorities(root string) (*authorities, error) {
 	a := &authorities{root: root, java: filesOf(root, javaStores)}
 	if err := copyUp(filepath.Join(root, certDir)); err != nil {
@@ -65,14 +64,13 @@ func findAuthorities(root string) (*authorities, error) {
 		}
 		a.bundles = append(a.bundles, bundle{path, size})
 	}
-	if len(a.bundles) == 0 { // an image that believes nobody believes the box's authority at least
+	if len(a.bundles) == 0 { // the image has none, but must trust the box's authority
 		a.bundles = []bundle{{filepath.Join(root, bundles[0]), 0}}
 	}
 	return a, nil
 }
 
-// copyUp makes a directory if it is missing, and has an overlay copy it up. The mode is set to what
-// it is: a change of an overlay's directory is what copies it up.
+// copyUp makes a directory if it is missing. Setting its mode has an overlay copy it up.
 func copyUp(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -84,8 +82,8 @@ func copyUp(dir string) error {
 	return os.Chmod(dir, st.Mode())
 }
 
-// endLine makes a file end with a whole line, and gives its size. Appending nothing copies the file
-// up, too.
+// endLine makes a file end with a whole line, and returns its size. Opening it for writing has an
+// overlay copy it up.
 func endLine(path string) (size int64, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -102,7 +100,7 @@ func endLine(path string) (size int64, err error) {
 	return int64(len(text)), errors.Join(err, f.Close())
 }
 
-// filesOf lists the files below root that patterns name, each once, whatever links lead to it.
+// filesOf lists the files below root that match patterns, each once, whatever links lead to it.
 func filesOf(root string, patterns []string) (files []string) {
 	for _, pattern := range patterns {
 		found, _ := filepath.Glob(filepath.Join(root, pattern)) // the patterns are sound
@@ -119,10 +117,9 @@ func filesOf(root string, patterns []string) (files []string) {
 	return files
 }
 
-// trust adds an authority to every bundle and to the directory, and to Java's own store where one
-// is, in place of the one that was added before. The others go along in each. It may be called
-// again, with another authority: a machine of the pool has had a placeholder. The variables are for
-// every command of the box; its own configuration goes over them.
+// trust adds an authority and the others that go with it to every bundle, the directory and Java's
+// stores, in place of the one added before: a machine of the pool has had a placeholder. The
+// variables are for every command of the box; its configuration may override them.
 func (a *authorities) trust(ca protocol.Authority) (map[string]string, error) {
 	single := filepath.Join(a.root, certDir, filepath.Base(ca.File))
 	text := ca.PEM + ca.Others
@@ -147,8 +144,8 @@ func (a *authorities) inRoot(path string) string {
 	return "/" + strings.TrimPrefix(strings.TrimPrefix(path, a.root), "/")
 }
 
-// add replaces what follows the image's own certificates. It writes in place and cuts the file to
-// its length, since a file that is made anew would take blocks.
+// add replaces what follows the image's own certificates. It writes in place, since a new file
+// would allocate blocks.
 func (b bundle) add(text string) error {
 	f, err := os.OpenFile(b.path, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {

@@ -136,7 +136,7 @@ func TestGivenFilesReplaceLinks(t *testing.T) {
 		if got, err := os.ReadFile(f.Path); err != nil || string(got) != "ours" {
 			t.Errorf("%s: %q %v", f.Path, got, err)
 		}
-		if st, err := os.Lstat(f.Path); err != nil || st.Mode() != givenMode {
+		if st, err := os.Lstat(f.Path); err != nil || st.Mode() != hostFileMode {
 			t.Errorf("%s: %v %v", f.Path, st, err)
 		}
 	}

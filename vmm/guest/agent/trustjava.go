@@ -9,8 +9,8 @@ import (
 	"agentbox/vmm/guest/javastore"
 )
 
-// javaStores are where Java keeps the authorities it believes: Debian's, which its packages link
-// to, and those of other builds. It reads no other file and no variable. Patterns below the root.
+// javaStores are where Java keeps its authorities, below the root: Debian's packages link to the
+// first, other builds have their own. Java reads no other file and no variable.
 var javaStores = []string{
 	"etc/ssl/certs/java/cacerts",
 	"etc/pki/java/cacerts",
@@ -20,8 +20,8 @@ var javaStores = []string{
 	"opt/*/lib/security/cacerts",
 }
 
-// trustJava gives stores of Java's the authorities of a bundle. bundle has the box's authority by
-// then. A store is written anew as a whole: it cannot be added to.
+// trustJava writes the authorities of a bundle into Java's stores. A store cannot be added to, so
+// it is written anew.
 func trustJava(stores []string, bundle string) error {
 	if len(stores) == 0 {
 		return nil

@@ -13,15 +13,14 @@ import (
 	"strings"
 )
 
-// boxUID is the id of the box's user, boxUser its name where the image has none with that id. Images
-// that boxes are made of have one (vmm/image).
+// boxUID is the id of the box's user, boxUser its name in an image that has none with that id.
 const (
 	boxUID  = 1000
 	boxUser = "agent"
 )
 
-// findUser finds the user with uid 1000 in the image, whatever its name, and makes the directory for
-// their runtime files as pam_systemd would. An image without one runs commands as that id.
+// findUser finds the user with uid 1000 in the image, whatever its name, and makes the directory
+// for its runtime files as pam_systemd would. An image without one runs commands as that id.
 func (b *booter) findUser() error {
 	u, err := lookupUser(b.root, func(name string, uid int) bool { return uid == boxUID })
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,8 +37,8 @@ func (b *booter) findUser() error {
 	return os.Lchown(run, u.UID, u.GID)
 }
 
-// lookupUser finds the first user of root's passwd file that matches; an error that is
-// fs.ErrNotExist if none does. A shell that the image does not have is replaced by one that it has.
+// lookupUser finds the first matching user in root's passwd file, or returns an error that is
+// fs.ErrNotExist. A shell that the image does not have is replaced by one that it has.
 func lookupUser(root string, match func(name string, uid int) bool) (User, error) {
 	text, err := os.ReadFile(filepath.Join(root, "etc/passwd"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

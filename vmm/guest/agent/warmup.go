@@ -15,13 +15,12 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// warmUps are what clones run first. The first is also what a box is warmed up with while it is
-// greeted. An image need not have the programs.
+// warmUps are the commands that clones run first. A box is warmed up with the first of them during
+// its handshake. An image need not have the programs.
 var warmUps = [][]string{{"true"}, {"sh", "-c", "true"}, {"bash", "-lc", "ls -l"}, {"git", "--version"}}
 
-// warmUp also takes the name and id of the life that ends from the machine. No name is shorter than
-// its new one, so that a clone's takes no block away from a file. Afterwards the machine has names
-// that no box has.
+// warmUp also replaces the machine's name and id by ones that no box has. They are not longer than
+// those of any clone, so that writing a clone's name frees no block.
 func (a *Agent) warmUp() error {
 	if err := a.Machine.SetHostname("t"); err != nil {
 		return err
@@ -36,16 +35,16 @@ func (a *Agent) warmUp() error {
 		return err
 	}
 	for _, argv := range warmUps {
-		a.perform(argv)
+		a.runDiscarded(argv)
 	}
 	return nil
 }
 
-// warmUpAttach has in memory what an attach looks at, and what the decoder of its request finds out
-// about it the first time. Errors of files that an image does not have are dropped.
+// warmUpAttach brings into memory the files that an attach looks at, and the decoder of its
+// request.
 func warmUpAttach(workspace string) error {
 	os.Stat(workspace)
-	for _, path := range givenFiles {
+	for _, path := range hostFiles {
 		os.ReadFile(path) // an image need not have its directory
 	}
 	request, err := json.Marshal(protocol.AttachRequest{
@@ -58,18 +57,17 @@ func warmUpAttach(workspace string) error {
 	return json.Unmarshal(request, &protocol.AttachRequest{})
 }
 
-// longestWarmUp is for an image whose programs are not what they are called.
+// longestWarmUp is for an image whose programs do something else than their names say.
 const longestWarmUp = 5 * time.Second
 
-// perform runs a command in a session that nobody listens to, from the request to its end. An image
-// need not have the program. It is a command like any other, through the same code, so that this
-// code has run before a clone needs it.
-func (a *Agent) perform(argv []string) {
+// runDiscarded runs a command in a session without a client, through the same code as any other
+// command, so that this code has run before a clone needs it. An image need not have the program.
+func (a *Agent) runDiscarded(argv []string) {
 	payload, err := json.Marshal(protocol.ArgvRequest{Argv: argv, Env: map[string]string{"A": "a"}, Dir: "/"})
 	if err != nil {
 		return
 	}
-	s := &session{conn: &connection{agent: a, life: newLife(nil)}, ch: nobody{}, env: map[string]string{}}
+	s := &session{conn: &connection{agent: a, life: newLife(nil)}, ch: discardChannel{}, env: map[string]string{}}
 	s.command(&ssh.Request{Type: protocol.Argv, Payload: payload})
 	if <-s.launched; s.process == nil {
 		return
@@ -79,12 +77,12 @@ func (a *Agent) perform(argv []string) {
 	<-s.process.done
 }
 
-// nobody is the client of a warm-up. It implements ssh.Channel, reads nothing and takes everything.
-type nobody struct{}
+// discardChannel is the ssh.Channel of a warm-up. It has no input and drops all output.
+type discardChannel struct{}
 
-func (nobody) Read([]byte) (int, error)                       { return 0, io.EOF }
-func (nobody) Write(p []byte) (int, error)                    { return len(p), nil }
-func (nobody) Close() error                                   { return nil }
-func (nobody) CloseWrite() error                              { return nil }
-func (nobody) SendRequest(string, bool, []byte) (bool, error) { return true, nil }
-func (n nobody) Stderr() io.ReadWriter                        { return n }
+func (discardChannel) Read([]byte) (int, error)                       { return 0, io.EOF }
+func (discardChannel) Write(p []byte) (int, error)                    { return len(p), nil }
+func (discardChannel) Close() error                                   { return nil }
+func (discardChannel) CloseWrite() error                              { return nil }
+func (discardChannel) SendRequest(string, bool, []byte) (bool, error) { return true, nil }
+func (c discardChannel) Stderr() io.ReadWriter                        { return c }

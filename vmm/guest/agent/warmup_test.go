@@ -15,11 +15,11 @@ import (
 func TestAWarmUpRunsItsCommandToTheEnd(t *testing.T) {
 	f := start(t)
 	file := filepath.Join(t.TempDir(), "done")
-	f.agent.perform([]string{"sh", "-c", "echo nobody reads this; echo x > " + file})
+	f.agent.runDiscarded([]string{"sh", "-c", "echo nobody reads this; echo x > " + file})
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
 	}
-	f.agent.perform([]string{"no-such-program"}) // returns, and says it to nobody
+	f.agent.runDiscarded([]string{"no-such-program"}) // returns, and says it to nobody
 }
 
 func TestAMachineWarmsUpWhenItBecomesABox(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 // workspaceDisk is the workspace slot. mu guards mounted, and is held while it is mounted or
 // unmounted.
 type workspaceDisk struct {
-	// Where the workspace is mounted; protocol.WorkspaceDir outside of tests. user is the one that
-	// its files are to belong to.
+	// Where it is mounted, protocol.WorkspaceDir outside of tests; the owner of its files; its
+	// device, "" if there is none.
 	target string
 	user   User
 	device string // known since the boot
@@ -29,10 +29,9 @@ type workspaceDisk struct {
 	mounted bool
 }
 
-// mount mounts the slot. Its content appeared while this machine was not looking, so nothing of it
-// may be cached: drop and unmount see to that. The journal is replayed by the mount itself. It may
-// be called again, and at the same time by a Hello that begins it early and by the attachment that
-// needs it.
+// mount mounts the slot, which replays the journal. The host wrote the disk while this machine ran,
+// so nothing of it may be cached: drop and unmount see to that. Idempotent; a Hello begins it
+// early, while the attachment that needs it is still to come.
 func (w *workspaceDisk) mount() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,7 +45,7 @@ func (w *workspaceDisk) mount() error {
 	if err != nil {
 		return err
 	}
-	// Before anybody sees the files: a command must not find half of them its own.
+	// Before any command can see the files.
 	if err := w.adopt(); err != nil {
 		return errors.Join(err, syscall.Unmount(w.target, 0))
 	}
@@ -54,7 +53,7 @@ func (w *workspaceDisk) mount() error {
 	return nil
 }
 
-// unmount lets go of the slot. No process may be using it. Idempotent.
+// unmount unmounts the slot, which no process may be using. Idempotent.
 func (w *workspaceDisk) unmount() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,7 +70,7 @@ func (w *workspaceDisk) unmount() error {
 	return flushBuffers(w.device) // a machine of the pool finds another content there next time
 }
 
-// drop writes everything and forgets what was read of the slot: in a clone it is another disk. It
+// drop writes everything and drops cached blocks of the slot, which is another disk in a clone. It
 // is called before a machine becomes a template.
 func (w *workspaceDisk) drop() error {
 	unix.Sync()
@@ -93,9 +92,9 @@ func flushBuffers(dev string) error {
 	return nil
 }
 
-// adopt gives the files to the box's user when the label says that they belong to somebody else.
-// The label goes last, so that a crash in between repeats it. It is needed where the host could not
-// make the files the box's (protocol.LabelChown).
+// adopt gives the files to the box's user if the label says that they belong to somebody else,
+// where the host could not do it (protocol.LabelChown). The label is removed last, so that it is
+// repeated after a crash.
 func (w *workspaceDisk) adopt() error {
 	dir, err := os.Open(w.target)
 	if err != nil {
@@ -104,7 +103,7 @@ func (w *workspaceDisk) adopt() error {
 	defer dir.Close()
 	label, err := getLabel(int(dir.Fd()))
 	if err != nil || label != protocol.LabelChown {
-		return nil // a kernel that cannot tell is given workspaces with the right owners
+		return nil // for a kernel without labels the owners are right already
 	}
 	if err := chownTree(w.target, w.user); err != nil {
 		return fmt.Errorf("give the workspace to %s: %w", w.user.Name, err)
@@ -113,7 +112,7 @@ func (w *workspaceDisk) adopt() error {
 	return setLabel(int(dir.Fd()), "")
 }
 
-// chownTree gives everything below root to a user, setuid bits kept. Links are not followed.
+// chownTree gives everything below root to a user. It keeps setuid bits and follows no links.
 func chownTree(root string, u User) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

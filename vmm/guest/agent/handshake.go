@@ -11,12 +11,11 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// birth is the beginning of a life. Random numbers come first, since everything but the mount of
-// the workspace draws them. Then the SSH handshake goes on while the machine becomes another one
-// than its twins; the login waits for that, so nothing can be asked of a machine that is not
-// renewed, and no user process runs on it. In order: user processes are stopped and random numbers
-// reseeded; then renew runs beside the Ready and SSH's handshake.
-type birth struct {
+// handshake is the beginning of a life. First user processes are stopped and random numbers
+// reseeded. Then renew gives the machine its own clock and names, beside the Ready and SSH's key
+// exchange. The login waits for renew, so nothing can be asked of a machine that is still like its
+// twins, and no user process runs on it.
+type handshake struct {
 	agent *Agent
 	// As the host sent it, checked by ParseHello.
 	hello   protocol.Hello
@@ -24,22 +23,20 @@ type birth struct {
 	err     error         // why it could not be; read it after that
 }
 
-// begin answers a Hello and starts the SSH server of the life it begins. It returns nil when there
-// is no life to go on with: the host kills the machine then. The answer is written in the
-// background: the host may be writing at the same time, and the goroutine that calls begin is the
-// one that reads that. It waits for the life before to be renewed, or given up.
+// begin answers a Hello and starts the SSH server of the life that it begins. It returns nil if
+// there is none; the host kills the machine then. The answer is written in the background: the host
+// may be writing at the same time, and the goroutine that calls begin is the one that reads that.
 func (a *Agent) begin(out *output, line []byte) *life {
-	// The reader of the stream stands still meanwhile: the next life's bytes wait in the port.
-	if a.birth != nil {
-		<-a.birth.renewed // the steps of two lives must not mix
+	// The steps of two lives must not mix. The next life's bytes wait in the port meanwhile.
+	if a.handshake != nil {
+		<-a.handshake.renewed
 	}
 	if protocol.AsksToAttach(line) {
-		// The slowest step, and one without random numbers. Attach mounts again, and learns what
-		// went wrong.
+		// The slowest step, and one that needs no random numbers. attach mounts again, for the error.
 		a.goDo("mount", func() { a.Machine.Mount() })
 	}
 	hello, err := protocol.ParseHello(line)
-	b := &birth{agent: a, hello: hello, renewed: make(chan struct{})}
+	b := &handshake{agent: a, hello: hello, renewed: make(chan struct{})}
 	var server *ssh.ServerConfig
 	if err == nil {
 		server, err = b.prepare()
@@ -49,7 +46,7 @@ func (a *Agent) begin(out *output, line []byte) *life {
 		a.goDo("refuse", func() { a.answer(out, protocol.Ready{Token: hello.Token, Error: err.Error()}) })
 		return nil
 	}
-	a.birth = b
+	a.handshake = b
 	l := newLife(out)
 	a.goDo("renew", b.renew)
 	a.goDo("ssh", func() {
@@ -60,8 +57,7 @@ func (a *Agent) begin(out *output, line []byte) *life {
 	return l
 }
 
-// answer writes what the host waits for after its Hello, and tells whether it could. With an Error
-// the host kills the machine.
+// answer writes the Ready that the host waits for, and reports whether it could.
 func (a *Agent) answer(out *output, ready protocol.Ready) bool {
 	ready.Version, ready.Kernel = protocol.Version, a.Machine.Kernel
 	message, err := protocol.AppendLife(nil, ready)
@@ -76,10 +72,9 @@ func (a *Agent) answer(out *output, ready protocol.Ready) bool {
 	return err == nil
 }
 
-// prepare reseeds the machine's random numbers while no user process runs, and makes the SSH server
-// at the same time: its key comes with the hello. The server is made by another goroutine, on
-// another CPU where there is one.
-func (b *birth) prepare() (*ssh.ServerConfig, error) {
+// prepare reseeds the random numbers while no user process runs. Another goroutine makes the SSH
+// server meanwhile.
+func (b *handshake) prepare() (*ssh.ServerConfig, error) {
 	made := make(chan struct{})
 	var server *ssh.ServerConfig
 	noServer := errors.New("the SSH server could not be made") // should it panic
@@ -98,9 +93,9 @@ func (b *birth) prepare() (*ssh.ServerConfig, error) {
 	return server, noServer
 }
 
-// renew makes this machine another one than its twins, and then lets user processes run. A step
-// that fails ends the life: the login is refused with its error.
-func (b *birth) renew() {
+// renew gives this machine its own clock and names, and then lets user processes run. A step that
+// fails ends the life: the login is refused with its error.
+func (b *handshake) renew() {
 	// Whatever happens, the login and the next life must not wait for ever.
 	defer close(b.renewed)
 	b.err = errors.New("the machine could not be renewed") // should a step panic
@@ -118,19 +113,17 @@ func (b *birth) renew() {
 	}
 }
 
-// warmUp runs what the box's first command will, while another CPU is busy with the greeting: an
-// emulated machine translates the code of both at the same time then, and finds the translations
-// when the command comes. It goes on in the background and delays nothing; what it starts counts as
-// any process of the box.
-func (b *birth) warmUp() error {
+// warmUp runs what the box's first command will run, while another CPU is busy with the handshake.
+// An emulated machine then has the code translated when the command comes. It goes on in the
+// background.
+func (b *handshake) warmUp() error {
 	if b.hello.Attach != nil && b.agent.Machine.WarmUp {
-		b.agent.goDo("warm up", func() { b.agent.perform(warmUps[0]) })
+		b.agent.goDo("warm up", func() { b.agent.runDiscarded(warmUps[0]) })
 	}
 	return nil
 }
 
-// attach does what the Hello asks for beyond a renewed machine.
-func (b *birth) attach() error {
+func (b *handshake) attach() error {
 	if b.hello.Attach == nil {
 		return nil
 	}
