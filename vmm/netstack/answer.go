@@ -8,11 +8,10 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 )
 
-// What the stack says by itself is built here: answers to ARP and ping, ICMP errors, and the
-// envelope of DHCP.
+// This file builds the frames that do not come from gVisor's stack: answers to ARP and ping, ICMP
+// errors, and datagrams of DHCP and DNS.
 
-// ether is the header of every frame to the guest, of the given EtherType. Callers append the
-// packet.
+// ether returns the header of a frame to the guest with an EtherType. Callers append the packet.
 func ether(kind uint16) []byte {
 	h := make([]byte, 0, etherLen)
 	h = append(h, guestMAC[:]...)
@@ -20,7 +19,7 @@ func ether(kind uint16) []byte {
 	return binary.BigEndian.AppendUint16(h, kind)
 }
 
-// arpAnswer says where the gateway is. request has passed inspectARP.
+// arpAnswer answers a request that inspectARP has accepted with the gateway's address.
 func arpAnswer(request []byte) []byte {
 	const answer = 2
 	f := append(ether(etherARP), request[etherLen:etherLen+6]...)
@@ -29,8 +28,8 @@ func arpAnswer(request []byte) []byte {
 	return append(append(f, guestMAC[:]...), request[etherLen+14:etherLen+18]...)
 }
 
-// ipv4 is a frame with one IPv4 packet to the guest. The packet is never fragmented and has no
-// options. A zero identification is allowed for such a packet (RFC 6864).
+// ipv4 makes a frame with an IPv4 packet to the guest. The packet is not to be fragmented, so its
+// identification may be 0 (RFC 6864).
 func ipv4(from, to [4]byte, proto byte, payload []byte) []byte {
 	h := header.IPv4(make([]byte, ipLen))
 	h.Encode(&header.IPv4Fields{
@@ -41,21 +40,20 @@ func ipv4(from, to [4]byte, proto byte, payload []byte) []byte {
 	return append(append(ether(etherIPv4), h...), payload...)
 }
 
-// message is a frame with an ICMP message, rest being what follows its checksum.
-func message(from [4]byte, kind header.ICMPv4Type, code header.ICMPv4Code, rest []byte) []byte {
+// icmpMessage makes a frame with an ICMP message. rest follows the checksum.
+func icmpMessage(from [4]byte, kind header.ICMPv4Type, code header.ICMPv4Code, rest []byte) []byte {
 	m := header.ICMPv4(append([]byte{byte(kind), byte(code), 0, 0}, rest...))
 	m.SetChecksum(^checksum.Checksum(m, 0))
 	return ipv4(from, guestIP, protoICMP, m)
 }
 
-// pingAnswer sends an echo request back. ip is the guest's packet, from inspect; its data goes back
-// as it came.
+// pingAnswer answers an echo request that inspect has accepted.
 func pingAnswer(ip []byte) []byte {
-	return message([4]byte(ip[16:20]), header.ICMPv4EchoReply, 0, ip[ipLen+4:])
+	return icmpMessage([4]byte(ip[16:20]), header.ICMPv4EchoReply, 0, ip[ipLen+4:])
 }
 
-// strayCode is the code that ends the wait of a program for an answer in a protocol. Linux gives a
-// connecting program an error for some codes only, and goes on trying at others.
+// strayCode returns the ICMP code after which a program no longer waits for an answer. For other codes
+// Linux goes on trying to connect.
 func strayCode(proto byte) header.ICMPv4Code {
 	switch proto {
 	case protoTCP:
@@ -68,18 +66,18 @@ func strayCode(proto byte) header.ICMPv4Code {
 	return header.ICMPv4ProtoUnreachable
 }
 
-// unreachable tells the guest that a packet of its own goes nowhere: its header and 8 bytes more go
-// back. It comes from where the packet was for, or from the gateway where no packet can come from.
-// That is what a kernel needs to find the socket it is about (RFC 792).
+// unreachable tells the guest that its packet cannot be delivered. The error has the packet's header
+// and 8 bytes more, by which the guest's kernel finds the socket (RFC 792). It comes from the
+// packet's destination, or from the gateway if nothing can come from there.
 func unreachable(ip []byte, code header.ICMPv4Code) []byte {
 	from := [4]byte(ip[16:20])
 	if destinationKind(from) != "" {
 		from = gatewayIP
 	}
-	return message(from, header.ICMPv4DstUnreachable, code, append(make([]byte, 4), ip[:min(len(ip), ipLen+8)]...))
+	return icmpMessage(from, header.ICMPv4DstUnreachable, code, append(make([]byte, 4), ip[:min(len(ip), ipLen+8)]...))
 }
 
-// udp is a frame with one datagram from the gateway. It has no sum: IPv4 does without.
+// udp makes a frame with a datagram from the gateway, without a checksum, which IPv4 does not require.
 func udp(from, to uint16, dst [4]byte, payload []byte) []byte {
 	h := header.UDP(make([]byte, udpLen))
 	h.Encode(&header.UDPFields{SrcPort: from, DstPort: to, Length: uint16(udpLen + len(payload))})

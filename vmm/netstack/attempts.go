@@ -5,35 +5,34 @@ import (
 	"time"
 )
 
-// attempts reports what the stack refuses: the first of a kind at once, then one report a second at
-// most. Counting and not queueing is what bounds it: a box may send refused frames as fast as its
-// CPUs can.
+// attempts reports what the stack refuses: the first attempt of a kind at once, then at most one
+// report a second. Attempts are counted and not queued, so a box that floods takes no memory.
 type attempts struct {
 	report func(Attempt)
 
-	mu     sync.Mutex // held while reporting too, so that reports come in order
+	mu     sync.Mutex // also held while reporting, so that reports come in order
 	tally  map[Kind]*tally
 	closed bool
 }
 
-// tally is what is known of one kind since the last report; detail is that of the first attempt.
+// tally counts the attempts of one kind since the last report.
 type tally struct {
-	detail string
+	detail string // of the first
 	count  int
-	quiet  *time.Timer // runs until the next report may be made
+	quiet  *time.Timer // runs until the next report is due
 }
 
-// attemptsEvery is the least time between two reports of one kind.
-const attemptsEvery = time.Second
+// reportInterval is the least time between two reports of one kind.
+const reportInterval = time.Second
 
-// newAttempts gives attempts that call report, one call at a time, from the goroutine that adds or
-// from a timer's.
+// newAttempts makes attempts that call report, one call at a time, from the goroutine that calls add
+// or that of a timer.
 func newAttempts(report func(Attempt)) *attempts {
 	return &attempts{report: report, tally: map[Kind]*tally{}}
 }
 
-// add counts one attempt. detail is called for those that are described. It waits while another
-// report is being made, so a report that takes long slows the box down, and nothing else.
+// add counts one attempt. It calls detail only if the attempt is the first of a report. It blocks
+// during another report, so a slow report slows down the box and nothing else.
 func (a *attempts) add(kind Kind, detail func() string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,11 +52,11 @@ func (a *attempts) add(kind Kind, detail func() string) {
 	}
 }
 
-// flush reports a kind, and what comes of it within attemptsEvery when that is over; mu is held.
+// flush reports a kind now, and what comes of it within reportInterval after that. mu is held.
 func (a *attempts) flush(kind Kind, t *tally) {
 	n := t.count
 	t.count = 0
-	t.quiet = time.AfterFunc(attemptsEvery, func() {
+	t.quiet = time.AfterFunc(reportInterval, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if t.quiet = nil; t.count > 0 && !a.closed {
@@ -67,7 +66,7 @@ func (a *attempts) flush(kind Kind, t *tally) {
 	a.report(Attempt{Kind: kind, Detail: t.detail, Count: n})
 }
 
-// close reports what has waited; nothing is reported any more when it returns.
+// close reports what is left. There are no reports after it.
 func (a *attempts) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -14,30 +14,27 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// card is gVisor's view of the cable: one that carries IPv4 packets to and from its only neighbour.
-// Frames are read and written without a queue of their own, by the goroutine that has them. It
-// implements stack.LinkEndpoint and stack.GSOEndpoint. Reading is one goroutine's (Stack.read);
-// writing is any of gVisor's goroutines'.
+// card is the network interface of gVisor's stack: IPv4 packets to and from one neighbour. It has no
+// queues. One goroutine reads the link (Stack.read), and any goroutine of gVisor writes to it. It
+// implements stack.LinkEndpoint and stack.GSOEndpoint.
 type card struct {
-	link   vmm.Link
-	long   vmm.Segmenter  // the same link; nil when it cannot carry long segments
-	header []byte         // of every frame to the guest
-	later  sync.WaitGroup // packets that are being written
+	link      vmm.Link
+	segmenter vmm.Segmenter  // the same link; nil if it cannot carry long segments
+	header    []byte         // of every frame to the guest
+	pending   sync.WaitGroup // packets that writeLater is writing
 
-	// Guards dispatcher, which gVisor sets and takes away.
-	mu         sync.RWMutex
-	dispatcher stack.NetworkDispatcher
+	mu         sync.RWMutex            // guards dispatcher
+	dispatcher stack.NetworkDispatcher // gVisor sets and removes it
 }
 
-// newCard finds out what else the link can do.
 func newCard(link vmm.Link) *card {
 	c := &card{link: link, header: ether(etherIPv4)}
-	c.long, _ = link.(vmm.Segmenter)
+	c.segmenter, _ = link.(vmm.Segmenter)
 	return c
 }
 
-// deliver hands a packet from the guest to gVisor. Sums are not verified: nothing on the cable
-// changes a byte. The packet must have passed inspect. gVisor may keep it, so its bytes are copied.
+// deliver passes a packet that inspect has accepted to gVisor. It copies the bytes, as gVisor may
+// keep them. Checksums are not verified: nothing on the cable changes a byte.
 func (c *card) deliver(ip []byte) {
 	c.mu.RLock()
 	d := c.dispatcher
@@ -45,15 +42,15 @@ func (c *card) deliver(ip []byte) {
 	if d == nil {
 		return
 	}
-	p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: apart(ip)})
+	p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: splitHeaders(ip)})
 	p.RXChecksumValidated = true
 	d.DeliverNetworkPacket(header.IPv4ProtocolNumber, p)
 	p.DecRef()
 }
 
-// apart is a packet for the stack, its headers in memory of their own: to read them of a packet
-// that it has cloned, gVisor copies all the memory they are in.
-func apart(ip []byte) buffer.Buffer {
+// splitHeaders copies a packet into a buffer whose headers have a view of their own. When gVisor reads
+// the headers of a packet that it has cloned, it copies the whole view that they are in.
+func splitHeaders(ip []byte) buffer.Buffer {
 	headers := ipLen + udpLen
 	if ip[9] == protoTCP {
 		headers = ipLen + int(ip[ipLen+12]>>4)*4
@@ -78,48 +75,49 @@ func (c *card) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
 	return list.Len(), nil
 }
 
-// answersSYN tells the packet that gVisor writes while it holds the new connection's lock.
+// answersSYN tells whether p answers a SYN. gVisor writes such packets while it holds the lock of the
+// new connection.
 func answersSYN(p *stack.PacketBuffer) bool {
 	h := header.TCP(p.TransportHeader().Slice())
 	return p.TransportProtocolNumber == header.TCPProtocolNumber && len(h) >= header.TCPMinimumSize && h.Flags().Contains(header.TCPFlagSyn)
 }
 
-// writeLater writes a packet when its writer has let go of the connection. A guest that answers
-// while the lock is held has a goroutine of gVisor's try for it again and again, on the CPU that
-// the guest may need.
+// writeLater writes a packet in a goroutine of its own, so that its writer can release the lock of
+// the connection. If the guest answered while the lock is held, a goroutine of gVisor would spin for
+// it on a CPU that the guest may need.
 func (c *card) writeLater(p *stack.PacketBuffer) {
 	p.IncRef()
-	c.later.Go(func() {
+	c.pending.Go(func() {
 		defer p.DecRef()
-		_ = c.write(p) // when the cable is cut read finds out, too
+		_ = c.write(p) // read notices when the cable is cut
 	})
 }
 
-// write sends one packet: as a segment for the guest's kernel to cut when gVisor made one that is
-// longer than the MTU, which it does only when GSOMaxSize says so.
+// write sends one packet. If it is longer than the MTU, which GSOMaxSize allows, the guest's kernel
+// cuts it into segments.
 func (c *card) write(p *stack.PacketBuffer) error {
 	frame := append([][]byte{c.header}, p.AsSlices()...)
 	gso := p.GSOOptions
-	if c.long == nil || gso.Type == stack.GSONone {
+	if c.segmenter == nil || gso.Type == stack.GSONone {
 		return c.link.WriteFrame(frame...)
 	}
 	s := vmm.Segment{Headers: etherLen + p.HeaderSize(), TCP: etherLen + int(gso.L3HdrLen), Checksum: int(gso.CsumOffset)}
 	if p.Data().Size() > int(gso.MSS) {
 		s.Size = int(gso.MSS)
 	}
-	return c.long.WriteSegment(s, frame...)
+	return c.segmenter.WriteSegment(s, frame...)
 }
 
-// GSOMaxSize implements stack.GSOEndpoint. 0 is no segmentation offload.
+// GSOMaxSize implements stack.GSOEndpoint. 0 means no segmentation offload.
 func (c *card) GSOMaxSize() uint32 {
-	if c.long == nil {
+	if c.segmenter == nil {
 		return 0
 	}
-	return uint32(c.long.MaxSegment())
+	return uint32(c.segmenter.MaxSegment())
 }
 
 func (c *card) SupportedGSO() stack.SupportedGSO {
-	if c.long == nil {
+	if c.segmenter == nil {
 		return stack.GSONotSupported
 	}
 	return stack.HostGSOSupported
@@ -137,9 +135,8 @@ func (c *card) IsAttached() bool {
 	return c.dispatcher != nil
 }
 
-// The rest of stack.LinkEndpoint: a cable that has no Ethernet header as far as gVisor can see,
-// because card writes and removes it. RXChecksumOffload tells gVisor not to verify. Wait is called
-// when the card is removed.
+// The rest of stack.LinkEndpoint. gVisor sees no Ethernet headers: card adds and removes them.
+// RXChecksumOffload tells gVisor not to verify checksums. gVisor calls Wait when it removes the card.
 func (c *card) MTU() uint32                      { return uint32(min(c.link.MTU(), protocol.NetworkMTU)) }
 func (c *card) SetMTU(uint32)                    {}
 func (c *card) MaxHeaderLength() uint16          { return 0 }
@@ -148,15 +145,15 @@ func (c *card) SetLinkAddress(tcpip.LinkAddress) {}
 func (c *card) Capabilities() stack.LinkEndpointCapabilities {
 	return stack.CapabilityRXChecksumOffload
 }
-func (c *card) Wait()                                   { c.later.Wait() }
+func (c *card) Wait()                                   { c.pending.Wait() }
 func (c *card) ARPHardwareType() header.ARPHardwareType { return header.ARPHardwareNone }
 func (c *card) AddHeader(*stack.PacketBuffer)           {}
 func (c *card) ParseHeader(*stack.PacketBuffer) bool    { return true }
 func (c *card) Close()                                  {}
 func (c *card) SetOnCloseAction(func())                 {}
 
-// read handles frames until the cable is cut. It is one of Stack.work. buf is used again for the
-// next frame, so what is kept of it has to be copied.
+// read handles frames until the cable is cut. It reuses its buffer, so whoever keeps a part of a frame
+// has to copy it.
 func (s *Stack) read() {
 	buf := make([]byte, maxFrame)
 	for {
@@ -172,8 +169,8 @@ func (s *Stack) read() {
 	}
 }
 
-// frame handles one frame from the guest. Only what programs may wait for an answer to is answered
-// with an error; everything else that is refused gets silence.
+// frame handles one frame from the guest. If it is refused, the guest gets an error only where a
+// program may wait for an answer.
 func (s *Stack) frame(f []byte) {
 	c, kind, ip := inspect(f)
 	switch c {
@@ -194,8 +191,8 @@ func (s *Stack) frame(f []byte) {
 	}
 }
 
-// dhcp answers a client that asks although the agent has configured the card. A client that renews
-// has its address and is answered there, any other by broadcast.
+// dhcp answers a DHCP client, which an image may run although the agent has configured the interface.
+// A client that renews its lease is answered at its address, any other by broadcast.
 func (s *Stack) dhcp(ip []byte) {
 	answer := dhcpAnswer(ip[ipLen+udpLen:])
 	if answer == nil {
@@ -204,11 +201,11 @@ func (s *Stack) dhcp(ip []byte) {
 	}
 	const server, client = 67, 68
 	to := [4]byte{255, 255, 255, 255}
-	if [4]byte(ip[12:16]) == guestIP { // renewing
+	if [4]byte(ip[12:16]) == guestIP {
 		to = guestIP
 	}
 	s.send(udp(server, client, to, answer))
 }
 
-// send writes a whole frame. When the cable is cut read finds out, too.
+// send writes a frame. read notices when the cable is cut.
 func (s *Stack) send(frame []byte) { _ = s.card.link.WriteFrame(frame) }

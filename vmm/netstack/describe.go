@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// describe is one short printable line about a refused frame. It never shows payload: that may be
-// what was to get out.
+// describe describes a refused frame in a short printable line. It never shows payload, which may be
+// what the box tried to get out.
 func describe(frame []byte) string {
 	if len(frame) < etherLen {
 		return fmt.Sprintf("a frame of %d bytes", len(frame))
@@ -27,7 +27,7 @@ func describe(frame []byte) string {
 	return fmt.Sprintf("a frame of %d bytes, type %#04x, from %s to %s", len(frame), kind, from, to)
 }
 
-// describeIPv4 is for a packet with at least a header of 20 bytes, of which nothing is believed.
+// describeIPv4 describes a packet of at least 20 bytes, none of which was checked.
 func describeIPv4(p []byte) string {
 	const offset = 0x1fff
 	s := fmt.Sprintf("IPv4 from %s to %s, protocol %d", addr4(p[12:]), addr4(p[16:]), p[9])
@@ -46,5 +46,5 @@ func describeIPv4(p []byte) string {
 	return s
 }
 
-// addr4 is the address in the first 4 bytes of b.
+// addr4 returns the address in the first 4 bytes of b.
 func addr4(b []byte) netip.Addr { return netip.AddrFrom4([4]byte(b[:4])) }

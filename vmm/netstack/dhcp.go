@@ -7,8 +7,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// DHCP (RFC 2131, RFC 2132). The one lease there is says what the agent sets anyway, for guests
-// that ask all the same.
+// DHCP (RFC 2131, RFC 2132). There is one lease, with the settings that the agent makes anyway.
 const (
 	dhcpHeader = 240 // up to and including the magic cookie
 	dhcpCookie = "\x63\x82\x53\x63"
@@ -31,9 +30,8 @@ const (
 	dhcpInform   = 8
 )
 
-// dhcpAnswer is the answer to a message of a DHCP client, nil when there is none to give. m is the
-// payload of a datagram to the server's port. It must be for the guest's own hardware address; the
-// answer has at least 300 bytes.
+// dhcpAnswer returns the answer to a message of a DHCP client, the payload of a datagram. It is nil for
+// a malformed message, one of another Ethernet address, or a type that gets no answer.
 func dhcpAnswer(m []byte) []byte {
 	const bootRequest, bootReply, ethernet = 1, 2, 1
 	if len(m) < dhcpHeader || m[0] != bootRequest || m[1] != ethernet || m[2] != 6 || [6]byte(m[28:34]) != guestMAC || string(m[236:240]) != dhcpCookie {
@@ -63,10 +61,10 @@ func dhcpAnswer(m []byte) []byte {
 	return append(r, make([]byte, max(0, 300-len(r)))...) // BOOTP's least size
 }
 
-// dhcpReplyTo chooses the type of the answer, 0 for none. A request for another address than the
-// lease's is refused, so that the client begins anew.
+// dhcpReplyTo returns the type of the answer, 0 for none. A request for another address than that of
+// the lease is refused, so that the client starts over.
 func dhcpReplyTo(m []byte, options map[byte][]byte) byte {
-	wanted := netip.AddrFrom4([4]byte(m[12:16])) // renewing
+	wanted := netip.AddrFrom4([4]byte(m[12:16])) // of a client that renews
 	if b := options[optionRequested]; len(b) == 4 {
 		wanted = addr4(b)
 	}
@@ -84,10 +82,10 @@ func dhcpReplyTo(m []byte, options map[byte][]byte) byte {
 	return 0
 }
 
-// dhcpLease is what every answer but a refusal says: netmask, gateway, resolver, MTU, for ever. It
-// never changes, for there is one guest.
+// dhcpLease returns the options of every answer but a refusal: netmask, gateway, resolver, MTU, and a
+// lease without end.
 func dhcpLease() []byte {
-	const forever = 0xffffffff
+	const infinite = 0xffffffff
 	option := func(b []byte, code byte, value ...byte) []byte {
 		return append(append(b, code, byte(len(value))), value...)
 	}
@@ -95,11 +93,11 @@ func dhcpLease() []byte {
 	b = option(b, optionRouter, gatewayIP[:]...)
 	b = option(b, optionDNS, gatewayIP[:]...)
 	b = option(b, optionMTU, binary.BigEndian.AppendUint16(nil, protocol.NetworkMTU)...)
-	return option(b, optionLease, binary.BigEndian.AppendUint32(nil, forever)...)
+	return option(b, optionLease, binary.BigEndian.AppendUint32(nil, infinite)...)
 }
 
-// dhcpOptions reads options up to the end mark, or as far as they make sense. Of a code that is
-// there twice the last counts. Values are parts of b.
+// dhcpOptions reads options up to the end mark or the first that is malformed. If a code occurs twice,
+// the last counts. Values are parts of b.
 func dhcpOptions(b []byte) map[byte][]byte {
 	const pad = 0
 	out := map[byte][]byte{}

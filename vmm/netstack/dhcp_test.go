@@ -57,7 +57,7 @@ func TestDHCPGivesTheOneLeaseThereIs(t *testing.T) {
 }
 
 func TestDHCPOnTheCable(t *testing.T) {
-	_, c := startStack(t, &policy{}, mostStreams, mostFlows)
+	_, c := startStack(t, &policy{}, maxStreams, maxFlows)
 	c.send(t, datagram("255.255.255.255", 68, 67, dhcpMessage(dhcpDiscover), from("0.0.0.0")))
 	ip := c.receive(t)[etherLen:]
 	if [4]byte(ip[12:16]) != gatewayIP || [4]byte(ip[16:20]) != [4]byte{255, 255, 255, 255} || ip[ipLen+1] != 67 || ip[ipLen+3] != 68 {

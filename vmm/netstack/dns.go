@@ -17,29 +17,28 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// resolver answers questions without asking anybody: an allowed name has its synthetic address and
-// nothing else, any other does not exist. Asking a resolver of the host would be a way out for data
-// (a name can carry 200 bytes) and would tell the box what the host's resolver knows. Its methods
-// may be called from any goroutine.
+// resolver answers DNS queries by itself: an allowed name has its synthetic address and no other
+// records, and any other name does not exist. A query to a resolver of the host would be a way out for
+// data (a name can carry 200 bytes), and would tell the box what the host's resolver knows. The
+// methods may be called from any goroutine.
 type resolver struct {
 	names    *names
 	lookup   func(context.Context, Question) error
 	attempts *attempts
 }
 
-// nameTTL is for how many seconds the box may keep an answer. The policy is asked again at each
-// connection, so it matters only for names that are forgotten.
+// nameTTL is for how many seconds the box may cache an answer. Each connection is decided about anew,
+// so this matters only for names that are evicted.
 const nameTTL = 60
 
-// maxQuestion is more than any question with one name needs; what follows is EDNS padding at best.
-// In bytes. Longer messages are dropped, not answered.
-const maxQuestion = 1232
+// maxQuery is the most bytes of a query: more than one with one name and EDNS padding has. Longer
+// messages are dropped.
+const maxQuery = 1232
 
-// answer gives the response to one message, nil when it deserves none. What deserves none: messages
-// that are too long, answers, and what cannot be parsed. The answer repeats the question's ID and
-// its RecursionDesired, and claims authority, since nobody else has any.
+// answer returns the response to a message. It is nil for messages that are too long, malformed or
+// responses. The response is authoritative, and repeats ID and RecursionDesired of the query.
 func (r *resolver) answer(ctx context.Context, message []byte) []byte {
-	if len(message) > maxQuestion {
+	if len(message) > maxQuery {
 		r.refuse("a message of %d bytes", len(message))
 		return nil
 	}
@@ -71,9 +70,8 @@ func (r *resolver) answer(ctx context.Context, message []byte) []byte {
 	return packed
 }
 
-// resolve decides about a question. No answer with success says that the name has nothing of that
-// type. Which names exist is the handler's decision, asked for each question anew. Addresses are
-// only ever A records: the cable carries no IPv6.
+// resolve answers a question. The handler decides whether the name exists, each time anew. The only
+// addresses are A records, since the cable carries no IPv6; for other types the name has no records.
 func (r *resolver) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmessage.Resource, dnsmessage.RCode) {
 	is := func(body dnsmessage.ResourceBody) []dnsmessage.Resource {
 		return []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: nameTTL}, Body: body}}
@@ -100,21 +98,21 @@ func (r *resolver) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmes
 	return is(&dnsmessage.AResource{A: addr.As4()}), dnsmessage.RCodeSuccess
 }
 
-// serveStream answers questions over TCP. Each message has its length in two bytes before it (RFC
-// 1035, 4.2.2). The end of the stream is the guest's; 10 s without a question end it, too, and so
-// does the first bad message.
+// serveStream answers queries over TCP, where each message has its length in two bytes before it (RFC
+// 1035, 4.2.2). It returns at the end of the stream, after 10 s without a query, and at the first bad
+// message.
 func (r *resolver) serveStream(ctx context.Context, c net.Conn) error {
 	const idle = 10 * time.Second
-	buf := make([]byte, 2+maxQuestion)
+	buf := make([]byte, 2+maxQuery)
 	for {
 		if err := c.SetDeadline(time.Now().Add(idle)); err != nil {
 			return err
 		}
 		if _, err := io.ReadFull(c, buf[:2]); err != nil {
-			return nil // the guest has asked everything
+			return nil // the guest has no more queries
 		}
 		n := int(binary.BigEndian.Uint16(buf))
-		if n > maxQuestion {
+		if n > maxQuery {
 			r.refuse("a message of %d bytes", n)
 			return errors.New("a message that is too long")
 		}
@@ -131,29 +129,26 @@ func (r *resolver) serveStream(ctx context.Context, c net.Conn) error {
 	}
 }
 
-// refuse reports a message that no sound resolver sends. The text never has a name of the guest's
-// in it.
+// refuse reports a message that no correct resolver sends. The text never contains a name from it.
 func (r *resolver) refuse(format string, args ...any) {
 	r.attempts.add(KindDNS, func() string { return fmt.Sprintf(format, args...) })
 }
 
-// hostName is labels of 1 to 63 of the characters that host names are made of; anything else could
-// read differently elsewhere.
+// hostName matches labels of 1 to 63 characters that host names may have.
 var hostName = agentbox.Pattern(`^[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*$`)
 
-// canonical is a name as the policy knows it, in lower case and without the dot at its end. ok is
-// false for what is no host name, or longer than 253 bytes.
+// canonical returns a name as the policy has it: in lower case, without a dot at the end. ok is false
+// if it is no host name or longer than 253 bytes.
 func canonical(s string) (name string, ok bool) {
-	const most = 253
+	const maxName = 253
 	s = strings.TrimSuffix(s, ".")
-	if len(s) > most || !hostName().MatchString(s) {
+	if len(s) > maxName || !hostName().MatchString(s) {
 		return "", false
 	}
 	return strings.ToLower(s), true
 }
 
-// reverse tells whether q asks for the name of an address of the block. Names of the form
-// 4.3.18.198.in-addr.arpa.
+// reverse returns the address of the name block whose name q asks for, as 4.3.18.198.in-addr.arpa.
 func reverse(q dnsmessage.Question) (netip.Addr, bool) {
 	s, ok := strings.CutSuffix(strings.ToLower(q.Name.String()), ".in-addr.arpa.")
 	if !ok || q.Type != dnsmessage.TypePTR || q.Class != dnsmessage.ClassINET {

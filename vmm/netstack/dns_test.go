@@ -37,7 +37,7 @@ func TestCanonical(t *testing.T) {
 
 func newTestResolver(lookup func(Question) error) (*resolver, *policy) {
 	p := &policy{lookup: lookup}
-	return &resolver{names: newNames(mostNames), lookup: p.Lookup, attempts: newAttempts(p.Attempt)}, p
+	return &resolver{names: newNames(maxNames), lookup: p.Lookup, attempts: newAttempts(p.Attempt)}, p
 }
 
 func TestBadMessages(t *testing.T) {
@@ -64,7 +64,7 @@ func TestBadMessages(t *testing.T) {
 		{"nothing", nil, 0, true},
 		{"a response", response, 0, true},
 		{"something else", []byte("GET / HTTP/1.1\r\n"), 0, false},
-		{"a long message", make([]byte, maxQuestion+1), 0, true},
+		{"a long message", make([]byte, maxQuery+1), 0, true},
 		{"two questions", two, dnsmessage.RCodeFormatError, false},
 		{"no question", make([]byte, 12), dnsmessage.RCodeFormatError, false},
 		{"half a question", question(t, "a.example.", dnsmessage.TypeA)[:18], dnsmessage.RCodeFormatError, false},
@@ -115,7 +115,7 @@ func TestNamesKeepTheirAddresses(t *testing.T) {
 
 // Two names on one address must not be mistaken for each other.
 func TestNamesThatCollide(t *testing.T) {
-	n := newNames(mostNames)
+	n := newNames(maxNames)
 	seen := map[netip.Addr]string{}
 	for i := range 2000 {
 		name := fmt.Sprintf("n%d.example", i)

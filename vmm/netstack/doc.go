@@ -1,24 +1,22 @@
-// Package netstack is the network that a box sees: its only peer on the cable, in user space, which
-// answers ARP, DHCP, DNS and ping itself and hands TCP and UDP flows over to a Handler. It decides
-// nothing about where a flow may go, opens no connection to anywhere, and forwards no packet.
+// Package netstack is the network of a box in user space, its only peer on the cable. It answers ARP,
+// DHCP, DNS and ping, and passes TCP and UDP flows to a Handler. It does not decide where a flow may
+// go, opens no connections and forwards no packets.
 //
 // The supervisor makes one Stack for each machine, over the machine's vmm.Link, with the gateway
-// (policy/gateway) as its Handler. A frame goes through inspect first (frame.go), which lets
-// through nothing but what the one guest with its one address can rightly say. TCP and UDP then go
-// to gVisor's stack (stack.go, card.go), which ends them: tcp.go and stream.go are connections,
-// udp.go flows of datagrams. Questions to the resolver are answered by dns.go from names.go, where
-// each allowed name has an address that stands for it. places.go bounds how many there are of
-// all that, and what is refused is reported by attempts.go.
+// (policy/gateway) as its Handler. Each frame goes through inspect (frame.go) first, which accepts
+// only what the one guest with its one address may send. gVisor's stack (stack.go, card.go)
+// terminates TCP and UDP: tcp.go and stream.go are connections, udp.go flows of datagrams. dns.go
+// answers DNS queries with the synthetic addresses of names.go. slots.go bounds the number of
+// connections and flows, and attempts.go reports what was refused.
 //
 // What always holds:
 //
 //   - Nothing that the guest sends leaves this process but through the Handler, by name or address.
-//   - What the guest can make us hold is bounded: connections, flows, questions, names, reports.
-//   - A refusal is told to the guest at once, so that no program waits for a timeout.
+//   - Connections, flows, queries, names and reports, which a guest can make as it likes, are bounded.
+//   - The guest learns of a refusal at once, so that no program waits for a timeout.
 //   - The same name has the same address in every stack, so a machine that is restored or forked
 //     finds its names again. Connections do not outlive a stack: Forget and resets end them.
 //
-// The guest's end is configured by vmm/guest/netconfig; the addresses both ends use are in
-// vmm/guest/protocol. Why it is gVisor's stack in user space: docs/internals/decisions.md, 10 and
-// 11.
+// vmm/guest/netconfig configures the guest's end, and vmm/guest/protocol has the addresses of both
+// ends. Why it is gVisor's stack in user space: docs/internals/decisions.md, 10 and 11.
 package netstack

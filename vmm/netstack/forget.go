@@ -7,12 +7,11 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 )
 
-// Forget resets a connection that the guest has kept from a life under another stack, between one
-// of its ports and remote, so that a program that waits for data there does not wait for ever. It
-// sends a segment that fits no connection: the guest answers with where it is, and the answer,
-// which belongs to no connection of this stack, is reset exactly there (RFC 9293, 3.10.7.4). A
-// connection that this stack does have is not harmed. It writes to the cable and waits for no
-// answer.
+// Forget resets a connection between a port of the guest and remote that the guest has from before it
+// was restored, so that no program waits for data forever. It sends a segment that fits no
+// connection. The guest answers with its sequence number, and since the answer belongs to no
+// connection of this stack, it is reset exactly there (RFC 9293, 3.10.7.4). A connection that this
+// stack has is not harmed. Forget does not wait for the answer.
 func (s *Stack) Forget(port uint16, remote netip.AddrPort) {
 	from := remote.Addr().As4()
 	t := header.TCP(make([]byte, tcpLen))

@@ -11,7 +11,7 @@ import (
 // Sizes and numbers of Ethernet, ARP and IPv4.
 const (
 	etherLen = 14
-	maxFrame = etherLen + 0xffff // a card that segments late sends as much as an IPv4 packet can hold
+	maxFrame = etherLen + 0xffff // with segmentation offload, the longest IPv4 packet
 	ipLen    = 20
 	udpLen   = 8
 	tcpLen   = 20
@@ -28,7 +28,7 @@ const (
 	protoUDP  = 17
 )
 
-// The two ends of the cable, as they stand in frames.
+// The addresses of the two ends of the cable, as in frames.
 var (
 	guestMAC   = mac(protocol.GuestMAC)
 	gatewayMAC = mac(protocol.GatewayMAC)
@@ -37,7 +37,7 @@ var (
 	gatewayIP  = protocol.GatewayAddr.As4()
 )
 
-// mac is an address as it stands in frames, zero for text that is none.
+// mac parses an Ethernet address. It is zero for text that is none.
 func mac(s string) (m [6]byte) {
 	if hw, err := net.ParseMAC(s); err == nil {
 		copy(m[:], hw)
@@ -45,23 +45,22 @@ func mac(s string) (m [6]byte) {
 	return m
 }
 
-// class is what is to be done with a frame from the guest.
+// class says what happens with a frame from the guest.
 type class int
 
 const (
 	classRefused   class = iota // with a Kind
-	classIgnored                // harmless noise that nobody needs to hear of
-	classTransport              // TCP or UDP for the stack
-	classARP                    // a question for the gateway's Ethernet address
+	classIgnored                // harmless noise, which is not reported
+	classTransport              // TCP or UDP for gVisor's stack
+	classARP                    // a request for the gateway's Ethernet address
 	classDHCP                   // a datagram for the DHCP server
 	classPing                   // an echo request to the gateway
-	classStray                  // what programs send to where nothing is, or in a protocol we do not speak: refused with an ICMP answer
+	classStray                  // a packet of a program that waits for an answer: refused with an ICMP error, with a Kind
 )
 
-// inspect decides what a frame from the guest is. It accepts nothing that is not exactly what the
-// guest of the other end has to say: one Ethernet and one IPv4 address, no fragments, no options.
-// Everything behind it may rely on that; ip is the packet of all classes but classRefused,
-// classIgnored and classARP, without padding.
+// inspect classifies a frame from the guest. It accepts only what the one guest may send: from one
+// Ethernet and one IPv4 address, no fragments, no options. Everything after it relies on that. ip is
+// the packet without padding, for all classes but classRefused, classIgnored and classARP.
 func inspect(frame []byte) (c class, kind Kind, ip []byte) {
 	if len(frame) < etherLen || len(frame) > maxFrame || [6]byte(frame[6:12]) != guestMAC {
 		return classRefused, KindFrame, nil
@@ -71,7 +70,7 @@ func inspect(frame []byte) (c class, kind Kind, ip []byte) {
 	case etherIPv6:
 		return classRefused, KindIPv6, nil
 	case etherRARP:
-		return classIgnored, "", nil // QEMU says so of every machine that it has restored
+		return classIgnored, "", nil // QEMU announces every restored machine
 	case etherARP:
 		return inspectARP(to, payload)
 	case etherIPv4:
@@ -80,15 +79,14 @@ func inspect(frame []byte) (c class, kind Kind, ip []byte) {
 	return classRefused, KindFrame, nil
 }
 
-// inspectARP allows a question for the gateway, and lets the guest speak about its own address
-// only.
+// inspectARP allows a request for the gateway's address, and announcements of the guest's own.
 func inspectARP(to [6]byte, a []byte) (class, Kind, []byte) {
 	const ethernetIPv4, request = "\x00\x01\x08\x00\x06\x04", 1
 	if len(a) < arpLen || string(a[:6]) != ethernetIPv4 || to != broadcast && to != gatewayMAC {
 		return classRefused, KindARP, nil
 	}
 	sender, target := [4]byte(a[14:18]), [4]byte(a[24:28])
-	probe := sender == [4]byte{} // a guest that makes sure that nobody has its address
+	probe := sender == [4]byte{} // whether another machine has the guest's address (RFC 5227)
 	if [6]byte(a[8:14]) != guestMAC || sender != guestIP && !probe {
 		return classRefused, KindARP, nil
 	}
@@ -98,14 +96,13 @@ func inspectARP(to [6]byte, a []byte) (class, Kind, []byte) {
 	case binary.BigEndian.Uint16(a[6:]) == request && target == gatewayIP:
 		return classARP, "", nil
 	case sender == guestIP && target == gatewayIP:
-		return classIgnored, "", nil // an answer to a question we never ask
+		return classIgnored, "", nil // an answer to a request that we never send
 	}
 	return classRefused, KindARP, nil
 }
 
-// inspectIPv4 checks the packet in a frame to a hardware address, from the outside in: its header,
-// its length, fragments, source, destination, content. DHCP comes before the source address, since
-// a client may have none yet.
+// inspectIPv4 checks a packet in a frame to an Ethernet address. DHCP comes before the check of the
+// source address, since a client may have none yet.
 func inspectIPv4(to [6]byte, p []byte) (class, Kind, []byte) {
 	if len(p) < ipLen || p[0] != 0x45 {
 		return classRefused, KindPacket, nil
@@ -140,8 +137,8 @@ func inspectIPv4(to [6]byte, p []byte) (class, Kind, []byte) {
 	return classRefused, kind, nil
 }
 
-// destinationKind refuses addresses that no packet on a cable can be sent to. It is "" for an
-// address that can be one; whether there is anything there is the handler's to decide.
+// destinationKind refuses destinations that no packet on a cable can have. It is "" for all others,
+// about which the handler decides.
 func destinationKind(dst [4]byte) Kind {
 	addr := netip.AddrFrom4(dst)
 	switch {
@@ -153,8 +150,8 @@ func destinationKind(dst [4]byte) Kind {
 	return ""
 }
 
-// inspectTransport checks as much of TCP, UDP and ICMP as those behind it rely on: a whole header,
-// ports, lengths that fit the packet. p is cut to its length and goes to dst.
+// inspectTransport checks what later code relies on in TCP, UDP and ICMP: a complete header, ports,
+// and lengths that fit the packet. p is cut to its length.
 func inspectTransport(p []byte, dst [4]byte) (class, Kind, []byte) {
 	t := p[ipLen:]
 	switch p[9] {
@@ -174,13 +171,13 @@ func inspectTransport(p []byte, dst [4]byte) (class, Kind, []byte) {
 	return classStray, KindPacket, p
 }
 
-// hasPorts tells whether both ports are ones that somebody could listen on.
+// hasPorts tells whether neither port is 0.
 func hasPorts(t []byte) bool {
 	return binary.BigEndian.Uint16(t) != 0 && binary.BigEndian.Uint16(t[2:]) != 0
 }
 
-// inspectICMP answers a ping of the gateway only: ICMP to elsewhere would carry data out. A ping of
-// another address is told that it is prohibited, so that the program ends.
+// inspectICMP allows pings of the gateway only: ICMP to other addresses would carry data out. A ping
+// of another address gets an ICMP error, so that the program ends.
 func inspectICMP(p []byte, dst [4]byte) (class, Kind, []byte) {
 	const unreachable, echo = 3, 8
 	t := p[ipLen:]
@@ -188,7 +185,7 @@ func inspectICMP(p []byte, dst [4]byte) (class, Kind, []byte) {
 	case len(t) < icmpLen:
 		return classRefused, KindICMP, nil
 	case t[0] == unreachable:
-		return classIgnored, "", nil // nobody listens any more on the port that a datagram of ours was for
+		return classIgnored, "", nil // of a datagram of ours to a port that was closed meanwhile
 	case t[0] == echo && dst == gatewayIP:
 		return classPing, "", p
 	case t[0] == echo:
@@ -197,7 +194,7 @@ func inspectICMP(p []byte, dst [4]byte) (class, Kind, []byte) {
 	return classRefused, KindICMP, nil
 }
 
-// isDHCP tells a datagram from a DHCP client's port to the server's.
+// isDHCP tells whether p is a datagram from the DHCP client's port to the server's.
 func isDHCP(p []byte) bool {
 	const client, server = 68, 67
 	if p[9] != protoUDP || len(p) < ipLen+udpLen {

@@ -177,7 +177,7 @@ func TestAttacksAreReportedAndNothingLeaves(t *testing.T) {
 				lookup: func(Question) error { t.Error("the resolver was asked"); return nil },
 				accept: func(d Destination) error { t.Errorf("a flow to %v was to be decided", d); return nil },
 			}
-			_, c := startStack(t, p, mostStreams, mostFlows)
+			_, c := startStack(t, p, maxStreams, maxFlows)
 			c.send(t, a.frame)
 			got := p.awaitAttempt(t, a.kind)
 			if bytes.Contains([]byte(got.Detail), []byte("secret")) || got.Detail == "" || got.Count != 1 {
@@ -201,7 +201,7 @@ func TestAttacksAreReportedAndNothingLeaves(t *testing.T) {
 func TestFramesOfEveryLength(t *testing.T) {
 	const longest = 1600
 	p := &policy{accept: func(d Destination) error { t.Errorf("a flow to %v was to be decided", d); return nil }}
-	_, c := startStack(t, p, mostStreams, mostFlows)
+	_, c := startStack(t, p, maxStreams, maxFlows)
 	whole := [][]byte{
 		datagram("203.0.113.7", 5000, 443, make([]byte, longest), nil),
 		packet("198.18.0.1", protoICMP, append(bytes.Clone(echo), make([]byte, longest)...), nil),
@@ -224,7 +224,7 @@ func TestFramesOfEveryLength(t *testing.T) {
 func TestFloodsAreCounted(t *testing.T) {
 	const n = 5000
 	p := &policy{}
-	_, c := startStack(t, p, mostStreams, mostFlows)
+	_, c := startStack(t, p, maxStreams, maxFlows)
 	for range n {
 		c.send(t, frame(gatewayMAC, stranger, etherIPv4, nil))
 	}
@@ -247,7 +247,7 @@ func TestFloodsAreCounted(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
-	_, c := startStack(t, &policy{}, mostStreams, mostFlows)
+	_, c := startStack(t, &policy{}, maxStreams, maxFlows)
 	c.send(t, arpFrame(1, guestMAC, guestIP, gatewayIP))
 	want := frame(guestMAC, gatewayMAC, etherARP, []byte("\x00\x01\x08\x00\x06\x04\x00\x02"))
 	want = append(append(want, gatewayMAC[:]...), gatewayIP[:]...)

@@ -10,37 +10,36 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// names gives each allowed name one address of the name block. The address follows from the name,
-// so that a box that goes on under a new stack, or its twin, finds the same; where two names fall
-// on one address the later takes the next that is free. The name asked for the longest time ago is
-// forgotten when there are too many. A forgotten name costs the box a new lookup: flows to its old
-// address arrive without a name.
+// names maps each allowed name to a synthetic address of the name block. The address is a hash of the
+// name, so that a box that is restored or forked finds the same one under its new stack. If two names
+// have the same hash, the later one gets the next free address. The least recently queried name is
+// evicted when there are too many; flows to its address then have no name until the box queries it
+// again.
 type names struct {
-	most int
+	limit int
 
-	// Guards the three below, which hold the same elements.
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the three below, which have the same elements
 	byName map[string]*list.Element
 	byAddr map[netip.Addr]*list.Element
-	recent list.List // of named, the one asked for last in front
+	recent list.List // of named, the most recently queried in front
 }
 
-// named is one name with its address; both are fixed.
+// named is a name with its address.
 type named struct {
 	name string
 	addr netip.Addr
 }
 
 const (
-	// mostNames bounds the memory that questions take: about 8 MiB.
-	mostNames = 16384
-	// firstName leaves the beginning of the block to the cable itself.
+	// maxNames bounds the memory of names to about 8 MiB.
+	maxNames = 16384
+	// firstName leaves the beginning of the block to the two ends of the cable.
 	firstName = 256
 )
 
-// newNames is empty; most must be less than the block has addresses.
-func newNames(most int) *names {
-	return &names{most: most, byName: map[string]*list.Element{}, byAddr: map[netip.Addr]*list.Element{}}
+// newNames makes an empty table. limit must be less than the number of addresses in the block.
+func newNames(limit int) *names {
+	return &names{limit: limit, byName: map[string]*list.Element{}, byAddr: map[netip.Addr]*list.Element{}}
 }
 
 // address gives the address of a name, a new one where need be. name is canonical and allowed. The
@@ -52,22 +51,22 @@ func (n *names) address(name string) netip.Addr {
 		n.recent.MoveToFront(e)
 		return e.Value.(named).addr
 	}
-	if n.recent.Len() >= n.most {
+	if n.recent.Len() >= n.limit {
 		oldest := n.recent.Remove(n.recent.Back()).(named)
 		delete(n.byName, oldest.name)
 		delete(n.byAddr, oldest.addr)
 	}
-	addr := n.place(name)
+	addr := n.free(name)
 	e := n.recent.PushFront(named{name, addr})
 	n.byName[name], n.byAddr[addr] = e, e
 	return addr
 }
 
-// place finds a free address, beginning where the name's hash says. There is one: the block is
-// larger than the table. mu is held.
-func (n *names) place(name string) netip.Addr {
+// free returns the first free address from the name's hash on. There is one, since the block is larger
+// than the table. mu is held.
+func (n *names) free(name string) netip.Addr {
 	digest := sha256.Sum256([]byte(name))
-	size := uint32(1)<<(32-protocol.NameBlock.Bits()) - firstName - 1 // the block's last address is left out too
+	size := uint32(1)<<(32-protocol.NameBlock.Bits()) - firstName - 1 // without the block's last address
 	base := protocol.NameBlock.Addr().As4()
 	for i := binary.BigEndian.Uint32(digest[:]) % size; ; i = (i + 1) % size {
 		var b [4]byte
@@ -78,8 +77,7 @@ func (n *names) place(name string) netip.Addr {
 	}
 }
 
-// of gives the name of an address, "" when it has none. It does not make the name a recent one:
-// only questions do.
+// of returns the name of an address, "" if it has none. Only queries make a name recent.
 func (n *names) of(addr netip.Addr) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

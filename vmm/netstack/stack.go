@@ -17,16 +17,16 @@ import (
 	"agentbox/vmm"
 )
 
-// What one box may have open at once: TCP connections, those about to be decided included, and UDP
-// flows. With all connections open and their buffers full, a stack takes some 300 MiB.
+// How many TCP connections, those that wait for a decision included, and UDP flows a box may have
+// open at once. With all connections open and their buffers full, a stack takes about 300 MiB.
 const (
-	mostStreams = 4096
-	mostFlows   = 1024
+	maxStreams = 4096
+	maxFlows   = 1024
 )
 
 // Stack is the network of one box, from New to Close. Its methods may be called from any goroutine.
-// Goroutines: one reads the cable (Start), one for each connection and each flow is in the handler,
-// one for each question that is being answered; all are in work, and Close waits for them.
+// One goroutine reads the cable (Start), one for each connection and flow is in the handler, and one
+// for each DNS query answers it. All are in work, and Close waits for them.
 type Stack struct {
 	card     *card
 	handler  Handler
@@ -37,20 +37,20 @@ type Stack struct {
 	streams  streams
 	flows    flows
 
-	ctx    context.Context // of everything the handler does
+	ctx    context.Context // of all calls to the handler
 	cancel context.CancelFunc
-	work   sync.WaitGroup // every goroutine of ours, those in the handler included
+	work   sync.WaitGroup // all goroutines, those in the handler included
 	close  sync.Once
 }
 
-// New makes the network at the host's end of a link. It reads nothing before Start. h.Attempt may
-// be called as soon as Start was. An error means that gVisor's stack refused its configuration; the
-// link stays the caller's then, and belongs to the Stack otherwise.
-func New(link vmm.Link, h Handler) (*Stack, error) { return newStack(link, h, mostStreams, mostFlows) }
+// New makes the network at the host's end of a link. It reads nothing and calls nothing before Start.
+// The link belongs to the Stack unless New fails, which means that gVisor's stack refused its
+// configuration.
+func New(link vmm.Link, h Handler) (*Stack, error) { return newStack(link, h, maxStreams, maxFlows) }
 
-// newStack is New with other bounds.
+// newStack is New with other limits.
 func newStack(link vmm.Link, h Handler, streams, flows int) (*Stack, error) {
-	s := &Stack{card: newCard(link), handler: h, attempts: newAttempts(h.Attempt), names: newNames(mostNames)}
+	s := &Stack{card: newCard(link), handler: h, attempts: newAttempts(h.Attempt), names: newNames(maxNames)}
 	s.resolver = &resolver{names: s.names, lookup: h.Lookup, attempts: s.attempts}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.assemble(streams, flows); err != nil {
@@ -60,13 +60,12 @@ func newStack(link vmm.Link, h Handler, streams, flows int) (*Stack, error) {
 	return s, nil
 }
 
-// nic is the number of the only card in gVisor's stack.
+// nic is the number of the only interface of gVisor's stack.
 const nic = 1
 
-// assemble makes gVisor's stack: IPv4, TCP and UDP, on one card that answers for every address
-// there is. Promiscuous mode takes packets for every address, spoofing lets answers come from every
-// address: the stack is at the other end of whatever the guest connects to. ICMP and ARP are left
-// out, since we answer them on bytes.
+// assemble makes gVisor's stack with IPv4, TCP and UDP. Its one interface is at the other end of
+// whatever the guest connects to: in promiscuous mode it takes packets for every address, and with
+// spoofing it answers from every address. ARP and ICMP do not reach it: answer.go makes the answers.
 func (s *Stack) assemble(streams, flows int) error {
 	s.tcpip = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{networkv4.NewProtocol},
@@ -91,14 +90,13 @@ func (s *Stack) assemble(streams, flows int) error {
 	return nil
 }
 
-// Start reads the link until it is cut. Before it, the box's frames wait: its policy may be put in
-// place first. It is called once.
+// Start starts to read the link, until it is cut. Frames wait until then, so that the policy of the
+// box is in place first. It is called once.
 func (s *Stack) Start() { s.work.Go(s.read) }
 
-// Close cuts the link, resets every connection and ends the context of every call to the handler,
-// and returns when all of them have returned. Idempotent. The order: no handler may begin anew,
-// nothing more comes from the guest, what is open is reset; gVisor's stack is destroyed only when
-// no goroutine uses it any more.
+// Close ends the context of every call to the handler, cuts the link, resets every connection, and
+// returns when all calls have returned. Only then does it destroy gVisor's stack, which nobody uses
+// any more. Idempotent.
 func (s *Stack) Close() error {
 	var err error
 	s.close.Do(func() {
@@ -113,10 +111,9 @@ func (s *Stack) Close() error {
 	return err
 }
 
-// wait returns when all our goroutines have. Handshakes that were about to begin are aborted as
-// they appear.
+// wait returns when all goroutines have. Meanwhile it aborts handshakes that were about to begin.
 func (s *Stack) wait() {
-	const again = 10 * time.Millisecond
+	const interval = 10 * time.Millisecond
 	done := make(chan struct{})
 	go func() {
 		s.work.Wait()
@@ -129,7 +126,7 @@ func (s *Stack) wait() {
 		select {
 		case <-done:
 			return
-		case <-time.After(again):
+		case <-time.After(interval):
 		}
 	}
 }

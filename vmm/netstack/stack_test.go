@@ -75,7 +75,7 @@ func TestNamesAreSynthetic(t *testing.T) {
 		}
 		return errRefused
 	}}
-	b, s := startBox(t, p, mostStreams, mostFlows)
+	b, s := startBox(t, p, maxStreams, maxFlows)
 	a := ask(t, b, "Allowed.Example.", dnsmessage.TypeA)
 	if a.RCode != dnsmessage.RCodeSuccess || len(a.Answers) != 1 {
 		t.Fatalf("an allowed name is answered with %v", a)
@@ -117,7 +117,7 @@ func reverseName(a netip.Addr) (string, error) {
 }
 
 func TestDNSOverTCP(t *testing.T) {
-	b, _ := startBox(t, (&policy{}).allowAll(), mostStreams, mostFlows)
+	b, _ := startBox(t, (&policy{}).allowAll(), maxStreams, maxFlows)
 	c, err := b.dial(t, dnsServer)
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestStreamCarriesBytesBothWays(t *testing.T) {
 		_, err := io.Copy(c, c)
 		return err
 	}
-	b, _ := startBox(t, p, mostStreams, mostFlows)
+	b, _ := startBox(t, p, maxStreams, maxFlows)
 	a := ask(t, b, "echo.example.", dnsmessage.TypeA)
 	to := netip.AddrPortFrom(netip.AddrFrom4(a.Answers[0].Body.(*dnsmessage.AResource).A), 443)
 	c, err := b.dial(t, to)
@@ -191,7 +191,7 @@ func TestHalfClose(t *testing.T) {
 		_, err := io.Copy(io.Discard, c) // the guest goes on for a while
 		return err
 	}
-	b, _ := startBox(t, p, mostStreams, mostFlows)
+	b, _ := startBox(t, p, maxStreams, maxFlows)
 	c, err := b.dial(t, elsewhere)
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func wantRefused(t *testing.T, err error) {
 }
 
 func TestRefusalIsImmediate(t *testing.T) {
-	b, _ := startBox(t, &policy{}, mostStreams, mostFlows)
+	b, _ := startBox(t, &policy{}, maxStreams, maxFlows)
 	_, err := b.dial(t, elsewhere)
 	wantRefused(t, err)
 	wantNobody(t, b.dialUDP(t, elsewhere))
@@ -220,7 +220,7 @@ func TestRefusalIsImmediate(t *testing.T) {
 
 // What can be no address of anybody is refused as fast, though no answer can come from there.
 func TestNowhereIsRefusedAtOnce(t *testing.T) {
-	b, _ := startBox(t, (&policy{}).allowAll(), mostStreams, mostFlows)
+	b, _ := startBox(t, (&policy{}).allowAll(), maxStreams, maxFlows)
 	for _, address := range []string{"224.0.0.1:80", "240.0.0.1:80", "255.255.255.255:80"} {
 		to := netip.MustParseAddrPort(address)
 		var failed net.Error
@@ -254,7 +254,7 @@ func wantNobody(t *testing.T, c *gonet.UDPConn) {
 func TestDialFirst(t *testing.T) {
 	p := (&policy{}).allowAll()
 	p.stream = func(context.Context, Destination, Conn) error { return errors.New("nobody listens there") }
-	b, _ := startBox(t, p, mostStreams, mostFlows)
+	b, _ := startBox(t, p, maxStreams, maxFlows)
 	_, err := b.dial(t, elsewhere)
 	wantRefused(t, err)
 }
@@ -267,7 +267,7 @@ func TestErrorResetsAStream(t *testing.T) {
 		}
 		return errors.New("the other side broke off")
 	}
-	b, _ := startBox(t, p, mostStreams, mostFlows)
+	b, _ := startBox(t, p, maxStreams, maxFlows)
 	c, err := b.dial(t, elsewhere)
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +294,7 @@ func TestPacketsKeepTheirBounds(t *testing.T) {
 			}
 		}
 	}
-	b, _ := startBox(t, p, mostStreams, mostFlows)
+	b, _ := startBox(t, p, maxStreams, maxFlows)
 	c := b.dialUDP(t, elsewhere)
 	for _, size := range []int{1, 0, 1400, 9000, 60000} {
 		sent := bytes.Repeat([]byte{byte(size)}, size)
@@ -344,15 +344,15 @@ func TestConnectionsAreBounded(t *testing.T) {
 	wantNobody(t, b.dialUDP(t, elsewhere))
 }
 
-// A place is free again as soon as the connection is over, so short ones may follow each other for
-// ever.
-func TestPlacesAreGivenBack(t *testing.T) {
+// A slot is free as soon as its connection is over, so there is no limit to short ones that follow
+// each other.
+func TestSlotsAreFreed(t *testing.T) {
 	p := (&policy{}).allowAll()
 	p.stream = func(_ context.Context, _ Destination, c Conn) error {
 		_, err := io.Copy(c, c)
 		return err
 	}
-	b, s := startBox(t, p, 4, mostFlows)
+	b, s := startBox(t, p, 4, maxFlows)
 	for i := range 100 {
 		c, err := b.dial(t, elsewhere)
 		if err != nil {
@@ -376,7 +376,7 @@ func awaitOpen(t *testing.T, s *Stack, most int) {
 	t.Helper()
 	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
 		s.streams.mu.Lock()
-		n := len(s.streams.open)
+		n := len(s.streams.taken)
 		s.streams.mu.Unlock()
 		if n <= most {
 			return
@@ -391,7 +391,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	p := (&policy{}).allowAll()
 	p.stream = hang
 	p.packets = discard
-	b, s := startBox(t, p, mostStreams, mostFlows)
+	b, s := startBox(t, p, maxStreams, maxFlows)
 	for range 5 {
 		c, err := b.dial(t, elsewhere)
 		if err != nil {
@@ -425,7 +425,7 @@ func survivor(t *testing.T) (*gonet.TCPConn, *Stack) {
 	t.Helper()
 	p := (&policy{}).allowAll()
 	p.stream = hang
-	first, old := startStack(t, p, mostStreams, mostFlows)
+	first, old := startStack(t, p, maxStreams, maxFlows)
 	b := plugIn(t, old)
 	c, err := b.dial(t, elsewhere)
 	if err != nil {
@@ -438,7 +438,7 @@ func survivor(t *testing.T) (*gonet.TCPConn, *Stack) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	second, next := startStack(t, p, mostStreams, mostFlows)
+	second, next := startStack(t, p, maxStreams, maxFlows)
 	b.plug(next)
 	return c, second
 }
@@ -475,7 +475,7 @@ func TestSYNFlood(t *testing.T) {
 	const most, flood = 32, 4000
 	p := (&policy{}).allowAll()
 	p.stream = hang
-	s, c := startStack(t, p, most, mostFlows)
+	s, c := startStack(t, p, most, maxFlows)
 	pinged := make(chan struct{})
 	go func() {
 		for {

@@ -14,32 +14,30 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// stream is a Conn whose SYN has not been answered before its first use. It is made for a SYN, and
-// answers it at the first Read, Write or CloseWrite: so a handler that dials first lets the guest
-// see a refusal where there was one. Its methods may be called from any goroutine. answer orders
-// everything: exactly one of establish, finish and Close answers the SYN; the fields behind it are
-// written before ready is closed and never again.
+// stream is a Conn that answers the guest's SYN at its first Read, Write or CloseWrite. So if a
+// handler dials first and fails, the guest sees its connection refused. The methods may be called
+// from any goroutine. Exactly one of establish, finish and Close answers the SYN, under answer. It
+// sets the fields from queue to err before it closes ready; then they never change.
 type stream struct {
 	id    stack.TransportEndpointID
-	share int // bytes of each buffer
+	share int                   // bytes of each buffer
+	req   *tcp.ForwarderRequest // the SYN
 
-	answer sync.Once             // the SYN's
-	ready  chan struct{}         // closed when it was answered or never will be
-	req    *tcp.ForwarderRequest // until then
-	queue  waiter.Queue          //
-	conn   *gonet.TCPConn        // afterwards; nil when the guest did not finish the handshake
-	ep     tcpip.Endpoint        // of conn
-	err    error                 // why conn is nil
+	answer sync.Once      // of the SYN
+	ready  chan struct{}  // closed when the SYN was answered or never will be
+	queue  waiter.Queue   // of ep
+	conn   *gonet.TCPConn // nil if the guest did not finish the handshake
+	ep     tcpip.Endpoint // of conn
+	err    error          // why conn is nil
 
 	mu          sync.Mutex
-	read, write time.Time // deadlines from before the answer
+	read, write time.Time // deadlines that were set before the answer
 	aborted     bool
 }
 
-// errGone is what a handler gets when the guest did not finish the handshake.
+// errGone is the error if the guest did not finish the handshake.
 var errGone = errors.New("the box has given up the connection")
 
-// newStream does not answer the SYN yet.
 func newStream(r *tcp.ForwarderRequest) *stream {
 	return &stream{id: r.ID(), req: r, ready: make(chan struct{})}
 }
@@ -67,14 +65,15 @@ func (c *stream) establish() error {
 	return c.err
 }
 
-// refuse answers the SYN with a reset, once.
+// refuse answers the SYN with a reset. Callers are in answer.
 func (c *stream) refuse(why error) {
 	c.err = why
 	c.req.Complete(true)
 }
 
-// begun refuses the connection if its SYN has not been answered, and tells whether there is one.
-func (c *stream) begun() bool {
+// connected tells whether there is a connection. If the SYN was not answered yet, connected refuses
+// it.
+func (c *stream) connected() bool {
 	c.answer.Do(func() {
 		defer close(c.ready)
 		c.refuse(net.ErrClosed)
@@ -83,8 +82,8 @@ func (c *stream) begun() bool {
 	return c.conn != nil
 }
 
-// established sets buffers, keep-alive and the deadlines of before. Keep-alive finds guests that
-// are gone without a word. An abort that came meanwhile is done here.
+// established sets buffers, keep-alive, which notices guests that vanish, and the deadlines that were
+// set before. It aborts the connection if abort was called meanwhile.
 func (c *stream) established(ep tcpip.Endpoint) {
 	options := ep.SocketOptions()
 	options.SetSendBufferSize(int64(c.share), true)
@@ -100,12 +99,11 @@ func (c *stream) established(ep tcpip.Endpoint) {
 	}
 }
 
-// finish ends the connection as err says: refused or reset with one, closed without. It returns
-// when nothing of it is left but a state that passes by itself, soon after done is closed at the
-// latest. err nil means that the handler's work is done, and what it wrote is still to reach the
-// guest. It is called once, when the handler has returned.
+// finish ends the connection after the handler has returned err. With an error it refuses or resets
+// the connection. Without one it closes it, and waits until the guest has read everything, until done
+// is closed, or for linger. It is called once.
 func (c *stream) finish(err error, done <-chan struct{}) {
-	if !c.begun() {
+	if !c.connected() {
 		return
 	}
 	if err == nil {
@@ -117,14 +115,13 @@ func (c *stream) finish(err error, done <-chan struct{}) {
 	c.ep.Abort()
 }
 
-// drain waits until the guest has read everything and closed its side too, and tells whether it
-// has. What is left of a connection counts as one, so it may not stay for ever. gVisor tells no one
-// of a state that changes, so it looks again and again, less and less often. TIME-WAIT counts as
-// closed: it passes by itself.
+// drain waits until the guest has read everything and closed its side, and tells whether it has. It
+// waits no longer than linger, since the connection keeps its slot. It polls, less and less often, as
+// gVisor does not notify of changes of the state. TIME-WAIT counts as closed: it passes by itself.
 func (c *stream) drain(done <-chan struct{}) bool {
-	const longest = 250 * time.Millisecond
+	const maxWait = 250 * time.Millisecond
 	end := time.Now().Add(linger)
-	for wait := time.Millisecond; time.Now().Before(end); wait = min(2*wait, longest) {
+	for wait := time.Millisecond; time.Now().Before(end); wait = min(2*wait, maxWait) {
 		switch tcp.EndpointState(c.ep.State()) {
 		case tcp.StateClose, tcp.StateError, tcp.StateTimeWait:
 			return true
@@ -138,8 +135,7 @@ func (c *stream) drain(done <-chan struct{}) bool {
 	return false
 }
 
-// abort resets the connection, from any goroutine. One whose SYN is not answered yet is refused
-// when it would be.
+// abort resets the connection. If the SYN was not answered yet, it will be refused.
 func (c *stream) abort() {
 	c.mu.Lock()
 	c.aborted = true
@@ -150,44 +146,43 @@ func (c *stream) abort() {
 	}
 }
 
-// Read answers the SYN if nobody has, and reads what the guest sent.
+// Read answers the SYN, if that was not done, and reads what the guest sent.
 func (c *stream) Read(p []byte) (int, error) {
 	if err := c.establish(); err != nil {
-		return 0, c.failed("read", err)
+		return 0, c.opError("read", err)
 	}
 	return c.conn.Read(p)
 }
 
-// Write answers the SYN if nobody has, and sends.
+// Write answers the SYN, if that was not done, and sends.
 func (c *stream) Write(p []byte) (int, error) {
 	if err := c.establish(); err != nil {
-		return 0, c.failed("write", err)
+		return 0, c.opError("write", err)
 	}
 	return c.conn.Write(p)
 }
 
 func (c *stream) CloseWrite() error {
 	if err := c.establish(); err != nil {
-		return c.failed("close", err)
+		return c.opError("close", err)
 	}
 	return c.conn.CloseWrite()
 }
 
-// Close ends the connection for all who use it; what is left to be done happens when the handler
-// has returned.
+// Close ends the connection for all its users. finish does the rest when the handler has returned.
 func (c *stream) Close() error {
-	if !c.begun() {
+	if !c.connected() {
 		return nil
 	}
 	return c.conn.Close()
 }
 
-// failed is an error as package net makes them.
-func (c *stream) failed(op string, err error) error {
+// opError makes an error like those of package net.
+func (c *stream) opError(op string, err error) error {
 	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }
 
-// LocalAddr is where the guest connected to, RemoteAddr the guest.
+// LocalAddr is the address that the guest connected to, RemoteAddr the guest's.
 func (c *stream) LocalAddr() net.Addr  { return tcpAddr(c.id.LocalAddress, c.id.LocalPort) }
 func (c *stream) RemoteAddr() net.Addr { return tcpAddr(c.id.RemoteAddress, c.id.RemotePort) }
 
@@ -195,8 +190,7 @@ func tcpAddr(a tcpip.Address, port uint16) net.Addr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom4(a.As4()), port))
 }
 
-// SetReadDeadline counts from the connection's beginning even if it is called before the SYN is
-// answered. It does not bound that answer itself.
+// SetReadDeadline may be called before the SYN is answered. It does not bound the answer itself.
 func (c *stream) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,39 +12,39 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// streams are the TCP connections of a box. Each that is open holds a goroutine of ours.
+// streams are the TCP connections of a box. Each has a goroutine.
 type streams struct {
 	*Stack
-	places[*stream]
+	slots[*stream]
 }
 
-// dnsPort is the gateway's, for questions over UDP and TCP.
+// dnsPort is the gateway's port for DNS over UDP and TCP.
 const dnsPort = 53
 
-// Sizes of the buffers of a connection, in bytes. The largest is what one fast connection needs;
-// when there are many the budget is shared, since a guest can fill all of them.
+// Sizes of the buffers of a connection, in bytes. One fast connection needs the largest. A guest can
+// fill the buffers of all connections, so many of them share the budget.
 const (
-	bufferLeast  = 16 << 10
-	bufferMost   = 4 << 20
+	minBuffer    = 16 << 10
+	maxBuffer    = 4 << 20
 	bufferBudget = 64 << 20
 )
 
-// How long a connection that both sides have closed is remembered, and one that only we have. The
-// cable neither loses nor delays segments, so little can come late.
+// How long a connection is remembered after both sides have closed it, and after only we have. Both
+// are short, since the cable neither loses nor delays segments.
 const (
 	timeWait = time.Second
 	linger   = 20 * time.Second
 )
 
-// tune sets what one peer on a lossless cable needs: buffers as above, selective acknowledgements,
-// and no guessing of a receive buffer's size.
+// tune configures TCP for one peer on a lossless cable: the buffers and times above, selective
+// acknowledgements, and no estimate of the size of a receive buffer.
 func (s *Stack) tune() error {
 	wait, fin := tcpip.TCPTimeWaitTimeoutOption(timeWait), tcpip.TCPLingerTimeoutOption(linger)
 	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(false)
 	options := []tcpip.SettableTransportProtocolOption{
 		&wait, &fin, &sack, &moderate,
-		&tcpip.TCPSendBufferSizeRangeOption{Min: bufferLeast, Default: bufferMost, Max: bufferMost},
-		&tcpip.TCPReceiveBufferSizeRangeOption{Min: bufferLeast, Default: bufferMost, Max: bufferMost},
+		&tcpip.TCPSendBufferSizeRangeOption{Min: minBuffer, Default: maxBuffer, Max: maxBuffer},
+		&tcpip.TCPReceiveBufferSizeRangeOption{Min: minBuffer, Default: maxBuffer, Max: maxBuffer},
 	}
 	for _, o := range options {
 		if err := s.tcpip.SetTransportProtocolOption(tcp.ProtocolNumber, o); err != nil {
@@ -54,37 +54,36 @@ func (s *Stack) tune() error {
 	return nil
 }
 
-// init makes gVisor hand every new connection to begin.
-func (t *streams) init(s *Stack, most int) {
+// init makes gVisor pass every new connection to begin.
+func (t *streams) init(s *Stack, limit int) {
 	t.Stack = s
-	t.places.init(most, &s.work)
-	// Those beyond our own limit are refused at once; the forwarder drops what is twice as much.
-	f := tcp.NewForwarder(s.tcpip, bufferMost, 2*most, t.begin)
+	t.slots.init(limit, &s.work)
+	// begin refuses connections beyond the limit. Beyond twice the limit the forwarder drops them.
+	f := tcp.NewForwarder(s.tcpip, maxBuffer, 2*limit, t.begin)
 	s.tcpip.SetTransportProtocolHandler(tcp.ProtocolNumber, f.HandlePacket)
 }
 
-// begin is called in a goroutine of its own for each SYN. It lives as long as the connection. The
-// handler's error decides how that ends.
+// begin is called for each SYN, in a goroutine that lives as long as the connection. The handler's
+// error decides how the connection ends.
 func (t *streams) begin(r *tcp.ForwarderRequest) {
 	d := t.destination("tcp", r.ID())
 	c := newStream(r)
-	n := t.take(c, c.abort)
+	n := t.acquire(c, c.abort)
 	if n == 0 {
 		t.attempts.add(KindLimit, func() string {
-			return fmt.Sprintf("a connection to %s beyond the limit of %d", d.Addr, t.most)
+			return fmt.Sprintf("a connection to %s beyond the limit of %d", d.Addr, t.limit)
 		})
 		r.Complete(true)
 		return
 	}
-	defer t.leave(c)
-	// The share is not taken from those that are open already: the budget is a bound on what
-	// begins, and no promise.
-	c.share = min(max(bufferBudget/n, bufferLeast), bufferMost)
+	defer t.release(c)
+	// Connections that are open already keep their buffers, so the budget may be exceeded.
+	c.share = min(max(bufferBudget/n, minBuffer), maxBuffer)
 	c.finish(t.carry(d, c), t.ctx.Done())
 }
 
-// carry lets the handler decide, and have the connection. A connection to the gateway's resolver is
-// not decided about here but name by name.
+// carry lets the handler decide about the connection and carry it. Connections to the gateway's
+// resolver are always accepted: the handler decides about each name.
 func (t *streams) carry(d Destination, c *stream) error {
 	if d.Addr == netip.AddrPortFrom(protocol.GatewayAddr, dnsPort) {
 		return t.resolver.serveStream(t.ctx, c)
@@ -95,8 +94,7 @@ func (t *streams) carry(d Destination, c *stream) error {
 	return t.handler.Stream(t.ctx, d, c)
 }
 
-// destination is where a packet goes. id is as gVisor sees it: the local end is where the guest
-// connects to.
+// destination returns where a packet goes. In id, as gVisor sees it, that is the local end.
 func (s *Stack) destination(proto string, id stack.TransportEndpointID) Destination {
 	addr := netip.AddrFrom4(id.LocalAddress.As4())
 	return Destination{Proto: proto, Name: s.names.of(addr), Addr: netip.AddrPortFrom(addr, id.LocalPort)}

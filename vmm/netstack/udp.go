@@ -18,81 +18,79 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// flows are the UDP flows of a box: pairs of a port of its own and an address. gVisor has an
-// endpoint for each that was accepted; packet sees what has none.
+// flows are the UDP flows of a box: pairs of a port of the box and an address. Each accepted flow has
+// an endpoint in gVisor; packet gets the datagrams of all others.
 type flows struct {
 	*Stack
-	places[stack.TransportEndpointID]
-	asked chan struct{} // a place for each question to the resolver that is being answered
+	slots[stack.TransportEndpointID]
+	queries chan struct{} // an element for each DNS query that is being answered
 }
 
 const (
-	// mostQuestions are answered at once; what comes on top is lost, as datagrams may be, and asked
-	// again.
-	mostQuestions = 64
+	// maxQueries is how many DNS queries are answered at once. Others are dropped, as datagrams may
+	// be, and the resolver in the box repeats them.
+	maxQueries = 64
 	// flowIdle is how long a flow lives without a datagram in either direction.
 	flowIdle = 2 * time.Minute
-	// flowBuffer bounds the bytes of datagrams that wait in one direction of a flow.
+	// flowBuffer is the most bytes of datagrams that wait in one direction of a flow.
 	flowBuffer = 256 << 10
 )
 
-// init makes gVisor hand datagrams without an endpoint to packet.
-func (u *flows) init(s *Stack, most int) {
-	u.Stack, u.asked = s, make(chan struct{}, mostQuestions)
-	u.places.init(most, &s.work)
+// init makes gVisor pass datagrams without an endpoint to packet.
+func (u *flows) init(s *Stack, limit int) {
+	u.Stack, u.queries = s, make(chan struct{}, maxQueries)
+	u.slots.init(limit, &s.work)
 	s.tcpip.SetTransportProtocolHandler(transportudp.ProtocolNumber, u.packet)
 }
 
-// packet is called for a datagram that belongs to no open flow. It must not block; false has the
-// guest told that nobody listens. It is called by the goroutine that reads the cable. While the
-// handler decides about a flow its further datagrams are dropped: the first one is kept, and is
-// what the flow begins with.
+// packet gets a datagram that belongs to no open flow, in the goroutine that reads the cable, so it
+// must not block. If it returns false, gVisor tells the guest that nobody listens. While the handler
+// decides about a flow, its first datagram is kept and further ones are dropped.
 func (u *flows) packet(id stack.TransportEndpointID, p *stack.PacketBuffer) bool {
 	d := u.destination("udp", id)
 	if d.Addr == netip.AddrPortFrom(protocol.GatewayAddr, dnsPort) {
-		u.question(id.RemotePort, p)
+		u.query(id.RemotePort, p)
 		return true
 	}
-	if u.has(id) { // it is being decided about
-		return true // lost, as datagrams may be
+	if u.has(id) {
+		return true // dropped
 	}
-	if u.take(id, nil) == 0 {
-		u.attempts.add(KindLimit, func() string { return fmt.Sprintf("a flow to %s beyond the limit of %d", d.Addr, u.most) })
+	if u.acquire(id, nil) == 0 {
+		u.attempts.add(KindLimit, func() string { return fmt.Sprintf("a flow to %s beyond the limit of %d", d.Addr, u.limit) })
 		return false
 	}
 	first := p.Clone()
 	go func() {
-		defer u.leave(id)
+		defer u.release(id)
 		defer first.DecRef()
 		u.carry(d, id, first)
 	}()
 	return true
 }
 
-// carry lets the handler decide, and have the flow. It is the flow's goroutine, until the handler
-// returns.
+// carry lets the handler decide about the flow and carry it. It is the goroutine of the flow.
 func (u *flows) carry(d Destination, id stack.TransportEndpointID, first *stack.PacketBuffer) {
 	if err := u.handler.Accept(u.ctx, d); err != nil {
-		u.send(unreachable(packetHead(first), header.ICMPv4PortUnreachable))
+		u.send(unreachable(headers(first), header.ICMPv4PortUnreachable))
 		return
 	}
 	f, err := u.endpoint(id, first)
 	if err != nil {
 		return // the box tries again, or not
 	}
-	if u.set(id, func() { _ = f.Close() }) {
-		_ = u.handler.Packets(u.ctx, d, f) // how a flow of datagrams ended is nothing the guest can be told
+	if u.onEnd(id, func() { _ = f.Close() }) {
+		_ = u.handler.Packets(u.ctx, d, f) // UDP cannot tell the guest how a flow ended
 	}
 	_ = f.Close()
 }
 
-// packetHead is what an ICMP error quotes.
-func packetHead(p *stack.PacketBuffer) []byte {
+// headers returns what an ICMP error quotes of a packet.
+func headers(p *stack.PacketBuffer) []byte {
 	head := append([]byte{}, p.NetworkHeader().Slice()...)
 	return append(head, p.TransportHeader().Slice()...)
 }
 
-// endpoint makes gVisor's end of the flow, with the first datagram in it. The caller closes it.
+// endpoint makes gVisor's end of the flow, which has the first datagram to read. The caller closes it.
 func (u *flows) endpoint(id stack.TransportEndpointID, first *stack.PacketBuffer) (*flow, error) {
 	var request *transportudp.ForwarderRequest
 	transportudp.NewForwarder(u.tcpip, func(r *transportudp.ForwarderRequest) { request = r }).HandlePacket(id, first)
@@ -108,26 +106,25 @@ func (u *flows) endpoint(id stack.TransportEndpointID, first *stack.PacketBuffer
 	return f, nil
 }
 
-// question answers a datagram to the resolver. It does not block: the answer is given by a
-// goroutine of its own, of which there are mostQuestions at once.
-func (u *flows) question(from uint16, p *stack.PacketBuffer) {
+// query answers a datagram to the resolver, in one of at most maxQueries goroutines.
+func (u *flows) query(from uint16, p *stack.PacketBuffer) {
 	select {
-	case u.asked <- struct{}{}:
+	case u.queries <- struct{}{}:
 	default:
-		u.attempts.add(KindLimit, func() string { return fmt.Sprintf("more than %d questions at once", mostQuestions) })
+		u.attempts.add(KindLimit, func() string { return fmt.Sprintf("more than %d DNS queries at once", maxQueries) })
 		return
 	}
 	message := p.Data().AsRange().ToSlice()
 	u.work.Go(func() {
-		defer func() { <-u.asked }()
+		defer func() { <-u.queries }()
 		if answer := u.resolver.answer(u.ctx, message); answer != nil {
 			u.send(udp(dnsPort, from, guestIP, answer))
 		}
 	})
 }
 
-// flow is the guest's end of a UDP flow. Its timer closes it after flowIdle without a datagram,
-// which a reader sees as net.ErrClosed.
+// flow is the guest's end of a UDP flow. Its timer closes it after flowIdle without a datagram, and a
+// reader gets net.ErrClosed.
 type flow struct {
 	*gonet.UDPConn
 	queue waiter.Queue
@@ -135,13 +132,13 @@ type flow struct {
 	once  sync.Once
 }
 
-// Read gives one datagram.
+// Read reads one datagram.
 func (f *flow) Read(p []byte) (int, error) {
 	n, err := f.UDPConn.Read(p)
 	if errors.Is(err, io.EOF) {
 		err = net.ErrClosed
 	}
-	f.timer.Reset(flowIdle) // of one that is closed it only closes it again
+	f.timer.Reset(flowIdle) // closes a closed flow again, which does nothing
 	return n, err
 }
 
