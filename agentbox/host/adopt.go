@@ -15,10 +15,10 @@ import (
 	"agentbox/agentbox/host/supervisors"
 )
 
-// adoption takes up what an earlier daemon left: it may have been stopped, killed at any step of
-// any operation, or lost with the host. It runs once, before anybody else can ask for a box, so
-// nothing here is locked. One box that cannot be taken up does not keep the others from it: it
-// stays as it is on disk, and unread says so wherever boxes are listed.
+// adoption takes over what an earlier daemon left. That daemon may have been stopped, killed at any
+// step of any operation, or lost with the host. It runs once, before anyone can ask for a box, so
+// nothing is locked here. A box that cannot be taken over stays on disk as it is, does not stop the
+// others, and is named in table.unread.
 type adoption struct {
 	boxes    *table
 	disk     disk
@@ -26,8 +26,8 @@ type adoption struct {
 	remove   func(*box) error
 }
 
-// all takes up every box: running ones go on, half-made and half-removed ones are removed, machines
-// of the pool too, as nobody has a lease on them.
+// all takes over every box. Running boxes go on; half-made and half-removed ones are removed, and
+// so are machines of the pool, since nobody has a lease on them.
 func (a adoption) all() error {
 	entries, err := os.ReadDir(a.boxes.home.Boxes())
 	if err != nil {
@@ -36,7 +36,7 @@ func (a adoption) all() error {
 	for _, e := range entries {
 		path := filepath.Join(a.boxes.home.Boxes(), e.Name())
 		if strings.HasSuffix(e.Name(), ".removed") {
-			// Of whatever kind it was: only that one needs more than to be removed.
+			// Its kind is not known; gVisor is the one that leaves files of other users.
 			if err := a.disk.removeTree(agentbox.GVisor, path); err != nil {
 				a.machines.log.Error("cannot finish removing a box", "directory", path, "error", err)
 			}
@@ -57,15 +57,14 @@ func (a adoption) all() error {
 	return a.dropOrphanRuns()
 }
 
-// box takes up one box by the facts beside its record. Of a directory without a record nothing was
-// announced yet, so its supervisor, which may have been started meanwhile, is killed and the
-// directory goes. The box is in the table before anything that can fail, so that it is shown and a
-// removal that fails is tried again by tidy.
+// box takes over one box by the facts beside its record. A directory without a record is a box that
+// nobody was told of, so its supervisor is killed and the directory removed. The box enters the
+// table before anything that can fail, so that it is listed, and a failed removal is retried by
+// tidy.
 func (a adoption) box(id agentbox.BoxID) error {
 	names := a.boxes.home.Box(id)
 	rec, err := readRecord(names.Record())
 	if errors.Is(err, os.ErrNotExist) {
-		// Nothing was announced yet, so nothing is lost.
 		return errors.Join(supervisors.KillHolder(names.Lock()), os.RemoveAll(names.Dir), os.RemoveAll(names.Run))
 	}
 	if err != nil {
@@ -77,7 +76,7 @@ func (a adoption) box(id agentbox.BoxID) error {
 		return err
 	}
 	a.boxes.put(b)
-	// remove ends the machine, so it has to know it; nobody follows one that goes.
+	// remove ends the machine, so it has to know it. Nothing follows a machine that is removed.
 	if rec.Phase != phaseReady {
 		b.sup = s
 		return a.remove(b)
@@ -96,15 +95,14 @@ func (a adoption) box(id agentbox.BoxID) error {
 	return a.settle(b)
 }
 
-// adoptTimeout is how long a supervisor may take to say what it runs: one that was never told to go
-// on does not. It bounds the start of the daemon, which waits for each.
+// adoptTimeout is how long a supervisor may take to describe its machine; one that was never told
+// to start does not answer. The daemon waits for each supervisor when it starts.
 const adoptTimeout = 30 * time.Second
 
-// orphaned tells whether a supervisor runs a machine that never became this box, because the daemon
-// went away between starting it and giving it the workspace, or that is of a life that the record
-// does not name, as after a rollback that was cut short. Such a machine is ended, and the next use
-// of the box begins a new life. One that does not answer counts as orphaned, too: nobody could use
-// it.
+// orphaned tells whether a supervisor's machine never became this box, because the daemon died
+// before it attached the workspace, or belongs to a life that the record does not name, as after an
+// interrupted rollback. Such a machine is ended, and the next use of the box starts a new life. A
+// supervisor that does not answer counts as orphaned too, because nobody could use it.
 func (a adoption) orphaned(rec record, s *supervisors.Supervisor) bool {
 	ctx, cancel := context.WithTimeout(a.machines.ctx, adoptTimeout)
 	defer cancel()
@@ -112,14 +110,14 @@ func (a adoption) orphaned(rec record, s *supervisors.Supervisor) bool {
 	return err != nil || !st.Attached || st.Life != rec.Life
 }
 
-// settle removes what half-done operations on a ready box left, and makes of each a state that can
-// be gone on from; the table in docs/internals/architecture.md has what each may leave.
+// settle removes what half-done operations on a ready box left, and brings the box into a state to
+// continue from. docs/internals/architecture.md lists what each operation may leave.
 func (a adoption) settle(b *box) error {
 	rec := b.record()
 	names := rec.names(a.boxes.home)
 	if b.live() != nil {
-		// It runs, so what it was restored from is out of date. What has the name Saved is not: its
-		// supervisor makes that when it pauses the box, perhaps now.
+		// What it was restored from is out of date. A directory Saved is not: the supervisor makes it
+		// when it pauses the box, perhaps right now.
 		return errors.Join(os.RemoveAll(names.Resuming()), a.disk.sweep(rec))
 	}
 	_, err := os.Stat(names.Resuming())
@@ -135,9 +133,9 @@ func (a adoption) settle(b *box) error {
 	return errors.Join(a.disk.sweepSaves(rec), a.disk.sweep(rec))
 }
 
-// dropOrphanRuns removes the socket directories of boxes that no longer exist. They are elsewhere
-// than the boxes' own directories, since the path of a socket may be some hundred bytes long only,
-// so a removal that was cut short can leave one of them alone.
+// dropOrphanRuns removes the socket directories of boxes that no longer exist. The path of a socket
+// is limited to about a hundred bytes, so these directories are not inside the boxes' own, and an
+// interrupted removal can leave one behind.
 func (a adoption) dropOrphanRuns() error {
 	entries, err := os.ReadDir(a.boxes.home.Run())
 	if err != nil {
@@ -151,7 +149,7 @@ func (a adoption) dropOrphanRuns() error {
 		}
 		known := a.boxes.known(id)
 		names := a.boxes.home.Box(id)
-		// A box whose record we cannot read, of a later version say, is none of ours to end.
+		// A box whose record cannot be read, perhaps of a later version, is left alone.
 		if _, err := os.Lstat(names.Dir); !known && errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, supervisors.KillHolder(names.Lock()), os.RemoveAll(names.Run))
 		}

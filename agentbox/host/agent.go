@@ -15,8 +15,8 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// FindAgent gives the profile of an agent, if it may be run in boxes of a checkout. A profile that
-// the repository brings is Conflict until somebody has approved it.
+// FindAgent returns the profile of an agent for boxes of a checkout. Conflict for a profile from
+// the repository that nobody has approved.
 func (m *Manager) FindAgent(ctx context.Context, req api.AgentRequest, _ agentbox.Progress) (agents.Profile, error) {
 	repo, err := workspace.Describe(ctx, req.Directory)
 	if err != nil {
@@ -25,16 +25,16 @@ func (m *Manager) FindAgent(ctx context.Context, req api.AgentRequest, _ agentbo
 	return m.consent.Agent(ctx, repo.Root, req.Agent, req.Environ)
 }
 
-// addAgent installs an agent in a box that was made without it. The box keeps everything it has and
-// runs; from the next reset on the agent is in its image. cfg is the configuration with the
+// addAgent installs an agent in a box that was made without it. The box keeps running and loses
+// nothing; after the next reset the agent is in its image. cfg is the configuration with the
 // overrides applied.
 func (m *Manager) addAgent(ctx context.Context, b *box, cfg *config.Config, o flags.Flags, progress agentbox.Progress) error {
 	rec := b.record()
 	if o.Agent == "" || o.Agent == rec.Overrides.Agent {
 		return nil
 	}
-	// Only in an image of the distribution can its packages be installed; any other image has the
-	// agent itself, or the user's command says that it is missing.
+	// Packages can only be installed in an image of the distribution. Any other image has the agent
+	// already, or the user's command fails because it is missing.
 	if len(o.Tools) > 0 && rec.Suite != "" {
 		end := progress.Begin("agent", o.Agent+" is installed in the box, which was made without it")
 		if _, err := m.setup.Install(ctx, rec.inside(m.home), o.Tools, toolchain.Candidates{}); err != nil {
@@ -44,8 +44,7 @@ func (m *Manager) addAgent(ctx context.Context, b *box, cfg *config.Config, o fl
 	}
 	return b.change(m.home, func(rec *record) {
 		rec.Overrides = rec.Overrides.With(flags.Flags{Agent: o.Agent, Tools: o.Tools})
-		// What was installed is what the configuration asks for now: the next up must not report it
-		// as a change that needs a reset.
+		// The box has these tools now, so the next up must not report them as a change.
 		if now := flags.SettingsOf(cfg); rec.Settings != nil {
 			rec.Settings = maps.Clone(rec.Settings)
 			rec.Settings["toolchain"] = now["toolchain"]
@@ -53,8 +52,8 @@ func (m *Manager) addAgent(ctx context.Context, b *box, cfg *config.Config, o fl
 	})
 }
 
-// KeepHistory keeps what the agents of a box remember of their conversations. A box that does not
-// run is not woken for it.
+// KeepHistory saves what the agents of a box remember of their conversations. It does not wake the
+// box.
 func (m *Manager) KeepHistory(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.None, error) {
 	b, err := m.boxes.find(ctx, ref)
 	if err == nil {
@@ -63,17 +62,17 @@ func (m *Manager) KeepHistory(ctx context.Context, ref api.BoxRef, progress agen
 	return api.None{}, err
 }
 
-// keepHistory keeps what is remembered in a box, if it runs. It is called before everything that
-// takes a machine away (pause, reset, remove), and its failures are told and end nothing: no
+// keepHistory saves the agents' conversations in a box if it runs. It is called before anything
+// that ends a machine (pause, reset, remove). Failures are reported and stop nothing, since no
 // conversation is worth a box that cannot be removed.
 func (m *Manager) keepHistory(ctx context.Context, b *box, progress agentbox.Progress) {
 	if rec := b.record(); len(rec.Histories) > 0 && b.live() != nil {
-		m.recall.Keep(ctx, m.remembering(rec), rec.Histories, progress)
+		m.recall.Keep(ctx, m.recallBox(rec), rec.Histories, progress)
 	}
 }
 
-// remembering is a box as recall sees it.
-func (m *Manager) remembering(rec record) recall.Box {
+// recallBox is a box as package recall sees it.
+func (m *Manager) recallBox(rec record) recall.Box {
 	return recall.Box{
 		ID: rec.Box.ID, Name: rec.Box.Name, Project: m.Policies.Of(rec.subject()).Project.ID(),
 		Open: func(ctx context.Context) (recall.Guest, error) {
@@ -82,10 +81,10 @@ func (m *Manager) remembering(rec record) recall.Box {
 	}
 }
 
-// remind gives an agent of a box what it remembers of earlier conversations about the project, once
-// in each life of the box, and has what comes to that kept from then on. What is in the box already
-// is kept first, so that giving back takes nothing away.
-func (m *Manager) remind(ctx context.Context, b *box, agent agents.Profile, progress agentbox.Progress) error {
+// restoreHistory gives an agent its earlier conversations about the project, once in each life of
+// the box, and has new ones kept from then on. The conversations that are in the box already are
+// kept first, so that restoring loses none.
+func (m *Manager) restoreHistory(ctx context.Context, b *box, agent agents.Profile, progress agentbox.Progress) error {
 	rec := b.record()
 	if len(agent.Sessions) == 0 || rec.Task || rec.Recalled[agent.Name] == rec.Life {
 		return nil
@@ -100,14 +99,14 @@ func (m *Manager) remind(ctx context.Context, b *box, agent agents.Profile, prog
 		return err
 	}
 	m.keepHistory(ctx, b, progress)
-	if err := m.recall.Give(ctx, m.remembering(rec), agent.Name); err != nil {
+	if err := m.recall.Give(ctx, m.recallBox(rec), agent.Name); err != nil {
 		progress.Say(agent.Name + " does not remember earlier conversations in box " + rec.Box.Name + ": " + err.Error())
 	}
 	return nil
 }
 
-// with is a copy of a map with one more entry. Records are copied with their maps in them, so a map
-// in one is never written to.
+// with returns a copy of a map with one more entry. Copies of a record share its maps, so these are
+// never written to.
 func with[V any](m map[string]V, key string, value V) map[string]V {
 	out := map[string]V{key: value}
 	for k, v := range m {

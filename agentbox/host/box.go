@@ -17,45 +17,44 @@ import (
 
 // box is one box in memory.
 //
-// op orders the operations on it (wake, pause, fork, reset, remove, ...) and is held for as long as
-// they take, minutes at worst; what only looks (list, show) does not take it. mu guards the fields
-// below it, is held for a moment and never across a wait. op is taken first where both are. Of two
-// boxes, parent and fork, the parent's op is taken first.
+// op orders the operations on it (wake, pause, fork, reset, remove and so on) and is held for as
+// long as they take, minutes at worst. What only reads (list, show) does not take it. mu guards the
+// fields below it and is never held across a wait. Lock order: op, writing, mu; of a parent and its
+// fork, the parent's op first.
 type box struct {
 	op sync.Mutex
 
-	writing sync.Mutex // held while the record is changed and written, so that the latest is on disk; before mu
+	writing sync.Mutex // held from a change of the record until it is on disk, so that the latest one is
 	mu      sync.Mutex
 	rec     record
 	sup     *supervisors.Supervisor // nil without a machine
 	renewed time.Time               // when its lease last was
 }
 
-// record is a copy of the record as it is now. Its maps and slices are shared and must not be
-// written to.
+// record returns a copy of the record. Its maps and slices are shared and must not be written to.
 func (b *box) record() record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.rec
 }
 
-// live is the supervisor of the box's machine, nil when it has none. It may end at any moment, so
-// callers keep the answer and do not ask twice.
+// live returns the supervisor of the box's machine, nil without one. The machine may end at any
+// moment, so callers ask once and keep the answer.
 func (b *box) live() *supervisors.Supervisor {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sup
 }
 
-// set changes fields under mu; f must not wait.
+// set changes fields under mu; f must not block.
 func (b *box) set(f func(b *box)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f(b)
 }
 
-// change changes the box's record in memory, and then writes it down. If writing fails the box goes
-// on as changed, and the next daemon knows the old one: for facts that are found out again.
+// change changes the record in memory, then on disk. If writing fails, the box keeps the change and
+// the next daemon does not see it, so it is for facts that can be found out again.
 func (b *box) change(h home.Home, f func(rec *record)) error {
 	b.writing.Lock()
 	defer b.writing.Unlock()
@@ -63,9 +62,9 @@ func (b *box) change(h home.Home, f func(rec *record)) error {
 	return writeRecord(h, b.record())
 }
 
-// commit writes a record down, and only then makes it the box's: for what must not be believed
-// before it is durable, such as the directory of a new life. The caller holds op, else a change
-// between reading the record and committing it would be lost.
+// commit writes a record to disk, and only then makes it the box's. It is for what must be durable
+// before anything relies on it, such as the directory of a new life. The caller holds op, else a
+// change between reading the record and committing it would be lost.
 func (b *box) commit(h home.Home, rec record) error {
 	b.writing.Lock()
 	defer b.writing.Unlock()
@@ -76,24 +75,24 @@ func (b *box) commit(h home.Home, rec record) error {
 	return nil
 }
 
-// state is derived from facts: a supervisor that lives, or a directory with a complete save. It is
-// one of Running, Paused and Stopped; Waiting is what describe adds for those that look.
+// state derives the state from facts: Running with a live supervisor, Paused with a complete save,
+// else Stopped. describe adds Waiting for people who look.
 func (b *box) state(h home.Home) agentbox.State {
 	rec := b.record()
 	if b.live() != nil {
 		return agentbox.Running
 	}
-	// What cannot be looked at may be there: a box that was taken for stopped would begin afresh,
-	// and drop it.
+	// On any other error the save may exist. A box that is taken for stopped would start afresh and
+	// drop it.
 	if _, err := os.Stat(rec.names(h).Saved()); errors.Is(err, fs.ErrNotExist) {
 		return agentbox.Stopped
 	}
 	return agentbox.Paused
 }
 
-// end ends the box's machine if it has one, politely: user processes end and the workspace is
-// synced, within supervisors.Grace. Callers hold op, but for a policy that must not go on
-// (policedBox), which does not wait for its turn.
+// end ends the box's machine, if it has one: user processes are ended and the workspace is synced
+// within supervisors.Grace. Callers hold op. The exception is policyBox.Stop, because a machine
+// with a revoked policy must not wait for its turn.
 func (b *box) end() error {
 	s := b.live()
 	if err := s.Stop(supervisors.Grace); err != nil {
@@ -103,8 +102,8 @@ func (b *box) end() error {
 	return nil
 }
 
-// ended forgets a machine that has ended, if it still is the box's. gone then finds it forgotten,
-// and does not record an end that somebody asked for.
+// ended forgets a machine that has ended, if it is still the box's. machines.gone then does not
+// record an end that somebody asked for.
 func (b *box) ended(s *supervisors.Supervisor) {
 	b.set(func(b *box) {
 		if b.sup == s {
@@ -113,16 +112,16 @@ func (b *box) ended(s *supervisors.Supervisor) {
 	})
 }
 
-// leaseTime is for how long a machine runs when nobody works in it: over a break, and not over a
-// day on which the box was forgotten.
+// leaseTime is how long a machine runs when nobody works in it: long enough for a break, too short
+// for a day on which the box was forgotten.
 const leaseTime = 12 * time.Hour
 
-// newLease is the lease of a box whose machine starts.
+// newLease is the lease of a machine that starts now.
 func newLease() agentbox.Lease {
 	return agentbox.Lease{Owner: owner(), Term: leaseTime}
 }
 
-// owner is USER@HOST for people who look at a lease. Nothing is decided by it.
+// owner is USER@HOST, for people who look at a lease. Nothing is decided by it.
 func owner() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {
@@ -134,11 +133,11 @@ func owner() string {
 	return name
 }
 
-// renewEvery is how often use of a box renews its lease: exec should cost no more calls than it
-// needs, and its session renews it itself.
+// renewEvery is how often use of a box renews its lease. A session renews it by itself, so exec
+// need not do it each time.
 const renewEvery = time.Minute
 
-// renew lets the lease begin anew; the supervisor enforces it.
+// renew restarts the lease, which the supervisor enforces.
 func (b *box) renew(ctx context.Context) error {
 	s := b.live()
 	if s == nil || !b.renews(renewEvery) {
@@ -148,8 +147,8 @@ func (b *box) renew(ctx context.Context) error {
 	return err
 }
 
-// renews tells whether the last renewal is longer ago than every, and counts this as one if it is.
-// Between supervisors it may say no: a new one has a new lease.
+// renews tells whether the last renewal is longer ago than every, and if so counts this call as
+// one. It may say no right after a new supervisor has started, whose lease is new anyway.
 func (b *box) renews(every time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,11 +11,10 @@ import (
 	"agentbox/agentbox/host/flags"
 )
 
-// tellChanges says what the configuration and the flags ask for now that the box has not: they take
-// effect with a reset, for which what the flags ask for is kept. cfg is with all flags applied.
-// They are told and not applied because a reset drops everything but the workspace, which nobody
-// should lose by an up.
-func (m *Manager) tellChanges(b *box, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) error {
+// reportChanges says what the configuration and the flags ask for that the box does not have, and
+// records the flags for the next reset, which applies them. They are not applied now because a
+// reset drops everything but the workspace. cfg is the configuration with all flags applied.
+func (m *Manager) reportChanges(b *box, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) error {
 	rec := b.record()
 	var names []string
 	for _, key := range rec.Settings.Changed(flags.SettingsOf(cfg)) {

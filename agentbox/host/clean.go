@@ -13,16 +13,16 @@ import (
 	"agentbox/vmm/image"
 )
 
-// cleanBoxes are those that setup and the installing of tools run in: each is like the box that is
-// to be made, but for what its method leaves out. Nobody finds them, because they never become
-// ready, and so a daemon that dies takes them along.
+// cleanBoxes makes the boxes in which setup and the installation of tools run. Each is like the box
+// that is to be made, except for what its method leaves out. They never become ready, so nobody
+// finds them and the next daemon removes what a crash left.
 type cleanBoxes struct {
 	*maker
 	like record
 }
 
-// withFiles makes one with the repository's files, and without its services: what those write is
-// state, not a cache.
+// withFiles makes a box with the repository's files and without its services, because what services
+// write is state and not a cache.
 func (c cleanBoxes) withFiles(ctx context.Context, img image.Image, progress agentbox.Progress) (setup.CleanBox, error) {
 	repo, err := workspace.Describe(ctx, c.like.Box.Directory)
 	if err != nil {
@@ -32,7 +32,7 @@ func (c cleanBoxes) withFiles(ctx context.Context, img image.Image, progress age
 	return c.of(ctx, img, repo, progress)
 }
 
-// empty makes one of no repository, so it has the policy that the user has for none.
+// empty makes a box without a repository. It has the policy that the user set for no repository.
 func (c cleanBoxes) empty(ctx context.Context, img image.Image, progress agentbox.Progress) (setup.CleanBox, error) {
 	dir, err := os.MkdirTemp(c.home.State(), ".tmp-toolchain-")
 	if err != nil {
@@ -48,9 +48,8 @@ func (c cleanBoxes) empty(ctx context.Context, img image.Image, progress agentbo
 	return c.of(ctx, img, repo, progress)
 }
 
-// of makes one over an image. The workspace is staged as for any box; the caller removes the box
-// when it has what it wants of it. op is held only while the box is put together: what runs in it
-// afterwards uses its address alone.
+// of makes a box from an image. The caller removes it. op is held only while the box is assembled:
+// what runs in it later needs its address alone.
 func (c cleanBoxes) of(ctx context.Context, img image.Image, repo workspace.Repo, progress agentbox.Progress) (setup.CleanBox, error) {
 	on := base{rec: c.like.unborn()}
 	on.rec.startFrom(img)

@@ -10,16 +10,16 @@ import (
 	"agentbox/agentbox/host/templates"
 )
 
-// guestWorkspace is where every box has its workspace, whatever the checkout is called: paths in
+// guestWorkspace is the workspace in every box, whatever the checkout is called, so that paths in
 // caches and templates are the same in all boxes.
 const guestWorkspace = "/workspace"
 
-// serviceLogs is where every box has the logs of its services. The guest agent writes them; they go
-// with the machine's runtime.
+// serviceLogs is where the guest agent of every box writes the logs of services. They are part of
+// the runtime.
 const serviceLogs = "/run/agentbox/log"
 
-// connection says how to get into a box of this record, in the directory subdir of its workspace,
-// which is relative and has slashes. It asks nothing of the box.
+// connection says how to enter a box, in the directory subdir of its workspace, a relative path
+// with slashes. It does not ask the box.
 func (m *Manager) connection(rec record, subdir string) api.Connection {
 	names := rec.names(m.home)
 	return api.Connection{
@@ -29,8 +29,8 @@ func (m *Manager) connection(rec record, subdir string) api.Connection {
 	}
 }
 
-// Connect makes sure that a box runs, renews its lease, and says how to get in. The command line
-// then talks to the supervisor by itself, so that a session does not depend on the daemon.
+// Connect makes sure that a box runs, renews its lease, and says how to enter it. The command line
+// then talks to the supervisor directly, so that a session does not depend on the daemon.
 func (m *Manager) Connect(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Connection, error) {
 	b, err := m.awake(ctx, ref, progress)
 	if err != nil {
@@ -40,9 +40,9 @@ func (m *Manager) Connect(ctx context.Context, ref api.BoxRef, progress agentbox
 	return m.connection(rec, rec.subdirectory(ref.Directory)), nil
 }
 
-// subdirectory is where in its box a caller in dir wants to be: the same place relative to the
-// repository's root. Anywhere else, it is the workspace itself: the command was probably meant for
-// the box and not for the place. Links are resolved first, as the root of the checkout is.
+// subdirectory maps the caller's directory to the same place in the box, relative to the
+// repository's root; "" for a directory outside of the repository. Links are resolved first, as
+// they were in the root of the checkout.
 func (r record) subdirectory(dir string) string {
 	if dir == "" || r.Box.Directory == "" {
 		return ""

@@ -17,9 +17,9 @@ import (
 	"agentbox/vmm/image"
 )
 
-// born is the record of a new box, before anything is made for it. key is what finds it again, ""
-// for a task's box. Its id, name and lease it gets when a machine is leased for it.
-func (u *making) born(key string) record {
+// born is the record of a new box before anything is made for it. key is what finds the box again,
+// "" for a task's box. The box gets its id, name and lease from maker.lease.
+func (u *creation) born(key string) record {
 	return record{
 		Phase: phaseNew, Key: key, Task: u.Request.Task, Cold: u.Request.Cold, Life: 1, Workspace: 1,
 		Overrides: u.Flags, StartDue: true, Detached: u.Repo.Detached,
@@ -29,9 +29,10 @@ func (u *making) born(key string) record {
 	}
 }
 
-// image finds or makes the image, and makes the record follow the configuration in everything a new
-// machine may change. The size of the disk is not among it: the workspace has it already.
-func (m *Manager) image(ctx context.Context, u *making, progress agentbox.Progress) (err error) {
+// image finds or makes the image, and updates the record with everything in the configuration that
+// a new machine may change. The size of the disk is not among it, because the workspace has it
+// already.
+func (m *Manager) image(ctx context.Context, u *creation, progress agentbox.Progress) (err error) {
 	if u.img, err = m.Recipes.Ensure(ctx, u.Review, u.Config, false, progress); err != nil {
 		return err
 	}
@@ -41,8 +42,8 @@ func (m *Manager) image(ctx context.Context, u *making, progress agentbox.Progre
 	return nil
 }
 
-// follow makes a record ask for what a configuration asks for, on a kind of machine, over an image.
-// CPUs and memory are not among it: Capacity shares them out afterwards.
+// follow updates a record with a configuration, a kind of machine and an image. CPUs and memory are
+// assigned afterwards by Capacity.
 func (r *record) follow(cfg *config.Config, kind isolation.Choice, img image.Image) {
 	r.Kernel, r.KernelKey, r.User, r.Suite = "", cfg.Kernel, userOr(cfg.User), cfg.Suite()
 	r.Guest, r.Setup, r.Start = guestOf(cfg, img.Env), cfg.Setup, cfg.Start
@@ -50,33 +51,32 @@ func (r *record) follow(cfg *config.Config, kind isolation.Choice, img image.Ima
 	r.Hardware, r.Pool, r.Settings = kind.Facts.Hardware, cfg.Pool, flags.SettingsOf(cfg)
 	r.Box.Isolation, r.Box.Accel, r.Box.Reason = kind.Kind, kind.Facts.Accel, kind.Reason
 	r.startFrom(img)
-	r.Box.Cache, r.SetupResult = agentbox.Digest{}, agentbox.Digest{} // clean boxes begin without
+	r.Box.Cache, r.SetupResult = agentbox.Digest{}, agentbox.Digest{}
 }
 
-// layer lays the repository's tools (UpTools), or what its setup makes (UpSetup), over the image;
-// u.img is then what the box starts from. The order of the two is the plan's: setup may need the
-// tools.
-func (m *Manager) layer(ctx context.Context, u *making, do api.UpAction, progress agentbox.Progress) (err error) {
+// layer adds the repository's tools (UpTools) or its setup result (UpSetup) to the image; u.img is
+// the result. The plan decides the order: setup may need the tools.
+func (m *Manager) layer(ctx context.Context, u *creation, do api.UpAction, progress agentbox.Progress) (err error) {
 	want := m.setupOf(u.rec, u.Config)
 	if do == api.UpTools {
 		u.img, err = m.setup.Equip(ctx, want, u.img, progress)
 	} else {
-		// Done again, it starts from the same image.
+		// The step may run twice (carryOut), each time on the same image.
 		if u.below == nil {
 			u.below = new(u.img)
 		}
 		u.img = *u.below
 		var made setup.Result
-		made, err = m.setup.Provision(ctx, want, u.was, u.img, progress)
+		made, err = m.setup.Provision(ctx, want, u.previous, u.img, progress)
 		u.img, u.rec.Box.Cache, u.rec.SetupResult = made.Image, made.Cache, made.Made
 	}
 	u.rec.startFrom(u.img)
 	return err
 }
 
-// create makes the box. On failure nothing of it is left; from then on it exists, and a failure of
-// the repository's own commands does not take it away.
-func (m *Manager) create(ctx context.Context, u *making, progress agentbox.Progress) error {
+// create makes the box. If it fails, nothing of the box is left. Once it has succeeded the box
+// exists, and a failure of the repository's own commands does not remove it.
+func (m *Manager) create(ctx context.Context, u *creation, progress agentbox.Progress) error {
 	u.rec.Limits = withTaskLimits(u.rec.Limits, u.Request.TaskLimits)
 	u.rec.SetUp = !u.rec.Box.Cache.IsZero() // its workspace will have what setup made
 	base := base{rec: u.rec, template: u.template}
@@ -93,14 +93,14 @@ func (m *Manager) create(ctx context.Context, u *making, progress agentbox.Progr
 	return nil
 }
 
-// build puts a box together, and has the pool hold machines like its own: the next box of the same
-// template is then restored before anybody asks for it.
+// build assembles a box, and makes the pool hold machines like it, so that the next box of the same
+// template need not wait for one.
 func (m *Manager) build(ctx context.Context, b *box, repo workspace.Repo, base base, progress agentbox.Progress) error {
 	if err := m.maker.assemble(ctx, b, repo, base, progress); err != nil {
 		return err
 	}
 	if b.record().Task {
-		repo = workspace.Repo{} // it goes before anybody fetches from it
+		repo = workspace.Repo{} // nobody fetches from a task's box
 	}
 	if err := m.maker.ready(ctx, b, repo, progress); err != nil {
 		return err
@@ -110,9 +110,8 @@ func (m *Manager) build(ctx context.Context, b *box, repo workspace.Repo, base b
 	return nil
 }
 
-// kernelFor finds or fetches the guest kernel of a kind of machine: "" for those that bring their
-// own. override is the configuration's wish, "" for the kernel that this build of agentbox comes
-// with.
+// kernelFor finds or fetches the guest kernel of a kind of machine, "" for kinds that bring their
+// own. override is the kernel that the configuration names, "" for the default of this build.
 func (m *Manager) kernelFor(ctx context.Context, kind agentbox.Isolation, override string, progress agentbox.Progress) (string, error) {
 	if kind != agentbox.MicroVM {
 		return "", nil
@@ -120,16 +119,16 @@ func (m *Manager) kernelFor(ctx context.Context, kind agentbox.Isolation, overri
 	return m.kernel(ctx, override, progress)
 }
 
-// limitsOf are the limits of a box. Those of time end a run, as nobody comes back to it; a box that
-// somebody may come back to is paused.
+// limitsOf is the limits of a box. A limit of time ends a run, and pauses any other box, to which
+// somebody may come back.
 func limitsOf(l config.Limits, run bool) api.Limits {
 	return api.Limits{Wall: l.Wall, Idle: l.Idle, CPU: l.CPU, Pause: !run, Connections: l.Connections, Bytes: l.Bytes, Cost: l.Cost}
 }
 
-// defaultUser is who commands run as in an image that agentbox made.
+// defaultUser is the user of commands in images that agentbox made.
 const defaultUser = "agent"
 
-// userOr is user, or the one that agentbox makes in its own images.
+// userOr is user, or defaultUser where that is "".
 func userOr(user string) string {
 	if user == "" {
 		return defaultUser
@@ -137,8 +136,8 @@ func userOr(user string) string {
 	return user
 }
 
-// guestOf is what a configuration gives a machine: its environment over the one the image's
-// programs expect. Where a name is in both, the configuration's value is the one.
+// guestOf is what a configuration gives to a machine. The environment is the image's; where both
+// set a variable, the configuration wins.
 func guestOf(cfg *config.Config, imageEnv []string) guestConfig {
 	g := guestConfig{Env: map[string]string{}, Services: cfg.Services, Ports: cfg.Ports}
 	for _, kv := range imageEnv {

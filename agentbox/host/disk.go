@@ -13,18 +13,17 @@ import (
 	"agentbox/vmm"
 )
 
-// disk keeps the files of boxes. It knows which files belong to which life and workspace of a box
-// and nothing of machines, except that those of some kinds leave files that only they can take
-// back.
+// disk keeps the files of boxes. It knows which files belong to which life and workspace. Of
+// machines it knows only that some kinds leave files that only their driver can take back.
 type disk struct {
 	home   home.Home
 	driver func(agentbox.Isolation) (vmm.Driver, error)
-	ctx    context.Context // of the daemon: a caller that goes away does not stop it
+	ctx    context.Context // of the daemon, so that a caller who goes away does not stop it
 }
 
-// reclaim gives everything below a directory back to us, where machines of a kind may leave files
-// of others when they are killed. A guest of gVisor makes files of its users on this host; machines
-// give them back when they end, and one that was killed could not (vmm.Reclaimer).
+// reclaim makes this user the owner of everything below dir. Users of a gVisor guest have files on
+// the host; a machine gives them back when it ends, and one that was killed could not
+// (vmm.Reclaimer).
 func (d disk) reclaim(kind agentbox.Isolation, dir string) error {
 	driver, err := d.driver(kind)
 	if err != nil {
@@ -36,8 +35,7 @@ func (d disk) reclaim(kind agentbox.Isolation, dir string) error {
 	return nil
 }
 
-// removeTree removes a directory of a box, also where machines have left files of other users in
-// it.
+// removeTree removes a directory of a box, even if machines left files of other users in it.
 func (d disk) removeTree(kind agentbox.Isolation, dir string) error {
 	err := os.RemoveAll(dir)
 	if !errors.Is(err, fs.ErrPermission) {
@@ -55,17 +53,17 @@ func (d disk) makeDirs(rec record) error {
 	return errors.Join(os.MkdirAll(names.Dir, 0o700), os.MkdirAll(rec.lifeDir(d.home), 0o700), os.MkdirAll(names.Run, 0o700))
 }
 
-// begin makes the directories of a new life and then writes the record that names it, in this
-// order: a record never names what is not there. The caller holds the box's op.
-func (d disk) begin(b *box, rec record) error {
+// prepare makes the directories of a new life, then writes the record that names it, so that a
+// record never names a directory that does not exist. The caller holds the box's op.
+func (d disk) prepare(b *box, rec record) error {
 	if err := d.makeDirs(rec); err != nil {
 		return agentbox.OrNoSpace(err)
 	}
 	return b.commit(d.home, rec)
 }
 
-// sweep removes what belongs to earlier lives and workspaces of a box, and temporary files of
-// operations that were cut short. The box must not be in the middle of one.
+// sweep removes the files of earlier lives and workspaces, and temporary files of interrupted
+// operations. No operation on the box may be under way.
 func (d disk) sweep(rec record) error {
 	return d.removeMatches(rec, "life-*", "workspace-*", "staging", ".tmp-*")
 }
@@ -76,8 +74,8 @@ func (d disk) sweepSaves(rec record) error {
 	return d.removeMatches(rec, ".*.tmp-*", "checkpoints/.*.tmp-*")
 }
 
-// removeMatches removes what matches patterns below the box's directory, but for its present life
-// and workspace.
+// removeMatches removes what matches the patterns below the box's directory, except its present
+// life and workspace.
 func (d disk) removeMatches(rec record, patterns ...string) error {
 	keep := []string{rec.lifeDir(d.home), rec.workspacePath(d.home)}
 	var errs []error
@@ -93,7 +91,7 @@ func (d disk) removeMatches(rec record, patterns ...string) error {
 	return errors.Join(errs...)
 }
 
-// dropSaved removes the saved machine of a paused box. It is not an error where there is none.
+// dropSaved removes the saved machine of a paused box, if there is one.
 func (d disk) dropSaved(rec record) error {
 	names := rec.names(d.home)
 	return errors.Join(os.RemoveAll(names.Saved()), os.RemoveAll(names.Resuming()))

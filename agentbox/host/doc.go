@@ -1,14 +1,14 @@
-// Package host keeps the boxes of this machine: what exists, who has the lease, which machine runs
-// where, and what is left to clean up. It reaches machines through vmm.Driver and supervisors only,
-// and never through one driver in particular.
+// Package host keeps the boxes of this machine: it creates, wakes, pauses, forks, resets and
+// removes them, and cleans up after a crash. It reaches machines only through vmm.Driver and their
+// supervisors, never through one particular driver.
 //
-// What boxes are made of and governed by are rooms of their own below this package, none of which
-// imports it. This package has their records and states and the operations that change them (up.go,
-// create.go, life.go, pause.go, ...), which the Manager puts in order. What those need is beside
-// it, and does without it: the table that finds boxes, the machines that begin and are followed,
-// the maker that puts boxes together and takes them apart, the disk with their files.
+// The packages below this one prepare what boxes are made of and decide what they may do. None of
+// them imports host. This package keeps the boxes' records and states; Manager orders the
+// operations on them (up.go, create.go, life.go, pause.go and so on). Helpers do the rest and know
+// nothing of Manager: table finds boxes, machines starts and follows their machines, maker
+// assembles boxes and takes them apart, disk keeps their files.
 //
-// Words: a box's record is the file that says what it should be; everything it is follows from
-// facts beside the record (a held lock, a saved directory), so that no crash can leave a lie
-// behind. A life is one machine from its start to its end; a box has many, one after the other.
+// A record is the file that says what a box should be. What the box is follows from facts beside
+// the record: a lock that is held, a saved directory. So a crash cannot leave a wrong state behind.
+// A life is one machine from its start to its end; a box has many, one after the other.
 package host

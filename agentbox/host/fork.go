@@ -16,15 +16,14 @@ import (
 )
 
 // Fork makes a box that is a copy of another as it is now: memory, processes, runtime and
-// workspace. The parent stands still while it is saved, and is free for others as soon as that is
-// done; the child starts after that. On failure nothing of the child is left, and the parent goes
-// on.
+// workspace. The parent stands still while it is saved, and its op is released as soon as that is
+// done. If Fork fails, nothing of the child is left and the parent goes on.
 func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentbox.Progress) (agentbox.Box, error) {
 	if req.Name != "" {
 		if err := checkName(req.Name); err != nil {
 			return agentbox.Box{}, err
 		}
-		// Told before the parent is woken; claim decides.
+		// An early error, before the parent is woken. claim checks again.
 		if err := m.boxes.checkFree(req.Name); err != nil {
 			return agentbox.Box{}, err
 		}
@@ -52,10 +51,10 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 	return m.describe(ctx, child, brief)
 }
 
-// child makes the record of a box that becomes a copy of a running one. It shares the parent's
-// seed, since the memory it gets already holds placeholders made from that, and whatever the
-// processes in it believe: the authority, and what the workspace began with. It gets a lease, an id
-// and a name of its own, and no checkpoints. The caller holds the parent's op.
+// child makes the record of a copy of a running box. It shares the seed, since the parent's memory
+// already holds placeholders made from it, and what the processes rely on: the certificate
+// authority and the state in which the workspace began. It gets its own lease, id and name, and no
+// checkpoints. The caller holds the parent's op.
 func (m *maker) child(parent *box, name string) (*box, error) {
 	prec := parent.record()
 	if parent.live() == nil {
@@ -64,7 +63,7 @@ func (m *maker) child(parent *box, name string) (*box, error) {
 	rec := prec.unborn()
 	rec.Box.ID, rec.Box.Created = agentbox.NewBoxID(), time.Now().UTC()
 	rec.Box.Parent, rec.Box.Lease, rec.Box.Checkpoint = &prec.Box.ID, newLease(), nil
-	// Also a task's: the queue knows nothing of the copy, and its user comes back.
+	// Also of a task's box: the queue does not know the copy, and its user comes back.
 	rec.Task, rec.Limits.Pause = false, true
 	child := &box{rec: rec}
 	if err := m.claim(child, rec, name, prec.Box.Name, "fork"); err != nil {
@@ -80,7 +79,8 @@ func (m *maker) child(parent *box, name string) (*box, error) {
 	return child, nil
 }
 
-// saveTo copies a box's state to where a child is restored from. The box stands still meanwhile.
+// saveTo saves a box to the directory that a child is restored from. The box stands still
+// meanwhile.
 func saveTo(ctx context.Context, parent *box, dir string, progress agentbox.Progress) error {
 	prec, s := parent.record(), parent.live()
 	if s == nil {
@@ -94,7 +94,7 @@ func saveTo(ctx context.Context, parent *box, dir string, progress agentbox.Prog
 	return nil
 }
 
-// shareBegin lets a fork know what was uncommitted when its parent began.
+// shareBegin copies the record of what was uncommitted when the parent began.
 func shareBegin(parent, child home.Box) error {
 	err := os.CopyFS(child.Begin(), os.DirFS(parent.Begin()))
 	if errors.Is(err, os.ErrNotExist) {
@@ -103,7 +103,7 @@ func shareBegin(parent, child home.Box) error {
 	return err
 }
 
-// shareAuthority gives a fork the certificate authority that its programs believe already. A box
+// shareAuthority copies the certificate authority that the programs in the box already trust. A box
 // without a network has none.
 func shareAuthority(parent, child home.Box) error {
 	text, err := os.ReadFile(parent.Authority())
@@ -116,9 +116,9 @@ func shareAuthority(parent, child home.Box) error {
 	return durable.WriteFile(child.Authority(), text, 0o600)
 }
 
-// startChild starts the child's supervisor, and its machine when save has saved the parent. The
-// supervisor is started before the save is complete, so that the one prepares while the other
-// writes; see beginning.complete. A checkout that is gone costs the git remote and not the fork.
+// startChild starts the child's supervisor, which prepares while save writes the parent's state,
+// and then its machine (launch.complete). If the checkout is gone, the fork is made without a git
+// remote.
 func (m *maker) startChild(ctx context.Context, child *box, save func() error, progress agentbox.Progress) error {
 	rec := child.record()
 	template, err := m.templates.OpenKey(ctx, rec.machine(m.home), rec.Box.Template)
@@ -126,7 +126,7 @@ func (m *maker) startChild(ctx context.Context, child *box, save func() error, p
 		return err
 	}
 	saved := rec.names(m.home).Saved()
-	if err := m.machines.begin(ctx, child, beginning{template: template, saved: saved, complete: save}, progress); err != nil {
+	if err := m.machines.start(ctx, child, launch{template: template, saved: saved, complete: save}, progress); err != nil {
 		return err
 	}
 	if err := errors.Join(os.RemoveAll(saved), m.machines.restored(ctx, child, progress)); err != nil {
@@ -139,9 +139,9 @@ func (m *maker) startChild(ctx context.Context, child *box, save func() error, p
 	return m.ready(ctx, child, repo, progress)
 }
 
-// Checkpoint saves the state of a box to come back to: memory, disks and workspace. The box goes
-// on, after it stood still for as long as that took. The save is complete before the record names
-// it, so a checkpoint that is listed can be rolled back to.
+// Checkpoint saves memory, disks and workspace of a box, to roll back to. The box stands still
+// meanwhile and goes on. The save is complete before the record names it, so a checkpoint that is
+// listed can be rolled back to.
 func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, progress agentbox.Progress) (agentbox.Checkpoint, error) {
 	if req.Name != "" {
 		if err := checkName(req.Name); err != nil {
@@ -152,7 +152,7 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 	if err != nil {
 		return agentbox.Checkpoint{}, err
 	}
-	// Its saved state fits its disks only until it runs again.
+	// The saved state of a pause fits the disks only until the machine runs again.
 	if b.state(m.home) == agentbox.Paused {
 		if err := m.wake(ctx, b, progress); err != nil {
 			return agentbox.Checkpoint{}, err
@@ -169,14 +169,13 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 			return agentbox.Checkpoint{}, agentbox.Errorf(agentbox.Exists, "box %s already has a checkpoint %s", rec.Box.Name, c.Name)
 		}
 	}
-	// What cannot be restored under this version must not be saved: it would be listed and never be
-	// of use.
+	// A checkpoint that could never be restored must not be listed.
 	if err := m.templates.Savable(ctx, rec.machine(m.home), rec.Box.Template, "checkpointed"); err != nil {
 		return agentbox.Checkpoint{}, err
 	}
 	c := agentbox.Checkpoint{ID: agentbox.NewBoxID().String(), Name: req.Name, Template: rec.Box.Template, Created: time.Now().UTC()}
 	dir := filepath.Join(rec.names(m.home).Checkpoints(), c.ID)
-	// The save itself makes dir, by a rename when it is complete.
+	// The supervisor makes dir itself, by a rename when the save is complete.
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return c, agentbox.OrNoSpace(err)
 	}

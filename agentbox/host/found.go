@@ -9,11 +9,11 @@ import (
 	"agentbox/agentbox/host/plan"
 )
 
-// found looks for what a new box starts from, as far as that is known before anything is made: an
-// image that has to be made first has no digest yet, so nothing above it can be looked for, and of
-// an image with includes only the making tells whether these files have changed. It is for `up
-// --explain`; what it misses, the steps themselves find.
-func (m *Manager) found(ctx context.Context, u *making, p plan.Plan) (f plan.Found) {
+// found looks for what a new box would start from, as far as it is known before anything is made,
+// for `up --explain`. An image that has to be made has no digest yet, so nothing that builds on it
+// can be looked for; whether included files have changed is only known when the image is made. The
+// steps look again for what found does not find.
+func (m *Manager) found(ctx context.Context, u *creation, p plan.Plan) (f plan.Found) {
 	img, ok := m.Images.Made(consent.RecipeOf(u.Config))
 	if f.Image = here(ok); !ok || len(u.Config.Include) > 0 {
 		return f
@@ -31,14 +31,14 @@ func (m *Manager) found(ctx context.Context, u *making, p plan.Plan) (f plan.Fou
 		f.Setup = here(m.setup.Has(ctx, m.setupOf(u.rec, u.Config), img))
 		return f
 	}
-	if u.Kind.Kind != agentbox.MicroVM { // whose kernel may have to be fetched first
+	if u.Kind.Kind != agentbox.MicroVM { // its kernel may have to be fetched first
 		u.rec.Box.CPUs, u.rec.Box.Memory = m.Capacity.Share(u.rec.Box.ID, u.Config, nil)
 		f.Template = here(m.templates.Has(ctx, u.rec.machine(m.home)))
 	}
 	return f
 }
 
-// here is a word of a plan for whether something is here.
+// here is a plan's word for whether something is here.
 func here(is bool) string {
 	if is {
 		return api.UpHere

@@ -8,7 +8,7 @@ import (
 	"agentbox/agentbox/host/templates"
 )
 
-// awake finds a box, and makes sure that it runs.
+// awake finds a box and makes sure that it runs.
 func (m *Manager) awake(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (*box, error) {
 	b, err := m.boxes.find(ctx, ref)
 	if err == nil {
@@ -17,9 +17,9 @@ func (m *Manager) awake(ctx context.Context, ref api.BoxRef, progress agentbox.P
 	return b, err
 }
 
-// wake makes sure that a box runs, whatever state it is in, and renews its lease: one that runs
-// goes on, one that is paused is resumed, one that is stopped gets a new life on its workspace. It
-// takes op, so that of several callers one starts the machine and the others find it.
+// wake makes sure that a box runs and renews its lease. A paused box is resumed; a stopped one gets
+// a new life on its workspace. wake takes op, so that one of several callers starts the machine and
+// the others find it.
 func (m *Manager) wake(ctx context.Context, b *box, progress agentbox.Progress) error {
 	b.op.Lock()
 	defer b.op.Unlock()
@@ -32,18 +32,18 @@ func (m *Manager) wake(ctx context.Context, b *box, progress agentbox.Progress) 
 	case agentbox.Paused:
 		return m.resume(ctx, b, progress)
 	}
-	tellEnd(b.record(), progress)
+	reportEnd(b.record(), progress)
 	return m.newLife(ctx, b, b.record(), progress)
 }
 
-// newLife starts a fresh machine, as rec describes it, on the box's workspace. The runtime of the
-// last one is dropped. The caller holds op, and the last machine has ended. The record that names
-// the new life is durable before its machine starts, so after a crash the machine that runs is
-// either the one that the record names or orphaned.
+// newLife starts a fresh machine, as rec describes it, on the box's workspace, and drops the
+// runtime of the last one. The caller holds op, and the last machine has ended. The record that
+// names the new life is durable before its machine starts, so that after a crash a running machine
+// is either the record's or orphaned.
 func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agentbox.Progress) error {
 	var err error
 	if rec.Kernel, err = m.kernelFor(ctx, rec.Box.Isolation, rec.KernelKey, progress); err != nil {
-		return err // the guest agent in it must be of this build
+		return err // the kernel's guest agent must be of this build
 	}
 	rec.Life++
 	rec.Box.Lease, rec.Box.Ended, rec.StartErr, rec.StartDue = newLease(), nil, "", true
@@ -54,26 +54,25 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 		}
 		rec.Box.Template = template.Name()
 	}
-	if err := m.disk.begin(b, rec); err != nil {
+	if err := m.disk.prepare(b, rec); err != nil {
 		return err
 	}
-	if err := m.machines.begin(ctx, b, beginning{template: template, complete: madeAlready}, progress); err != nil {
+	if err := m.machines.start(ctx, b, launch{template: template, complete: workspaceReady}, progress); err != nil {
 		return agentbox.OrNoSpace(err)
 	}
-	tellPorts(ctx, b, progress)
-	// Only now: until the new machine answered, what the last one left was all there was to look
-	// into.
+	reportPorts(ctx, b, progress)
+	// Only now: until the new machine answers, the files of the last one help to find what is wrong.
 	if err := m.disk.sweep(rec); err != nil {
 		return err
 	}
 	return m.onStart(ctx, b, progress)
 }
 
-// madeAlready is for boxes that have their workspace.
-func madeAlready() error { return nil }
+// workspaceReady is launch.complete for boxes that have their workspace.
+func workspaceReady() error { return nil }
 
-// tellEnd says why a box's last machine ended.
-func tellEnd(rec record, progress agentbox.Progress) {
+// reportEnd tells the user why a box's last machine ended.
+func reportEnd(rec record, progress agentbox.Progress) {
 	if end := rec.Box.Ended; end != nil {
 		progress.SayEnd(rec.Box.Name, *end)
 	}

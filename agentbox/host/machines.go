@@ -20,56 +20,56 @@ import (
 	"agentbox/vmm/partial"
 )
 
-// machines start the machines of boxes, put policies in force in them, follow them and end them.
-// They know nothing of how boxes are made or found.
+// machines starts the machines of boxes, applies policies to them, follows them and records how
+// they end. It knows nothing of how boxes are made or found.
 type machines struct {
 	home     home.Home
 	disk     disk
 	images   lazyImages
-	policies governors
-	start    func(cfg supervisor.Config, template vmm.Template) (*supervisors.Supervisor, error)
-	log      *slog.Logger
-	ctx      context.Context // of the daemon: nothing is followed for longer
-	running  *sync.WaitGroup // goroutines that follow
+	policies policyEnforcer
+	// spawn starts a supervisor process.
+	spawn   func(cfg supervisor.Config, template vmm.Template) (*supervisors.Supervisor, error)
+	log     *slog.Logger
+	ctx     context.Context // of the daemon; following ends with it
+	running *sync.WaitGroup // goroutines that follow
 }
 
-// lazyImages are those that are not all here (images.Images): a machine can start from them, if its
-// supervisor is told which blocks there are and asks for the others.
+// lazyImages are images of which only a part is here (images.Images). A machine can start from one
+// if its supervisor knows which blocks are here and asks for the others.
 type lazyImages interface {
 	Lazy(ctx context.Context, kind agentbox.Isolation, file string, progress agentbox.Progress) (*image.Image, error)
 	Partial(ctx context.Context, img image.Image) (partial.Image, error)
 }
 
-// governors have the policies of boxes (egress.Policies). Enforce must have succeeded before a
-// machine becomes a box; Placeholders and Packages are what programs in it find in their
-// environment.
-type governors interface {
+// policyEnforcer has the policies of boxes (egress.Policies). Enforce must have succeeded before a
+// machine becomes a box. Placeholders and Packages give the variables that programs in the box see.
+type policyEnforcer interface {
 	Enforce(ctx context.Context, m egress.Machine, s egress.Subject) error
 	Placeholders(s egress.Subject) map[string]string
 	Packages(ctx context.Context, suite string) (env, files map[string]string)
 }
 
-// beginning is what a life begins with. The zero beginning is a cold boot of a machine that is
-// nobody's yet.
-type beginning struct {
+// launch says what a life starts from. The zero launch is a cold boot of a machine that does not
+// become a box yet.
+type launch struct {
 	template *templates.Template // nil: the machine boots
 	saved    string              // directory of a state relative to the template, "" for none
-	// complete waits until what the machine needs is there: its saved state, which it is restored
-	// from then, or its workspace, with which it becomes the box. The machine starts meanwhile.
-	// nil: there is nothing to wait for, and without a saved state the machine does not become the
+	// complete waits until what the machine needs is there: the saved state that it is restored
+	// from, or the workspace with which it becomes the box. The machine starts meanwhile. nil means
+	// that there is nothing to wait for, and a machine without a saved state does not become the
 	// box.
 	complete func() error
-	// resume: saved is the box's own pause, and the machine starts only when the daemon has said so.
+	// resume: saved is the box's own pause. The machine starts only after the daemon has said so.
 	resume bool
 }
 
-// becomes tells whether the guest becomes the box as it starts.
-func (from beginning) becomes() bool { return from.saved == "" && from.complete != nil }
+// becomesBox tells whether the guest becomes the box while it starts.
+func (from launch) becomesBox() bool { return from.saved == "" && from.complete != nil }
 
-// begin begins the box's present life, and returns when the guest answers. The caller holds op, and
-// the record, with the life's directory, is written down already. On failure the machine has ended;
-// the record is the caller's to put back.
-func (m *machines) begin(ctx context.Context, b *box, from beginning, progress agentbox.Progress) error {
+// start starts the box's present life and returns when the guest answers. The caller holds op and
+// has written the record, which names the life's directory. If start fails, the machine has ended,
+// and the caller restores the record.
+func (m *machines) start(ctx context.Context, b *box, from launch, progress agentbox.Progress) error {
 	rec := b.record()
 	step := "restore"
 	if from.template == nil {
@@ -81,7 +81,7 @@ func (m *machines) begin(ctx context.Context, b *box, from beginning, progress a
 		Spec: rec.spec(m.home), Template: from.template != nil, Saved: from.saved, Pending: from.saved != "" && (from.complete != nil || from.resume),
 		Resume: from.resume, Lease: leaseTime, Note: isolationNote(rec),
 	}
-	// An image that is here whole takes the short way: nil.
+	// nil: the image is complete.
 	img, err := m.images.Lazy(ctx, rec.Box.Isolation, rec.ImageFile, progress)
 	if err != nil {
 		return err
@@ -97,11 +97,11 @@ func (m *machines) begin(ctx context.Context, b *box, from beginning, progress a
 	if from.template != nil {
 		t = from.template.Template
 	}
-	// What an earlier supervisor left is not why this one will end.
+	// An earlier supervisor's exit note must not be taken for this one's.
 	if _, _, err := supervisor.TakeExit(rec.names(m.home).Dir); err != nil {
 		m.log.Warn("cannot read why a supervisor ended", "box", rec.Box.ID, "error", err)
 	}
-	s, err := m.start(cfg, t)
+	s, err := m.spawn(cfg, t)
 	if err != nil {
 		return err
 	}
@@ -113,12 +113,12 @@ func (m *machines) begin(ctx context.Context, b *box, from beginning, progress a
 	return nil
 }
 
-// greet has a supervisor greet its guest when what the machine needs is complete. The policy is put
-// in force first, before the guest could send anything. Errors name why the supervisor ended, where
-// it has.
-func (m *machines) greet(ctx context.Context, s *supervisors.Supervisor, rec record, from beginning) error {
+// greet makes a supervisor greet its guest once everything the machine needs is there. The policy
+// is applied first, before the guest can send anything. If the supervisor has ended, the error says
+// why.
+func (m *machines) greet(ctx context.Context, s *supervisors.Supervisor, rec record, from launch) error {
 	var req api.StartRequest
-	if from.becomes() {
+	if from.becomesBox() {
 		var err error
 		if req.Attach, err = m.attachRequest(ctx, s, rec); err != nil {
 			return supervisors.WhyGone(rec.names(m.home), err)
@@ -143,7 +143,7 @@ func (m *machines) greet(ctx context.Context, s *supervisors.Supervisor, rec rec
 	return nil
 }
 
-// isolationNote says for the audit log what stands between the box and the host.
+// isolationNote describes the isolation of a box for its audit log.
 func isolationNote(rec record) string {
 	note := string(rec.Box.Isolation)
 	if rec.Box.Accel != "" {
@@ -155,8 +155,8 @@ func isolationNote(rec record) string {
 	return note
 }
 
-// hostname is what the guest calls itself: the box's name, or agentbox for a machine of the pool,
-// which has none yet.
+// hostname is the guest's host name: the box's name, or agentbox for a machine of the pool, which
+// has no name yet.
 func hostname(rec record) string {
 	if rec.Box.Name != "" {
 		return rec.Box.Name
@@ -164,8 +164,8 @@ func hostname(rec record) string {
 	return "agentbox"
 }
 
-// started is the supervisor of a machine that was started a moment ago. It may have ended since,
-// and the error says why.
+// started returns the supervisor of a machine that was started a moment ago. If it has ended since,
+// the error says why.
 func (m *machines) started(b *box) (*supervisors.Supervisor, error) {
 	rec, s := b.record(), b.live()
 	if s == nil {
@@ -174,9 +174,9 @@ func (m *machines) started(b *box) (*supervisors.Supervisor, error) {
 	return s, nil
 }
 
-// stand stops the CPUs of a machine of the pool, until it is attached: it must take nothing from
-// the boxes that work.
-func (m *machines) stand(ctx context.Context, b *box) error {
+// hold stops the CPUs of a machine of the pool until it is attached, so that it takes nothing from
+// working boxes.
+func (m *machines) hold(ctx context.Context, b *box) error {
 	s, err := m.started(b)
 	if err == nil {
 		_, err = supervisors.Ask(ctx, s, api.SupervisorHold, api.None{})
@@ -184,8 +184,8 @@ func (m *machines) stand(ctx context.Context, b *box) error {
 	return err
 }
 
-// attach makes a machine of the pool the box: the guest mounts the workspace, gets names and
-// environment, and starts services. The box's workspace must be complete.
+// attach turns a machine of the pool into the box: the guest mounts the workspace, gets names and
+// environment, and starts services. The workspace must be complete.
 func (m *machines) attach(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
 	s, err := m.started(b)
@@ -204,16 +204,16 @@ func (m *machines) attach(ctx context.Context, b *box, progress agentbox.Progres
 	return nil
 }
 
-// attachRequest is everything the box is configured with. Its policy is in force afterwards: it has
-// to be before services start. Of variables with the same name the placeholder of a secret wins
-// over the configuration's value, and that over what package managers are told, so that no
+// attachRequest collects the configuration of a box for its guest. It applies the policy first,
+// because that must be in force before services start. Of variables with one name, the placeholder
+// of a secret wins over the configuration's value, and that over the one for package managers: no
 // configuration can put a plain value where a secret belongs.
 func (m *machines) attachRequest(ctx context.Context, s *supervisors.Supervisor, rec record) (*api.AttachRequest, error) {
 	if err := m.policies.Enforce(ctx, s, rec.subject()); err != nil {
 		return nil, err
 	}
 	packages, files := m.policies.Packages(ctx, rec.Suite)
-	env := maps.Clone(packages) // under the configuration's, which is under the secrets'
+	env := maps.Clone(packages)
 	maps.Copy(env, rec.Guest.Env)
 	maps.Copy(env, m.policies.Placeholders(rec.subject()))
 	return &api.AttachRequest{
@@ -222,8 +222,8 @@ func (m *machines) attachRequest(ctx context.Context, s *supervisors.Supervisor,
 	}, nil
 }
 
-// govern puts the policy of a box's checkout in force in its machine, if it has one that is or
-// becomes somebody's. A machine of the pool has none: nothing leaves it until it is attached.
+// govern applies the policy of a box to its machine, if it has one. A machine of the pool gets no
+// policy: nothing leaves it until it is attached.
 func (m *machines) govern(ctx context.Context, b *box) error {
 	rec, s := b.record(), b.live()
 	if s == nil || rec.Phase == phasePool {
@@ -232,9 +232,8 @@ func (m *machines) govern(ctx context.Context, b *box) error {
 	return m.policies.Enforce(ctx, s, rec.subject())
 }
 
-// restored puts a box's policy in force in a machine that was restored as it was saved, and
-// forwards its ports again. Both belong to the supervisor and not to the machine, so that they are
-// not in what was saved.
+// restored applies the policy to a machine that was restored as it was saved, and forwards its
+// ports again. The supervisor keeps both, so they are not part of the saved state.
 func (m *machines) restored(ctx context.Context, b *box, progress agentbox.Progress) error {
 	err := m.govern(ctx, b)
 	if s := b.live(); s != nil {
@@ -243,14 +242,14 @@ func (m *machines) restored(ctx context.Context, b *box, progress agentbox.Progr
 	return err
 }
 
-// tellPorts says which configured ports of a box answer elsewhere.
-func tellPorts(ctx context.Context, b *box, progress agentbox.Progress) {
+// reportPorts tells the user which configured ports of a box are forwarded from another port.
+func reportPorts(ctx context.Context, b *box, progress agentbox.Progress) {
 	if s := b.live(); s != nil {
 		serving.TellMoved(ctx, s, b.record().Guest.Ports, progress)
 	}
 }
 
-// status asks the guest of a box, which takes its time under emulation. If the machine has ended,
+// status asks the guest of a box, which takes a while under emulation. If the machine has ended,
 // the error says why.
 func (m *machines) status(ctx context.Context, b *box) (api.SupervisorStatus, error) {
 	rec, s := b.record(), b.live()
@@ -264,8 +263,8 @@ func (m *machines) status(ctx context.Context, b *box) (api.SupervisorStatus, er
 	return st, err
 }
 
-// follow makes s the box's machine, and forgets it when it ends. The goroutine ends with the
-// machine or the daemon; Manager.Close waits for it.
+// follow makes s the supervisor of the box's machine, and forgets it when it ends. Its goroutine
+// ends with the machine or the daemon; Manager.Close waits for it.
 func (m *machines) follow(b *box, s *supervisors.Supervisor) {
 	b.set(func(b *box) { b.sup = s })
 	m.running.Go(func() {
@@ -278,9 +277,9 @@ func (m *machines) follow(b *box, s *supervisors.Supervisor) {
 	})
 }
 
-// gone records why a machine ended that nobody asked to end. It does not take op while it looks: an
-// operation that holds it may be the one that waits for this end. Whether it was asked for is told
-// by b.sup, which such an operation has cleared or replaced.
+// gone records why a machine ended if nobody asked it to. It does not hold op while it looks, since
+// an operation that holds op may be waiting for this end. Such an operation has cleared or replaced
+// b.sup, which tells gone that the end was asked for.
 func (m *machines) gone(b *box, s *supervisors.Supervisor) {
 	s.Client.Close()
 	rec := b.record()
@@ -290,7 +289,7 @@ func (m *machines) gone(b *box, s *supervisors.Supervisor) {
 	}
 	b.set(func(b *box) {
 		if b.sup != s {
-			return // somebody ended it and knows
+			return // the end was asked for
 		}
 		b.sup = nil
 		if !ok {
@@ -306,7 +305,7 @@ func (m *machines) gone(b *box, s *supervisors.Supervisor) {
 	}
 }
 
-// endedAlone takes up why a machine ended while there was no daemon.
+// endedAlone records why a machine ended while no daemon ran.
 func (m *machines) endedAlone(b *box) {
 	exit, ok, err := supervisor.TakeExit(b.record().names(m.home).Dir)
 	if err != nil {
@@ -318,8 +317,8 @@ func (m *machines) endedAlone(b *box) {
 	}
 }
 
-// keepEnd writes down why a box does not run, for daemons to come. If the box has got another
-// machine meanwhile, there is nothing to write down.
+// keepEnd writes the end of a machine to the record, for later daemons. It writes nothing if the
+// box has another machine by now.
 func (m *machines) keepEnd(b *box) {
 	b.op.Lock()
 	defer b.op.Unlock()
@@ -333,7 +332,7 @@ func (m *machines) keepEnd(b *box) {
 }
 
 // reclaimAfterKill reclaims the workspace of a box whose supervisor was killed, unless its next
-// machine runs already. A supervisor that ends by itself does that.
+// machine already runs. A supervisor that ends by itself reclaims it.
 func (m *machines) reclaimAfterKill(b *box) {
 	b.op.Lock()
 	defer b.op.Unlock()

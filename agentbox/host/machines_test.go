@@ -98,7 +98,7 @@ func begun(t *testing.T, h home.Home, why error) (*machines, *calls) {
 		t.Cleanup(func() { server.Close() })
 		return s, nil
 	}
-	m := &machines{home: h, disk: disk{home: h}, images: ruled{}, policies: ruled{why}, start: start, log: slog.New(slog.DiscardHandler), ctx: ctx, running: &running}
+	m := &machines{home: h, disk: disk{home: h}, images: ruled{}, policies: ruled{why}, spawn: start, log: slog.New(slog.DiscardHandler), ctx: ctx, running: &running}
 	return m, c
 }
 
@@ -111,7 +111,7 @@ func TestAMachineIsGovernedBeforeItBecomesABox(t *testing.T) {
 	m, c := begun(t, h, nil)
 	b := &box{rec: rec}
 	complete := func() error { c.saw("workspace"); return nil }
-	if err := m.begin(t.Context(), b, beginning{complete: complete}, nil); err != nil {
+	if err := m.start(t.Context(), b, launch{complete: complete}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"policy", "workspace", "start"}; !slices.Equal(c.names, want) || b.live() == nil {
@@ -131,7 +131,7 @@ func TestAMachineOfThePoolBecomesNoBox(t *testing.T) {
 	write(t, h, rec)
 	m, c := begun(t, h, nil)
 	b := &box{rec: rec}
-	if err := m.begin(t.Context(), b, beginning{}, nil); err != nil {
+	if err := m.start(t.Context(), b, launch{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.govern(t.Context(), b); err != nil || !slices.Equal(c.names, []string{"start"}) || c.start.Attach != nil {
@@ -155,7 +155,7 @@ func TestAMachineThatCannotBecomeABoxIsEnded(t *testing.T) {
 			write(t, h, rec)
 			m, asked := begun(t, h, c.policy)
 			b := &box{rec: rec}
-			err := m.begin(t.Context(), b, beginning{complete: func() error { return c.workspace }}, nil)
+			err := m.start(t.Context(), b, launch{complete: func() error { return c.workspace }}, nil)
 			if !errors.Is(err, no) || !slices.Equal(asked.names, c.asked) || b.live() != nil {
 				t.Errorf("%v, asked %v, live %v", err, asked.names, b.live() != nil)
 			}
@@ -168,7 +168,7 @@ func TestAMachineThatCannotBecomeABoxIsEnded(t *testing.T) {
 func TestAMachineOfThePoolThatEndedIsAnError(t *testing.T) {
 	h := newHome(t)
 	m, _ := begun(t, h, nil)
-	if err := m.stand(t.Context(), &box{rec: aBox("")}); agentbox.CodeOf(err) != agentbox.Unavailable {
+	if err := m.hold(t.Context(), &box{rec: aBox("")}); agentbox.CodeOf(err) != agentbox.Unavailable {
 		t.Errorf("%v", err)
 	}
 }

@@ -73,7 +73,7 @@ func (m *maker) claim(b *box, rec record, want string, parts ...string) error {
 		return err
 	}
 	rec.Box.Name = want
-	if err := m.disk.begin(b, rec); err != nil {
+	if err := m.disk.prepare(b, rec); err != nil {
 		return err
 	}
 	m.boxes.put(b)
@@ -111,7 +111,7 @@ func (m *maker) assemble(ctx context.Context, b *box, repo workspace.Repo, base 
 		if pooled {
 			return nil
 		}
-		return m.machines.begin(gctx, b, beginning{template: base.template, complete: func() error { <-filled; return fillErr }}, progress)
+		return m.machines.start(gctx, b, launch{template: base.template, complete: func() error { <-filled; return fillErr }}, progress)
 	})
 	if err := g.Wait(); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (m *maker) assemble(ctx context.Context, b *box, repo workspace.Repo, base 
 			return err
 		}
 	}
-	tellPorts(ctx, b, progress)
+	reportPorts(ctx, b, progress)
 	return nil
 }
 

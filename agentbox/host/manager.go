@@ -33,38 +33,39 @@ import (
 	"agentbox/vmm/image"
 )
 
-// Team is what boxes need of the other machines (agentbox/team). Every method may be called from
-// several goroutines.
+// Team is what boxes need from the other machines of a team (agentbox/team). Its methods may be
+// called from several goroutines.
 type Team interface {
 	setup.Team
 	templates.Team
-	// Waits tells whether others want what is made here as soon as it is there.
+	// Waits tells whether other machines wait for what this one makes.
 	Waits() bool
-	// Lost says what of an image from the team can be had from nobody, nil when all may come.
+	// Lost says why part of an image from the team can no longer be had from anyone. It returns nil
+	// while everything may still arrive.
 	Lost(ctx context.Context, img image.Image) error
 }
 
-// Config is what a Manager needs. All of it is used for as long as the Manager lives.
+// Config is what a Manager needs. It uses all of it for as long as it lives.
 type Config struct {
 	Home   home.Home
 	Binary string // this program's file, for supervisors and git remotes
 	Images *image.Store
-	// Driver opens the driver of a kind; the Manager remembers what it gave.
+	// Driver opens the driver of a kind of machine; it may be called often.
 	Driver func(agentbox.Isolation) (vmm.Driver, error)
-	// Kernel finds or fetches the kernel that override asks for ("" for the default).
+	// Kernel finds or fetches the guest kernel that override asks for, "" for the default.
 	Kernel  func(ctx context.Context, override string, progress agentbox.Progress) (dir string, err error)
-	Results setup.Results // what setup made, by key; nil where every box runs setup itself
-	// Content keeps images and gets them from elsewhere; nil where they are made here only.
+	Results setup.Results // what setup made, by key; nil: every box runs setup itself
+	// Content keeps images and gets them from elsewhere; nil: images are only made here.
 	Content images.Content
-	Team    Team // the other machines; nil: none are asked
+	Team    Team // nil: this machine is in no team
 	Pool    int  // machines kept ready per template; -1 sizes it by this machine
 	Log     *slog.Logger
 }
 
-// Manager keeps the boxes of one home. One process at a time may have one for a home; the daemon's
-// lock sees to it. All exported methods may be called from several goroutines at once. Each
-// operation on a box holds that box's op (see box); making one holds the lock of its key, so that
-// two ups of a directory make one box. Locks are taken in this order: key, then op.
+// Manager keeps the boxes of one home. The daemon's lock ensures that one process at a time has a
+// Manager of a home. Exported methods may be called from several goroutines. Each operation on a
+// box holds the box's op; creating one holds the lock of its key, so that two calls of Up for one
+// directory create one box. Lock order: key, then op.
 //
 // The zero value is not usable: see New.
 type Manager struct {
@@ -92,9 +93,8 @@ type Manager struct {
 	keys     keyed.Locks // one up at a time for each key
 }
 
-// Rooms are what boxes are made of and governed by, each of which answers for itself. They are
-// exported because the daemon serves their methods as they are; whatever has to do with a box goes
-// through the Manager.
+// Rooms are the parts that answer requests by themselves. They are exported because the daemon
+// serves their methods directly; whatever involves a box goes through the Manager.
 type Rooms struct {
 	Images   *images.Images
 	Recipes  recipes.Recipes
@@ -105,18 +105,18 @@ type Rooms struct {
 	Pruner   prune.Pruner
 }
 
-// New makes a Manager and takes up what an earlier one left: running boxes are adopted, half-done
-// work is finished or undone. It returns when every box was looked at; a box that cannot be taken
-// up is logged and does not make it fail. On failure nothing goes on running that it started.
+// New makes a Manager and takes over what an earlier one left: it adopts running boxes, and
+// finishes or undoes half-done work. It returns when it has looked at every box; one that cannot be
+// taken over is logged and does not make New fail. On failure New leaves no goroutine running.
 func New(cfg Config) (*Manager, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &Manager{
 		home: cfg.Home, kernel: cfg.Kernel, log: cfg.Log, ctx: ctx, cancel: cancel, chooser: isolation.Chooser{Driver: cfg.Driver},
 		boxes: newTable(cfg.Home), disk: disk{cfg.Home, cfg.Driver, ctx},
 	}
-	// The order is that of need: boxes are adopted last, with all rooms there.
-	m.govern(cfg)
-	err := m.furnish(cfg)
+	// Boxes are adopted last, because that needs everything else.
+	m.makePolicyRooms(cfg)
+	err := m.makeBoxRooms(cfg)
 	if err == nil {
 		err = adoption{m.boxes, m.disk, m.machines, m.maker.remove}.all()
 	}
@@ -125,30 +125,30 @@ func New(cfg Config) (*Manager, error) {
 	}
 	// From here on goroutines run, which Close waits for.
 	m.running.Go(func() { m.every(tidyEvery, m.tidy) })
-	// Of a change that the last daemon did not live to tell.
+	// The last daemon may have died before it announced a change of policy.
 	m.running.Go(func() { m.Policies.Tell(nil, nil) })
 	m.running.Go(func() { m.pool.Run(ctx) })
-	m.running.Go(func() { egress.MachineRoots() }) // the first box need not wait for them
+	m.running.Go(func() { egress.MachineRoots() }) // so that the first box need not wait for it
 	m.Images.Start(m.boxes.using())
 	return m, nil
 }
 
-// Close stops the Manager and none of the boxes. The pool's machines go: nobody has a lease on
-// them. The context ends first, so that nothing new begins; then what runs is waited for. Images
-// come last, as machines of the pool may read from them.
+// Close stops the Manager but no box. The pool's machines end, since nobody has a lease on them.
+// The context is cancelled first, so that nothing new starts, then Close waits for what runs.
+// Images are closed last, because machines of the pool may read from them.
 func (m *Manager) Close() error {
 	m.cancel()
 	m.pool.Drain()
 	m.templates.Close()
-	m.boxes.hangUp()
+	m.boxes.closeClients()
 	m.Policies.Close()
 	m.running.Wait()
 	return m.Images.Close()
 }
 
-// govern makes the rooms that say what boxes get and what they may do. They come first: those that
-// make boxes ask them.
-func (m *Manager) govern(cfg Config) {
+// makePolicyRooms makes the parts that decide what boxes get and may do. The parts that make boxes
+// ask them, so they come first.
+func (m *Manager) makePolicyRooms(cfg Config) {
 	var lost func(context.Context, image.Image) error
 	if cfg.Team != nil {
 		lost = cfg.Team.Lost
@@ -164,8 +164,6 @@ func (m *Manager) govern(cfg Config) {
 			return images.ReadsBlocks(driver), nil
 		},
 	})
-	// What was decided about projects is read by the rooms that ask for consent, and by those that
-	// make policies.
 	store := project.NewStore(cfg.Home)
 	m.consent = consent.Approvals{Store: store, Agents: cfg.Home.Agents(), Has: cfg.Images.Has, Best: func(ctx context.Context) (agentbox.Isolation, error) {
 		best, err := m.chooser.Auto(ctx)
@@ -173,18 +171,18 @@ func (m *Manager) govern(cfg Config) {
 	}}
 	m.Policies = egress.New(egress.Config{
 		Home: cfg.Home, Store: store, Registries: project.NewRegistries(cfg.Home.Registries()), Review: m.consent, Log: cfg.Log,
-		Boxes: policed{m.boxes, func(ctx context.Context, b *box) error { return m.machines.govern(ctx, b) }},
+		Boxes: policyBoxes{m.boxes, func(ctx context.Context, b *box) error { return m.machines.govern(ctx, b) }},
 	})
 	m.Recipes = recipes.Recipes{Consent: m.consent, Images: m.Images}
 	m.Capacity = capacity.Capacity{Promised: m.boxes.promised, Measure: resources.Measure, Log: cfg.Log}
 	m.setup = setup.New(setup.Config{Home: cfg.Home, Images: m.Images, Results: cfg.Results, Team: cfg.Team, Log: cfg.Log, Registries: m.Policies})
 }
 
-// furnish makes the rooms that make boxes and that boxes are asked through. On failure, too, they
-// are there.
-func (m *Manager) furnish(cfg Config) (err error) {
+// makeBoxRooms makes the parts that create boxes and through which boxes are used. All of them
+// exist even if it fails.
+func (m *Manager) makeBoxRooms(cfg Config) (err error) {
 	start := supervisors.Supervisors{Home: cfg.Home, Binary: cfg.Binary}.Start
-	m.machines = &machines{home: cfg.Home, disk: m.disk, images: m.Images, policies: m.Policies, start: start, log: cfg.Log, ctx: m.ctx, running: &m.running}
+	m.machines = &machines{home: cfg.Home, disk: m.disk, images: m.Images, policies: m.Policies, spawn: start, log: cfg.Log, ctx: m.ctx, running: &m.running}
 	m.templates, err = templates.New(templates.Config{Home: cfg.Home, Driver: cfg.Driver, Images: m.Images, Team: cfg.Team, Log: cfg.Log})
 	m.maker = &maker{
 		home: cfg.Home, boxes: m.boxes, disk: m.disk, machines: m.machines, templates: m.templates, driver: cfg.Driver,
@@ -192,7 +190,7 @@ func (m *Manager) furnish(cfg Config) (err error) {
 		remotes: remotes.Remotes{Home: cfg.Home, Binary: cfg.Binary, Log: cfg.Log},
 	}
 	m.pool = templates.NewPool(templates.PoolConfig[record, *box]{
-		Want: cfg.Pool, Make: m.maker.pooled, Live: func(b *box) bool { return b.live() != nil }, Remove: m.maker.remove, Log: cfg.Log,
+		Want: cfg.Pool, Make: m.maker.makePooled, Live: func(b *box) bool { return b.live() != nil }, Remove: m.maker.remove, Log: cfg.Log,
 	})
 	m.maker.pool = m.pool
 	m.recall = &recall.Recall{Home: cfg.Home, Log: cfg.Log}
@@ -215,11 +213,11 @@ func (m *Manager) furnish(cfg Config) (err error) {
 			return machineOf(m.boxes.find(ctx, ref))
 		},
 	}
-	m.Pruner = prune.Pruner{Home: cfg.Home, Boxes: pruned{m.boxes, m.maker}, Templates: m.templates, Images: m.Images}
+	m.Pruner = prune.Pruner{Home: cfg.Home, Boxes: prunableBoxes{m.boxes, m.maker}, Templates: m.templates, Images: m.Images}
 	return err
 }
 
-// machineOf is the machine of a box that was found.
+// machineOf returns the machine of a box that was found. Conflict if the box has none.
 func machineOf(b *box, err error) (serving.Machine, error) {
 	if err != nil {
 		return nil, err
@@ -230,12 +228,11 @@ func machineOf(b *box, err error) (serving.Machine, error) {
 	return nil, notRunning(b.record())
 }
 
-// tidyEvery is how often removals that failed are tried again. What they wait for is a process that
-// still has a file open, or a full disk: seconds are soon enough.
+// tidyEvery is how often failed removals are retried. They wait for a process to close a file, or
+// for disk space, so seconds are soon enough.
 const tidyEvery = 5 * time.Second
 
-// every does something again and again until the manager is closed. It runs in a goroutine of
-// m.running.
+// every calls do at an interval until the manager is closed. It runs in a goroutine of m.running.
 func (m *Manager) every(d time.Duration, do func()) {
 	tick := time.NewTicker(d)
 	defer tick.Stop()

@@ -13,10 +13,10 @@ import (
 	"agentbox/agentbox/host/templates"
 )
 
-// Pause saves a box's machine to disk and ends it: nothing of it stays in memory. A box that is
-// paused already is fine; one that has no machine, or could not be restored here, is Conflict. The
-// save is complete, by one rename of the supervisor's, before the machine ends, so a crash leaves
-// either the machine or the save.
+// Pause saves a box's machine to disk and ends it; nothing of it stays in memory. Pausing a paused
+// box succeeds. Conflict for a box without a machine, or one that could not be restored here. The
+// supervisor completes the save by one rename before it ends the machine, so a crash leaves either
+// the machine or the save.
 func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	return m.operate(ctx, ref, func(b *box) error {
 		rec := b.record()
@@ -42,13 +42,13 @@ func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.P
 	})
 }
 
-// notRunning is the failure of what needs a machine.
+// notRunning is the error of an operation that needs a machine.
 func notRunning(rec record) error {
 	return agentbox.Errorf(agentbox.Conflict, "box %s is not running", rec.Box.Name).WithHint("agentbox resume %s starts it", rec.Box.Name)
 }
 
-// Resume makes a paused box go on where it was. A box that is stopped starts afresh, one that runs
-// goes on.
+// Resume continues a paused box where it was. A stopped box starts afresh; a running one is left
+// alone.
 func (m *Manager) Resume(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	b, err := m.awake(ctx, ref, progress)
 	if err != nil {
@@ -57,8 +57,8 @@ func (m *Manager) Resume(ctx context.Context, ref api.BoxRef, progress agentbox.
 	return m.describe(ctx, b, brief)
 }
 
-// operate runs f with the box to itself (op held) and describes the box afterwards. f is not run
-// for a box that was removed while it waited.
+// operate runs f while it holds the box's op, and describes the box afterwards. NotFound, without
+// running f, if the box was removed meanwhile.
 func (m *Manager) operate(ctx context.Context, ref api.BoxRef, f func(b *box) error) (agentbox.Box, error) {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
@@ -86,7 +86,7 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 	if err != nil {
 		return unusable(rec, err)
 	}
-	tellEnd(rec, progress)
+	reportEnd(rec, progress)
 	return m.machines.resume(ctx, b, template, progress)
 }
 
@@ -102,10 +102,10 @@ func (m *machines) resume(ctx context.Context, b *box, template *templates.Templ
 		return err
 	}
 	rec.Box.Lease, rec.Box.Ended = newLease(), nil
-	if err := m.disk.begin(b, rec); err != nil {
+	if err := m.disk.prepare(b, rec); err != nil {
 		return err
 	}
-	if err := m.begin(ctx, b, beginning{template: template, saved: names.Saved(), resume: true}, progress); err != nil {
+	if err := m.start(ctx, b, launch{template: template, saved: names.Saved(), resume: true}, progress); err != nil {
 		if _, gone := os.Stat(names.Resuming()); !errors.Is(gone, fs.ErrNotExist) {
 			return errors.Join(lostMemory(rec, err), m.dropMemory(b))
 		}

@@ -9,25 +9,25 @@ import (
 	"agentbox/agentbox/host/egress"
 )
 
-// putUnder writes down which approved document governs a box. A document is named by its digest; ""
+// setApproved writes down which approved document governs a box. A document is named by its digest; ""
 // is none.
-func (b *box) putUnder(h home.Home, document string) error {
+func (b *box) setApproved(h home.Home, document string) error {
 	if b.record().Approved == document {
 		return nil
 	}
 	return b.change(h, func(rec *record) { rec.Approved = document })
 }
 
-// policed are the boxes as their policies see them. It keeps the rooms of policy from knowing what
+// policyBoxes are the boxes as their policies see them. It keeps the rooms of policy from knowing what
 // else a box is.
-type policed struct {
+type policyBoxes struct {
 	boxes *table
 	// govern puts the policy of a box in force in its machine.
 	govern func(ctx context.Context, b *box) error
 }
 
 // Find implements egress.Boxes.
-func (p policed) Find(ctx context.Context, ref api.BoxRef) (agentbox.BoxID, egress.Subject, error) {
+func (p policyBoxes) Find(ctx context.Context, ref api.BoxRef) (agentbox.BoxID, egress.Subject, error) {
 	b, err := p.boxes.find(ctx, ref)
 	if err != nil {
 		return agentbox.BoxID{}, egress.Subject{}, err
@@ -37,21 +37,21 @@ func (p policed) Find(ctx context.Context, ref api.BoxRef) (agentbox.BoxID, egre
 }
 
 // Running implements egress.Boxes.
-func (p policed) Running() []egress.Box {
+func (p policyBoxes) Running() []egress.Box {
 	var out []egress.Box
 	for _, b := range p.boxes.all() {
 		if rec := b.record(); rec.Phase != phasePool && rec.Phase != phaseRemoving && b.live() != nil {
-			out = append(out, policedBox{b, p.govern})
+			out = append(out, policyBox{b, p.govern})
 		}
 	}
 	return out
 }
 
 // PutUnder implements egress.Boxes.
-func (p policed) PutUnder(root, branch, document string) error {
+func (p policyBoxes) PutUnder(root, branch, document string) error {
 	for _, b := range p.boxes.all() {
 		if rec := b.record(); rec.Phase == phaseReady && rec.Box.Directory == root && rec.Box.Branch == branch {
-			if err := b.putUnder(p.boxes.home, document); err != nil {
+			if err := b.setApproved(p.boxes.home, document); err != nil {
 				return err
 			}
 		}
@@ -59,20 +59,20 @@ func (p policed) PutUnder(root, branch, document string) error {
 	return nil
 }
 
-// policedBox is an egress.Box. Its methods look at the box as it is at the call.
-type policedBox struct {
+// policyBox is an egress.Box. Its methods look at the box as it is at the call.
+type policyBox struct {
 	b      *box
 	govern func(ctx context.Context, b *box) error
 }
 
-func (p policedBox) Name() string                    { return p.b.record().Box.Name }
-func (p policedBox) Subject() egress.Subject         { return p.b.record().subject() }
-func (p policedBox) Apply(ctx context.Context) error { return p.govern(ctx, p.b) }
-func (p policedBox) Runs() bool                      { return p.b.live() != nil }
-func (p policedBox) Stop() error                     { return p.b.end() }
+func (p policyBox) Name() string                    { return p.b.record().Box.Name }
+func (p policyBox) Subject() egress.Subject         { return p.b.record().subject() }
+func (p policyBox) Apply(ctx context.Context) error { return p.govern(ctx, p.b) }
+func (p policyBox) Runs() bool                      { return p.b.live() != nil }
+func (p policyBox) Stop() error                     { return p.b.end() }
 
 // Unlogged implements egress.Box.
-func (p policedBox) Unlogged(ctx context.Context) bool {
+func (p policyBox) Unlogged(ctx context.Context) bool {
 	s := p.b.live()
 	if s == nil {
 		return false

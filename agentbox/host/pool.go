@@ -13,7 +13,7 @@ import (
 // and stops its CPUs. The workspace is filled when a box needs it. like is the record of a box that
 // somebody made; of it only what a template depends on is taken, and nothing of its repository, so
 // that any box of the same template may have the machine.
-func (m *maker) pooled(ctx context.Context, like record) (*box, error) {
+func (m *maker) makePooled(ctx context.Context, like record) (*box, error) {
 	rec := like.unborn()
 	rec.Phase = phasePool
 	rec.Box = agentbox.Box{
@@ -23,18 +23,18 @@ func (m *maker) pooled(ctx context.Context, like record) (*box, error) {
 	b := &box{rec: rec}
 	b.op.Lock()
 	defer b.op.Unlock()
-	if err := m.disk.begin(b, rec); err != nil {
+	if err := m.disk.prepare(b, rec); err != nil {
 		return nil, err
 	}
 	m.boxes.put(b)
-	if err := m.hold(ctx, b); err != nil {
+	if err := m.startHeld(ctx, b); err != nil {
 		return nil, errors.Join(err, m.erase(b))
 	}
 	return b, nil
 }
 
 // hold starts the machine of a box of the pool, up to where it becomes somebody's.
-func (m *maker) hold(ctx context.Context, b *box) error {
+func (m *maker) startHeld(ctx context.Context, b *box) error {
 	rec := b.record()
 	template, err := m.templates.OpenKey(ctx, rec.machine(m.home), rec.Box.Template)
 	if err != nil {
@@ -47,10 +47,10 @@ func (m *maker) hold(ctx context.Context, b *box) error {
 	if err := driver.NewWorkspace(ctx, rec.workspacePath(m.home), "", rec.Box.Disk); err != nil {
 		return err
 	}
-	if err := m.machines.begin(ctx, b, beginning{template: template}, nil); err != nil {
+	if err := m.machines.start(ctx, b, launch{template: template}, nil); err != nil {
 		return err
 	}
-	return m.machines.stand(ctx, b)
+	return m.machines.hold(ctx, b)
 }
 
 // Templates tells which templates are here, by key, and where they came from.

@@ -120,7 +120,7 @@ func TestPruneTakesNoBoxThatRunsAgain(t *testing.T) {
 	h := newHome(t)
 	write(t, h, aBox("mine"))
 	m := manage(t, h)
-	idle := pruned{m.boxes, m.maker}.Idle()
+	idle := prunableBoxes{m.boxes, m.maker}.Idle()
 	b, err := m.boxes.find(t.Context(), api.BoxRef{Box: "mine"})
 	if err != nil || len(idle) != 1 {
 		t.Fatalf("%d idle, %v", len(idle), err)

@@ -18,7 +18,7 @@ import (
 // running as it was; a crash after it leaves a stopped box with its workspace.
 func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	return m.operate(ctx, ref, func(b *box) error {
-		u := &making{b: b, rec: b.record(), was: b.record().Box}
+		u := &creation{b: b, rec: b.record(), previous: b.record().Box}
 		if err := m.reconfigure(ctx, u, progress); err != nil {
 			return err
 		}
@@ -37,7 +37,7 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 // reconfigure makes a record follow what its directory's configuration says now, and what the user
 // asked for when the box was made, and gets all that a new machine starts from. A box whose
 // directory is gone stays as it is.
-func (m *Manager) reconfigure(ctx context.Context, u *making, progress agentbox.Progress) (err error) {
+func (m *Manager) reconfigure(ctx context.Context, u *creation, progress agentbox.Progress) (err error) {
 	u.Request.Cold, u.Results = u.rec.Cold, m.setup.Results != nil
 	p := plan.Restart(u.Facts)
 	if u.rec.Box.Directory != "" && !workspace.Gone(u.rec.Box.Directory) {

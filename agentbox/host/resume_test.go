@@ -67,13 +67,13 @@ func TestResumeThatFailsBeforeTheGuestRanKeepsTheSavedMachine(t *testing.T) {
 func TestResumeThatIsInterruptedEarlyKeepsTheSavedMachine(t *testing.T) {
 	m, b, names := paused(t, func(names home.Box) error { return errors.Join(ran(names), errors.New("it must not be started")) })
 	ctx, interrupt := context.WithCancel(t.Context())
-	start := m.start
-	m.start = func(cfg supervisor.Config, tpl vmm.Template) (*supervisors.Supervisor, error) {
+	spawn := m.spawn
+	m.spawn = func(cfg supervisor.Config, tpl vmm.Template) (*supervisors.Supervisor, error) {
 		if !cfg.Pending {
 			t.Error("the machine is started before it is wanted")
 		}
 		defer interrupt()
-		return start(cfg, tpl)
+		return spawn(cfg, tpl)
 	}
 	if err := m.resume(ctx, b, nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)

@@ -85,7 +85,7 @@ func (m *machines) rollback(ctx context.Context, b *box, dir string, template *t
 	b.set(func(b *box) { b.rec = rec })
 	// On failure the old record counts again, and what was made beside it is swept away. The box is
 	// stopped, with its workspace.
-	if err := m.begin(ctx, b, beginning{template: template, saved: dir}, progress); err != nil {
+	if err := m.start(ctx, b, launch{template: template, saved: dir}, progress); err != nil {
 		b.set(func(b *box) { b.rec = before })
 		return errors.Join(agentbox.OrNoSpace(err), m.disk.sweep(before))
 	}

@@ -83,7 +83,7 @@ func TestADamagedSetupResultCostsNoBox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &making{Facts: plan.Facts{Repo: repo, Config: cfg, Request: api.UpRequest{Task: true, Cold: true}}}
+	u := &creation{Facts: plan.Facts{Repo: repo, Config: cfg, Request: api.UpRequest{Task: true, Cold: true}}}
 	u.rec = u.born("")
 	u.rec.Box.Isolation, u.rec.Setup = agentbox.MicroVM, []string{"make"}
 	if err := m.carryOut(t.Context(), u, plan.Plan{{Do: api.UpSetup}, {Do: api.UpBox}}, nil); err != nil {

@@ -18,7 +18,7 @@ import (
 // List describes every box that is ready, oldest first. Boxes that cannot be shown are told of by
 // progress.
 func (m *Manager) List(ctx context.Context, req api.ListRequest, progress agentbox.Progress) ([]agentbox.Box, error) {
-	m.boxes.sayUnread(progress)
+	m.boxes.reportUnread(progress)
 	// A list costs a call to each supervisor, and what it measures only on request.
 	want := brief
 	if req.Usage {

@@ -88,7 +88,7 @@ func (t *table) put(b *box) {
 }
 
 // hangUp closes the connections to supervisors, which outlive this daemon with their machines.
-func (t *table) hangUp() {
+func (t *table) closeClients() {
 	for _, b := range t.all() {
 		if s := b.live(); s != nil {
 			s.Client.Close()
@@ -110,8 +110,8 @@ func (t *table) promised(except agentbox.BoxID) resources.Promised {
 	return p
 }
 
-// sayUnread tells of boxes that are here and are not shown.
-func (t *table) sayUnread(progress agentbox.Progress) {
+// reportUnread tells of boxes that are here and are not shown.
+func (t *table) reportUnread(progress agentbox.Progress) {
 	for _, line := range t.unread {
 		progress.Say(line)
 	}
@@ -136,23 +136,23 @@ func (t *table) templates() map[string]bool {
 	return used
 }
 
-// pruned are the boxes as prune sees them: those without a machine, and what all of them need.
-type pruned struct {
+// prunableBoxes are the boxes as prune sees them: those without a machine, and what all of them need.
+type prunableBoxes struct {
 	*table
 	maker *maker
 }
 
 // Unreadable implements prune.Boxes.
-func (p pruned) Unreadable() error { return p.unreadable() }
+func (p prunableBoxes) Unreadable() error { return p.unreadable() }
 
 // Known implements prune.Boxes.
-func (p pruned) Known(id agentbox.BoxID) bool { return p.known(id) }
+func (p prunableBoxes) Known(id agentbox.BoxID) bool { return p.known(id) }
 
 // Templates implements prune.Boxes.
-func (p pruned) Templates() map[string]bool { return p.templates() }
+func (p prunableBoxes) Templates() map[string]bool { return p.templates() }
 
 // Idle implements prune.Boxes.
-func (p pruned) Idle() (idle []prune.Box) {
+func (p prunableBoxes) Idle() (idle []prune.Box) {
 	for _, b := range p.all() {
 		if rec := b.record(); rec.Phase == phaseReady && b.state(p.home) != agentbox.Running {
 			idle = append(idle, prune.Box{Box: rec.Box, Detached: rec.Detached, Dir: rec.names(p.home).Dir, Remove: func() error { return p.maker.removeIdle(b) }})

@@ -20,9 +20,9 @@ import (
 // making is a plan as it is carried out: the facts that it follows from, and what a box is made
 // from, step by step. It lives for one call. Each step reads what earlier ones have set, in this
 // order: rec (what the box should be), img, template, b.
-type making struct {
+type creation struct {
 	plan.Facts
-	was      agentbox.Box // it is there already, and this is what its last machine had
+	previous agentbox.Box // the box that a reset replaces the machine of; zero for a new box
 	rec      record
 	img      image.Image
 	below    *image.Image // the image that setup's is laid over; nil before that step
@@ -42,7 +42,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 			return api.UpResponse{}, err
 		}
 	}
-	u, mine, err := m.read(ctx, req)
+	u, proj, err := m.read(ctx, req)
 	if err != nil {
 		return api.UpResponse{}, err
 	}
@@ -56,7 +56,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	}
 	key := ""      // nobody finds it again
 	if !req.Task { // else
-		key = boxKey(u.Config.Lifetime, u.Repo, mine)
+		key = boxKey(u.Config.Lifetime, u.Repo, proj)
 		defer m.keys.Lock(key)()
 		u.b = m.boxes.byKey(key)
 	}
@@ -66,7 +66,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	}
 	created := u.b == nil
 	if created {
-		m.boxes.sayUnread(progress) // one of them may be what the user expects here
+		m.boxes.reportUnread(progress) // one of them may be what the user expects here
 		progress.Say(u.Kind.String())
 		u.rec = u.born(key)
 	}
@@ -80,11 +80,11 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 // answer tells which steps take long, and gets or makes nothing. Without a box it plans twice: what
 // is here can be looked for only when the first plan says what is needed.
 func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progress) (api.UpPlan, error) {
-	u, mine, err := m.read(ctx, req)
+	u, proj, err := m.read(ctx, req)
 	if err != nil {
 		return api.UpPlan{}, err
 	}
-	u.b = m.boxes.byKey(boxKey(u.Config.Lifetime, u.Repo, mine))
+	u.b = m.boxes.byKey(boxKey(u.Config.Lifetime, u.Repo, proj))
 	p, err := m.plan(ctx, u)
 	if err != nil {
 		return api.UpPlan{}, err
@@ -100,37 +100,37 @@ func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progre
 	return api.UpPlan{Isolation: u.Kind.Kind, Reason: u.Kind.Reason, Steps: p}, err
 }
 
-// read reads what the caller asks for: the checkout, its configuration, and the flags. mine is the
+// read reads what the caller asks for: the checkout, its configuration, and the flags. proj is the
 // project that the checkout belongs to. Nothing is decided here, but what makes no sense is refused
 // (Invalid).
-func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *making, mine project.Project, err error) {
-	u = &making{Facts: plan.Facts{Request: req, Results: m.setup.Results != nil}}
+func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *creation, proj project.Project, err error) {
+	u = &creation{Facts: plan.Facts{Request: req, Results: m.setup.Results != nil}}
 	if u.Repo, err = workspace.Describe(ctx, req.Directory); err != nil {
-		return nil, mine, err
+		return nil, proj, err
 	}
 	if u.Config, err = config.Load(ctx, req.Directory); err != nil {
-		return nil, mine, err
+		return nil, proj, err
 	}
 	// An agent brings tools and flags of its own, so it is found before the flags are read.
 	if req.Agent != "" {
 		if u.Agent, err = m.consent.Agent(ctx, u.Repo.Root, req.Agent, req.Environ); err != nil {
-			return nil, mine, err
+			return nil, proj, err
 		}
 	}
 	if u.Flags, err = flags.Of(req, u.Config, u.Agent); err != nil {
-		return nil, mine, err
+		return nil, proj, err
 	}
 	if err = u.Flags.Check(); err != nil {
-		return nil, mine, err
+		return nil, proj, err
 	}
-	mine, err = project.Of(u.Repo.Root)
-	return u, mine, err
+	proj, err = project.Of(u.Repo.Root)
+	return u, proj, err
 }
 
 // plan looks up what else the plan follows from, for the box that is there (u.b) or for a new one,
 // and makes it. Flags of an earlier up count for a box that is there: they are part of what it was
 // made from, and what the user's own flags ask for needs no approval.
-func (m *Manager) plan(ctx context.Context, u *making) (plan.Plan, error) {
+func (m *Manager) plan(ctx context.Context, u *creation) (plan.Plan, error) {
 	asked := u.Flags
 	var err error
 	if u.b != nil {
@@ -159,7 +159,7 @@ func (m *Manager) plan(ctx context.Context, u *making) (plan.Plan, error) {
 }
 
 // hasSubdir tells whether a command can run where the caller is, of a box that is made now.
-func (m *Manager) hasSubdir(ctx context.Context, u *making) (bool, error) {
+func (m *Manager) hasSubdir(ctx context.Context, u *creation) (bool, error) {
 	if !u.Request.Command || u.Repo.Subdir == "" {
 		return true, nil
 	}
@@ -169,7 +169,7 @@ func (m *Manager) hasSubdir(ctx context.Context, u *making) (bool, error) {
 // carryOut does the steps in order and stops at the first that fails. A setup result that is found
 // damaged when the workspace of a new box is made is dropped, and the steps from setup on are done
 // once more.
-func (m *Manager) carryOut(ctx context.Context, u *making, p plan.Plan, progress agentbox.Progress) error {
+func (m *Manager) carryOut(ctx context.Context, u *creation, p plan.Plan, progress agentbox.Progress) error {
 	again := slices.IndexFunc(p, func(step api.UpStep) bool { return step.Do == api.UpSetup })
 	for i := 0; i < len(p); i++ {
 		err := m.do(ctx, u, p[i], progress)
@@ -187,7 +187,7 @@ func (m *Manager) carryOut(ctx context.Context, u *making, p plan.Plan, progress
 
 // do carries out one step, by one call into the file or room that answers for it: what is decided
 // here is nothing but which.
-func (m *Manager) do(ctx context.Context, u *making, step api.UpStep, progress agentbox.Progress) (err error) {
+func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress agentbox.Progress) (err error) {
 	switch step.Do {
 	case api.UpApproval:
 		if err = m.consent.Tell(u.Review, progress); step.How == api.UpLater {
@@ -208,14 +208,14 @@ func (m *Manager) do(ctx context.Context, u *making, step api.UpStep, progress a
 	case api.UpBox:
 		return m.create(ctx, u, progress)
 	case api.UpChanges:
-		return m.tellChanges(u.b, u.Config, u.Flags, progress)
+		return m.reportChanges(u.b, u.Config, u.Flags, progress)
 	case api.UpGovern:
-		if err := u.b.putUnder(m.home, u.Review.InForce); err != nil {
+		if err := u.b.setApproved(m.home, u.Review.InForce); err != nil {
 			return err
 		}
 		return m.machines.govern(ctx, u.b)
 	case api.UpWake:
-		return m.rouse(ctx, u.b, progress)
+		return m.wakeAndReport(ctx, u.b, progress)
 	case api.UpAgent:
 		return m.addAgent(ctx, u.b, u.Config, u.Flags, progress)
 	case api.UpRunSetup:
@@ -223,7 +223,7 @@ func (m *Manager) do(ctx context.Context, u *making, step api.UpStep, progress a
 	case api.UpRunStart:
 		return m.onStart(ctx, u.b, progress)
 	case api.UpRecall:
-		return m.remind(ctx, u.b, u.Agent, progress)
+		return m.restoreHistory(ctx, u.b, u.Agent, progress)
 	case api.UpServices:
 		status := func(ctx context.Context) (api.SupervisorStatus, error) { return m.machines.status(ctx, u.b) }
 		rec := u.b.record()
@@ -232,8 +232,8 @@ func (m *Manager) do(ctx context.Context, u *making, step api.UpStep, progress a
 	return agentbox.Errorf(agentbox.Internal, "there is no step %q", step.Do)
 }
 
-// rouse makes sure that a box runs, and says what is wrong with it.
-func (m *Manager) rouse(ctx context.Context, b *box, progress agentbox.Progress) error {
+// wakeAndReport makes sure that a box runs, and says what is wrong with it.
+func (m *Manager) wakeAndReport(ctx context.Context, b *box, progress agentbox.Progress) error {
 	if err := m.wake(ctx, b, progress); err != nil {
 		return err
 	}
