@@ -15,13 +15,13 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// boxKey says which directory and branch finds a box again, by the lifetime its workspace has. It
-// is a digest in hex: a path would be one more thing to escape, and keys are only compared.
-// Changing what goes into it would make every box that exists unfindable from its checkout.
+// boxKey identifies the box of a directory and branch, as far as its lifetime depends on them. It
+// is a hex digest, since keys are only compared. A change of what goes into it would make every
+// existing box unfindable from its checkout.
 func boxKey(lifetime agentbox.Lifetime, repo workspace.Repo, p project.Project) string {
 	parts := []string{string(lifetime)}
 	switch lifetime {
-	// One of each project: no repository's box is entered for another's.
+	// One box for each project, so that no repository's box is entered for another's.
 	case agentbox.LifetimeDeveloper:
 		parts = append(parts, p.Name)
 	case agentbox.LifetimeProject:
@@ -33,9 +33,9 @@ func boxKey(lifetime agentbox.Lifetime, repo workspace.Repo, p project.Project) 
 	return hex.EncodeToString(sum[:])
 }
 
-// find resolves a reference to a box. Only boxes that are ready exist for users. In order: a full
-// id, a name, a unique beginning of an id of at least two digits. A name that is also the beginning
-// of an id means the name. No reference at all means the box of ref.Directory.
+// find resolves a reference to a ready box. In this order: a full id, a name, a unique prefix of an
+// id of at least two digits. A name that is also a prefix of an id means the name. An empty
+// reference means the box of ref.Directory.
 func (t *table) find(ctx context.Context, ref api.BoxRef) (*box, error) {
 	if ref.Box == "" {
 		return t.findByDirectory(ctx, ref.Directory)
@@ -43,7 +43,7 @@ func (t *table) find(ctx context.Context, ref api.BoxRef) (*box, error) {
 	var byPrefix, byName []*box
 	for _, b := range t.all() {
 		rec := b.record()
-		// A full id is certain and ends the search. Everything else waits until all were seen.
+		// Only a full id ends the search.
 		switch id := rec.Box.ID.String(); {
 		case rec.Phase != phaseReady:
 		case id == ref.Box:
@@ -67,7 +67,7 @@ func (t *table) find(ctx context.Context, ref api.BoxRef) (*box, error) {
 		WithHint("give more digits, or the name")
 }
 
-// ids are the ids of boxes, sorted, for a message.
+// ids lists the ids of boxes, sorted, for a message.
 func ids(boxes []*box) string {
 	var out []string
 	for _, b := range boxes {
@@ -77,8 +77,8 @@ func ids(boxes []*box) string {
 	return strings.Join(out, ", ")
 }
 
-// findByDirectory finds the box of the branch that is checked out in dir, by the lifetime that the
-// configuration has now.
+// findByDirectory finds the box of the branch that is checked out in dir. Which box that is depends
+// on the lifetime in the configuration.
 func (t *table) findByDirectory(ctx context.Context, dir string) (*box, error) {
 	repo, err := workspace.Describe(ctx, dir)
 	if err != nil {
@@ -88,11 +88,10 @@ func (t *table) findByDirectory(ctx context.Context, dir string) (*box, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The lifetime decides what the box of a directory is, and it is in the configuration.
 	cfg, err := config.Load(ctx, dir)
 	if err != nil {
 		if b := t.onlyBoxOf(repo, p); b != nil {
-			return b, nil // mistakes keep boxes from being made, not from being used
+			return b, nil // a broken configuration must not lock the user out of a box
 		}
 		return nil, err
 	}
@@ -102,8 +101,8 @@ func (t *table) findByDirectory(ctx context.Context, dir string) (*box, error) {
 	return nil, agentbox.Errorf(agentbox.NotFound, "%s has no box for branch %s", repo.Root, repo.Branch).WithHint("agentbox up makes one")
 }
 
-// byKey is the ready box of a key, nil when there is none. There is one at most: up holds the lock
-// of the key from looking to making.
+// byKey returns the ready box of a key, nil if there is none. There is at most one, because Up
+// holds the lock of the key from the lookup until the box is made.
 func (t *table) byKey(key string) *box {
 	for _, b := range t.all() {
 		if rec := b.record(); rec.Phase == phaseReady && rec.Key == key {
@@ -113,8 +112,8 @@ func (t *table) byKey(key string) *box {
 	return nil
 }
 
-// onlyBoxOf is the box that was made of a checkout and branch, whatever the lifetime, if there is
-// just one.
+// onlyBoxOf returns the box of a checkout and branch, whatever its lifetime, if there is exactly
+// one.
 func (t *table) onlyBoxOf(repo workspace.Repo, p project.Project) (only *box) {
 	for _, b := range t.all() {
 		rec := b.record()
@@ -129,11 +128,11 @@ func (t *table) onlyBoxOf(repo workspace.Repo, p project.Project) (only *box) {
 	return only
 }
 
-// validName is what a name may be: it is a host name in the box, a git remote of the checkout and a
-// word on command lines, so it must need no quotes.
+// validName matches the names that boxes may have. A name is a host name in the box, a git remote
+// of the checkout and a word on command lines, so it must need no quotes.
 var validName = agentbox.Pattern(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 
-// checkName refuses names that could be taken for something else: an option, a path, an id.
+// checkName refuses names that could be taken for an option, a path or an id.
 func checkName(name string) error {
 	if !validName().MatchString(name) {
 		return agentbox.Errorf(agentbox.Invalid, "%q cannot name a box", name).
@@ -145,18 +144,18 @@ func checkName(name string) error {
 	return nil
 }
 
-// notInNames is what a branch or directory may have and a name that is made of it has not.
+// notInNames matches what is replaced when a name is made from a branch or directory.
 var notInNames = agentbox.Pattern(`[^a-z0-9]+`)
 
-// freeName makes a name from what the box is about, and a number if others have it. The caller
-// holds maker.naming until the box is in the table, else two could get the same. 40 characters
-// leave room for a number, and for what git and host names allow.
+// freeName makes a name from parts, with a number if the name is taken. The caller holds
+// maker.naming until the box is in the table, else two boxes could get one name. 40 characters
+// leave room for the number within the limits of git and host names.
 func (t *table) freeName(parts ...string) string {
 	base := strings.Trim(notInNames().ReplaceAllString(strings.ToLower(strings.Join(parts, "-")), "-"), "-")
 	if len(base) > 40 {
 		base = strings.Trim(base[:40], "-")
 	}
-	// Nothing was left of it that may be a name.
+	// Nothing valid is left.
 	if checkName(base) != nil {
 		base = "box"
 	}
@@ -167,7 +166,7 @@ func (t *table) freeName(parts ...string) string {
 	return name
 }
 
-// checkFree refuses a name that another box has.
+// checkFree returns Exists for a name that another box has.
 func (t *table) checkFree(name string) error {
 	if !t.nameTaken(name) {
 		return nil
@@ -175,7 +174,7 @@ func (t *table) checkFree(name string) error {
 	return agentbox.Errorf(agentbox.Exists, "the name %s is taken", name).WithHint("agentbox ls shows who has it")
 }
 
-// nameTaken tells whether a box has a name, of any phase: one that is being made will have it in a
+// nameTaken tells whether a box of any phase has a name. One that is being made will be ready in a
 // moment.
 func (t *table) nameTaken(name string) bool {
 	for _, b := range t.all() {

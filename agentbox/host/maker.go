@@ -18,9 +18,9 @@ import (
 	"agentbox/vmm"
 )
 
-// maker puts boxes together, of the pool's machines where there are any, and takes them apart. What
-// it has made is either ready, or removed by it, or by the next daemon: phaseNew says so in the
-// record.
+// maker assembles boxes, from machines of the pool where there are any, and takes them apart. A box
+// that it began is either ready or removed, by it or by the next daemon, which recognizes it by
+// phaseNew in the record.
 type maker struct {
 	home      home.Home
 	boxes     *table
@@ -35,16 +35,16 @@ type maker struct {
 	naming sync.Mutex // held while a box gets its name
 }
 
-// base is what a box stands on: all of it exists before the box does.
+// base is what a box starts from. All of it exists before the box does.
 type base struct {
 	rec      record
 	template *templates.Template // nil for a cold boot
 }
 
-// lease takes a machine of the pool for a new box, or makes a box without one. It is named name, or
-// after parts. The box is in the table and on disk afterwards, in phaseNew. A box with a machine of
-// the pool takes over that machine's id, since its sockets and files are named by it. On failure
-// nothing is left.
+// lease takes a machine of the pool for a new box, or makes a box without a machine. The box gets
+// the given name, or one made from parts. Afterwards it is in the table and on disk, in phaseNew.
+// It takes over the id of the pool's machine, whose sockets and files are named by it. If lease
+// fails, nothing is left.
 func (m *maker) lease(base base, name string, parts ...string) (*box, error) {
 	var b *box
 	if base.template != nil {
@@ -62,8 +62,8 @@ func (m *maker) lease(base base, name string, parts ...string) (*box, error) {
 	return b, nil
 }
 
-// claim gives a box its name, the wanted one or a free one made of parts, and writes it down. Names
-// are claimed one at a time, so that no two boxes get the same.
+// claim gives a box its name, the wanted one or a free one made from parts, and writes the record.
+// Names are claimed one at a time, so that no two boxes get the same.
 func (m *maker) claim(b *box, rec record, want string, parts ...string) error {
 	m.naming.Lock()
 	defer m.naming.Unlock()
@@ -80,17 +80,16 @@ func (m *maker) claim(b *box, rec record, want string, parts ...string) error {
 	return nil
 }
 
-// assemble makes the workspace and starts the machine at the same time, and puts the one into the
-// other. The caller holds op. Both goroutines have ended when it returns, whichever of them failed;
-// the caller erases the box then. It is over when the guest has its workspace and its services were
-// started.
+// assemble makes the workspace and starts the machine at the same time, then gives the workspace to
+// the machine. The caller holds op. Both goroutines have ended when it returns; after an error the
+// caller erases the box. It returns when the guest has its workspace and has started its services.
 func (m *maker) assemble(ctx context.Context, b *box, repo workspace.Repo, base base, progress agentbox.Progress) error {
 	rec := b.record()
 	driver, err := m.driver(rec.Box.Isolation)
 	if err != nil {
 		return err
 	}
-	// The machine opens the empty workspace, and does not look at it before it is attached.
+	// The machine opens the empty workspace and reads nothing of it before it is attached.
 	if b.live() == nil {
 		if err := driver.ReserveWorkspace(ctx, rec.workspacePath(m.home), rec.Box.Disk); err != nil {
 			return err
@@ -104,8 +103,8 @@ func (m *maker) assemble(ctx context.Context, b *box, repo workspace.Repo, base 
 		fillErr = m.stager.Fill(gctx, driver, rec.target(m.home), repo, progress)
 		return fillErr
 	})
-	// A machine of the pool runs already, and is told below, when the files are complete. A new one
-	// waits for them by itself (beginning.complete), while it starts.
+	// A machine of the pool already runs and is attached below, when the files are complete. A new
+	// one waits for them while it starts (launch.complete).
 	pooled := b.live() != nil
 	g.Go(func() error {
 		if pooled {
@@ -125,8 +124,8 @@ func (m *maker) assemble(ctx context.Context, b *box, repo workspace.Repo, base 
 	return nil
 }
 
-// ready is the point from which a box exists. It becomes a git remote of the checkout, where there
-// is one. Up to here a failure, or a daemon that dies, removes it; from here on it is the user's.
+// ready makes the box exist for its user, and a git remote of its checkout, if it has one. Until
+// then a failure, or the death of the daemon, removes the box.
 func (m *maker) ready(ctx context.Context, b *box, repo workspace.Repo, progress agentbox.Progress) (err error) {
 	rec := b.record()
 	if repo.Root != "" {

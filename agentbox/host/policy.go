@@ -9,8 +9,7 @@ import (
 	"agentbox/agentbox/host/egress"
 )
 
-// setApproved writes down which approved document governs a box. A document is named by its digest; ""
-// is none.
+// setApproved records the digest of the approved document that governs a box, "" for none.
 func (b *box) setApproved(h home.Home, document string) error {
 	if b.record().Approved == document {
 		return nil
@@ -18,11 +17,10 @@ func (b *box) setApproved(h home.Home, document string) error {
 	return b.change(h, func(rec *record) { rec.Approved = document })
 }
 
-// policyBoxes are the boxes as their policies see them. It keeps the rooms of policy from knowing what
-// else a box is.
+// policyBoxes implements egress.Boxes, so that egress need not know what else a box is.
 type policyBoxes struct {
 	boxes *table
-	// govern puts the policy of a box in force in its machine.
+	// govern applies the policy of a box to its machine.
 	govern func(ctx context.Context, b *box) error
 }
 
@@ -59,7 +57,7 @@ func (p policyBoxes) PutUnder(root, branch, document string) error {
 	return nil
 }
 
-// policyBox is an egress.Box. Its methods look at the box as it is at the call.
+// policyBox is an egress.Box. Its methods see the box as it is when they are called.
 type policyBox struct {
 	b      *box
 	govern func(ctx context.Context, b *box) error

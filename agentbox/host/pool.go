@@ -9,10 +9,9 @@ import (
 	"agentbox/agentbox/host/templates"
 )
 
-// pooled restores one machine, greets its guest, warms it up for a lease with an empty workspace
-// and stops its CPUs. The workspace is filled when a box needs it. like is the record of a box that
-// somebody made; of it only what a template depends on is taken, and nothing of its repository, so
-// that any box of the same template may have the machine.
+// makePooled restores a machine, greets its guest, warms it up with an empty workspace and stops
+// its CPUs. Of like, the record of somebody's box, it takes only what a template depends on and
+// nothing of the repository, so that any box of the same template may have the machine.
 func (m *maker) makePooled(ctx context.Context, like record) (*box, error) {
 	rec := like.unborn()
 	rec.Phase = phasePool
@@ -33,7 +32,7 @@ func (m *maker) makePooled(ctx context.Context, like record) (*box, error) {
 	return b, nil
 }
 
-// hold starts the machine of a box of the pool, up to where it becomes somebody's.
+// startHeld starts the machine of a box of the pool and stops its CPUs.
 func (m *maker) startHeld(ctx context.Context, b *box) error {
 	rec := b.record()
 	template, err := m.templates.OpenKey(ctx, rec.machine(m.home), rec.Box.Template)
@@ -53,12 +52,12 @@ func (m *maker) startHeld(ctx context.Context, b *box) error {
 	return m.machines.hold(ctx, b)
 }
 
-// Templates tells which templates are here, by key, and where they came from.
+// Templates returns the templates that are here, by key, and where they came from.
 func (m *Manager) Templates() (map[string]templates.Origin, error) { return m.templates.Origins() }
 
-// DropTemplates removes the templates of which gone is true, but for those that boxes are made
-// from: these boxes need them to be resumed, and no other box gets them where their maker is not
-// believed.
+// DropTemplates removes the templates for which gone returns true, except those that boxes were
+// made from: these boxes need them to be resumed. A box gets no new machine from a template whose
+// maker is no longer trusted.
 func (m *Manager) DropTemplates(gone func(templates.Origin) bool) error {
 	all, err := m.templates.Origins()
 	for key, origin := range all {

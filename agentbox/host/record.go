@@ -23,34 +23,34 @@ import (
 	"agentbox/vmm/image"
 )
 
-// phase is how far a box has come. Only boxes in phase ready are shown; the others are finished off
-// at the next start. A crash therefore needs no undo log: the phase says whether a box is to be
-// kept.
+// phase is how far a box has come. Only boxes in phaseReady are visible. After a crash the phase
+// says whether a box is to be kept, so no undo log is needed.
 type phase string
 
 const (
 	phaseNew      phase = "new"      // being made; nothing of it is worth keeping
 	phasePool     phase = "pool"     // a machine restored ahead of need, leased to nobody
-	phaseReady    phase = "ready"    //
-	phaseRemoving phase = "removing" // being removed; what is left of it goes
+	phaseReady    phase = "ready"    // usable; the only visible phase
+	phaseRemoving phase = "removing" // being removed
 )
 
-// recordVersion changes when a record can no longer be read as before. Fields that are added do not
-// change it: they are optional, and an older daemon drops them.
+// recordVersion changes when older code could no longer read a record. Added fields do not change
+// it: they are optional, and an older daemon drops them.
 const recordVersion = 1
 
-// record is what a box should be. It is written as a whole, before the facts it announces and after
-// the facts it claims. It is copied freely and treated as a value: what its maps and slices hold is
-// replaced and never changed. docs/internals/formats.md has the file.
+// record is what a box should be. It is written as a whole, before the facts that it announces and
+// after those that it claims. It is copied freely: its maps and slices are replaced and never
+// changed. docs/internals/formats.md describes the file.
 type record struct {
 	Version int `json:"version"`
-	// Box: State, Services, Ports and Usage are filled in when asked, never stored.
+	// Box: State, Services, Ports and Usage are filled in on request and never stored.
 	Box   agentbox.Box `json:"box"`
 	Phase phase        `json:"phase"`
-	// Key finds this box again from its directory and branch (see boxKey); "" for a box that nobody
-	// finds that way.
+	// Key finds this box from its directory and branch (boxKey); "" for a box that is not found
+	// that way.
 	Key string `json:"key"`
-	// Task: it is the box of one attempt of a task, whose queue removes it; limits end its machine.
+	// Task: the box belongs to an attempt of a task. The task queue removes it, and limits end its
+	// machine.
 	Task      bool           `json:"task,omitempty"`
 	Cold      bool           `json:"cold,omitempty"`
 	Life      int            `json:"life"`      // number of the present machine's directory
@@ -62,38 +62,39 @@ type record struct {
 	Settings  flags.Settings `json:"settings,omitempty"` // what the present machine was made for
 	Remote    string         `json:"remote,omitempty"`   // git remote in Box.Directory
 	User      string         `json:"user"`
-	// Pool is how many machines are kept ready for boxes like this one; config.PoolAuto leaves it
-	// to the daemon.
+	// Pool is how many machines are kept ready for boxes like this one; config.PoolAuto lets the
+	// daemon decide.
 	Pool     int         `json:"pool"`
 	Hardware bool        `json:"hardware"` // isolation rests on hardware virtualization
 	Guest    guestConfig `json:"attach"`
 	Setup    []string    `json:"setup,omitempty"` // for sh -c, once per workspace
-	// SetupResult is the setup result that its image and its first workspace are of, Box.Cache its key.
+	// SetupResult is the result that the image, and the workspace at first, came from. Its key is
+	// Box.Cache.
 	SetupResult agentbox.Digest `json:"setup_result,omitzero"`
-	// SetUp: it has run, here or in the clean box whose result the workspace has.
+	// SetUp: setup has run, here or in the clean box whose result the workspace has.
 	SetUp bool `json:"set_up,omitempty"`
 	// Start: for sh -c, whenever a fresh machine starts.
 	Start []string `json:"start,omitempty"`
-	// StartDue: they are still to be run in the present machine.
+	// StartDue: the start commands have yet to run in the present machine.
 	StartDue bool       `json:"start_due,omitempty"`
-	StartErr string     `json:"start_failed,omitempty"` // how they failed in it
+	StartErr string     `json:"start_failed,omitempty"` // why they failed in it
 	Suite    string     `json:"suite,omitempty"`        // release of an apt: image
 	Limits   api.Limits `json:"limits"`
 	Detached bool       `json:"detached,omitempty"` // Box.Branch is a commit
 	// Approved: digest of the approved document that governs it.
 	Approved string `json:"approved,omitempty"`
-	// Seed: random: of what the box has in place of secrets.
+	// Seed is random: the box's placeholders for secrets are derived from it.
 	Seed string `json:"seed,omitempty"`
 
-	// Histories has, for each agent that was run in it, the directories below the home that have
-	// its conversations.
+	// Histories lists, for each agent that was run in the box, the directories below the home that
+	// have its conversations.
 	Histories map[string][]string `json:"histories,omitempty"`
-	// Recalled is the life in which each agent was last given what is kept of them.
+	// Recalled is the life in which each agent last got its earlier conversations.
 	Recalled map[string]int `json:"recalled,omitempty"`
 }
 
-// guestConfig is what a fresh machine is given to become this box. It is part of the record because
-// a restored or stopped box must come back with what it was made with, whatever the configuration
+// guestConfig is what a fresh machine is given to become this box. It is in the record because a
+// restored or stopped box must come back with what it was made with, whatever the configuration
 // says now.
 type guestConfig struct {
 	Env      map[string]string         `json:"env,omitempty"`
@@ -101,11 +102,10 @@ type guestConfig struct {
 	Ports    []agentbox.ConfiguredPort `json:"ports,omitempty"`
 }
 
-// names has the path of each file of the box.
+// names returns the paths of the box's files.
 func (r record) names(h home.Home) home.Box { return h.Box(r.Box.ID) }
 
-// flagsNow are the flags a box was made with. Its kind it keeps for life, whatever the repository
-// asks for meanwhile.
+// flagsNow returns the flags the box was made with. A box keeps its kind of machine for life.
 func (r record) flagsNow() flags.Flags {
 	asked := r.Overrides
 	if r.Box.Isolation != "" {
@@ -114,19 +114,19 @@ func (r record) flagsNow() flags.Flags {
 	return asked
 }
 
-// lifeDir is the directory of the present life's machine. Lives are numbered and never reuse one,
-// so what a killed machine left cannot be taken for the next one's.
+// lifeDir is the directory of the present life's machine. Numbers are not reused, so the files of a
+// killed machine cannot be taken for those of the next.
 func (r record) lifeDir(h home.Home) string {
 	return filepath.Join(r.names(h).Dir, "life-"+strconv.Itoa(r.Life))
 }
 
-// workspacePath is the present workspace: a disk's file or a directory, as the driver has it. A
-// rollback makes one with the next number and keeps this until that one runs.
+// workspacePath is the present workspace, a disk image or a directory, depending on the driver. A
+// rollback makes the one with the next number and keeps this one until the new machine runs.
 func (r record) workspacePath(h home.Home) string {
 	return filepath.Join(r.names(h).Dir, "workspace-"+strconv.Itoa(r.Workspace))
 }
 
-// spec is the machine of the box's present life.
+// spec describes the machine of the present life.
 func (r record) spec(h home.Home) vmm.Spec {
 	return vmm.Spec{
 		Name: r.Box.ID.String(), Dir: r.lifeDir(h), Image: r.ImageFile, Kernel: r.Kernel, Workspace: r.workspacePath(h),
@@ -145,12 +145,12 @@ func (r record) address(h home.Home) environment.Address {
 	return environment.Address{Name: r.Box.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts()}
 }
 
-// inside is the box as its setup runs in it.
+// inside is the box as package setup sees it.
 func (r record) inside(h home.Home) setup.Box {
 	return setup.Box{Name: r.Box.Name, User: r.User, Dir: r.names(h).Dir, Address: r.address(h)}
 }
 
-// target is the workspace of the box, to be filled.
+// target is the workspace of the box, for staging.
 func (r record) target(h home.Home) staging.Target {
 	names := r.names(h)
 	to := staging.Target{
@@ -162,13 +162,13 @@ func (r record) target(h home.Home) staging.Target {
 	return to
 }
 
-// subject is what decides about the box's policy.
+// subject is what determines the box's policy.
 func (r record) subject() egress.Subject {
 	return egress.Subject{Root: r.Box.Directory, Project: r.Box.Project, Document: r.Approved, Seed: r.Seed, Limits: r.Limits}
 }
 
-// unborn is the record of another box like this one, which is made now. It has no key and no
-// remote, so that nobody finds it; callers give it an id.
+// unborn is the record of a new box like this one. It has no key and no remote, so that nobody
+// finds it. Callers set its id.
 func (r record) unborn() record {
 	r.Phase, r.Key, r.Remote, r.Life, r.Workspace = phaseNew, "", "", 1, 1
 	return r
@@ -187,14 +187,14 @@ func (r record) planned(state agentbox.State) *plan.Box {
 // setupDue tells whether the workspace still lacks what setup makes.
 func (r record) setupDue() bool { return len(r.Setup) > 0 && !r.SetUp }
 
-// startFrom makes an image the one that the box starts from.
+// startFrom sets the image that the box starts from.
 func (r *record) startFrom(img image.Image) {
 	r.ImageFile, r.Box.Image, r.Box.ImageName = img.Path, img.Digest, img.Name
 }
 
-// readRecord reads the record of a box. A file that is no record is Corrupt; one of another version
-// is an error that names the versions; one that is not there satisfies os.ErrNotExist. What a
-// record says is ours and is believed: a box cannot write it.
+// readRecord reads the record of a box. Corrupt for a file that is no record, an error with both
+// versions for one of another version, an os.ErrNotExist for none. A box cannot write its record,
+// so the content is trusted.
 func readRecord(path string) (record, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -210,7 +210,7 @@ func readRecord(path string) (record, error) {
 	return r, nil
 }
 
-// writeRecord makes a record durable, whole or not at all. The box's directory must exist.
+// writeRecord makes a record durable, as a whole or not at all. The box's directory must exist.
 func writeRecord(h home.Home, r record) error {
 	r.Version = recordVersion
 	b, err := json.MarshalIndent(r, "", "  ")

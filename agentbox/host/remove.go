@@ -11,8 +11,8 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// Remove removes a box: machine, runtime, checkpoints and workspace. What it returns is the box as
-// it was. Unsaved work is not looked for here: the command line asks about that first (Unsaved).
+// Remove removes a box: machine, runtime, checkpoints and workspace. It returns the box as it was.
+// It does not look for unsaved work; the command line asks about that first (Unsaved).
 func (m *Manager) Remove(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
@@ -26,7 +26,7 @@ func (m *Manager) Remove(ctx context.Context, ref api.BoxRef, progress agentbox.
 	return shown, m.maker.remove(b)
 }
 
-// remove is erase for callers that do not hold the box's op.
+// remove is erase for callers that do not hold op.
 func (m *maker) remove(b *box) error {
 	b.op.Lock()
 	defer b.op.Unlock()
@@ -43,10 +43,10 @@ func (m *maker) removeIdle(b *box) error {
 	return m.erase(b)
 }
 
-// erase takes everything of a box away; the caller holds op. The record says from the start that
-// the box is being removed, and goes last but for its directory, so that the next daemon finishes
-// what this one could not, and tidy what failed. It may be called again after a failure, and for a
-// box of which anything may be missing. Only when all is gone does the table forget it.
+// erase removes all of a box; the caller holds op. The record says first that the box is being
+// removed and is among the last files to go, so that the next daemon can finish, or tidy can retry.
+// erase may be repeated after a failure, and any part of the box may be missing. The table forgets
+// the box only when everything is gone.
 func (m *maker) erase(b *box) error {
 	err := b.change(m.home, func(rec *record) { rec.Phase = phaseRemoving })
 	rec := b.record()
@@ -59,7 +59,7 @@ func (m *maker) erase(b *box) error {
 	}
 	b.set(func(b *box) { b.sup = nil })
 	m.remotes.Remove(rec.Remote, rec.Box)
-	// Renamed first, the box is gone at once even when deleting takes long or is cut short.
+	// After the rename the box is gone, even if deleting takes long or is interrupted.
 	if err := workspace.RemoveTemp(filepath.Join(names.Dir, "staging")); err != nil {
 		return err
 	}

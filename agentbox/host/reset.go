@@ -12,10 +12,10 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// Reset drops the runtime of a box, all of it, and starts from the template on the same workspace,
-// as the directory's configuration says now. The old machine goes only when everything the new one
-// needs is there. So a failure before that, such as an image that cannot be had, leaves the box
-// running as it was; a crash after it leaves a stopped box with its workspace.
+// Reset drops the whole runtime of a box and starts it from the template on the same workspace,
+// with the configuration that its directory has now. The old machine ends only when everything the
+// new one needs is here. So after an earlier failure, such as an image that cannot be fetched, the
+// box runs as it was; a later crash leaves a stopped box with its workspace.
 func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	return m.operate(ctx, ref, func(b *box) error {
 		u := &creation{b: b, rec: b.record(), previous: b.record().Box}
@@ -34,9 +34,9 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 	})
 }
 
-// reconfigure makes a record follow what its directory's configuration says now, and what the user
-// asked for when the box was made, and gets all that a new machine starts from. A box whose
-// directory is gone stays as it is.
+// reconfigure updates a record with the directory's present configuration and the flags that the
+// box was made with, and gets everything a new machine starts from. A box whose directory is gone
+// keeps its record.
 func (m *Manager) reconfigure(ctx context.Context, u *creation, progress agentbox.Progress) (err error) {
 	u.Request.Cold, u.Results = u.rec.Cold, m.setup.Results != nil
 	p := plan.Restart(u.Facts)

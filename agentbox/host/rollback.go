@@ -11,9 +11,8 @@ import (
 	"agentbox/agentbox/host/templates"
 )
 
-// Rollback takes a box back to a checkpoint: memory, processes, runtime and workspace. What came
-// after is lost. The latest checkpoint is meant where none is named. The checkpoint stays, and can
-// be gone back to again.
+// Rollback takes a box back to a checkpoint, the latest if none is named: memory, processes,
+// runtime and workspace. Everything since is lost. The checkpoint stays.
 func (m *Manager) Rollback(ctx context.Context, req api.RollbackRequest, progress agentbox.Progress) (agentbox.Box, error) {
 	return m.operate(ctx, req.BoxRef, func(b *box) error {
 		c, err := chooseCheckpoint(b.record(), req.Checkpoint)
@@ -24,8 +23,8 @@ func (m *Manager) Rollback(ctx context.Context, req api.RollbackRequest, progres
 	})
 }
 
-// chooseCheckpoint finds a checkpoint by id, name or unique beginning of an id; "" is the latest.
-// NotFound, with what to do, when there is none.
+// chooseCheckpoint finds a checkpoint by id, name or unique prefix of an id; "" is the latest.
+// NotFound, with a hint, if there is none.
 func chooseCheckpoint(rec record, ref string) (agentbox.Checkpoint, error) {
 	all := rec.Box.Checkpoint
 	if len(all) == 0 {
@@ -83,8 +82,8 @@ func (m *machines) rollback(ctx context.Context, b *box, dir string, template *t
 		return agentbox.OrNoSpace(err)
 	}
 	b.set(func(b *box) { b.rec = rec })
-	// On failure the old record counts again, and what was made beside it is swept away. The box is
-	// stopped, with its workspace.
+	// If this fails, the old record is valid again and the new files are swept away. The box is
+	// stopped and has its workspace.
 	if err := m.start(ctx, b, launch{template: template, saved: dir}, progress); err != nil {
 		b.set(func(b *box) { b.rec = before })
 		return errors.Join(agentbox.OrNoSpace(err), m.disk.sweep(before))

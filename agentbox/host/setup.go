@@ -10,8 +10,7 @@ import (
 )
 
 // setUp runs the configuration's setup commands once for each workspace, in order, as the box's
-// user. A failure leaves the box as it is, so that somebody can look into it; the next up tries
-// again.
+// user. After a failure the box stays as it is, for somebody to look into; the next up tries again.
 func (m *Manager) setUp(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
 	if !rec.setupDue() {
@@ -23,10 +22,9 @@ func (m *Manager) setUp(ctx context.Context, b *box, progress agentbox.Progress)
 	return b.change(m.home, func(rec *record) { rec.SetUp = true })
 }
 
-// onStart runs the commands of the configuration that belong to every start of a machine, once
-// setup has succeeded. A failure leaves the machine as it is, and is written down for those that
-// use it later. That is why it is no reason for up to fail later: the box is there and can be
-// looked into.
+// onStart runs the commands that the configuration has for every start of a machine, once setup has
+// succeeded. After a failure the machine stays as it is, and the failure is recorded for later
+// users of the box. A later up does not fail because of it.
 func (m *Manager) onStart(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
 	if len(rec.Start) == 0 || !rec.StartDue || rec.setupDue() {
@@ -43,11 +41,11 @@ func (m *Manager) onStart(ctx context.Context, b *box, progress agentbox.Progres
 	return errors.Join(err, b.change(m.home, func(rec *record) { rec.StartDue, rec.StartErr = false, why }))
 }
 
-// hintOf says what to do when commands of a step, "setup" or "start", failed.
+// hintOf says what to do when commands of a step, "setup" or "start", have failed.
 func hintOf(step string, rec record) string {
 	again := "agentbox up"
 	switch {
-	case rec.Task: // which is gone by the time somebody reads this
+	case rec.Task: // the box is gone by the time somebody reads this
 		return "agentbox up makes a box that stays, to look into"
 	case step == "start":
 		again = "agentbox reset"
@@ -55,8 +53,7 @@ func hintOf(step string, rec record) string {
 	return "the box is there: agentbox shell " + rec.Box.Name + "; " + again + " tries again"
 }
 
-// setupOf is what is to be made for a box before it is. Its clean boxes are like the box of this
-// record.
+// setupOf is the request for the tools and the setup result of a box that is to be made like rec.
 func (m *Manager) setupOf(rec record, cfg *config.Config) setup.Request {
 	clean := cleanBoxes{m.maker, rec}
 	return setup.Request{

@@ -15,11 +15,11 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// List describes every box that is ready, oldest first. Boxes that cannot be shown are told of by
+// List describes every ready box, oldest first, and reports boxes that cannot be shown through
 // progress.
 func (m *Manager) List(ctx context.Context, req api.ListRequest, progress agentbox.Progress) ([]agentbox.Box, error) {
 	m.boxes.reportUnread(progress)
-	// A list costs a call to each supervisor, and what it measures only on request.
+	// Measuring takes a call to each supervisor, so it is done on request only.
 	want := brief
 	if req.Usage {
 		want = withUsage
@@ -39,7 +39,7 @@ func (m *Manager) List(ctx context.Context, req api.ListRequest, progress agentb
 	return out, nil
 }
 
-// Show describes one box with what it costs. It waits for the guest, 20 seconds at most.
+// Show describes one box and its usage. It waits for the guest, at most askOnlyTimeout.
 func (m *Manager) Show(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (agentbox.Box, error) {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
@@ -48,7 +48,7 @@ func (m *Manager) Show(ctx context.Context, ref api.BoxRef, _ agentbox.Progress)
 	return m.describe(ctx, b, everything)
 }
 
-// Find describes the box that is meant, without asking anything of its guest. It wakes nothing.
+// Find describes a box without asking its guest or waking it.
 func (m *Manager) Find(ctx context.Context, ref api.BoxRef) (agentbox.Box, error) {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
@@ -57,32 +57,31 @@ func (m *Manager) Find(ctx context.Context, ref api.BoxRef) (agentbox.Box, error
 	return m.describe(ctx, b, brief)
 }
 
-// depth is how much a description is worth waiting for.
+// depth is how much of a description is worth waiting for.
 type depth int
 
 const (
 	brief      depth = iota // what the daemon and the supervisor know
 	withUsage               // what the box costs, which takes some milliseconds
-	everything              // what only the guest can tell
+	everything              // what only the guest knows
 )
 
-// A list of boxes waits for one that does not answer for askTimeout; who asks about that box alone
+// A list of boxes waits askTimeout for a box that does not answer. A request about that box alone
 // waits longer.
 const (
 	askTimeout     = 2 * time.Second
 	askOnlyTimeout = 20 * time.Second
 )
 
-// describe is the box as it is now. A supervisor that does not answer costs the details and not the
-// list. It takes no lock of the box for longer than a copy, so a box in the middle of an operation
-// is shown as it is at this moment. What could not be asked in time is missing from the answer.
+// describe is the box as it is now. It holds no lock for longer than a copy takes, so a box in the
+// middle of an operation is shown as it is at this moment. What its supervisor does not answer in
+// time is missing.
 func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.Box, error) {
 	rec, s := b.record(), b.live()
 	out := rec.Box
-	// What a record says of these is of some other day.
+	// These are never stored.
 	out.State, out.Lease.Expires = b.state(m.home), time.Time{}
-	// A machine that waits for its image does not answer its supervisor's guest calls: the state
-	// says why.
+	// A machine that waits for its image does not answer calls to the guest; the state says why.
 	if w, ok := m.Images.Waiting(rec.Box.ID); ok && out.State == agentbox.Running {
 		out.State = agentbox.Waiting
 		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemImage, From: w.From, Since: w.Since, Detail: w.Why})
@@ -98,7 +97,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		if depth >= withUsage {
-			out.Usage = machineUsage(ctx, s) // first: answering takes memory
+			out.Usage = machineUsage(ctx, s) // first, since answering takes memory
 		}
 		if st, err := s.Status(ctx, api.StatusRequest{Guest: depth == everything}); err == nil {
 			out.Services, out.Ports = withPorts(st.Services, rec.Guest.Services), st.Ports
@@ -118,9 +117,9 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 	return out, nil
 }
 
-// problemsOf are those that a supervisor tells of, the worst first.
+// problemsOf lists the problems that a supervisor reports, in the order in which they keep a user
+// from working.
 func problemsOf(st api.SupervisorStatus) (out []agentbox.Problem) {
-	// In the order in which they keep a user from working.
 	for _, one := range []struct {
 		is bool
 		agentbox.Problem
@@ -138,7 +137,7 @@ func problemsOf(st api.SupervisorStatus) (out []agentbox.Problem) {
 	return out
 }
 
-// leaseOf is a lease as its supervisor says that it stands.
+// leaseOf is a lease with the times that its supervisor reports.
 func leaseOf(l agentbox.Lease, st api.LeaseStatus) agentbox.Lease {
 	l.Term, l.Working = st.Term, st.Working
 	if st.Working == 0 {
@@ -147,8 +146,8 @@ func leaseOf(l agentbox.Lease, st api.LeaseStatus) agentbox.Lease {
 	return l
 }
 
-// machineUsage is what a machine and its supervisor take of this host, but for disk. One that does
-// not answer takes nothing.
+// machineUsage is what a machine and its supervisor use of this host, without disk; nil if the
+// supervisor does not answer.
 func machineUsage(ctx context.Context, s *supervisors.Supervisor) *agentbox.Usage {
 	st, err := s.Status(ctx, api.StatusRequest{Processes: true})
 	if err != nil {
@@ -159,8 +158,7 @@ func machineUsage(ctx context.Context, s *supervisors.Supervisor) *agentbox.Usag
 	return &u
 }
 
-// withPorts adds to services the ports that the configuration says they serve, which the guest is
-// not told.
+// withPorts adds to services the ports of the configuration, which the guest does not know.
 func withPorts(services []agentbox.Service, configured []protocol.Service) []agentbox.Service {
 	for i := range services {
 		for _, c := range configured {
@@ -172,9 +170,9 @@ func withPorts(services []agentbox.Service, configured []protocol.Service) []age
 	return services
 }
 
-// processUsage adds up memory (proportional set size) and CPU time. Processes that have gone count
-// as nothing. PSS divides a page among the processes that share it, so the sum over clones of a
-// template is what they really take.
+// processUsage adds up memory (proportional set size, bytes) and CPU time (milliseconds). Processes
+// that have gone count nothing. PSS divides a page among the processes that share it, so the sum
+// over clones of a template is what they really use.
 func processUsage(pids []int) (pss, cpuMillis int64) {
 	for _, pid := range pids {
 		p, err := procfs.NewProc(pid)
@@ -192,7 +190,7 @@ func processUsage(pids []int) (pss, cpuMillis int64) {
 }
 
 // Count is how many boxes there are, and how many machines wait in the pool. unread is about boxes
-// that are here and cannot be shown.
+// that cannot be shown.
 func (m *Manager) Count() (boxes, pool int, unread error) {
 	return m.boxes.count(), m.pool.Size(), m.boxes.unreadable()
 }

@@ -11,34 +11,34 @@ import (
 	"agentbox/agentbox/resources"
 )
 
-// table has the boxes in memory, by id, and finds them. mu guards the map alone, so what a method
-// reads of boxes is not of one moment; callers that need that take the box's op.
+// table has the boxes in memory, by id. mu guards the map only, so the boxes that a method reads
+// may change meanwhile; callers that need more hold the box's op.
 type table struct {
 	home   home.Home
-	unread []string // what a box that was not taken up is, and why; set before anybody asks
+	unread []string // why boxes were not taken over; set before anyone asks
 
 	mu    sync.Mutex
 	boxes map[agentbox.BoxID]*box
 }
 
-// newTable is a table without boxes; adoption fills it.
+// newTable makes an empty table; adoption fills it.
 func newTable(h home.Home) *table { return &table{home: h, boxes: map[agentbox.BoxID]*box{}} }
 
-// drop forgets a box, when nothing of it is on disk any more.
+// drop forgets a box when nothing of it is on disk any more.
 func (t *table) drop(id agentbox.BoxID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.boxes, id)
 }
 
-// known tells whether there is a box of an id, whatever its phase.
+// known tells whether there is a box of an id, in any phase.
 func (t *table) known(id agentbox.BoxID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.boxes[id] != nil
 }
 
-// count is how many are ready.
+// count is the number of ready boxes.
 func (t *table) count() (n int) {
 	for _, b := range t.all() {
 		if b.record().Phase == phaseReady {
@@ -58,8 +58,8 @@ func (t *table) usersOf(d agentbox.Digest) (names []string) {
 	return names
 }
 
-// using are the images that machines run from, and by which kind of machine: an image that is not
-// all here is completed for them again after a restart of the daemon.
+// using lists the images that machines run from. A new daemon goes on to complete those of which
+// only a part is here.
 func (t *table) using() (using []images.Using) {
 	for _, b := range t.all() {
 		if rec := b.record(); b.live() != nil {
@@ -69,7 +69,7 @@ func (t *table) using() (using []images.Using) {
 	return using
 }
 
-// all are the boxes of every phase, in no order.
+// all returns the boxes of every phase, in no order.
 func (t *table) all() []*box {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,14 +80,14 @@ func (t *table) all() []*box {
 	return out
 }
 
-// put makes a box known, when its record is on disk.
+// put adds a box whose record is on disk.
 func (t *table) put(b *box) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.boxes[b.record().Box.ID] = b
 }
 
-// hangUp closes the connections to supervisors, which outlive this daemon with their machines.
+// closeClients closes the connections to supervisors, which outlive this daemon.
 func (t *table) closeClients() {
 	for _, b := range t.all() {
 		if s := b.live(); s != nil {
@@ -96,8 +96,8 @@ func (t *table) closeClients() {
 	}
 }
 
-// promised is what the boxes that run may grow to, one of them left out. Machines of the pool are
-// nobody's and give way.
+// promised is what the running boxes, except one, may grow to. Machines of the pool do not count,
+// because they make room for boxes.
 func (t *table) promised(except agentbox.BoxID) resources.Promised {
 	var p resources.Promised
 	for _, b := range t.all() {
@@ -110,15 +110,15 @@ func (t *table) promised(except agentbox.BoxID) resources.Promised {
 	return p
 }
 
-// reportUnread tells of boxes that are here and are not shown.
+// reportUnread reports the boxes that are here and cannot be shown.
 func (t *table) reportUnread(progress agentbox.Progress) {
 	for _, line := range t.unread {
 		progress.Say(line)
 	}
 }
 
-// unreadable is the failure of what has to know the needs of every box. Prune, for one, would take
-// a template for unneeded that such a box needs.
+// unreadable is the error of operations that must know what every box needs. Prune, for example,
+// would remove a template that such a box needs.
 func (t *table) unreadable() error {
 	if len(t.unread) == 0 {
 		return nil
@@ -127,7 +127,7 @@ func (t *table) unreadable() error {
 		WithHint("its workspace is in %s: use the agentbox that wrote it, or move its directory away to give it up, and then agentbox daemon stop", t.home.Boxes())
 }
 
-// templates are the keys of those that boxes are made from, the pool's machines included.
+// templates are the keys of the templates that boxes were made from, machines of the pool included.
 func (t *table) templates() map[string]bool {
 	used := map[string]bool{}
 	for _, b := range t.all() {
@@ -136,7 +136,7 @@ func (t *table) templates() map[string]bool {
 	return used
 }
 
-// prunableBoxes are the boxes as prune sees them: those without a machine, and what all of them need.
+// prunableBoxes implements prune.Boxes.
 type prunableBoxes struct {
 	*table
 	maker *maker

@@ -7,9 +7,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// withTaskLimits are the limits of a configuration with those that a task was submitted with in
-// their place, where it has any. Neither is the stricter one by nature: the user who submits may
-// allow more than the repository says.
+// withTaskLimits are the limits of a configuration, replaced by those that a task was submitted
+// with. The user who submits may allow more than the repository does.
 func withTaskLimits(l api.Limits, t agentbox.TaskLimits) api.Limits {
 	if t.Wall > 0 {
 		l.Wall = t.Wall
@@ -29,9 +28,8 @@ func withTaskLimits(l api.Limits, t agentbox.TaskLimits) api.Limits {
 	return l
 }
 
-// Unlimit lifts the limits of time, CPU and cost of a box, now and for its next machines, so that
-// its work can be looked at. It is for an attempt that a limit has ended, whose box still has work
-// to be taken out of it.
+// Unlimit lifts the limits of time, CPU and cost of a box, for its present and later machines. It
+// is for an attempt that a limit has ended, whose work has yet to be taken out of the box.
 func (m *Manager) Unlimit(ctx context.Context, ref api.BoxRef) error {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
@@ -52,8 +50,8 @@ func (m *Manager) Unlimit(ctx context.Context, ref api.BoxRef) error {
 	return m.machines.govern(ctx, b)
 }
 
-// Stop ends the machine of a box at once. The workspace stays. Nobody's end is recorded for it, as
-// somebody asked.
+// Stop ends the machine of a box and keeps the workspace. No end is recorded, since somebody asked
+// for it.
 func (m *Manager) Stop(ctx context.Context, ref api.BoxRef) error {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {

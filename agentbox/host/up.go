@@ -17,9 +17,9 @@ import (
 	"agentbox/vmm/image"
 )
 
-// making is a plan as it is carried out: the facts that it follows from, and what a box is made
-// from, step by step. It lives for one call. Each step reads what earlier ones have set, in this
-// order: rec (what the box should be), img, template, b.
+// creation is a plan while it is carried out: the facts that it follows from, and what the box is
+// made from. It lives for one call of Up, Plan or Reset. Each step reads what earlier ones have
+// set, in this order: rec (what the box should be), img, template, b.
 type creation struct {
 	plan.Facts
 	previous agentbox.Box // the box that a reset replaces the machine of; zero for a new box
@@ -31,11 +31,11 @@ type creation struct {
 }
 
 // Up creates the box of a directory and its branch, or finds it and makes sure that it runs. It
-// reads the facts, plans, and carries the plan out; all decisions are the plan's (host/plan).
+// gathers facts, plans, and carries out the plan; every decision is made by the plan (host/plan).
 //
-// Calls for one checkout and branch come one after the other, so that the second finds the box of
-// the first. A failure before the box is made leaves nothing of it; one after that (its commands,
-// its services) leaves the box, and the next Up goes on.
+// Calls for one checkout and branch run one after the other, so that the second finds the box of
+// the first. If Up fails before the box is made, nothing of it is left. If it fails later, in the
+// box's commands or services, the box stays and the next Up goes on.
 func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.Progress) (api.UpResponse, error) {
 	if req.Name != "" {
 		if err := checkName(req.Name); err != nil {
@@ -46,16 +46,16 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	// Before anything that may take long, so that they are seen.
+	// First, so that they are seen before anything that takes long.
 	for _, w := range u.Config.Warnings {
 		progress.Say(w)
 	}
-	// The caller's variables may be the values of secrets; only now are they known here.
+	// The caller's variables may be the values of secrets.
 	if err := m.Policies.Remember(req.Environ); err != nil {
 		return api.UpResponse{}, err
 	}
-	key := ""      // nobody finds it again
-	if !req.Task { // else
+	key := "" // a task's box is not found by its directory
+	if !req.Task {
 		key = boxKey(u.Config.Lifetime, u.Repo, proj)
 		defer m.keys.Lock(key)()
 		u.b = m.boxes.byKey(key)
@@ -66,7 +66,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	}
 	created := u.b == nil
 	if created {
-		m.boxes.reportUnread(progress) // one of them may be what the user expects here
+		m.boxes.reportUnread(progress) // one of them may be the box that the user expects
 		progress.Say(u.Kind.String())
 		u.rec = u.born(key)
 	}
@@ -76,9 +76,9 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	return m.upResponse(ctx, u.b, u.Repo.Subdir, created, progress)
 }
 
-// Plan tells what Up would do, and does none of it. It looks for what is here already, so that the
-// answer tells which steps take long, and gets or makes nothing. Without a box it plans twice: what
-// is here can be looked for only when the first plan says what is needed.
+// Plan says what Up would do and does nothing. It looks for what is here already, so that the
+// answer tells which steps take long. Without a box it plans twice, because only the first plan
+// says what to look for.
 func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progress) (api.UpPlan, error) {
 	u, proj, err := m.read(ctx, req)
 	if err != nil {
@@ -89,8 +89,6 @@ func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progre
 	if err != nil {
 		return api.UpPlan{}, err
 	}
-	// For a box that is there the plan is the answer. For a new one, what is here already is looked
-	// for, in the order in which the steps would need it.
 	if u.b != nil {
 		return api.UpPlan{Box: u.Box.Name, Isolation: u.Box.Isolation, Reason: u.Box.Reason, Steps: p}, nil
 	}
@@ -100,9 +98,8 @@ func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progre
 	return api.UpPlan{Isolation: u.Kind.Kind, Reason: u.Kind.Reason, Steps: p}, err
 }
 
-// read reads what the caller asks for: the checkout, its configuration, and the flags. proj is the
-// project that the checkout belongs to. Nothing is decided here, but what makes no sense is refused
-// (Invalid).
+// read gathers what the caller asks for: the checkout, its configuration and the flags. proj is the
+// project of the checkout. It decides nothing, but returns Invalid for what makes no sense.
 func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *creation, proj project.Project, err error) {
 	u = &creation{Facts: plan.Facts{Request: req, Results: m.setup.Results != nil}}
 	if u.Repo, err = workspace.Describe(ctx, req.Directory); err != nil {
@@ -127,16 +124,16 @@ func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *creation, pro
 	return u, proj, err
 }
 
-// plan looks up what else the plan follows from, for the box that is there (u.b) or for a new one,
-// and makes it. Flags of an earlier up count for a box that is there: they are part of what it was
-// made from, and what the user's own flags ask for needs no approval.
+// plan gathers the remaining facts, for an existing box (u.b) or a new one, and plans. Flags of an
+// earlier up count for an existing box: it was made with them, and what the user's own flags ask
+// for needs no approval.
 func (m *Manager) plan(ctx context.Context, u *creation) (plan.Plan, error) {
 	asked := u.Flags
 	var err error
 	if u.b != nil {
 		rec := u.b.record()
 		u.Box = rec.planned(u.b.state(m.home))
-		// What the box was made with still counts, with what is new over it.
+		// The flags that the box was made with, overridden by the new ones.
 		asked = rec.Overrides.With(u.Flags)
 	} else if u.Subdir, err = m.hasSubdir(ctx, u); err != nil {
 		return nil, err
@@ -158,7 +155,8 @@ func (m *Manager) plan(ctx context.Context, u *creation) (plan.Plan, error) {
 	return plan.Up(u.Facts)
 }
 
-// hasSubdir tells whether a command can run where the caller is, of a box that is made now.
+// hasSubdir tells whether a new box will have the directory in which the caller's command is to
+// run.
 func (m *Manager) hasSubdir(ctx context.Context, u *creation) (bool, error) {
 	if !u.Request.Command || u.Repo.Subdir == "" {
 		return true, nil
@@ -166,9 +164,9 @@ func (m *Manager) hasSubdir(ctx context.Context, u *creation) (bool, error) {
 	return workspace.HasFilesIn(ctx, u.Repo, u.Repo.Subdir)
 }
 
-// carryOut does the steps in order and stops at the first that fails. A setup result that is found
-// damaged when the workspace of a new box is made is dropped, and the steps from setup on are done
-// once more.
+// carryOut runs the steps in order and stops at the first that fails. If the setup result turns out
+// to be damaged when the workspace of a new box is made, it is dropped, and the steps from setup on
+// run once more.
 func (m *Manager) carryOut(ctx context.Context, u *creation, p plan.Plan, progress agentbox.Progress) error {
 	again := slices.IndexFunc(p, func(step api.UpStep) bool { return step.Do == api.UpSetup })
 	for i := 0; i < len(p); i++ {
@@ -185,8 +183,7 @@ func (m *Manager) carryOut(ctx context.Context, u *creation, p plan.Plan, progre
 	return nil
 }
 
-// do carries out one step, by one call into the file or room that answers for it: what is decided
-// here is nothing but which.
+// do runs one step, by one call to the code that is responsible for it.
 func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress agentbox.Progress) (err error) {
 	switch step.Do {
 	case api.UpApproval:
@@ -232,7 +229,7 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 	return agentbox.Errorf(agentbox.Internal, "there is no step %q", step.Do)
 }
 
-// wakeAndReport makes sure that a box runs, and says what is wrong with it.
+// wakeAndReport makes sure that a box runs, and reports why its start commands failed, if they did.
 func (m *Manager) wakeAndReport(ctx context.Context, b *box, progress agentbox.Progress) error {
 	if err := m.wake(ctx, b, progress); err != nil {
 		return err
@@ -243,7 +240,7 @@ func (m *Manager) wakeAndReport(ctx context.Context, b *box, progress agentbox.P
 	return nil
 }
 
-// upResponse is the answer to Up. That the box has no network the user is told here, at once.
+// upResponse is the answer to Up. It reports at once if the box has no network.
 func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created bool, progress agentbox.Progress) (api.UpResponse, error) {
 	shown, err := m.describe(ctx, b, brief)
 	if err != nil {
