@@ -16,17 +16,18 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Account is what the machines of a box have used, over all its lives, and what they had too little
-// of. The supervisor keeps it in a file of the box's directory, which outlives it however it ends:
-// tokens are in it as soon as an answer has ended, processor time and bytes a quarter of a second
-// later at most. Sums never decrease, and a file that cannot be read is begun anew.
+// Account is what the machines of a box have used over all its lives, and which resources ran
+// short. The supervisor keeps it in a file of the box's directory, which survives however the
+// supervisor ends: tokens are in it as soon as an answer has ended, processor time and bytes at
+// most a quarter of a second later. Sums never decrease. A file that cannot be read is started
+// over.
 type Account struct {
 	agentbox.Consumption
 	Pressure []agentbox.Pressure `json:"pressure,omitempty"` // the first of it
 }
 
-// ReadAccount reads the account at path; a box without one has used nothing. Corrupt for a file
-// that is none.
+// ReadAccount reads the account at path. A box without a file has used nothing. The error is
+// Corrupt for a file that does not parse.
 func ReadAccount(path string) (Account, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,44 +43,43 @@ func ReadAccount(path string) (Account, error) {
 	return a, nil
 }
 
-// maxPressure bounds how often an account tells of pressure: the guest says it, and could go on.
+// maxPressure bounds how many times an account records pressure: the guest reports it, and could
+// report it for ever.
 const maxPressure = 64
 
-// accounting is a box's account while its supervisor keeps it. Its methods may be called at once;
-// mu guards the sums and is held for arithmetic only, writing orders writers of the file and is
-// taken first.
+// accounting is a box's account while its supervisor keeps it. Its methods are safe for concurrent
+// use. mu guards the sums and is held for arithmetic only; writing serializes writers of the file
+// and is taken first.
 type accounting struct {
 	path string
-	kept func() bool // whether the box is one that has an account
+	kept func() bool // tells whether the box has an account
 
 	mu      sync.Mutex
 	account Account
-	// seen: processor time of those that were there when it was looked last
-	seen map[process]time.Duration
-	// weighed: when their memory was looked at last; zero before the account begins
-	weighed time.Time
-	told    pressureWatch // by the guest of this machine
+	seen    map[process]time.Duration // processor time of each process at the last look
+	weighed time.Time                 // when memory was last measured; zero before the account begins
+	told    pressureWatch             // what the guest of this machine has reported
 
 	writing sync.Mutex
-	written []byte // what the file has, as far as is known
+	written []byte // the file's content, as far as is known
 }
 
-// process is one that was there: its number may be another's later. With the time at which it
-// started it is one process for certain.
+// process identifies one process. A process ID may be reused; together with the start time it is
+// unique.
 type process struct {
 	pid     int
 	started uint64
 }
 
-// openAccounting goes on with the account at path. With an error, too, it gives one that counts,
-// from nothing.
+// openAccounting continues the account at path. Even with an error it returns an accounting, which
+// starts from nothing.
 func openAccounting(path string, kept func() bool) (*accounting, error) {
 	a, err := ReadAccount(path)
 	return &accounting{path: path, kept: kept, account: a, seen: map[process]time.Duration{}}, err
 }
 
-// look takes what the processes of the machine have used of the processor since the last look. What
-// a process used between the last look and its end is lost, so it is looked often.
+// look adds the processor time that the machine's processes have used since the last look. What a
+// process uses between the last look and its end is lost, so looks are frequent.
 func (b *accounting) look(pids []int) {
 	present := map[process]time.Duration{}
 	for _, pid := range pids {
@@ -98,8 +98,7 @@ func (b *accounting) look(pids []int) {
 	}
 }
 
-// take adds what present processes have used beyond what they had when they were seen last. The
-// caller has the lock.
+// take adds what the present processes have used beyond the previous look. The caller holds mu.
 func (b *accounting) take(present map[process]time.Duration) {
 	for p, used := range present {
 		b.account.CPU += max(used-b.seen[p], 0)
@@ -107,8 +106,8 @@ func (b *accounting) take(present map[process]time.Duration) {
 	b.seen = present
 }
 
-// weigh takes the memory that the processes of the machine hold. It costs the kernel a walk through
-// all of it, so it is done more seldom than look.
+// weigh measures the memory that the machine's processes hold. The kernel walks through all of it
+// to answer, so this is rarer than look.
 func (b *accounting) weigh(pids []int, now time.Time) {
 	var pss int64
 	for _, pid := range pids {
@@ -127,8 +126,8 @@ func (b *accounting) weigh(pids []int, now time.Time) {
 	}
 }
 
-// hold counts memory as what is held now, for as long as the last look at it is ago. The caller has
-// the lock. So the sum is an integral by rectangles.
+// hold counts pss bytes as held since the previous measurement, so the sum is an integral by
+// rectangles. The caller holds mu.
 func (b *accounting) hold(pss int64, now time.Time) {
 	if !b.weighed.IsZero() {
 		b.account.Memory += float64(pss) / (1 << 30) * now.Sub(b.weighed).Seconds()
@@ -137,7 +136,7 @@ func (b *accounting) hold(pss int64, now time.Time) {
 	b.account.MemoryPeak = max(b.account.MemoryPeak, pss)
 }
 
-// begin says that time counts from here.
+// begin starts the clock of the account, once.
 func (b *accounting) begin(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,11 +145,11 @@ func (b *accounting) begin(now time.Time) {
 	}
 }
 
-// received and sent count bytes of the network, as the box sees them.
+// received and sent count bytes of the network, as seen by the box.
 func (b *accounting) received(n int) { b.count(int64(n), 0) }
 func (b *accounting) sent(n int)     { b.count(0, int64(n)) }
 
-// count adds bytes that went in to the box and out of it.
+// count adds bytes that went into the box and out of it.
 func (b *accounting) count(in, out int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,7 +157,8 @@ func (b *accounting) count(in, out int64) {
 	b.account.Out += out
 }
 
-// tokens counts an answer of a model, and writes that down: an answer may cost more than all else.
+// tokens counts one answer of a model and writes the account at once: an answer may cost more than
+// everything else together.
 func (b *accounting) tokens(model string, t agentbox.Tokens) error {
 	b.mu.Lock()
 	b.account.AddTokens(model, t)
@@ -169,7 +169,7 @@ func (b *accounting) tokens(model string, t agentbox.Tokens) error {
 	return b.write()
 }
 
-// underPressure notes what the guest tells of its wants, at now, beyond what it has told.
+// underPressure records the shortages that the guest reports at now, unless they are known.
 func (b *accounting) underPressure(stats protocol.GuestStats, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -187,8 +187,8 @@ func (b *accounting) used() agentbox.Consumption {
 	return b.account.Plus(agentbox.Consumption{})
 }
 
-// write puts the account into its file, as a reader finds it, unless it is there. It is replaced as
-// a whole and not synced: a power loss may leave it empty, and then it is begun anew.
+// write writes the account to its file, unless the file has it already. The file is replaced as a
+// whole and not synced: after a power loss it may be empty, and the account starts over.
 func (b *accounting) write() error {
 	b.writing.Lock()
 	defer b.writing.Unlock()

@@ -15,7 +15,7 @@ const (
 	aliveWithin = 60 * time.Second
 )
 
-// keepAlive drops the connection to a guest that says nothing any more, so that no command waits
+// keepAlive drops the connection to a guest that has stopped answering, so that no command waits
 // for it for ever. The next use greets the guest anew.
 func (s *Supervisor) keepAlive(ctx context.Context) {
 	pulse := environment.Pulse{Every: aliveEvery, Within: aliveWithin, Excused: s.frozen}
@@ -33,8 +33,8 @@ func (s *Supervisor) keepAlive(ctx context.Context) {
 }
 
 // frozen tells whether the machine may be stopped: it waits in the pool or for its image, or an
-// operation is under way. It does not wait for the operation: a guest that may be stopped is not
-// asked, that is all.
+// operation is under way. It does not wait for that operation; a guest that may be stopped is
+// simply not asked.
 func (s *Supervisor) frozen() bool {
 	if s.stalled() {
 		return true

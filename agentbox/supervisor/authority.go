@@ -9,15 +9,14 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// authorityName is the same for every box, so that the name under which a box looks for its
-// authority, protocol.AuthorityFile, is known before the box is. What tells two authorities apart
-// is their keys.
+// authorityName is the same for every box, so that the file in which a box looks for its authority,
+// protocol.AuthorityFile, is known before the box is. Two authorities differ by their keys.
 const authorityName = "box"
 
-// authority is the certificate authority that the box believes. It stays the same for as long as
-// the box exists: programs that read it once go on with it when the box is resumed. It is read from
-// the box's directory or made there; a file that makes no sense is replaced, as the box could reach
-// nothing with it. Making one takes milliseconds, which is why start does it beside.
+// authority reads the certificate authority that the box trusts from the box's directory, or
+// creates it. It stays the same for as long as the box exists, so that programs which read it once
+// still trust it when the box is resumed. A file that does not parse is replaced, as the box could
+// reach nothing with it. Creating one takes milliseconds, which is why start does it concurrently.
 func authority(names home.Box) (*gateway.CA, error) {
 	if b, err := os.ReadFile(names.Authority()); err == nil {
 		if ca, err := gateway.ParseCA(b); err == nil {
@@ -35,8 +34,8 @@ func authority(names home.Box) (*gateway.CA, error) {
 	return ca, durable.WriteFile(names.Authority(), text, 0o600)
 }
 
-// trusted is the authority as the guest gets it: without its key, and with others that this machine
-// believes.
+// trusted is the authority as the guest gets it: without its key, and with the other authorities
+// that this machine trusts.
 func trusted(ca *gateway.CA, others string) (*protocol.Authority, error) {
 	file, err := ca.FileName()
 	if err != nil {

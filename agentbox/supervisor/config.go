@@ -20,8 +20,8 @@ import (
 // Verb is the hidden verb of the binary that runs a supervisor.
 const Verb = "supervise"
 
-// Config is what the daemon tells a new supervisor on its standard input. It is written by the same
-// build that reads it, as the daemon starts its own binary.
+// Config is what the daemon tells a new supervisor on its standard input. Reader and writer are
+// always the same build, as the daemon starts its own binary.
 type Config struct {
 	Box       agentbox.BoxID     `json:"box"`
 	Home      string             `json:"home"`
@@ -29,31 +29,32 @@ type Config struct {
 	Life      int                `json:"life"`
 	Hostname  string             `json:"hostname"`
 	Spec      vmm.Spec           `json:"spec"`
-	// Template: restore the template whose files are passed on; else boot.
+	// Template: restore from the template whose files are inherited; else boot.
 	Template bool `json:"template"`
 	// Saved: restore this state, relative to the template.
 	Saved string `json:"saved,omitempty"`
-	// Pending: Saved is not there before the daemon says so.
+	// Pending: Saved is still being written; the daemon's start request says when it is complete.
 	Pending bool `json:"pending,omitempty"`
 	// Resume: Saved is the pause of this box, which fits its disks only until the guest runs.
 	Resume bool `json:"resume,omitempty"`
-	// Lease: how long to go on when nobody works in the box.
+	// Lease: how long the machine goes on when nobody works in the box.
 	Lease time.Duration `json:"lease"`
-	// Image: in place of Spec.Image, when that is not all here.
+	// Image replaces Spec.Image when that is not completely on this host.
 	Image *LazyImage `json:"image,omitempty"`
-	// Note: how the box is isolated, for its audit log.
+	// Note says how the box is isolated, for its audit log.
 	Note string `json:"note,omitempty"`
 }
 
-// LazyImage is an image that the daemon completes while the machine reads it. It is given in place
-// of Spec.Image, which is not all here.
+// LazyImage is an image that the daemon completes while the machine reads it. It replaces
+// Spec.Image where that is not completely on this host.
 type LazyImage struct {
 	partial.Image
 	Digest agentbox.Digest `json:"digest"`
 }
 
-// Files are what the daemon hands down beside the configuration, in this order from descriptor 3
-// on. The sockets are bound before the process exists, so the daemon may connect at once.
+// Files are the descriptors that the daemon hands down beside the configuration, in this order from
+// descriptor 3 on. The sockets are bound before the process exists, so the daemon may connect at
+// once.
 type Files struct {
 	// Lock is held by flock through this descriptor for as long as the supervisor or its machine
 	// lives; nil in the supervisor, which keeps it as a bare descriptor.
@@ -63,22 +64,23 @@ type Files struct {
 	Template []*os.File
 }
 
-// firstFile is the descriptor of the first of Files: standard input, output and error come before
-// it.
+// firstFile is the descriptor of the first of Files, behind standard input, output and error.
 const firstFile = 3
 
 // List is the files in the order they are inherited.
 func (f Files) List() []*os.File { return append([]*os.File{f.Lock, f.Control, f.SSH}, f.Template...) }
 
-// lockFile is the least number the lock's descriptor may have here: a child's own files take the
-// low ones.
+// lockFile is the lowest descriptor that the lock may move to: a child's own files take the lower
+// ones.
 const lockFile = 64
 
-// inherited takes over the files a parent passed on. All but the lock are closed in our children.
+// inherited takes over the files that the parent passed on. All but the lock are closed in our
+// children.
 //
-// The machine inherits the lock: a free lock then means that the supervisor and its machine are
-// both gone, even when the one was killed and the other is still dying. So it moves out of the way
-// of the files a child is given, and stays a bare descriptor, which no garbage collection closes.
+// The machine inherits the lock, so a free lock means that the supervisor and its machine are both
+// gone, even when one was killed and the other is still dying. The lock therefore moves out of the
+// way of the files that a child is given, and stays a bare descriptor, which no garbage collection
+// closes.
 func inherited(template int) (Files, error) {
 	if _, err := unix.FcntlInt(firstFile, unix.F_DUPFD, lockFile); err != nil {
 		return Files{}, fmt.Errorf("keep the supervisor's lock: %w", err)
@@ -97,7 +99,7 @@ func inherited(template int) (Files, error) {
 	return f, nil
 }
 
-// input is Config as it travels, with the number of template files behind the fixed ones.
+// input is Config on the wire, with the number of template files that follow the fixed ones.
 type input struct {
 	Config
 	TemplateFiles int `json:"template_files"`
@@ -108,7 +110,7 @@ func WriteConfig(w io.Writer, c Config, templateFiles int) error {
 	return json.NewEncoder(w).Encode(input{Config: c, TemplateFiles: templateFiles})
 }
 
-// readConfig reads what the daemon has written and takes over the inherited files.
+// readConfig reads the daemon's configuration and takes over the inherited files.
 func readConfig(r io.Reader) (Config, Files, error) {
 	var in input
 	if err := json.NewDecoder(r).Decode(&in); err != nil {
@@ -120,7 +122,7 @@ func readConfig(r io.Reader) (Config, Files, error) {
 
 func (c Config) names() home.Box { return home.Home{Dir: c.Home}.Box(c.Box) }
 
-// listener makes a listener of an inherited socket. The file is closed: the listener has a
+// listener makes a listener from an inherited socket. It closes the file: the listener has a
 // descriptor of its own.
 func listener(f *os.File) (net.Listener, error) {
 	l, err := net.FileListener(f)

@@ -14,9 +14,9 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// handler is the supervisor's side of api/supervisor.go. Who may call is decided by the mode of the
-// socket's directory: the user, and so the daemon. Only operations on the machine are exclusive;
-// the others may come at any time, several at once.
+// handler serves the supervisor's half of api/supervisor.go. The mode of the socket's directory
+// decides who may call: the user, and so the daemon. Only operations on the machine exclude each
+// other; all other calls may run concurrently.
 func (s *Supervisor) handler() http.Handler {
 	mux := http.NewServeMux()
 	api.Handle(mux, api.SupervisorStart, func(ctx context.Context, req api.StartRequest, _ agentbox.Progress) (api.SupervisorStatus, error) {
@@ -72,9 +72,9 @@ func (s *Supervisor) handler() http.Handler {
 	return mux
 }
 
-// exclusive runs operations on the machine one after the other. They are not cut short when the
-// daemon hangs up: half an operation is worse than one nobody waits for. One that comes when the
-// machine has ended is Unavailable.
+// exclusive serializes operations on the machine. They are not cut short when the daemon hangs up:
+// half an operation is worse than one that nobody waits for. After the machine has ended the error
+// is Unavailable.
 func exclusive[Req any](s *Supervisor, f func(context.Context, Req) error) api.Func[Req, api.None] {
 	return func(ctx context.Context, req Req, _ agentbox.Progress) (api.None, error) {
 		if err := s.waitStarted(ctx); err != nil {
@@ -82,7 +82,7 @@ func exclusive[Req any](s *Supervisor, f func(context.Context, Req) error) api.F
 		}
 		s.op.Lock()
 		defer s.op.Unlock()
-		s.meter.touch() // who saves a box uses it
+		s.meter.touch() // saving a box is using it
 		select {
 		case <-s.ended:
 			return api.None{}, agentbox.Errorf(agentbox.Unavailable, "box %s: its machine has ended", s.cfg.Box)
@@ -92,13 +92,13 @@ func exclusive[Req any](s *Supervisor, f func(context.Context, Req) error) api.F
 	}
 }
 
-// clockStale is for how long the time of a greeting is good enough. A machine of the pool was
-// greeted long before it is attached.
+// clockStale is how old the time of a greeting may be. A machine of the pool was greeted long
+// before it is attached.
 const clockStale = time.Second
 
-// attach gives the machine its workspace and everything configured, and makes it a box. The policy
-// was put in force before (SupervisorPolicy), since its services may reach out as soon as they
-// start.
+// attach gives the machine its workspace and everything configured, and so turns it into a box. The
+// policy must be in force already (SupervisorPolicy), since its services may reach out as soon as
+// they start.
 func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 	if err := s.machine.Thaw(ctx); err != nil { // a machine of the pool is held
 		return err
@@ -122,8 +122,8 @@ func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 	return s.becomeBox(ctx, req)
 }
 
-// attachment is what the guest is told of an attach: names, environment, services, files, and which
-// authorities to believe. Own says that the machine becomes this box for good, as opposed to a
+// attachment is what the guest is told at an attach: names, environment, services, files and
+// trusted authorities. Own says that the machine becomes this box for good, as opposed to a
 // warm-up.
 func (s *Supervisor) attachment(req api.AttachRequest) (*protocol.AttachRequest, error) {
 	a := &protocol.AttachRequest{Workspace: true, Own: true, Hostname: req.Hostname, User: req.User, Env: req.Env, Services: req.Services}
@@ -140,8 +140,8 @@ func (s *Supervisor) attachment(req api.AttachRequest) (*protocol.AttachRequest,
 	return a, nil
 }
 
-// becomeBox is the host's part of an attach, when the guest has done its own: ports, lease, and the
-// beginning of what its limits count.
+// becomeBox is the host's half of an attach, after the guest's: it opens the ports, starts the
+// lease and starts the clock of the limits.
 func (s *Supervisor) becomeBox(ctx context.Context, req api.AttachRequest) error {
 	if err := s.openConfigured(ctx, req.Ports); err != nil {
 		return err
@@ -152,8 +152,8 @@ func (s *Supervisor) becomeBox(ctx context.Context, req api.AttachRequest) error
 	return nil
 }
 
-// openConfigured forwards the ports of the configuration, each to another port of the host where
-// its own is taken: a box should not fail for that.
+// openConfigured forwards the configured ports. Where the port's own number is taken on the host it
+// uses another: a box should not fail for that.
 func (s *Supervisor) openConfigured(_ context.Context, list []agentbox.ConfiguredPort) error {
 	for _, port := range list {
 		if _, err := s.ports.openNear(port.Box, port.Host); err != nil {
@@ -163,8 +163,8 @@ func (s *Supervisor) openConfigured(_ context.Context, list []agentbox.Configure
 	return nil
 }
 
-// hold does beforehand what a lease will ask of a machine of the pool, and stops its CPUs until
-// attach. From then on it costs memory only.
+// hold prepares a machine for the pool: it does beforehand what an attach will ask of it, and stops
+// its CPUs until then. From then on the machine costs memory only.
 func (s *Supervisor) hold(ctx context.Context, _ api.None) error {
 	client, err := s.link.client(ctx)
 	if err != nil {
@@ -176,9 +176,8 @@ func (s *Supervisor) hold(ctx context.Context, _ api.None) error {
 	return s.machine.Freeze(ctx)
 }
 
-// warmUp attaches the empty workspace, runs a command in it, and lets go of it. Under emulation
-// what is done for the first time takes three times as long as the second, and here nobody waits
-// for it.
+// warmUp attaches an empty workspace, runs a command in it and detaches it. Under emulation
+// everything takes three times as long the first time, and here nobody waits for it.
 func warmUp(ctx context.Context, client *guest.Client) error {
 	if err := client.Attach(ctx, protocol.AttachRequest{Workspace: true, Hostname: "warming-up"}); err != nil {
 		return err
@@ -194,8 +193,8 @@ func warmUp(ctx context.Context, client *guest.Client) error {
 }
 
 // pause saves the machine and ends it. The saved state is complete before the machine is killed,
-// and the machine does not run between the two: whenever we are killed, the box is either still
-// running or wholly saved. op is held.
+// and the machine does not run between the two: whenever the supervisor is killed, the box is
+// either still running or wholly saved. The caller holds op.
 func (s *Supervisor) pause(ctx context.Context, req api.SaveRequest) error {
 	if err := s.saveFrozen(ctx, req.Dir, vmm.InPlace); err != nil {
 		return err
@@ -204,8 +203,8 @@ func (s *Supervisor) pause(ctx context.Context, req api.SaveRequest) error {
 	return s.machine.Kill()
 }
 
-// save saves the machine with its disks and lets it go on. It stands still meanwhile, for as long
-// as copying its memory and disks takes.
+// save saves the machine with its disks and lets it go on. The machine stands still for as long as
+// copying its memory and disks takes.
 func (s *Supervisor) save(ctx context.Context, req api.SaveRequest) error {
 	how := vmm.WithDisks
 	if req.Fork {
@@ -214,14 +213,14 @@ func (s *Supervisor) save(ctx context.Context, req api.SaveRequest) error {
 	if err := s.saveFrozen(ctx, req.Dir, how); err != nil {
 		return err
 	}
-	return s.goOn(ctx)
+	return s.thaw(ctx)
 }
 
-// saveFrozen writes the machine's state to dir and leaves it frozen. It stops the guest's user
-// processes first, so that the one that restores the state can reseed the guest before any of them
-// runs: two machines must not draw the same random numbers. It lets the machine go on when saving
-// fails. Conflict for a machine that did not come from a template: there is nothing to save it
-// relative to.
+// saveFrozen writes the machine's state to dir and leaves the machine frozen. It stops the guest's
+// user processes first, so that whoever restores the state can reseed the guest before any of them
+// runs: two machines must not draw the same random numbers. If saving fails the machine goes on.
+// The error is Conflict for a machine that did not come from a template, as there is nothing to
+// save it relative to.
 func (s *Supervisor) saveFrozen(ctx context.Context, dir string, how vmm.Saving) error {
 	snapshotter, ok := s.driver.(vmm.Snapshotter)
 	if !ok || !s.cfg.Template {
@@ -236,24 +235,24 @@ func (s *Supervisor) saveFrozen(ctx context.Context, dir string, how vmm.Saving)
 		return err
 	}
 	if err := client.Freeze(ctx); err != nil {
-		return s.giveBack(ctx, err)
+		return s.thawAfter(ctx, err)
 	}
 	if err := snapshotter.Save(ctx, s.machine, dir, how); err != nil {
-		return s.giveBack(ctx, err)
+		return s.thawAfter(ctx, err)
 	}
 	return nil
 }
 
-// giveBack lets the machine go on after a save failed, and returns why it failed.
-func (s *Supervisor) giveBack(ctx context.Context, cause error) error {
-	if err := s.goOn(ctx); err != nil {
+// thawAfter lets the machine go on after a save that failed, and returns why it failed.
+func (s *Supervisor) thawAfter(ctx context.Context, cause error) error {
+	if err := s.thaw(ctx); err != nil {
 		s.log.Error("box does not go on after a failed save", "error", err)
 	}
 	return cause
 }
 
-// goOn lets a frozen machine run, and then its user processes.
-func (s *Supervisor) goOn(ctx context.Context) error {
+// thaw lets a frozen machine run, and then its user processes.
+func (s *Supervisor) thaw(ctx context.Context) error {
 	if err := s.machine.Thaw(ctx); err != nil {
 		return err
 	}
@@ -264,8 +263,8 @@ func (s *Supervisor) goOn(ctx context.Context) error {
 	return client.Thaw(ctx)
 }
 
-// stopWhenever is stop also for a machine that has not started, and may still wait for its daemon:
-// nobody wants it any more.
+// stopWhenever is stop that also ends a machine which has not started yet, and may still wait for
+// its daemon.
 func (s *Supervisor) stopWhenever(ctx context.Context, req api.StopRequest, progress agentbox.Progress) (api.None, error) {
 	select {
 	case <-s.started:
@@ -275,9 +274,9 @@ func (s *Supervisor) stopWhenever(ctx context.Context, req api.StopRequest, prog
 	return exclusive(s, s.stop)(ctx, req, progress)
 }
 
-// stop ends the machine: user processes first, the workspace synced and unmounted, then the power.
-// The workspace survives either way; what was not synced within the grace may be lost, as at a
-// power failure.
+// stop ends the machine: user processes first, then the workspace is synced and unmounted, then the
+// power goes. The workspace survives in any case; what was not synced within the grace may be lost,
+// as at a power failure.
 func (s *Supervisor) stop(ctx context.Context, req api.StopRequest) error {
 	if req.Grace > 0 && s.attached.Load() {
 		s.detach(ctx, req.Grace)
@@ -286,7 +285,7 @@ func (s *Supervisor) stop(ctx context.Context, req api.StopRequest) error {
 	return s.machine.Kill()
 }
 
-// detach ends user processes, syncs the workspace and lets go of it, or gives up after the grace.
+// detach ends user processes, syncs the workspace and unmounts it, or gives up after the grace.
 func (s *Supervisor) detach(ctx context.Context, grace time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noCores keeps the memory of this process and its children out of files: it holds values of
-// secrets, and that of guests. Children inherit it.
+// noCores forbids core dumps of this process and its children, which inherit the limit: their
+// memory holds the values of secrets, and that of guests.
 func noCores() error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("forbid core dumps: %w", err)

@@ -10,26 +10,26 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// diskWatch finds out when a workspace that is a directory of the host, and so has no size of its
-// own, has grown beyond what the box may have. Counting one costs a look at every file, so it is
-// done when its file system has filled by as much as would matter, and else, since others may free
-// there what the box takes, now and then. It is arithmetic alone, without files or clocks, so that
-// tests can run it.
+// diskWatch finds out when a workspace has grown beyond its quota. It is for a workspace that is a
+// directory of the host, and so has no size of its own. Measuring one costs a look at every file.
+// So it is measured when the file system has filled by as much as would matter, and otherwise now
+// and then, since others may free there what the box takes. diskWatch is arithmetic alone, without
+// files or clocks, so that tests can run it.
 type diskWatch struct {
 	limit int64         // bytes
-	held  int64         // by the workspace, when it was counted
-	used  int64         // of its file system since then, at the least
-	at    time.Time     // when it was counted
-	cost  time.Duration // of that
+	held  int64         // bytes of the workspace, when it was last measured
+	used  int64         // the least that its file system has had in use since then
+	at    time.Time     // when it was last measured
+	cost  time.Duration // how long that took
 }
 
 const (
-	countEvery = 30 * time.Second // at the most
-	countShare = 200              // and no more than this part of the time
+	countEvery = 30 * time.Second // the least between two regular measurements
+	countShare = 200              // one part in so many of the time goes into measuring
 )
 
-// newDiskWatch begins with what a workspace holds. One that is beyond the limit from the beginning
-// may grow by a sixteenth of it: the user who is to make room must be let in.
+// newDiskWatch starts with what a workspace holds. One that exceeds its quota from the start may
+// grow by a sixteenth of it: the user who is to make room must be let in.
 func newDiskWatch(limit, held, used int64) *diskWatch {
 	if held > limit {
 		limit = held + limit/16
@@ -37,17 +37,17 @@ func newDiskWatch(limit, held, used int64) *diskWatch {
 	return &diskWatch{limit: limit, held: held, used: used}
 }
 
-// due tells whether it is time to count again. step is what may still be written before the limit,
-// but neither so little that a full workspace is counted all the time nor so much that one that
-// grows fast is noticed late.
+// due tells whether it is time to measure again. step is what may still be written before the
+// limit, but neither so little that a full workspace is measured all the time nor so much that one
+// that grows fast is noticed late.
 func (w *diskWatch) due(used int64, now time.Time) bool {
 	w.used = min(w.used, used)
 	step := min(max(w.limit-w.held, w.limit/32), w.limit/4)
 	return used-w.used >= step || now.Sub(w.at) >= max(countEvery, countShare*w.cost)
 }
 
-// counted takes what the workspace holds, when that was counted and what it cost, and tells whether
-// it is too much. Callers stop at the first true.
+// counted takes a measurement, with its time and cost, and tells whether the workspace exceeds its
+// quota. Callers stop at the first true.
 func (w *diskWatch) counted(held, used int64, at time.Time, cost time.Duration) bool {
 	w.held, w.used, w.at, w.cost = held, used, at, cost
 	return held > w.limit
@@ -59,8 +59,8 @@ const (
 	diskEvery = 2 * time.Second
 )
 
-// watchDisk pauses a box whose workspace exceeds disk:. It ends with ctx. A microVM's workspace is
-// a disk of a size, and needs no watch.
+// watchDisk pauses a box whose workspace exceeds disk:. It returns when ctx ends. A microVM's
+// workspace is a disk with a size, and needs no watch.
 func (s *Supervisor) watchDisk(ctx context.Context) {
 	dir := s.cfg.Spec.Workspace
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -83,8 +83,8 @@ func (s *Supervisor) watchDisk(ctx context.Context) {
 	}
 }
 
-// inUse is how much of a file system is. 0 where it cannot be told, which makes the watch count now
-// and then.
+// inUse is how many bytes of a file system are in use, or 0 where that is unknown, which makes the
+// watch measure now and then.
 func inUse(dir string) int64 {
 	var st syscall.Statfs_t
 	if syscall.Statfs(dir, &st) != nil {

@@ -1,21 +1,20 @@
 // Package supervisor is the process behind one running box: it starts the machine, greets the
-// guest, serves SSH into it and obeys the daemon through a socket of its own. It decides nothing
-// about boxes and survives the daemon, so it must not know the daemon's state: what it needs it is
-// told once, on standard input (Config), or by calls (control.go).
+// guest, serves SSH into it and obeys the daemon over a socket of its own. It decides nothing about
+// boxes and outlives the daemon, so it does not know the daemon's state: it learns what it needs
+// once, on standard input (Config), or by calls (control.go).
 //
-// It is the parent of one machine, a life of the box, and ends with it; the machine ends with it.
-// Both hold the box's lock, so a free lock means that neither is there. What only a process beside
-// the machine can do is here: relaying SSH and jobs (start.go, jobs.go), forwarding ports
-// (ports.go), the end of the box's network with its policy and audit log (gate.go, guard.go), the
-// lease and the limits (lease.go, expiry.go, limits.go, meter.go, diskquota.go), the guest's clock
-// and signs of life (link.go, alive.go), the account of what was used (account.go, evidence.go),
-// and saving (control.go).
+// It is the parent of one machine and ends with it; the machine ends with its supervisor. Both hold
+// the box's lock, so a free lock means that neither exists. The supervisor does what only a process
+// beside the machine can do: it relays SSH and jobs (start.go, jobs.go), forwards ports (ports.go),
+// ends the box's network and enforces its policy (gate.go, guard.go), keeps the lease and the
+// limits (lease.go, expiry.go, limits.go, meter.go, diskquota.go), sets the guest's clock and
+// checks that it lives (link.go, alive.go), accounts for what was used (account.go, evidence.go),
+// and saves the machine (control.go).
 //
-// Nothing that the guest says is believed where it matters: what is counted is measured from
-// outside, and what is asked of the guest is bounded in time and size. What it leaves when it ends,
-// it leaves in files of the box: exit.json with the cause, the account, the audit log, the
-// transcripts of jobs.
+// It trusts nothing that the guest says where it matters: it measures usage from outside, and
+// bounds the time and size of every answer it asks for. When it ends it leaves files in the box's
+// directory: exit.json with the cause, the account, the audit log and the transcripts of jobs.
 //
-// It is written to be small and to stand still: there is one for each box, so it runs on one thread
-// and gives its memory back after each burst.
+// There is one supervisor for each box, so it is built to be small: it runs on one thread and gives
+// its memory back after each burst of work.
 package supervisor

@@ -32,8 +32,8 @@ const (
 	maxLogBytes = 256 << 10 // of each, from its end
 )
 
-// keepAccount keeps the account of a task's box until ctx ends. Other boxes have no account: nobody
-// asks what they cost.
+// keepAccount updates the account of a task's box until ctx ends. Other boxes have no account:
+// nobody asks what they cost.
 func (s *Supervisor) keepAccount(ctx context.Context) {
 	for n := 0; pause(ctx, lookEvery); n++ {
 		if !s.meter.accounts() {
@@ -46,7 +46,7 @@ func (s *Supervisor) keepAccount(ctx context.Context) {
 	}
 }
 
-// account looks at what the machine has used, and at its memory when told to, and writes that down.
+// account samples what the machine has used, with its memory if asked to, and writes that down.
 func (s *Supervisor) account(memory bool) {
 	select {
 	case <-s.started:
@@ -57,7 +57,7 @@ func (s *Supervisor) account(memory bool) {
 	if s.machine == nil || !accounts {
 		return
 	}
-	// Not from the first look on: a task may have ended before that.
+	// Time counts from the task's beginning, not from the first sample: the task may end before that.
 	s.accounting.begin(begun)
 	pids := s.machine.PIDs()
 	s.accounting.look(pids)
@@ -69,14 +69,14 @@ func (s *Supervisor) account(memory bool) {
 	}
 }
 
-// pressureWatch is what the guest has told of its wants so far.
+// pressureWatch is the shortages that the guest has reported so far.
 type pressureWatch struct {
 	kills, bombs       int
 	workspace, runtime bool // almost full
 }
 
-// askGuest notes what the guest has come to want since it was asked last. It uses the connection
-// that is there and makes none: a guest that does not answer is not waited for here.
+// askGuest records the shortages that the guest has come to since it was last asked. It uses the
+// connection that exists and makes none: nothing here waits for a guest that does not answer.
 func (s *Supervisor) askGuest(ctx context.Context) {
 	client := s.link.live()
 	if client == nil {
@@ -91,8 +91,8 @@ func (s *Supervisor) askGuest(ctx context.Context) {
 	s.accounting.underPressure(stats, time.Now().UTC())
 }
 
-// news is what differs from what was known, which it is from now on. Numbers are the guest's own.
-// So they can be lies, which then are in the evidence of the box's own task.
+// news returns what is new in a report, which is known from then on. The numbers are the guest's
+// own. They may be lies, which then end up in the evidence of the box's own task.
 func (d *pressureWatch) news(now protocol.GuestStats) (list []agentbox.Pressure) {
 	if now.OOMKills > d.kills {
 		list = append(list, agentbox.Pressure{What: agentbox.PressureMemory, Count: now.OOMKills})
@@ -111,17 +111,16 @@ func (d *pressureWatch) news(now protocol.GuestStats) (list []agentbox.Pressure)
 	return list
 }
 
-// bringUpToDate brings up to date what the box's directory has about its machine, before that ends:
-// the account and the ends of the logs of its services. A guest that does not answer keeps its
-// logs.
+// bringUpToDate completes what the box's directory has about its machine, before the machine ends:
+// the account, and the ends of its services' logs. The logs of a guest that does not answer are
+// lost.
 func (s *Supervisor) bringUpToDate(ctx context.Context) {
 	if !s.meter.accounts() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
-	// Logs and account at the same time: both wait for the guest, and there are seconds for both
-	// together.
+	// Both wait for the guest, and share a few seconds.
 	var work sync.WaitGroup
 	work.Go(func() {
 		if err := s.keepServiceLogs(ctx); err != nil {
@@ -133,12 +132,12 @@ func (s *Supervisor) bringUpToDate(ctx context.Context) {
 	s.account(true)
 }
 
-// serviceName is what a name of a service is. The configuration was held to it, but the guest says
-// the names here, and they become file names of this host.
+// serviceName matches the name of a service. The configuration was checked against it, but here the
+// names come from the guest and become file names of this host.
 var serviceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
-// keepServiceLogs takes the end of each service's log out of the guest, into the box's directory.
-// Errors of single services are joined, and the others are kept.
+// keepServiceLogs copies the end of each service's log from the guest into the box's directory. An
+// error with one service does not affect the others; errors are joined.
 func (s *Supervisor) keepServiceLogs(ctx context.Context) error {
 	client := s.link.live()
 	if client == nil {
@@ -175,8 +174,8 @@ func (s *Supervisor) keepServiceLogs(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// endOf is the last part of a file of the guest, maxLogBytes at most, whatever size the guest says
-// it has.
+// endOf is the last part of a file of the guest, at most maxLogBytes, whatever size the guest
+// claims.
 func endOf(files *environment.Files, name string) ([]byte, error) {
 	f, err := files.Open(name)
 	if err != nil {

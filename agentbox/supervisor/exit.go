@@ -21,10 +21,10 @@ type Exit struct {
 	Time   time.Time       `json:"time"`
 }
 
-// exitFile is in the box's directory, where the next supervisor's daemon looks for it.
+// exitFile is the name of an Exit in the box's directory.
 const exitFile = "exit.json"
 
-// writeExit leaves why this supervisor ended. It is replaced as a whole.
+// writeExit leaves the reason why this supervisor ended. The file is replaced as a whole.
 func writeExit(dir string, e Exit) error {
 	e.Time = time.Now()
 	b, err := json.Marshal(e)
@@ -34,8 +34,8 @@ func writeExit(dir string, e Exit) error {
 	return durable.Replace(filepath.Join(dir, exitFile), b, 0o600)
 }
 
-// TakeExit reads and removes what the last supervisor of a box left, for a daemon that writes it
-// down. false: it left nothing, so it was killed, or it was read before.
+// TakeExit reads and removes what the last supervisor of a box left, for a daemon that records it.
+// ok is false if there is nothing: the supervisor was killed, or its exit was taken before.
 func TakeExit(dir string) (Exit, bool, error) {
 	e, ok, err := ReadExit(dir)
 	if rm := os.Remove(filepath.Join(dir, exitFile)); !errors.Is(rm, fs.ErrNotExist) {
@@ -44,8 +44,8 @@ func TakeExit(dir string) (Exit, bool, error) {
 	return e, ok, err
 }
 
-// ReadExit reads what the last supervisor of a box left. A supervisor that was killed left nothing.
-// false: there is none, or it makes no sense.
+// ReadExit reads what the last supervisor of a box left. ok is false if there is nothing, as after
+// a supervisor was killed, or if the file makes no sense.
 func ReadExit(dir string) (Exit, bool, error) {
 	b, err := os.ReadFile(filepath.Join(dir, exitFile))
 	if errors.Is(err, fs.ErrNotExist) {

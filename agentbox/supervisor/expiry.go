@@ -8,12 +8,12 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// repauseEvery is how often it is tried again to pause a box whose lease has ended.
+// repauseEvery is how long to wait before the next try to pause a box whose lease has ended.
 const repauseEvery = time.Minute
 
-// watchLease pauses the box when its lease has ended. What is no box by then ends: a machine that
-// waits in the pool, or that never started. So does a run, which nobody comes back to. It ends with
-// ctx.
+// watchLease pauses the box when its lease has ended. A machine that is not a box by then ends
+// instead: one that waits in the pool, or that never started. So does a run, to which nobody comes
+// back. It returns when ctx ends.
 func (s *Supervisor) watchLease(ctx context.Context) {
 	for {
 		select {
@@ -28,7 +28,8 @@ func (s *Supervisor) watchLease(ctx context.Context) {
 	}
 }
 
-// isStarted tells whether the machine answers; false while it starts, and when it could not.
+// isStarted tells whether the machine answers. It is false while the machine starts, and if it
+// could not.
 func (s *Supervisor) isStarted() bool {
 	select {
 	case <-s.started:
@@ -41,7 +42,7 @@ func (s *Supervisor) isStarted() bool {
 // atLeaseEnd pauses the box and tells whether its machine is to end. A box that cannot be paused,
 // for want of disk space say, goes on for as long as its lease was, and is tried again meanwhile.
 // Then it is stopped, with the workspace in good order: no machine runs for ever with nobody.
-// Anybody who comes meanwhile keeps it from being paused, also in the middle of saving.
+// Somebody who enters meanwhile keeps the box from being paused, even while it is being saved.
 func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 	s.op.Lock()
 	defer s.op.Unlock()
@@ -73,8 +74,8 @@ func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 	return true
 }
 
-// leaseStatus is what a person may be told of the lease. Why it could not be paused is no news
-// while somebody works in it.
+// leaseStatus is the lease as a person sees it. The reason why it could not be paused is left out
+// while somebody works in the box.
 func (s *Supervisor) leaseStatus() api.LeaseStatus {
 	left, workers, term := s.lease.left()
 	st := api.LeaseStatus{Left: max(left, 0), Term: term, Working: workers}

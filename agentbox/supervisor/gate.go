@@ -14,8 +14,8 @@ import (
 )
 
 // gate is where the box's network meets its policy: the network stack asks it, the gateway answers,
-// and the limits of the box are kept on the way. It implements netstack.Handler, so its methods are
-// called from many goroutines.
+// and the limits of the box are enforced on the way. It implements netstack.Handler, so its methods
+// are called from many goroutines.
 type gate struct {
 	gateway    *gateway.Gateway
 	meter      *meter
@@ -25,32 +25,31 @@ type gate struct {
 
 var _ netstack.Handler = (*gate)(nil)
 
-// newGate makes the gate of a box that believes ca, under whatever policy the guard has and will
-// have.
+// newGate makes the gate of a box that trusts ca. It follows the guard's policy.
 func newGate(ca *gateway.CA, g *guard, m *meter, b *accounting, log *slog.Logger) *gate {
 	usage := func(model string, t agentbox.Tokens) {
 		if err := b.tokens(model, t); err != nil {
 			log.Warn("cannot write down what a model has used", "error", err)
 		}
 	}
-	gw := gateway.New(gateway.Config{Policy: nothing(), Values: g.keep, CA: ca, Audit: g.record, Usage: usage})
-	g.follow(gw.SetPolicy)
+	gw := gateway.New(gateway.Config{Policy: denyAll(), Values: g.keep, CA: ca, Audit: g.record, Usage: usage})
+	g.subscribe(gw.SetPolicy)
 	return &gate{gateway: gw, meter: m, accounting: b}
 }
 
 // close ends every flow and returns when all are recorded.
 func (g *gate) close() { g.gateway.Close() }
 
-// Lookup decides about a question to the resolver.
+// Lookup decides about a DNS question.
 func (g *gate) Lookup(_ context.Context, q netstack.Question) error {
 	return g.gateway.Lookup(q.Name, q.Type)
 }
 
-// errLimit ends a flow at a limit of bytes or connections. The audit log says which limit it was.
+// errLimit ends a flow at a limit of bytes or connections. The audit log names the limit.
 var errLimit = errors.New("the box has reached a limit of its network")
 
-// Accept decides about a flow when its first packet is seen. Limits come first: they hold whatever
-// the policy says.
+// Accept decides about a flow at its first packet. Limits come first: they hold whatever the policy
+// says.
 func (g *gate) Accept(_ context.Context, d netstack.Destination) error {
 	if !g.meter.mayConnect(int(g.open.Load())) || !g.meter.spend(0) {
 		return errLimit
@@ -87,11 +86,11 @@ func (g *gate) Packets(ctx context.Context, d netstack.Destination, c net.Conn) 
 	return g.gateway.Packets(ctx, flow(d), metered{c, g.meter, g.accounting})
 }
 
-// Attempt records what the network stack refused by itself.
+// Attempt records what the network stack refused on its own.
 func (g *gate) Attempt(a netstack.Attempt) { g.gateway.Attempt(string(a.Kind), a.Detail, a.Count) }
 
-// flow is a destination in the policy's words. The address behind a name is a placeholder, and says
-// nothing.
+// flow translates a destination into the policy's terms. The address behind a name is a placeholder
+// and means nothing.
 func flow(d netstack.Destination) policy.Flow {
 	f := policy.Flow{Proto: policy.Proto(d.Proto), Name: d.Name, Port: d.Addr.Port()}
 	if d.Name == "" {
@@ -100,7 +99,7 @@ func flow(d netstack.Destination) policy.Flow {
 	return f
 }
 
-// metered counts what goes in and out of a connection, and ends it at the limit. What is read is
+// metered counts the bytes of a connection, and ends it at the limit. Reading from it is reading
 // what the box sent.
 type metered struct {
 	net.Conn
@@ -108,7 +107,7 @@ type metered struct {
 	b *accounting
 }
 
-// Read implements net.Conn: what it reads the box has sent.
+// Read implements net.Conn. It counts what the box has sent.
 func (c metered) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.b.sent(n)
@@ -118,8 +117,8 @@ func (c metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn: what it writes the box receives. Bytes beyond the limit are not passed
-// on.
+// Write implements net.Conn. It counts what the box receives, and passes on nothing beyond the
+// limit.
 func (c metered) Write(p []byte) (int, error) {
 	if !c.m.spend(len(p)) {
 		return 0, errLimit
@@ -135,5 +134,6 @@ type meteredStream struct {
 	box netstack.Conn
 }
 
-// CloseWrite ends the way to the box, as servers do that have said all; the box may still send.
+// CloseWrite ends the direction to the box, as a server does that has sent everything; the box may
+// still send.
 func (c meteredStream) CloseWrite() error { return c.box.CloseWrite() }

@@ -16,11 +16,12 @@ import (
 	"agentbox/policy/secrets"
 )
 
-// guard holds what a box may do, and the log of what it tried. Until a policy is put in force
-// nothing may leave the box, and nothing is logged: a machine of the pool is no box yet. Two locks:
-// changing orders changes of the policy, and is held while the gateway ends flows that a new one
-// denies; mu guards two fields for a moment. Recording takes mu only, as it happens in flows that a
-// change waits for.
+// guard holds the policy of a box and the audit log of what the box tried. Until a policy is in
+// force nothing may leave the box, and nothing is logged: a machine of the pool is no box yet.
+//
+// There are two locks. changing serializes changes of the policy, and is held while the gateway
+// ends flows that the new policy denies. mu guards two fields for a moment. Recording takes mu
+// only, as it happens in flows that a change waits for.
 type guard struct {
 	box   string
 	dir   string // of the audit log
@@ -41,21 +42,22 @@ type guard struct {
 	changed func(*policy.Policy) // tells the gateway; nil where there is none
 }
 
-// newGuard is a guard under which nothing leaves the box yet. dir is where the audit log will be.
+// newGuard makes a guard under which nothing leaves the box yet. dir is where the audit log will
+// be.
 func newGuard(cfg Config, dir string, m *meter, log *slog.Logger) *guard {
 	g := &guard{box: cfg.Box.String(), dir: dir, note: cfg.Note, log: log, keep: secrets.NewResolver(), meter: m}
-	g.current.Store(nothing())
+	g.current.Store(denyAll())
 	return g
 }
 
-// nothing is the policy under which nothing leaves the box.
-func nothing() *policy.Policy { return policy.New(policy.Spec{}, nil) }
+// denyAll is the policy under which nothing leaves the box.
+func denyAll() *policy.Policy { return policy.New(policy.Spec{}, nil) }
 
-// enforce replaces the policy. It returns when no flow goes on that the new one denies. A change
-// that cannot be written down takes the network from the box instead, as any entry does. The change
-// is an entry of the log, by the digest of the policy, before it takes effect. Secrets that are not
-// in the new one are forgotten before flows go on, and new ones known only after the policy that
-// scopes them is in force.
+// enforce replaces the policy, and returns when no flow goes on that the new policy denies. The
+// change is logged, by the policy's digest, before it takes effect. A change that cannot be logged
+// takes the network from the box instead, as with any other entry. Secrets that the new policy
+// lacks are forgotten before flows go on; new secrets become known only once the policy that scopes
+// them is in force.
 func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
@@ -77,26 +79,26 @@ func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 		err := audit.Append(policy.Entry{Kind: policy.KindPolicy, Allow: true, Reason: "preset " + req.Spec.Preset + ", sha256:" + digest})
 		if err != nil {
 			g.fail(err)
-			g.put(nothing())
+			g.apply(denyAll())
 			return g.unlogged()
 		}
 		g.digest = digest
 	}
 	g.meter.limit(req.Limits)
 	g.keep.Retain(req.Secrets)
-	g.put(policy.New(req.Spec, gateway.IsOwn))
+	g.apply(policy.New(req.Spec, gateway.IsOwn))
 	g.keep.Set(req.Secrets, req.Env)
 	return nil
 }
 
-// unlogged is the failure of a box that has lost its log, and with it its network until a reset.
+// unlogged is the error for a box that has lost its log, and with it its network until a reset.
 func (g *guard) unlogged() error {
 	return agentbox.Errorf(agentbox.NoSpace, "box %s: its audit log could not be written, so it has no network", g.box).
 		WithHint("free some disk space; agentbox reset gives the box a network again")
 }
 
-// fail notes that the log could not be written, and tells whether that is new. It never is well
-// again in this process: entries that were lost would be missing in the middle.
+// fail records that the log could not be written, and tells whether that is news. The log stays
+// failed for the life of this process: otherwise lost entries would be missing in its middle.
 func (g *guard) fail(err error) bool {
 	if g.failed.Swap(true) {
 		return false
@@ -105,8 +107,8 @@ func (g *guard) fail(err error) bool {
 	return true
 }
 
-// put makes p the policy, and returns when no flow goes on that it denies.
-func (g *guard) put(p *policy.Policy) {
+// apply makes p the policy, and returns when no flow goes on that p denies.
+func (g *guard) apply(p *policy.Policy) {
 	g.current.Store(p)
 	g.mu.Lock()
 	changed := g.changed
@@ -116,8 +118,8 @@ func (g *guard) put(p *policy.Policy) {
 	}
 }
 
-// follow has changed told of the policy, now and whenever it is another one.
-func (g *guard) follow(changed func(*policy.Policy)) {
+// subscribe calls changed with the policy, now and after each change.
+func (g *guard) subscribe(changed func(*policy.Policy)) {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.mu.Lock()
@@ -126,8 +128,7 @@ func (g *guard) follow(changed func(*policy.Policy)) {
 	changed(g.current.Load())
 }
 
-// open opens the audit log the first time, which begins with an entry that says how the box is
-// isolated.
+// open opens the audit log the first time. Its first entry says how the box is isolated.
 func (g *guard) open() (*policy.Log, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -145,7 +146,7 @@ func (g *guard) open() (*policy.Log, error) {
 	return log, nil
 }
 
-// record writes an entry. A box whose attempts cannot be written down gets no further.
+// record writes an entry. When that fails the box loses its network.
 func (g *guard) record(e policy.Entry) {
 	g.mu.Lock()
 	log := g.audit
@@ -159,11 +160,11 @@ func (g *guard) record(e policy.Entry) {
 	g.wg.Go(func() { // not here: a flow that records may hold what this needs
 		g.changing.Lock() // a policy that was being put in force is no longer afterwards
 		defer g.changing.Unlock()
-		g.put(nothing())
+		g.apply(denyAll())
 	})
 }
 
-// close ends the log, when nothing is recorded any more.
+// close closes the log. Nothing may be recorded any more.
 func (g *guard) close() {
 	g.wg.Wait()
 	g.mu.Lock()

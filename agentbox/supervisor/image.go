@@ -10,9 +10,9 @@ import (
 	"agentbox/vmm/partial"
 )
 
-// openImage makes the machine read an image that is not all here: what is missing is asked of the
-// daemon, again and again, whichever daemon serves the home by then. A machine that asks for what
-// nobody gives stands still and goes on when somebody does.
+// openImage opens an image that is not completely on this host. The daemon is asked for missing
+// blocks, again and again, whichever daemon serves the home by then. A machine that needs a block
+// that nobody has stands still until somebody has it.
 func (s *Supervisor) openImage() error {
 	if s.cfg.Image == nil {
 		return nil
@@ -28,13 +28,13 @@ func (s *Supervisor) openImage() error {
 	return nil
 }
 
-// askPatience is the longest between two questions for the same block: the daemon may have been
-// replaced meanwhile. It is how late a machine notices that its bytes can be had again.
+// askPatience is the longest wait between two requests for the same block: the daemon may have been
+// replaced meanwhile. It bounds how late a machine notices that its bytes are available again.
 const askPatience = 2 * time.Second
 
-// needBlock asks the daemon for a block until it has it or ctx ends. What it gets is the map of
-// blocks that may be read from the image's file then. It is logged when it begins to wait, and when
-// the reason is another than that no daemon answers.
+// needBlock asks the daemon for a block until the block is here or ctx ends. It returns the map of
+// blocks that may then be read from the image's file. It logs when the wait begins, and each reason
+// other than that no daemon answers.
 func (s *Supervisor) needBlock(ctx context.Context, client *api.Client, block int) (have agentbox.Blocks, err error) {
 	req, told := api.ImageNeed{Box: s.cfg.Box, Image: s.cfg.Image.Digest, Block: block}, false
 	err = partial.Retry(ctx, askPatience, func() (err error) {
@@ -53,6 +53,6 @@ func (s *Supervisor) needBlock(ctx context.Context, client *api.Client, block in
 // imageLate is how long a read may wait for bytes before the guest is not expected to answer.
 const imageLate = time.Second
 
-// stalled tells whether the machine may stand still for want of its image. Such a machine cannot be
-// saved, and its silence means nothing.
+// stalled tells whether the machine may be standing still because bytes of its image are missing.
+// Such a machine cannot be saved, and its silence means nothing.
 func (s *Supervisor) stalled() bool { return s.image != nil && s.image.Waiting() > imageLate }

@@ -13,8 +13,8 @@ import (
 )
 
 // keepJobs makes the hub of the box's jobs, which ends with ctx, and has the relay attach clients
-// to them. Jobs that an earlier supervisor recorded are taken up: in a restored machine they go on,
-// and in a fresh one they were lost.
+// to jobs. Jobs that an earlier supervisor recorded go on in a restored machine, and are lost in a
+// fresh one.
 func (s *Supervisor) keepJobs(ctx context.Context, relay *environment.Relay, wg *sync.WaitGroup) {
 	s.jobs = job.NewHub(ctx, job.Config{
 		Dir: s.names.Jobs(), Backend: s.guest, Log: s.log, Begin: s.meter.enter, Wrote: s.meter.touch,
@@ -28,8 +28,8 @@ func (s *Supervisor) keepJobs(ctx context.Context, relay *environment.Relay, wg 
 	})
 }
 
-// handleJobs serves the two calls about jobs that need the machine; all others are answered from
-// files by the daemon.
+// handleJobs serves the two calls about jobs that need the machine. The daemon answers all others
+// from files.
 func (s *Supervisor) handleJobs(mux *http.ServeMux) {
 	api.Handle(mux, api.SupervisorStartJob, func(ctx context.Context, req api.JobSpec, _ agentbox.Progress) (api.JobStarted, error) {
 		if err := s.waitStarted(ctx); err != nil {

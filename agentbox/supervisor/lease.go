@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// lease ends when nobody has worked in the box for its term. While somebody does it stands still,
-// and when the last one has gone it begins anew. It is enforced here, beside the machine, so that
-// no crash of the daemon or of a client leaves a machine running past it.
+// lease ends when nobody has worked in the box for its term. It stands still while somebody works,
+// and starts over when the last one leaves. It is enforced here, beside the machine, so that no
+// crash of the daemon or of a client leaves a machine running past it.
 //
-// Its time is that of timers, the monotonic clock: it does not pass while the host sleeps, so a
-// laptop finds its boxes in the morning as it left them, and setting the host's clock moves
-// nothing. mu guards everything below it. The timer may fire although the lease was renewed at that
-// moment, so tell looks again.
+// It uses the monotonic clock, which stands still while the host sleeps: a laptop finds its boxes
+// in the morning as it left them, and setting the host's clock changes nothing. mu guards
+// everything below it. The timer may fire although the lease was renewed at that moment, so tell
+// checks again.
 type lease struct {
 	ended chan struct{} // receives when it has ended, and again after retry
 
@@ -24,16 +24,16 @@ type lease struct {
 	stopped bool
 }
 
-// newLease begins a lease. It runs from the start of the process, so that a supervisor that is
-// never asked for anything ends, too.
+// newLease starts a lease. It runs from the start of the process, so that a supervisor that nobody
+// ever calls ends, too.
 func newLease(term time.Duration) *lease {
 	l := &lease{ended: make(chan struct{}, 1), term: term, since: time.Now()}
 	l.timer = time.AfterFunc(term, l.tell)
 	return l
 }
 
-// tell says once that the lease has ended, if it has. An end that nobody has taken yet is not told
-// twice.
+// tell signals that the lease has ended, if it has. An end that nobody has received yet is not
+// signalled twice.
 func (l *lease) tell() {
 	if !l.over() {
 		return
@@ -44,8 +44,8 @@ func (l *lease) tell() {
 	}
 }
 
-// work says that work goes on in the box, from now until done is called. done may be called again.
-// When the last worker has gone, the whole term is left.
+// work counts a worker in the box, from now until done is called. done may be called more than
+// once. The whole term is left when the last worker leaves.
 func (l *lease) work() (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +59,7 @@ func (l *lease) work() (done func()) {
 	})
 }
 
-// renew lets the lease begin anew, for this term from now on.
+// renew starts the lease over, with this term.
 func (l *lease) renew(term time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +67,7 @@ func (l *lease) renew(term time.Duration) {
 	l.begin()
 }
 
-// begin is for callers that hold mu.
+// begin starts the term over. The caller holds mu.
 func (l *lease) begin() {
 	l.since = time.Now()
 	if l.workers == 0 && !l.stopped {
@@ -75,7 +75,7 @@ func (l *lease) begin() {
 	}
 }
 
-// retry tells the end of a lease again after d, unless somebody works in the box by then. A lease
+// retry signals the end of a lease again after d, unless somebody works in the box by then. A lease
 // that was renewed meanwhile keeps its own end.
 func (l *lease) retry(d time.Duration) {
 	l.mu.Lock()
@@ -91,8 +91,8 @@ func (l *lease) over() bool {
 	return workers == 0 && left <= 0
 }
 
-// left is for how long the lease goes on if nobody comes, negative when it has ended, beside how
-// many work in the box now, and the term.
+// left is how long the lease goes on if nobody enters, negative once it has ended; then the number
+// of workers in the box, and the term.
 func (l *lease) left() (left time.Duration, workers int, term time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,7 +102,7 @@ func (l *lease) left() (left time.Duration, workers int, term time.Duration) {
 	return l.term - time.Since(l.since), 0, l.term
 }
 
-// stop ends it for good: nothing is told any more.
+// stop ends the lease for good: nothing is signalled any more.
 func (l *lease) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 	"agentbox/vmm"
 )
 
-// noteLimit writes down that a limit is reached, in the log of the supervisor and in the box's
-// audit log.
+// noteLimit records in the supervisor's log and in the box's audit log that a limit was reached.
 func (s *Supervisor) noteLimit(which agentbox.Limit) {
 	s.log.Info("limit reached", "limit", which)
 	s.guard.record(policy.Entry{Kind: policy.KindLimit, Reason: which.String()})
 }
 
-// watchTime ends a run at its limits of time and CPU, and pauses any other box. It ends with ctx.
+// watchTime ends a run that has reached a limit of time, CPU or cost, and pauses any other box. It
+// returns when ctx ends.
 func (s *Supervisor) watchTime(ctx context.Context) {
 	for {
 		which := s.meter.run(ctx)
@@ -34,10 +34,10 @@ func (s *Supervisor) watchTime(ctx context.Context) {
 	}
 }
 
-// pauseAt pauses the box at a limit; a user may resume it. Where that cannot be done its machine
-// ends. It tells whether the box is no more to be watched: one that somebody entered meanwhile, so
-// that the limit is not reached still, goes on. The reason is looked at again when the operation
-// has its turn: another may have taken minutes.
+// pauseAt pauses the box at a limit; a user may resume it. If that fails it ends the machine. It
+// returns false if the limit no longer holds, because somebody entered meanwhile: the box goes on,
+// and is still to be watched. still is asked when the operation gets its turn: another one may have
+// taken minutes.
 func (s *Supervisor) pauseAt(ctx context.Context, which agentbox.Limit, still func() bool) bool {
 	s.op.Lock()
 	defer s.op.Unlock()
@@ -59,10 +59,9 @@ func (s *Supervisor) pauseAt(ctx context.Context, which agentbox.Limit, still fu
 	return true
 }
 
-// pauseWhile saves the machine, which then stands still and only has to end, and tells whether it
-// has. It does not, and the machine goes on, when the reason no longer holds, before or after it
-// was saved. The caller holds op. So a user who comes while the box is being saved waits for that,
-// and has it then.
+// pauseWhile saves the machine, and returns true once only its end is left to do. It returns false,
+// and the machine goes on, when still no longer holds, before or after saving. So a user who enters
+// while the box is being saved waits for that, and then has it. The caller holds op.
 func (s *Supervisor) pauseWhile(ctx context.Context, still func() bool) (paused bool, err error) {
 	if !still() {
 		return false, nil
@@ -78,5 +77,5 @@ func (s *Supervisor) pauseWhile(ctx context.Context, still func() bool) (paused 
 	if err := os.RemoveAll(s.names.Saved()); err != nil {
 		return false, err
 	}
-	return false, s.goOn(ctx)
+	return false, s.thaw(ctx)
 }

@@ -43,8 +43,8 @@ type link struct {
 	current *guest.Client
 }
 
-// newLink makes the keys of a life and writes the host key where clients look for it, before the
-// guest can be reached.
+// newLink makes the keys of a life and writes the host key where clients look for it. The guest
+// cannot be reached before.
 func newLink(stream net.Conn, hostname string, names home.Box, log *slog.Logger) (*link, error) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -61,8 +61,8 @@ func newLink(stream net.Conn, hostname string, names home.Box, log *slog.Logger)
 	return l, durable.Replace(names.KnownHosts(), []byte(line), 0o600)
 }
 
-// HostAlias is the name under which every box's host key is known: each box has a known_hosts file
-// of its own. cli/ssh.go gives it to stock ssh.
+// HostAlias is the name under which the host key of every box is known: each box has a known_hosts
+// file of its own. cli/ssh.go gives the alias to stock ssh.
 const HostAlias = "agentbox"
 
 // lock takes connecting. Its error is ctx's.
@@ -77,7 +77,7 @@ func (l *link) lock(ctx context.Context) error {
 
 func (l *link) unlock() { <-l.connecting }
 
-// client gives the live connection, making one where there is none.
+// client returns the live connection, or makes one.
 func (l *link) client(ctx context.Context) (*guest.Client, error) {
 	if err := l.lock(ctx); err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ func (l *link) client(ctx context.Context) (*guest.Client, error) {
 	return l.connect(ctx, nil)
 }
 
-// greet makes the first connection of a life, in which the guest does what attach asks for, if
-// anything.
+// greet makes the first connection of a life. The guest then does what attach asks for, if it is
+// not nil.
 func (l *link) greet(ctx context.Context, attach *protocol.AttachRequest) error {
 	var request json.RawMessage
 	if attach != nil {
@@ -107,13 +107,13 @@ func (l *link) greet(ctx context.Context, attach *protocol.AttachRequest) error 
 	return err
 }
 
-// connect greets the guest over the stream, which ends any connection that was there before.
-// connecting is held.
+// connect greets the guest over the stream, which ends any earlier connection. The caller holds
+// connecting.
 func (l *link) connect(ctx context.Context, attach json.RawMessage) (*guest.Client, error) {
 	hello := guest.NewHello(l.hostname)
 	hello.HostKey, hello.Attach = l.hostSeed, attach
 	if l.last != nil {
-		// Or what notices its end later would end its successor, on the same stream.
+		// Otherwise a user that notices its end late would end its successor, on the same stream.
 		l.last.Close()
 	}
 	c, err := guest.Connect(ctx, l.stream, hello)
@@ -128,7 +128,7 @@ func (l *link) connect(ctx context.Context, attach json.RawMessage) (*guest.Clie
 	return c, nil
 }
 
-// forgetWhenGone ends with the connection, which ends with the machine's stream.
+// forgetWhenGone returns when the connection has ended, which it does with the machine's stream.
 func (l *link) forgetWhenGone(c *guest.Client) {
 	err := c.SSH().Wait()
 	l.log.Info("guest connection ended", "error", err)
@@ -139,7 +139,7 @@ func (l *link) forgetWhenGone(c *guest.Client) {
 	}
 }
 
-// ssh is client for those that need the SSH connection alone.
+// ssh is client for callers that need the SSH connection alone.
 func (l *link) ssh(ctx context.Context) (*ssh.Client, error) {
 	c, err := l.client(ctx)
 	if err != nil {
@@ -148,14 +148,14 @@ func (l *link) ssh(ctx context.Context) (*ssh.Client, error) {
 	return c.SSH(), nil
 }
 
-// live is the connection there is, or nil.
+// live is the connection, or nil if there is none.
 func (l *link) live() *guest.Client {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.current
 }
 
-// kernel is the release that the guest says it runs, "" without a connection.
+// kernel is the kernel release that the guest reports, "" without a connection.
 func (l *link) kernel() string {
 	c := l.live()
 	if c == nil {
@@ -164,12 +164,11 @@ func (l *link) kernel() string {
 	return c.Kernel()
 }
 
-// clockEvery is how often the guest's clock is compared with the host's: hosts sleep, and emulated
-// clocks drift.
+// clockEvery is how often the guest's clock is set: hosts sleep, and emulated clocks drift.
 const clockEvery = 30 * time.Second
 
-// keepClock sets the guest's clock again and again until ctx ends. It leaves a guest alone that is
-// frozen: it would not answer, which ends the connection.
+// keepClock sets the guest's clock at intervals until ctx ends. It leaves a frozen guest alone: the
+// request would go unanswered, which ends the connection.
 func (l *link) keepClock(ctx context.Context, frozen func() bool) {
 	tick := time.NewTicker(clockEvery)
 	defer tick.Stop()

@@ -15,7 +15,7 @@ import (
 
 // localKey is the key with which clients on this machine log in to the relay. Unlike the guest's
 // keys it stays the same for as long as the box exists: stock ssh reads it while its proxy command
-// is still waking the box. It is in a directory that only the user can read, so the file is the
+// is still waking the box. Only the user can read its directory, so possession of the file is the
 // login.
 func localKey(names home.Box) (ssh.Signer, error) {
 	if b, err := os.ReadFile(names.Key()); err == nil {

@@ -11,14 +11,15 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/background"
 )
 
-// meter watches the limits of one life of a box. It measures from outside: nothing the guest says
-// counts. Its methods may be called at once, and those that are called for every packet (touch,
-// spend) take mu for a moment at most. The functions in it are set before it is used.
+// meter watches the limits of one life of a box. It measures from outside and ignores what the
+// guest says. Its methods are safe for concurrent use, and those that are called for every packet
+// (touch, spend) hold mu for a moment at most. Its functions are set before it is used.
 type meter struct {
 	reached func(agentbox.Limit) // called once for each limit of traffic
-	work    func() (done func()) // called for everybody who works in the box
+	work    func() (done func()) // called for each client and job in the box
 	began   time.Time            // active counts from here
 	cpu     func() time.Duration
 	used    func() agentbox.Consumption // over all lives
@@ -29,33 +30,32 @@ type meter struct {
 	limits  api.Limits
 	told    map[agentbox.Limit]bool
 
-	// active is when the box last said something, in nanoseconds of the monotonic clock since
+	// active is when the box last showed activity, in nanoseconds of the monotonic clock since
 	// began; that clock stands still while the host sleeps.
-	active  atomic.Int64
-	stirs   chan struct{} // receives when it has
-	clients atomic.Int64  // who are at work in the box now: commands, shells, copies, jobs
-	bytes   atomic.Int64  // in and out
+	active   atomic.Int64
+	activity background.Signal // the box has shown some
+	clients  atomic.Int64      // commands, shells, copies and jobs in the box now
+	bytes    atomic.Int64      // in and out
 }
 
 // newMeter makes a meter without limits. Callers set used and work where they have them.
 func newMeter(cpu func() time.Duration, reached func(agentbox.Limit)) *meter {
-	m := &meter{reached: reached, cpu: cpu, now: time.Now, told: map[agentbox.Limit]bool{}, stirs: make(chan struct{}, 1)}
+	m := &meter{reached: reached, cpu: cpu, now: time.Now, told: map[agentbox.Limit]bool{}, activity: background.NewSignal()}
 	m.began, m.work = m.now(), func() func() { return func() {} }
 	m.used = func() agentbox.Consumption { return agentbox.Consumption{} }
 	m.touch()
 	return m
 }
 
-// limit replaces the limits. What was counted stays, so a limit that is below it is reached at
-// once.
+// limit replaces the limits. Counts stay, so a limit below its count is reached at once.
 func (m *meter) limit(l api.Limits) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.limits = l
 }
 
-// begin makes time count, for the first call of a life: a machine of the pool has waited before,
-// and one that is being made ready has done nothing of its box's yet.
+// begin starts the clock of the limits, at its first call: a machine of the pool has waited before,
+// and one that is being prepared has done nothing for its box yet.
 func (m *meter) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,20 +65,17 @@ func (m *meter) begin() {
 	}
 }
 
-// touch says that the box is not idle.
+// touch records activity: the box is not idle.
 func (m *meter) touch() {
 	m.active.Store(int64(m.now().Sub(m.began)))
-	select {
-	case m.stirs <- struct{}{}:
-	default:
-	}
+	m.activity.Give()
 }
 
-// quiet is for how long the box has said nothing.
-func (m *meter) quiet() time.Duration { return m.now().Sub(m.began) - time.Duration(m.active.Load()) }
+// idleFor is how long the box has shown no activity.
+func (m *meter) idleFor() time.Duration { return m.now().Sub(m.began) - time.Duration(m.active.Load()) }
 
-// spend counts bytes that went in or out of the box, and tells whether more may. Those that exceed
-// the limit are counted, too.
+// spend counts bytes into or out of the box, and tells whether more may follow. Bytes beyond the
+// limit are counted, too.
 func (m *meter) spend(n int) bool {
 	m.touch()
 	total := m.bytes.Add(int64(n))
@@ -92,7 +89,7 @@ func (m *meter) spend(n int) bool {
 	return false
 }
 
-// mayConnect tells whether one more connection may be open beside those that are.
+// mayConnect tells whether one more connection may be open, beside open others.
 func (m *meter) mayConnect(open int) bool {
 	m.mu.Lock()
 	limit := m.limits.Connections
@@ -104,7 +101,8 @@ func (m *meter) mayConnect(open int) bool {
 	return false
 }
 
-// tell reports a limit the first time it is reached: a box that has used up its bytes tries on.
+// tell reports a limit the first time it is reached: a box that has used up its bytes goes on
+// trying.
 func (m *meter) tell(which agentbox.Limit) {
 	m.mu.Lock()
 	first := !m.told[which]
@@ -118,8 +116,8 @@ func (m *meter) tell(which agentbox.Limit) {
 // meterEvery is how often time and CPU are looked at, and so by how much a limit may be exceeded.
 const meterEvery = 250 * time.Millisecond
 
-// run returns the limit of time or CPU that is reached first; none when the context ends before. It
-// looks by a ticker: CPU time has no event.
+// run returns the first limit that over finds, or none when ctx ends before. It polls: CPU time has
+// no event.
 func (m *meter) run(ctx context.Context) agentbox.Limit {
 	tick := time.NewTicker(meterEvery)
 	defer tick.Stop()
@@ -135,20 +133,21 @@ func (m *meter) run(ctx context.Context) agentbox.Limit {
 	}
 }
 
-// over names the limit of time or CPU that is reached. Of several the order below decides, so that
-// the answer does not change from look to look. Nothing is over before the machine is a box.
+// over returns the limit of time, CPU or cost that is reached. The order of the cases decides
+// between several, so that the answer does not change from look to look. Nothing is over before the
+// machine is a box.
 func (m *meter) over() agentbox.Limit {
 	m.mu.Lock()
 	l, started := m.limits, m.started
 	m.mu.Unlock()
 	now := m.now()
-	// A silent command of a person's is no idle box; a silent run is one.
+	// A box with a silent interactive command is not idle; one with a silent run is.
 	inUse := l.Pause && m.clients.Load() > 0
 	switch {
 	case started.IsZero():
 	case l.Wall > 0 && now.Sub(started) >= l.Wall:
 		return agentbox.Limit{Kind: agentbox.LimitWall, Time: l.Wall}
-	case l.Idle > 0 && !inUse && m.quiet() >= l.Idle:
+	case l.Idle > 0 && !inUse && m.idleFor() >= l.Idle:
 		return agentbox.Limit{Kind: agentbox.LimitIdle, Time: l.Idle}
 	case l.CPU > 0 && m.cpu() >= l.CPU:
 		return agentbox.Limit{Kind: agentbox.LimitCPU, Time: l.CPU}
@@ -158,7 +157,7 @@ func (m *meter) over() agentbox.Limit {
 	return agentbox.Limit{}
 }
 
-// overCost names the limit of tokens or cost that a task has reached.
+// overCost returns the limit of tokens or cost that a task has reached.
 func (m *meter) overCost(l api.Limits) agentbox.Limit {
 	switch {
 	case l.Tokens > 0 && tokensOf(m.used()) >= l.Tokens:
@@ -175,20 +174,20 @@ func tokensOf(c agentbox.Consumption) int64 {
 	return sum.Total()
 }
 
-// accounts tells whether the box is one whose use is accounted for: a task's, once it has begun.
+// accounts tells whether the box has an account: a task's has, once it has begun.
 func (m *meter) accounts() bool {
 	_, ok := m.accountsFrom()
 	return ok
 }
 
-// accountsFrom is when the accounted time of this life began, if the box is accounted for.
+// accountsFrom is when the account of this life began, if the box has one.
 func (m *meter) accountsFrom() (begun time.Time, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.started, !m.limits.Pause && !m.started.IsZero()
 }
 
-// cpuTime is what processes have used together. One that has gone counts as nothing.
+// cpuTime is the processor time of all processes together. One that is gone counts as nothing.
 func cpuTime(pids []int) time.Duration {
 	var sum float64
 	for _, pid := range pids {
@@ -201,15 +200,15 @@ func cpuTime(pids []int) time.Duration {
 	return time.Duration(sum * float64(time.Second))
 }
 
-// pauses tells whether the box is paused at a limit, and not ended.
+// pauses tells whether the box is paused at a limit, rather than ended.
 func (m *meter) pauses() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.limits.Pause
 }
 
-// watched is a listener whose connections are clients of the box, and tell the meter when it has
-// said something.
+// watched is a listener whose connections count as clients of the box, and touch the meter when the
+// box writes to them.
 type watched struct {
 	net.Listener
 	m *meter
@@ -224,8 +223,8 @@ func (w watched) Accept() (net.Conn, error) {
 	return watchedConn{c, w.m, w.m.enter()}, nil
 }
 
-// enter counts somebody in who is at work in the box, a client or a job, and gives what counts it
-// out again. Until then the box is not idle, and its lease does not end.
+// enter counts a client or a job in; leave counts it out. In between the box is not idle, and its
+// lease does not end.
 func (m *meter) enter() (leave func()) {
 	m.clients.Add(1)
 	m.touch()
@@ -237,8 +236,8 @@ func (m *meter) enter() (leave func()) {
 	})
 }
 
-// watchedConn is the connection of one client: what the box says to it is a sign of life, what the
-// client says is not.
+// watchedConn is the connection of one client. What the box writes to it is activity; what the
+// client writes is not.
 type watchedConn struct {
 	net.Conn
 	m    *meter

@@ -5,10 +5,10 @@ import (
 	"agentbox/vmm/netstack"
 )
 
-// plugIn gives the machine its network: a stack at the other end of its cable that asks h about
-// everything. What the guest sends before waits in the cable. It ends with the supervisor; a box
-// that goes on under another one finds its connections reset. A machine without a card is a box
-// without a network, and no failure.
+// plugIn connects the machine's network cable to a stack that asks h about everything. What the
+// guest sent before waits in the cable. The stack ends with the supervisor; a box that goes on
+// under another one finds its connections reset. A machine without a network card is no failure:
+// its box has no network.
 func (s *Supervisor) plugIn(h netstack.Handler) error {
 	n, ok := s.machine.(vmm.Networked)
 	if !ok || n.Link() == nil {

@@ -16,14 +16,14 @@ func TestBoxesGiveWayBeforeOthers(t *testing.T) {
 		if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := giveWay(proc); err != nil {
+		if err := raiseOOMScore(proc); err != nil {
 			t.Errorf("%q: %v", before, err)
 		}
 		if got, err := os.ReadFile(path); err != nil || string(got) != want {
 			t.Errorf("%q became %q, %v", before, got, err)
 		}
 	}
-	if err := giveWay(t.TempDir()); err == nil {
+	if err := raiseOOMScore(t.TempDir()); err == nil {
 		t.Error("nothing is said where Linux does not say it")
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// ports are the TCP ports of the box that answer on the host's loopback. mu also orders opening and
-// closing, so that a port is listened on once.
+// ports are the TCP ports of the box that are forwarded from the host's loopback. mu also
+// serializes opening and closing, so that no port is opened twice.
 type ports struct {
 	ctx     context.Context // of the supervisor: forwardings end with it
 	backend environment.Backend
@@ -24,15 +24,14 @@ type ports struct {
 	byID map[int]*environment.Forwarding // by port in the box
 }
 
-// newPorts has none open. backend makes connections into the guest; watch is told of those that are
-// open and of what passes.
+// newPorts has none open. backend connects to the guest; watch observes connections and their data.
 func newPorts(ctx context.Context, backend environment.Backend, watch environment.Watch) *ports {
 	return &ports{ctx: ctx, backend: backend, watch: watch, byID: map[int]*environment.Forwarding{}}
 }
 
-// open forwards port of the box. host 0 takes the same number when it is free, else any. One that
-// is forwarded already stays where it is, unless another port of the host is asked for: that takes
-// its place.
+// open forwards a port of the box. With host 0 it takes the same number of the host if that is
+// free, and any other if not. A port that is forwarded already stays where it is, unless another
+// port of the host is asked for.
 func (p *ports) open(port, host int) (agentbox.Port, error) {
 	if host == 0 {
 		return p.openNear(port, port)
@@ -40,11 +39,11 @@ func (p *ports) open(port, host int) (agentbox.Port, error) {
 	return p.forward(port, host, false)
 }
 
-// openNear forwards port of the box to host when that is free, else to any port of the host.
+// openNear forwards a port of the box to host if that is free, and to any port of the host if not.
 func (p *ports) openNear(port, host int) (agentbox.Port, error) { return p.forward(port, host, true) }
 
-// forward is open and openNear; orAny says whether a host's port that is taken, or not for users,
-// is replaced by any.
+// forward is open and openNear. orAny tells whether any port of the host will do where host is
+// taken or reserved for root.
 func (p *ports) forward(port, host int, orAny bool) (agentbox.Port, error) {
 	if port < 1 || port > 65535 || host < 0 || host > 65535 {
 		return agentbox.Port{}, agentbox.Errorf(agentbox.Invalid, "port %d is not between 1 and 65535", port)
@@ -69,17 +68,17 @@ func (p *ports) forward(port, host int, orAny bool) (agentbox.Port, error) {
 	return agentbox.Port{Box: port, Host: f.Addr()}, err
 }
 
-// loopback is where forwarded ports listen: a box is nobody else's on the network.
+// loopback is where forwarded ports listen: nobody else on the network may reach a box.
 func loopback(host int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(host)) }
 
-// listen begins to forward. The guest is asked for a connection to localhost only when a client
-// comes.
+// listen starts to forward. The guest is asked for a connection to localhost only when a client
+// connects.
 func (p *ports) listen(host, port int) (*environment.Forwarding, error) {
 	remote := net.JoinHostPort("localhost", strconv.Itoa(port))
 	return environment.Forward(p.ctx, p.backend, loopback(host), remote, p.watch)
 }
 
-// close ends a forwarding; connections through it end, too. NotFound where there is none.
+// close ends a forwarding with its connections. The error is NotFound if there is none.
 func (p *ports) close(port int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +90,7 @@ func (p *ports) close(port int) error {
 	return f.Close()
 }
 
-// closeAll ends them all, when the machine has ended.
+// closeAll ends all forwardings, when the machine has ended.
 func (p *ports) closeAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +100,7 @@ func (p *ports) closeAll() {
 	}
 }
 
-// list is what is forwarded now, by port of the box.
+// list returns the forwarded ports, sorted by port of the box.
 func (p *ports) list() []agentbox.Port {
 	p.mu.Lock()
 	defer p.mu.Unlock()

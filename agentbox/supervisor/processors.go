@@ -5,10 +5,9 @@ import (
 	"runtime"
 )
 
-// oneProcessor has this program's goroutines take turns on one thread, unless the environment says
-// how many may run. A supervisor carries bytes between a guest and the rest of the world, which are
-// other programs: to wake a thread on another processor for each step costs more than the step, and
-// takes the processor from the guest.
+// oneProcessor runs this program on one thread, unless the environment sets GOMAXPROCS. A
+// supervisor carries bytes between a guest and other programs. Waking a thread on another processor
+// for each step costs more than the step, and takes that processor from the guest.
 func oneProcessor() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)

@@ -10,11 +10,12 @@ import (
 )
 
 // forgetProgram unmaps the pages of this program that the start needed, and those that the kernel
-// mapped around them. They stay in the page cache, from where what is used again is mapped again.
+// mapped around them. They stay in the page cache, from where the kernel maps again what is used
+// again.
 //
-// Only segments that cannot be written to are let go: their pages are the file's. A program that is
-// loaded wherever there is room has others among them that the loader wrote to, so it keeps them
-// all.
+// It drops segments that cannot be written to only: their pages are the file's. A
+// position-independent program has pages among them that the loader has written to, so it keeps
+// them all.
 func forgetProgram() error {
 	program, err := elf.Open("/proc/self/exe")
 	if err != nil {

@@ -14,11 +14,11 @@ const (
 	slimEvery = time.Second
 )
 
-// slim gives memory back after each burst until the context ends.
+// slim gives memory back after each burst of work until ctx ends.
 func (s *Supervisor) slim(ctx context.Context) {
 	s.meter.touch() // the start was a burst, and the first command follows it at once
-	for wait(ctx, s.meter.stirs) {
-		for q := s.meter.quiet(); q < burstOver; q = s.meter.quiet() {
+	for wait(ctx, s.meter.activity) {
+		for q := s.meter.idleFor(); q < burstOver; q = s.meter.idleFor() {
 			if !pause(ctx, burstOver-q) {
 				return
 			}
@@ -33,7 +33,7 @@ func (s *Supervisor) slim(ctx context.Context) {
 	}
 }
 
-// wait receives from c; false when the context has ended.
+// wait receives from c; false when ctx has ended.
 func wait(ctx context.Context, c <-chan struct{}) bool {
 	select {
 	case <-ctx.Done():
@@ -43,7 +43,7 @@ func wait(ctx context.Context, c <-chan struct{}) bool {
 	}
 }
 
-// pause sleeps; false when the context has ended.
+// pause sleeps; false when ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

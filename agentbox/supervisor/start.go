@@ -23,14 +23,14 @@ import (
 // start brings the machine to life, greets the guest and opens the way in. What it starts beside
 // the machine belongs to wg and ends with ctx.
 //
-// The order is what makes a start fast and safe. The machine starts before the daemon has the
-// workspace ready, unless its saved state is still being written (Pending). The network is plugged
-// in before the guest is greeted and lets nothing through before a policy is in force. Ports, relay
-// and jobs follow the greeting. Everything that only watches comes last.
+// The order makes a start fast and safe. The machine starts before the daemon has the workspace
+// ready, unless its saved state is still being written (Pending). The network is plugged in before
+// the guest is greeted, and lets nothing through until a policy is in force. Ports, relay and jobs
+// follow the greeting. What only watches comes last.
 func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Listener, wg *sync.WaitGroup) error {
 	begun := time.Now()
-	asked := sync.OnceValues(func() (api.StartRequest, error) { return s.awaitGo(ctx) })
-	wg.Go(func() { _, _ = s.ca() }) // meanwhile; those that need it get its error
+	asked := sync.OnceValues(func() (api.StartRequest, error) { return s.awaitStart(ctx) })
+	wg.Go(func() { _, _ = s.ca() }) // meanwhile; its users get the error
 	if s.cfg.Pending {
 		if _, err := asked(); err != nil {
 			return err
@@ -67,8 +67,9 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	return nil
 }
 
-// greet plugs the network in and greets the guest, which becomes the box while it is greeted if
-// become says what box; nil: a machine of the pool, or one that was a box before it was saved.
+// greet plugs the network in and greets the guest. If become is not nil, the guest becomes that box
+// during the greeting; nil is for a machine of the pool, and for one that was a box before it was
+// saved.
 func (s *Supervisor) greet(ctx context.Context, become *api.AttachRequest) error {
 	var attach *protocol.AttachRequest
 	if become != nil {
@@ -82,7 +83,7 @@ func (s *Supervisor) greet(ctx context.Context, become *api.AttachRequest) error
 	if err != nil {
 		return err
 	}
-	// Everything that the guest sends meets it, from its first packet on.
+	// It decides about everything that the guest sends, from the first packet on.
 	s.gate = newGate(ca, s.guard, s.meter, s.accounting, s.log)
 	if err := s.plugIn(s.gate); err != nil {
 		return err
@@ -94,8 +95,8 @@ func (s *Supervisor) greet(ctx context.Context, become *api.AttachRequest) error
 	return nil
 }
 
-// letIn opens the way in: ports, the relay of SSH, and jobs. It also keeps the connection to the
-// guest alive, and its clock right.
+// letIn opens the way in: ports, the SSH relay and jobs. It also keeps the connection to the guest
+// alive, and the guest's clock right.
 func (s *Supervisor) letIn(ctx context.Context, sshListener net.Listener, wg *sync.WaitGroup) {
 	s.ports = newPorts(ctx, s.guest, environment.Watch{Opened: s.lease.work, Passed: s.meter.touch})
 	relay := environment.NewRelay(s.link.hostKey, s.link.localKey.PublicKey(), s.guest, s.log)
@@ -106,7 +107,7 @@ func (s *Supervisor) letIn(ctx context.Context, sshListener net.Listener, wg *sy
 	wg.Go(func() { s.keepAlive(ctx) })
 }
 
-// watch begins what looks at the box from time to time: limits, account, quota and memory.
+// watch starts what looks at the box at intervals: limits, account, quota and memory.
 func (s *Supervisor) watch(ctx context.Context, wg *sync.WaitGroup) {
 	if s.cfg.Saved != "" && s.network != nil {
 		wg.Go(func() { s.forgetSurvivors(ctx) })
@@ -117,20 +118,20 @@ func (s *Supervisor) watch(ctx context.Context, wg *sync.WaitGroup) {
 	wg.Go(func() { s.watchDisk(ctx) })
 }
 
-// deathNotice is how long a greeting that failed waits for the machine's own end to explain it: its
-// stream ends first.
-const deathNotice = time.Second
+// deathGrace is how long a failed greeting waits for the end of the machine, which would explain
+// it: the machine's stream ends first.
+const deathGrace = time.Second
 
 var errShutDown = errors.New("it shut down")
 
-// notGreeted says why a machine that was started did not answer.
+// notGreeted explains why a machine that was started did not answer.
 func notGreeted(box agentbox.BoxID, machine vmm.Machine, err error) error {
 	select {
 	case <-machine.Done():
 		// Stock ssh prints this as it is, so the reason is in the message.
 		return agentbox.Errorf(agentbox.Unavailable, "box %s: its machine ended: %w", box, cmp.Or(machine.Err(), errShutDown)).
 			WithHint("run the command again; agentbox logs --console %s has the guest's last words", box)
-	case <-time.After(deathNotice):
+	case <-time.After(deathGrace):
 	}
 	if refused := (*guest.Refused)(nil); errors.As(err, &refused) {
 		return agentbox.Errorf(agentbox.Unavailable, "box %s: %w", box, refused).WithHint("agentbox logs --console %s", box)
@@ -139,8 +140,8 @@ func notGreeted(box agentbox.BoxID, machine vmm.Machine, err error) error {
 		WithHint("agentbox logs --console %s", box)
 }
 
-// guest is the connection to the guest, for what comes from outside: sessions, ports, jobs. One
-// that cannot be made is explained by the machine's end, if it has ended.
+// guest is the connection to the guest for sessions, ports and jobs. When it cannot be made, the
+// error explains the machine's end if it has ended.
 func (s *Supervisor) guest(ctx context.Context) (*ssh.Client, error) {
 	client, err := s.link.ssh(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -149,26 +150,26 @@ func (s *Supervisor) guest(ctx context.Context) (*ssh.Client, error) {
 	return client, err
 }
 
-// goTimeout is how long a machine that runs waits for its daemon to want it. Making a large
-// workspace takes seconds. A daemon that died meanwhile never asks, and the machine must not wait
+// startTimeout is how long a running machine waits for the daemon to ask for it. Making a large
+// workspace takes seconds; a daemon that died meanwhile never asks, and the machine must not wait
 // for ever.
-const goTimeout = 5 * time.Minute
+const startTimeout = 5 * time.Minute
 
-// awaitGo returns the daemon's word that the guest may be greeted, with what the box is to be.
-// Unavailable when it does not come, or the supervisor is told to stop.
-func (s *Supervisor) awaitGo(ctx context.Context) (api.StartRequest, error) {
+// awaitStart waits for the daemon's request to greet the guest, which says what box the machine
+// becomes. The error is Unavailable if none comes, or the supervisor is told to stop.
+func (s *Supervisor) awaitStart(ctx context.Context) (api.StartRequest, error) {
 	select {
 	case req := <-s.asked:
 		return req, nil
 	case <-s.ended:
 	case <-ctx.Done():
-	case <-time.After(goTimeout):
+	case <-time.After(startTimeout):
 	}
 	return api.StartRequest{}, agentbox.Errorf(agentbox.Unavailable, "box %s: nobody asked for its machine", s.cfg.Box)
 }
 
-// startMachine boots the machine, or restores it from the template whose files were handed down,
-// and from a saved state relative to that where there is one.
+// startMachine boots the machine, or restores it from the inherited template and, where there is
+// one, from a saved state relative to that.
 func (s *Supervisor) startMachine(ctx context.Context, files Files) (vmm.Machine, error) {
 	if err := s.openImage(); err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func (m endedMachine) Err() error            { return m.err }
 func TestASupervisorThatWaitsForItsDaemonIsStopped(t *testing.T) {
 	s := &Supervisor{asked: make(chan api.StartRequest), started: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
-		_, s.startErr = s.awaitGo(t.Context())
+		_, s.startErr = s.awaitStart(t.Context())
 		close(s.started)
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -23,8 +23,8 @@ import (
 	"agentbox/vmm/partial"
 )
 
-// Supervisor is one box's process. What is set by start (machine, link, network, ports, gate, jobs)
-// may be used after started is closed, and does not change afterwards. op guards what is done to
+// Supervisor is one box's process. The fields that start sets (machine, link, network, ports, gate,
+// jobs) may be used after started is closed, and do not change afterwards. op guards operations on
 // the machine as a whole: attach, hold, save, pause, stop. Goroutines that start begins end with
 // the context of run, which waits for them.
 type Supervisor struct {
@@ -45,7 +45,7 @@ type Supervisor struct {
 	jobs       *job.Hub // made when the machine runs
 	accounting *accounting
 
-	asked    chan api.StartRequest // the daemon's word that the guest may be greeted
+	asked    chan api.StartRequest // the daemon's request to greet the guest
 	greeted  time.Time             // when the guest was; written before started is closed
 	started  chan struct{}         // closed when the machine answers or startErr is set
 	startErr error
@@ -61,11 +61,11 @@ type Supervisor struct {
 }
 
 // Main runs a supervisor with the configuration on stdin and the inherited files until its machine
-// has ended. The caller exits with an error afterwards if one is returned.
+// has ended. If it returns an error, the caller exits with a failure.
 //
-// Why it ended is written to the box's directory, for the daemon that runs then; this is the last
-// thing it does, so a supervisor that was killed leaves nothing. Cores are forbidden before
-// anything secret is read.
+// The last thing it does is to write into the box's directory why it ended, for whichever daemon
+// runs then; so a supervisor that was killed leaves nothing. It forbids core dumps before it reads
+// anything secret.
 func Main(ctx context.Context, stdin io.Reader) error {
 	oneProcessor()
 	cfg, files, err := readConfig(stdin)
@@ -108,7 +108,7 @@ func failed(err error, ran bool) Exit {
 }
 
 // newSupervisor makes a supervisor that has not started anything. An account that cannot be read is
-// begun anew, with a warning: it is no reason not to run the box.
+// started over, with a warning: it is no reason not to run the box.
 func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 	driver, err := drivers.Open(cfg.Isolation, home.Home{Dir: cfg.Home}, log)
 	if err != nil {
@@ -131,10 +131,10 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 	return s, nil
 }
 
-// run serves until the machine has ended or the context does. Everything it started has ended when
-// it returns. It serves its control socket from the beginning, so that calls wait for the machine
-// in the handlers, and to the end, so that the answer to the call that ended it is still sent. What
-// is deferred runs in the opposite order: the machine is killed and its network cut before the gate
+// run serves until the machine or ctx has ended. Everything that it started has ended when it
+// returns. It serves its control socket from the beginning, so that calls wait for the machine in
+// the handlers, and to the end, so that the call that ended the machine is still answered. Deferred
+// functions run in the opposite order: the machine is killed and its network cut before the gate
 // and the audit log are closed.
 func (s *Supervisor) run(ctx context.Context, files Files) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -173,13 +173,11 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 		}
 		s.unplug()
 	}()
-	if err := giveWay("/proc"); err != nil { // before there is a machine, which inherits it
+	if err := raiseOOMScore("/proc"); err != nil { // before there is a machine, which inherits it
 		s.log.Warn("Linux may end other programs before this box when memory runs out", "error", err)
 	}
 	s.startErr = s.start(ctx, files, sshListener, &wg)
 	close(s.started)
-	// Those that wait for the machine get the error; so does the exit note, for a daemon that calls
-	// too late.
 	if s.startErr != nil {
 		// The daemon reads the error from its call, or from the exit note when it calls too late.
 		s.end(agentbox.End{})
@@ -188,8 +186,8 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 	}
 	select {
 	case <-ctx.Done():
-		// A signal: the system is going down, or a person means us. The workspace is synced either
-		// way.
+		// A signal: the system is going down, or a person wants the box to stop. The workspace is
+		// synced either way.
 		s.op.Lock()
 		err = s.stop(context.WithoutCancel(ctx), api.StopRequest{Grace: signalGrace})
 		s.op.Unlock()
@@ -211,7 +209,7 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 const signalGrace = 3 * time.Second
 
 // end makes run return; the first cause counts. The account is written before the machine's
-// processes go, as what they used goes with them.
+// processes go, as their counters go with them.
 func (s *Supervisor) end(cause agentbox.End) {
 	s.endOnce.Do(func() {
 		s.account(true) // while its processes are there
@@ -220,8 +218,8 @@ func (s *Supervisor) end(cause agentbox.End) {
 	})
 }
 
-// machineDied is the end of a machine that ended without being asked: by itself (nil), or as its
-// driver says.
+// machineDied is the end of a machine that nobody asked to end: by itself (nil), or as its driver
+// says.
 func machineDied(err error) agentbox.End {
 	if err == nil {
 		return agentbox.End{Cause: agentbox.EndExit}
@@ -229,7 +227,7 @@ func machineDied(err error) agentbox.End {
 	return agentbox.End{Cause: agentbox.EndDied, Detail: err.Error()}
 }
 
-// cpuTime is what the machine has used. 0 before it runs.
+// cpuTime is the processor time of the machine, 0 before it runs.
 func (s *Supervisor) cpuTime() time.Duration {
 	select {
 	case <-s.started:
@@ -252,8 +250,8 @@ func (s *Supervisor) waitStarted(ctx context.Context) error {
 	}
 }
 
-// status waits for the machine to answer, and is then what this process knows; the guest is asked
-// where the request says so, and its silence costs only its part.
+// status waits for the machine to answer, and returns what this process knows. The guest is asked
+// if the request wants that; if it does not answer, only its part is missing.
 func (s *Supervisor) status(ctx context.Context, req api.StatusRequest) (api.SupervisorStatus, error) {
 	if err := s.waitStarted(ctx); err != nil {
 		return api.SupervisorStatus{}, err

@@ -16,7 +16,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// survivor is a TCP connection that a guest has kept from an earlier life.
+// survivor is a TCP connection that a guest still has from before its machine was saved.
 type survivor struct {
 	port   uint16 // of the guest
 	remote netip.AddrPort
@@ -31,9 +31,9 @@ const (
 	mostSurvivors = 4096
 )
 
-// forgetSurvivors resets what the guest of a saved machine has kept: the other ends are gone, and a
-// program that only waits for data would wait for ever. The table is the guest's word, and bounded:
-// a false one resets connections of the box that tells it, and nothing else.
+// forgetSurvivors resets the connections that the guest of a saved machine still has: their other
+// ends are gone, and a program that only waits for data would wait for ever. The guest's table is
+// bounded. A false one resets connections of the box that reports it, and nothing else.
 func (s *Supervisor) forgetSurvivors(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -56,8 +56,8 @@ func (s *Supervisor) forgetSurvivors(ctx context.Context) {
 	}
 }
 
-// readSurvivors reads /proc/net/tcp of a guest (proc(5)): the connections between the box's address
-// and anybody else's. Lines that make no sense are passed over.
+// readSurvivors reads /proc/net/tcp of a guest (proc(5)) and returns the connections between the
+// box's address and anybody else's. It skips lines that make no sense.
 func readSurvivors(r io.Reader) []survivor {
 	const timeWait, listening = 0x06, 0x0a
 	var out []survivor
@@ -79,7 +79,7 @@ func readSurvivors(r io.Reader) []survivor {
 	return out
 }
 
-// socketAddr reads an address as /proc has it: four bytes from the last to the first and a port, in
+// socketAddr reads an address as /proc has it: the four bytes in reverse and the port, in
 // hexadecimal.
 func socketAddr(s string) (netip.AddrPort, bool) {
 	host, port, ok := strings.Cut(s, ":")
