@@ -1,14 +1,14 @@
 package background
 
-// Signal tells a goroutine, which receives from it, that something happened. What is given several
-// times before it is taken is taken once.
+// Signal wakes a goroutine that receives from it. Several notifications that come before it receives
+// are one.
 type Signal chan struct{}
 
-// NewSignal makes one that was not given.
+// NewSignal makes a Signal without a notification.
 func NewSignal() Signal { return make(Signal, 1) }
 
-// Give does not wait.
-func (s Signal) Give() {
+// Notify wakes the receiver, now or when it next receives. It does not block.
+func (s Signal) Notify() {
 	select {
 	case s <- struct{}{}:
 	default:

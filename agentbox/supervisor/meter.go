@@ -68,7 +68,7 @@ func (m *meter) begin() {
 // touch records activity: the box is not idle.
 func (m *meter) touch() {
 	m.active.Store(int64(m.now().Sub(m.began)))
-	m.activity.Give()
+	m.activity.Notify()
 }
 
 // idleFor is how long the box has shown no activity.

@@ -81,7 +81,7 @@ func (t *Team) Trusts(key ed25519.PublicKey) bool {
 
 // Wake has Run look at what changed. It does not wait.
 func (t *Team) Wake() {
-	t.wake.Give()
+	t.wake.Notify()
 	t.Changed()
 }
 

@@ -167,7 +167,7 @@ func (t *Transfer) dial(p PeerID) {
 		if err != nil {
 			t.n.cfg.Log.Debug("a holder cannot be reached", "peer", p.Short(), "error", err)
 		}
-		t.kick.Give()
+		t.kick.Notify()
 	})
 }
 
@@ -190,7 +190,7 @@ func (t *Transfer) join(s *session) {
 			t.state.Join(s.slot, s.theirs)
 			t.met, t.changed = true, time.Now()
 			delete(t.failed, s.peer)
-			t.kick.Give()
+			t.kick.Notify()
 			return
 		}
 	}
@@ -207,5 +207,5 @@ func (t *Transfer) left(s *session) {
 	t.slots[s.slot] = nil
 	t.state.Leave(s.slot)
 	t.changed = time.Now()
-	t.kick.Give()
+	t.kick.Notify()
 }

@@ -57,7 +57,7 @@ func (t *Transfer) settle(a arrival, began time.Time, err error) {
 		t.state.Failed(i)
 		t.abandon(i, began, err)
 	}
-	t.kick.Give()
+	t.kick.Notify()
 }
 
 // here says to all that a piece came: to the scheduler, to the peers that lack it, and to the

@@ -109,7 +109,7 @@ func (s *session) asked(t frameType, b []byte) error {
 	if !s.n.queue.Push(s, r.id, r.class, r.pieces) {
 		return malformedPeer("it asks for too much at once")
 	}
-	s.n.wakeUp.Give()
+	s.n.wakeUp.Notify()
 	return nil
 }
 
@@ -157,7 +157,7 @@ func (s *session) none(b []byte) error {
 	}
 	if t := s.blob.transfer; t != nil && s.joined {
 		t.state.Refused(t.now(), s.slot, schedule.RequestID(id))
-		t.kick.Give()
+		t.kick.Notify()
 	}
 	return nil
 }
@@ -226,7 +226,7 @@ func (s *session) progressed(in *incoming, size int) error {
 		t.pending.Add(1)
 	}
 	if complete {
-		t.kick.Give()
+		t.kick.Notify()
 	}
 	s.n.mu.Unlock()
 	if first {

@@ -128,7 +128,7 @@ func (n *Node) open(ctx context.Context, peer PeerID, d agentbox.Digest) (*sessi
 		n.queue.Open(s, d, len(s.blob.m.Chunks))
 	}
 	s.tellBits()
-	s.wake.Give()
+	s.wake.Notify()
 	n.work.Go(func() {
 		if err := s.run(); err != nil {
 			n.cfg.Log.Debug("a session has ended", "peer", peer.Short(), "blob", d.Short(), "error", err)

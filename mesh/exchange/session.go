@@ -131,7 +131,7 @@ func (n *Node) drop(s *session, why error) {
 	}
 	s.cancel(why)
 	n.tidy(s.blob)
-	n.wakeUp.Give() // others may be sent to instead
+	n.wakeUp.Notify() // others may be sent to instead
 }
 
 // end is drop for callers that do not hold mu.
@@ -175,7 +175,7 @@ func (s *session) push(t frameType, payload ...byte) {
 		return
 	}
 	s.control = appendFrame(s.control, t, payload...)
-	s.wake.Give()
+	s.wake.Notify()
 }
 
 // malformedPeer is the error of a peer that is beyond its limits, which is no strike: it may be
@@ -185,7 +185,7 @@ func malformedPeer(why string) error { return agentbox.Errorf(agentbox.Unavailab
 // tellHave says that a piece is here. Several are told at once. Callers hold mu.
 func (s *session) tellHave(i int) {
 	s.haves = append(s.haves, i)
-	s.wake.Give()
+	s.wake.Notify()
 }
 
 // tellBits says what is here, when that can be said. Callers hold mu.
@@ -230,7 +230,7 @@ func (s *session) change(numbers []int, has bool) {
 		s.theirs.put(i, has)
 		if t := s.blob.transfer; t != nil && s.joined {
 			t.state.Has(s.slot, i, has)
-			t.kick.Give()
+			t.kick.Notify()
 		}
 	}
 }
@@ -246,7 +246,7 @@ func (s *session) giveManifest() error {
 	encoded := b.m.Encode()
 	head := pieceHead{ID: wholeManifest, Number: wholeManifest, Encoding: blob.Plain, Size: uint32(len(encoded)), Stored: uint32(len(encoded))}
 	s.out = append(s.out, &outgoing{s: s, id: wholeManifest, head: head.encode(), b: encoded, moved: time.Now()})
-	s.wake.Give()
+	s.wake.Notify()
 	return nil
 }
 

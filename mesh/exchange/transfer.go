@@ -158,7 +158,7 @@ func (t *Transfer) Fetch(ctx context.Context, class schedule.Class, chunks []int
 	t.calls[c] = true
 	t.state.Want(class, chunks)
 	t.n.mu.Unlock()
-	t.kick.Give()
+	t.kick.Notify()
 	defer t.forget(c)
 	select {
 	case err := <-c.done:

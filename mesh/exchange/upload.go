@@ -90,7 +90,7 @@ func (n *Node) load(a schedule.Answer[*session], d agentbox.Digest, size int) {
 	o := &outgoing{s: s, id: a.ID, head: head.encode(), b: b, whole: buf, moved: time.Now()}
 	s.out = append(s.out, o)
 	n.sending[o] = true
-	s.wake.Give()
+	s.wake.Notify()
 }
 
 // lost takes back that a piece is here, and tells all peers. Callers hold mu.

@@ -71,7 +71,7 @@ func (s *session) next() (control []byte, o *outgoing) {
 func (s *session) finish(o *outgoing) {
 	s.out = s.out[1:]
 	delete(s.n.sending, o)
-	s.n.wakeUp.Give()
+	s.n.wakeUp.Notify()
 }
 
 // put writes to the stream, within writeTime: a peer that reads nothing would hold a goroutine and

@@ -149,7 +149,7 @@ func (g *Gossip) Admit(list identity.List) {
 			g.mark(id)
 		}
 	}
-	g.nudge.Give()
+	g.nudge.Notify()
 }
 
 // Announce changes what this node says of itself: change is called once, with a lock held.
@@ -164,7 +164,7 @@ func (g *Gossip) Announce(change func(*Meta)) error {
 	changed := !bytes.Equal(before, g.signed)
 	g.mu.Unlock()
 	if err == nil && changed {
-		g.announce.Give()
+		g.announce.Notify()
 	}
 	return err
 }
@@ -222,7 +222,7 @@ func (g *Gossip) waitFor(signal background.Signal) bool {
 // mark notes that a peer changed; g.mu is held.
 func (g *Gossip) mark(id identity.PeerID) {
 	g.dirty[id] = true
-	g.tell.Give()
+	g.tell.Notify()
 }
 
 // at is the member that has a place inside memberlist; false for a place of nobody, or of a former

@@ -56,7 +56,7 @@ func (g *Gossip) seeker() {
 
 // Seek looks for absent members now, because there is reason to think that one can be reached. It
 // does not wait.
-func (g *Gossip) Seek() { g.nudge.Give() }
+func (g *Gossip) Seek() { g.nudge.Notify() }
 
 // seek asks some absent members, drawn at random, of which an address is known to join us, and
 // waits for them. Not all: of a team of hundreds most may be asleep.

@@ -184,7 +184,7 @@ func (b *Beacon) hear(s *socket) {
 		h := read(buf[:n], b.cfg.Service)
 		if h.asked && time.Since(answered) >= leastQuiet {
 			answered = time.Now()
-			b.asked.Give()
+			b.asked.Notify()
 		}
 		for _, a := range h.peers {
 			if a.instance != b.instance {
