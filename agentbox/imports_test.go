@@ -78,7 +78,7 @@ var forbidden = []struct {
 	{"agentbox/agentbox/artifact", "agentbox/...", []string{"agentbox/agentbox"}, "what a box sent is judged without boxes, and a statement is verified without a daemon"},
 	{"agentbox/agentbox/history", "agentbox/...", nil, "what a box sent is judged without boxes"},
 	{"agentbox/agentbox/git", "agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/bounded"}, "what runs git over foreign bytes must be readable on its own, whoever asks"},
-	{"agentbox/vmm/...", "agentbox/agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/durable"}, "leaves never import upward; domain types are the exception, and how files are written"},
+	{"agentbox/vmm/...", "agentbox/agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/bounded", "agentbox/agentbox/durable"}, "leaves never import upward; domain types are the exception, how files are written, and how what others wrote is read"},
 	{"agentbox/agentbox/durable", "agentbox/...", nil, "whoever writes a file uses it, so it uses nobody"},
 	{"agentbox/agentbox/bounded", "agentbox/...", nil, "whoever listens to a box uses it, so it uses nobody"},
 	{"agentbox/agentbox/background", "agentbox/...", nil, "goroutines that end in time know nothing of what they do, be it a job's or the mesh's"},
