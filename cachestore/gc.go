@@ -70,19 +70,24 @@ func (s *Store) GC(ctx context.Context, o GCOptions) (GCReport, error) {
 }
 
 // Forget takes back the name of a key, by whatever producer, and removes at once what nothing else
-// keeps of what it stood for, grace or not. No such name is no error.
+// keeps of what it stood for, grace or not. A name that is damaged goes, too; what it stood for is
+// left to a later gc. No such name is no error.
 func (s *Store) Forget(ctx context.Context, namespace, key string) error {
 	if err := blob.CheckKey(namespace, key); err != nil {
 		return err
 	}
-	n, err := s.names.read(nameFile(namespace, key))
-	if err == nil {
-		err = s.Unpublish(namespace, key)
+	n, readErr := s.names.read(nameFile(namespace, key))
+	if readErr != nil && agentbox.CodeOf(readErr) != agentbox.Corrupt {
+		if agentbox.CodeOf(readErr) == agentbox.NotFound {
+			return nil
+		}
+		return readErr
 	}
+	err := s.Unpublish(namespace, key)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
-		return nil
+		return nil // somebody else did
 	}
-	if err == nil {
+	if err == nil && readErr == nil {
 		_, err = s.GC(ctx, GCOptions{Drop: []agentbox.Digest{n.Manifest}})
 	}
 	return err

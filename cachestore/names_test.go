@@ -65,3 +65,18 @@ func TestNamesCountWhileTheirProducerIsTrusted(t *testing.T) {
 		t.Errorf("%v, %d changes were told", err, changes)
 	}
 }
+
+func TestADamagedNameCanBeForgotten(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	n := blob.Name{Namespace: "image", Key: "k", Manifest: putStream(t, s, noise(1, 1000)).Manifest, Scope: blob.Local}
+	if _, err := s.Publish(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	flip(t, s.path(namesDir, nameFile("image", "k")), 30)
+	if err := s.Forget(t.Context(), "image", "k"); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Lookup("image", "k"); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Error(err)
+	}
+}
