@@ -3,11 +3,14 @@ package cachestore
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 	"agentbox/cachestore/blob"
 )
 
@@ -26,54 +29,61 @@ type Source interface {
 // decoded. Its value is the directory's path. Export writes one.
 type Directory string
 
-// Get reads a file. Corrupt when it is longer than max: what is in a directory may be of anybody's
-// making.
+// Get reads a piece: see File.
 func (dir Directory) Get(_ context.Context, d agentbox.Digest, max int) ([]byte, error) {
-	name := filepath.Join(string(dir), d.Hex())
-	info, err := os.Stat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, absent("%s is not in %s", d.Short(), dir)
-	case err != nil:
-		return nil, err
-	case info.Size() > int64(max):
-		return nil, agentbox.Errorf(agentbox.Corrupt, "%s has %d bytes, not at most %d", name, info.Size(), max)
+	return dir.File(d.Hex(), max)
+}
+
+// File reads a file of the directory. NotFound if there is none; Corrupt if it is longer than max
+// bytes or not a regular file: what is in a directory may be of anybody's making.
+func (dir Directory) File(name string, max int) ([]byte, error) {
+	path := filepath.Join(string(dir), name)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO holds nobody up
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, absent("%s is not in %s", name, dir)
 	}
-	return os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, agentbox.Errorf(agentbox.Corrupt, "%s is not a regular file", path))
+	}
+	b, err := io.ReadAll(io.LimitReader(f, int64(max)+1))
+	if err == nil && len(b) > max {
+		err = agentbox.Errorf(agentbox.Corrupt, "%s has more than %d bytes", path, max)
+	}
+	return b, err
 }
 
 // Export writes a blob's manifest and chunks into a directory that a Directory reads, which must
-// exist. Pieces that are there are not written again, so one directory can hold many blobs, and an
-// export that was interrupted goes on. Every piece is hashed by SHA-256. NotFound when one of them
-// is not here: a lazy image has to be completed first. progress, which may be nil, is told how many
-// of the pieces are there.
+// exist. Pieces that are there in their size are not written again, so one directory can hold many
+// blobs, and an interrupted export goes on. Every piece is hashed by SHA-256. NotFound when one of
+// them is not here: a lazy image has to be completed first. progress, which may be nil, is told how
+// many of the pieces are there.
 func (s *Store) Export(ctx context.Context, manifest agentbox.Digest, dir string, progress func(done, total int)) error {
 	m, err := s.Manifest(ctx, manifest)
 	if err != nil {
 		return err
 	}
-	pieces := []agentbox.Digest{manifest}
+	pieces := []blob.Chunk{{Digest: manifest, Size: len(m.Encode())}}
 	for _, i := range m.Data() {
-		pieces = append(pieces, m.Chunks[i].Digest)
+		pieces = append(pieces, m.Chunks[i])
 	}
-	for i, d := range pieces {
+	for i, c := range pieces {
 		if progress != nil {
 			progress(i, len(pieces))
 		}
-		name := filepath.Join(dir, d.Hex())
-		if _, err := os.Stat(name); err == nil {
+		name := filepath.Join(dir, c.Digest.Hex())
+		if info, err := os.Stat(name); err == nil && info.Size() == int64(c.Size) {
 			continue
 		}
-		b, err := s.Get(ctx, d, blob.MaxPiece)
+		b, err := s.Get(ctx, c.Digest, blob.MaxPiece)
 		if err != nil {
 			return err
 		}
-		// By way of another name: a file that has a digest for a name is whole, for those that read
-		// the directory meanwhile. It is not synced; its digest tells.
-		if err := os.WriteFile(name+".part", b, 0o644); err != nil {
-			return err
-		}
-		if err := os.Rename(name+".part", name); err != nil {
+		// It is not synced: what a power cut leaves of it has another size, or another digest.
+		if err := durable.Replace(name, b, 0o644); err != nil {
 			return err
 		}
 	}

@@ -4,11 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -61,8 +60,8 @@ type directory struct{ cachestore.Directory }
 
 // list reads the directory's index; NotFound says how one is made.
 func (d directory) list(context.Context) ([]byte, error) {
-	b, err := os.ReadFile(filepath.Join(string(d.Directory), indexName))
-	if errors.Is(err, fs.ErrNotExist) {
+	b, err := d.File(indexName, maxIndex)
+	if agentbox.CodeOf(err) == agentbox.NotFound {
 		return nil, agentbox.Errorf(agentbox.NotFound, "%s has no list of images (%s)", d.Directory, indexName).
 			WithHint("agentbox image export IMAGE %s makes one", d.Directory)
 	}
@@ -93,7 +92,7 @@ func (w website) get(ctx context.Context, name string, max int) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := webClient.Do(req)
 	if err != nil {
 		return nil, agentbox.Errorf(agentbox.Unavailable, "%s does not answer: %w", w.base.Redacted(), err)
 	}
@@ -105,11 +104,29 @@ func (w website) get(ctx context.Context, name string, max int) ([]byte, error) 
 		return nil, agentbox.Errorf(agentbox.Unavailable, "%s says %s", w.base.Redacted(), resp.Status)
 	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, int64(max)+1))
-	if err == nil && len(b) > max {
-		err = agentbox.Errorf(agentbox.Corrupt, "%s at %s has more than %d bytes", name, w.base.Redacted(), max)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "%s breaks off: %w", w.base.Redacted(), err)
 	}
-	return b, err
+	if len(b) > max {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "%s at %s has more than %d bytes", name, w.base.Redacted(), max)
+	}
+	return b, nil
 }
+
+// webClient asks websites. It does not follow a redirect from https to http: pieces are checked by
+// their digests, but nothing except the connection vouches for the list of images.
+var webClient = &http.Client{CheckRedirect: func(req *http.Request, via []*http.Request) error {
+	if via[0].URL.Scheme == "https" && req.URL.Scheme != "https" {
+		return errors.New("it redirects from https to " + req.URL.Scheme)
+	}
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("it redirects more than %d times", maxRedirects)
+	}
+	return nil
+}}
+
+// maxRedirects is what net/http allows by itself.
+const maxRedirects = 10
 
 // encode is what a file of this package holds, of a value that says its version.
 func encode(v any) ([]byte, error) {
