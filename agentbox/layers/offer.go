@@ -199,7 +199,11 @@ func (s SetupResults) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, 
 	if err := store.Fetch(ctx, n.Manifest, remotes.Source(Team), progress); err != nil {
 		return err
 	}
-	if _, err := madeAs(ctx, store, n); err != nil {
+	made, err := madeAs(ctx, store, n)
+	if err == nil {
+		err = checkKey(made)
+	}
+	if err != nil {
 		return err
 	}
 	return store.Take(ctx, n)

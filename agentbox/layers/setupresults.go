@@ -76,6 +76,9 @@ func (s SetupResults) newest(ctx context.Context, prefix string, want func(blob.
 		return caches.Made{}, agentbox.Errorf(agentbox.NotFound, "nobody has published what setup makes here")
 	}
 	made, err := madeAs(ctx, store, best)
+	if err == nil {
+		err = checkKey(made)
+	}
 	if err == nil && !s.ours(best) {
 		made.By = identity.PeerOf(best.Producer).String()
 	}
@@ -95,6 +98,15 @@ func madeAs(ctx context.Context, store *cachestore.Store, n blob.Name) (caches.M
 		err = agentbox.Errorf(agentbox.Corrupt, "what is published as %.80s is of another key", n.Key)
 	}
 	return made, errors.Join(err, b.blob.Close())
+}
+
+// checkKey is Corrupt unless the key of a result is that of its ingredients: a member could otherwise
+// put a result in the place of another's.
+func checkKey(made caches.Made) error {
+	if made.Ingredients.Key() != made.Key {
+		return agentbox.Errorf(agentbox.Corrupt, "the result of setup for key %s was made of other ingredients", made.Key.Short())
+	}
+	return nil
 }
 
 // Publish keeps what a populate run made. A key is published once: with another result there

@@ -225,3 +225,25 @@ func FuzzReadHead(f *testing.F) {
 		}
 	})
 }
+
+// TestAResultOfOtherIngredientsIsCorrupt has a member publish a result under a key that is not that
+// of its ingredients: it would be found in place of another's.
+func TestAResultOfOtherIngredientsIsCorrupt(t *testing.T) {
+	s, _ := newResults(t)
+	forged := made(1)
+	forged.Key = made(2).Key
+	forged.Ingredients.User = "mallory"
+	if err := publish(t, s, forged, "a", "b", "c"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Find(t.Context(), made(2).Key)
+	if agentbox.CodeOf(err) != agentbox.Corrupt || got.Result.IsZero() {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := s.Forget(t.Context(), got.Result); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Find(t.Context(), made(2).Key); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Error(err)
+	}
+}
