@@ -86,8 +86,9 @@ func (t tree) subdirectories(dir string) []string {
 		return nil
 	}
 	defer f.Close()
-	entries, err := f.ReadDir(10 * maxDirs) // a directory of more is none of sources
-	if err != nil {
+	// A directory of more holds no sources, and which of them come first is not the same everywhere.
+	entries, err := f.ReadDir(10*maxDirs + 1)
+	if err != nil || len(entries) > 10*maxDirs {
 		return nil
 	}
 	var names []string
