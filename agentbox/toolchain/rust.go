@@ -91,7 +91,7 @@ func channelNeed(file, content string) Need {
 			Channel string `toml:"channel"`
 		} `toml:"toolchain"`
 	}
-	if toml.Unmarshal([]byte(content), &c) == nil && c.Toolchain.Channel != "" {
+	if toml.Unmarshal([]byte(content), &c) == nil { // a pin of components alone has no channel
 		return needOf(Rust, file, "toolchain.channel", c.Toolchain.Channel)
 	}
 	return needOf(Rust, file, "", firstWord(content))

@@ -2,6 +2,7 @@ package toolchain
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -323,5 +324,35 @@ func TestEqualNeedsHaveOneSum(t *testing.T) {
 			t.Errorf("%v and %v are told apart by nothing", needs, other)
 		}
 		sums[needs.Sum()] = needs
+	}
+}
+
+// TestAToolchainFileWithoutAChannel has a pin that only chooses components: it asks for any version.
+func TestAToolchainFileWithoutAChannel(t *testing.T) {
+	n := channelNeed("rust-toolchain.toml", "[toolchain]\nprofile = \"minimal\"\n")
+	if n != (Need{Tool: Rust, File: "rust-toolchain.toml"}) {
+		t.Errorf("%+v", n)
+	}
+	if n := channelNeed("rust-toolchain", "1.70.0\n"); n.Constraint != "1.70.0" {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestADirectoryOfTooManyIsSkipped has more entries than are read, whose order differs from one file
+// system to the next: the same files must give the same needs.
+func TestADirectoryOfTooManyIsSkipped(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 10*maxDirs + 1 {
+		if err := os.Mkdir(filepath.Join(dir, fmt.Sprintf("d%d", i)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if found := (tree{root}).projects("."); len(found) != 1 {
+		t.Errorf("%d directories", len(found))
 	}
 }
