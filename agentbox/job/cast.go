@@ -39,20 +39,19 @@ type part struct {
 	Offset float64 `json:"offset"` // seconds from the job's start to this file's
 	From   uint64  `json:"from"`   // bytes of output before it
 	Missed uint64  `json:"missed"` // of those, bytes that no file ever had
-	Head   uint64  `json:"head"`   // bytes of output in output-0.cast, and left out in it
+	Head   uint64  `json:"head"`   // bytes of output that output-0.cast covers, with those it leaves out
 	Pipe   bool    `json:"pipe,omitempty"`
 }
 
-// held is how many bytes of output files before this one have had.
+// held is how many bytes of output the files before this one have.
 func (p part) held() uint64 { return p.From - min(p.Missed, p.From) }
 
-// playIdle is for how long players show that nothing happens. In seconds.
+// playIdle is the longest pause that players show, in seconds.
 const playIdle = 2
 
-// recorder writes a transcript. Where the disk does not take it, output is left out and the job
-// goes on. It is used by one goroutine, the one that follows the job. Every event is one line,
-// written as a whole, so a reader beside it sees whole lines. Times are those of this host's clock
-// and only grow.
+// recorder writes a transcript. Where the disk is full it leaves output out, and the job goes on.
+// Only the goroutine that follows the job uses it. Every event is one line, written as a whole, so
+// that a concurrent reader sees whole lines. Times come from this host's clock and never decrease.
 type recorder struct {
 	dir string
 	rec Record
@@ -65,15 +64,15 @@ type recorder struct {
 	size   int64 // of the file, of whole lines
 	begun  float64
 	last   float64
-	unsaid uint64 // of those that never came to a file, bytes that the transcript does not say are left out
-	// the first bytes of a character whose rest has not come, for output and errors each
+	unsaid uint64 // bytes left out that the transcript does not mention yet
+	// the first bytes of an incomplete character, for output and errors each
 	carry map[byte][]byte
 }
 
-// position is where a recorder is, and where one left off for the next one of the same job: it is
-// position.json.
+// position is where a recorder is. position.json holds it for the recorder that continues the same
+// job.
 type position struct {
-	Pos     uint64 `json:"pos"` // bytes of output that came, or were left out
+	Pos     uint64 `json:"pos"` // bytes of output so far, with those left out
 	Head    uint64 `json:"head"`
 	LeftOut uint64 `json:"left_out"`
 	Missed  uint64 `json:"missed"` // of those, bytes that never came to a file
@@ -82,24 +81,24 @@ type position struct {
 }
 
 // newRecorder is for a job that has written nothing, or whose goOn is called next. columns and rows
-// are of its first terminal; one without has 0.
+// are the size of its first terminal, 0 without one.
 func newRecorder(dir string, rec Record, columns, rows int) *recorder {
 	return &recorder{dir: dir, rec: rec, position: position{Columns: max(columns, 1), Rows: max(rows, 1)}, now: time.Now, carry: map[byte][]byte{}, number: -1}
 }
 
-// partName is the file of a part, from 0.
+// partName is the path of a part, counted from 0.
 func partName(dir string, number int) string {
 	return filepath.Join(dir, fmt.Sprintf("output-%d.cast", number))
 }
 
-// elapsed is the time since the job's start, which never goes back.
+// elapsed is the time since the job's start in seconds. It never decreases.
 func (r *recorder) elapsed() float64 {
 	r.last = max(r.last, r.now().Sub(r.rec.Started).Seconds())
 	return r.last
 }
 
-// output records what the job wrote. kind is that of the frame: output and errors are one stream in
-// a transcript, but a character is never put together of both.
+// output records what the job wrote. kind is the frame's: output and errors are one stream in a
+// transcript, but bytes of both are never joined to one character.
 func (r *recorder) output(kind byte, data []byte) {
 	text, rest := wholeRunes(append(r.carry[kind], data...))
 	if !r.event("o", r.text(text)) {
@@ -109,8 +108,7 @@ func (r *recorder) output(kind byte, data []byte) {
 	r.Pos += uint64(len(data))
 }
 
-// text is output as a terminal needs it: what goes into a pipe has no carriage returns of a
-// terminal's.
+// text converts output to what a terminal needs: output of a pipe lacks the carriage returns.
 func (r *recorder) text(b []byte) string {
 	s := strings.ToValidUTF8(string(b), "\uFFFD")
 	if !r.rec.TTY {
@@ -125,14 +123,14 @@ func (r *recorder) skip(to uint64) {
 	r.Pos = to
 }
 
-// leaveOut counts bytes that the transcript will not have; the next event says so first.
+// leaveOut counts bytes that the transcript will lack; the next event says so first.
 func (r *recorder) leaveOut(n uint64) {
 	r.LeftOut += n
 	r.Missed += n
 	r.unsaid += n
 }
 
-// resize says that the terminal has another size from here on.
+// resize records that the terminal has another size from here on.
 func (r *recorder) resize(columns, rows int) {
 	if columns == r.Columns && rows == r.Rows {
 		return
@@ -141,8 +139,8 @@ func (r *recorder) resize(columns, rows int) {
 	r.event("r", fmt.Sprintf("%dx%d", r.Columns, r.Rows))
 }
 
-// wholeRunes splits off a character whose last bytes have not come. What is no UTF-8 at all counts
-// as whole: it is replaced later.
+// wholeRunes splits off a last character that is incomplete. Bytes that are not UTF-8 count as
+// whole, and are replaced later.
 func wholeRunes(b []byte) (whole, rest []byte) {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if c := b[len(b)-n]; utf8.RuneStart(c) {
@@ -155,8 +153,8 @@ func wholeRunes(b []byte) (whole, rest []byte) {
 	return b, nil
 }
 
-// event appends one line; false when the disk did not take it. code is asciicast's: "o" output, "r"
-// a new size.
+// event appends one line; false if the disk did not take it. code is asciicast's: "o" for output,
+// "r" for a new size.
 func (r *recorder) event(code, text string) bool {
 	if r.unsaid > 0 && text != "" {
 		n := r.unsaid
@@ -173,24 +171,24 @@ func (r *recorder) event(code, text string) bool {
 	return err == nil && r.line(line)
 }
 
-// leftOutText is what a transcript says in place of output that it lacks.
+// leftOutText stands in a transcript in place of output that it lacks.
 func leftOutText(n uint64) string {
 	return fmt.Sprintf("\r\n[agentbox: %d bytes of output left out]\r\n", n)
 }
 
 // line appends a line as a whole, or nothing.
 func (r *recorder) line(line []byte) bool {
-	// At the end of what is whole: half a line of a full disk is written over.
+	// At the end of the last whole line: half a line, from a full disk, is overwritten.
 	if _, err := r.file.WriteAt(append(line, '\n'), r.size); err != nil {
-		_ = r.file.Truncate(r.size) // what cannot be cut off is written over by the next line
+		_ = r.file.Truncate(r.size) // what cannot be cut off is overwritten by the next line
 		return false
 	}
 	r.size += int64(len(line)) + 1
 	return true
 }
 
-// open makes sure that there is a file with room. A part that cannot be begun is tried again at the
-// next event.
+// open makes sure that there is a file with room. A part that cannot be created is tried again at
+// the next event.
 func (r *recorder) open() bool {
 	// The first part is larger, and the one that stays.
 	full := r.file != nil && r.size >= partSize && (r.number > 0 || r.size >= headSize)
@@ -204,8 +202,8 @@ func (r *recorder) open() bool {
 	if err != nil {
 		return false
 	}
-	// The first part ends here: how much it has is in the header of every later one, so that a
-	// reader knows what lies between.
+	// The first part ends here. Every later header says how much it covers, so that a reader knows
+	// what lies between.
 	if r.number == 0 {
 		r.Head = r.Pos
 	}
@@ -233,7 +231,7 @@ func (r *recorder) header() []byte {
 	return line
 }
 
-// drop removes a part whose place another one took, and counts what goes with it. Part 0 is never
+// drop removes the oldest part but the first, and counts what is lost with it. Part 0 is never
 // dropped: the beginning of a job tells most.
 func (r *recorder) drop(number int) {
 	gone, err := readHeader(partName(r.dir, number))
@@ -252,7 +250,7 @@ func (r *recorder) closeFile() {
 	}
 }
 
-// goOn begins where the recorder before left off, in a file of its own.
+// goOn continues where the previous recorder of the job stopped, in a new file.
 func (r *recorder) goOn() error {
 	var p *position
 	if err := durable.ReadJSON(filepath.Join(r.dir, positionFile), &p); err != nil || p == nil {
@@ -267,8 +265,8 @@ func (r *recorder) goOn() error {
 	return err
 }
 
-// leaveOff closes the file of a job that goes on without us. The next part begins with what is said
-// from then on.
+// leaveOff stops recording a job that goes on, and writes down the position for the next recorder,
+// which begins a new part.
 func (r *recorder) leaveOff() error {
 	if r.number == 0 {
 		r.Head = r.Pos

@@ -14,11 +14,10 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// client is somebody who is attached to a job. The goroutine of Serve writes to the channel
-// (write), one reads requests and one reads input; the goroutine that follows the job puts output
-// into queue. mu guards what follows it. It is never held while something is written to the
-// channel: a client that does not read must not hold the job up, unless it asked for that
-// (JobAttach.Whole).
+// client is attached to a job. The goroutine of Serve writes to the channel (write), a second one
+// reads requests and a third input; the goroutine that follows the job appends to queue. mu guards
+// the fields below it. Nothing is written to the channel while mu is held: a client that does not
+// read must not hold up the job, unless it asked for that (JobAttach.Whole).
 type client struct {
 	opts environment.JobAttach
 	ch   ssh.Channel
@@ -26,27 +25,26 @@ type client struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed, and replaced, whenever something below changes
 	queue   []piece
-	// bytes in queue
-	queued  int
-	missing uint64 // bytes that the client was too slow for
+	queued  int    // bytes in queue
+	missing uint64 // bytes dropped because the client was too slow
 	end     *End
 	gone    bool
 }
 
-// piece is output of one kind, protocol.JobOutput or JobErrors.
+// piece is output of one kind: protocol.JobOutput or protocol.JobErrors.
 type piece struct {
 	kind byte
 	data []byte
 }
 
-// maxQueue is how far a client may be behind its job. In bytes.
+// maxQueue is how far a client may fall behind its job, in bytes.
 const maxQueue = 1 << 20
 
 // Serve attaches a client: it is the handler of environment.AttachChannel. It returns when the
-// client or the job has gone, or ctx is done; then its goroutines have ended. A job that is not
-// known is refused with a reason.
+// client or the job has gone, or ctx is done; by then its goroutines have ended. An unknown job is
+// refused with a reason.
 func (h *Hub) Serve(ctx context.Context, nch ssh.NewChannel) {
-	// What a client says is as little believed as what a guest says.
+	// A client is trusted no more than a guest.
 	var opts environment.JobAttach
 	if err := json.Unmarshal(nch.ExtraData(), &opts); err != nil {
 		nch.Reject(ssh.ConnectionFailed, "agentbox: malformed request")
@@ -76,19 +74,17 @@ func (h *Hub) Serve(ctx context.Context, nch ssh.NewChannel) {
 	work.Wait()
 }
 
-// expect keeps what the job writes for a client that has not come yet. It is for a command that is
-// started and attached to in two steps: nothing may be lost between them.
+// expect keeps the output for a client that has not come yet. It is for a command that is started
+// and attached to in two steps: nothing may be lost between them.
 func (j *live) expect() {
 	j.awaited = &client{opts: environment.JobAttach{Whole: true}, changed: make(chan struct{})}
 	j.clients = append(j.clients, j.awaited)
 }
 
-// join counts a client in; it sees everything from the screenful on. The one that is expected sees
-// everything.
+// join adds a client. The expected client sees everything; any other sees what is on the screen,
+// and what follows.
 func (j *live) join(opts environment.JobAttach, ch ssh.Channel) *client {
 	j.mu.Lock()
-	// The client that was expected has been queued for since before the job began; any other sees
-	// what is on the screen, and what comes.
 	c := j.awaited
 	if c != nil && opts.Whole {
 		j.awaited = nil
@@ -106,17 +102,17 @@ func (j *live) join(opts environment.JobAttach, ch ssh.Channel) *client {
 	return c
 }
 
-// come makes the client that was expected the one that came.
+// come makes the expected client the one that came.
 func (c *client) come(opts environment.JobAttach, ch ssh.Channel) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.opts, c.ch = opts, ch
-	if c.gone { // the hub has let go of the job meanwhile
+	if c.gone { // the hub has stopped following the job meanwhile
 		ch.Close()
 	}
 }
 
-// leave takes a client out, and has the guest told whether it still has to wait for anybody.
+// leave removes a client, and tells the guest whether the job still has to wait for anybody.
 func (j *live) leave(c *client) {
 	c.leave()
 	j.mu.Lock()
@@ -125,7 +121,7 @@ func (j *live) leave(c *client) {
 	j.tellPatience()
 }
 
-// dropClients sends all away: the hub lets go of the job.
+// dropClients sends all clients away: the hub stops following the job.
 func (j *live) dropClients() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -134,8 +130,8 @@ func (j *live) dropClients() {
 	}
 }
 
-// clientRequests does what the client asks until it closes its channel. Sizes are clamped before
-// they are converted; resize refuses those that are none.
+// clientRequests serves the client's requests until it closes its channel. Sizes are clamped before
+// they are converted; resize refuses invalid ones.
 func (j *live) clientRequests(c *client, requests <-chan *ssh.Request) {
 	for req := range requests {
 		ok := false
@@ -171,14 +167,14 @@ func (j *live) clientInput(c *client) {
 	}
 }
 
-// tell wakes everybody who waits. The caller has the lock.
-func (c *client) tell() {
+// wakeAll wakes everybody who waits. The caller holds mu.
+func (c *client) wakeAll() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// put queues output. A client that is too slow loses the oldest of it, and is told how much in its
-// place, unless it is to lose nothing: then put waits.
+// put queues output. A client that is too slow loses the oldest output and learns how much, unless
+// it is to lose nothing: then put waits.
 func (c *client) put(ctx context.Context, kind byte, data []byte) {
 	for {
 		c.mu.Lock()
@@ -201,8 +197,8 @@ func (c *client) put(ctx context.Context, kind byte, data []byte) {
 	}
 }
 
-// append queues a copy, as the caller uses its buffer again. The caller has the lock. At least one
-// piece stays, however large.
+// append queues a copy, as the caller reuses its buffer. At least one piece stays, however large.
+// The caller holds mu.
 func (c *client) append(kind byte, data []byte) {
 	c.queue = append(c.queue, piece{kind, slices.Clone(data)})
 	c.queued += len(data)
@@ -211,18 +207,18 @@ func (c *client) append(kind byte, data []byte) {
 		c.queued -= len(c.queue[0].data)
 		c.queue = c.queue[1:]
 	}
-	c.tell()
+	c.wakeAll()
 }
 
-// finish has the client told how the job ended, behind the last of its output.
+// finish makes write tell the client how the job ended, behind the last output.
 func (c *client) finish(end End) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.end = &end
-	c.tell()
+	c.wakeAll()
 }
 
-// leave ends the client; it may be called more than once, and from any goroutine.
+// leave ends the client. It may be called more than once, from any goroutine.
 func (c *client) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,7 +227,7 @@ func (c *client) leave() {
 		if c.ch != nil {
 			c.ch.Close()
 		}
-		c.tell()
+		c.wakeAll()
 	}
 }
 
@@ -249,7 +245,7 @@ func (c *client) write() {
 		queue, missing, end, gone, wake := c.queue, c.missing, c.end, c.gone, c.changed
 		c.queue, c.queued, c.missing = nil, 0, 0
 		if len(queue) > 0 {
-			c.tell()
+			c.wakeAll()
 		}
 		c.mu.Unlock()
 		if gone || !c.send(queue, missing) {
@@ -266,8 +262,8 @@ func (c *client) write() {
 	}
 }
 
-// send writes to the channel; false when the client has gone. The output may have lost its first
-// pieces: that is said first.
+// send writes to the channel; false when the client has gone. If the oldest output was dropped, it
+// says so first.
 func (c *client) send(queue []piece, missing uint64) bool {
 	if missing > 0 {
 		if _, err := io.WriteString(c.ch, leftOutText(missing)); err != nil {
@@ -286,8 +282,8 @@ func (c *client) send(queue []piece, missing uint64) bool {
 	return true
 }
 
-// exit says how the job ended. A job that was lost has no status: the client sees a connection that
-// ended.
+// exit tells the client how the job ended. A lost job has no status: the client sees a connection
+// that ended.
 func (c *client) exit(end End) {
 	c.ch.CloseWrite()
 	if !end.Lost {

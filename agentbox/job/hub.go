@@ -20,16 +20,17 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Config is what a Hub needs. Log, Begin and Wrote are needed, and called from many goroutines.
+// Config is what a Hub needs. Log, Begin and Wrote must be set, and are called from many
+// goroutines.
 type Config struct {
-	Dir     string // of the box's jobs; made when the first one is started
+	Dir     string // of the box's jobs; created with the first one
 	Backend environment.Backend
 	Log     *slog.Logger
-	Begin   func() (end func()) // called when a job begins to run; the result when it has ended
+	Begin   func() (end func()) // called when a job begins to run; end when it has ended
 	Wrote   func()              // called when a job has written something
 }
 
-// Hub has the jobs of a box that runs. Its methods may be called from any goroutine.
+// Hub has the jobs of a running box. Its methods are safe for concurrent use.
 type Hub struct {
 	Config
 	ctx  context.Context
@@ -38,42 +39,42 @@ type Hub struct {
 	ready    chan struct{} // closed by TakeUp
 	starting sync.Mutex    // held while a job is started
 
-	// mu guards jobs: those that run, and those that ended in this life and are not removed yet. It is
-	// taken for moments only.
+	// mu guards jobs: those that run, and those that have ended in this life and are not removed yet.
+	// It is held for moments only.
 	mu   sync.Mutex
 	jobs map[agentbox.JobID]*live
 }
 
-// NewHub makes a hub, which lets go of its jobs when ctx ends: they end with their machine, or are
-// taken up by the next hub. Its maker calls TakeUp, which everything else waits for, and Wait.
+// NewHub makes a hub. When ctx ends it stops following its jobs: they end with their machine, or
+// the next hub adopts them. Its maker calls TakeUp, which everything else waits for, and Wait.
 func NewHub(ctx context.Context, c Config) *Hub {
 	return &Hub{Config: c, ctx: ctx, jobs: map[agentbox.JobID]*live{}, ready: make(chan struct{})}
 }
 
-// Wait returns when the hub's context has ended and it has let go of every job: the connection to
-// the guest must end for that. It is called once, by the hub's maker.
+// Wait returns when ctx has ended and the hub follows no job any more, for which the connection to
+// the guest must end. The hub's maker calls it once.
 func (h *Hub) Wait() {
 	<-h.ctx.Done()
 	h.work.Close()
 }
 
-// Spec is a job to start. It is what the daemon sends, as JSON.
+// Spec is a job to start, as the daemon sends it in JSON.
 type Spec struct {
 	ID     agentbox.JobID `json:"id"`     // starting it twice starts it once
-	Expect bool           `json:"expect"` // the first client that is to lose nothing has all that the job wrote before
+	Expect bool           `json:"expect"` // the first client that is to lose nothing gets the output from before it came, too
 	protocol.JobSpec
 }
 
-// Refusal is why the box could not start a job: no fault of ours, and no fault of the box's.
+// Refusal is why the box could not start a job. It is an error of neither the host nor the box.
 type Refusal = protocol.JobRefusal
 
-// Start starts a job and returns when the guest has. A Refusal is no error. The record is written
-// before the guest is asked, so that a crash in between leaves a job that the next hub finds lost
-// or running, never one that runs unknown. An error may leave it running, too: to call again with
-// the same ID is safe, and starts it only if it has not been.
+// Start starts a job and returns when the guest has started it. A Refusal is no error. The record
+// is written before the guest is asked, so that a crash in between leaves a job that the next hub
+// finds lost or running, never one that runs unknown. The job may run even after an error: calling
+// again with the same ID is safe, and starts it only if it was not.
 //
-// Once it has begun it does not end with ctx, which is the caller's: a daemon that is killed takes
-// its call with it, and the next one finds the record and waits for the job.
+// Once begun, a start does not end with ctx, which is the caller's: when a daemon is killed its
+// call ends, and the next daemon finds the record and waits for the job.
 func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
 	if err := h.await(ctx); err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
 	}
 }
 
-// start is Start for one job at a time, and ends with the hub.
+// start is Start for one job at a time. It ends with the hub.
 func (h *Hub) start(spec Spec) (*Refusal, error) {
 	if h.job(spec.ID) != nil {
 		return nil, nil
@@ -124,7 +125,7 @@ func (h *Hub) start(spec Spec) (*Refusal, error) {
 	if err := writeJSON(filepath.Join(dir, recordFile), rec); err != nil {
 		return nil, err
 	}
-	// The expected client is counted in before there is any output, so it misses none.
+	// The expected client is added before there is any output, so it misses none.
 	j := h.live(rec, spec.Columns, spec.Rows)
 	if spec.Expect {
 		j.expect()
@@ -145,9 +146,9 @@ func (h *Hub) start(spec Spec) (*Refusal, error) {
 	return nil, nil
 }
 
-// unsure finds out what became of a job whose start failed with err: the guest may have begun it
-// before the connection broke. One that the guest does not have is lost, so that nobody waits for
-// it. Where the guest does not say, its machine is ending, and the next hub finds out.
+// unsure finds out what happened to a job whose start failed with err: the guest may have started
+// it before the connection broke. A job that the guest does not have is lost, so that nobody waits
+// for it. If the guest does not answer, its machine is ending, and the next hub finds out.
 func (h *Hub) unsure(j *live, err error) error {
 	there, askErr := h.inGuest(h.ctx)
 	if askErr != nil {
@@ -162,7 +163,7 @@ func (h *Hub) unsure(j *live, err error) error {
 	return nil
 }
 
-// await waits until the jobs that the machine had are known. The error is ctx's.
+// await waits until the machine's jobs are known. The error is ctx's.
 func (h *Hub) await(ctx context.Context) error {
 	select {
 	case <-h.ready:
@@ -172,22 +173,22 @@ func (h *Hub) await(ctx context.Context) error {
 	}
 }
 
-// job is a job of this hub, nil for one it does not have.
+// job is a job of this hub, or nil.
 func (h *Hub) job(id agentbox.JobID) *live {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.jobs[id]
 }
 
-// put makes a job known, so that clients find it.
+// put registers a job, so that clients find it.
 func (h *Hub) put(j *live) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.jobs[j.rec.ID] = j
 }
 
-// refusalOf is the guest's own reason, if that is what err is. What the guest says is made
-// printable, and a status that is none becomes 126, a shell's for what cannot be run.
+// refusalOf is the guest's refusal, if err is one. The guest's text is made printable, and an
+// invalid status becomes 126, a shell's for what cannot be run.
 func refusalOf(err error) *Refusal {
 	var refused *ssh.OpenChannelError
 	if !errors.As(err, &refused) {
@@ -197,16 +198,16 @@ func refusalOf(err error) *Refusal {
 	if json.Unmarshal([]byte(refused.Message), &r) == nil {
 		r.Error = printable(r.Error)
 	}
-	if r.Status < 0 || r.Status > 255 { // 256 would be 0 for who waits for it
+	if r.Status < 0 || r.Status > 255 { // a parent would see 256 as 0
 		r.Status = 126
 	}
 	return &r
 }
 
-// TakeUp follows the jobs that the machine had when it was saved, and writes down that others are
-// lost: all of them for a machine that began anew. It returns when it knows which are which, and is
-// called once. An error means that the guest did not say; jobs that cannot be taken up are logged
-// and left.
+// TakeUp adopts the jobs that the machine had when it was saved, and records that the others are
+// lost: all of them for a machine that was started afresh. It returns when it knows which are
+// which, and is called once. The error means that the guest did not answer; a job that cannot be
+// adopted is logged and left.
 func (h *Hub) TakeUp(ctx context.Context, saved bool) error {
 	defer close(h.ready)
 	there := map[agentbox.JobID]protocol.JobStatus{}
@@ -216,7 +217,7 @@ func (h *Hub) TakeUp(ctx context.Context, saved bool) error {
 			return err
 		}
 	}
-	// A job that this host has written down and the guest does not know went with its machine.
+	// A job that this host recorded and the guest does not know was lost with its machine.
 	for _, id := range ids(h.Dir) {
 		if _, known := there[id]; !known {
 			h.lose(id)
@@ -235,8 +236,7 @@ func (h *Hub) TakeUp(ctx context.Context, saved bool) error {
 	return nil
 }
 
-// inGuest asks the guest for its jobs. Ids that are none are left out, and so is what is beyond
-// maxTaken.
+// inGuest asks the guest for its jobs. It ignores invalid ids, and all jobs beyond maxTaken.
 func (h *Hub) inGuest(ctx context.Context) (map[agentbox.JobID]protocol.JobStatus, error) {
 	client, err := h.Backend(ctx)
 	if err != nil {
@@ -284,11 +284,11 @@ func (h *Hub) taken(id agentbox.JobID, status protocol.JobStatus) (*live, error)
 	return j, j.recorder.goOn()
 }
 
-// maxTaken bounds how many jobs a guest can have us follow. The guest is not trusted: each costs a
-// directory and a goroutine here.
+// maxTaken bounds how many jobs a guest can make us follow. The guest is not trusted, and each job
+// costs a directory and a goroutine here.
 const maxTaken = 64
 
-// lose writes down that a job went with its machine, unless it had ended.
+// lose records that a job was lost with its machine, unless it had ended.
 func (h *Hub) lose(id agentbox.JobID) {
 	dir := Dir(h.Dir, id)
 	if end, err := readEnd(dir); end != nil || err != nil {
@@ -299,8 +299,9 @@ func (h *Hub) lose(id agentbox.JobID) {
 	}
 }
 
-// Signal sends a signal, as RFC 4254 names it, to a job that runs. NotFound for one that does not
-// run, Invalid for a signal that does not exist, Conflict while the guest is away.
+// Signal sends a signal, as RFC 4254 names it, to a running job. The error is NotFound for a job
+// that does not run, Invalid for an unknown signal, Conflict while the guest is away and
+// Unavailable if it does not answer.
 func (h *Hub) Signal(ctx context.Context, id agentbox.JobID, name string) error {
 	if err := h.await(ctx); err != nil {
 		return err
@@ -316,9 +317,9 @@ func (h *Hub) Signal(ctx context.Context, id agentbox.JobID, name string) error 
 // elsewhere.
 const maxEnded = 50
 
-// makeRoom removes the oldest jobs that have ended.
+// makeRoom removes the oldest jobs that have ended, beyond maxEnded.
 func (h *Hub) makeRoom() {
-	// Read as those of a box that runs, so that what has no end counts as running and is kept.
+	// Listed as those of a running box, so that a job without an end counts as running and is kept.
 	ended := slices.DeleteFunc(List(h.Dir, agentbox.Box{State: agentbox.Running}), func(j agentbox.Job) bool { return j.State == agentbox.JobRunning })
 	for _, j := range ended[:max(len(ended)-maxEnded, 0)] {
 		h.mu.Lock()
@@ -330,7 +331,7 @@ func (h *Hub) makeRoom() {
 	}
 }
 
-// printables are the words of a command that a guest told, as many as anybody reads. That is 64.
+// printables makes the first 64 words of a guest's command printable.
 func printables(words []string) []string {
 	var out []string
 	for _, w := range words[:min(len(words), 64)] {
@@ -339,6 +340,5 @@ func printables(words []string) []string {
 	return out
 }
 
-// printable makes text of a guest's fit for a message: at most 400 bytes of it, which a terminal
-// takes for nothing but text.
+// printable makes the first 400 bytes of a guest's text safe for a terminal.
 func printable(s string) string { return agentbox.Printable(s[:min(len(s), 400)]) }

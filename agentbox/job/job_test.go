@@ -308,7 +308,7 @@ func TestTheClientThatIsExpectedLosesNothing(t *testing.T) {
 			got += len(p.data)
 		}
 		c.queue, c.queued = nil, 0
-		c.tell()
+		c.wakeAll()
 		wake := c.changed
 		c.mu.Unlock()
 		if got < 40*len(piece) {

@@ -32,7 +32,7 @@ type live struct {
 	mu      sync.Mutex
 	screen  screen
 	clients []*client
-	awaited *client     // of the clients: one that is expected and has not come
+	awaited *client     // one of clients, which is expected and has not come
 	channel ssh.Channel // nil while the guest is away
 	end     *End
 
@@ -40,15 +40,15 @@ type live struct {
 	sending sync.Mutex             // held while input is written to channel
 }
 
-// live makes a job of this hub, which nobody follows yet.
+// live makes a job of this hub. Nobody follows it yet.
 func (h *Hub) live(rec Record, columns, rows int) *live {
 	dir := Dir(h.Dir, rec.ID)
 	return &live{hub: h, rec: rec, dir: dir, recorder: newRecorder(dir, rec, columns, rows)}
 }
 
-// open opens the job's channel in the guest, and starts the job if spec is not nil. A refusal of
-// kind Early says that the guest is not ready for it, and is asked again until ctx is done.
-// JobOpen.From tells the guest from which byte on to send.
+// open opens the job's channel in the guest, and starts the job if spec is not nil. JobOpen.From
+// tells the guest from which byte on to send. A refusal that is Early says that the guest is not
+// ready yet; it is asked again until ctx is done.
 func (j *live) open(ctx context.Context, spec *protocol.JobSpec) (ssh.Channel, <-chan *ssh.Request, error) {
 	client, err := j.hub.Backend(ctx)
 	if err != nil {
@@ -63,19 +63,19 @@ func (j *live) open(ctx context.Context, spec *protocol.JobSpec) (ssh.Channel, <
 		if r := refusalOf(err); r == nil || !r.Early || ctx.Err() != nil {
 			return ch, requests, err
 		}
-		select { // it has waited before it answered, unless somebody changed it
+		select { // our guest has waited before it answered; another may not have
 		case <-ctx.Done():
 		case <-time.After(reopenAfter):
 		}
 	}
 }
 
-// reopenAfter is how long a job whose connection ended waits before it asks for another.
+// reopenAfter is how long to wait before a channel that ended is opened again.
 const reopenAfter = 100 * time.Millisecond
 
-// follow records the job to its end, over as many channels as that takes. ch is the first one, nil
-// when there is none yet. It ends with the job or with the hub. A job that goes on is left as the
-// next hub can take it up.
+// follow records the job to its end, over as many channels as that takes. ch is the first one, or
+// nil if there is none yet. It returns when the job or the hub has ended. A job that goes on is
+// left so that the next hub can adopt it.
 func (j *live) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
 	defer j.hub.Begin()()
 	ctx := j.hub.ctx
@@ -111,7 +111,7 @@ func (j *live) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
 	j.dropClients()
 }
 
-// read takes what the guest says until the job or the channel ends. end is nil where the channel
+// read takes what the guest sends until the job or the channel ends. end is nil if the channel
 // ended first.
 func (j *live) read(ctx context.Context, ch ssh.Channel, requests <-chan *ssh.Request) (*End, error) {
 	defer context.AfterFunc(ctx, func() { ch.Close() })()
@@ -136,8 +136,8 @@ func (j *live) read(ctx context.Context, ch ssh.Channel, requests <-chan *ssh.Re
 	}
 }
 
-// take records a frame and passes it on. A frame of an unknown kind is an error: what comes after
-// it cannot be trusted to be where we think.
+// take records a frame and passes it on. A frame of an unknown kind is an error: the position of
+// what follows would be a guess.
 func (j *live) take(f protocol.JobFrame) (*End, error) {
 	switch f.Kind {
 	case protocol.JobAt:
@@ -161,12 +161,12 @@ func (j *live) take(f protocol.JobFrame) (*End, error) {
 	return nil, nil
 }
 
-// maxSkip bounds what a guest can claim to have left out at once.
+// maxSkip bounds how much output a guest can claim to have left out at once.
 const maxSkip = 1 << 60
 
-// seek goes to where the guest's output goes on: further on when some is left out, back when the
-// machine was rolled back. After a rollback the job writes again what was recorded already, and is
-// recorded again: the transcript tells what happened.
+// seek goes to where the guest's output continues: forward if some was left out, back if the
+// machine was rolled back. After a rollback the job repeats output that was recorded already, and
+// it is recorded again: the transcript tells what happened.
 func (j *live) seek(at uint64) {
 	at = min(at, maxSkip)
 	if at <= j.recorder.Pos {
@@ -178,9 +178,9 @@ func (j *live) seek(at uint64) {
 	j.pass(protocol.JobOutput, []byte(leftOutText(n)))
 }
 
-// pass gives output to every client. It waits for those that are to lose nothing. The screen is
-// kept under the same lock as the list, so a client that joins gets each byte once, in its replay
-// or after it.
+// pass gives output to every client, and waits for those that are to lose nothing. The screen is
+// updated under the same lock as the list, so that a client that joins gets each byte once, in its
+// replay or after it.
 func (j *live) pass(kind byte, data []byte) {
 	j.mu.Lock()
 	j.screen.write(data)
@@ -239,7 +239,7 @@ func (j *live) setChannel(ch ssh.Channel) {
 	}
 }
 
-// current is the channel to the guest, nil while it is away.
+// current is the channel to the guest, nil while the guest is away.
 func (j *live) current() ssh.Channel {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -263,9 +263,8 @@ func (j *live) signal(ctx context.Context, name string) error {
 	return err
 }
 
-// input passes what a client typed on to the job. While the guest is away it is dropped, as by a
-// terminal that hung up. data has at most protocol.MaxJobFrame bytes. Frames of two clients do not
-// mix.
+// input passes on what a client typed. While the guest is away it is dropped, as by a terminal that
+// hung up. data has at most protocol.MaxJobFrame bytes. Frames of two clients do not mix.
 func (j *live) input(kind byte, data []byte) error {
 	ch := j.current()
 	if ch == nil {
@@ -277,8 +276,8 @@ func (j *live) input(kind byte, data []byte) error {
 	return err
 }
 
-// resize makes the job's terminal that of the client who came or changed last. Sizes that no
-// terminal has are ignored. It is recorded with the next output, by the goroutine that has the
+// resize gives the job's terminal the size that a client asked for last. It ignores sizes that no
+// terminal has. The transcript gets the size with the next output, by the goroutine that owns the
 // recorder.
 func (j *live) resize(columns, rows int) {
 	if columns <= 0 || rows <= 0 || columns > maxCells || rows > maxCells {
@@ -293,7 +292,7 @@ func (j *live) resize(columns, rows int) {
 // maxCells is the widest and highest terminal there is.
 const maxCells = 4096
 
-// tellPatience has the guest wait for us as long as a client wants everything. Without that the
+// tellPatience tells the guest to wait for us as long as any client wants everything. Otherwise the
 // guest leaves output out when we are slow, as a job must not stand still for want of a reader.
 func (j *live) tellPatience() {
 	j.mu.Lock()

@@ -12,8 +12,8 @@ import (
 )
 
 // Record is job.json, which is written before the job starts and never changes. Command, Dir and
-// User are as they were asked for, or as a guest says of a job that a fork brought along; Started
-// is this host's time.
+// User are as requested, or as a guest reports for a job that a fork brought along; Started is this
+// host's time.
 type Record struct {
 	Version int            `json:"version"`
 	ID      agentbox.JobID `json:"id"`
@@ -34,8 +34,8 @@ type End struct {
 	LeftOut uint64    `json:"left_out,omitempty"` // bytes of output that the transcript lacks
 }
 
-// EndFile appears in a job's directory when it has ended. Its name is known outside because some
-// wait for it to appear.
+// EndFile appears in a job's directory when the job has ended. It is exported because some wait for
+// it to appear.
 const EndFile = "exit.json"
 
 const (
@@ -47,8 +47,8 @@ const (
 // Dir is the directory of one job below the directory of a box's jobs.
 func Dir(jobs string, id agentbox.JobID) string { return filepath.Join(jobs, id.String()) }
 
-// writeJSON replaces a file so that readers see all of it; after a power loss it may be empty,
-// which is a job that nobody can read, and its machine is gone, too.
+// writeJSON replaces a file as a whole. After a power loss the file may be empty; then the job
+// cannot be read, and its machine is gone, too.
 func writeJSON(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -57,7 +57,7 @@ func writeJSON(path string, v any) error {
 	return durable.Replace(path, b, 0o600)
 }
 
-// readRecord is what was started; fs.ErrNotExist for a job that is not there.
+// readRecord reads what was started. The error is fs.ErrNotExist if there is no such job.
 func readRecord(dir string) (rec Record, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, recordFile))
 	if err == nil {
@@ -66,16 +66,16 @@ func readRecord(dir string) (rec Record, err error) {
 	return rec, err
 }
 
-// readEnd is how a job ended, nil for one that has not.
+// readEnd reads how a job ended; nil if it has not.
 func readEnd(dir string) (end *End, err error) {
 	err = durable.ReadJSON(filepath.Join(dir, EndFile), &end)
 	return end, err
 }
 
-// Read is one job as its files have it. A job that has not ended is in the state of its box. jobs
-// is the directory of the box's jobs. A job that is not there is fs.ErrNotExist. Where box is gone
-// or stopped, what had not ended is lost. It takes no lock, and may be called at any time by any
-// process.
+// Read is one job as its files have it. jobs is the directory of the box's jobs. The state of a job
+// that has not ended follows from its box: where the box is gone or stopped, the job is lost. The
+// error is fs.ErrNotExist if there is no such job. Read takes no lock, and may be called at any
+// time by any process.
 func Read(jobs string, id agentbox.JobID, box agentbox.Box) (agentbox.Job, error) {
 	dir := Dir(jobs, id)
 	rec, err := readRecord(dir)
@@ -104,8 +104,8 @@ func Read(jobs string, id agentbox.JobID, box agentbox.Box) (agentbox.Job, error
 	return j, nil
 }
 
-// List is every job of a box, the oldest first. What cannot be read is left out. A directory that
-// does not exist has none.
+// List returns every job of a box, the oldest first. It leaves out what cannot be read. A directory
+// that does not exist has no jobs.
 func List(jobs string, box agentbox.Box) []agentbox.Job {
 	var all []agentbox.Job
 	for _, id := range ids(jobs) {
@@ -117,7 +117,7 @@ func List(jobs string, box agentbox.Box) []agentbox.Job {
 	return all
 }
 
-// ids are the jobs that have a directory.
+// ids lists the jobs that have a directory.
 func ids(jobs string) []agentbox.JobID {
 	entries, err := os.ReadDir(jobs)
 	if err != nil {

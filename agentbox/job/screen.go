@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// screen is the end of what a job wrote, from which a client that comes later gets a screenful. It
-// does not know what is on the screen: it replays output, which is enough for programs that repaint
-// all of it and for those that print lines.
+// screen is the end of a job's output, from which a client that comes later gets a screenful. It
+// does not emulate a terminal: it replays output, which is enough for programs that repaint
+// everything and for those that print lines.
 type screen struct {
 	kept  []byte
 	modes Modes
 }
 
-// maxScreen is how much is kept: some screenfuls, also of a program that colours every character.
-// In bytes; kept may be half as much longer.
+// maxScreen is how much is kept, in bytes: some screenfuls, even of a program that colours every
+// character. kept may be half as much longer.
 const maxScreen = 64 << 10
 
-// write keeps the end of what there is, and what modes it has set.
+// write appends output, keeps its end, and follows the modes that it sets.
 func (s *screen) write(b []byte) {
 	s.modes.Write(b)
 	s.kept = append(s.kept, b...)
@@ -32,9 +32,9 @@ func (s *screen) write(b []byte) {
 // clears are what programs begin a new screen with.
 var clears = [][]byte{[]byte("\x1b[2J"), []byte("\x1b[?1049h"), []byte("\x1bc")}
 
-// replay is what shows the last screenful: the modes that the program has set, and its output since
-// it last cleared the screen, or the last rows lines. rows below 1 stand for 24. It can begin in
-// the middle of a sequence where the job wrote more than is kept.
+// replay shows the last screenful: the modes that the program has set, and its output since it last
+// cleared the screen, or the last rows lines. rows below 1 stand for 24. If the job wrote more than
+// is kept, the replay can begin in the middle of a sequence.
 func (s *screen) replay(rows int) []byte {
 	out := []byte(s.modes.set("h"))
 	kept := s.kept
@@ -57,20 +57,20 @@ func (s *screen) replay(rows int) []byte {
 	return append(out, kept[min(from+1, len(kept)):]...)
 }
 
-// Modes are the DEC private modes that a program has set and not reset: a client that came later
-// would not know them. It is also used by the command line, to leave the terminal of a client that
-// detaches as it was. It is written to from one goroutine.
+// Modes are the DEC private modes that a program has set and not reset, which a client that comes
+// later would not know. The command line uses it, too, to leave the terminal of a client that
+// detaches as it was. One goroutine writes to it.
 type Modes struct {
 	on []int
-	// how many bytes of modePrefix have been seen; text is the numbers after it
+	// how many bytes of modePrefix were seen; text is the numbers behind it
 	state int
 	text  []byte
 }
 
-// maxModes bounds what a hostile program can have us remember.
+// maxModes bounds what a hostile program can make us remember.
 const maxModes = 64
 
-// Write looks for ESC [ ? numbers h and l, also across writes. It never fails.
+// Write looks for ESC [ ? numbers h or l, also across writes. It never fails.
 func (m *Modes) Write(b []byte) (int, error) {
 	for _, c := range b {
 		m.next(c)
@@ -81,7 +81,7 @@ func (m *Modes) Write(b []byte) (int, error) {
 // ESC [ ? begins a DEC private mode: xterm's "Control Sequences".
 var modePrefix = []byte("\x1b[?")
 
-// next takes one byte. A sequence that is too long to be one is dropped.
+// next takes one byte. A sequence that is too long is dropped.
 func (m *Modes) next(c byte) {
 	switch {
 	// A byte that does not fit may be the first of another prefix.
@@ -106,7 +106,7 @@ func (m *Modes) next(c byte) {
 	}
 }
 
-// change notes each of the numbers as set or reset. The order in which they were set is kept.
+// change records each of the numbers as set or reset, in the order in which they were set.
 func (m *Modes) change(on bool) {
 	for _, field := range strings.Split(string(m.text), ";") {
 		n, err := strconv.Atoi(field)
@@ -120,13 +120,13 @@ func (m *Modes) change(on bool) {
 	}
 }
 
-// hiddenCursor is the mode that is set before a program begins.
-const hiddenCursor = 25
+// cursorVisible is set before a program begins.
+const cursorVisible = 25
 
-// Reset is what gives a terminal back as it was before the program wrote to it.
-func (m *Modes) Reset() string { return m.set("l") + fmt.Sprintf("\x1b[?%dh\x1b[0m", hiddenCursor) }
+// Reset restores a terminal to what it was before the program wrote to it.
+func (m *Modes) Reset() string { return m.set("l") + fmt.Sprintf("\x1b[?%dh\x1b[0m", cursorVisible) }
 
-// set is the sequence that sets ("h") or resets ("l") all of them.
+// set is the sequence that sets ("h") or resets ("l") all modes.
 func (m *Modes) set(how string) string {
 	var out strings.Builder
 	for _, n := range m.on {

@@ -17,20 +17,19 @@ import (
 	"agentbox/agentbox/bounded"
 )
 
-// maxLine bounds a line of a transcript: a frame of the guest's, each byte of it escaped, and what
-// is around it.
+// maxLine bounds a line of a transcript: one frame of the guest, with every byte escaped.
 const maxLine = 1 << 20
 
-// event is one line of a transcript: at seconds after the job's start, code "o" for output, "r" for
-// a new size. Text is UTF-8, as a terminal gets it.
+// event is one line of a transcript: at seconds after the job's start, code "o" for output or "r"
+// for a new size. Text is UTF-8, as a terminal gets it.
 type event struct {
 	At   float64
 	Code string
 	Text string
 }
 
-// writeText writes what an event adds to the output: as the job wrote it, without the carriage
-// returns that a terminal needs. pipe is that of its part.
+// writeText writes an event's output as the job wrote it, without the carriage returns that a
+// terminal needs. pipe is the part's.
 func (e event) writeText(w io.Writer, pipe bool) error {
 	if e.Code != "o" {
 		return nil
@@ -43,16 +42,17 @@ func (e event) writeText(w io.Writer, pipe bool) error {
 	return err
 }
 
-// Transcript reads what a job wrote. It may be read while the job goes on. It is the directory of a
-// job: nothing is open between two calls, and several may read at once.
+// Transcript reads what a job wrote, also while the job goes on. It is only the path of a job's
+// directory: nothing is open between two calls, and several may read at once.
 type Transcript struct {
 	dir string
 }
 
-// OpenTranscript opens the transcript of the job in dir. That there is none shows when it is read.
+// OpenTranscript is the transcript of the job in dir. Reading it shows whether there is one.
 func OpenTranscript(dir string) Transcript { return Transcript{dir} }
 
-// openPart opens a part and reads its first line. One that is not written yet is an error.
+// openPart opens a part and reads its first line. A part whose first line is not written yet is an
+// error.
 func openPart(name string) (f *os.File, h header, err error) {
 	if f, err = os.Open(name); err != nil {
 		return nil, h, err
@@ -71,7 +71,7 @@ func openPart(name string) (f *os.File, h header, err error) {
 	return f, h, nil
 }
 
-// readHeader is the first line of a part.
+// readHeader reads the first line of a part.
 func readHeader(name string) (header, error) {
 	f, h, err := openPart(name)
 	if err == nil {
@@ -80,7 +80,7 @@ func readHeader(name string) (header, error) {
 	return h, err
 }
 
-// parts are the numbers of the files that are there, in order.
+// parts lists the numbers of the files that exist, in order.
 func (t Transcript) parts() ([]int, error) {
 	entries, err := os.ReadDir(t.dir)
 	if err != nil {
@@ -97,20 +97,20 @@ func (t Transcript) parts() ([]int, error) {
 	return all, nil
 }
 
-// followEvery is how often a transcript that grows is looked at. The writer may be in another
-// process, so there is nobody to tell.
+// followEvery is how often a growing transcript is polled. The writer may be another process, which
+// cannot notify us.
 const followEvery = 100 * time.Millisecond
 
-// events calls f for each event, in order, and where parts are missing says so by an event. With
-// follow it waits for more until the job has ended or ctx has, which is no error. An error of f
-// ends it and is returned. The times of events are from the job's start, over all parts. A job
-// whose supervisor was killed has no end until the next one writes it.
+// events calls f for each event, in order, and adds an event where parts are missing. With follow
+// it waits for more until the job or ctx has ended, which is no error. It ends with the first error
+// of f. Times are from the job's start, across all parts. A job whose supervisor was killed has no
+// end until the next supervisor writes it.
 func (t Transcript) events(ctx context.Context, follow bool, f func(about header, e event) error) error {
 	r := &partReader{t: t, number: -1, each: f}
 	defer r.close()
 	for {
 		// exit.json is written when the last output is.
-		end, err := readEnd(t.dir) // before the last look: then nothing comes after it
+		end, err := readEnd(t.dir) // before the last look, so that nothing is missed
 		if err != nil {
 			return err
 		}
@@ -129,8 +129,8 @@ func (t Transcript) events(ctx context.Context, follow bool, f func(about header
 }
 
 // partReader reads the parts one after the other, each as far as it is written. It is one reading
-// of a transcript, by one goroutine. A part that is dropped while it is open is read to its end all
-// the same.
+// of a transcript, by one goroutine. A part that is removed while it is open is still read to its
+// end.
 type partReader struct {
 	t      Transcript
 	each   func(header, event) error
@@ -142,14 +142,14 @@ type partReader struct {
 	from   uint64
 }
 
-// close closes the part that is open.
+// close closes the open part, if any.
 func (r *partReader) close() {
 	if r.file != nil {
 		r.file.Close()
 	}
 }
 
-// drain reads all that is there.
+// drain reads everything that is there.
 func (r *partReader) drain() error {
 	for {
 		if r.file != nil {
@@ -164,8 +164,7 @@ func (r *partReader) drain() error {
 	}
 }
 
-// next opens the part behind the present one, if there is one. A part that was being removed
-// meanwhile is passed over.
+// next opens the next part, if there is one. It skips a part that was removed meanwhile.
 func (r *partReader) next() (bool, error) {
 	numbers, err := r.t.parts()
 	if err != nil {
@@ -176,7 +175,7 @@ func (r *partReader) next() (bool, error) {
 			continue
 		}
 		f, h, err := openPart(partName(r.t.dir, n))
-		if err != nil { // its first line is still being written, or it was removed
+		if err != nil { // its first line is being written, or it was removed
 			continue
 		}
 		if r.file != nil { // the last one may have grown before the next was begun
@@ -190,7 +189,7 @@ func (r *partReader) next() (bool, error) {
 	return false, nil
 }
 
-// begin goes on with part n, and says what is missing before it: the parts between were dropped.
+// begin goes on with part n. If parts before it were dropped, it says how much is missing.
 func (r *partReader) begin(n int, h header, f *os.File) error {
 	r.close()
 	if r.number < 0 {
@@ -205,8 +204,8 @@ func (r *partReader) begin(n int, h header, f *os.File) error {
 	return nil
 }
 
-// lines reads the whole lines that the present part has beyond what was read. A last line without
-// its end is left for the next time.
+// lines reads the whole lines of the present part that were not read yet. It leaves a last line
+// without its end for the next time.
 func (r *partReader) lines() error {
 	in := bufio.NewReaderSize(io.NewSectionReader(r.file, r.read, 1<<40), 64<<10)
 	for {
@@ -248,16 +247,16 @@ func parseEvent(line []byte) (event, error) {
 	return e, err
 }
 
-// WriteText writes the output as the job wrote it. It is UTF-8 even where the job's output was not:
-// bytes that are none were replaced when they were recorded.
+// WriteText writes the output as the job wrote it. It is always UTF-8: other bytes were replaced
+// when they were recorded.
 func (t Transcript) WriteText(ctx context.Context, w io.Writer, follow bool) error {
 	return t.events(ctx, follow, func(about header, e event) error {
 		return e.writeText(w, about.Part.Pipe)
 	})
 }
 
-// WriteCast writes the whole transcript as one asciicast v2 file. It plays with asciinema. The
-// header has no end of the job in it.
+// WriteCast writes the whole transcript as one asciicast v2 file, which asciinema plays. Its header
+// does not say how the job ended.
 func (t Transcript) WriteCast(ctx context.Context, w io.Writer) error {
 	begun := false
 	return t.events(ctx, false, func(about header, e event) error {
