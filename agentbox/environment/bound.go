@@ -10,7 +10,7 @@ import (
 	"agentbox/agentbox/bounded"
 )
 
-// errTooLong is the cause of a context that Bound ended, by which it is told from one that the
+// errTooLong is the cause of a context that Bound ended, and so distinguishes it from one that the
 // caller ended.
 var errTooLong = errors.New("it takes too long")
 
@@ -22,8 +22,7 @@ func (b Bound) context(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeoutCause(ctx, b.Time, errTooLong)
 }
 
-// exceeded is the error for what went beyond the bound: format continues a sentence that begins
-// with "it".
+// exceeded is the error for exceeding the bound. format continues a sentence that begins with "it".
 func (b Bound) exceeded(format string, args ...any) error {
 	return agentbox.Errorf(agentbox.Conflict, "what setup made is too much to keep: it "+format, args...).
 		WithHint("let setup remove what boxes do not need, or name less in `caches:`")
@@ -37,16 +36,16 @@ func (b Bound) writer(w io.Writer) io.Writer {
 	return &bounded.AtMost{W: w, Left: b.Bytes, Err: b.exceeded("has more than %d MiB", b.Bytes>>20)}
 }
 
-// remembering is a writer that keeps the error of the writer behind it and calls failed, which ends
-// the command whose output it takes. Exec would only say that output could not be written.
-type remembering struct {
+// failingWriter keeps the error of the writer behind it and calls failed, which ends the command
+// whose output it takes. Exec would only say that output could not be written.
+type failingWriter struct {
 	w      io.Writer
 	failed func()
 	err    error
 }
 
-// Write passes on, and ends the command at the first failure.
-func (f *remembering) Write(p []byte) (int, error) {
+// Write passes p on, and ends the command at the first failure.
+func (f *failingWriter) Write(p []byte) (int, error) {
 	n, err := f.w.Write(p)
 	if err != nil {
 		f.err = err
@@ -55,9 +54,9 @@ func (f *remembering) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// countFiles reads an archive beside the writer that keeps it, and refuses to go on beyond the
-// bound. done ends it and waits for it. An archive that cannot be read is no error here: those who
-// use it refuse it.
+// countFiles reads an archive in parallel with the writer that keeps it, and fails beyond the
+// bound. done ends it and waits for it. An archive that cannot be read is no error here: its users
+// refuse it.
 func countFiles(b Bound) (w io.Writer, done func() error) {
 	r, pipe := io.Pipe()
 	result := make(chan error, 1)

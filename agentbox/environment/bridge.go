@@ -17,7 +17,7 @@ type end struct {
 	requests <-chan *ssh.Request
 }
 
-// abandon gives a channel up that nobody will read from.
+// abandon closes a channel that nobody reads.
 func (e end) abandon() {
 	e.ch.Close()
 	go ssh.DiscardRequests(e.requests)
@@ -25,13 +25,14 @@ func (e end) abandon() {
 
 // bridge joins a client's channel (front) to one in the environment (back).
 //
-// The order it keeps: everything the environment wrote reaches the client before its end of file,
-// that before the exit status, that before the close. It has one goroutine for each direction of
-// bytes and one for each side's requests. All of them end when the two channels are closed, which
-// run sees to; those of a silent environment end with its connection.
+// It keeps this order: all output reaches the client before its end of file, that before the exit
+// status, that before the close. One goroutine serves each direction of bytes, and one each side's
+// requests. All of them end when both channels are closed, which run sees to; those of a silent
+// environment end with its connection.
 //
-// The requests of each side must be taken at all times: the SSH library delivers all of a
-// connection by one goroutine, so one that is not taken stops every other channel.
+// Requests of each side must be received at all times: the SSH library delivers all of a
+// connection's messages from one goroutine, so one request that is not received blocks every other
+// channel.
 type bridge struct {
 	// Set by the caller. Without session it carries a TCP or unix connection: no requests, no exit
 	// status, and both directions may end on their own.
@@ -42,10 +43,10 @@ type bridge struct {
 	frontClosed chan struct{}
 	backClosed  chan struct{}
 	exit        *ssh.Request // the last exit-status or exit-signal; read after backClosed
-	answering   sync.Mutex   // held while a client's request waits for its answer: the close must not overtake it
+	answering   sync.Mutex   // held while a client's request awaits its answer: the close must not overtake it
 }
 
-// run returns when both channels are closed, or at the end of ctx, which closes them.
+// run returns when both channels are closed. The end of ctx closes them.
 func (b *bridge) run(ctx context.Context) {
 	b.started, b.frontClosed, b.backClosed = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	if !b.session {
@@ -69,8 +70,8 @@ func (b *bridge) run(ctx context.Context) {
 	select {
 	case <-finished:
 	case <-ctx.Done():
-		// What still runs is ended by its connections; a silent environment must not hold the
-		// client's end up.
+		// The remaining goroutines end with their connections. A silent environment must not
+		// delay the client's end.
 		b.back.ch.Close()
 		b.front.ch.Close()
 	}
@@ -81,7 +82,7 @@ func (b *bridge) run(ctx context.Context) {
 // ends when both of its directions have.
 func (b *bridge) hangUp(inward <-chan struct{}) {
 	select {
-	case <-b.backClosed: // together with its output, most often: then there is still time to say what happened
+	case <-b.backClosed: // mostly together with its output, early enough to explain a loss
 	case <-time.After(eofTime):
 	}
 	if b.session {
@@ -104,8 +105,8 @@ func (b *bridge) hangUp(inward <-chan struct{}) {
 	b.front.ch.Close()
 }
 
-// eofTime is how long an end of file waits for the close that mostly follows it. Only the close
-// tells whether there was an exit status, and without one explainLoss has something to write before
+// eofTime is how long an end of file waits for the close that usually follows it. Only the close
+// tells whether there is an exit status, and without one explainLoss has something to write before
 // the end of file.
 const eofTime = 20 * time.Millisecond
 
@@ -117,13 +118,13 @@ func (b *bridge) explainLoss() {
 	}
 }
 
-// lostMessage is for people at a stock ssh, which would say nothing. It ends in \r\n, because their
-// terminal may be raw.
+// lostMessage is for users of a stock ssh, which would print nothing. It ends in \r\n, because
+// their terminal may be raw.
 const lostMessage = "agentbox: the box closed the session before the command ended (it was stopped, paused or reset, " +
 	"or its connection was lost)\r\n"
 
-// copyIn carries the client's input. Servers may drop what arrives before the command is started,
-// so it waits for that.
+// copyIn copies the client's input. It waits until the command has started, as servers may drop
+// what arrives before.
 func (b *bridge) copyIn() {
 	select {
 	case <-b.started:
@@ -134,15 +135,16 @@ func (b *bridge) copyIn() {
 	b.back.ch.CloseWrite()
 }
 
-// drain carries output and reads on when nobody takes it: the environment then learns of the close,
-// not of a full window.
+// drain copies output, and reads on when dst fails: the environment then sees the close rather than
+// a full window.
 func drain(dst io.Writer, src io.Reader) {
 	if _, err := pump(dst, src); err != nil {
 		pump(io.Discard, src)
 	}
 }
 
-// fromFront passes the client's requests on. When the client closes the channel, so do we.
+// fromFront passes the client's requests on, and closes the environment's channel when the client
+// closes its own.
 func (b *bridge) fromFront() {
 	defer b.back.ch.Close()
 	defer close(b.frontClosed)
@@ -160,7 +162,7 @@ func (b *bridge) fromFront() {
 	}
 }
 
-// pass asks the environment what the client asked, and answers as it did.
+// pass forwards a request and its answer.
 func (b *bridge) pass(req *ssh.Request) bool {
 	b.answering.Lock()
 	defer b.answering.Unlock()
@@ -169,18 +171,19 @@ func (b *bridge) pass(req *ssh.Request) bool {
 	return ok && err == nil
 }
 
-// passable are the session requests a client may make of an environment. Others are refused here,
-// as they would open ways out of the environment: auth-agent-req@openssh.com and x11-req.
+// passable are the session requests that a client may make of an environment. Others, such as
+// auth-agent-req@openssh.com and x11-req, are refused, as they would open ways out of the
+// environment.
 var passable = map[string]bool{
 	"env": true, "pty-req": true, "exec": true, "shell": true, "subsystem": true, protocol.Argv: true,
 	"signal": true, "window-change": true, "break": true, "eow@openssh.com": true,
 }
 
-// starts are those after which a session has a command, and input goes to it.
+// starts are the requests that give a session its command, which input then goes to.
 var starts = map[string]bool{"exec": true, "shell": true, "subsystem": true, protocol.Argv: true}
 
-// fromBack keeps the exit status until the output is through and never waits for the client: what
-// it does not take blocks every other channel of the backend.
+// fromBack keeps the exit status until all output is through. It never waits for the client: that
+// would block every other channel of the backend.
 func (b *bridge) fromBack() {
 	defer close(b.backClosed)
 	for req := range b.back.requests {

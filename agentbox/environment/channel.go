@@ -34,7 +34,7 @@ func OpenChannel(ctx context.Context, client *ssh.Client, kind string, extra []b
 		o.ch, o.reqs, o.err = client.OpenChannel(kind, extra)
 		return o
 	}
-	o, err := answered(ctx, gone(client), "open a channel", ask, func(o opened) {
+	o, err := awaitAnswer(ctx, ended(client), "open a channel", ask, func(o opened) {
 		if o.err == nil {
 			o.ch.Close()
 			ssh.DiscardRequests(o.reqs)
@@ -46,10 +46,10 @@ func OpenChannel(ctx context.Context, client *ssh.Client, kind string, extra []b
 	return o.ch, o.reqs, openError(o.err)
 }
 
-// answered is what ask gives, unless ctx is done, the connection is gone or AnswerTimeout has passed
-// before. late then gets the answer that nobody wants any more, when it comes. what continues "the box
-// did not".
-func answered[T any](ctx context.Context, gone <-chan struct{}, what string, ask func() T, late func(T)) (T, error) {
+// awaitAnswer returns what ask does, unless ctx is done, the connection has closed or AnswerTimeout
+// has passed before. late then gets the answer that nobody wants any more, when it comes. what
+// continues "the box did not".
+func awaitAnswer[T any](ctx context.Context, gone <-chan struct{}, what string, ask func() T, late func(T)) (T, error) {
 	answer := make(chan T, 1)
 	go func() { answer <- ask() }()
 	timer := time.NewTimer(AnswerTimeout)
@@ -70,26 +70,27 @@ func answered[T any](ctx context.Context, gone <-chan struct{}, what string, ask
 	return none, err
 }
 
-// departures has a channel for each live connection on which one was opened. It is closed when the
-// connection has ended. It is global and not part of a client because the client is the library's.
-var departures sync.Map
+// connectionEnds has a channel for each live connection on which a channel was opened. It is closed
+// when the connection has ended. It is global, and not part of a client, because the client is the
+// library's.
+var connectionEnds sync.Map
 
-// gone gives the channel of departures. One goroutine for each connection waits for its end.
-func gone(client *ssh.Client) <-chan struct{} {
-	mine := make(chan struct{})
-	first, known := departures.LoadOrStore(client, mine)
+// ended returns the channel of connectionEnds. One goroutine for each connection waits for its end.
+func ended(client *ssh.Client) <-chan struct{} {
+	fresh := make(chan struct{})
+	first, known := connectionEnds.LoadOrStore(client, fresh)
 	if !known {
 		go func() {
 			_ = client.Wait()
-			close(mine)
-			departures.Delete(client)
+			close(fresh)
+			connectionEnds.Delete(client)
 		}()
 	}
 	return first.(chan struct{})
 }
 
-// openError leaves refusals as they are, so that a relay can pass them on, and explains everything
-// else.
+// openError returns refusals unchanged, so that a relay can pass them on, and explains all other
+// errors.
 func openError(err error) error {
 	var refused *ssh.OpenChannelError
 	if err == nil || errors.As(err, &refused) {
@@ -98,7 +99,7 @@ func openError(err error) error {
 	return lost(err)
 }
 
-// lost is the error for a connection that ended before what was asked of it was done.
+// lost is the error for a connection that ended before an answer came.
 func lost(err error) *agentbox.Error {
 	return agentbox.Errorf(agentbox.Unavailable, "the connection to the box was lost: %w", err).
 		WithHint("agentbox show tells what became of it")
@@ -108,7 +109,7 @@ func lost(err error) *agentbox.Error {
 // longer one would end the connection, with everything else that goes over it.
 const maxMessage = 255 << 10
 
-// fits tells whether the data of a request can be sent.
+// fits checks that the data of a request can be sent.
 func fits(data []byte) error {
 	if len(data) > maxMessage {
 		return agentbox.Errorf(agentbox.Invalid, "the command is too long: with its environment it takes %d KiB, at most %d", len(data)>>10, maxMessage>>10).
@@ -133,25 +134,24 @@ func Request(ctx context.Context, ch ssh.Channel, name string, payload []byte) (
 		r.ok, r.err = ch.SendRequest(name, true, payload)
 		return r
 	}
-	r, err := answered(ctx, nil, "answer "+name, ask, func(reply) {})
+	r, err := awaitAnswer(ctx, nil, "answer "+name, ask, func(reply) {})
 	if err == nil && r.err != nil {
 		err = lost(r.err)
 	}
 	return r.ok && err == nil, err
 }
 
-// Pulse is how KeepAlive looks for signs of life. The supervisor has one for each guest.
+// Pulse configures KeepAlive. The supervisor has one for each guest.
 type Pulse struct {
-	// Both are positive.
-	Every   time.Duration
-	Within  time.Duration // what one answer may take
-	Excused func() bool   // tells when the other end cannot answer, because it is frozen on purpose; may be nil
+	Every   time.Duration // between two questions; positive
+	Within  time.Duration // what one answer may take; positive
+	Excused func() bool   // tells whether the other end is frozen on purpose, and cannot answer; may be nil
 }
 
-// KeepAlive asks the other end for signs of life and closes the client when two in a row are
-// missing: one may be missed on a busy host. It returns when ctx is done (nil) or the client has
-// ended (why). A channel of a kind nobody has is what it asks for: the refusal shows that the
-// server lives, and unlike a global request it waits behind no other.
+// KeepAlive asks the other end for signs of life, and closes the client when two in a row are
+// missing: one may be late on a busy host. It returns when ctx is done (nil) or the client has
+// ended (why). It asks for a channel of an unknown type: the refusal shows that the server lives,
+// and unlike a global request it queues behind no other.
 func KeepAlive(ctx context.Context, client *ssh.Client, p Pulse) error {
 	tick := time.NewTicker(p.Every)
 	defer tick.Stop()
@@ -162,7 +162,7 @@ func KeepAlive(ctx context.Context, client *ssh.Client, p Pulse) error {
 			return nil
 		case <-tick.C:
 		}
-		// A machine that is frozen, for a checkpoint say, answers nothing and lives.
+		// A machine that is frozen, as for a checkpoint, does not answer and still lives.
 		if p.Excused != nil && p.Excused() {
 			missed = 0
 			continue
@@ -199,12 +199,12 @@ func probe(ctx context.Context, client *ssh.Client, within time.Duration) error 
 
 var errNoLife = agentbox.Errorf(agentbox.Unavailable, "the box gave no sign of life")
 
-// copyBuffer is what one direction of a stream holds at most between the two windows of flow
-// control.
+// copyBuffer is the most that one direction of a stream holds between the two windows of flow
+// control, in bytes.
 const copyBuffer = 32 << 10
 
-// pump copies until src ends. It hides ReadFrom and WriteTo: on a channel they would only cost a
-// second buffer.
+// pump copies until src ends. It hides ReadFrom and WriteTo, which would only add a second buffer
+// on a channel.
 func pump(dst io.Writer, src io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, make([]byte, copyBuffer))
 }

@@ -36,7 +36,7 @@ func TestAChannelIsNotWaitedForLongerThanItsConnectionLasts(t *testing.T) {
 		t.Fatalf("openChannel on a connection that ended: %v", err)
 	}
 	for range 100 { // the entry goes with the connection
-		if _, there := departures.Load(client); !there {
+		if _, there := connectionEnds.Load(client); !there {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)

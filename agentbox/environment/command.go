@@ -7,16 +7,16 @@ import (
 )
 
 // Command is one command in the environment. It is only read, and may be used again unless its
-// streams are used up. Where the server is the guest agent the arguments arrive as they are; else a
-// shell gets them quoted (see Exec).
+// streams are used up. The guest agent gets the arguments as they are; for other servers they are
+// quoted for a shell (see Exec).
 type Command struct {
 	Argv []string          // exact arguments; none mean the user's login shell
 	Env  map[string]string // added to what the environment gives every command
 	Dir  string            // "" is the user's home, or wherever the environment starts commands
 	User string            // "" is whom the client logged in as
 
-	// Subsystem, if not "", is started instead of a command; Argv, Env, Dir and TTY are not used
-	// then.
+	// Subsystem, if not "", is started instead of a command. Then Argv, Env, Dir and TTY are not
+	// used.
 	Subsystem string
 
 	// Stdin may be nil (end of file at once). When the command ends while a read from it blocks,

@@ -22,19 +22,20 @@ import (
 // complete or not at all.
 //
 // The box is not trusted: whatever names and links it reports, nothing is written outside the
-// directory that local names. That is held by os.Root: every step of a path is opened below it, so
-// that a link which an earlier entry made leads nowhere else.
+// directory that local names. os.Root enforces that: every step of a path is opened below it, so
+// that a link which an earlier entry made leads nowhere else. A file that goes on far beyond its
+// size, and a tree without end, are errors of code Conflict.
 //
 // remote is slash-separated, local a path of this machine; a "/." at the end of either means
 // contents, as for docker cp. Errors: NotFound when nothing is at remote or the directory of local
-// is missing, Invalid for a destination that cannot be, or a git directory without opts.Git,
-// Corrupt for names that no file can have. What was copied before an error stays.
+// is missing, Invalid for an impossible destination, or a git directory without opts.Git, Corrupt
+// for names that no file can have. What was copied before an error stays.
 func (f *Files) CopyFrom(ctx context.Context, remote, local string, opts CopyOptions) error {
 	info, base, err := f.source(remote, opts.FollowLink)
 	if err != nil {
 		return err
 	}
-	// Stat, because a user who names a link to a directory means the directory.
+	// Stat, because a user who names a link to a directory means that directory.
 	there, err := os.Stat(local)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -46,17 +47,16 @@ func (f *Files) CopyFrom(ctx context.Context, remote, local string, opts CopyOpt
 	if err != nil {
 		return err
 	}
-	if there != nil && !there.IsDir() { // the link that a user names as the destination is followed
+	if there != nil && !there.IsDir() { // a link that a user names as the destination is followed
 		if result, err = filepath.EvalSymlinks(result); err != nil {
 			return err
 		}
 		if !there.Mode().IsRegular() {
-			return f.pour(remote, result)
+			return f.copyInto(remote, result)
 		}
 	}
-	// top is the directory that nothing leaves, name what appears in it. Where the user named a
-	// directory that is there, that is top, so that its own links are followed and those of the box
-	// are not.
+	// top is the directory that nothing leaves, name what appears in it. If the user named an existing
+	// directory, that is top, so that its own links are followed and those of the box are not.
 	top, name := filepath.Dir(result), filepath.Base(result)
 	switch {
 	case into:
@@ -88,9 +88,9 @@ func openTop(dir string) (*os.Root, error) {
 	return root, err
 }
 
-// pour writes a file of the box into a device or a pipe of this machine, which must not be
+// copyInto writes a file of the box into a device or a pipe of this machine, which must not be
 // replaced.
-func (f *Files) pour(remote, local string) error {
+func (f *Files) copyInto(remote, local string) error {
 	src, err := f.sftp.Open(remote)
 	if err != nil {
 		return f.failure("open", remote, err)
@@ -104,8 +104,8 @@ func (f *Files) pour(remote, local string) error {
 	return errors.Join(err, dst.Close())
 }
 
-// source looks at what is to be copied from the box. base is the name it has there. The name that
-// the box reports for it is checked, as it becomes a name here.
+// source looks up what is to be copied from the box. base is its name there, which is checked, as
+// it becomes a name here.
 func (f *Files) source(remote string, follow bool) (info fs.FileInfo, base string, err error) {
 	if follow || strings.HasSuffix(remote, "/") || strings.HasSuffix(remote, "/.") {
 		info, err = f.sftp.Stat(remote)
@@ -142,8 +142,8 @@ func (d *download) list(ctx context.Context, from string) ([]fs.FileInfo, error)
 	return d.files.list(ctx, from)
 }
 
-// mkdir makes a directory that only we can enter until dress gives it its mode, when its files are
-// written. One that is there is used, unless it is, or leads into, a git directory.
+// mkdir makes a directory that only we can enter until dress gives it its mode, after its files. An
+// existing directory is used, unless it is, or leads into, a git directory.
 func (d *download) mkdir(to string, _ fs.FileInfo) error {
 	err := d.root.Mkdir(to, 0o700)
 	if err == nil {
@@ -159,7 +159,7 @@ func (d *download) mkdir(to string, _ fs.FileInfo) error {
 	return checkGit(to, filepath.Join(d.root.Name(), to), "") // a link that an earlier copy left may lead anywhere
 }
 
-// dress leaves set-id bits off: a program of the box's would run with somebody's rights here.
+// dress leaves out set-id bits: a program of the box would run with somebody's rights here.
 func (d *download) dress(to string, info fs.FileInfo) error {
 	if err := d.root.Chmod(to, info.Mode().Perm()); err != nil {
 		return err
@@ -167,8 +167,7 @@ func (d *download) dress(to string, info fs.FileInfo) error {
 	return d.root.Chtimes(to, time.Time{}, info.ModTime())
 }
 
-// link takes over where a link of the box leads, as text. It may lead anywhere: nothing here
-// follows it.
+// link copies a link of the box as text. It may lead anywhere: nothing here follows it.
 func (d *download) link(remote, name string, _ fs.FileInfo) error {
 	target, err := d.files.sftp.ReadLink(remote)
 	if err != nil {
@@ -181,8 +180,8 @@ func (d *download) link(remote, name string, _ fs.FileInfo) error {
 	return d.place(temp, name)
 }
 
-// file writes to a temporary name first: a copy that is cut short leaves nothing half at the name
-// that the user asked for.
+// file writes to a temporary name first, so that a copy that is cut short leaves nothing half done
+// at the requested name.
 func (d *download) file(ctx context.Context, remote, name string, info fs.FileInfo) error {
 	src, err := d.files.sftp.Open(remote)
 	if err != nil {
@@ -210,7 +209,7 @@ func (d *download) file(ctx context.Context, remote, name string, info fs.FileIn
 	return d.place(temp, name)
 }
 
-// place gives a complete file its name. A directory that has the name is in the way, and stays.
+// place gives a complete file its name. A directory of that name is in the way, and stays.
 func (d *download) place(temp, name string) error {
 	if err := d.root.Rename(temp, name); err != nil {
 		return errors.Join(err, d.root.Remove(temp))
@@ -218,13 +217,12 @@ func (d *download) place(temp, name string) error {
 	return nil
 }
 
-// tempName is a name beside name that nothing has. Nothing else in a copied tree is likely to begin
-// like it.
+// tempName is an unused name beside name.
 func tempName(name string) string {
 	return filepath.Join(filepath.Dir(name), ".agentbox-"+rand.Text())
 }
 
-// meteredWriter counts, and stops when its context does.
+// meteredWriter counts what is written, and fails when its context ends.
 type meteredWriter struct {
 	ctx   context.Context
 	w     io.Writer
@@ -233,7 +231,7 @@ type meteredWriter struct {
 	err   error
 }
 
-// Write keeps the error that was this machine's own, so that it is not told as one of the box.
+// Write keeps an error of this machine, so that it is not reported as one of the box.
 func (w *meteredWriter) Write(p []byte) (int, error) {
 	if w.err = context.Cause(w.ctx); w.err != nil {
 		return 0, w.err

@@ -16,11 +16,11 @@ import (
 )
 
 // CopyTo copies a file or a tree of this machine into the environment, by the rules of docker cp.
-// Modes and times are kept, symbolic links stay links, files belong to the user of the session, and
-// each appears complete or not at all where the server can rename over an existing file. Where it
-// cannot (a stock server without posix-rename@openssh.com), the file is written in place. The rules
-// for paths and errors are those of CopyFrom. Nothing of this machine's but regular files,
-// directories and links is read; the rest is reported as skipped.
+// Modes and times are kept, symbolic links stay links, and files belong to the session's user. Each
+// file appears complete or not at all if the server can rename over an existing file; on a stock
+// server without posix-rename@openssh.com it is written in place. The rules for paths and errors
+// are those of CopyFrom. Only regular files, directories and links of this machine are read;
+// everything else is reported as skipped.
 func (f *Files) CopyTo(ctx context.Context, local, remote string, opts CopyOptions) error {
 	stat := os.Lstat
 	if opts.FollowLink || strings.HasSuffix(local, "/") || strings.HasSuffix(local, "/.") {
@@ -109,7 +109,7 @@ func (f *Files) mkdir(remote string) error {
 	return f.failure("make the directory", remote, err)
 }
 
-// link makes the same link in the box. Where it leads there is not looked at.
+// link makes the same link in the box. Where it leads there is not checked.
 func (u *upload) link(local, remote string, _ fs.FileInfo) error {
 	target, err := os.Readlink(local)
 	if err != nil {
@@ -118,7 +118,7 @@ func (u *upload) link(local, remote string, _ fs.FileInfo) error {
 	return u.files.symlink(target, remote)
 }
 
-// symlink makes a link where a file or another link may be.
+// symlink makes a link, and replaces a file or another link.
 func (f *Files) symlink(target, remote string) error {
 	err := f.sftp.Symlink(target, remote)
 	if err == nil {
@@ -133,8 +133,8 @@ func (f *Files) symlink(target, remote string) error {
 	return nil
 }
 
-// file writes beside the name and renames, where the server can. A device or a pipe is written
-// into, and keeps its mode.
+// file writes to a temporary name and renames, if the server can. It writes directly into a device
+// or a pipe, whose mode stays.
 func (u *upload) file(ctx context.Context, local, remote string, info fs.FileInfo) error {
 	src, err := os.Open(local)
 	if err != nil {
@@ -156,7 +156,7 @@ func (u *upload) file(ctx context.Context, local, remote string, info fs.FileInf
 		}
 	}
 	if err != nil {
-		// The user's own file is never removed: only what was made here.
+		// Only the temporary file is removed, never the user's own.
 		if name != remote {
 			u.files.sftp.Remove(name) // it may not exist; the error that counts is the first one
 		}
@@ -164,7 +164,7 @@ func (u *upload) file(ctx context.Context, local, remote string, info fs.FileInf
 	return err
 }
 
-// write makes or replaces the contents of a file in the box.
+// write creates a file in the box, or replaces its content.
 func (f *Files) write(remote string, src io.Reader) error {
 	dst, err := f.sftp.OpenFile(remote, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
@@ -180,7 +180,8 @@ func (f *Files) write(remote string, src io.Reader) error {
 	return nil
 }
 
-// meteredReader keeps Stat, by which the SFTP client knows how many writes to have in flight.
+// meteredReader counts what is read. It has Stat, by which the SFTP client knows how many writes to
+// have in flight.
 type meteredReader struct {
 	ctx   context.Context
 	f     *os.File
@@ -190,7 +191,7 @@ type meteredReader struct {
 
 func (r *meteredReader) Stat() (fs.FileInfo, error) { return r.f.Stat() }
 
-// Read counts, and stops when its context does: a read of a file does not end by itself.
+// Read fails when its context ends: a read of a file does not end by itself.
 func (r *meteredReader) Read(p []byte) (int, error) {
 	if err := context.Cause(r.ctx); err != nil {
 		return 0, err

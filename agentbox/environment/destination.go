@@ -7,8 +7,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// destination says where a copy goes, by the rules of docker cp: src and dst as the user wrote
-// them, base the name the source has in its directory, dstInfo nil when nothing is at dst.
+// destination says where a copy goes, by the rules of docker cp. src and dst are as the user wrote
+// them, base is the source's name in its directory, dstInfo is nil if dst does not exist.
 //
 //	source     destination          result
 //	file       absent               becomes dst; an error when dst ends in a slash
@@ -18,9 +18,9 @@ import (
 //	directory  a file               an error
 //	directory  a directory          becomes dst/base; its contents go into dst when src ends in "/."
 //
-// into is true when the result is a directory that exists already and gets the contents. Nothing is
-// looked up here, so that the table is tested as one. A destination that ends in a slash must be a
-// directory.
+// into is true if the result is an existing directory that gets the contents. A destination that
+// ends in a slash must be a directory. Nothing is looked up here, so that tests can cover the
+// table.
 func destination(src, base, dst string, srcDir bool, dstInfo fs.FileInfo) (result string, into bool, err error) {
 	if dst == "" {
 		dst = "."

@@ -13,22 +13,22 @@ import (
 )
 
 // AnswerTimeout bounds every wait for an answer that the other end owes at once: handshakes, new
-// channels, replies. It is long because emulated guests are slow, and to give up on a healthy box
+// channels, replies. It is long because emulated guests are slow, and giving up on a healthy box
 // costs its user a session.
 const AnswerTimeout = 30 * time.Second
 
-// Login is what both ends of a connection know of each other beforehand. Neither end has a
-// certificate or asks a person: the keys were made for this box alone, and told both ends out of
-// band.
+// Login is what both ends of a connection know of each other beforehand. There are no certificates
+// and no questions to the user: the keys were made for this box alone, and given to both ends out
+// of band.
 type Login struct {
 	User    string
 	Key     ssh.Signer    // proves who we are
 	HostKey ssh.PublicKey // the only one the other end may have
 }
 
-// NewClient makes an SSH client on conn and owns it from then on: on failure conn is closed. Its
-// handshake is bounded by ctx and AnswerTimeout. A wrong host key, a refused login and a silent
-// server are errors of code Unavailable. It makes no difference where conn came from.
+// NewClient makes an SSH client on conn, which may be any connection, and owns it from then on: on
+// failure conn is closed. ctx and AnswerTimeout bound the handshake. A wrong host key, a refused
+// login and a silent server are errors of code Unavailable.
 func NewClient(ctx context.Context, conn net.Conn, login Login) (*ssh.Client, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, AnswerTimeout, silent("finish the SSH handshake"))
 	defer cancel()
@@ -59,7 +59,7 @@ func NewClient(ctx context.Context, conn net.Conn, login Login) (*ssh.Client, er
 	return ssh.NewClient(c, chans, reqs), nil
 }
 
-// fixedHostKey admits one key, and names both where another is offered.
+// fixedHostKey admits one key. Its error names both keys.
 func fixedHostKey(want ssh.PublicKey) ssh.HostKeyCallback {
 	return func(_ string, _ net.Addr, got ssh.PublicKey) error {
 		if bytes.Equal(got.Marshal(), want.Marshal()) {

@@ -1,7 +1,7 @@
-// Package environment is everything one does in a place where code runs, over one SSH connection:
-// commands with or without a terminal, files in both directions, forwarded ports, and a relay that
-// shares the connection with many local clients. It does not know what is at the other end (a
-// microVM, a gVisor sandbox, a Lima instance, a remote host) and starts none.
+// Package environment is everything that one does in a place where code runs, over one SSH
+// connection: commands with or without a terminal, files in both directions, forwarded ports, and a
+// relay that shares the connection with many local clients. It does not know what is at the other
+// end (a microVM, a gVisor sandbox, a remote host) and starts none.
 //
 // NewClient makes the connection over any net.Conn, Open over the socket of a box on this machine.
 // Exec runs a Command, Attach joins a job, OpenFiles begins an SFTP session whose Files copy
@@ -10,23 +10,23 @@
 // has a connection to the guest. Most callers of the rest are in the command line and the daemon,
 // and reach the box through such a relay.
 //
-// What comes from the other end is untrusted: names, sizes and order of messages are checked,
-// nothing waits for an answer without a deadline, and no file is written outside the directory the
-// caller named.
+// The other end is not trusted: names, sizes and the order of messages are checked, everything that
+// is kept is bounded, every answer has a deadline, and no file is written outside the directory
+// that the caller named.
 //
-// Errors are those of agentbox with a code: Unavailable where the other end did not answer or the
-// connection was lost, Corrupt where what it said cannot be, Conflict where something beyond a
-// bound came. Every function with a context returns after it ends, even when the other end is
-// silent; a goroutine that a library keeps waiting ends with its connection.
+// Errors are those of agentbox with a code: Unavailable when the other end did not answer or the
+// connection was lost, Corrupt when what it said cannot be true, Conflict when something exceeds a
+// bound. Every function with a context returns after it ends, even when the other end is silent; a
+// goroutine that a library keeps waiting ends with its connection.
 //
 // Beside what RFC 4254 defines, a session channel may carry two requests that the guest agent knows
-// and others refuse:
+// and other servers refuse:
 //
 //	argv@agentbox  wants a reply; the payload is JSON {"argv":[...],"dir":"...","env":{...},"user":"..."}. It runs exactly
 //	               these arguments, without a shell between; no arguments mean the user's login shell.
-//	user@agentbox  wants no reply; the payload is one SSH string. It goes before any other request of the session and says
-//	               as whom the rest of it happens; the relay sends it, as the name its client logged in with.
+//	user@agentbox  wants no reply; the payload is one SSH string. It precedes all other requests of the session and names
+//	               the user that the session runs as; the relay sends the name that its client logged in with.
 //
-// and it knows the subsystem export@agentbox besides sftp: see Export. Relays know one more type
-// of channel, AttachChannel.
+// The guest agent also has the subsystem export@agentbox beside sftp: see Export. Relays know one
+// more type of channel, AttachChannel.
 package environment

@@ -18,16 +18,16 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Exec runs a command and returns when it has ended and all it wrote has been written to cmd.Stdout
-// and cmd.Stderr.
+// Exec runs a command. It returns when the command has ended and all of its output has been written
+// to cmd.Stdout and cmd.Stderr.
 //
 // When ctx ends, the command gets SIGTERM, after cmd.Grace SIGKILL, and the channel is closed; the
-// error is then ctx's cause and the status is the command's if it was still told. An error of code
-// Unavailable means that the connection ended before the command did. A silent environment holds
-// Exec up no longer than cmd.Grace, killTime and closeTime together.
+// error is then ctx's cause, and the status the command's if it is known. An error of code
+// Unavailable means that the connection ended before the command did. A silent environment delays
+// Exec by no more than cmd.Grace, killTime and closeTime together.
 //
 // A writer that fails (a closed pipe, a full disk) ends the command with SIGPIPE, as in a pipeline,
-// and its error is returned. No write to cmd.Stdout or cmd.Stderr begins once Exec has returned.
+// and its error is returned. No write to cmd.Stdout or cmd.Stderr begins after Exec has returned.
 func Exec(ctx context.Context, client *ssh.Client, cmd Command) (Status, error) {
 	s, err := newSession(ctx, client, "session", nil, cmd)
 	if err != nil {
@@ -41,7 +41,7 @@ func Exec(ctx context.Context, client *ssh.Client, cmd Command) (Status, error) 
 	return s.wait(ctx)
 }
 
-// newSession opens a channel of a kind for a command, whose streams are still to be copied.
+// newSession opens a channel for a command. Its streams are not copied yet.
 func newSession(ctx context.Context, client *ssh.Client, kind string, extra []byte, cmd Command) (*session, error) {
 	ch, reqs, err := OpenChannel(ctx, client, kind, extra)
 	if err != nil {
@@ -52,8 +52,8 @@ func newSession(ctx context.Context, client *ssh.Client, kind string, extra []by
 	return s, nil
 }
 
-// explainRefusal makes an error of ours of a channel that was refused. A relay that has no
-// connection says so in the refusal (noBackend), which is a lost connection to us, too.
+// explainRefusal turns a refused channel into an error of ours. A relay that has no connection says
+// so in the refusal (noBackend), which is a lost connection to us, too.
 func explainRefusal(err error) error {
 	var refused *ssh.OpenChannelError
 	if !errors.As(err, &refused) {
@@ -65,26 +65,26 @@ func explainRefusal(err error) error {
 	return agentbox.Errorf(agentbox.Unavailable, "the box refused to run a command: %.*s", maxComplaint, refused.Message)
 }
 
-// session is one running command. listen is the one goroutine that takes its requests; two copy its
+// session is one running command. Only listen receives its requests; two goroutines copy its
 // output; one may be left behind at a read from Stdin.
 type session struct {
 	cmd   Command
 	ch    ssh.Channel
 	ended chan struct{} // closed when the channel is
 
-	// mu guards status, which is nil until the other end has told it.
+	// mu guards status, which is nil while it is unknown.
 	mu     sync.Mutex
 	status *Status
 
-	// output counts the copies of output; muted drops what they still bring once finish has given
-	// up on them.
+	// output counts the goroutines that copy output; muted drops what they still bring once finish
+	// has given up on them.
 	output sync.WaitGroup
 	muted  atomic.Bool
 	leaves bool       // the command is a job, which goes on when this ends
 	failed chan error // writing to Stdout or Stderr failed
 }
 
-// listen takes the other end's requests until the channel closes.
+// listen receives the other end's requests until the channel closes.
 func (s *session) listen(reqs <-chan *ssh.Request) {
 	defer close(s.ended)
 	for req := range reqs {
@@ -97,7 +97,7 @@ func (s *session) listen(reqs <-chan *ssh.Request) {
 	}
 }
 
-// parseExit reads how a command ended, RFC 4254, 6.10. Codes are those of wait(2): one byte.
+// parseExit reads how a command ended: RFC 4254, 6.10. Codes are those of wait(2), one byte.
 func parseExit(req *ssh.Request) (Status, bool) {
 	switch req.Type {
 	case "exit-status":
@@ -119,8 +119,9 @@ func parseExit(req *ssh.Request) (Status, bool) {
 	return Status{}, false
 }
 
-// start asks for the command: the exact arguments first, a shell's command line where that is
-// unknown. Requests that need no reply are not waited for, so it costs one round trip.
+// start asks for the command: the exact arguments first, or a shell's command line where the server
+// does not know that request. Requests without a reply are not waited for, so it takes one round
+// trip.
 func (s *session) start(ctx context.Context) error {
 	if s.cmd.Subsystem != "" {
 		return startSubsystem(ctx, s.ch, s.cmd.Subsystem)
@@ -145,8 +146,8 @@ func (s *session) start(ctx context.Context) error {
 	return err
 }
 
-// argvRequest is the payload of argv@agentbox. JSON carries no bytes that are not UTF-8, the
-// shell's command line does.
+// argvRequest is the payload of argv@agentbox. exact is false if JSON cannot carry the command, as
+// it is not UTF-8; a shell's command line can.
 func argvRequest(cmd Command) (payload []byte, exact bool) {
 	if !allUTF8(cmd) {
 		return nil, false
@@ -159,7 +160,7 @@ func argvRequest(cmd Command) (payload []byte, exact bool) {
 	return payload, err == nil
 }
 
-// allUTF8 tells whether JSON would carry the command unchanged.
+// allUTF8 tells whether JSON carries the command unchanged.
 func allUTF8(cmd Command) bool {
 	for k, v := range cmd.Env {
 		if !utf8.ValidString(k) || !utf8.ValidString(v) {
@@ -169,8 +170,8 @@ func allUTF8(cmd Command) bool {
 	return utf8.ValidString(cmd.Dir) && !slices.ContainsFunc(cmd.Argv, func(s string) bool { return !utf8.ValidString(s) })
 }
 
-// ptyRequest is the payload of pty-req: RFC 4254, 6.2, with none of the modes of section 8, of which
-// there is only the TTY_OP_END. Sizes in pixels are unknown, which is 0.
+// ptyRequest is the payload of pty-req: RFC 4254, 6.2, with no modes of section 8 but the final
+// TTY_OP_END. The sizes in pixels are 0, which means unknown.
 func ptyRequest(t *PTY) []byte {
 	term := t.Term
 	if term == "" {
@@ -184,8 +185,8 @@ func ptyRequest(t *PTY) []byte {
 	}{term, uint32(t.Size.Width), uint32(t.Size.Height), 0, 0, "\x00"})
 }
 
-// copyStreams begins to copy, once the command has been started: some servers drop what comes
-// before. With endInput the end of our input, or none, is the end of the command's.
+// copyStreams starts to copy, after the command has started: some servers drop what comes before.
+// With endInput the end of our input, or its absence, ends the command's input.
 func (s *session) copyStreams(endInput bool) {
 	s.output.Go(func() { s.copyOut(s.cmd.Stdout, s.ch) })
 	s.output.Go(func() { s.copyOut(s.cmd.Stderr, s.ch.Stderr()) })
@@ -200,8 +201,7 @@ func (s *session) copyStreams(endInput bool) {
 	}()
 }
 
-// copyOut must read to the end whatever happens to dst: what is not read here blocks the command
-// there.
+// copyOut reads to the end even if dst fails: unread output blocks the command.
 func (s *session) copyOut(dst io.Writer, src io.Reader) {
 	if dst != nil {
 		if _, err := pump(mutable{dst, &s.muted}, src); err != nil {
@@ -211,13 +211,13 @@ func (s *session) copyOut(dst io.Writer, src io.Reader) {
 	pump(io.Discard, src)
 }
 
-// mutable keeps a late copy from writing to a Writer whose Exec has returned.
+// mutable keeps a late copy from writing after Exec has returned.
 type mutable struct {
 	io.Writer
 	muted *atomic.Bool
 }
 
-// Write refuses once finish has given up on this copy.
+// Write fails once finish has given up on this copy.
 func (m mutable) Write(p []byte) (int, error) {
 	if m.muted.Load() {
 		return 0, io.ErrClosedPipe
@@ -225,8 +225,8 @@ func (m mutable) Write(p []byte) (int, error) {
 	return m.Writer.Write(p)
 }
 
-// wait passes signals and sizes on until the command has ended, the context has, or nobody takes
-// the output any more.
+// wait passes on signals and sizes until the command or ctx has ended, or nobody takes the output
+// any more.
 func (s *session) wait(ctx context.Context) (Status, error) {
 	var resize <-chan Size
 	if s.cmd.TTY != nil {
@@ -264,12 +264,13 @@ func (s *session) wait(ctx context.Context) (Status, error) {
 	}
 }
 
-// signal is a courtesy: when it cannot be sent the channel has closed, which ended says better.
+// signal ignores errors: a signal that cannot be sent means that the channel has closed, which
+// ended reports.
 func (s *session) signal(name string) {
 	s.ch.SendRequest("signal", false, ssh.Marshal(struct{ Name string }{name}))
 }
 
-// terminate ends the command as Command.Grace says. A job is left instead: it ends when it does.
+// terminate ends the command as Command.Grace says. A job is only left: it goes on.
 func (s *session) terminate() {
 	if s.leaves {
 		s.ch.Close()
@@ -293,13 +294,13 @@ func (s *session) terminate() {
 	s.ch.Close()
 }
 
-// killTime is how long the other end may take to report a kill before the channel is closed over
-// its head.
+// killTime is how long the other end may take to report a kill before the channel is closed
+// regardless.
 const killTime = 10 * time.Second
 
-// finish collects the rest of the output. Once there is a cause to stop, it waits only as long as a
-// living server needs to close a channel. cause is nil where the command ended on its own. The
-// status is told even with a cause, where it is known.
+// finish collects the rest of the output. cause is nil if the command ended on its own. With a
+// cause it waits only as long as a living server needs to close a channel. It returns the status
+// even with a cause, if it is known.
 func (s *session) finish(ctx context.Context, cause error) (Status, error) {
 	done := make(chan struct{})
 	go func() {

@@ -27,17 +27,17 @@ type Export struct {
 	Bound Bound
 }
 
-// Bound is the most that is taken of an environment; what is zero has none. They are there because
-// what is exported is kept on the host: an archive without end would fill its disk.
+// Bound is the most that is taken from an environment; zero fields do not limit. Exports are kept
+// on the host, and an archive without end would fill its disk.
 type Bound struct {
 	Bytes int64 // of the archive
 	Files int
 	Time  time.Duration
 }
 
-// Inventory writes down what there is, for a later Take to leave out what did not change since. No
-// clock is compared for that, neither the host's nor the guest's. What it wrote means nothing to
-// anybody but the guest.
+// Inventory records what exists, so that a later Take can leave out what has not changed. No clock
+// is compared for that, neither the host's nor the guest's. Only the guest understands what it
+// wrote.
 func (h Export) Inventory(ctx context.Context, client *ssh.Client, w io.Writer) error {
 	ctx, cancel := h.Bound.context(ctx)
 	defer cancel()
@@ -45,10 +45,9 @@ func (h Export) Inventory(ctx context.Context, client *ssh.Client, w io.Writer) 
 	return h.ask(ctx, client, req, nil, h.Bound.writer(w))
 }
 
-// Take writes the files as a tar archive to w. Only the guest agent can; a stock SSH server
-// refuses. What came is complete if and only if the error is nil. The archive is as untrusted as
-// everything else in the environment; one that goes beyond the bound is an error of code Conflict
-// that names it.
+// Take writes the files as a tar archive to w. Only the guest agent can do that; a stock SSH server
+// refuses. The archive is complete if and only if the error is nil. It is as untrusted as
+// everything else in the environment. Exceeding the bound is an error of code Conflict.
 func (h Export) Take(ctx context.Context, client *ssh.Client, w io.Writer) error {
 	ctx, cancel := h.Bound.context(ctx)
 	defer cancel()
@@ -71,8 +70,8 @@ func (h Export) Take(ctx context.Context, client *ssh.Client, w io.Writer) error
 }
 
 // ask runs the subsystem: the request as one line of JSON, then more, go to its input; the answer
-// comes from its output. Where out refuses, its error is the one returned, and not the end of the
-// command that it caused.
+// is its output. If out fails, that error is returned, and not the end of the command that it
+// caused.
 func (h Export) ask(ctx context.Context, client *ssh.Client, req protocol.ExportRequest, more io.Reader, out io.Writer) error {
 	request, err := json.Marshal(req)
 	if err != nil {
@@ -85,7 +84,7 @@ func (h Export) ask(ctx context.Context, client *ssh.Client, req protocol.Export
 	var complaint bytes.Buffer
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watched := &remembering{w: out, failed: cancel}
+	watched := &failingWriter{w: out, failed: cancel}
 	status, err := Exec(ctx, client, Command{Subsystem: protocol.ExportSubsystem, Stdin: in, Stdout: watched, Stderr: &bounded.Head{W: &complaint, Left: maxComplaint}})
 	switch {
 	case watched.err != nil:
@@ -100,5 +99,5 @@ func (h Export) ask(ctx context.Context, client *ssh.Client, req protocol.Export
 	return nil
 }
 
-// maxComplaint bounds what a box may put into an error message.
+// maxComplaint bounds what a box may put into an error message, in bytes.
 const maxComplaint = 4 << 10

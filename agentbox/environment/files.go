@@ -18,15 +18,15 @@ import (
 )
 
 // Files is an SFTP session: the files of the environment as one of its users sees them. Its methods
-// may be called from any goroutine.
+// are safe for concurrent use.
 type Files struct {
 	sftp  *sftp.Client
 	guard *guard
 	stop  func() bool
 }
 
-// OpenFiles begins an SFTP session as user ("" is whom the client logged in as). It ends with ctx
-// or Close. ctx is that of the whole session and not of its beginning. Closing client ends it, too.
+// OpenFiles begins an SFTP session as user ("" is whom the client logged in as). It lasts until ctx
+// ends, or Close or the client's end: ctx is not only for opening it.
 func OpenFiles(ctx context.Context, client *ssh.Client, user string) (*Files, error) {
 	ch, reqs, err := OpenChannel(ctx, client, "session", nil)
 	if err != nil {
@@ -60,7 +60,7 @@ func startSubsystem(ctx context.Context, ch ssh.Channel, name string) error {
 	return err
 }
 
-// Close ends the session. Methods that still run fail. It does not close the client.
+// Close ends the session. Methods that are running fail. It does not close the client.
 func (f *Files) Close() error {
 	f.stop()
 	err := f.sftp.Close()
@@ -68,13 +68,13 @@ func (f *Files) Close() error {
 	return err
 }
 
-// failure says what went wrong with a path in the box. It keeps an error of ours, and gives any
-// other the code that fits it.
+// failure explains what failed with a path in the box. It keeps our own errors, and gives others
+// the code that fits.
 func (f *Files) failure(doing, name string, err error) error {
 	if err = f.guard.explain(err); errors.As(err, new(*agentbox.Error)) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	// Rights are the user's to mend, so a lack of them is no fault of ours.
+	// The user can mend missing rights, so that is no internal error.
 	code := agentbox.Internal
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -88,8 +88,8 @@ func (f *Files) failure(doing, name string, err error) error {
 	return agentbox.Errorf(code, "cannot %s %s in the box: %w", doing, name, err)
 }
 
-// validName tells whether a name that the box reported may become a file name here: one path
-// element, nothing else.
+// validName checks that a name which the box reported can be a file name here: exactly one path
+// element.
 func validName(name string) error {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return agentbox.Errorf(agentbox.Corrupt, "the box reported a file named %q, which cannot exist", name)
@@ -138,7 +138,7 @@ type Progress struct {
 	Bytes int64  // of contents so far
 }
 
-// CopyOptions are the ways of a copy that a caller may want to choose.
+// CopyOptions are the options of a copy.
 type CopyOptions struct {
 	FollowLink bool                          // copy what the source's symbolic link points to, not the link
 	Git        bool                          // out of the environment: git directories too, and into one here
@@ -146,7 +146,7 @@ type CopyOptions struct {
 	Skipped    func(path string, why string) // sockets, devices, pipes and git directories are not copied; may be nil
 }
 
-// meter counts for a copy whose files go in parallel. mu guards now, and is held while opts'
+// meter counts for a copy whose files go in parallel. mu guards now. It is also held while opts'
 // functions are called, so that they run one at a time.
 type meter struct {
 	mu   sync.Mutex
@@ -154,7 +154,7 @@ type meter struct {
 	opts CopyOptions
 }
 
-// add counts, and tells where the copy is.
+// add counts, and reports the progress.
 func (m *meter) add(name string, files int, bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,7 +166,7 @@ func (m *meter) add(name string, files int, bytes int64) {
 	}
 }
 
-// skip reports something that cannot be copied.
+// skip reports an entry that cannot be copied.
 func (m *meter) skip(name string, mode fs.FileMode) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,19 +175,19 @@ func (m *meter) skip(name string, mode fs.FileMode) {
 	}
 }
 
-// leave reports a git directory that stays in the environment.
+// leave reports a git directory that is left out.
 func (m *meter) leave(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.opts.Skipped != nil {
-		m.opts.Skipped(name, "what a box wrote there, git on this machine would act on; --git copies it")
+		m.opts.Skipped(name, "git on this machine would act on what a box wrote there; --git copies it")
 	}
 }
 
-// guard ends an SFTP session whose other side owes an answer and says nothing, or lists files
-// without end, which the library would keep in memory. It is the stream between the SFTP client and
-// the channel. The timer runs exactly while an answer is owed: the first write after a read starts
-// it, and a read of anything stops it. mu guards what follows it, and orders reads and writes.
+// guard ends an SFTP session whose server owes an answer and stays silent, or lists files without
+// end, which the library would keep in memory. It is the stream between the SFTP client and the
+// channel. The timer runs exactly while an answer is owed: the first write after a read starts it,
+// and any read stops it. mu guards the fields below it.
 type guard struct {
 	ssh.Channel
 	timer   *time.Timer
@@ -199,10 +199,10 @@ type guard struct {
 	cause  error
 }
 
-// stallTime is how long an SFTP request may take; writing into a busy disk can be slow.
+// stallTime is how long an SFTP request may take; writing to a busy disk can be slow.
 const stallTime = 2 * AnswerTimeout
 
-// newGuard guards a channel; its timer begins with the first write.
+// newGuard guards a channel; the first write starts its timer.
 func newGuard(ch ssh.Channel) *guard {
 	g := &guard{Channel: ch}
 	g.timer = time.AfterFunc(stallTime, func() { g.fail(silent("answer a file request")) })
@@ -210,7 +210,7 @@ func newGuard(ch ssh.Channel) *guard {
 	return g
 }
 
-// Read takes what came as the answer that was owed, whatever it answers: the session lives.
+// Read counts whatever arrives as the owed answer: it shows that the session lives.
 func (g *guard) Read(p []byte) (int, error) {
 	n, err := g.Channel.Read(p)
 	g.mu.Lock()
@@ -225,7 +225,7 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// begin says that a listing begins: what is listed is counted from here.
+// begin starts to count names for one listing.
 func (g *guard) begin() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -261,8 +261,8 @@ func (s *packets) names(p []byte) (count int64) {
 	return count
 }
 
-// Write begins to wait, unless an answer is owed already: a second request must not give the other
-// side more time for the first.
+// Write starts the timer, unless an answer is owed already: a second request must not give the
+// server more time for the first.
 func (g *guard) Write(p []byte) (int, error) {
 	g.mu.Lock()
 	if !g.owed {
@@ -273,7 +273,7 @@ func (g *guard) Write(p []byte) (int, error) {
 	return g.Channel.Write(p)
 }
 
-// fail ends the session; the first cause is the one that explain tells.
+// fail ends the session. explain returns the first cause.
 func (g *guard) fail(cause error) {
 	g.mu.Lock()
 	if g.cause == nil {
@@ -283,13 +283,13 @@ func (g *guard) fail(cause error) {
 	g.Channel.Close()
 }
 
-// Close ends the session without a cause: somebody is done with it.
+// Close ends the session without a cause: its user is done.
 func (g *guard) Close() error {
 	g.timer.Stop()
 	return g.Channel.Close()
 }
 
-// explain replaces the errors of a dead session by its cause of death.
+// explain replaces the errors of a session that failed by its cause.
 func (g *guard) explain(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -16,26 +16,26 @@ import (
 )
 
 // Forwarding is a TCP port of this host whose connections end in the environment. One goroutine
-// accepts and each connection has one that connects and joins; Close waits for all of them.
+// accepts, and each connection has one that connects and joins; Close waits for all of them.
 type Forwarding struct {
 	listener net.Listener
 	cancel   context.CancelFunc
 	work     sync.WaitGroup
 }
 
-// Watch is told of the connections of a forwarding, from several goroutines. Either may be nil.
+// Watch observes the connections of a forwarding, from several goroutines. Either may be nil.
 type Watch struct {
 	Opened func() (closed func()) // a client has connected; closed is called when it has gone
 	Passed func()                 // a piece has gone through
 }
 
 // Forward listens on the host address listen ("127.0.0.1:3000"; port 0 takes a free one) and
-// connects every client to remote, an address inside the environment. It works until ctx is done or
-// Close is called. A port that is taken is an error of code Exists. remote's host may be empty,
-// which is the environment's localhost; a connection that nobody answers there is reset, so that a
-// client sees what it would see of a closed port. Every connection asks backend anew, so the
-// forwarding lives on when the connection to the environment is replaced. A remote that is no
-// address is an error of code Invalid.
+// connects every client to remote, an address inside the environment. It works until ctx ends or
+// Close is called. remote's host may be empty, which is the environment's localhost. A connection
+// that nobody answers there is reset, so that a client sees what it would see of a closed port.
+// Every connection asks backend anew, so the forwarding survives the replacement of the connection
+// to the environment. The error is Exists for a port that is taken, and Invalid for a remote that
+// is no address.
 func Forward(ctx context.Context, backend Backend, listen, remote string, watch Watch) (*Forwarding, error) {
 	target, err := parseTarget(remote)
 	if err != nil {
@@ -52,14 +52,14 @@ func Forward(ctx context.Context, backend Backend, listen, remote string, watch 
 	return f, nil
 }
 
-// listenError says why a port cannot be had, and suggests another.
+// listenError explains why a port cannot be opened, and suggests another.
 func listenError(listen string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return agentbox.Errorf(agentbox.Invalid, "cannot listen on %s: %w", listen, err)
 	}
 	taken := agentbox.Errorf(agentbox.Exists, "%s is taken on this machine: %w", listen, err)
 	host, _, _ := net.SplitHostPort(listen)
-	// The kernel knows a free one; somebody may take it before the user does, so it is only a
+	// The kernel knows a free port. Somebody may take it before the user does, so it is only a
 	// suggestion.
 	if l, err := net.Listen("tcp", net.JoinHostPort(host, "0")); err == nil {
 		defer l.Close()
@@ -78,8 +78,8 @@ func (f *Forwarding) Close() error {
 	return nil
 }
 
-// accept serves clients until the listener is closed. An error of accept that is not the end, such
-// as too few descriptors, passes; it is not asked again at once.
+// accept serves clients until the listener is closed. Other errors, such as too few descriptors,
+// are temporary; it waits before it goes on.
 func (f *Forwarding) accept(ctx context.Context, backend Backend, target target, watch Watch) {
 	defer f.cancel()
 	for {
@@ -95,14 +95,13 @@ func (f *Forwarding) accept(ctx context.Context, backend Backend, target target,
 	}
 }
 
-// target is an address inside the environment. Its host is resolved there, and its port is 1 to
-// 65535.
+// target is an address inside the environment, where its host is resolved. Its port is 1 to 65535.
 type target struct {
 	host string
 	port uint32
 }
 
-// parseTarget reads host:port, with a host that may be empty.
+// parseTarget reads host:port. The host may be empty.
 func parseTarget(addr string) (target, error) {
 	host, p, err := net.SplitHostPort(addr)
 	port, perr := strconv.ParseUint(p, 10, 16)
@@ -150,8 +149,8 @@ func connect(ctx context.Context, backend Backend, t target, conn net.Conn, watc
 	join(ctx, conn, ch, reqs, watch.Passed)
 }
 
-// origin is where a client comes from, as direct-tcpip tells it; of a unix socket that is this
-// machine.
+// origin is where a client comes from, as direct-tcpip reports it; a client of a unix socket comes
+// from this machine.
 func origin(conn net.Conn) (string, uint32) {
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		return a.IP.String(), uint32(a.Port)
@@ -159,29 +158,29 @@ func origin(conn net.Conn) (string, uint32) {
 	return "127.0.0.1", 0
 }
 
-// reset ends a connection as a refused one looks, not as an empty answer.
+// reset makes the close of a connection look like a refusal, not like an empty answer.
 func reset(conn net.Conn) {
 	if t, ok := conn.(*net.TCPConn); ok {
 		t.SetLinger(0)
 	}
 }
 
-// join copies both ways until both directions have ended, either end is gone, or ctx is done. Where
-// the two ended naturally the host's side gets an end of file, else a reset: half a message must
+// join copies both ways until both directions have ended, either end is gone, or ctx is done. If
+// both ended naturally the host's side gets an end of file, otherwise a reset: half a message must
 // not look like a whole one. passed may be nil.
 func join(ctx context.Context, conn net.Conn, ch ssh.Channel, reqs <-chan *ssh.Request, passed func()) {
 	closed := make(chan struct{})
 	go func() { ssh.DiscardRequests(reqs); close(closed) }()
 	in, out := make(chan error, 1), make(chan error, 1)
-	// Both copies end when the environment answers the close below, or with its connection; a
-	// silent one is not waited for.
+	// Both copies end when the environment answers the close below, or with its connection. Nobody
+	// waits for a silent one.
 	go func() {
-		_, err := pump(told{ch, passed}, conn)
+		_, err := pump(notifying{ch, passed}, conn)
 		ch.CloseWrite()
 		in <- err
 	}()
 	go func() {
-		_, err := pump(told{conn, passed}, ch)
+		_, err := pump(notifying{conn, passed}, ch)
 		if c, ok := conn.(interface{ CloseWrite() error }); ok {
 			c.CloseWrite()
 		}
@@ -194,14 +193,14 @@ func join(ctx context.Context, conn net.Conn, ch ssh.Channel, reqs <-chan *ssh.R
 	conn.Close()
 }
 
-// told is a writer that says so after each piece.
-type told struct {
+// notifying is a writer that calls passed after each write.
+type notifying struct {
 	io.Writer
 	passed func()
 }
 
-// Write tells of each piece, also of one that could not be written.
-func (t told) Write(p []byte) (int, error) {
+// Write calls passed even if the write fails.
+func (t notifying) Write(p []byte) (int, error) {
 	n, err := t.Writer.Write(p)
 	if t.passed != nil {
 		t.passed()
@@ -209,9 +208,9 @@ func (t told) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// naturalEnd waits for the end of a joined pair and tells whether all that was sent has arrived. in
-// and out bring the result of each direction's copy, once. closed is closed when the environment
-// has closed the channel.
+// naturalEnd waits for the end of a joined pair, and tells whether everything that was sent has
+// arrived. in and out deliver the result of each direction's copy, once. closed is closed when the
+// environment has closed the channel.
 func naturalEnd(ctx context.Context, in, out <-chan error, closed <-chan struct{}) bool {
 	for in != nil || out != nil {
 		var gone <-chan struct{} // the other end takes no more, and all it sent has been read
@@ -238,7 +237,7 @@ func naturalEnd(ctx context.Context, in, out <-chan error, closed <-chan struct{
 	return true
 }
 
-// isClosed looks at a channel that is only ever closed.
+// isClosed tells whether a channel is closed that nothing is sent on.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -12,10 +12,10 @@ import (
 // A git directory names programs that git runs: a box that could write into one here would run
 // them. So nothing of a box comes into one, or becomes one, unless the user says so.
 
-// isGit tells whether a name is that of a git directory, also where file systems fold case.
+// isGit tells whether a name is that of a git directory, also where file systems ignore case.
 func isGit(name string) bool { return strings.EqualFold(name, ".git") }
 
-// inGit tells whether a path leads into a git directory, or is one.
+// inGit tells whether a path is a git directory or leads into one.
 func inGit(path string) bool {
 	for part := range strings.SplitSeq(filepath.ToSlash(path), "/") {
 		if isGit(part) {
@@ -25,9 +25,9 @@ func inGit(path string) bool {
 	return false
 }
 
-// checkGit fails when a copy out of a box takes from a git directory or puts something into one.
-// dir is where the copy goes, name what it becomes there. dir is resolved first, as a link may lead
-// into one; it need not exist. The error has code Invalid.
+// checkGit fails when a copy out of a box reads from a git directory or writes into one. dir is
+// where the copy goes, name what it becomes there. dir is resolved first, as a link may lead into a
+// git directory; it need not exist. The error has code Invalid.
 func checkGit(remote, dir, name string) error {
 	real, err := filepath.Abs(dir)
 	if err == nil {

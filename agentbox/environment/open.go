@@ -10,9 +10,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// Address is where an environment of this machine is reached, and the files that both ends' keys
-// are in. It is what the API answers for a box (api.Connect), so that commands reach the supervisor
-// without the daemon.
+// Address is where an environment of this machine is reached, with the files of both ends' keys.
+// The API returns it for a box (api.Connect), so that commands reach the supervisor without the
+// daemon.
 type Address struct {
 	Name       string // for errors
 	Socket     string // unix socket with an SSH server
@@ -20,9 +20,9 @@ type Address struct {
 	KnownHosts string // file whose first line has the host key
 }
 
-// Open connects to an environment of this machine. user is who commands run as in the box. The
-// files are read each time, as each life has another host key. Errors: Unavailable where nothing
-// answers, Corrupt where a file is not what it should be.
+// Open connects to an environment of this machine. Commands in the box run as user. The files are
+// read each time, as each life has another host key. The error is Unavailable if nothing answers,
+// and Corrupt if a file is not what it should be.
 func Open(ctx context.Context, a Address, user string) (*ssh.Client, error) {
 	key, err := os.ReadFile(a.Key)
 	if err != nil {

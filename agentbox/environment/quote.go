@@ -8,9 +8,9 @@ import (
 	"al.essio.dev/pkg/shellescape"
 )
 
-// shellCommand is cmd for a server that hands one string to the user's shell. It is POSIX sh,
-// whatever the user's shell. exec leaves no shell between, so signals and the exit code are the
-// command's; 126 is what a shell says where it cannot invoke one.
+// shellCommand is cmd for a server that passes one string to the user's shell. It is POSIX sh,
+// whatever that shell is. exec leaves no shell in between, so that signals and the exit code are
+// the command's; 126 is a shell's code for what it cannot invoke.
 func shellCommand(cmd Command) string {
 	var b strings.Builder
 	if cmd.Dir != "" {

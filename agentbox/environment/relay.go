@@ -15,40 +15,41 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Backend gives the connection to the environment as it is now. It may wait for one, and ends with
-// ctx. It is called from many goroutines, and asked again for each channel, so that clients survive
-// a connection that was replaced. Its error reaches the client in the refusal.
+// Backend returns the connection to the environment as it is now. It may wait for one until ctx
+// ends. It is called from many goroutines, and for each channel anew, so that clients survive the
+// replacement of a connection. Its error reaches the client in the refusal.
 type Backend func(ctx context.Context) (*ssh.Client, error)
 
 // Relay is an SSH server that passes every channel on to one backend connection, so that many local
-// clients share it: each has a handshake of its own with the relay, at native speed, and the
+// clients share it. Each client has a handshake of its own with the relay, at native speed, and the
 // environment serves a single connection.
 //
-// It buffers nothing beyond the windows of flow control: a client that does not read stops its
-// command, and only it. Clients may run sessions and open TCP and unix connections inside; they may
-// not make the environment call back (remote forwarding, X11, agent forwarding), which would give a
-// box a way out that no policy sees. The host key and the client's key are made for it; who may
-// connect is decided by the socket's directory and that key. NewRelay, Handle, Prepare and then
-// Serve is the order of calls; ServeConn may be called beside Serve.
+// It buffers nothing beyond the windows of flow control: a client that does not read stops its own
+// command, and only that. Clients may run sessions and open TCP and unix connections inside. They
+// may not make the environment call back (remote forwarding, X11, agent forwarding), which would
+// give a box a way out that no policy sees. The host key and the client's key are made for the
+// relay; the socket's directory and the client's key decide who may connect.
+//
+// The order of calls is NewRelay, Handle, Prepare, Serve. ServeConn may run beside Serve.
 type Relay struct {
 	backend Backend
 	config  *ssh.ServerConfig
 	log     *slog.Logger
-	// The session opened ahead of need, and the handlers by type of channel.
+	// spare is a session opened ahead of need; local are the handlers by type of channel.
 	spare *spare
 	local map[string]ChannelHandler
 }
 
-// ChannelHandler serves a channel that a client asks for, and returns when it is closed or ctx is
-// done.
+// ChannelHandler serves a channel that a client asked for. It returns when the channel is closed or
+// ctx is done.
 type ChannelHandler func(ctx context.Context, nch ssh.NewChannel)
 
-// Handle has the relay serve channels of a kind itself, by f. It is called before Serve.
+// Handle makes the relay itself serve channels of a kind, by f. It is called before Serve.
 func (r *Relay) Handle(kind string, f ChannelHandler) { r.local[kind] = f }
 
-// NewRelay makes a relay that proves itself with hostKey and admits the holder of clientKey under
-// any user name; the name reaches the environment with every session (see the package's
-// user@agentbox). Nothing is served before Serve or ServeConn.
+// NewRelay makes a relay that identifies itself with hostKey and admits the holder of clientKey
+// under any user name. The name reaches the environment with every session (user@agentbox, see the
+// package). Nothing is served before Serve or ServeConn.
 func NewRelay(hostKey ssh.Signer, clientKey ssh.PublicKey, backend Backend, log *slog.Logger) *Relay {
 	want := clientKey.Marshal()
 	config := &ssh.ServerConfig{
@@ -64,7 +65,8 @@ func NewRelay(hostKey ssh.Signer, clientKey ssh.PublicKey, backend Backend, log 
 	return &Relay{backend: backend, config: config, log: log, spare: newSpare(), local: map[string]ChannelHandler{}}
 }
 
-// Prepare makes the first command as fast as the following ones: it opens a session ahead of need.
+// Prepare opens a session ahead of need, which makes the first command as fast as the following
+// ones.
 func (r *Relay) Prepare(ctx context.Context) {
 	if client, err := r.backend(ctx); err == nil {
 		r.spare.prepare(client)
@@ -90,7 +92,7 @@ func (r *Relay) Serve(ctx context.Context, l net.Listener) error {
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return agentbox.Errorf(agentbox.Internal, "relay at %s: %w", l.Addr(), err)
-		default: // out of descriptors, most likely: those who have one will give it back
+		default: // out of descriptors, most likely; clients that end return theirs
 			r.log.Warn("relay cannot accept a client", "address", l.Addr().String(), "error", err)
 			sleep(ctx, 100*time.Millisecond)
 		}
@@ -126,20 +128,20 @@ func (r *Relay) ServeConn(ctx context.Context, conn net.Conn) {
 	for nch := range channels {
 		work.Go(func() { r.channel(ctx, client.User(), nch) })
 	}
-	// The client has gone: nobody is left to wait for what the environment might still say.
+	// The client has gone, and nobody waits for the environment's answers any more.
 	cancel()
 }
 
-// answerGlobal confirms that we live and refuses everything else. The requests of OpenSSH that
-// would have the environment call back are among what is refused.
+// answerGlobal answers keepalives and refuses all other requests, among them those of OpenSSH that
+// would make the environment call back.
 func answerGlobal(requests <-chan *ssh.Request) {
 	for req := range requests {
 		req.Reply(req.Type == "keepalive@openssh.com", nil)
 	}
 }
 
-// channel serves one channel a client asks for. The channel in the environment is opened first, so
-// that the client learns of a refusal as such, with its reason.
+// channel serves one channel that a client asked for. The channel in the environment is opened
+// first, so that the client sees its refusal, with the reason.
 func (r *Relay) channel(ctx context.Context, user string, nch ssh.NewChannel) {
 	if f := r.local[nch.ChannelType()]; f != nil {
 		f(ctx, nch)
@@ -168,8 +170,7 @@ func (r *Relay) channel(ctx context.Context, user string, nch ssh.NewChannel) {
 	b.run(ctx)
 }
 
-// reject passes a refusal of the environment on as it was, and any other error as noBackend tells
-// it.
+// reject passes on a refusal of the environment as it is; other errors follow noBackend.
 func reject(nch ssh.NewChannel, err error) {
 	var refused *ssh.OpenChannelError
 	if errors.As(err, &refused) {
@@ -179,11 +180,11 @@ func reject(nch ssh.NewChannel, err error) {
 	nch.Reject(ssh.ConnectionFailed, noBackend+err.Error())
 }
 
-// noBackend begins a relay's word for why it has no connection to the environment. Stock clients
-// print it as it is.
+// noBackend precedes a relay's reason for having no connection to the environment. Stock clients
+// print it.
 const noBackend = "agentbox: "
 
-// open opens a channel in the environment, or takes the one that was opened ahead of need.
+// open opens a channel in the environment, or takes the spare one.
 func (r *Relay) open(ctx context.Context, kind string, extra []byte) (end, error) {
 	client, err := r.backend(ctx)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// signalNumbers are Linux's, because the command runs there whatever this host is.
+// signalNumbers are Linux's, as the command runs there whatever this host is.
 var signalNumbers = map[string]int{
 	"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "BUS": 7, "FPE": 8, "KILL": 9, "USR1": 10, "SEGV": 11,
 	"USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15, "STKFLT": 16, "CHLD": 17, "CONT": 18, "STOP": 19, "TSTP": 20,
@@ -14,7 +14,7 @@ var signalNumbers = map[string]int{
 }
 
 // signalNames are the host's signals that make sense to pass on. SIGKILL cannot be caught: it is
-// for callers that send one themselves. SIGWINCH is not among them, as sizes travel on their own
+// for callers that send one themselves. SIGWINCH is missing, as sizes travel separately
 // (PTY.Resize).
 var signalNames = map[os.Signal]string{
 	syscall.SIGHUP: "HUP", syscall.SIGINT: "INT", syscall.SIGQUIT: "QUIT", syscall.SIGTERM: "TERM", syscall.SIGUSR1: "USR1",
@@ -22,8 +22,8 @@ var signalNames = map[os.Signal]string{
 	syscall.SIGCONT: "CONT", syscall.SIGTSTP: "TSTP", syscall.SIGKILL: "KILL",
 }
 
-// killed is the status of a command that a signal ended. An unknown name counts as SIGKILL: it was
-// a violent end.
+// killed is the status of a command that a signal ended. An unknown name counts as SIGKILL, as it
+// was a violent end.
 func killed(name string) Status {
 	n, ok := signalNumbers[name]
 	if !ok {

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// spare is a session channel opened ahead of need: taking it saves a round trip, the slowest part
+// spare is a session channel opened ahead of need. Taking it saves a round trip, the slowest part
 // of a short command where the environment is an emulated machine. There is at most one, ready or
-// on its way, and it belongs to one connection: where that was replaced, it is dropped. It costs
+// being opened, and it belongs to one connection: when that is replaced, it is dropped. It costs
 // the environment a channel and starts nothing there.
 type spare struct {
 	ctx  context.Context // of the openings under way
@@ -23,14 +23,15 @@ type spare struct {
 	ready   *end
 }
 
-// newSpare has none yet. Its context is its own, as a session opened ahead belongs to no client.
+// newSpare has no session yet. Its context is its own, as a session opened ahead belongs to no
+// client.
 func newSpare() *spare {
 	s := &spare{}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
 
-// take gives a session of client and begins to open the next.
+// take returns a session of client and begins to open the next one.
 func (s *spare) take(ctx context.Context, client *ssh.Client) (end, error) {
 	defer s.prepare(client)
 	if got := s.grab(client); got != nil {
@@ -40,7 +41,7 @@ func (s *spare) take(ctx context.Context, client *ssh.Client) (end, error) {
 	return end{ch, requests}, err
 }
 
-// grab takes the session that is ready, if it is client's and still open.
+// grab takes the ready session, if it is client's and still open.
 func (s *spare) grab(client *ssh.Client) *end {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +55,7 @@ func (s *spare) grab(client *ssh.Client) *end {
 		return nil
 	}
 	select {
-	case <-got.requests: // closed, or something no environment says before a command runs
+	case <-got.requests: // closed, or a request that no environment makes before a command runs
 		got.abandon()
 		return nil
 	default:
@@ -77,15 +78,15 @@ func (s *spare) prepare(client *ssh.Client) {
 	s.work.Go(func() { s.open(client) })
 }
 
-// open waits for the session, and keeps it if the spare is still wanted. It runs without mu, which
-// a slow environment would hold from others.
+// open waits for the session, and keeps it if it is still wanted. It runs without mu, so that a
+// slow environment holds nobody up.
 func (s *spare) open(client *ssh.Client) {
 	ch, requests, err := OpenChannel(s.ctx, client, "session", nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opening = false
 	switch {
-	case err != nil: // the next command meets the error and tells it
+	case err != nil: // the next command meets the error and reports it
 	case s.ctx.Err() != nil:
 		end{ch, requests}.abandon()
 	default:
@@ -93,7 +94,7 @@ func (s *spare) open(client *ssh.Client) {
 	}
 }
 
-// drop gives the session up and opens no more.
+// drop closes the session and opens no more.
 func (s *spare) drop() {
 	s.stop()
 	s.work.Wait()

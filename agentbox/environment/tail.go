@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// LogFile is a file that grows, here or in the environment. ReadAt beyond its end is io.EOF, and
-// Stat tells its size now.
+// LogFile is a file that grows, here or in the environment. ReadAt beyond its end returns io.EOF,
+// and Stat its current size.
 type LogFile interface {
 	io.ReaderAt
 	Stat() (fs.FileInfo, error)
@@ -26,14 +26,14 @@ func (f *Files) Open(name string) (LogFile, error) {
 	return file, nil
 }
 
-// followEvery is how often a followed file is looked at. Neither SFTP nor a box's file tells when
-// it grows. Five times a second looks immediate to a reader.
+// followEvery is how often a followed file is polled. Neither SFTP nor a box's file notifies of
+// growth. Five times a second looks immediate to a reader.
 const followEvery = 200 * time.Millisecond
 
-// Tail writes the last lines of a file, or all of it when lines is negative. With follow it then
-// waits for more until ctx is done, which is no error; a file that was cut short is read from its
-// beginning. A last line that has no end yet counts as one. With 0 lines nothing that is there is
-// written.
+// Tail writes the last lines of a file, or all of it if lines is negative. With follow it then
+// waits for more until ctx is done, which is no error; a file that was truncated is read from its
+// beginning. A last line without an end counts as one. With 0 lines nothing of the present content
+// is written.
 func Tail(ctx context.Context, f LogFile, lines int, follow bool, w io.Writer) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -65,9 +65,8 @@ func Tail(ctx context.Context, f LogFile, lines int, follow bool, w io.Writer) e
 	}
 }
 
-// lastLines finds where the last n lines of the first size bytes begin. It reads backward in
-// pieces, so the end of a large file costs little. It is 0 when there are fewer lines. n is not
-// negative.
+// lastLines finds where the last n lines of the first size bytes begin; 0 if there are fewer. It
+// reads backward in pieces, so the end of a large file costs little. n is not negative.
 func lastLines(f io.ReaderAt, size int64, n int) (int64, error) {
 	if n == 0 {
 		return size, nil

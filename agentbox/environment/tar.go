@@ -15,11 +15,10 @@ import (
 )
 
 // TarFrom writes a file or a tree of the environment as a tar stream whose names begin with the
-// source's own, as docker cp BOX:PATH - does. A directory named by "/." or the root is ".", as tar
-// does. What is neither file, directory nor link is skipped and reported, and so are git
-// directories unless opts.Git says otherwise; owners are those in the box, by number. One file
-// follows the other, as in the archive. On an error the archive is not complete, and nothing closes
-// out.
+// source's own, as docker cp BOX:PATH - does. A directory named by "/." or the root is ".", as with
+// tar. Entries that are no file, directory or link are skipped and reported, and so are git
+// directories unless opts.Git is set. Owners are those in the box, by number. Files are copied one
+// after the other. After an error the archive is incomplete. Nothing closes out.
 func (f *Files) TarFrom(ctx context.Context, remote string, out io.Writer, opts CopyOptions) error {
 	info, base, err := f.source(remote, opts.FollowLink)
 	if err != nil {
@@ -54,7 +53,7 @@ func (t *tarOut) list(ctx context.Context, from string) ([]fs.FileInfo, error) {
 
 func (t *tarOut) mkdir(to string, info fs.FileInfo) error { return t.header(to+"/", "", info) }
 
-// dress has nothing left to do: an entry's header has its mode and time.
+// dress has nothing to do: an entry's header has its mode and time.
 func (t *tarOut) dress(string, fs.FileInfo) error { return nil }
 
 func (t *tarOut) link(remote, name string, info fs.FileInfo) error {
@@ -65,7 +64,7 @@ func (t *tarOut) link(remote, name string, info fs.FileInfo) error {
 	return t.header(name, target, info)
 }
 
-// file tells the size first and keeps to it: see contents.
+// file writes the size first and keeps to it: see contents.
 func (t *tarOut) file(ctx context.Context, remote, name string, info fs.FileInfo) error {
 	if err := t.header(name, "", info); err != nil {
 		return err
@@ -73,8 +72,7 @@ func (t *tarOut) file(ctx context.Context, remote, name string, info fs.FileInfo
 	return t.contents(ctx, remote, name, info.Size())
 }
 
-// header begins an entry. Owners are those of the box, by number, as nobody of that name need be
-// here.
+// header begins an entry. Owners are numbers of the box, as this machine may not have its names.
 func (t *tarOut) header(name, target string, info fs.FileInfo) error {
 	h, err := tar.FileInfoHeader(info, target)
 	if err != nil {
@@ -87,7 +85,8 @@ func (t *tarOut) header(name, target string, info fs.FileInfo) error {
 	return t.w.WriteHeader(h)
 }
 
-// contents writes exactly size bytes: a file that grows is cut there, one that shrinks is an error.
+// contents writes exactly size bytes. It cuts off a file that has grown; one that has shrunk is an
+// error.
 func (t *tarOut) contents(ctx context.Context, remote, name string, size int64) error {
 	src, err := t.files.sftp.Open(remote)
 	if err != nil {
@@ -104,14 +103,14 @@ func (t *tarOut) contents(ctx context.Context, remote, name string, size int64) 
 	return nil
 }
 
-// errEnough ends a copy that has all it needs. The header has told the size before: the archive
-// would be broken by a byte more or less.
+// errEnough ends a copy that has reached the size in the entry's header: one byte more or less
+// would break the archive.
 var errEnough = errors.New("the size that was promised has been reached")
 
-// TarTo unpacks a tar stream into a directory of the environment, as docker cp - BOX:DIR does.
-// Names that point out of the directory are read as if it were the root. Directories get their mode
-// and time at the end, as writing below them needs one and changes the other. Members of other
-// types are skipped and reported. dir must exist; what was unpacked before an error stays.
+// TarTo unpacks a tar stream into a directory of the environment, as docker cp - BOX:DIR does. The
+// directory acts as the root for names that would point out of it. Directories get their mode and
+// time at the end, as writing below them needs one and changes the other. Members of other types
+// are skipped and reported. dir must exist; what was unpacked before an error stays.
 func (f *Files) TarTo(ctx context.Context, r io.Reader, dir string, opts CopyOptions) error {
 	there, err := f.sftp.Stat(dir)
 	if err != nil {

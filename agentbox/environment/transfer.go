@@ -13,9 +13,9 @@ import (
 // parallelFiles is how many files a copy has in flight: small ones cost round trips, not bandwidth.
 const parallelFiles = 16
 
-// ends is where a copy comes from and goes to. Methods that copy files run beside each other. They
-// are paths at either side, as run's from and to and names below them. file is called beside the
-// walk, unless that is in order; the others are called by the walk alone, in order: parents first.
+// ends is where a copy comes from and goes to. from and to are paths at either side. file is called
+// concurrently with the walk, unless the copy is in order. Only the walk calls the other methods,
+// parents first.
 type ends interface {
 	file(ctx context.Context, from, to string, info fs.FileInfo) error
 	link(from, to string, info fs.FileInfo) error
@@ -25,11 +25,11 @@ type ends interface {
 	label(from, to string) string            // what progress calls them
 }
 
-// transfer is one copy of a file or a tree under way.
+// transfer is one copy of a file or a tree.
 type transfer struct {
 	ends
 	meter    *meter
-	keepTop  bool // the directory at the top was there before and keeps its mode
+	keepTop  bool // the top directory existed before and keeps its mode
 	leaveGit bool // git directories are left out
 	inOrder  bool // one file follows the other
 	work     *errgroup.Group
@@ -50,9 +50,9 @@ type madeDir struct {
 	info fs.FileInfo
 }
 
-// run walks the tree and copies files beside it; the first failure of either ends both, and is the
-// one returned. One more than parallelFiles goes beside each other, as the walk itself is one.
-// Directories get their mode and time last, when nothing is written into them any more.
+// run walks the tree and copies files concurrently. The first failure ends both and is returned.
+// The limit is parallelFiles and one, as the walk takes one itself. Directories get their mode and
+// time last, when nothing is written into them any more.
 func (t *transfer) run(ctx context.Context, from, to string, info fs.FileInfo) error {
 	work, working := errgroup.WithContext(ctx)
 	work.SetLimit(parallelFiles + 1)
@@ -67,8 +67,7 @@ func (t *transfer) run(ctx context.Context, from, to string, info fs.FileInfo) e
 	return dressAll(t.dirs, t.dress)
 }
 
-// dressAll begins with the innermost: what is done to a directory changes the time of the one it
-// lies in.
+// dressAll starts with the innermost directory: changing one alters the time of its parent.
 func dressAll(dirs []madeDir, dress func(string, fs.FileInfo) error) error {
 	for i := len(dirs) - 1; i >= 0; i-- {
 		if err := dress(dirs[i].name, dirs[i].info); err != nil {
@@ -78,7 +77,7 @@ func dressAll(dirs []madeDir, dress func(string, fs.FileInfo) error) error {
 	return nil
 }
 
-// copy begins or does the copy of one entry; files go on beside the walk.
+// copy copies one entry, or begins to copy a file concurrently.
 func (t *transfer) copy(ctx context.Context, from, to string, info fs.FileInfo) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -100,7 +99,7 @@ func (t *transfer) copy(ctx context.Context, from, to string, info fs.FileInfo) 
 	return nil
 }
 
-// counted reports what has been copied, if it has.
+// counted reports an entry that was copied without error.
 func (t *transfer) counted(from, to string, err error) error {
 	if err == nil {
 		t.meter.add(t.label(from, to), 1, 0)
@@ -108,8 +107,8 @@ func (t *transfer) counted(from, to string, err error) error {
 	return err
 }
 
-// dir makes a directory and copies what is in it, but git directories where they are to be left
-// out. How deep it may go, list says.
+// dir makes a directory and copies its content, without git directories if they are to be left out.
+// list bounds the depth.
 func (t *transfer) dir(ctx context.Context, from, to string, info fs.FileInfo) error {
 	if err := t.mkdir(to, info); err != nil {
 		return err
