@@ -18,12 +18,12 @@ import (
 	"agentbox/agentbox/job"
 )
 
-// pollEvery is how often the end of a job is looked for: a file that appears. A job is in another
-// process, a supervisor, which knows no daemon that it could tell.
+// pollEvery is how often the file that marks the end of a job is polled for. A job is in another
+// process, a supervisor, which knows no daemon that it could notify.
 const pollEvery = 10 * time.Millisecond
 
-// until asks every pollEvery whether something is so, and returns when it is. The error is ctx's.
-func until(ctx context.Context, so func() bool) error {
+// poll asks every pollEvery whether something is so, and returns when it is. The error is ctx's.
+func poll(ctx context.Context, so func() bool) error {
 	for !so() {
 		select {
 		case <-ctx.Done():
@@ -34,8 +34,7 @@ func until(ctx context.Context, so func() bool) error {
 	return nil
 }
 
-// run is one attempt while it is followed. One goroutine follows it; keepWork and gather have
-// another beside it.
+// run is one attempt while it is followed. One goroutine follows it; gather has another beside it.
 type run struct {
 	q   *Queue
 	rec record
@@ -45,10 +44,11 @@ type run struct {
 	watch *watch
 }
 
-// attempt follows the attempt that a task is at to its end, and begins it if that has not been
-// done. When ctx ends it leaves everything as it is: the next queue goes on. The order matters. The
-// evidence is gathered before there is another machine, the work is kept before the result is
-// written, and the result before the box is removed: killed anywhere, the next daemon goes on.
+// attempt follows a task's current attempt to its end, and begins one if there is none. When ctx
+// ends it leaves everything as it is, and the next queue goes on. The order matters: the evidence
+// is gathered before there is another machine, the work is kept before the result is written, and
+// the result is written before the box is removed. So the next daemon can go on wherever this one
+// was killed.
 func (q *Queue) attempt(ctx context.Context, rec record) {
 	r, err := q.open(rec)
 	if err != nil {
@@ -68,7 +68,7 @@ func (q *Queue) attempt(ctx context.Context, rec record) {
 	if box != nil {
 		evidence := r.gather(ctx, *box)
 		if result.Exit == nil {
-			evidence() // of a machine that has gone, before there is another
+			evidence() // about a machine that has gone, before there is another
 		}
 		work := r.keepWork(ctx, *box, &result, evidence)
 		evidence().into(&result)
@@ -90,8 +90,8 @@ func (q *Queue) attempt(ctx context.Context, rec record) {
 	}
 }
 
-// open finds the attempt that has no result, or writes the next one down. The attempt is on disk
-// before anything is made for it.
+// open finds the attempt that has no result, or records the next one. The record is on disk before
+// anything is made for the attempt.
 func (q *Queue) open(rec record) (*run, error) {
 	attempts, err := q.Store.attempts(rec.ID)
 	if err != nil {
@@ -112,8 +112,7 @@ func (q *Queue) open(rec record) (*run, error) {
 }
 
 // follow makes the box and starts the job, unless that is done, and waits for the job's end. It
-// returns the box if there is one. The result is set where the error is nil; the box may be there
-// with either.
+// returns the box if there is one, with or without an error. The result is set if the error is nil.
 func (r *run) follow(ctx context.Context) (agentbox.Result, *agentbox.Box, error) {
 	if r.q.Store.cancelled(r.rec.ID) && r.box(ctx) == nil {
 		return agentbox.Result{State: agentbox.TaskCancelled}, nil, nil
@@ -124,7 +123,7 @@ func (r *run) follow(ctx context.Context) (agentbox.Result, *agentbox.Box, error
 		if !r.hasJob(ctx) {
 			return r.cancelled(), r.box(ctx), nil
 		}
-		box, err = r.box(ctx), nil // it may have begun: it is ended as any other
+		box, err = r.box(ctx), nil // the job may have begun, and is ended like any other
 	case err != nil && box == nil:
 		return agentbox.Result{}, r.box(ctx), err
 	}
@@ -141,10 +140,10 @@ func (r *run) follow(ctx context.Context) (agentbox.Result, *agentbox.Box, error
 	return result, box, err
 }
 
-// start makes the box and starts the job, unless that is done or the task is cancelled meanwhile:
-// an image may take minutes to be made, and a box may never be ready to run anything. refused is
-// why the box could not run the command, which is the task's result and no error. The goroutine
-// that watches has ended when it returns.
+// start makes the box and starts the job, unless that is done. It gives up when the task is
+// cancelled meanwhile: making an image may take minutes, and a box may never be ready to run
+// anything. refused is why the box could not run the command, which is the task's result and no
+// error. The goroutine that watches has ended when start returns.
 func (r *run) start(ctx context.Context) (box *agentbox.Box, refused *api.JobRefusal, err error) {
 	if r.hasJob(ctx) {
 		return r.box(ctx), nil, nil
@@ -152,7 +151,7 @@ func (r *run) start(ctx context.Context) (box *agentbox.Box, refused *api.JobRef
 	ctx, stop := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		_ = until(ctx, func() bool { return r.q.Store.cancelled(r.rec.ID) }) // it ends one way or the other
+		_ = poll(ctx, func() bool { return r.q.Store.cancelled(r.rec.ID) }) // it ends in either case
 		stop()
 	})
 	defer watching.Wait()
@@ -163,15 +162,15 @@ func (r *run) start(ctx context.Context) (box *agentbox.Box, refused *api.JobRef
 	return box, refused, err
 }
 
-// hasJob tells whether the attempt's job was started, or was about to be. It asks for the record,
-// which is written before the guest is asked.
+// hasJob tells whether the attempt's job was started, or was about to be: its record is written
+// before the guest is asked.
 func (r *run) hasJob(ctx context.Context) bool {
 	_, err := r.q.Jobs.Show(ctx, r.BoxName, r.Job)
 	return err == nil
 }
 
-// cancelled is the result of a task that was cancelled before its command ended by itself. A limit
-// that the holder keeps cancels by End, and is the result then.
+// cancelled is the result of a task that was cancelled before its command ended. A limit that the
+// holder enforces cancels by End, and is the result then.
 func (r *run) cancelled() agentbox.Result {
 	if why := r.q.Store.cancellation(r.rec.ID); !why.Limit.IsZero() {
 		return limited(why.Limit)
@@ -181,7 +180,7 @@ func (r *run) cancelled() agentbox.Result {
 
 func (r *run) ref() api.BoxRef { return api.BoxRef{Box: r.BoxName} }
 
-// box is the attempt's box, nil when there is none.
+// box is the attempt's box, or nil.
 func (r *run) box(ctx context.Context) *agentbox.Box {
 	b, err := r.q.Boxes.Find(ctx, r.ref())
 	if err != nil {
@@ -190,8 +189,8 @@ func (r *run) box(ctx context.Context) *agentbox.Box {
 	return &b
 }
 
-// ensureBox finds the attempt's box by its name, or makes it. A box of that name is the attempt's:
-// names have the task's ID in them.
+// ensureBox finds the attempt's box by its name, or makes it. Names contain the task's ID, so a box
+// of that name is the attempt's.
 func (r *run) ensureBox(ctx context.Context) (*agentbox.Box, error) {
 	if b := r.box(ctx); b != nil {
 		return b, nil
@@ -205,8 +204,8 @@ func (r *run) ensureBox(ctx context.Context) (*agentbox.Box, error) {
 	return &resp.Box, nil
 }
 
-// ensureJob starts the attempt's job once: it has an id before it has a box. Jobs.Start with an ID
-// that was started before does nothing, so it is safe after a crash between the two.
+// ensureJob starts the attempt's job once. The job has an ID before it has a box, and Jobs.Start
+// does nothing for an ID that was started before, so it is safe after a crash in between.
 func (r *run) ensureJob(ctx context.Context) (*api.JobRefusal, error) {
 	if r.hasJob(ctx) {
 		return nil, nil
@@ -222,16 +221,16 @@ func (r *run) ensureJob(ctx context.Context) (*api.JobRefusal, error) {
 	return started.Refused, err
 }
 
-// env is the command's: it may want to know which task it is. A variable of the task's own of that
-// name counts.
+// env is the command's environment, with the task's ID. A variable of the task's own takes
+// precedence.
 func (r *run) env() map[string]string {
 	env := map[string]string{"AGENTBOX_TASK": r.rec.ID.String()}
 	maps.Copy(env, r.rec.Env)
 	return env
 }
 
-// await waits for the job's end, and brings it about when the task is cancelled. An error is ctx's,
-// or nobody else's: a box or a supervisor that does not answer is asked again.
+// await waits for the job's end, and ends the job if the task is cancelled. The only error is
+// ctx's: a box or a supervisor that does not answer is asked again.
 func (r *run) await(ctx context.Context) (agentbox.Result, error) {
 	var asked time.Time // when the job was first told to end
 	for look := 0; ; look++ {
@@ -255,32 +254,32 @@ func (r *run) await(ctx context.Context) (agentbox.Result, error) {
 	}
 }
 
-// pausedAtLimit tells whether the box was paused at a limit. Those that a person may come back to
+// pausedAtLimit tells whether the box was paused at a limit. Boxes that a person may come back to
 // are; nobody comes back to a task's.
 func (r *run) pausedAtLimit(ctx context.Context) bool {
 	box := r.box(ctx)
 	return box != nil && box.State == agentbox.Paused && !box.Limited().IsZero()
 }
 
-// stateEvery is how often the state of a box is asked for; the end of a job shows sooner, by its
-// file. That costs a call to its supervisor.
+// stateEvery is how often the state of a box is asked for, which costs a call to its supervisor.
+// The end of a job shows sooner, by its file.
 const stateEvery = time.Second
 
-// pause returns when the job's end is written down, or after stateEvery.
+// pause returns when the job's end is recorded, or after stateEvery.
 func (r *run) pause(ctx context.Context, dir string) error {
 	begun := time.Now()
-	return until(ctx, func() bool {
+	return poll(ctx, func() bool {
 		_, err := os.Lstat(filepath.Join(dir, job.EndFile))
 		return dir != "" && !errors.Is(err, fs.ErrNotExist) || time.Since(begun) >= stateEvery
 	})
 }
 
-// cancelGrace is how long a job has after SIGTERM, and again after SIGKILL, before its machine
-// ends.
+// cancelGrace is how long a job may go on after SIGTERM, and again after SIGKILL, before its
+// machine is ended.
 const cancelGrace = 5 * time.Second
 
-// end tells the job to end, each time in a way that is harder not to hear. asked is when it was
-// told first, zero for not yet; it returns that time, to be passed again. It waits for nothing.
+// end tells the job to end: by SIGTERM, later by SIGKILL, then by stopping its box. asked is when
+// it was first told, zero for not yet; end returns that time, to be passed again.
 func (r *run) end(ctx context.Context, asked time.Time) time.Time {
 	signal := "TERM"
 	switch waited := time.Since(asked); {
@@ -305,9 +304,9 @@ func (r *run) end(ctx context.Context, asked time.Time) time.Time {
 	return asked
 }
 
-// ended is the result of a job that has ended. What counts first: that it was cancelled, then a
-// limit that its box reached, then how the command ended. The transcript is kept with the attempt,
-// as the job's goes with its box.
+// ended is the result of a job that has ended. In order of precedence: the task was cancelled, its
+// box reached a limit, the command ended with a status. The transcript is copied into the attempt,
+// as the job's own goes with its box.
 func (r *run) ended(ctx context.Context, info api.JobInfo) agentbox.Result {
 	var result agentbox.Result
 	if info.Job.Exit != nil {
@@ -338,7 +337,7 @@ func (r *run) ended(ctx context.Context, info api.JobInfo) agentbox.Result {
 	return result
 }
 
-// exitText is how a command ended, for the timeline. j.Exit is set.
+// exitText describes for the timeline how a command ended. j.Exit is set.
 func exitText(j agentbox.Job) string {
 	if j.Signal != "" {
 		return "SIG" + j.Signal
@@ -346,7 +345,7 @@ func exitText(j agentbox.Job) string {
 	return fmt.Sprintf("code %d", *j.Exit)
 }
 
-// keepTranscript copies the job's transcript, as one asciicast file, anew each time.
+// keepTranscript copies the job's transcript as one asciicast file, and replaces an earlier copy.
 func (r *run) keepTranscript(dir string) error {
 	path := filepath.Join(r.dir, transcriptFile)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
@@ -356,7 +355,7 @@ func (r *run) keepTranscript(dir string) error {
 	return errors.Join(job.OpenTranscript(dir).WriteCast(context.Background(), f), f.Close())
 }
 
-// limited is the result of what a limit ended.
+// limited is the result of a task that a limit ended.
 func limited(l agentbox.Limit) agentbox.Result {
 	return agentbox.Result{State: agentbox.TaskLimited, Limit: l, Reason: l.String()}
 }

@@ -11,22 +11,22 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// A held task is one that somebody waits for, at the terminal where it was begun. It begins at
-// once, and is cancelled when its holder goes, unless that released it.
+// A held task has a holder who waits for it, at the terminal where it was begun. It begins at once,
+// and is cancelled when its holder goes, unless the holder released it.
 
-// holdGrace is how long a held task goes on without a holder: one whose daemon was replaced comes
-// back.
+// holdGrace is how long a held task goes on without a holder: a holder whose daemon was replaced
+// comes back.
 const holdGrace = 30 * time.Second
 
-// watch is what the daemon knows of an attempt and no file says: for those who wait for it. Each
-// task has one, made when somebody first asks and dropped when the task has ended. environ is set
-// before the task is written down, and does not change.
+// watch is what the daemon knows of a task that is in no file, for those who wait for it. Each task
+// has one, made when somebody first asks and dropped when the task has ended. environ is set before
+// the task is recorded, and does not change.
 type watch struct {
-	environ []string // of who submitted it
+	environ []string // of the holder
 
 	once  sync.Once     // begin
 	begun chan struct{} // closed by it
-	err   error         // set before that: why there is no job
+	err   error         // why there is no job; set before begun is closed
 
 	// telling is held while progress is called, and guards it.
 	telling  sync.Mutex
@@ -34,12 +34,12 @@ type watch struct {
 
 	// mu guards what follows.
 	mu      sync.Mutex
-	box     string // of an attempt that has its result and whose box is removed
+	box     string // of an attempt that has its result, while the box is removed
 	holders int
 	left    time.Time // when the last holder went
 }
 
-// watch gives the watch of a task, one for all.
+// watch returns the watch of a task, which all its waiters share.
 func (q *Queue) watch(id agentbox.TaskID) *watch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -68,7 +68,8 @@ func (w *watch) listen(progress agentbox.Progress) {
 	w.progress = progress
 }
 
-// begin says that the task's command runs, or that it never will. The first call counts.
+// begin says that the task's command runs, or with an error that it never will. The first call
+// counts.
 func (w *watch) begin(err error) {
 	w.once.Do(func() {
 		w.err = err
@@ -76,15 +77,15 @@ func (w *watch) begin(err error) {
 	})
 }
 
-// remove says that an attempt has its result, and its box goes.
+// remove says that an attempt has its result, and that its box is being removed.
 func (w *watch) remove(box string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.box = box
 }
 
-// leaving tells whether an attempt has its result and its box is nobody's any more: what is left is
-// to clear away.
+// leaving tells whether an attempt has its result and its box cannot be found any more: only
+// cleaning up is left.
 func (w *watch) leaving(ctx context.Context, boxes Boxes) bool {
 	w.mu.Lock()
 	box := w.box
@@ -96,7 +97,7 @@ func (w *watch) leaving(ctx context.Context, boxes Boxes) bool {
 	return agentbox.CodeOf(err) == agentbox.NotFound
 }
 
-// hold counts a holder in (+1) or out (-1), and tells how many there are.
+// hold adds a holder (+1) or removes one (-1), and returns how many there are.
 func (w *watch) hold(by int) (left int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,8 +106,8 @@ func (w *watch) hold(by int) (left int) {
 	return w.holders
 }
 
-// abandoned tells whether nobody has held the task for as long as a holder has to come back. A
-// daemon that has just begun gives holders as much time to come back.
+// abandoned tells whether nobody has held the task for longer than a holder may take to come back.
+// After a daemon has started, holders have as long.
 func (w *watch) abandoned() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,14 +115,14 @@ func (w *watch) abandoned() bool {
 }
 
 // Begin submits one held task and returns when its command runs, or with the reason why it never
-// will. The task is cancelled when ctx ends before. s has one spec. environ has NAME=VALUE of the
-// holder's, for the includes of the box, and is never written down. No call of progress, which may
-// be nil, begins after Begin has returned. Run must be running; whether there is room is not asked.
-// The caller goes on with Hold, within holdGrace.
+// will. If ctx ends before, the task is cancelled. s has one spec. environ is the holder's
+// environment as NAME=VALUE, for the includes of the box, and is never written to disk. progress
+// may be nil, and is not called after Begin has returned. Run must be running; it is not asked
+// whether there is room. The caller goes on with Hold, within holdGrace.
 func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progress agentbox.Progress) (agentbox.Task, error) {
 	s.Specs[0].Held = true
 	id := agentbox.NewTaskID()
-	w := q.watch(id) // complete before the task is written down: from then on the queue may begin it
+	w := q.watch(id) // complete before the task is recorded: from then on the queue may begin it
 	w.environ = environ
 	w.listen(progress)
 	defer w.listen(nil)
@@ -144,10 +145,10 @@ func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progr
 	return q.Store.Read(id)
 }
 
-// Hold waits for the end of a held task; its box is gone for everybody then, or stays. A holder
-// whose ctx ends before cancels the task, unless it was released or has another holder. The error
-// is ctx's when that has ended, Unavailable when the daemon stops: the task goes on then, and the
-// holder may come back to the next daemon.
+// Hold waits for the end of a held task; its box has then been removed, or stays. If ctx ends
+// before, the task is cancelled, unless it was released or has another holder. The error is ctx's
+// if that has ended, and Unavailable if the daemon stops: the task then goes on, and the holder may
+// come back to the next daemon.
 func (q *Queue) Hold(ctx context.Context, id agentbox.TaskID) (agentbox.Task, error) {
 	w := q.watch(id)
 	w.hold(+1)
@@ -178,14 +179,14 @@ func (q *Queue) forget(id agentbox.TaskID) {
 	delete(q.watches, id)
 }
 
-// Release lets a held task go on without its holder. It lasts: the task is like any other from then
-// on.
+// Release lets a held task go on without its holder, for good: from then on it is like any other
+// task.
 func (q *Queue) Release(id agentbox.TaskID) error {
 	return write(filepath.Join(q.Store.task(id), releaseFile), struct{}{})
 }
 
-// letGo cancels held tasks that nobody holds any more.
-func (q *Queue) letGo(t agentbox.Task) {
+// cancelAbandoned cancels a held task that nobody holds any more.
+func (q *Queue) cancelAbandoned(t agentbox.Task) {
 	if !t.Held || q.Store.released(t.ID) || q.Store.cancelled(t.ID) || !q.watch(t.ID).abandoned() {
 		return
 	}
@@ -194,13 +195,13 @@ func (q *Queue) letGo(t agentbox.Task) {
 	}
 }
 
-// End cancels a task because it reached a limit that its holder keeps. The task's state is limited
-// then. Conflict when it has ended already.
+// End cancels a task because it reached a limit that its holder enforces; the task's state becomes
+// limited. The error is Conflict if it has ended already.
 func (q *Queue) End(id agentbox.TaskID, limit agentbox.Limit) error {
 	return q.cancel(id, cancellation{Limit: limit})
 }
 
-// follows tells whether an attempt of a task is followed still. Another process never does.
+// follows tells whether this queue is following an attempt of a task.
 func (q *Queue) follows(id agentbox.TaskID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -208,12 +209,12 @@ func (q *Queue) follows(id agentbox.TaskID) bool {
 	return yes
 }
 
-// upRequest asks for the box of an attempt. Limits that end a task are the box's own, and kept by
-// its supervisor, so they hold while no daemon runs.
+// upRequest asks for the box of an attempt. The box's supervisor enforces the limits of the task,
+// so they hold while no daemon runs.
 func (r *run) upRequest() api.UpRequest {
 	limits := r.rec.Limits
 	if r.rec.Held && limits.Wall > 0 {
-		limits.Wall += holdGrace // its holder is exact, and counts from the command's beginning
+		limits.Wall += holdGrace // its holder is exact, and counts from the start of the command
 	}
 	environ := r.watch.environ
 	if environ == nil {

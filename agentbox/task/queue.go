@@ -16,45 +16,44 @@ import (
 	"agentbox/agentbox/background"
 )
 
-// Boxes is what tasks need of the boxes. Its methods may be called at once; of one box that is not
-// there they say NotFound.
+// Boxes is what tasks need of boxes. It is safe for concurrent use. The error for a box that does
+// not exist is NotFound.
 type Boxes interface {
 	Up(context.Context, api.UpRequest, agentbox.Progress) (api.UpResponse, error)
 	Find(context.Context, api.BoxRef) (agentbox.Box, error)
 	List(context.Context, api.ListRequest, agentbox.Progress) ([]agentbox.Box, error)
-	Unlimit(context.Context, api.BoxRef) error // its limits end it no more: its work is to be looked at
+	Unlimit(context.Context, api.BoxRef) error // lifts its limits, so that its work can be looked at
 	Stop(context.Context, api.BoxRef) error    // ends its machine; the workspace stays
 	Remove(context.Context, api.BoxRef, agentbox.Progress) (agentbox.Box, error)
 }
 
-// Jobs is what tasks need of jobs. Start with an ID that was started already starts nothing.
+// Jobs is what tasks need of jobs. Start does nothing for an ID that was started already.
 type Jobs interface {
 	Start(context.Context, api.JobStart) (api.JobStarted, error)
 	Show(ctx context.Context, box string, id agentbox.JobID) (api.JobInfo, error) // NotFound: the job, or its box, is not there
 	Signal(context.Context, api.JobSignal) error
 }
 
-// Snapshotter keeps the work of a task's box where it outlives the box. It may be called again
-// after an error. An error means that the box may have work that is nowhere else.
+// Snapshotter keeps the work of a task's box where it outlives the box. An error means that the box
+// may have work that is nowhere else. Keep may be called again after an error.
 type Snapshotter interface {
 	Keep(ctx context.Context, box agentbox.Box, task agentbox.Task) (Kept, error)
 }
 
-// Collector takes the artifacts of a task's box, whose work was kept, into the directory of its
-// attempt. It may be called again for one attempt. dir is the attempt's, and what it writes there
-// is replaced at a second call.
+// Collector copies the artifacts of a task's box into dir, the directory of its attempt. The box's
+// work has been kept. A second call for the same attempt replaces what the first one wrote.
 type Collector interface {
 	Collect(ctx context.Context, box agentbox.Box, task agentbox.Task, work Kept, dir string) (artifact.Collected, error)
 }
 
-// EvidenceSource tells how the box of an attempt went, and keeps the logs of its services in the
-// attempt's directory. With an error it tells what it knows. It is asked while the machine is
-// there, or has just gone.
+// EvidenceSource reports how the box of an attempt went, and keeps the logs of its services in dir,
+// the attempt's directory. With an error it still reports what it knows. It is asked while the
+// machine exists, or has just gone.
 type EvidenceSource interface {
 	Gather(ctx context.Context, box agentbox.Box, dir string) (Evidence, error)
 }
 
-// Evidence is what an EvidenceSource tells; see agentbox.Result.
+// Evidence is what an EvidenceSource reports; see agentbox.Result.
 type Evidence struct {
 	Used     *agentbox.Consumption
 	Cost     *agentbox.Cost
@@ -70,14 +69,14 @@ type Kept struct {
 	Commits int                   // that were made in the box
 	Files   int                   // that changed, and were not committed
 	Changes []agentbox.FileChange // since the box began, committed or not; the first of them
-	Nothing bool                  // the box has what it began with
+	Nothing bool                  // the box has only what it began with
 	Missing []string              // what could not be kept, and why
 
 	Unexported string // why Ref is in the mirror only; the box is not needed for that
 	Unlisted   string // why Changes are not known
 }
 
-// Config is what a Queue needs. All but Collector and Evidence are needed.
+// Config is what a Queue needs. Collector and Evidence may be nil.
 type Config struct {
 	Store       Store
 	Boxes       Boxes
@@ -85,43 +84,43 @@ type Config struct {
 	Snapshotter Snapshotter
 
 	Collector Collector      // nil: there are no artifacts
-	Evidence  EvidenceSource // nil: nobody looks
+	Evidence  EvidenceSource // nil: there is no evidence
 
-	// Room tells whether a box of this need may be made beside those that tasks have already. It is
-	// asked with the queue's lock held, and must not call the queue.
+	// Room tells whether there is room for one more box beside those of running tasks. It is called
+	// with the queue's lock held, and must not call the queue.
 	Room func(running []Need, next Need) bool
 	Log  *slog.Logger
 }
 
-// Queue begins tasks when there is room and follows them to their end. Methods may be called from
-// any goroutine, Run once. Every task that runs has a goroutine, which ends with the task or with
-// the queue's context; Run waits for all.
+// Queue begins tasks when there is room and follows them to their end. Its methods are safe for
+// concurrent use; Run is called once. Every running task has a goroutine, which ends with the task
+// or with the queue's context; Run waits for all of them.
 type Queue struct {
 	Config
 	ctx  context.Context
-	wake chan struct{}
+	wake background.Signal
 	work background.Group // the tasks that are followed; closed by Run
 
 	// mu guards running, listed and watches. done belongs to the goroutine of Run.
 	mu      sync.Mutex
 	running map[agentbox.TaskID]record
-	done    map[agentbox.TaskID]bool // tasks that look need not read again; it alone has them
-	listed  []agentbox.Task          // that are not done, when it looked last
+	done    map[agentbox.TaskID]bool // tasks that look need not read again
+	listed  []agentbox.Task          // tasks that were not done at the last look
 	watches map[agentbox.TaskID]*watch
 }
 
 // NewQueue makes a queue, which runs until ctx ends.
 func NewQueue(ctx context.Context, c Config) *Queue {
-	return &Queue{Config: c, ctx: ctx, wake: make(chan struct{}, 1),
+	return &Queue{Config: c, ctx: ctx, wake: background.NewSignal(),
 		running: map[agentbox.TaskID]record{}, done: map[agentbox.TaskID]bool{}, watches: map[agentbox.TaskID]*watch{}}
 }
 
-// lookEvery is how often the queue looks whether there is room without being told. Room comes from
-// boxes that are not tasks', which tell nobody.
+// lookEvery is how often the queue checks for room without being notified. Boxes that are not
+// tasks' make room, too, and notify nobody.
 const lookEvery = 2 * time.Second
 
-// Run begins and follows tasks until the queue's context ends. The tasks that run then go on: the
-// next queue finds them. Boxes that the daemon before left behind are removed first.
+// Run begins and follows tasks until the queue's context ends. Tasks that run then go on: the next
+// queue finds them. First it removes what the previous daemon left behind.
 func (q *Queue) Run() {
 	q.sweep(q.ctx)
 	if err := q.Store.sweep(); err != nil {
@@ -138,16 +137,8 @@ func (q *Queue) Run() {
 	q.work.Close()
 }
 
-// stir has the queue look at once.
-func (q *Queue) stir() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
-}
-
-// look takes up what runs already and begins what there is room for, the oldest first. What runs
-// already comes first, so that it is counted before there is said to be room.
+// look resumes following what runs already, so that it is counted before room is judged, and then
+// begins what there is room for, the oldest first.
 func (q *Queue) look() {
 	open, bad := q.Store.undone(q.done)
 	for _, err := range bad {
@@ -157,7 +148,7 @@ func (q *Queue) look() {
 	q.listed = open
 	q.mu.Unlock()
 	for _, t := range open {
-		q.letGo(t)
+		q.cancelAbandoned(t)
 	}
 	for _, running := range []bool{true, false} {
 		for _, t := range open {
@@ -168,8 +159,8 @@ func (q *Queue) look() {
 	}
 }
 
-// Open lists the tasks that were not done when the queue looked last, some seconds ago at most. The
-// slice is shared: it is only to be read.
+// Open lists the tasks that were not done at the last look, a few seconds ago at most. The slice is
+// shared and must not be changed.
 func (q *Queue) Open() []agentbox.Task {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -184,11 +175,11 @@ func (q *Queue) begin(t agentbox.Task) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// When the queue ends its followers leave off one by one, which is no room for others.
+	// When the queue ends, its followers stop one by one, which makes no room for others.
 	if _, followed := q.running[t.ID]; followed || q.ctx.Err() != nil {
 		return
 	}
-	// It can have ended since it was listed: its follower wrote that down before leaving off.
+	// It may have ended since it was listed: its follower recorded that before it stopped.
 	if t, err = q.Store.Read(t.ID); err != nil || t.State.Done() || t.State == agentbox.TaskQueued && !q.room(rec) {
 		return
 	}
@@ -198,11 +189,11 @@ func (q *Queue) begin(t agentbox.Task) {
 			q.mu.Lock()
 			delete(q.running, t.ID)
 			if w := q.watches[t.ID]; w != nil && q.ctx.Err() == nil {
-				delete(q.watches, t.ID) // those who wait have it
+				delete(q.watches, t.ID) // waiters have it already
 				defer w.begin(nil)
 			}
 			q.mu.Unlock()
-			q.stir()
+			q.wake.Notify()
 		}()
 		q.attempt(q.ctx, rec)
 	})
@@ -211,8 +202,8 @@ func (q *Queue) begin(t agentbox.Task) {
 	}
 }
 
-// room tells whether a task may begin. The caller has the lock. A held task always may, and the
-// first task, too: a box that is too large is refused by the host, with a reason.
+// room tells whether a task may begin. A held task always may, and so may a first one: the host
+// refuses a box that is too large, with a reason. The caller holds mu.
 func (q *Queue) room(rec record) bool {
 	var taken []Need
 	batch := 0
@@ -222,7 +213,7 @@ func (q *Queue) room(rec record) bool {
 			batch++
 		}
 	}
-	if rec.Held { // a person waits: as for a box of theirs
+	if rec.Held { // a person waits, as for a box
 		return true
 	}
 	if rec.Parallel > 0 && batch >= rec.Parallel {
@@ -231,22 +222,21 @@ func (q *Queue) room(rec record) bool {
 	return len(taken) == 0 || q.Room(taken, rec.Need)
 }
 
-// Submission is tasks that are submitted together. Specs is not empty. Need is of each.
+// Submission is tasks that are submitted together. Specs is not empty. Need applies to each.
 type Submission struct {
 	Specs    []agentbox.TaskSpec
 	Parallel int // at most so many of them at once; 0: as the machine has room
 	Need     Need
 }
 
-// Submit writes the tasks down, all or, on an error, as many as it says, and begins them when there
-// is room. The first has the batch's ID as its own. What was written before an error stays and is
-// begun.
+// Submit records the tasks, which begin when there is room. On an error it returns those that were
+// recorded before, which stay and begin. The first task has the batch's ID as its own.
 func (q *Queue) Submit(s Submission) ([]agentbox.Task, error) {
-	defer q.stir()
+	defer q.wake.Notify()
 	return q.write(s, agentbox.NewTaskID())
 }
 
-// write writes the tasks down. batch is the ID of the first of them, and what they have in common.
+// write records the tasks. batch is the ID of the first one, and of the batch.
 func (q *Queue) write(s Submission, batch agentbox.TaskID) ([]agentbox.Task, error) {
 	var all []agentbox.Task
 	for i, spec := range s.Specs {
@@ -270,12 +260,12 @@ func (q *Queue) write(s Submission, batch agentbox.TaskID) ([]agentbox.Task, err
 	return all, nil
 }
 
-// Cancel says that nobody wants a task any more. One that runs is ended; it returns before that.
-// NotFound for no task, Conflict for one that has ended. It holds when no daemon runs, too: it is a
-// file.
+// Cancel records that nobody wants a task any more, which holds while no daemon runs, too. A
+// running task is ended; Cancel returns before that. The error is NotFound for no task, Conflict
+// for one that has ended.
 func (q *Queue) Cancel(id agentbox.TaskID) error { return q.cancel(id, cancellation{}) }
 
-// cancel writes down that a task is to end, and why.
+// cancel records that a task is to end, and why.
 func (q *Queue) cancel(id agentbox.TaskID, why cancellation) error {
 	t, err := q.Store.Read(id)
 	if err != nil {
@@ -287,12 +277,13 @@ func (q *Queue) cancel(id agentbox.TaskID, why cancellation) error {
 	if err := write(filepath.Join(q.Store.task(id), cancelFile), why); err != nil {
 		return err
 	}
-	q.stir()
+	q.wake.Notify()
 	return nil
 }
 
-// Retry submits a task again that has ended: a new task, so that the old one keeps its one result.
-// Conflict while it goes on. Its place in a batch, and a holder, are not taken over.
+// Retry submits a task that has ended again, as a new task, so that the old one keeps its one
+// result. Its place in a batch and its holder are not taken over. The error is Conflict while the
+// task goes on.
 func (q *Queue) Retry(id agentbox.TaskID) (agentbox.Task, error) {
 	t, err := q.ended(id)
 	if err != nil {
@@ -309,8 +300,8 @@ func (q *Queue) Retry(id agentbox.TaskID) (agentbox.Task, error) {
 	return all[0], nil
 }
 
-// Remove forgets a task that has ended, with its evidence. A box that has its work stays. Refs that
-// it left in mirror and checkout stay, too. Conflict while it goes on.
+// Remove removes a task that has ended, with its evidence. A box that has its work stays, and so do
+// the refs that it left in mirror and checkout. The error is Conflict while the task goes on.
 func (q *Queue) Remove(id agentbox.TaskID) error {
 	if _, err := q.ended(id); err != nil {
 		return err
@@ -318,7 +309,7 @@ func (q *Queue) Remove(id agentbox.TaskID) error {
 	return q.Store.remove(id)
 }
 
-// ended reads a task that has ended. Conflict while it goes on.
+// ended reads a task that has ended. The error is Conflict while it goes on.
 func (q *Queue) ended(id agentbox.TaskID) (agentbox.Task, error) {
 	t, err := q.Store.Read(id)
 	if err == nil && !t.State.Done() {
@@ -327,11 +318,11 @@ func (q *Queue) ended(id agentbox.TaskID) (agentbox.Task, error) {
 	return t, err
 }
 
-// keptFor is how long the evidence of a task is kept that has left no work.
+// keptFor is how long the evidence of a task that left no work is kept.
 const keptFor = 30 * 24 * time.Hour
 
-// Spent lists the tasks of which only old evidence is left: they ended a month ago, and neither a
-// ref, a box nor an artifact holds anything of them. Removing them is the caller's.
+// Spent lists the tasks of which only old evidence is left: they ended a month ago, and no ref, box
+// or artifact refers to them. The caller removes them.
 func (q *Queue) Spent() (spent []agentbox.Task) {
 	all, _ := q.Store.List() // what cannot be read stays
 	for _, t := range all {
@@ -353,15 +344,15 @@ func leftWork(a agentbox.Attempt) bool {
 
 // Wait returns when a task has ended. The error is ctx's, or that of a task that cannot be read.
 func (q *Queue) Wait(ctx context.Context, id agentbox.TaskID) (t agentbox.Task, err error) {
-	waited := until(ctx, func() bool {
+	waited := poll(ctx, func() bool {
 		t, err = q.Store.Read(id)
 		return err != nil || t.State.Done()
 	})
 	return t, cmp.Or(err, waited)
 }
 
-// sweep removes the boxes of attempts that have a result and whose work is not in them: the last
-// daemon was killed between the two.
+// sweep removes the boxes of attempts that have a result and whose work is kept elsewhere: the last
+// daemon was killed before it removed them.
 func (q *Queue) sweep(ctx context.Context) {
 	boxes, err := q.Boxes.List(ctx, api.ListRequest{}, func(agentbox.Event) {})
 	if err != nil {
@@ -382,7 +373,7 @@ func (q *Queue) sweep(ctx context.Context) {
 	}
 }
 
-// remove removes a box whose work is kept or that has none. It is looked up by id: the name may be
+// remove removes a box that has no work, or whose work is kept. It uses the ID: the name may be
 // another box's by now.
 func (q *Queue) remove(ctx context.Context, b agentbox.Box) {
 	_, err := q.Boxes.Remove(ctx, api.BoxRef{Box: b.ID.String()}, nil)

@@ -19,11 +19,12 @@ import (
 //
 //	<task>/task.json                       what it is to do; written once
 //	<task>/cancelled                       somebody does not want it any more, or it reached a limit
-//	<task>/released                        it goes on though who waited for it has gone
+//	<task>/released                        it goes on without its holder
 //	<task>/attempts/<n>/attempt.json       its box and its job, before either is made
 //	<task>/attempts/<n>/result.json        how it ended; written once, when all evidence is there
 //	<task>/attempts/<n>/transcript.cast    what its command wrote
 //	<task>/attempts/<n>/timeline.jsonl     what happened
+//	removed-<task>/                        a removed task that is being deleted
 //
 // Its methods may be called at any time, by any process; only the queue writes. Files are replaced
 // as a whole.
@@ -33,7 +34,7 @@ type Store struct {
 
 const version = 1
 
-// The names of a task's files; Store has what is in them.
+// The names of a task's files; Store describes them.
 const (
 	recordFile     = "task.json"
 	cancelFile     = "cancelled"
@@ -44,19 +45,18 @@ const (
 	timelineFile   = "timeline.jsonl"
 )
 
-// record is task.json. What a task is to do never changes, so that a retry and an audit see what
-// was asked.
+// record is task.json. It never changes, so that a retry and an audit see what was asked.
 type record struct {
 	Version int             `json:"version"`
 	ID      agentbox.TaskID `json:"id"`
 	agentbox.TaskSpec
 	Batch    agentbox.TaskID `json:"batch"`
-	Parallel int             `json:"parallel,omitempty"` // of the batch, at most; 0: as the machine has room
+	Parallel int             `json:"parallel,omitempty"` // tasks of the batch at once, at most; 0: as the machine has room
 	Need     Need            `json:"need"`
 	Created  time.Time       `json:"created"`
 }
 
-// Need is what a task's box takes of this machine.
+// Need is the share of this machine that a task's box takes.
 type Need struct {
 	CPUs   int   `json:"cpus"`
 	Memory int64 `json:"memory"` // bytes
@@ -69,7 +69,7 @@ func (s Store) Attempt(id agentbox.TaskID, n int) string {
 	return filepath.Join(s.task(id), "attempts", strconv.Itoa(n))
 }
 
-// write makes a file that outlives a loss of power, with its directory.
+// write writes a file that survives a power loss, and creates its directory.
 func write(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -81,7 +81,8 @@ func write(path string, v any) error {
 	return errors.Join(durable.WriteFile(path, b, 0o600), durable.SyncDir(filepath.Dir(path)))
 }
 
-// read decodes a file; Corrupt names one that cannot be. One that is absent is fs.ErrNotExist.
+// read decodes a file. The error is Corrupt for one that does not parse, and fs.ErrNotExist for one
+// that does not exist.
 func read(path string, v any) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -110,7 +111,7 @@ func noTask(id agentbox.TaskID) error {
 	return agentbox.Errorf(agentbox.NotFound, "there is no task %s", id).WithHint("agentbox task ls lists them")
 }
 
-// Read is a task as its files have it. NotFound for no task.
+// Read reads a task from its files. The error is NotFound if there is none.
 func (s Store) Read(id agentbox.TaskID) (agentbox.Task, error) {
 	r, err := s.record(id)
 	if err != nil {
@@ -132,13 +133,13 @@ func (s Store) Read(id agentbox.TaskID) (agentbox.Task, error) {
 	return t, nil
 }
 
-// state follows from the attempts: one that goes on, one that is not followed by another, or none.
+// state derives a task's state from its attempts, and from whether it was cancelled.
 func (s Store) state(t agentbox.Task) agentbox.TaskState {
 	last := t.Last()
 	switch {
 	case last != nil && last.Result == nil:
 		return agentbox.TaskRunning
-	case last != nil && !again(t):
+	case last != nil && !mayRetry(t):
 		return last.Result.State
 	case s.cancelled(t.ID):
 		return agentbox.TaskCancelled
@@ -146,13 +147,13 @@ func (s Store) state(t agentbox.Task) agentbox.TaskState {
 	return agentbox.TaskQueued
 }
 
-// again tells whether a task whose last attempt has ended is to be tried once more.
-func again(t agentbox.Task) bool {
+// mayRetry tells whether a task is to be tried once more after its last attempt.
+func mayRetry(t agentbox.Task) bool {
 	state := t.Last().Result.State
 	return (state == agentbox.TaskFailed || state == agentbox.TaskLost) && len(t.Attempts) <= t.Retries
 }
 
-// attempts are those of a task, the first first. Their numbers have no gaps.
+// attempts returns the attempts of a task in order. Their numbers have no gaps.
 func (s Store) attempts(id agentbox.TaskID) ([]agentbox.Attempt, error) {
 	var all []agentbox.Attempt
 	for n := 1; ; n++ {
@@ -171,7 +172,7 @@ func (s Store) attempts(id agentbox.TaskID) ([]agentbox.Attempt, error) {
 	}
 }
 
-// finish writes the result of an attempt. A second one is an error: an attempt has one.
+// finish writes the result of an attempt. An attempt has one: a second one is an error.
 func (s Store) finish(id agentbox.TaskID, n int, r agentbox.Result) error {
 	path := filepath.Join(s.Attempt(id, n), resultFile)
 	if _, err := os.Lstat(path); err == nil {
@@ -208,7 +209,7 @@ func (s Store) has(id agentbox.TaskID, file string) bool {
 	return err == nil
 }
 
-// cancelled tells whether somebody, or a limit, wants a task to end.
+// cancelled tells whether somebody cancelled a task, or a limit did.
 func (s Store) cancelled(id agentbox.TaskID) bool { return s.has(id, cancelFile) }
 
 // released tells whether a held task goes on without its holder.
@@ -216,22 +217,23 @@ func (s Store) released(id agentbox.TaskID) bool { return s.has(id, releaseFile)
 
 // cancellation is why a task was cancelled.
 type cancellation struct {
-	Limit agentbox.Limit `json:"limit,omitzero"` // that it reached; none when somebody wanted it to end
+	Limit agentbox.Limit `json:"limit,omitzero"` // that it reached; none when somebody cancelled it
 }
 
-// cancellation says why. A file that cannot be read is a cancellation without a limit.
+// cancellation says why a task was cancelled. A file that cannot be read counts as one without a
+// limit.
 func (s Store) cancellation(id agentbox.TaskID) (c cancellation) {
 	_ = read(filepath.Join(s.task(id), cancelFile), &c)
 	return c
 }
 
-// List is every task, the oldest first. One that cannot be read is in bad, with the reason.
+// List returns every task, the oldest first; bad has an error for each that cannot be read.
 func (s Store) List() (all []agentbox.Task, bad []error) {
 	return s.list(func(agentbox.TaskID) bool { return true })
 }
 
-// undone is List without the tasks that are done. It adds those to done, and reads none of them
-// again: what is done stays so.
+// undone is List without the tasks in done. It adds to done those that have ended, as they never
+// change again.
 func (s Store) undone(done map[agentbox.TaskID]bool) (open []agentbox.Task, bad []error) {
 	all, bad := s.list(func(id agentbox.TaskID) bool { return !done[id] })
 	for _, t := range all {
@@ -244,7 +246,7 @@ func (s Store) undone(done map[agentbox.TaskID]bool) (open []agentbox.Task, bad 
 	return open, bad
 }
 
-// list reads those of the tasks that want accepts.
+// list reads the tasks that want accepts.
 func (s Store) list(want func(agentbox.TaskID) bool) (all []agentbox.Task, bad []error) {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -12,13 +12,14 @@ import (
 	"agentbox/agentbox/artifact"
 )
 
-// keepTries is how often the work of a box is looked for before the box is left to a person.
-// Between two of them the machine is ended, which frees what a command that still ran had filled.
+// keepTries is how often the queue tries to keep the work of a box before it leaves the box to a
+// person. Between two tries it stops the machine, which frees what a command that still ran had
+// filled.
 const keepTries = 3
 
-// gather finds out how the box went, while its work is looked at, and gives what waits for that.
-// The goroutine ends with ctx at the latest. evidence may be called more than once; without a
-// source it is nothing.
+// gather collects the evidence about a box while its work is kept, and returns a function that
+// waits for it, which may be called more than once. The goroutine ends with ctx at the latest.
+// Without a source the evidence is empty.
 func (r *run) gather(ctx context.Context, box agentbox.Box) (evidence func() Evidence) {
 	told := make(chan Evidence, 1)
 	go func() {
@@ -35,15 +36,14 @@ func (r *run) gather(ctx context.Context, box agentbox.Box) (evidence func() Evi
 	return sync.OnceValue(func() Evidence { return <-told })
 }
 
-// into puts what is known into the result.
+// into copies the evidence into the result.
 func (t Evidence) into(r *agentbox.Result) {
 	r.Used, r.Cost, r.Denied, r.Pressure, r.Services = t.Used, t.Cost, t.Denied, t.Pressure, t.Services
 }
 
-// keepWork makes sure that nothing of a box's work goes with the box: it is kept elsewhere, there
-// is none, or the box stays. It ends the machine only when there is all evidence about it. result
-// gets what is known of the work, and Box where the box has to stay. With ctx ended nothing in it
-// counts.
+// keepWork makes sure that no work is lost with the box: it is kept elsewhere, there is none, or
+// the box stays. It ends the machine only once there is all evidence about it. result gets what is
+// known of the work, and Box if the box has to stay. When ctx has ended the result means nothing.
 func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.Result, evidence func() Evidence) Kept {
 	begun := time.Now()
 	kept, err := r.kept(ctx, box, evidence)
@@ -61,7 +61,7 @@ func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.R
 		if kept.Unexported != "" {
 			work += ", which the checkout does not have: " + kept.Unexported
 		}
-	case err == nil: // then the box is the one place that has it
+	case err == nil: // the box is the only place that has all of it
 		work += ", not all of which could be kept, in box " + r.BoxName + ": " + strings.Join(kept.Missing, "; ")
 		result.Ref, result.Commit, result.Base, result.Box = kept.Ref, kept.Commit, box.Commit, r.BoxName
 	default:
@@ -75,7 +75,7 @@ func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.R
 	return kept
 }
 
-// collect takes the artifacts of a box. What cannot be taken stays in the box, which stays for it.
+// collect takes the artifacts of a box. If some cannot be taken the box stays, as it has them.
 func (r *run) collect(ctx context.Context, box agentbox.Box, work Kept, result *agentbox.Result) {
 	if r.q.Collector == nil || len(r.rec.Artifacts) == 0 || ctx.Err() != nil {
 		return
@@ -101,8 +101,8 @@ func (r *run) collect(ctx context.Context, box agentbox.Box, work Kept, result *
 	r.line.took("artifacts", strings.Join(said, "; "), time.Since(begun))
 }
 
-// leaveStopped ends the machine of a box that stays: it takes no memory while it waits for a
-// person. That it cannot be ended is only logged.
+// leaveStopped stops a box that stays, so that it takes no memory while it waits for a person. A
+// failure is only logged.
 func (r *run) leaveStopped(ctx context.Context, result agentbox.Result) {
 	if result.Box == "" || ctx.Err() != nil {
 		return
@@ -112,8 +112,8 @@ func (r *run) leaveStopped(ctx context.Context, result agentbox.Result) {
 	}
 }
 
-// kept keeps the work of a box, which may need a machine for that: without the limits that ended
-// the last one.
+// kept keeps the work of a box. That may need a machine, without the limits that ended the last
+// one.
 func (r *run) kept(ctx context.Context, box agentbox.Box, evidence func() Evidence) (kept Kept, err error) {
 	t, err := r.q.Store.Read(r.rec.ID)
 	if err != nil {
@@ -126,8 +126,8 @@ func (r *run) kept(ctx context.Context, box agentbox.Box, evidence func() Eviden
 		if err == nil || ctx.Err() != nil {
 			return kept, err
 		}
-		// What still runs may have filled the disk or the box with processes: a new machine has
-		// neither.
+		// What still runs may have filled the disk, or the table of processes. A new machine has
+		// room in both.
 		evidence()
 		if stopErr := r.q.Boxes.Stop(ctx, r.ref()); stopErr != nil {
 			r.q.Log.Warn("cannot stop the box of a task", "box", r.BoxName, "error", stopErr)
@@ -144,8 +144,8 @@ type Moment struct {
 	Took   time.Duration `json:"took,omitempty"`
 }
 
-// timeline is what happened in an attempt, as it happens. What cannot be written down is no reason
-// to end it. Lines are appended as a whole, so another process may read beside it.
+// timeline records what happens in an attempt, as it happens. A failure to write is no reason to
+// end the attempt. Lines are appended as a whole, so another process may read at the same time.
 type timeline struct {
 	path string
 }
@@ -167,7 +167,8 @@ func (l *timeline) put(m Moment) {
 	_, _ = f.Write(append(line, '\n'))
 }
 
-// Timeline is what happened in an attempt. n counts from 1. fs.ErrNotExist before the first moment.
+// Timeline reads what happened in attempt n, counted from 1. The error is fs.ErrNotExist before the
+// first moment.
 func (s Store) Timeline(id agentbox.TaskID, n int) ([]Moment, error) {
 	b, err := os.ReadFile(s.Attempt(id, n) + "/" + timelineFile)
 	if err != nil {
