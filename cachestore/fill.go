@@ -189,23 +189,11 @@ func (s *Store) ensureImage(d agentbox.Digest, m blob.Manifest) (uint64, error) 
 	}
 	id, ok := s.handles.imageFile(d)
 	if !ok {
-		if id, err = s.emptyImage(d, m.Size); err != nil {
+		if id, err = s.imageFiles.empty(d, m.Size); err != nil {
 			return 0, err
 		}
 	}
 	return id, s.addMeta(d, m, 0, commitment{file: id})
-}
-
-// emptyImage makes a file for the image of a manifest, all of which is a hole.
-func (s *Store) emptyImage(d agentbox.Digest, size int64) (uint64, error) {
-	f, id, err := s.createImage(size)
-	if err != nil {
-		return 0, err
-	}
-	if err := f.Close(); err != nil {
-		return 0, s.hostError(err)
-	}
-	return id, s.nameImage(id, d)
 }
 
 // flush makes what was got last, and charges it to the manifest. A Reader that runs for days

@@ -2,14 +2,11 @@ package cachestore
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
-	"agentbox/cachestore/disk"
 	"agentbox/cachestore/index"
 )
 
@@ -32,30 +29,11 @@ func (s *Store) openIndex(ctx context.Context) error {
 	if s.prints, err = blob.NewFingerprinter(s.index.Secret()); err != nil {
 		return err
 	}
-	unfinished, err := s.needsRebuild()
+	unfinished, err := s.rebuilds.begun()
 	if err != nil || !unfinished {
 		return err
 	}
 	return s.rebuildNow(ctx)
-}
-
-// beginRebuild notes on disk that the index lacks what is in the files. It comes before the index is
-// emptied: an interrupted rebuild would otherwise leave one that looks complete, and gc would remove
-// all that it does not have.
-func (s *Store) beginRebuild() error {
-	return s.hostError(disk.Replace(s.fs, s.path(rebuildName), nil))
-}
-
-// needsRebuild tells whether a rebuild was begun and has not ended.
-func (s *Store) needsRebuild() (bool, error) {
-	f, err := s.fs.Open(s.path(rebuildName), false)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, s.hostError(err)
-	}
-	return true, f.Close()
 }
 
 // mendIndex makes the index whole where it has lost something: entries that are damaged, and manifests
@@ -82,7 +60,7 @@ func (s *Store) mendIndex(ctx context.Context, kept map[agentbox.Digest]bool) er
 		return nil
 	}
 	s.log.Error("store: the index has lost entries and is completed from the files", "entries", lost)
-	if err := s.beginRebuild(); err != nil {
+	if err := s.rebuilds.begin(); err != nil {
 		return err
 	}
 	var b index.Batch
@@ -100,7 +78,7 @@ func (s *Store) rebuildNow(ctx context.Context) error {
 	if err := s.rebuild(ctx, nil); err != nil {
 		return err
 	}
-	return s.hostError(s.fs.Remove(s.path(rebuildName)))
+	return s.rebuilds.end()
 }
 
 // openOrReplaceIndex opens the index, and puts one aside that cannot be read. A rebuild is begun for
@@ -110,7 +88,7 @@ func (s *Store) rebuildNow(ctx context.Context) error {
 func (s *Store) openOrReplaceIndex() error {
 	_, err := os.Stat(s.path(indexDir))
 	if os.IsNotExist(err) && s.nextID.Load() > 0 { // somebody removed it
-		if err := s.beginRebuild(); err != nil {
+		if err := s.rebuilds.begin(); err != nil {
 			return err
 		}
 	}
@@ -122,7 +100,7 @@ func (s *Store) openOrReplaceIndex() error {
 		return s.hostError(err)
 	}
 	s.log.Error("store: the index cannot be read and is made anew", "error", err)
-	if err := s.beginRebuild(); err != nil {
+	if err := s.rebuilds.begin(); err != nil {
 		return err
 	}
 	// It is kept under another name, for the person who looks for the cause. Nothing removes it but

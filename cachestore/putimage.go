@@ -46,11 +46,11 @@ func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, r
 	}
 	id := s.nextID.Add(1)
 	// Whatever the reason, a copy works as well.
-	if err := s.fs.Link(path, s.freshImage(id)); err != nil {
+	if err := s.fs.Link(path, s.imageFiles.fresh(id)); err != nil {
 		return s.PutImage(ctx, f, st.Size, info)
 	}
 	in := s.newIntake(f, st.Size, info)
-	in.linked, in.fresh, in.pace = true, s.freshImage(id), pace{rate: rate, start: time.Now()}
+	in.linked, in.fresh, in.pace = true, s.imageFiles.fresh(id), pace{rate: rate, start: time.Now()}
 	in.file = &blockFile{File: unowned{disk.Of(f)}, id: id, release: s.guard.write(id)}
 	in.w.images[id] = in.file
 	out, err := in.run(ctx)
@@ -212,46 +212,16 @@ func (in *intake) open() (*blockFile, error) {
 	if in.file != nil {
 		return in.file, nil
 	}
-	f, id, err := in.s.createImage(in.m.Size)
+	f, id, err := in.s.imageFiles.create(in.m.Size)
 	if err != nil {
 		return nil, err
 	}
-	in.fresh = in.s.freshImage(id)
+	in.fresh = in.s.imageFiles.fresh(id)
 	in.file = &blockFile{File: f, id: id, release: in.s.guard.write(id)}
 	in.w.mu.Lock()
 	defer in.w.mu.Unlock()
 	in.w.images[id] = in.file
 	return in.file, nil
-}
-
-// freshImage is the name of an image file that has no manifest yet. survey removes what it finds
-// under such names.
-func (s *Store) freshImage(id uint64) string {
-	return s.path(imagesDir, fmt.Sprintf("%s%016x", disk.Dirty, id))
-}
-
-// createImage makes an empty image file under a name that the next Open removes.
-func (s *Store) createImage(size int64) (disk.File, uint64, error) {
-	id := s.nextID.Add(1)
-	f, err := s.fs.Create(s.freshImage(id))
-	if err != nil {
-		return nil, 0, s.hostError(err)
-	}
-	if err := f.Truncate(size); err != nil {
-		return nil, 0, s.hostError(errors.Join(err, f.Close(), s.fs.Remove(s.freshImage(id))))
-	}
-	return f, id, nil
-}
-
-// nameImage gives an image file the name under which it is found again. Its bytes need not last
-// yet, as long as none of them is claimed: after a crash a file with holes is one that has not
-// come.
-func (s *Store) nameImage(id uint64, manifest agentbox.Digest) error {
-	if err := s.fs.Rename(s.freshImage(id), s.path(imagesDir, imageName(id, manifest))); err != nil {
-		return s.hostError(err)
-	}
-	s.handles.know(id, manifest) // whether or not the name lasts: until then it is found there
-	return s.hostError(s.fs.SyncDir(s.path(imagesDir)))
 }
 
 // commit gives the image file its name and stores the manifest. In this order: a manifest that is
@@ -265,7 +235,7 @@ func (in *intake) commit(ctx context.Context) (Stored, error) {
 			return Stored{}, in.s.hostError(err)
 		}
 		in.file.dirty = false
-		if err := in.s.nameImage(in.file.id, blob.Sum(in.m.Encode())); err != nil {
+		if err := in.s.imageFiles.name(in.file.id, blob.Sum(in.m.Encode())); err != nil {
 			return Stored{}, err
 		}
 		in.fresh = ""

@@ -2,9 +2,12 @@ package cachestore
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
+	"agentbox/cachestore/disk"
 	"agentbox/cachestore/index"
 	"agentbox/cachestore/pack"
 )
@@ -247,3 +250,27 @@ func (r *rebuilding) own(owner agentbox.Digest, id uint64, whole bool, charged i
 		return true
 	})
 }
+
+// rebuildMark is the file that says that the index lacks what is in the files.
+type rebuildMark struct{ dir }
+
+// begin makes the mark. It comes before the index is emptied: an interrupted rebuild would otherwise
+// leave one that looks complete, and gc would remove all that it does not have.
+func (m rebuildMark) begin() error {
+	return m.hostError(disk.Replace(m.fs, m.path(rebuildName), nil))
+}
+
+// begun tells whether a rebuild was begun and has not ended.
+func (m rebuildMark) begun() (bool, error) {
+	f, err := m.fs.Open(m.path(rebuildName), false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, m.hostError(err)
+	}
+	return true, f.Close()
+}
+
+// end removes the mark. If that does not last, the next Open rebuilds once more.
+func (m rebuildMark) end() error { return m.hostError(m.fs.Remove(m.path(rebuildName))) }

@@ -38,6 +38,8 @@ type Store struct {
 	ballast    ballast
 	guard      guard
 	handles    handles
+	imageFiles imageFiles
+	rebuilds   rebuildMark
 	packs      packs
 	flights    flights[agentbox.Digest]
 	quarantine quarantine
@@ -74,6 +76,8 @@ func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
 		dir: s.dir, manifests: s, key: s.cfg.Key, trusted: s.cfg.Trusted, changed: s.cfg.Named, now: s.cfg.Now, log: s.log,
 	}
 	s.pins = pins{dir: s.dir, manifests: s, now: s.cfg.Now}
+	s.imageFiles = imageFiles{s.dir, &s.nextID, &s.handles}
+	s.rebuilds = rebuildMark{s.dir}
 	s.quarantine = quarantine{dir: s.dir, log: s.log}
 	s.ballast = ballast{s.dir, s.cfg.Ballast, s.cfg.KeepFree, s.log}
 	s.space = space{dir: s.dir, keepFree: s.cfg.KeepFree, collecting: s.guard.collecting.Load}
