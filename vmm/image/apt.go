@@ -15,26 +15,23 @@ import (
 	"agentbox/vmm/image/rootfs"
 )
 
-// basePackages are in every apt image, on top of what Debian calls required: a shell and its tools,
-// certificates to trust servers with, ps and kill, and a way to install more. netbase has the names
-// of services and protocols.
+// basePackages are in every apt image, in addition to Debian's required packages: a shell and its
+// tools, certificates, ps and kill, and sudo. netbase has the names of services and protocols.
 var basePackages = []string{"bash", "ca-certificates", "coreutils", "netbase", "procps", "sudo"}
 
-// mergedUsrHooks come with mmdebstrap and lay /bin, /lib and /sbin out as links from the start.
-// Without them Debian installs a program for it, and with it all of Perl, which is a third of the
-// image. It is a path of the host.
+// mergedUsrHooks, on the host, come with mmdebstrap and make /bin, /lib and /sbin links from the
+// start. Otherwise Debian installs a program that does, and with it Perl, a third of the image.
 const mergedUsrHooks = "/usr/share/mmdebstrap/hooks/maybe-merged-usr"
 
-// beforeMergedUsr are the releases still around that lack the package usr-is-merged.
+// beforeMergedUsr are the releases that do not have the package usr-is-merged.
 var beforeMergedUsr = []string{"buster", "bullseye", "bionic", "focal", "jammy"}
 
-// unwanted files are never unpacked, in the build and when a box installs packages. The directories
-// of manual pages stay, because installation scripts of some packages fail without them. Patterns
-// of dpkg's path-exclude.
+// unwanted are patterns of dpkg's path-exclude: files that neither a build nor a box unpacks. The
+// directories of manual pages stay, because some packages cannot be installed without them.
 var unwanted = []string{"/usr/share/doc/*", "/usr/share/man/*/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/lintian/*"}
 
-// hostState is what a build leaves of the host or of itself; it would make every build different.
-// Boxes get their own when they start.
+// hostState are files that a build leaves of the host or of itself. They would make every build
+// different. Boxes get their own when they start.
 var hostState = []string{
 	"/etc/hostname", "/etc/resolv.conf", "/etc/apt/sources.list", "/etc/apt/auth.conf", "/etc/apt/apt.conf", "/var/lib/dbus/machine-id", "/.dockerenv",
 	"/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-",
@@ -42,12 +39,11 @@ var hostState = []string{
 	"/var/lib/dpkg/status-old", "/var/lib/dpkg/available", "/var/lib/dpkg/lock", "/var/lib/dpkg/lock-frontend",
 }
 
-// hostFiles are directories whose files are of that kind, too; the directories themselves stay.
+// hostFiles are directories all of whose files are host state. The directories themselves stay.
 var hostFiles = []string{"/etc/apt/sources.list.d", "/etc/apt/auth.conf.d", "/var/lib/apt/lists", "/var/cache/apt", "/var/cache/ldconfig", "/var/log"}
 
-// apt makes the root file system of a Debian release from the host's own apt sources. The host
-// needs mmdebstrap, and the right to make the file system (bootstrapMode): code Missing otherwise.
-// What was installed is noted as Image.Versions.
+// apt makes the root file system of a Debian release from the host's apt sources, and sets
+// Image.Versions. Code Missing if the host lacks mmdebstrap or the right to run it (bootstrapMode).
 func (b *build) apt(ctx context.Context, r Recipe) error {
 	_, suite := r.source()
 	sources, err := aptSources(os.DirFS("/"), suite)
@@ -66,7 +62,7 @@ func (b *build) apt(ctx context.Context, r Recipe) error {
 	if err := b.bootstrap(ctx, program, bootstrapArgs(mode, suite, r), sources, suite); err != nil {
 		return err
 	}
-	// What differs from build to build goes before the image is described.
+	// Remove what differs from build to build.
 	if err := errors.Join(b.forgetHost(), b.javaStore(), b.ownClusters()); err != nil {
 		return err
 	}
@@ -74,8 +70,8 @@ func (b *build) apt(ctx context.Context, r Recipe) error {
 	return err
 }
 
-// bootstrapArgs is the command line of mmdebstrap: the archive goes to its standard output, the
-// sources to its input. It is a pure function. Equal sets of packages give one order.
+// bootstrapArgs returns the command line of mmdebstrap, which reads sources from its standard input
+// and writes an archive to its standard output. It is a pure function, and sorts packages.
 func bootstrapArgs(mode, suite string, r Recipe) []string {
 	packages := slices.Concat(basePackages, r.Packages)
 	var hooks []string
@@ -94,7 +90,7 @@ func bootstrapArgs(mode, suite string, r Recipe) []string {
 	return append(args, suite, "-", "-")
 }
 
-// debianArchs translates those of Go's names of architectures that are others in Debian.
+// debianArchs has Debian's names of the architectures that have another name in Go.
 var debianArchs = map[string]string{"386": "i386", "arm": "armhf", "arm/v7": "armhf", "arm64/v8": "arm64", "ppc64le": "ppc64el"}
 
 // aptSettings is where packages put settings for apt. A file with a password in it, as that of a
@@ -112,7 +108,7 @@ func (b *build) forgetHost() error {
 		b.tree.RemoveFiles(dir)
 	}
 	for name, ino := range b.within(aptSettings) {
-		text, err := ino.ReadAll(maxAccounts)
+		text, err := ino.ReadAll(maxText)
 		if ino.Type() == rootfs.TypeRegular && (err != nil || userinfo().Match(text)) {
 			errs = append(errs, b.tree.Remove(path.Join(aptSettings, name)))
 		}
@@ -123,12 +119,11 @@ func (b *build) forgetHost() error {
 	return errors.Join(errs...)
 }
 
-// authorities is the file from which Debian makes Java's store.
+// authorities is the file from which Debian makes Java's trust store.
 const authorities = "/etc/ssl/certs/ca-certificates.crt"
 
-// javaStore writes Java's store anew, where there is one: Debian's has the time of its making in
-// it, which would make every build different. Every box writes it once more, with its own
-// authority.
+// javaStore replaces Java's trust store, if there is one. Debian's contains the time at which it was
+// made, which would make every build different. Every box writes it again, with its own authority.
 func (b *build) javaStore() error {
 	old := b.tree.Lookup(javastore.Debian, true)
 	if old == nil || old.Type() != rootfs.TypeRegular {
@@ -141,8 +136,8 @@ func (b *build) javaStore() error {
 	return b.put(javastore.Debian, &rootfs.Inode{Mode: old.Mode, UID: old.UID, GID: old.GID, ModTime: epoch}, javastore.Encode(bundle, epoch))
 }
 
-// versions lists all installed packages. Each is name=version, sorted: what agentbox.lock pins.
-// dpkg's own record is the source.
+// versions lists all installed packages from dpkg's record, as name=version, sorted. agentbox.lock pins
+// them.
 func (b *build) versions() ([]string, error) {
 	ino := b.tree.Lookup("/var/lib/dpkg/status", true)
 	if ino == nil {

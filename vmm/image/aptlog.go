@@ -8,21 +8,18 @@ import (
 	"agentbox/agentbox"
 )
 
-// bootstrapLog reads what mmdebstrap says: its steps become progress, its last lines explain a
-// failure.
+// bootstrapLog reads the output of mmdebstrap. It reports steps as progress, and its last lines explain
+// a failure.
 type bootstrapLog struct {
 	progress agentbox.Progress
-	// What came after the last end of a line.
-	rest []byte
-	// The last maxLogLines lines.
-	lines []string
+	rest     []byte   // an incomplete line
+	lines    []string // the last maxLogLines
 }
 
-// maxLogLines bounds what is kept of a program that talks a lot.
+// maxLogLines is how many lines are kept.
 const maxLogLines = 400
 
-// Write implements io.Writer. It never fails: a program must not be ended for what it says. A line
-// without an end is given up at 64 KiB.
+// Write implements io.Writer. It never fails. It drops a line that has more than 64 KiB.
 func (l *bootstrapLog) Write(p []byte) (int, error) {
 	l.rest = append(l.rest, p...)
 	for {
@@ -39,7 +36,7 @@ func (l *bootstrapLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line keeps a line, and tells progress where it is the beginning of a step.
+// line keeps a line, and reports progress if it begins a step.
 func (l *bootstrapLog) line(s string) {
 	if s == "" {
 		return
@@ -62,14 +59,14 @@ func (l *bootstrapLog) line(s string) {
 	}
 }
 
-// bootstrapSteps are the lines of mmdebstrap that say what takes long, and what kind of work it is.
+// bootstrapSteps maps the beginnings of mmdebstrap's lines about long steps to kinds of work.
 var bootstrapSteps = map[string]string{
 	"running apt-get update": "fetch", "running --setup-hook": "fetch", "downloading packages": "fetch",
 	"extracting archives": "install", "installing essential": "install", "installing remaining": "install", "creating tarball": "install",
 }
 
-// failed tells whether the program itself said what is wrong, rather than having been broken off.
-// It decides which error counts when both the program and the reading of its archive failed.
+// failed tells whether the program reported an error itself. If both the program and reading its
+// archive failed, the program's error counts then.
 func (l *bootstrapLog) failed() bool {
 	for _, s := range l.lines {
 		if strings.HasPrefix(s, "E: ") {
@@ -80,8 +77,7 @@ func (l *bootstrapLog) failed() bool {
 }
 
 var (
-	// What apt and dpkg say in English, which is what they are told to speak. They have one exit
-	// status for all of it.
+	// Messages of apt and dpkg, which run in an English locale and have one exit status for all.
 	noPackage = agentbox.Pattern(`Unable to locate package (\S+)|Package '?([^' ]+)'? has no installation candidate|Version '[^']*' for '([^']+)' was not found`)
 	noRelease = agentbox.Pattern(`does not have a Release file|404 +Not Found`)
 	noAnswer  = agentbox.Pattern(`Could not (?:resolve|connect)|Temporary failure|Connection (?:failed|timed out|refused)|Cannot initiate the connection`)
@@ -90,9 +86,9 @@ var (
 	noConfig  = agentbox.Pattern(`dpkg: error processing (?:package|archive) (\S+)`)
 )
 
-// explain turns the failure into one line that names its cause. err is mmdebstrap's exit, dir where
-// it unpacked. Each cause has its code and a hint, and the first that fits counts. What is not
-// known is code Internal with the line that most likely says why.
+// explain returns an error of one line with the cause of a failure, its code and a hint. err is
+// mmdebstrap's exit, dir the directory in which it unpacked. An unknown cause has code Internal and
+// the most telling line.
 func (l *bootstrapLog) explain(err error, suite, dir string) error {
 	all := strings.Join(l.lines, "\n")
 	if m := noPackage().FindStringSubmatch(all); m != nil {
@@ -119,8 +115,8 @@ func (l *bootstrapLog) explain(err error, suite, dir string) error {
 	return agentbox.Errorf(agentbox.Internal, "mmdebstrap failed to make apt:%s (%w): %s", suite, err, l.lastError())
 }
 
-// lastError is the line that most likely says why. Errors come before lines of failed fetches and
-// those before warnings; of each the first, since what follows are consequences.
+// lastError returns the most telling line: the first error, failed fetch or warning, in this order,
+// since later ones are consequences.
 func (l *bootstrapLog) lastError() string {
 	for _, prefix := range []string{"E: ", "Err:", "W: "} {
 		for _, s := range l.lines {

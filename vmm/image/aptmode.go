@@ -11,10 +11,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// bootstrapMode chooses how mmdebstrap gets the rights of root: by having them, by a user namespace
-// with a range of user ids, or by pretending. Pretending (fakechroot) works with fewer packages
-// than the others, and comes last. An error of code Missing says what keeps the better way from
-// working.
+// bootstrapMode chooses how mmdebstrap gets the rights of root: it has them, it gets them in a user
+// namespace with a range of user ids, or it fakes them (fakechroot), which works with fewer packages
+// and comes last. If nothing works, an error of code Missing says why there is no user namespace.
 func bootstrapMode(ctx context.Context) (string, error) {
 	if os.Geteuid() == 0 {
 		return "root", nil
@@ -31,8 +30,8 @@ func bootstrapMode(ctx context.Context) (string, error) {
 		WithHint("`sudo apt-get install uidmap && sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER`, or use an OCI image")
 }
 
-// unshareProblem says what keeps this user from a user namespace with a range of ids, "" if nothing
-// does. The namespace is tried, because settings of the host that forbid it have many names.
+// unshareProblem returns why this user cannot have a user namespace with a range of ids, "" if it can.
+// It tries to make one, because many different settings of a host can forbid it.
 func unshareProblem(ctx context.Context) string {
 	if _, err := exec.LookPath("newuidmap"); err != nil {
 		return "newuidmap is not installed"
@@ -54,8 +53,8 @@ func unshareProblem(ctx context.Context) string {
 	return ""
 }
 
-// hasRange tells whether a file such as /etc/subuid has a line for the user. How large the range
-// is, mmdebstrap says itself.
+// hasRange tells whether a file such as /etc/subuid has a line for the user. mmdebstrap checks the size
+// of the range.
 func hasRange(file string, u *user.User) bool {
 	b, err := os.ReadFile(file)
 	if err != nil {

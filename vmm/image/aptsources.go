@@ -13,14 +13,14 @@ import (
 	"agentbox/agentbox"
 )
 
-// stanza is one entry of apt's sources (sources.list(5)): values of deb822 fields, by their names
-// in lower case. A value is all that follows the colon, further lines included.
+// stanza is one entry of apt's sources (sources.list(5)): the values of deb822 fields by their names
+// in lower case. A value is everything after the colon, further lines included.
 type stanza map[string]string
 
-// fields are those that installing from a source needs, in the order in which they are written.
+// fields are the fields that are written, in this order.
 var fields = []string{"Types", "URIs", "Suites", "Components", "Architectures", "Signed-By", "Trusted", "Check-Valid-Until"}
 
-// pockets are the suites that belong to a release beside the one that has its name.
+// pockets are the suffixes of the suites that belong to a release.
 var pockets = []string{"", "-updates", "-security"}
 
 // AptSources returns this host's apt sources of a suite in deb822 form, without the credentials in
@@ -64,8 +64,8 @@ func aptSources(root fs.FS, suite string) (string, error) {
 	return text.String(), nil
 }
 
-// selectSuites keeps the suites of a release and renames them. Entries without any of them are left
-// out, and so are sources of source packages.
+// selectSuites returns the entries that have suites of the release from, with only these suites, and
+// renames them to those of the release to. It leaves out source packages.
 func selectSuites(all []stanza, from, to string) []stanza {
 	var found []stanza
 	for _, s := range all {
@@ -84,7 +84,7 @@ func selectSuites(all []stanza, from, to string) []stanza {
 	return found
 }
 
-// write appends the entry in deb822 form, with an empty line behind it.
+// write appends the entry in deb822 form, and an empty line.
 func (s stanza) write(w *strings.Builder) {
 	for _, name := range fields {
 		if value := s[strings.ToLower(name)]; value != "" {
@@ -94,7 +94,7 @@ func (s stanza) write(w *strings.Builder) {
 	fmt.Fprintln(w)
 }
 
-// hostSuite is the release this host runs, "" if it does not say.
+// hostSuite returns the release that this host runs, "" if it is unknown.
 func hostSuite(root fs.FS) string {
 	b, err := fs.ReadFile(root, "etc/os-release")
 	if err != nil {
@@ -108,8 +108,8 @@ func hostSuite(root fs.FS) string {
 	return ""
 }
 
-// readSources reads every file apt reads, in apt's order. Files that cannot be read are passed over
-// where apt would, too.
+// readSources reads the files that apt reads, in the same order. It skips files that this user may not
+// read, as apt does.
 func readSources(root fs.FS) ([]stanza, error) {
 	names, err := fs.Glob(root, "etc/apt/sources.list.d/*")
 	if err != nil {
@@ -123,7 +123,7 @@ func readSources(root fs.FS) ([]stanza, error) {
 		}
 		b, err := fs.ReadFile(root, name)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			continue // apt as this user would not see it either
+			continue
 		}
 		if err != nil {
 			return nil, hostError(err)
@@ -133,11 +133,10 @@ func readSources(root fs.FS) ([]stanza, error) {
 	return all, nil
 }
 
-// parsers are for the files that apt reads, by their endings.
+// parsers read the files of apt, by their extensions.
 var parsers = map[string]func(string) []stanza{".list": parseList, ".sources": parseSources}
 
-// parseList reads one-line entries: deb [options] uri suite components. What is not understood is
-// skipped.
+// parseList reads one-line entries: deb [options] uri suite components. It skips other lines.
 func parseList(text string) []stanza {
 	var all []stanza
 	for line := range strings.Lines(text) {
@@ -151,7 +150,7 @@ func parseList(text string) []stanza {
 				name, value, _ := strings.Cut(option, "=")
 				s[strings.ToLower(name)] = " " + strings.ReplaceAll(value, ",", " ")
 			}
-			s["architectures"] = s["arch"] // the one that has another name as a field
+			s["architectures"] = s["arch"] // the only option whose field has another name
 		}
 		if f := strings.Fields(rest); len(f) >= 2 {
 			s["types"], s["uris"], s["suites"], s["components"] = " "+typ, " "+f[0], " "+f[1], ""
@@ -164,8 +163,8 @@ func parseList(text string) []stanza {
 	return all
 }
 
-// parseSources reads deb822 stanzas. Values may go on in indented lines, as an embedded key does.
-// An entry that says Enabled: no is left out, as is one without URIs or Suites.
+// parseSources reads deb822 stanzas, whose values may continue in indented lines. It leaves out entries
+// with Enabled: no, and those without URIs or Suites.
 func parseSources(text string) []stanza {
 	var all []stanza
 	s, field := stanza{}, ""

@@ -17,20 +17,20 @@ import (
 	"agentbox/agentbox"
 )
 
-// bootstrapGrace is how long a stopped mmdebstrap may take to unmount and remove what it made.
+// bootstrapGrace is how long mmdebstrap may take to clean up after SIGTERM.
 const bootstrapGrace = 20 * time.Second
 
-// bootstrapScript runs a program so that one SIGTERM reaches all of its processes: mmdebstrap
-// cleans up when they all get it, and waits for its children when it alone does. The shell gets it
-// from us, or from the kernel when we die.
+// bootstrapScript runs a program and forwards SIGTERM to all of its processes. mmdebstrap cleans up if
+// they all get it; if only mmdebstrap itself does, it waits for its children. The shell gets the
+// signal from us, or from the kernel when we die.
 const bootstrapScript = `trap 'trap "" TERM; kill -TERM 0; wait; exit 143' TERM
 { "$@" <&3 3<&- & } 3<&0
 wait $!`
 
-// bootstrap runs mmdebstrap and applies the archive it writes while it writes it. The archive never
-// touches the disk as a whole. sources go to mmdebstrap's standard input. When ctx ends the program
-// gets SIGTERM, and after bootstrapGrace SIGKILL; what it leaves is removed either way. Which error
-// counts: the caller's cancellation, then what mmdebstrap said, then ours.
+// bootstrap runs mmdebstrap, with sources as its standard input, and applies the archive while it is
+// written, so that the archive is never on the disk as a whole. When ctx ends, mmdebstrap gets
+// SIGTERM, and SIGKILL after bootstrapGrace. What it leaves is removed in any case. The error is that
+// of the caller's context, else what mmdebstrap said, else that of the archive.
 func (b *build) bootstrap(ctx context.Context, program string, args []string, sources, suite string) (err error) {
 	tmp, err := b.bootstrapDir()
 	if err != nil {
@@ -44,12 +44,10 @@ func (b *build) bootstrap(ctx context.Context, program string, args []string, so
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", "TMPDIR="+tmp,
 		fmt.Sprintf("SOURCE_DATE_EPOCH=%d", epoch.Unix()))
 	cmd.Stdin = strings.NewReader(sources)
-	// The thread stays locked because the program ends with it, so that it does not survive this
-	// process.
+	// The program dies with the thread that starts it, so that it does not survive this process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = childAttributes()
-	// By the script above it reaches every process of the group.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = bootstrapGrace
 	stdout, err := cmd.StdoutPipe()
@@ -63,7 +61,7 @@ func (b *build) bootstrap(ctx context.Context, program string, args []string, so
 	}
 	applied := b.tree.ApplyTar(ctx, bufio.NewReaderSize(stdout, 1<<20), b.spool)
 	if applied == nil {
-		_, applied = io.Copy(io.Discard, stdout) // what follows the archive's end, so that the writer is not broken off
+		_, applied = io.Copy(io.Discard, stdout) // padding after the archive, so that the writer does not fail
 	} else {
 		cancel()
 	}
@@ -77,13 +75,12 @@ func (b *build) bootstrap(ctx context.Context, program string, args []string, so
 	return hostError(applied)
 }
 
-// bootstrapLink, in a build's directory, points to the directory in which mmdebstrap unpacks.
+// bootstrapLink is a link in a build's directory to the directory in which mmdebstrap unpacks.
 const bootstrapLink = "bootstrap"
 
-// bootstrapDir makes the directory in which mmdebstrap unpacks. The store is no place for it: in a
-// user namespace the user's own home is closed to it. The link lets it be found when this process
-// dies. Others than its owner may enter it, since a user namespace's ids are others. It has a name
-// that nobody can guess beforehand, and must not exist.
+// bootstrapDir makes the directory in which mmdebstrap unpacks. It cannot be in the store, since the
+// user's home is not accessible from a user namespace. Others than the owner may enter it, because
+// the ids of a user namespace are others. Its name cannot be guessed, and it must not exist.
 func (b *build) bootstrapDir() (string, error) {
 	const needed = 3 << 30
 	parent := os.TempDir()
@@ -94,7 +91,7 @@ func (b *build) bootstrapDir() (string, error) {
 			break
 		}
 	}
-	// Linked first: what is made after that is found, whenever this process ends.
+	// The link comes first, so that clear finds the directory whenever this process dies.
 	dir := filepath.Join(parent, "agentbox-"+filepath.Base(b.dir))
 	if err := os.Symlink(dir, filepath.Join(b.dir, bootstrapLink)); err != nil {
 		return "", hostError(err)
@@ -102,25 +99,23 @@ func (b *build) bootstrapDir() (string, error) {
 	return dir, hostError(errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)))
 }
 
-// removeBootstrap removes what the build in dir has unpacked, if anything is left of it. It never
-// enters a mount: below one lie the host's own /sys and /dev/shm, and removing "the rest of the
-// build" would empty them. It does nothing where there is no link. The link goes last, so that what
-// could not be removed is found again.
+// removeBootstrap removes what the build in dir has unpacked, if there is a link. It never enters a
+// mount, below which may be the host's own /sys and /dev/shm. The link goes last, so that what could
+// not be removed is found again.
 func removeBootstrap(dir string) error {
 	link := filepath.Join(dir, bootstrapLink)
 	tmp, err := os.Readlink(link)
 	if err != nil {
 		return nil
 	}
-	// The temporary directory may itself be reached by a link.
 	if real, err := filepath.EvalSymlinks(tmp); err == nil {
-		tmp = real // as the table of mounts names it
+		tmp = real // as in the table of mounts
 	}
 	if err := refuseMounts(tmp); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(tmp); err != nil {
-		// Its files belong to ids of a user namespace, which mmdebstrap knows how to become.
+		// The files belong to ids of a user namespace, which mmdebstrap can enter.
 		if out, err := exec.Command("mmdebstrap", "--unshare-helper", "rm", "-rf", "--one-file-system", tmp).CombinedOutput(); err != nil {
 			return fmt.Errorf("remove %s: %w %s", tmp, err, out)
 		}
@@ -128,7 +123,7 @@ func removeBootstrap(dir string) error {
 	return os.Remove(link)
 }
 
-// refuseMounts says what keeps a directory from being removed as a whole; it removes nothing.
+// refuseMounts fails if anything is mounted below a directory that is to be removed.
 func refuseMounts(dir string) error {
 	mounts, err := mountsBelow(dir)
 	if err != nil {

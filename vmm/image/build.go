@@ -16,26 +16,24 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// epoch is the time of everything in an image that has no time of its own, and the newest time in
-// apt images: files that installation scripts write would otherwise differ from build to build.
+// epoch is the time of files that no layer describes. In apt images no file is newer: those that
+// installation scripts write would differ from build to build.
 var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// build is one image being made in a directory of its own. It belongs to one goroutine. dir is
-// locked (lock) for as long as the build runs, by which clear tells it from one that died.
+// build is an image in the making. It belongs to one goroutine. While the build runs, lock holds a
+// lock on dir, by which clear tells it from a build that died.
 type build struct {
-	dir  string
-	lock *os.File
-	// Where the contents of files from layers are, until they are written.
-	spool *rootfs.Spool
-	keep  *os.File // the image that tree was read from, if it was
-	tree  *rootfs.Tree
-	// The description as far as it is known; finish completes it.
-	image    Image
+	dir      string
+	lock     *os.File
+	spool    *rootfs.Spool // the contents of files from layers
+	base     *os.File      // the image from which tree was read; may be nil
+	tree     *rootfs.Tree
+	image    Image // finish completes it
 	progress agentbox.Progress
 }
 
-// newBuild makes an empty build. The lock of tmp is held meanwhile, so that clear does not take the
-// directory for a dead one's before it is locked.
+// newBuild makes an empty build. It holds the lock of tmp meanwhile, so that clear does not remove the
+// directory before it is locked.
 func (s *Store) newBuild(ctx context.Context, p agentbox.Progress) (*build, error) {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -59,17 +57,16 @@ func (s *Store) newBuild(ctx context.Context, p agentbox.Progress) (*build, erro
 	return b, nil
 }
 
-// close removes everything of a build that is not in the store by now: what is left in the spool
-// and of the downloads goes. It is called once.
+// close removes everything of a build that is not in the store. It is called once.
 func (b *build) close() error {
 	var errs []error
 	if b.spool != nil {
 		errs = append(errs, b.spool.Close())
 	}
-	if b.keep != nil {
-		errs = append(errs, b.keep.Close())
+	if b.base != nil {
+		errs = append(errs, b.base.Close())
 	}
-	if _, err := os.Lstat(filepath.Join(b.dir, bootstrapLink)); err != nil { // a link left means something to clear later
+	if _, err := os.Lstat(filepath.Join(b.dir, bootstrapLink)); err != nil { // else clear has something to remove later
 		errs = append(errs, os.RemoveAll(b.dir))
 	}
 	if b.lock != nil {
@@ -78,9 +75,8 @@ func (b *build) close() error {
 	return errors.Join(errs...)
 }
 
-// clear removes the directories of builds that nobody works on any more. It is called when a store
-// is opened. What cannot be removed now (a mount below it, a file of a user namespace's) stays for
-// the next time and is no error.
+// clear removes the directories of builds that died. What cannot be removed, because of a mount below
+// it or a file of a user namespace, stays for the next time.
 func (s *Store) clear(ctx context.Context) error {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -94,8 +90,6 @@ func (s *Store) clear(ctx context.Context) error {
 	var errs []error
 	for _, d := range names {
 		path := filepath.Join(s.dir, tmpDir, d.Name())
-		// A build that runs has its directory locked. What has mounts in it stays, with its link, for
-		// the next time.
 		if held, _ := durable.Held(path); !held && removeBootstrap(path) == nil {
 			errs = append(errs, os.RemoveAll(path))
 		}
@@ -103,7 +97,7 @@ func (s *Store) clear(ctx context.Context) error {
 	return errors.Join(append(errs, s.clearImages())...)
 }
 
-// clearImages removes image directories without a description: nothing in them can be used.
+// clearImages removes image directories without a description, which are incomplete.
 func (s *Store) clearImages() error {
 	names, err := os.ReadDir(filepath.Join(s.dir, imagesDir))
 	if err != nil {
@@ -119,9 +113,8 @@ func (s *Store) clearImages() error {
 	return errors.Join(errs...)
 }
 
-// finish writes the tree as an image file and takes it into the store under the key of its recipe.
-// The description is written beside the image before both are moved to their place, and the recipe
-// is noted last: whatever comes in between, the image is whole or not there.
+// finish writes the image file and its description, moves both into the store, and records them as the
+// result of the recipe, in this order: after a crash the image is complete or not there.
 func (s *Store) finish(ctx context.Context, b *build) (Image, error) {
 	path := filepath.Join(b.dir, imageFileName)
 	if err := b.write(ctx, path); err != nil {
@@ -145,18 +138,17 @@ func (s *Store) finish(ctx context.Context, b *build) (Image, error) {
 	return s.describe(b.image.Digest)
 }
 
-// write makes the erofs file, makes sure it is on the disk, and computes its digest. Hashing and
-// syncing go side by side, since neither has to wait for the other.
+// write writes the erofs file, syncs it, and computes its digest, the last two at the same time.
 func (b *build) write(ctx context.Context, path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
 	if err != nil {
 		return err
 	}
-	defer f.Close() // again after the Close below, where its error is of no interest
-	told := int64(0)
+	defer f.Close() // for errors; a second Close does nothing
+	reported := int64(0)
 	err = b.tree.Write(ctx, f, func(done int64) {
-		if done-told >= 8<<20 {
-			told = done
+		if done-reported >= 8<<20 {
+			reported = done
 			b.progress.Move(step, fmt.Sprintf("write %d MiB", done>>20), done, 0)
 		}
 	})
@@ -174,9 +166,9 @@ func (b *build) write(ctx context.Context, path string) error {
 	return nil
 }
 
-// adopt moves a finished build to its place, as a whole: a rename of the files themselves would
-// change their stat. An image that is there already has the same bytes and stays, unless it is
-// damaged or not all here. The lock of tmp is what makes it one at a time.
+// adopt moves a finished build to its place. It renames the directory, since renaming a file changes
+// the times by which it was verified. If the image is there already it stays, because machines may
+// have it open, unless it is damaged or lazy. adopt holds the lock of tmp.
 func (s *Store) adopt(ctx context.Context, b *build) error {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -184,7 +176,6 @@ func (s *Store) adopt(ctx context.Context, b *build) error {
 	}
 	defer release()
 	place := s.imageDir(b.image.Digest)
-	// Machines may have that file open, and its stat is what it was verified by.
 	if here, err := s.open(b.image.Digest); err == nil && here.Lazy == nil {
 		return nil
 	}

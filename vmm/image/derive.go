@@ -83,7 +83,7 @@ func (b *build) startFrom(ctx context.Context, limits rootfs.Limits, base Image)
 	if err != nil {
 		return err
 	}
-	b.keep = f
+	b.base = f
 	b.tree, err = rootfs.Read(ctx, f, limits, epoch)
 	return err
 }

@@ -11,18 +11,17 @@ import (
 	"agentbox/vmm/image/rootfs"
 )
 
-// User is the account that commands in a box run as, unless the image has another one with its id.
+// User is the account of a box, unless the image has another one with the same id.
 const (
 	User    = "agent"
 	userID  = 1000
 	userDir = "/home/" + User
 )
 
-// maxAccounts bounds the files of accounts that are read into memory.
-const maxAccounts = 1 << 20
+// maxText is the most bytes of a text file of an image that is read into memory.
+const maxText = 1 << 20
 
-// mountPoints must exist in an image, because its root is read-only where no runtime layer covers
-// it.
+// mountPoints must exist in an image, since its root may be read-only.
 var mountPoints = []struct {
 	path string
 	mode uint32
@@ -32,16 +31,16 @@ var mountPoints = []struct {
 	{"/root", 0o700, 0}, {"/workspace", 0o755, userID},
 }
 
-// prepare makes what every box relies on: mount points, an account with the user id of the
-// workspace, and nothing that it would share with other boxes. It is called for a base, once. An
-// image's own account with that id is taken as it is; its home is made if it is missing.
+// prepare adds what every box needs to a base: mount points, and an account with the user id of the
+// workspace. An account of the image with this id stays as it is, and gets a home if it has none.
+// prepare removes what boxes must not share.
 func (b *build) prepare() error {
-	// First, so that no image with a key in it can be finished.
+	// Keys come first, so that no image with a key in it can be finished.
 	if err := errors.Join(b.removeKeys(), b.makeKeys()); err != nil {
 		return err
 	}
 	for _, m := range mountPoints {
-		// A link to a directory will do.
+		// It may be a link to a directory.
 		if old := b.tree.Lookup(m.path, true); old != nil && old.IsDir() {
 			continue
 		}
@@ -53,7 +52,7 @@ func (b *build) prepare() error {
 	if err != nil {
 		return err
 	}
-	// The id is what counts: the workspace belongs to it, in whatever image.
+	// The workspace belongs to this id in every image.
 	name, home := accountOf(passwd, userID)
 	if name == "" {
 		name, home = User, userDir
@@ -70,8 +69,7 @@ func (b *build) prepare() error {
 	return b.allowSudo(name)
 }
 
-// copySkeleton gives a new home the files that useradd would, which is where the shell's prompt
-// comes from.
+// copySkeleton copies the files that useradd would to a new home. The shell's prompt is among them.
 func (b *build) copySkeleton(home string) error {
 	for name, ino := range b.within("/etc/skel") {
 		if file := *ino; file.Type() == rootfs.TypeRegular {
@@ -84,8 +82,8 @@ func (b *build) copySkeleton(home string) error {
 	return nil
 }
 
-// addUser adds the account to the files that have it, each with a line of its own. The password is
-// none, and cannot be used to log in. A taken name gets underscores behind it.
+// addUser adds the account to passwd, group, and, if they exist, shadow and gshadow. It has no
+// password, so nobody can log in with one. If the name is taken, it gets underscores at the end.
 func (b *build) addUser(passwd []byte) error {
 	shell := "/bin/sh"
 	if b.tree.Lookup("/bin/bash", true) != nil {
@@ -112,8 +110,8 @@ func (b *build) addUser(passwd []byte) error {
 	return nil
 }
 
-// appendLine adds a line to a file, which is made if it must be there, and keeps its mode and
-// owner.
+// appendLine adds a line to a file, and keeps its mode and owner. If the file is missing, it is made if
+// must is set.
 func (b *build) appendLine(path, line string, mode uint32, must bool) error {
 	old := b.tree.Lookup(path, true)
 	if old == nil && !must {
@@ -133,7 +131,7 @@ func (b *build) appendLine(path, line string, mode uint32, must bool) error {
 	return b.put(path, ino, append(text, line+"\n"...))
 }
 
-// allowSudo lets the box's user become root without a password: the box is the boundary, not the
+// allowSudo lets the box's user become root without a password. The box is the boundary, not the
 // account.
 func (b *build) allowSudo(name string) error {
 	if dir := b.tree.Lookup("/etc/sudoers.d", true); dir == nil || !dir.IsDir() {
@@ -143,7 +141,7 @@ func (b *build) allowSudo(name string) error {
 	return b.put("/etc/sudoers.d/agentbox", ino, []byte(name+" ALL=(ALL:ALL) NOPASSWD: ALL\n"))
 }
 
-// put gives a path the inode with this text as its content.
+// put makes a file with this inode and text.
 func (b *build) put(path string, ino *rootfs.Inode, text []byte) error {
 	ino.Size = int64(len(text))
 	if ino.Size > 0 {
@@ -152,22 +150,22 @@ func (b *build) put(path string, ino *rootfs.Inode, text []byte) error {
 	return b.tree.Put(path, ino)
 }
 
-// read gives the content of a small file of the tree, nothing if it is not there. Small is up to
-// maxAccounts; more is code Corrupt.
+// read returns the content of a file of at most maxText bytes, nil if it is missing. A longer file is
+// code Corrupt.
 func (b *build) read(path string) ([]byte, error) {
 	ino := b.tree.Lookup(path, true)
 	if ino == nil {
 		return nil, nil
 	}
-	text, err := ino.ReadAll(maxAccounts)
+	text, err := ino.ReadAll(maxText)
 	if err != nil {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "image has an unreadable %s: %w", path, err)
 	}
 	return text, nil
 }
 
-// accountOf finds the account of a user id in the text of /etc/passwd. Both are "" where there is
-// none. A home that is no absolute path is "/".
+// accountOf finds the account of a user id in the text of /etc/passwd. Both results are "" if there is
+// none. A home that is not an absolute path becomes "/".
 func accountOf(passwd []byte, uid int) (name, home string) {
 	for line := range strings.Lines(string(passwd)) {
 		f := strings.Split(strings.TrimSpace(line), ":")
