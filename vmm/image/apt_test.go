@@ -323,3 +323,13 @@ func TestAptPasswordsAreNotInTheImage(t *testing.T) {
 		}
 	}
 }
+
+// apt takes tabs for spaces in sources.list.
+func TestAptSourcesWithTabs(t *testing.T) {
+	root := fstest.MapFS{"etc/apt/sources.list": {Data: []byte("deb\t[ arch=amd64 ]\thttp://mirror.test/debian\tbookworm\tmain contrib\n")}}
+	got, err := aptSources(root, "bookworm")
+	want := "Types: deb\nURIs: http://mirror.test/debian\nSuites: bookworm\nComponents: main contrib\nArchitectures: amd64\n\n"
+	if err != nil || got != want {
+		t.Errorf("%v\n%s", err, got)
+	}
+}

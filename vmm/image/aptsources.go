@@ -140,7 +140,7 @@ var parsers = map[string]func(string) []stanza{".list": parseList, ".sources": p
 func parseList(text string) []stanza {
 	var all []stanza
 	for line := range strings.Lines(text) {
-		line, _, _ = strings.Cut(line, "#")
+		line, _, _ = strings.Cut(strings.ReplaceAll(line, "\t", " "), "#")
 		typ, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		s := stanza{}
 		rest = strings.TrimSpace(rest)
