@@ -20,28 +20,23 @@ import (
 	"agentbox/agentbox"
 )
 
-// Layers are downloaded side by side, and each again when the connection breaks, because an image
-// is only as fast and as reliable as its slowest layer.
 const (
-	downloads    = 3
-	downloadsTry = 3
+	maxDownloads = 3 // layers that are downloaded at once
+	maxTries     = 3 // of each layer
 )
 
-// download is a set of layers being fetched into files of a build. A layer is fetched by one of its
-// goroutines and taken by open, in order, while later ones are still on their way.
+// download downloads layers into files of a build, several at once. Meanwhile open returns the layers
+// that have arrived, in order.
 type download struct {
-	b *build
-	// For the progress; as the recipe has it.
-	source string
+	b      *build
+	source string // as the recipe has it, for the progress
 	layers []v1.Layer
 	done   []chan error // one per layer; receives once
 	group  sync.WaitGroup
 
-	// Guards what follows: bytes for the progress.
-	mu sync.Mutex
-	// Bytes that came, of those that the manifest says; have falls when a layer is begun anew.
-	have, total int64
-	told        time.Time
+	mu          sync.Mutex // guards what follows
+	have, total int64      // bytes that came, of those in the manifest; have falls when a layer is tried again
+	reported    time.Time
 }
 
 // download starts to fetch layers, which are in the image's order. The caller ends it by cancelling
@@ -50,7 +45,7 @@ type download struct {
 // as "unknown" and then does not bound the download, is Corrupt.
 func (b *build) download(ctx context.Context, source string, layers []v1.Layer) (*download, error) {
 	d := &download{b: b, source: source, layers: layers}
-	slots := make(chan struct{}, downloads)
+	slots := make(chan struct{}, maxDownloads)
 	for _, l := range layers {
 		n, err := l.Size()
 		switch {
@@ -66,8 +61,7 @@ func (b *build) download(ctx context.Context, source string, layers []v1.Layer) 
 	}
 	for i := range layers {
 		d.group.Go(func() {
-			// One that waits for its turn when ctx ends fails as soon as it has it.
-			slots <- struct{}{}
+			slots <- struct{}{} // after the end of ctx, every holder of a slot fails at once
 			defer func() { <-slots }()
 			d.done[i] <- d.fetch(ctx, i)
 		})
@@ -75,11 +69,11 @@ func (b *build) download(ctx context.Context, source string, layers []v1.Layer) 
 	return d, nil
 }
 
-// wait returns when no goroutine of it is left.
+// wait returns when all goroutines have ended.
 func (d *download) wait() { d.group.Wait() }
 
-// open waits until a layer is there and gives its uncompressed bytes. It may be called once for
-// each layer.
+// open waits until layer i is here and returns its uncompressed bytes. It may be called once for each
+// layer.
 func (d *download) open(i int) (io.ReadCloser, error) {
 	if err := <-d.done[i]; err != nil {
 		return nil, err
@@ -88,7 +82,7 @@ func (d *download) open(i int) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Remove(f.Name()); err != nil { // its space is free again as soon as it was read
+	if err := os.Remove(f.Name()); err != nil { // its space is free when it is closed
 		return nil, errors.Join(err, f.Close())
 	}
 	r, err := decompress(f)
@@ -98,14 +92,14 @@ func (d *download) open(i int) (io.ReadCloser, error) {
 	return r, nil
 }
 
-// path is where a layer is until it is opened, as it came.
+// path is the file of a layer until it is opened.
 func (d *download) path(i int) string { return filepath.Join(d.b.dir, fmt.Sprintf("layer-%d", i)) }
 
-// fetch tries a few times, waiting a little longer each time.
+// fetch tries to download a layer a few times, and waits longer after each.
 func (d *download) fetch(ctx context.Context, i int) error {
 	var err error
-	for try := range downloadsTry {
-		if err = d.fetchOnce(ctx, i); err == nil || ctx.Err() != nil || !worthAnotherTry(err) {
+	for try := range maxTries {
+		if err = d.fetchOnce(ctx, i); err == nil || ctx.Err() != nil || !passing(err) {
 			return err
 		}
 		select {
@@ -116,9 +110,9 @@ func (d *download) fetch(ctx context.Context, i int) error {
 	return err
 }
 
-// worthAnotherTry tells a connection that broke from an answer that will stay what it is. Errors of
-// this host's disk, and those that have a code, stay as well.
-func worthAnotherTry(err error) bool {
+// passing tells whether another try may succeed: after a broken connection or a busy registry, but not
+// after a definite answer, an error of this host's disk, or one with a code.
+func passing(err error) bool {
 	var answer *transport.Error
 	if errors.As(err, &answer) {
 		return answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests
@@ -126,8 +120,8 @@ func worthAnotherTry(err error) bool {
 	return agentbox.AsError(hostError(err)).Code == agentbox.Internal
 }
 
-// fetchOnce downloads a layer; the library compares its digest and size while it is read. An
-// earlier try's file is replaced. When ctx ends, reading fails at once.
+// fetchOnce downloads a layer, whose digest and size the library verifies. It replaces the file of an
+// earlier try. When ctx ends, it fails at once.
 func (d *download) fetchOnce(ctx context.Context, i int) (err error) {
 	rc, err := d.layers[i].Compressed()
 	if err != nil {
@@ -147,7 +141,7 @@ func (d *download) fetchOnce(ctx context.Context, i int) (err error) {
 	return err
 }
 
-// counter counts what is copied through it.
+// counter counts the bytes of a download.
 type counter struct{ d *download }
 
 func (c counter) Write(p []byte) (int, error) {
@@ -155,20 +149,20 @@ func (c counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// count adds bytes and tells the progress, ten times a second at most.
+// count adds bytes, and reports progress at most ten times a second.
 func (d *download) count(n int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.have += n
-	if d.have == d.total || time.Since(d.told) > 100*time.Millisecond {
-		d.told = time.Now()
+	if d.have == d.total || time.Since(d.reported) > 100*time.Millisecond {
+		d.reported = time.Now()
 		d.b.progress.Move(step, "fetch "+d.source, d.have, d.total)
 	}
 }
 
-// decompress gives the bytes of a layer, however it is compressed, and closes it. It looks at the
-// first bytes and not at a media type, which images get wrong. The window of zstd is bounded to 128
-// MiB: a stream says itself how much memory it wants.
+// decompress returns the uncompressed bytes of a layer, and closes f with them. It looks at the first
+// bytes, since media types are often wrong. The window of zstd, whose size a stream says itself, is
+// bounded to 128 MiB.
 func decompress(f io.ReadCloser) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(f, 256<<10)
 	magic, err := r.Peek(4)
@@ -193,7 +187,7 @@ func decompress(f io.ReadCloser) (io.ReadCloser, error) {
 	return stream{r, f.Close}, nil
 }
 
-// stream is a reader with what has to be closed behind it.
+// stream is a reader with a function that closes it.
 type stream struct {
 	io.Reader
 	close func() error

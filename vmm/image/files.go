@@ -15,14 +15,15 @@ import (
 // Names in a store's directory:
 //
 //	images/<hex>/image.erofs    the image
-//	images/<hex>/image.json     what is known about it (Image); without image.erofs the image is lazy, and says so
-//	images/<hex>/checked.json   the file's stat when its digest was last computed
-//	images/<hex>/trace.json     the blocks of an image that came lazily, in the order in which a box first read them
-//	recipes/<key>               the digest of what a recipe gave here
+//	images/<hex>/image.json     its description (Image), with Lazy set if image.erofs is not here
+//	images/<hex>/checked.json   the identity of the file when its digest was last computed
+//	images/<hex>/trace.json     the blocks of an image that was lazy, in the order in which a box first read them
+//	images/<hex>/received.json  from where the bytes of the image came
+//	recipes/<key>               the digest of the image that a recipe gave here
 //	locks/<key>                 held while a recipe is built
-//	locks/tmp                   held while directories in tmp are made or cleared
+//	locks/tmp                   held while directories in tmp and images are made, moved or removed
 //	locks/pins                  held while a lock file of a repository is read and replaced
-//	tmp/<random>/               a build; the directory itself is locked as long as the build runs
+//	tmp/<random>/               a build; the directory itself is locked while the build runs
 //	tmp/<random>/bootstrap      a link to the directory outside of the store where mmdebstrap unpacks
 const (
 	imagesDir  = "images"
@@ -39,12 +40,12 @@ const (
 	pinLockName       = "pins"
 )
 
-// writeFile replaces a file for good. The name is durable, too, when it returns.
+// writeFile replaces a file. Its content and its name are durable when writeFile returns.
 func writeFile(path string, data []byte) error {
 	return hostError(errors.Join(durable.WriteFile(path, data, 0o644), durable.SyncDir(filepath.Dir(path))))
 }
 
-// writeJSON replaces a file by a value as indented JSON.
+// writeJSON replaces a file with a value as indented JSON.
 func writeJSON(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -53,13 +54,13 @@ func writeJSON(path string, v any) error {
 	return writeFile(path, append(b, '\n'))
 }
 
-// setBeside writes a file beside an image. It is an error where the image is not here.
+// setBeside writes a file beside an image, which must be here.
 func (s *Store) setBeside(d agentbox.Digest, name string, v any) error {
 	return writeJSON(filepath.Join(s.imageDir(d), name), v)
 }
 
-// beside reads a file beside an image that saves work and decides nothing: one that is not there or
-// cannot be read is zero.
+// beside reads a file beside an image that only saves work. A file that is missing or cannot be read
+// gives the zero value.
 func beside[T any](s *Store, d agentbox.Digest, name string) T {
 	var v, zero T
 	if durable.ReadJSON(filepath.Join(s.imageDir(d), name), &v) != nil {
@@ -68,9 +69,8 @@ func beside[T any](s *Store, d agentbox.Digest, name string) T {
 	return v
 }
 
-// hostError gives errors of this host's files their code and hint. NoSpace for a full disk or an
-// exceeded quota, Missing where something may not be read or written. Errors that have a code, and
-// others, are returned as they are.
+// hostError adds codes to errors of this host's files: NoSpace for a full disk or an exceeded quota,
+// Missing if permission is denied. It returns other errors, and those with a code, as they are.
 func hostError(err error) error {
 	var known *agentbox.Error
 	switch {
@@ -87,8 +87,8 @@ func hostError(err error) error {
 	return err
 }
 
-// flock is durable.Lock with errors as this package's. The lock is let go by release, and by the
-// end of the process. waiting, which may be nil, is called once when somebody else has it.
+// flock is durable.Lock with the errors of this package. release, or the end of the process, unlocks.
+// waiting, which may be nil, is called once if the lock is held.
 func flock(ctx context.Context, path string, waiting func()) (release func() error, err error) {
 	release, err = durable.Lock(ctx, path, waiting)
 	return release, hostError(err)

@@ -7,40 +7,35 @@ import (
 	"agentbox/agentbox"
 )
 
-// Image is a complete image in the store. Path is its erofs file. As JSON it is image.json. It is a
-// value: nobody changes one that was handed out.
+// Image describes an image in the store. As JSON it is image.json. Do not change one that the store
+// returned.
 type Image struct {
-	Digest agentbox.Digest `json:"digest"` // of the erofs file
-	Name   string          `json:"name"`   // its source, and what was added
-	// As the recipe had it, in its normal form.
-	Source   string   `json:"source"`
-	Platform string   `json:"platform"`
-	Packages []string `json:"packages,omitempty"` // asked for
-	// What this host added; as asked for, not as found.
-	Include []Include `json:"include,omitempty"`
-	// Bytes of the erofs file.
-	Size int64 `json:"size"`
-	// When it was made here, or elsewhere: for people, and to list the newest first.
-	Created  time.Time       `json:"created"`
+	Digest   agentbox.Digest `json:"digest"` // of the erofs file
+	Name     string          `json:"name"`   // the source, and what was added
+	Source   string          `json:"source"` // this and the next are the recipe's, in normal form
+	Platform string          `json:"platform"`
+	Packages []string        `json:"packages,omitempty"` // as the recipe has them
+	Include  []Include       `json:"include,omitempty"`  // as the recipe has them
+	Size     int64           `json:"size"`               // bytes of the erofs file
+	Created  time.Time       `json:"created"`            // here or elsewhere; only for people and for the order of lists
 	Key      string          `json:"key"`                // of the recipe
 	Base     agentbox.Digest `json:"base,omitzero"`      // the image under what was included
 	Manifest string          `json:"manifest,omitempty"` // of an OCI source, as resolved
 	Versions []string        `json:"versions,omitempty"` // of an apt source: name=version of all packages, sorted
-	Env      []string        `json:"env,omitempty"`      // of an OCI source: environment its programs expect
-	Origin   string          `json:"origin,omitempty"`   // PeerID of the member of the team that made it; "" for one made here
-	Upon     []string        `json:"upon,omitempty"`     // PeerIDs of members that made what it was made from
-	Lazy     *Lazy           `json:"lazy,omitempty"`     // set as long as the file is not all here: Path does not exist then
-	Path     string          `json:"-"`
+	Env      []string        `json:"env,omitempty"`      // of an OCI source: the environment of its programs
+	Origin   string          `json:"origin,omitempty"`   // PeerID of the member that made it; "" for this host
+	Upon     []string        `json:"upon,omitempty"`     // PeerIDs of the members that made what it was made from
+	Lazy     *Lazy           `json:"lazy,omitempty"`     // set until the file is completely here; Path does not exist before
+	Path     string          `json:"-"`                  // of the erofs file
 }
 
-// Lazy says how the rest of an image is got. The store of images only keeps it: host/images gets
-// the rest.
+// Lazy says where the missing blocks of an image are. host/images gets them.
 type Lazy struct {
-	Manifest agentbox.Digest `json:"manifest"` // lists the pieces of the file
-	From     string          `json:"from"`     // a directory or URL that has them
+	Manifest agentbox.Digest `json:"manifest"` // lists the chunks of the file
+	From     string          `json:"from"`     // a directory or URL
 }
 
-// Pin is the digest that agentbox.lock remembers: what another machine can make too.
+// Pin returns the digest that agentbox.lock pins, of the image that other machines can make, too.
 func (i Image) Pin() agentbox.Digest {
 	if i.Base.IsZero() {
 		return i.Digest
@@ -48,7 +43,7 @@ func (i Image) Pin() agentbox.Digest {
 	return i.Base
 }
 
-// restOn notes whose work an image rests on; "" is this machine's.
+// restOn adds the members whose work is in an image. "" is this host.
 func (i *Image) restOn(makers ...string) {
 	for _, maker := range makers {
 		if maker != "" && !slices.Contains(i.Upon, maker) {
@@ -57,5 +52,5 @@ func (i *Image) restOn(makers ...string) {
 	}
 }
 
-// step is what making an image is, as people are told of it (agentbox.Event).
+// step is the name of the step in progress events (agentbox.Event).
 const step = "image"

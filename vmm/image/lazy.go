@@ -12,23 +12,21 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// recipeKey is what a key made by Recipe.key or derivedKey looks like: one that came from elsewhere
-// becomes the name of a file.
+// recipeKey matches the keys of Recipe.key and derivedKey. A key that came from elsewhere becomes the
+// name of a file.
 var recipeKey = agentbox.Pattern(`^([0-9a-f]{32}|derived-[0-9a-f]{64})$`)
 
-// NotHereError says that an image has to be here completely for what was asked. A caller gets Image
-// completed and asks again.
+// NotHereError means that Image has to be completely here. The caller has it completed and tries
+// again.
 type NotHereError struct{ Image Image }
 
-// Error implements error.
 func (e *NotHereError) Error() string {
 	return fmt.Sprintf("image %s is not all here", e.Image.Digest.Short())
 }
 
-// AddLazy makes an image known whose file comes piece by piece (img.Lazy). One that is here already
-// stays as it is. A recipe that has given nothing here gives this image from now on, if it is what
-// gave it elsewhere. img is as Store.Elsewhere gave it, with its Digest and Size. Code Invalid for
-// one without them.
+// AddLazy adds an image whose blocks come later (img.Lazy), as Store.Elsewhere returned it. An image
+// that is here already stays as it is. If its recipe has given no image here, it gives this one from
+// now on. Code Invalid for an image without Lazy, Digest or Size.
 func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 	if img.Lazy == nil || img.Digest.IsZero() || img.Size <= 0 {
 		return Image{}, agentbox.Errorf(agentbox.Invalid, "image %s: it is not said where its file comes from", img.Name)
@@ -42,7 +40,7 @@ func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 	if here, err := s.open(img.Digest); err == nil && here.Lazy == nil {
 		return here, nil
 	}
-	received := s.Received(img.Digest) // the store of chunks goes on with what it has of it
+	received := s.Received(img.Digest) // the store of chunks still has these bytes
 	if err := errors.Join(os.RemoveAll(place), os.Mkdir(place, 0o700)); err != nil {
 		return Image{}, hostError(err)
 	}
@@ -53,8 +51,7 @@ func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 	if err != nil {
 		return Image{}, errors.Join(err, os.RemoveAll(place))
 	}
-	// The key came from elsewhere, so it is checked before it becomes a file's name. What a recipe
-	// gave here is not replaced by what it gave somebody else.
+	// What a recipe gave here takes precedence over what it gave elsewhere.
 	if _, ok := s.recipe(img.Key); !ok && recipeKey().MatchString(img.Key) {
 		if err := s.setRecipe(img.Key, img.Digest); err != nil {
 			return Image{}, err
@@ -63,11 +60,10 @@ func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 	return s.describe(img.Digest)
 }
 
-// Completed takes in the file of an image that was not all here, or was damaged, as another name of
-// it where that is possible and a copy where not. It is verified as a whole: pieces that were right
-// make a wrong image when their list is of another. file is on the same file system as a rule, and
-// belongs to the caller. The description says from then on that the image is here. An image whose
-// bytes are others than d is code Corrupt, and stays lazy.
+// Completed adds the file of an image that was lazy or damaged, by a hard link if possible and else as
+// a copy. file must be on the disk, and belongs to the caller. Completed verifies the whole file:
+// right chunks make a wrong image if the list of chunks is wrong. If its digest is not d, the error
+// has code Corrupt and the image stays lazy.
 func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) error {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -77,13 +73,12 @@ func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) e
 	img, err := s.describe(d)
 	if err == nil && img.Lazy == nil {
 		if _, err := s.open(d); err == nil {
-			return nil // here already, or repaired in its place
+			return nil // it is here already, or was repaired in place
 		}
 	}
 	if err != nil {
 		return err
 	}
-	// Each piece had its digest, and the list of pieces was believed: the whole decides.
 	got, err := agentbox.DigestFile(file)
 	if err != nil {
 		return hostError(err)
@@ -109,7 +104,7 @@ func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) e
 	return errors.Join(s.setBeside(d, imageCheckName, checked{d, now}), writeJSON(filepath.Join(dir, imageMetaName), img), durable.SyncDir(dir))
 }
 
-// linkOrCopy makes to another name of from, or a synced copy.
+// linkOrCopy makes to a hard link to from, or a synced copy.
 func linkOrCopy(to, from string) error {
 	if os.Link(from, to) == nil {
 		return nil
@@ -127,11 +122,11 @@ func linkOrCopy(to, from string) error {
 	return errors.Join(err, out.Sync(), out.Close())
 }
 
-// SetTrace remembers the blocks of an image that a box read first, in that order. The next machine
-// of the image gets them first.
+// SetTrace stores the blocks of an image that a box read first, in that order. They are prefetched for
+// the next machine.
 func (s *Store) SetTrace(d agentbox.Digest, blocks []uint32) error {
 	return s.setBeside(d, imageTraceName, blocks)
 }
 
-// Trace gives what SetTrace was given, nothing when that was never called.
+// Trace returns the blocks of SetTrace, nil if it was never called.
 func (s *Store) Trace(d agentbox.Digest) []uint32 { return beside[[]uint32](s, d, imageTraceName) }

@@ -7,14 +7,14 @@ import (
 	"agentbox/agentbox"
 )
 
-// mounted is one mount of this host: the directory root of a file system's own tree, seen at path.
-// fs is its device number as MAJOR:MINOR.
+// mounted is a mount of this host: the directory root of a file system is mounted at path. fs is the
+// file system's device number as MAJOR:MINOR.
 type mounted struct{ fs, root, path string }
 
-// mountEscapes are how the kernel writes bytes that would break its table.
+// mountEscapes decodes the escapes of the kernel's table of mounts.
 var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// mountsBelow lists what is mounted at or below a directory. dir has its links resolved.
+// mountsBelow lists the mounts at or below a directory, whose links are resolved.
 func mountsBelow(dir string) ([]string, error) {
 	mounts, err := mountTable()
 	var found []string
@@ -26,8 +26,7 @@ func mountsBelow(dir string) ([]string, error) {
 	return found, err
 }
 
-// parseMountinfo reads /proc/self/mountinfo (proc_pid_mountinfo(5)). Later mounts of a place hide
-// earlier ones.
+// parseMountinfo parses /proc/self/mountinfo (proc_pid_mountinfo(5)).
 func parseMountinfo(table string) []mounted {
 	var all []mounted
 	for line := range strings.Lines(table) {
@@ -38,11 +37,11 @@ func parseMountinfo(table string) []mounted {
 	return all
 }
 
-// origin gives the file system of a path, all links of which are resolved, and where it lies in
-// that file system's own tree: the same wherever it is mounted.
+// origin returns the file system of a path, whose links are resolved, and the path in that file
+// system, which is the same wherever it is mounted.
 func origin(mounts []mounted, path string) (place mounted, ok bool) {
 	for _, m := range mounts {
-		// The deepest mount counts, and of several at one place the last.
+		// The deepest mount counts, and of several at the same path the last.
 		if inside(path, m.path) && len(m.path) >= len(place.path) {
 			place, ok = m, true
 		}
@@ -52,9 +51,8 @@ func origin(mounts []mounted, path string) (place mounted, ok bool) {
 	return place, ok && err == nil
 }
 
-// mountedElsewhere refuses an include that is, or has below it, a part of own that is mounted
-// there: from outside nothing tells such a part from any other directory. asked is for the error,
-// real and own have their links resolved.
+// mountedElsewhere refuses an include at or below which a part of own is mounted, which looks like any
+// other directory. The links of real and own are resolved. asked is for the error.
 func mountedElsewhere(asked, real string, own []string, mounts []mounted) error {
 	places := mounts
 	if here, ok := origin(mounts, real); ok {
@@ -71,7 +69,7 @@ func mountedElsewhere(asked, real string, own []string, mounts []mounted) error 
 	return nil
 }
 
-// neverIncluded says which path is one of agentbox's own.
+// neverIncluded is the error for a path of agentbox's own.
 func neverIncluded(asked, path string) error {
 	return agentbox.Errorf(agentbox.Invalid, "include of %s refused: %s is where agentbox keeps the keys of every box", asked, path).
 		WithHint("nothing opens that; name directories that do not contain it")

@@ -7,16 +7,16 @@ import (
 )
 
 // Never are files and directories that no include copies, approved or not: those in which agentbox
-// itself keeps the keys of every box. They are known by what they are and not by how they are
-// spelled, so that no link and no mount of them elsewhere helps. The zero value forbids nothing.
+// keeps the keys of all boxes. They are compared by identity and not by path, so that no link or mount
+// leads to them. The zero value forbids nothing.
 type Never struct {
-	dirs  []string // all links resolved
+	dirs  []string // links resolved
 	files []fs.FileInfo
 }
 
-// NeverBelow lists directories and what is directly in them, two levels deep: of each another name
-// may be elsewhere, by a hard link. What is mounted elsewhere, however deep, is found by the table
-// of mounts. Directories that do not exist are passed over.
+// NeverBelow forbids directories, and what is in them. It lists the files two levels deep, since they
+// may have hard links elsewhere. What is mounted elsewhere is found in the table of mounts. Missing
+// directories are skipped.
 func NeverBelow(dirs ...string) Never {
 	var n Never
 	for _, dir := range dirs {
@@ -28,23 +28,23 @@ func NeverBelow(dirs ...string) Never {
 	return n
 }
 
-// add lists a path and what is below it, as far as levels go.
+// add forbids a path, and what is below it down to levels.
 func (n *Never) add(path string, levels int) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return // what is not there is copied by nobody
+		return // nobody can copy it
 	}
 	n.files = append(n.files, info)
 	if !info.IsDir() || levels == 0 {
 		return
 	}
-	entries, _ := os.ReadDir(path) // what cannot be read cannot be copied either
+	entries, _ := os.ReadDir(path) // if it cannot be read, nobody can copy it
 	for _, e := range entries {
 		n.add(filepath.Join(path, e.Name()), levels-1)
 	}
 }
 
-// check refuses a file that is one of them, under whatever name. asked is for the error.
+// check refuses a forbidden file, whatever its path. asked is for the error.
 func (n Never) check(asked, path string, info fs.FileInfo) error {
 	for _, own := range n.files {
 		if os.SameFile(own, info) {
@@ -54,7 +54,7 @@ func (n Never) check(asked, path string, info fs.FileInfo) error {
 	return nil
 }
 
-// above refuses a path that is one of them or lies in one, wherever it is mounted.
+// above refuses a path that is forbidden or below a forbidden directory, also through a mount.
 func (n Never) above(asked, real string) error {
 	mounts, err := mountTable()
 	if err != nil {

@@ -8,19 +8,19 @@ import (
 	"agentbox/vmm/image/rootfs"
 )
 
-// perBox is what scripts of packages make when they are installed, and what no two boxes may have
-// in common: an image is without it and has a program that makes it when a box starts. The programs
-// are shell scripts that run as root, once in the life of a machine (protocol.FirstStartDir).
+// perBox are files that packages make when they are installed, and that no two boxes may share. An
+// image does not have them, but a shell script that makes them when a box starts. It runs as root,
+// once in the life of a machine (protocol.FirstStartDir).
 type perBox struct {
-	name   string   // of the program, which says when it runs too
-	needs  []string // what it calls: it is put where the image has all of it
-	files  []string // taken away, with the links beside them that lead to them
-	empty  []string // directories that are emptied, where the image was just installed
+	name   string   // of the script; scripts run in the order of their names
+	needs  []string // programs of the script: an image without one of them does not get it
+	files  []string // are removed, with the links beside them that lead to them
+	empty  []string // directories that are emptied, in an image that was just installed
 	script string
 }
 
-// keys are private keys: of no image, of whatever origin, so that neither the store nor a team ever
-// has one.
+// keys are private keys. They are removed from every image, so that neither the store nor a team has
+// one.
 var keys = []perBox{
 	{
 		name: "10-ssl-cert", needs: []string{"/usr/sbin/make-ssl-cert"},
@@ -41,8 +41,7 @@ done
 	},
 }
 
-// clusters are the databases that packages of servers make. Their programs do what Debian's
-// packages do.
+// clusters are the databases that packages of servers make. The scripts do what Debian's packages do.
 var clusters = []perBox{
 	{
 		name: "20-postgresql", needs: []string{"/usr/bin/pg_createcluster"}, empty: []string{"/etc/postgresql", "/var/lib/postgresql"},
@@ -62,8 +61,8 @@ fi
 	},
 }
 
-// OwnFiles are those that each box makes for itself: what is taken out of a box to be used in
-// others leaves them behind. Absolute paths in a box.
+// OwnFiles returns the absolute paths of files that each box makes for itself. Others must not get
+// them.
 func OwnFiles() []string {
 	list := []string{"/etc/machine-id", "/var/lib/dbus/machine-id"}
 	for _, p := range keys {
@@ -72,8 +71,8 @@ func OwnFiles() []string {
 	return list
 }
 
-// OwnDirectories are those of each database that a box makes for itself: a part of one is no use.
-// Of each list either all are used or none.
+// OwnDirectories returns, for each database that a box makes for itself, its directories, which are
+// of use only together.
 func OwnDirectories() [][]string {
 	var list [][]string
 	for _, p := range clusters {
@@ -82,7 +81,7 @@ func OwnDirectories() [][]string {
 	return list
 }
 
-// removeKeys takes private keys out of the tree.
+// removeKeys removes private keys.
 func (b *build) removeKeys() error {
 	var errs []error
 	for _, p := range keys {
@@ -93,7 +92,7 @@ func (b *build) removeKeys() error {
 	return errors.Join(errs...)
 }
 
-// makeKeys has boxes make the keys that their packages would have made.
+// makeKeys adds the scripts that make keys.
 func (b *build) makeKeys() error {
 	var errs []error
 	for _, p := range keys {
@@ -102,8 +101,8 @@ func (b *build) makeKeys() error {
 	return errors.Join(errs...)
 }
 
-// ownClusters takes the databases out of an image that was just installed, and has boxes make them.
-// In any other they may be somebody's work.
+// ownClusters removes the databases from an image that was just installed, and adds the scripts that
+// make them. In other images they may be somebody's work.
 func (b *build) ownClusters() error {
 	var errs []error
 	for _, p := range clusters {
@@ -121,11 +120,9 @@ func (b *build) ownClusters() error {
 	return errors.Join(errs...)
 }
 
-// firstStart puts a program where boxes run it, if the image has what it calls. An image without it
-// never makes the files either.
+// firstStart adds a script, if the image has the programs that it needs.
 func (b *build) firstStart(p perBox) error {
 	for _, needed := range p.needs {
-		// Keys are taken out of every image; what makes new ones goes only where it can run.
 		if b.tree.Lookup(needed, true) == nil {
 			return nil
 		}
@@ -134,8 +131,8 @@ func (b *build) firstStart(p perBox) error {
 	return b.put(path.Join(protocol.FirstStartDir, p.name), ino, []byte("#!/bin/sh -e\n"+p.script))
 }
 
-// removeLinked removes a file and the links beside it that lead to it. /etc/ssl/certs has links to
-// certificates by their hash, which would lead nowhere.
+// removeLinked removes a file and the links beside it that lead to it, such as those in /etc/ssl/certs
+// whose names are hashes of certificates.
 func (b *build) removeLinked(file string) error {
 	dir, last := path.Split(file)
 	var errs []error
@@ -147,7 +144,7 @@ func (b *build) removeLinked(file string) error {
 	return errors.Join(errs...)
 }
 
-// within gives what is in a directory of the tree, nothing where there is none.
+// within returns the entries of a directory by name, none if it is missing.
 func (b *build) within(dir string) map[string]*rootfs.Inode {
 	in := map[string]*rootfs.Inode{}
 	if ino := b.tree.Lookup(dir, true); ino != nil {

@@ -6,21 +6,21 @@ import (
 	"agentbox/agentbox"
 )
 
-// Received says that bytes of an image came from somewhere: a member of the team, or a remote. With
-// neither it is the sum of those that are more than maxReceived.
+// Received counts the bytes of an image that came from a member of the team or a remote. If both are
+// "", it counts those of all that did not fit into maxReceived.
 type Received struct {
 	Peer   string `json:"peer,omitempty"`   // PeerID
 	Remote string `json:"remote,omitempty"` // a directory or URL
 	Bytes  int64  `json:"bytes"`            // of the image's file
 }
 
-// maxReceived is how many are told apart.
+// maxReceived is how many members and remotes are told apart.
 const maxReceived = 64
 
-// same tells whether both came from the same peer and remote.
+// same tells whether both are from the same member or remote.
 func (r Received) same(other Received) bool { return r.Peer == other.Peer && r.Remote == other.Remote }
 
-// AddReceived adds to a list of what came, which it may change. It keeps its order and its bound.
+// AddReceived adds to a list, which it may change. The list keeps its order and its bound.
 func AddReceived(list []Received, more ...Received) []Received {
 	for _, r := range more {
 		at := slices.IndexFunc(list, r.same)
@@ -37,12 +37,12 @@ func AddReceived(list []Received, more ...Received) []Received {
 	return list
 }
 
-// SetReceived remembers from whom the bytes of an image came, for as long as the image is here.
+// SetReceived stores from where the bytes of an image came.
 func (s *Store) SetReceived(d agentbox.Digest, list []Received) error {
 	return s.setBeside(d, imageReceivedName, list)
 }
 
-// Received gives what SetReceived was given, nothing when that was never called or cannot be read.
+// Received returns the list of SetReceived, nil if it was never called or cannot be read.
 func (s *Store) Received(d agentbox.Digest) []Received {
 	return AddReceived(nil, beside[[]Received](s, d, imageReceivedName)...)
 }

@@ -14,37 +14,33 @@ import (
 	"agentbox/vmm/image/rootfs"
 )
 
-// Store keeps images in a directory of its own. Its methods may be called from any goroutine, and
-// several processes may use one directory.
+// Store keeps images in a directory. Its methods may be called from any goroutine, and several
+// processes may use the same directory.
 //
-// What keeps them apart are flocks: one for each key (locks/KEY), held while that image is found or
-// made, and one for all directories (locks/tmp), held for the moment in which one is made, moved
-// into its place, or cleared away. The order is key before tmp; nothing waits for a key while it
-// holds tmp. Readers take none: an image directory appears by one rename and never changes, but for
-// its description of being lazy, its check, its trace and what is said of where it came from, which
-// are replaced as whole files.
+// Writers hold flocks: one for each key (locks/KEY) while that image is looked up or made, and one for
+// all directories (locks/tmp) while one is made, moved or removed. The order is key before tmp.
+// Readers hold none: an image directory appears by a rename. Only the small files in it change, and
+// they are replaced as a whole.
 type Store struct {
 	dir    string
 	limits rootfs.Limits
 
-	// The fields are set before the store is used by several goroutines. Never are directories that
-	// no include copies, nor anything in them.
+	// Never are directories that no include copies, nor anything in them. Set it, and Elsewhere, before
+	// the store is used.
 	Never []string
-	// Elsewhere, which may be nil, is asked for an image that would be made otherwise: by its
-	// digest where pin is set, else by the key of what it is made from. The image it gives is lazy.
-	// NotFound says that nobody has it.
+	// Elsewhere looks for an image that would be made otherwise: by its digest if pin is set, else by
+	// the key of what it is made from. The result is lazy. NotFound: nobody has it. It may be nil.
 	Elsewhere func(ctx context.Context, pin agentbox.Digest, key string) (Image, error)
 }
 
-// elsewhere makes an image known here that somebody else has. Without one it is made, whatever the
-// reason. An error only means that the image is made here; the user is told where somebody had it
-// and it could not be taken.
+// elsewhere asks Elsewhere for an image and adds it to the store. If it returns false, the image has
+// to be made here. The user is told if somebody has the image and it cannot be used.
 func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, p agentbox.Progress) (Image, bool) {
 	if s.Elsewhere == nil {
 		return Image{}, false
 	}
 	img, err := s.Elsewhere(ctx, pin, key)
-	if err == nil && img.Lazy != nil { // else it is here under another key
+	if err == nil && img.Lazy != nil { // else it is here, under another key
 		img, err = s.AddLazy(ctx, img)
 	}
 	if err != nil {
@@ -56,11 +52,10 @@ func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, 
 	return img, true
 }
 
-// neverNow looks anew at each use: what is in those directories changes.
+// neverNow reads the forbidden directories, whose content changes.
 func (s *Store) neverNow() Never { return NeverBelow(append([]string{s.dir}, s.Never...)...) }
 
-// Open opens the store in dir, making it if there is none, and clears what builds that died have
-// left.
+// Open opens the store in dir, or makes one, and removes what builds that died have left.
 func Open(ctx context.Context, dir string) (*Store, error) {
 	s := &Store{dir: dir, limits: rootfs.DefaultLimits}
 	for _, sub := range []string{imagesDir, recipesDir, locksDir, tmpDir} {
@@ -68,7 +63,6 @@ func Open(ctx context.Context, dir string) (*Store, error) {
 			return nil, hostError(err)
 		}
 	}
-	// Once for each opening: builds of processes that still run are locked and stay.
 	return s, s.clear(ctx)
 }
 
@@ -149,8 +143,8 @@ func (s *Store) find(ref string) (agentbox.Digest, error) {
 	return agentbox.Digest{}, agentbox.Errorf(agentbox.NotFound, "no image %q here", ref).WithHint("`agentbox image ls` shows what there is")
 }
 
-// Remove deletes an image. Machines that run from it go on. The recipe that gave it is forgotten,
-// so the next use of it builds again. NotFound where there is none.
+// Remove removes an image, damaged or not. Machines that run from it go on. The next use of its recipe
+// builds it again. NotFound if it is not here.
 func (s *Store) Remove(ctx context.Context, digest agentbox.Digest) error {
 	from := s.imageDir(digest)
 	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
@@ -165,19 +159,18 @@ func (s *Store) Remove(ctx context.Context, digest agentbox.Digest) error {
 	if err != nil {
 		return hostError(err)
 	}
-	about, _ := s.describe(digest) // one that is unreadable has no recipe that is known
-	// Renamed first: a crash halfway leaves no image that looks complete.
-	err = os.Rename(from, filepath.Join(trash, "image"))
+	about, _ := s.describe(digest) // zero if it is unreadable: its recipe stays, and leads nowhere
+	err = os.Rename(from, filepath.Join(trash, "image")) // first, so that a crash leaves no half of an image
 	if err == nil {
 		err = s.dropRecipe(about.Key, digest)
 	}
 	return hostError(errors.Join(err, os.RemoveAll(trash)))
 }
 
-// imageDir is where an image is, if it is.
+// imageDir is the directory of an image.
 func (s *Store) imageDir(d agentbox.Digest) string { return filepath.Join(s.dir, imagesDir, d.Hex()) }
 
-// describe reads what is known about an image, without looking at its bytes.
+// describe reads the description of an image. It does not look at the file.
 func (s *Store) describe(d agentbox.Digest) (Image, error) {
 	dir := s.imageDir(d)
 	b, err := os.ReadFile(filepath.Join(dir, imageMetaName))
@@ -195,8 +188,8 @@ func (s *Store) describe(d agentbox.Digest) (Image, error) {
 	return img, nil
 }
 
-// Decode reads the description of an image, of this store or as somebody else wrote it. It must be
-// of the image d; anything else is a *DamagedError.
+// Decode parses the description of the image d, from this store or from somebody else. Any other
+// content is a *DamagedError.
 func Decode(b []byte, d agentbox.Digest) (Image, error) {
 	var img Image
 	if err := json.Unmarshal(b, &img); err != nil || img.Digest != d || img.Size < 0 {
@@ -205,7 +198,7 @@ func Decode(b []byte, d agentbox.Digest) (Image, error) {
 	return img, nil
 }
 
-// recipe is the image that a recipe gave here, if it did and the image is still there.
+// recipe returns the image that the recipe with this key gave here, if it is still here.
 func (s *Store) recipe(key string) (agentbox.Digest, bool) {
 	b, err := os.ReadFile(filepath.Join(s.dir, recipesDir, key))
 	if err != nil {
@@ -219,17 +212,17 @@ func (s *Store) recipe(key string) (agentbox.Digest, bool) {
 	return d, err == nil
 }
 
-// dropRecipe forgets that a recipe gave an image that is gone. Callers hold the lock.
+// dropRecipe removes the record that a recipe gave an image. Callers hold the lock of tmp.
 func (s *Store) dropRecipe(key string, d agentbox.Digest) error {
 	name := filepath.Join(s.dir, recipesDir, key)
 	b, err := os.ReadFile(name)
 	if !recipeKey().MatchString(key) || err != nil || strings.TrimSpace(string(b)) != d.String() {
-		return nil // it is another's by now, or none's
+		return nil // it gave another image since then
 	}
 	return os.Remove(name)
 }
 
-// setRecipe notes what a recipe gave here, in place of what it gave before.
+// setRecipe records the image that a recipe gave, and replaces an earlier one.
 func (s *Store) setRecipe(key string, d agentbox.Digest) error {
 	return writeFile(filepath.Join(s.dir, recipesDir, key), []byte(d.String()+"\n"))
 }

@@ -11,10 +11,9 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// checked remembers what a file was like when its digest was computed. A file that still is like
-// that has the same bytes, unless somebody who may write the store forged its times.
+// checked has the identity of a file when its digest was computed. A file with the same identity has
+// the same bytes, unless somebody who can write to the store forged its times.
 type checked struct {
-	// Of the bytes that the file had when it was like that.
 	Digest agentbox.Digest `json:"digest"`
 	durable.Identity
 }
@@ -37,7 +36,6 @@ func (s *Store) open(d agentbox.Digest) (Image, error) {
 		return img, corrupt(d, "its file is gone")
 	case err != nil:
 		return Image{}, hostError(err)
-	// Cheaper than a digest, and says more in an error.
 	case now.Size != img.Size:
 		return img, corrupt(d, fmt.Sprintf("its file has %d bytes instead of %d", now.Size, img.Size))
 	case beside[checked](s, d, imageCheckName) == checked{d, now}:
@@ -53,9 +51,8 @@ func (s *Store) open(d agentbox.Digest) (Image, error) {
 	return img, s.setBeside(d, imageCheckName, checked{d, now})
 }
 
-// Distrust makes the next caller that opens an image read all of it. It is for bytes that the store
-// of chunks has found damaged, which has the same file. An image that nobody has checked is no
-// error.
+// Distrust makes the next open read and verify the whole file. It is called when the store of chunks,
+// which shares the file, has found damage.
 func (s *Store) Distrust(d agentbox.Digest) error {
 	err := os.Remove(filepath.Join(s.imageDir(d), imageCheckName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,17 +61,18 @@ func (s *Store) Distrust(d agentbox.Digest) error {
 	return hostError(err)
 }
 
-// DamagedError says that an image that is here is not what it was. It is of code Corrupt.
+// DamagedError means that an image in the store is damaged. Its code is Corrupt.
 type DamagedError struct {
 	Digest agentbox.Digest
 	err    *agentbox.Error
 }
 
-// Error implements error; Unwrap gives the *agentbox.Error.
 func (e *DamagedError) Error() string { return e.err.Error() }
+
+// Unwrap returns the *agentbox.Error.
 func (e *DamagedError) Unwrap() error { return e.err }
 
-// corrupt says that an image cannot be used and what brings it back.
+// corrupt makes a *DamagedError with a hint.
 func corrupt(d agentbox.Digest, why string) error {
 	return &DamagedError{d, agentbox.Errorf(agentbox.Corrupt, "image %s is damaged: %s", d.Short(), why).
 		WithHint("remove it with `agentbox image rm %s`; it is made again when it is needed", d.Short())}
