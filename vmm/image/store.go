@@ -159,7 +159,7 @@ func (s *Store) Remove(ctx context.Context, digest agentbox.Digest) error {
 	if err != nil {
 		return hostError(err)
 	}
-	about, _ := s.describe(digest) // zero if it is unreadable: its recipe stays, and leads nowhere
+	about, _ := s.describe(digest)                       // zero if it is unreadable: its recipe stays, and leads nowhere
 	err = os.Rename(from, filepath.Join(trash, "image")) // first, so that a crash leaves no half of an image
 	if err == nil {
 		err = s.dropRecipe(about.Key, digest)
