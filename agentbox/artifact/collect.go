@@ -23,25 +23,25 @@ type Limits struct {
 	Bytes int64 // of all files
 }
 
-// DefaultLimits are those of tasks. A thousand files, and a gibibyte.
+// DefaultLimits are those of tasks: a thousand files, and a gibibyte.
 var DefaultLimits = Limits{Files: 1000, Bytes: 1 << 30}
 
-// File is one artifact. Its name is the box's word, checked to be one that leads nowhere else and
-// that a terminal may be shown.
+// File is one artifact. Its name comes from the box, and was checked to stay below the directory
+// and to be safe on a terminal.
 type File struct {
 	Name   string `json:"name"` // relative to the directory of the configuration
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
 }
 
-// maxNotes bounds what is told of files that are left out. A box can send a million names.
+// maxNotes bounds the notes about files that are left out: a box can send a million names.
 const maxNotes = 20
 
-// Collect writes the files of a tar archive that the globs mean below dir, which it makes, and says
-// what it left out. Nothing but regular files is kept, no name leads out of dir, and beyond the
-// limits nothing more is. An error leaves what was written. Files are for their owner only,
-// whatever modes the archive has. globs are as config checks them. Corrupt for what is no archive;
-// ctx's cause when it ended. The archive is bounded by its reader.
+// Collect writes the files of a tar archive that match globs below dir, which it creates, and
+// reports what it left out. It keeps only regular files, for their owner only whatever modes the
+// archive has; no name leads out of dir, and nothing is kept beyond the limits. globs were checked
+// by config. The caller bounds archive. The error is Corrupt if archive is none, or ctx's cause;
+// what was written before stays.
 func Collect(ctx context.Context, archive io.Reader, globs []string, dir string, l Limits) (Collected, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return Collected{}, err
@@ -62,7 +62,7 @@ func Collect(ctx context.Context, archive io.Reader, globs []string, dir string,
 	return c.Collected, err
 }
 
-// entries calls f for each entry of an archive that a box sent as what. Its error ends it.
+// entries calls f for each entry of an archive that a box sent as what, until f fails.
 func entries(ctx context.Context, archive io.Reader, what string, f func(h *tar.Header, content io.Reader) error) error {
 	in := tar.NewReader(archive)
 	for ctx.Err() == nil {
@@ -83,18 +83,18 @@ func entries(ctx context.Context, archive io.Reader, what string, f func(h *tar.
 // Collected is what was kept, and what was not. Files are in the order of the archive.
 type Collected struct {
 	Files []File
-	Notes []string // what was left out and why; not all of it where that is much
-	Lost  int      // files among that: what is no regular file has nothing to lose
+	Notes []string // what was left out and why; at most maxNotes
+	Lost  int      // how many regular files were left out
 }
 
-// collector is one Collect under way; left is what may still be kept.
+// collector is the state of one Collect; left is what may still be kept.
 type collector struct {
 	root *os.Root
 	left Limits
 	Collected
 }
 
-// note tells people about something that is left out, up to maxNotes of it.
+// note tells people about an entry that is left out, up to maxNotes times.
 func (c *collector) note(format string, args ...any) {
 	if len(c.Notes) < maxNotes {
 		c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
@@ -107,11 +107,11 @@ func (c *collector) lose(format string, args ...any) {
 	c.note(format, args...)
 }
 
-// wanted tells whether an entry is to be kept, and under which name. What nobody asked for is not
-// worth a note; what somebody asked for and does not get, is.
+// wanted tells whether an entry is kept, and under which name. Only what was asked for and is left
+// out gets a note.
 func (c *collector) wanted(h *tar.Header, globs []string) (name string, ok bool) {
 	name = path.Clean(strings.TrimPrefix(h.Name, "./"))
-	// One that is too long to match is told of, in case it was meant.
+	// A name that is too long to match gets a note, in case it was meant.
 	meant := len(name) > maxMatched
 	for _, g := range globs {
 		meant = meant || match(g, name)
@@ -135,16 +135,16 @@ func (c *collector) wanted(h *tar.Header, globs []string) (name string, ok bool)
 	return name, false
 }
 
-// What names may be. Each of their parts is a directory to make, or a file.
+// Bounds of names. Each part of a name is a directory to make, or a file.
 const (
 	maxName  = 1024
 	maxParts = 64
 	maxPart  = 255
 
-	maxMatched = 4096 // what is longer counts as meant: to find out would take too long
+	maxMatched = 4096 // longer names count as matching: to find out would take too long
 )
 
-// validName tells whether a name stays below the directory, and says what it shows.
+// validName tells whether a name stays below the directory and is safe to print.
 func validName(name string) bool {
 	parts := strings.Split(name, "/")
 	return filepath.IsLocal(name) && name != "." && len(name) <= maxName && len(parts) <= maxParts && utf8.ValidString(name) &&
@@ -154,8 +154,8 @@ func validName(name string) bool {
 // clip bounds a name that is quoted.
 func clip(s string) string { return s[:min(len(s), 200)] }
 
-// keep writes one file below the directory. Two that are in each other's way, or one that comes
-// twice, are no error: the first stays.
+// keep writes one file below the directory. A file whose name is taken, or that another one blocks,
+// is no error: the first one stays.
 func (c *collector) keep(name string, content io.Reader, size int64) error {
 	if err := c.root.MkdirAll(path.Dir(name), 0o700); err != nil {
 		c.lose("%s is left out: another one is in its way", name)
@@ -169,7 +169,7 @@ func (c *collector) keep(name string, content io.Reader, size int64) error {
 	if err != nil {
 		return err
 	}
-	// Hashed as it is written: the file is not read again, and nobody can change it in between.
+	// The content is hashed as it is written, so that nobody can change it in between.
 	sum, n, err := agentbox.DigestOf(io.TeeReader(io.LimitReader(content, size), f))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, c.root.Remove(name))

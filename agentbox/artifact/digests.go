@@ -11,9 +11,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// Digests are those of the regular files among names in a tar archive, as sha256:<hex>; nothing is
-// kept. The first file of a name counts. names are slash-separated; those that are not in the
-// archive are not in the result.
+// Digests returns sha256:<hex> of the regular files in a tar archive whose names are in names,
+// which are slash-separated. Nothing is kept. The first file of a name counts; names that are
+// missing in the archive are missing in the result.
 func Digests(ctx context.Context, archive io.Reader, names []string) (map[string]string, error) {
 	found := map[string]string{}
 	return found, entries(ctx, archive, "lockfiles", func(h *tar.Header, content io.Reader) error {

@@ -1,17 +1,17 @@
 // Package artifact keeps the files that a configuration's artifacts: names when a task ends, with a
-// statement in the form of in-toto of what they are and where they came from, in a DSSE envelope
-// that this host signs. It asks no box and keeps no key: what a box sent comes as an archive, every
-// name and byte of which is data, and the caller has the key.
+// signed statement in the form of in-toto, in a DSSE envelope, of what they are and where they came
+// from. It asks no box and keeps no key: the caller has the key, and the box's files come as an
+// archive of which nothing is trusted.
 //
-// Collect writes the files of an archive that globs mean (Prefixes says what to ask the box for),
-// Digests hashes lockfiles of one; NewStatement and Sign make the envelope, Open verifies and reads
-// one, Check compares a directory with what a statement says. The daemon calls all of them; to
-// verify takes the public key only.
+// Collect writes the files of an archive that match globs (Prefixes says what to ask the box for),
+// and Digests hashes lockfiles in one. NewStatement and Sign make the envelope, Open verifies and
+// reads one, Check compares a directory with a statement. The daemon calls all of them; verifying
+// takes only the public key.
 //
-// A name is checked once, by validName, when it comes from a box and when it comes from a
-// statement: it leads nowhere else, is bounded, and can be shown on a terminal.
+// validName checks every name, whether it comes from a box or from a statement: it stays below the
+// directory, is bounded, and is safe to print.
 //
 // The statement is a few fields of JSON that in-toto's own module would make by way of protocol
-// buffers; the envelope, where mistakes cost, is go-securesystemslib's. Both forms are in
-// docs/internals/formats.md.
+// buffers; the envelope, where mistakes are costly, is go-securesystemslib's.
+// docs/internals/formats.md has both.
 package artifact

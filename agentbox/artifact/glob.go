@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// match tells whether a name is one that a glob means: * and ? stay within a directory, ** crosses
-// any number of them, and the name of a directory means everything below it. Both are
-// slash-separated and relative to the same directory.
+// match tells whether a glob matches a name: * and ? stay within a directory, ** crosses any number
+// of them, and a directory matches everything below it. Both are slash-separated and relative to
+// the same directory.
 func match(glob, name string) bool {
 	return matchParts(strings.Split(glob, "/"), strings.Split(name, "/"))
 }
 
-// matchParts keeps, for each part of the glob, which beginnings of the name it has matched: no glob
-// takes longer than the product of the two. at[i] says that the parts of the glob so far match the
+// matchParts keeps track of which prefixes of the name each prefix of the glob matches, so it never
+// takes longer than the product of their lengths. at[i] says that the glob's parts so far match the
 // first i parts of the name.
 func matchParts(glob, name []string) bool {
 	at := make([]bool, len(name)+1)
@@ -22,7 +22,7 @@ func matchParts(glob, name []string) bool {
 		next := make([]bool, len(name)+1)
 		for i := range at {
 			switch {
-			// It may stand for no part at all, or for one more than it did.
+			// It matches no part, or one more than before.
 			case g == "**":
 				next[i] = at[i] || i > 0 && next[i-1]
 			case i > 0 && at[i-1]:
@@ -31,7 +31,7 @@ func matchParts(glob, name []string) bool {
 		}
 		at = next
 	}
-	for i := 1; i <= len(name); i++ { // what is below a directory that it names counts
+	for i := 1; i <= len(name); i++ { // what is below a matching directory matches, too
 		if at[i] {
 			return true
 		}
@@ -39,8 +39,8 @@ func matchParts(glob, name []string) bool {
 	return false
 }
 
-// Prefixes are the places below which files can be that the globs mean: "." for everything. They
-// are directories or files, and may overlap.
+// Prefixes are the paths below which all matches of the globs lie, "." for everything. They are
+// directories or files, and may overlap.
 func Prefixes(globs []string) []string {
 	var out []string
 	for _, glob := range globs {

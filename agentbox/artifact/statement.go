@@ -18,9 +18,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// What a statement says that it is.
+// The types in a statement.
 const (
-	// The first is in-toto's, from its specification; the second is ours.
+	// StatementType is in-toto's, from its specification; PredicateType is ours.
 	StatementType = "https://in-toto.io/Statement/v1"
 	PredicateType = "urn:agentbox:task-artifacts:v1"
 	payloadType   = "application/vnd.in-toto+json"
@@ -34,7 +34,7 @@ type Statement struct {
 	Predicate     Predicate `json:"predicate"`
 }
 
-// Subject is one file. Digest has "sha256", as hex. Size is in bytes, which in-toto leaves to us.
+// Subject is one file. Digest has "sha256", in hex. Size is in bytes; in-toto leaves it to us.
 type Subject struct {
 	Name   string            `json:"name"`
 	Digest map[string]string `json:"digest"`
@@ -42,7 +42,7 @@ type Subject struct {
 }
 
 // Predicate says where the files came from. The names of the fields are part of what is signed, so
-// they stay.
+// they must not change.
 type Predicate struct {
 	Created time.Time `json:"created_at"`
 	Task    string    `json:"task_id"`
@@ -51,7 +51,7 @@ type Predicate struct {
 	Command []string  `json:"command"`
 	Repo    string    `json:"repo"` // the project
 	Commit  string    `json:"commit,omitempty"`
-	Work    string    `json:"work,omitempty"` // the ref of what was done
+	Work    string    `json:"work,omitempty"` // the ref of the task's work
 
 	Environment Environment `json:"environment_identity"`
 }
@@ -66,7 +66,7 @@ type Environment struct {
 	Lockfiles map[string]string `json:"lockfiles,omitempty"` // path -> sha256:<hex>, as they were when the files were taken
 }
 
-// NewStatement is about these files. Nothing is checked: files come from Collect.
+// NewStatement is a statement about files from Collect. It checks nothing.
 func NewStatement(files []File, p Predicate) Statement {
 	s := Statement{Type: StatementType, PredicateType: PredicateType, Predicate: p, Subject: []Subject{}}
 	for _, f := range files {
@@ -75,7 +75,7 @@ func NewStatement(files []File, p Predicate) Statement {
 	return s
 }
 
-// Sign puts a statement into an envelope. The envelope is JSON, for people to look at too.
+// Sign puts a statement into an envelope, which is JSON that people can read, too.
 func Sign(ctx context.Context, s Statement, key ed25519.PrivateKey) ([]byte, error) {
 	body, err := json.Marshal(s)
 	if err != nil {
@@ -94,13 +94,13 @@ func Sign(ctx context.Context, s Statement, key ed25519.PrivateKey) ([]byte, err
 
 // Bounds of what Open reads.
 const (
-	MaxEnvelope   = 32 << 20 // as many names as are kept, each as long as one may be and all of it escaped
+	MaxEnvelope   = 32 << 20 // for as many names as are kept, each of the greatest length and escaped
 	maxSignatures = 8
 )
 
-// Open reads an envelope and gives its statement, if key has signed it. Corrupt for every envelope
-// that is not one of ours, signed by key and by no more than maxSignatures besides. Nothing of the
-// statement is believed before the signature is verified.
+// Open reads an envelope and returns its statement, if key has signed it. The error is Corrupt for
+// any envelope that is not one of ours, signed by key and by at most maxSignatures in all. Nothing
+// of the statement is trusted before the signature is verified.
 func Open(ctx context.Context, r io.Reader, key ed25519.PublicKey) (Statement, error) {
 	b, err := io.ReadAll(io.LimitReader(r, MaxEnvelope+1))
 	if err != nil {
@@ -113,7 +113,7 @@ func Open(ctx context.Context, r io.Reader, key ed25519.PublicKey) (Statement, e
 	if err := decode(b, &e); err != nil {
 		return Statement{}, damaged(err)
 	}
-	// Before any signature is looked at: each costs time, and their number is the file's.
+	// Before any signature is verified: each costs time, and the file sets their number.
 	if e.PayloadType != payloadType || len(e.Signatures) == 0 || len(e.Signatures) > maxSignatures {
 		return Statement{}, damaged(errors.New("it is no signed statement"))
 	}
@@ -141,7 +141,7 @@ func damaged(err error) error {
 	return agentbox.Errorf(agentbox.Corrupt, "the statement of the artifacts is damaged: %w", err)
 }
 
-// decode reads one JSON value with nothing behind it.
+// decode reads one JSON value that nothing follows.
 func decode(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	if err := d.Decode(v); err != nil {
@@ -153,7 +153,7 @@ func decode(b []byte, v any) error {
 	return nil
 }
 
-// check holds a statement to what is done with it: its names are those of files here.
+// check checks the types of a statement and its names, which become names of files here.
 func (s Statement) check() error {
 	if s.Type != StatementType || s.PredicateType != PredicateType {
 		return damaged(fmt.Errorf("it is of type %.80q about %.80q", s.Type, s.PredicateType))
@@ -166,7 +166,7 @@ func (s Statement) check() error {
 	return nil
 }
 
-// hostKey signs and verifies as dsse wants it. private is not needed to verify.
+// hostKey signs and verifies for dsse. private is not needed to verify.
 type hostKey struct {
 	private ed25519.PrivateKey
 	public  ed25519.PublicKey
@@ -185,7 +185,7 @@ func (k hostKey) Verify(_ context.Context, data, sig []byte) error {
 	return nil
 }
 
-// KeyID is the host's: the hash of its public key.
+// KeyID is the hash of the host's public key.
 func (k hostKey) KeyID() (string, error) {
 	sum := sha256.Sum256(k.public)
 	return "sha256:" + hex.EncodeToString(sum[:]), nil

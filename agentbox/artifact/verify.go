@@ -8,24 +8,24 @@ import (
 	"agentbox/agentbox"
 )
 
-// What Check finds of a file.
+// States of a file that Check returns.
 const (
 	Intact  = "ok"
 	Missing = "missing"
 	Changed = "changed"
-	Unknown = "unknown" // it is there, and the statement does not name it
+	Unknown = "unknown" // it exists, and the statement does not name it
 )
 
-// Checked is one file and what became of it. SHA256 and Size are the statement's, none for what is
-// unknown.
+// Checked is one file and its state. SHA256 and Size are the statement's, and empty for an unknown
+// file.
 type Checked struct {
 	File
 	State string `json:"state"`
 }
 
-// Check compares the files below dir with the statement about them. Files come in the order of the
-// statement, then those that it does not name. dir may be absent where nothing is named. Every file
-// is read.
+// Check compares the files below dir with the statement about them. It returns the files of the
+// statement in order, then those that it does not name. dir may be missing if the statement names
+// no file. Every file is read.
 func Check(s Statement, dir string) ([]Checked, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) && len(s.Subject) == 0 {
@@ -41,7 +41,7 @@ func Check(s Statement, dir string) ([]Checked, error) {
 		file := File{Name: f.Name, Size: f.Size, SHA256: f.Digest["sha256"]}
 		out = append(out, Checked{file, state(root, file)})
 	}
-	// Files that somebody added look like artifacts, and nobody signed them.
+	// Files that somebody added look like artifacts, but nobody signed them.
 	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() && !known[name] {
 			out = append(out, Checked{File{Name: name}, Unknown})
@@ -51,10 +51,10 @@ func Check(s Statement, dir string) ([]Checked, error) {
 	return out, err
 }
 
-// state is what became of one file. What is no regular file any more has changed: no link is
+// state is the state of one file. A file that is not regular any more counts as changed: no link is
 // followed.
 func state(root *os.Root, f File) string {
-	// The size first, as it costs nothing.
+	// The size comes first, as it costs nothing.
 	info, err := root.Lstat(f.Name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -1,20 +1,20 @@
-// Package background runs what goes on beside something and ends with it: a Group is the goroutines
-// of what is open, Pipe two that hand something on, a Signal wakes one. It knows nothing of what they
-// do, and does not end a Group's.
+// Package background runs goroutines that belong to something and end with it: a Group is the
+// goroutines of an open object, Pipe connects two, a Signal wakes one. It does not know what they
+// do, and does not tell those of a Group to end.
 package background
 
 import "sync"
 
-// Group is goroutines that end before what they work for does. The zero Group is open. Unlike with
-// a sync.WaitGroup, others may want to begin something while Close waits, as a caller that dials on
-// a connection that is just ending: it does not begin then.
+// Group is goroutines that end before their owner does. The zero Group is open. Unlike with a
+// sync.WaitGroup, others may try to start a goroutine while Close waits, such as a caller that
+// dials on a connection that is just closing: it is then not started.
 type Group struct {
 	mu      sync.Mutex
 	closed  bool
 	running sync.WaitGroup
 }
 
-// Go begins f in a goroutine of its own. It is false after Close, and f is not called.
+// Go starts f in a goroutine. After Close it returns false and does not call f.
 func (g *Group) Go(f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -24,8 +24,8 @@ func (g *Group) Go(f func()) bool {
 	return !g.closed
 }
 
-// Close waits until everything that was begun has ended, and lets nothing more begin. The caller
-// has told the goroutines to end. It may be called more than once.
+// Close starts nothing more and waits until every goroutine has ended; the caller has told them to.
+// It may be called more than once.
 func (g *Group) Close() {
 	g.mu.Lock()
 	g.closed = true

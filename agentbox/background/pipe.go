@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Pipe connects what writes with what reads. When one fails the other ends, too. Both have ended
-// when it returns; the error is that of the first that failed.
+// Pipe connects a writer with a reader. When one fails the other ends, too. Both have ended when it
+// returns; the error is that of the first that failed.
 func Pipe(ctx context.Context, from func(context.Context, io.Writer) error, to func(context.Context, io.Reader) error) error {
 	r, w := io.Pipe()
 	g, gctx := errgroup.WithContext(ctx)

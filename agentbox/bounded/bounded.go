@@ -1,10 +1,10 @@
-// Package bounded has writers for what a box or a program prints, and a reader of its lines, of which
-// nobody knows how much that will be. They keep no more than their bounds.
+// Package bounded has readers and writers with a bound, for streams of boxes and programs whose
+// length nobody knows. They keep no more than their bounds.
 //
-// Head is for text of which the beginning is enough, such as a complaint: the writer goes on as if
-// all of it were taken. AtMost is for data of which a part is worth nothing: the write beyond the
-// bound fails, and the program that writes is ended by that. vmm/console.Tail is the third kind,
-// for text of which the end matters.
+// Head is for text of which the beginning is enough, such as a complaint: it takes everything and
+// drops the rest. AtMost is for data of which a part is worthless: the write beyond the bound
+// fails, which ends the program that writes. ReadLine bounds a line, and ReadAhead what is read
+// before anybody asks. For text whose end matters there is vmm/console.Tail.
 package bounded
 
 import (
@@ -13,11 +13,11 @@ import (
 	"io"
 )
 
-// Head passes on the first Left bytes that are written to it and drops the rest, so the program
-// that writes notices nothing.
+// Head passes on the first Left bytes that are written to it and drops the rest, without an error
+// to the writer.
 type Head struct {
 	W    io.Writer
-	Left int // bytes; at 0 all that is to be had was, and maybe more was dropped
+	Left int // bytes; at 0 more may have been dropped
 }
 
 // Write implements io.Writer. It fails as W does.
@@ -32,7 +32,7 @@ func (h *Head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// AtMost passes on Left bytes and refuses what is beyond them with Err.
+// AtMost passes on Left bytes and fails with Err beyond them.
 type AtMost struct {
 	W    io.Writer
 	Left int64 // bytes
@@ -50,8 +50,8 @@ func (a *AtMost) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadLine reads a line, of which at most most bytes may come before its end; ErrLong otherwise. The
-// end is not in the result. io.EOF is of one whose end is not there.
+// ReadLine reads a line of at most most bytes, without its newline. A longer line is ErrLong; one
+// without a newline is io.EOF.
 func ReadLine(r *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {
@@ -68,5 +68,5 @@ func ReadLine(r *bufio.Reader, most int) ([]byte, error) {
 	}
 }
 
-// ErrLong is of a line that is longer than it may be.
+// ErrLong is the error for a line that exceeds its bound.
 var ErrLong = errors.New("a line is too long")

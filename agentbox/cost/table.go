@@ -17,8 +17,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// Table is what things cost: rates.yaml of a user's home. All rates are in Currency, finite and not
-// negative.
+// Table is rates.yaml of a user's home. All rates are in Currency, finite and not negative.
 type Table struct {
 	Currency string           `yaml:"currency" json:"currency"`
 	CPU      float64          `yaml:"cpu" json:"cpu,omitempty"`       // an hour of one processor
@@ -28,7 +27,7 @@ type Table struct {
 	Models   map[string]Model `yaml:"models" json:"models,omitempty"` // by the beginning of their names: the longest that fits counts
 }
 
-// Model is what a million tokens of a model cost. What is left out costs nothing.
+// Model is what a million tokens of a model cost. A missing rate is 0.
 type Model struct {
 	Input      float64 `yaml:"input" json:"input,omitempty"`
 	Output     float64 `yaml:"output" json:"output,omitempty"`
@@ -39,8 +38,8 @@ type Model struct {
 // maxTable bounds a table, in bytes.
 const maxTable = 64 << 10
 
-// Load reads the table at path; nil where there is none. An error says what is wrong with it. It
-// has code Invalid.
+// Load reads the table at path; nil if there is none. The error has code Invalid and says what is
+// wrong.
 func Load(path string) (*Table, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,8 +56,8 @@ func Load(path string) (*Table, error) {
 	return t, nil
 }
 
-// Parse reads a table. It is checked. Unknown keys are errors: a misspelled one would make
-// something free.
+// Parse reads and checks a table. Unknown keys are errors: a misspelled one would make something
+// free.
 func Parse(r io.Reader) (*Table, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxTable+1))
 	if err != nil {
@@ -68,7 +67,6 @@ func Parse(r io.Reader) (*Table, error) {
 		return nil, fmt.Errorf("a table of rates has at most %d KiB", maxTable>>10)
 	}
 	d := yaml.NewDecoder(bytes.NewReader(b))
-	// A key that nobody knows is a rate that somebody thinks counts.
 	d.KnownFields(true)
 	var t Table
 	if err := d.Decode(&t); err != nil && !errors.Is(err, io.EOF) {
@@ -77,7 +75,7 @@ func Parse(r io.Reader) (*Table, error) {
 	return &t, t.check()
 }
 
-// check names every rate that is none, in a fixed order.
+// check reports every invalid rate, in a fixed order.
 func (t *Table) check() error {
 	if len(t.Currency) == 0 || len(t.Currency) > 8 || strings.ContainsFunc(t.Currency, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return errors.New("currency: say it in at most 8 characters, as EUR")
@@ -104,22 +102,22 @@ func (t *Table) check() error {
 	return nil
 }
 
-// What rates are for: see Table and Model.
+// The units that rates are for; see Table and Model.
 const (
 	hour    = 3600 // seconds
 	gib     = 1 << 30
 	million = 1e6
 )
 
-// Of is what consumption costs. Models that the table does not have are named, and their tokens
-// cost nothing. c.Memory is in GiB seconds. Unrated is sorted.
+// Of is what consumption costs. c.Memory is in GiB seconds. Tokens of models that the table lacks
+// cost nothing, and Unrated names those models, sorted.
 func (t *Table) Of(c agentbox.Consumption) agentbox.Cost {
 	out := agentbox.Cost{Currency: t.Currency}
 	out.Amount = c.CPU.Seconds()/hour*t.CPU + c.Memory/hour*t.Memory + float64(c.In)/gib*t.In + float64(c.Out)/gib*t.Out
 	for name, n := range c.Models {
 		m, found := t.model(name)
 		if !found {
-			// A model that was asked and used no tokens is not worth a word.
+			// A model that used no tokens is not worth mentioning.
 			if n.Total() > 0 {
 				out.Unrated = append(out.Unrated, name)
 			}
@@ -131,7 +129,7 @@ func (t *Table) Of(c agentbox.Consumption) agentbox.Cost {
 	return out
 }
 
-// model finds the rates of a model: those of the longest name that its own begins with.
+// model returns the rates of the longest entry that is a prefix of name.
 func (t *Table) model(name string) (m Model, found bool) {
 	longest := -1
 	for prefix, rates := range t.Models {

@@ -1,10 +1,9 @@
-// Package drivers knows every kind of machine there is and opens its driver for a home. It is the
-// one list of them: everything else knows vmm.Driver only, and tells kinds apart by their name.
+// Package drivers knows every kind of machine and opens its driver for a home. It is the only list
+// of them: everything else knows vmm.Driver, and distinguishes kinds by name.
 //
-// Open is called by the daemon, which then keeps a driver for each kind, and by each supervisor for
-// its own. Kernels is what a microVM boots: it is here because a kernel is found, fetched and
-// verified for a home, with this build's guest agent in it, and the driver is only told where it
-// is.
+// The daemon keeps an open driver for each kind, and each supervisor opens its own. Kernels is what
+// a microVM boots. It is here because a kernel is found, fetched and verified for a home, with this
+// build's guest agent in it; the driver only learns where it is.
 //
 // A new kind is a package below vmm that passes vmm/vmmtest, and a case in Open.
 package drivers
@@ -22,17 +21,17 @@ import (
 	"agentbox/vmm/qemu"
 )
 
-// EmbeddedGVisor is the version of the gVisor that this build brings along, or why it brings none:
-// an error of code Missing.
+// EmbeddedGVisor is the version of the gVisor in this build. An error of code Missing says why
+// there is none.
 func EmbeddedGVisor() (string, error) { return runsc.Version() }
 
-// Open gives the driver of a kind of isolation. It does not find out whether the kind works here:
-// the driver's own check does. An unknown kind has code Invalid.
+// Open returns the driver of a kind of isolation. Whether the kind works here is for the driver's
+// own check. The error for an unknown kind has code Invalid.
 func Open(kind agentbox.Isolation, h home.Home, log *slog.Logger) (vmm.Driver, error) {
 	return NewKernels(h, log).Open(kind)
 }
 
-// Open is Open with these kernels, in their home.
+// Open is the function Open with these kernels, in their home.
 func (k *Kernels) Open(kind agentbox.Isolation) (vmm.Driver, error) {
 	h, log := k.home, k.log
 	switch kind {

@@ -14,10 +14,10 @@ import (
 	"agentbox/vmm/kernel"
 )
 
-// Kernels finds or fetches guest kernels for microVMs, together with the guest agent of this build.
-// It verifies a kernel in full when it is first asked for and whenever its files have changed
-// since; in between it costs a few stats, because every box that is made asks. Dir may be called
-// from any goroutine; one at a time looks or fetches, and the others wait for it.
+// Kernels finds or fetches guest kernels for microVMs, with the guest agent of this build. It
+// verifies a kernel in full when it is first asked for and whenever its files have changed since;
+// otherwise a call costs a few stats, because every new box makes one. Dir is safe for concurrent
+// use; one caller at a time looks or fetches, and the others wait for it.
 type Kernels struct {
 	// Team, which may be nil, is asked for a kernel before the distribution is.
 	Team Team
@@ -32,14 +32,14 @@ type Kernels struct {
 
 // Team is what kernels need of the other machines (agentbox/team).
 type Team interface {
-	// Kernel fills dir, which is empty, with a kernel that another machine fetched, and says who it
-	// was: as the team knows it, and for people. NotFound: nobody offers one.
+	// Kernel fills dir, which is empty, with a kernel that another machine fetched, and returns that
+	// machine's ID in the team and its name. The error is NotFound if nobody offers one.
 	Kernel(ctx context.Context, dir string, progress func(done, total int)) (by, name string, err error)
-	// KernelFetched says that there may be one that was not here a moment ago. It does not wait.
+	// KernelFetched says that there may be a new kernel here. It does not block.
 	KernelFetched()
 }
 
-// verifiedKernel is a kernel that was verified in full, and what its files were like then.
+// verifiedKernel is a kernel that was verified in full, with the identity that its files had then.
 type verifiedKernel struct{ dir, identity string }
 
 // NewKernels makes the Kernels of a home.
@@ -47,8 +47,8 @@ func NewKernels(h home.Home, log *slog.Logger) *Kernels {
 	return &Kernels{home: h, log: log, verified: map[string]verifiedKernel{}}
 }
 
-// Dir gives the directory of the kernel that override asks for, "" for the default. override is a
-// path, or a release. progress may be told for minutes while a kernel is fetched.
+// Dir returns the directory of a kernel. override is a path or a release, "" for the default.
+// progress may be called for minutes while a kernel is fetched.
 func (k *Kernels) Dir(ctx context.Context, override string, progress agentbox.Progress) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -75,8 +75,8 @@ func (k *Kernels) Dir(ctx context.Context, override string, progress agentbox.Pr
 	return dir, nil
 }
 
-// fromTeam gets a kernel into dir, and says who fetched it. That the team's does not come is only
-// logged: the distribution has one.
+// fromTeam fetches a kernel from the team into dir, and returns which machine fetched it first. A
+// failure is only logged: the distribution has a kernel, too.
 func (k *Kernels) fromTeam(ctx context.Context, dir string, progress agentbox.Progress) (string, error) {
 	by, name, err := k.Team.Kernel(ctx, dir, func(done, total int) { progress.Move("kernel", "from the team", int64(done), int64(total)) })
 	if err == nil {
@@ -87,8 +87,8 @@ func (k *Kernels) fromTeam(ctx context.Context, dir string, progress agentbox.Pr
 	return by, err
 }
 
-// identity changes when one of the files does; "" when one cannot be read, which no verified kernel
-// has.
+// identity changes when one of the files does. It is "" if a file cannot be read, which no verified
+// kernel has.
 func identity(dir, override string) string {
 	all := fmt.Sprintln(dir)
 	files := []string{filepath.Join(dir, "vmlinuz"), filepath.Join(dir, "initrd")}

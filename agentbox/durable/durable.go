@@ -1,14 +1,14 @@
-// Package durable replaces files so that a crash, a full disk or a reader at the wrong moment finds
-// the old bytes or the new ones, never a part of them. It does not serialize writers: the last one
-// wins, and those that must not overlap take a lock (lock.go).
+// Package durable replaces files so that a crash, a full disk or a concurrent reader finds the old
+// bytes or the new ones, never a part of them. It does not serialize writers: the last one wins,
+// and writers that must not overlap take a lock (lock.go).
 //
 // WriteFile waits for the disk, Replace does not, Create is for a file that must be new; ReadJSON
-// and WriteJSON are for records. TryLock and Lock are flock(2), Held asks whether somebody has a
-// lock, which is how it is known that a process lives. Identify tells whether a file is the one
-// that was looked at before, without reading it.
+// and WriteJSON are for records. TryLock and Lock are flock(2); Held tells whether somebody holds a
+// lock, which shows that a process lives. Identify tells whether a file is still the one seen
+// before, without reading it.
 //
-// Every room that keeps state writes it by this package, so it imports none of them. A name that
-// begins with .tmp- is a file that was being written when its writer died.
+// Every package that keeps state writes it with this one, so it imports none of them. A file whose
+// name begins with .tmp- was being written when its writer died.
 package durable
 
 import (
@@ -20,7 +20,7 @@ import (
 	"syscall"
 )
 
-// tempPrefix begins the name of a file that is being written; what a crash left of one is safe to
+// tempPrefix begins the name of a file that is being written. After a crash such a file is safe to
 // remove.
 const tempPrefix = ".tmp-"
 
@@ -32,17 +32,17 @@ func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	return write(path, data, perm, (*os.File).Sync)
 }
 
-// Replace is WriteFile without waiting for the disk, some milliseconds: for what is made anew after
-// a power loss, which may leave it empty.
+// Replace is WriteFile without waiting some milliseconds for the disk. It is for files that are
+// made anew after a power loss, which may leave them empty.
 func Replace(path string, data []byte, perm fs.FileMode) error {
 	return write(path, data, perm, func(*os.File) error { return nil })
 }
 
-// write makes a file beside path and renames it there: in one directory, and so in one file system.
+// write writes a file beside path and renames it: both are in one file system.
 func write(path string, data []byte, perm fs.FileMode, sync func(*os.File) error) error {
 	if perm&0o111 != 0 {
-		// A child that is forked meanwhile has the file open until it runs a program of its own, and
-		// what is open for writing cannot be run.
+		// A child that is forked meanwhile has the file open until it executes its own program, and
+		// a file that is open for writing cannot be executed.
 		syscall.ForkLock.RLock()
 		defer syscall.ForkLock.RUnlock()
 	}
@@ -63,8 +63,8 @@ func write(path string, data []byte, perm fs.FileMode, sync func(*os.File) error
 	return nil
 }
 
-// Create writes a file that must not exist and waits until it is on disk. Its directory is the
-// caller's to sync.
+// Create writes a file that must not exist and waits until it is on disk. The caller syncs its
+// directory. After an error a part of the file may be left.
 func Create(path string, data []byte, perm fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
@@ -74,7 +74,7 @@ func Create(path string, data []byte, perm fs.FileMode) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// SyncDir makes what was created, renamed or removed in dir outlive a power loss.
+// SyncDir makes sure that what was created, renamed or removed in dir survives a power loss.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// Identity changes when a file is replaced or written: one that has the same still has the same
-// bytes, unless somebody who may write it forged the clock that Changed is taken from.
+// Identity changes when a file is replaced or written. A file with the same Identity still has the
+// same bytes, unless somebody who may write it forged the clock behind Changed.
 type Identity struct {
 	Size    int64  `json:"size"` // bytes
 	Inode   uint64 `json:"inode"`
@@ -14,7 +14,7 @@ type Identity struct {
 	Changed int64  `json:"ctime"` // nanoseconds; no program can set it
 }
 
-// Identify looks at a file, and at what a link leads to.
+// Identify returns the Identity of a file. It follows links.
 func Identify(path string) (Identity, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"os"
 )
 
-// ReadJSON decodes a file into v. A file that is not there leaves v as it is. Errors name the file.
+// ReadJSON decodes a file into v. A file that does not exist leaves v unchanged. Errors name the
+// file.
 func ReadJSON(path string, v any) error {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -22,7 +23,7 @@ func ReadJSON(path string, v any) error {
 	return err
 }
 
-// WriteJSON is WriteFile of what v is as JSON.
+// WriteJSON writes v as JSON by WriteFile.
 func WriteJSON(path string, v any, perm fs.FileMode) error {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -9,17 +9,16 @@ import (
 	"time"
 )
 
-// ErrHeld is the error of a lock that somebody else has.
+// ErrHeld is the error for a lock that somebody else holds.
 var ErrHeld = errors.New("it is held")
 
-// lookEvery is how often Lock looks whether a lock has become free: the kernel's own wait cannot be
-// given up.
+// lookEvery is how often Lock tries again: waiting in the kernel cannot be cancelled.
 const lookEvery = 20 * time.Millisecond
 
-// TryLock takes an exclusive lock on the file at path, which it makes if need be with permissions
-// 0600. The lock excludes other goroutines as well as other processes. It is held until the file is
-// closed, also by the end of the process, and by a process that inherits the file. The error wraps
-// ErrHeld when somebody else has it, and names the file.
+// TryLock takes an exclusive lock on the file at path, which it creates with permissions 0600 if
+// need be. The lock excludes other goroutines as well as other processes. It is held until the file
+// is closed, at the latest by the end of the process and of every process that inherits the file.
+// The error wraps ErrHeld if somebody else holds the lock, and names the file.
 func TryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -35,8 +34,8 @@ func TryLock(path string) (*os.File, error) {
 // TryLockFile is TryLock for an open file or directory, which stays open.
 func TryLockFile(f *os.File) error { return flock(f, syscall.LOCK_EX) }
 
-// Held tells whether somebody has the lock of the file at path. A file that is not there is not
-// held. It shares the lock for an instant, in which TryLock finds it held.
+// Held tells whether somebody holds the lock of the file at path. A file that does not exist is not
+// held. Held shares the lock for an instant, in which TryLock fails.
 func Held(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -54,8 +53,8 @@ func Held(path string) (bool, error) {
 }
 
 // Lock is TryLock that waits until the lock is free or ctx ends. waiting, if not nil, is called
-// once when somebody else has it. release lets go of it, once. The error is ctx's, or of the file.
-// Nobody is served in order.
+// once if somebody else holds the lock. release releases it, once. The error is ctx's, or the
+// file's. Waiters get the lock in no order.
 func Lock(ctx context.Context, path string, waiting func()) (release func() error, err error) {
 	for {
 		f, err := TryLock(path)
@@ -77,8 +76,7 @@ func Lock(ctx context.Context, path string, waiting func()) (release func() erro
 	}
 }
 
-// flock asks for a lock without waiting. It belongs to the open file (flock(2)), not to the
-// process.
+// flock takes a lock without waiting. It belongs to the open file (flock(2)), not to the process.
 func flock(f *os.File, how int) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)

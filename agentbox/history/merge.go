@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what is kept of one agent and project. What does not fit is left out, the oldest first.
+// Bounds of what is kept for one agent and project. The oldest files beyond them are left out.
 const (
 	MaxBytes = 64 << 20
 	MaxFiles = 5000
@@ -21,25 +21,25 @@ const (
 	maxSeen  = 200_000 // entries of an archive that are looked at
 )
 
-// ErrTooMuch is of an archive with more entries than anybody's conversations have.
+// ErrTooMuch is the error for an archive with more entries than any agent's conversations have.
 var ErrTooMuch = errors.New("it has more entries than can be looked at")
 
-// file is one that an archive has. time is the box's word.
+// file is one file of an archive. time is what the box claims.
 type file struct {
 	name string
 	size int64
 	time time.Time
 }
 
-// Merge writes an archive of the files of both, those of fresh before those of kept where a name is
-// in both. Both are read twice. dirs are the directories that count, slash-separated and relative
-// to a home. fresh is of a box: what is not a plain file below dirs, could be a credential or is
-// beyond the bounds is left out. fresh and kept may be nil. An archive that cannot be read is an
-// error, and ErrTooMuch one that has too many entries; what was written to w is worth nothing then.
+// Merge writes an archive of the files of both archives. If a name is in both, fresh wins. dirs are
+// the directories that count, slash-separated and relative to a home. fresh comes from a box:
+// entries that are no plain file below dirs, could be a credential or exceed the bounds are left
+// out. fresh and kept may be nil, and are read twice. The error is ErrTooMuch for an archive with
+// too many entries, or that of one that cannot be read; what was written to w is then worthless.
 func Merge(w io.Writer, fresh, kept io.ReadSeeker, dirs []string) error {
 	var sources []io.ReadSeeker
 	var have []map[string]file
-	// The box's files first: of a name that is in both, what was kept before is passed over.
+	// The box's files come first, so that they win over what was kept.
 	seen := map[string]bool{}
 	for _, r := range []io.ReadSeeker{fresh, kept} {
 		if r == nil {
@@ -51,7 +51,7 @@ func Merge(w io.Writer, fresh, kept io.ReadSeeker, dirs []string) error {
 		}
 		sources, have = append(sources, r), append(have, files)
 	}
-	within(have)
+	trim(have)
 	out := tar.NewWriter(w)
 	for i, r := range sources {
 		if err := copyFiles(out, r, have[i]); err != nil {
@@ -61,7 +61,7 @@ func Merge(w io.Writer, fresh, kept io.ReadSeeker, dirs []string) error {
 	return out.Close()
 }
 
-// entries calls each for the entries of an archive, from its first byte.
+// entries calls each for every entry of an archive, from its first byte.
 func entries(r io.ReadSeeker, each func(h *tar.Header, content io.Reader) error) error {
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -84,13 +84,13 @@ func entries(r io.ReadSeeker, each func(h *tar.Header, content io.Reader) error)
 	}
 }
 
-// list gives the files of an archive that may be kept, by name, without those that were seen. seen
-// is added to.
+// list returns the files of an archive that may be kept, by name, without those in seen, and adds
+// them to seen.
 func list(r io.ReadSeeker, dirs []string, seen map[string]bool) (map[string]file, error) {
 	files := map[string]file{}
 	err := entries(r, func(h *tar.Header, _ io.Reader) error {
 		if name, ok := nameOf(h, dirs); ok && !seen[name] {
-			files[name] = file{name, h.Size, h.ModTime} // of a name that is there twice the last, as tar does
+			files[name] = file{name, h.Size, h.ModTime} // of two with one name the last, as tar does
 		}
 		return nil
 	})
@@ -100,8 +100,8 @@ func list(r io.ReadSeeker, dirs []string, seen map[string]bool) (map[string]file
 	return files, err
 }
 
-// nameOf is the name under which an entry is kept; ok is false for what is not. A leading ./ is cut
-// off; everything else about a name must be canonical already.
+// nameOf returns the name under which an entry is kept; ok is false if it is not kept. A leading ./
+// is removed; otherwise the name must be canonical.
 func nameOf(h *tar.Header, dirs []string) (name string, ok bool) {
 	name = strings.TrimPrefix(h.Name, "./")
 	switch {
@@ -116,18 +116,19 @@ func nameOf(h *tar.Header, dirs []string) (name string, ok bool) {
 	return name, slices.ContainsFunc(dirs, below)
 }
 
-// credentials are names under which programs keep them, should one lie among conversations.
+// credentials are names of files in which programs keep credentials, in case one lies among
+// conversations.
 var credentials = []string{".credentials.json", "credentials.json", "credentials", "auth.json", "oauth_creds.json", "token.json", "tokens.json", ".env", ".netrc", ".npmrc", ".pypirc"}
 
-// isCredential errs to the safe side: a conversation that is called like a key is lost.
+// isCredential errs on the safe side: a conversation that is named like a key is lost.
 func isCredential(base string) bool {
 	base = strings.ToLower(base)
 	return slices.Contains(credentials, base) || strings.HasPrefix(base, "id_") || strings.HasSuffix(base, ".pem") || strings.HasSuffix(base, ".key")
 }
 
-// within takes away what is beyond the bounds: the oldest, as the files themselves say. A box that
-// lies about that only loses its own newer ones.
-func within(have []map[string]file) {
+// trim removes the oldest files beyond the bounds, by the times that the box claims. A box that
+// lies about them only loses its own newer files.
+func trim(have []map[string]file) {
 	var all []file
 	for _, files := range have {
 		for _, f := range files {
@@ -147,8 +148,7 @@ func within(have []map[string]file) {
 	}
 }
 
-// copyFiles writes the chosen files of an archive, each once, with nothing but its name, content
-// and time.
+// copyFiles writes the chosen files of an archive, each once, with only its name, content and time.
 func copyFiles(out *tar.Writer, r io.ReadSeeker, chosen map[string]file) error {
 	return entries(r, func(h *tar.Header, content io.Reader) error {
 		name := strings.TrimPrefix(h.Name, "./")

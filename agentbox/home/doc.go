@@ -1,15 +1,15 @@
-// Package home names every file agentbox keeps on a machine, in one place. It creates the
-// directories it is asked for, and reads or writes nothing in them: what is in a file is described
-// in docs/internals/formats.md, and belongs to the room that writes it.
+// Package home names every file that agentbox keeps on a machine, in one place. It creates
+// directories, and reads or writes nothing in them: docs/internals/formats.md describes the files,
+// which belong to the packages that write them.
 //
 // Home is one daemon's directory, Box the names of one box in it, Policy what the user decided. All
-// of them are values without state, so they can be made anywhere: the daemon, its supervisors and
-// the command line each find the same files. Find is where a home comes from; Create makes it and
-// refuses one that somebody else could write into (private.go).
+// of them are values without state, so daemon, supervisors and command line each make their own and
+// find the same files. Find says where a home is; Create makes it, and refuses a directory that
+// somebody else could write into (private.go).
 //
-// Names are lengths, too: a socket's path has at most 107 bytes, which is why maxDir bounds the
-// home and why sockets lie in run/, a link into the session's runtime directory where there is one.
+// Names have lengths, too: a socket's path has at most 107 bytes, so maxDir bounds the home, and
+// sockets lie in run/, which links into the session's runtime directory where there is one.
 //
-// What a reader may rely on: directories are for their owner only; a box's files are below boxes/ID
-// and run/ID and nowhere else but audit/ID, which outlives the box.
+// Guarantees: directories are for their owner only. A box's files are below boxes/ID and run/ID and
+// nowhere else, except audit/ID, which outlives the box.
 package home

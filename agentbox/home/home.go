@@ -13,15 +13,15 @@ import (
 //
 //	daemon.lock             held by the daemon
 //	daemon.log
-//	host/                   what drivers found out about this host
+//	host/                   what drivers know about this host
 //	images/                 layer 0, see vmm/image
 //	kernels/                guest kernels, see vmm/kernel
 //	templates/<key>/        booted, quiesced machines
-//	store/                  everything that can be got again, see cachestore
+//	store/                  everything that can be fetched or made again, see cachestore
 //	store.key               signs the names in it; its hash is this machine's PeerID
 //	mesh/                   the team, see mesh
 //	places.json             where images came from and went to
-//	shared.json             what people said may be handed to the team, and what not
+//	shared.json             what the user lets the team have, and what not
 //	boxes/<id>/             see Box
 //	policy/                 see Policy
 //	audit/<id>/             what a box tried to reach; kept when the box is gone, until it is pruned
@@ -34,13 +34,13 @@ type Home struct {
 	Dir string
 }
 
-// EnvDir is the environment variable that moves a home.
+// EnvDir is the environment variable that sets the home.
 const EnvDir = "AGENTBOX_HOME"
 
-// maxDir keeps run/<id>/control.sock within the 107 bytes a unix socket path may have.
+// maxDir keeps run/<id>/control.sock within the 107 bytes that a unix socket's path may have.
 const maxDir = 107 - len("/run/0123456789ab/control.sock")
 
-// Find locates the home of this user: $AGENTBOX_HOME, else agentbox/ in the XDG data directory.
+// Find returns the home of this user: $AGENTBOX_HOME, or agentbox/ in the XDG data directory.
 func Find() (Home, error) {
 	dir := os.Getenv(EnvDir)
 	if dir == "" {
@@ -82,8 +82,8 @@ func (h Home) Create() error {
 	return private(h.Run())
 }
 
-// createRun makes run/. In the default home it leads into the session's runtime directory, which
-// the system empties at logout or reboot; a home of its own keeps its sockets inside.
+// createRun makes run/. In the default home it links into the session's runtime directory, which
+// the system empties at logout or reboot; any other home keeps its sockets inside.
 func (h Home) createRun() error {
 	session := os.Getenv("XDG_RUNTIME_DIR")
 	if target, err := os.Readlink(h.Run()); err == nil {
@@ -117,17 +117,17 @@ func (h Home) Audits() string    { return filepath.Join(h.Dir, "audit") }
 func (h Home) Run() string       { return filepath.Join(h.Dir, "run") }
 func (h Home) Socket() string    { return filepath.Join(h.Run(), "daemon.sock") }
 
-// Mirror is the bare repository of a project, with what was done in boxes.
+// Mirror is the bare repository with a project's work from boxes.
 func (h Home) Mirror(project string) string { return filepath.Join(h.Dir, "mirrors", project+".git") }
 
 // Tasks is the directory of all tasks.
 func (h Home) Tasks() string { return filepath.Join(h.Dir, "tasks") }
 
-// Registries is what the tools of this machine last said about where packages come from.
+// Registries caches where this machine's package managers get packages from.
 func (h Home) Registries() string { return filepath.Join(h.State(), "registries.json") }
 
-// Toolchain is how the tools of one set of needs were installed, by the hexadecimal digest of what
-// they depend on.
+// Toolchain records how one set of tools was installed. key is the hexadecimal digest of what they
+// depend on.
 func (h Home) Toolchain(key string) string {
 	return filepath.Join(h.State(), "toolchains", key+".json")
 }
@@ -135,10 +135,10 @@ func (h Home) Toolchain(key string) string {
 // Agents is the directory of the user's own profiles of agents, NAME.yaml each.
 func (h Home) Agents() string { return filepath.Join(h.Dir, "agents") }
 
-// Rates is the user's own table of what things cost; see agentbox/cost.
+// Rates is the user's own price table; see agentbox/cost.
 func (h Home) Rates() string { return filepath.Join(h.Dir, "rates.yaml") }
 
-// Sessions is the directory of what one agent remembers of its conversations about one project.
+// Sessions is the directory of one agent's conversations about one project.
 func (h Home) Sessions(project, agent string) string {
 	return filepath.Join(h.Dir, "sessions", project, agent)
 }
@@ -146,40 +146,40 @@ func (h Home) Sessions(project, agent string) string {
 // Audit is the directory of one box's audit log.
 func (h Home) Audit(id agentbox.BoxID) string { return filepath.Join(h.Audits(), id.String()) }
 
-// Policy are the names of what the user and the user's organisation decided. Boxes cannot reach any
+// Policy has the names of what the user and the user's organization decided. Boxes cannot reach any
 // of it.
 //
-//	policy/organisation.yaml              what everybody's boxes here may do at most; so does SystemPolicy
+//	policy/organisation.yaml              the most that anybody's boxes here may do; SystemPolicy, too
 //	policy/user.yaml                      the user's rules for all repositories
 //	policy/secrets.json                   where values of secrets are kept; no values
-//	policy/projects/<id>/project          whose rules these are
+//	policy/projects/<id>/project          which project the rules are for
 //	policy/projects/<id>/user.yaml        the user's rules for this project
 //	policy/projects/<id>/approved/<digest>.yaml  each document that a person approved for it
 type Policy struct {
 	Dir string
 }
 
-// SystemPolicy is the organisation's file for all users of a machine.
+// SystemPolicy is the organization's file for all users of a machine.
 const SystemPolicy = "/etc/agentbox/policy.yaml"
 
-// Policy gives the names below policy/.
+// Policy returns the names below policy/.
 func (h Home) Policy() Policy { return Policy{Dir: filepath.Join(h.Dir, "policy")} }
 
 func (p Policy) Organisation() string { return filepath.Join(p.Dir, "organisation.yaml") }
 func (p Policy) User() string         { return filepath.Join(p.Dir, "user.yaml") }
 func (p Policy) Secrets() string      { return filepath.Join(p.Dir, "secrets.json") }
 
-// Project is the directory of what was decided about one project; id is that of package project.
+// Project is the directory with the decisions about one project; id is that of package project.
 func (p Policy) Project(id string) string { return filepath.Join(p.Dir, "projects", id) }
 
 // Template is the directory of one template.
 func (h Home) Template(key string) string { return filepath.Join(h.Templates(), key) }
 
-// Box are the names of one box.
+// Box has the names of one box.
 //
 //	boxes/<id>/box.json          the record, replaced as a whole
 //	boxes/<id>/key               the SSH key that may log in, for as long as the box exists
-//	boxes/<id>/authority.pem     the certificate authority that the box and its forks believe, with its key
+//	boxes/<id>/authority.pem     the certificate authority that the box and its forks trust, with its key
 //	boxes/<id>/known_hosts       the SSH host key of the present life
 //	boxes/<id>/supervisor.log
 //	boxes/<id>/begin/            what was uncommitted when the workspace was made, see snapshot.Begin
@@ -198,7 +198,7 @@ type Box struct {
 	Dir, Run string
 }
 
-// Box gives the names of one box.
+// Box returns the names of one box.
 func (h Home) Box(id agentbox.BoxID) Box {
 	return Box{Dir: filepath.Join(h.Boxes(), id.String()), Run: filepath.Join(h.Run(), id.String())}
 }

@@ -7,11 +7,11 @@ import (
 	"agentbox/agentbox"
 )
 
-// sharedMode are the bits that let others put files into a directory.
+// sharedMode is the permission bits that let others put files into a directory.
 const sharedMode = 0o022
 
-// private refuses a directory that was there already and that somebody else owns or may write:
-// somebody who can put a socket, a record or an image there is the user, to every box.
+// private refuses an existing directory that somebody else owns or may write to: whoever can put a
+// socket, a record or an image there acts as the user towards every box.
 func private(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {

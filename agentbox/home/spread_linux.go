@@ -9,11 +9,10 @@ import (
 // topDirectory is FS_TOPDIR_FL of <linux/fs.h>.
 const topDirectory = 0x20000
 
-// spread tells ext4 that what is in one directory of dir has nothing to do with what is in another,
-// so it puts them into different parts of the disk (chattr(1), T). Else boxes share a part, and
-// where ext4 has no journal every file made there is looked for among all those that were deleted
-// in the last minute, which takes seconds for thousands. Other file systems have no such hint, and
-// nothing is wrong without it.
+// spread tells ext4 that the directories in dir are unrelated, so that it puts them into different
+// parts of the disk (chattr(1), T). Otherwise boxes share a part, and an ext4 without a journal
+// looks for room for each new file among all those that were deleted there in the last minute,
+// which takes seconds for thousands of files. Other file systems lack the hint and work without it.
 func spread(dir string) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// A daemon in a container, or a service with MemoryMax=, has less memory than its machine, and so
-// have its boxes, which are its children: beyond the limit Linux ends one of them, however much the
-// machine has left. /proc/meminfo says nothing of that.
+// A daemon in a container, or a service with MemoryMax=, has less memory than its machine, and so do
+// its boxes, which are its children: beyond the limit Linux kills one of them, however much memory
+// the machine has left. /proc/meminfo does not show that.
 
-// memoryFiles are those of one version of cgroups that say how much memory a group may have, how
-// much it has, and how much of that are copies of files, which Linux gives back first.
+// memoryFiles are the files of one version of cgroups with a group's memory limit, its usage, and
+// the part of that which is page cache, which Linux gives back first.
 type memoryFiles struct {
 	limit, used string
 	files       []string // fields of memory.stat
@@ -26,9 +26,9 @@ var (
 	cgroup2 = memoryFiles{"memory.max", "memory.current", []string{"active_file", "inactive_file"}}
 )
 
-// within is the machine as processes in some cgroups have it. root is where cgroups are mounted. A
-// limit of any group above counts; one that cannot be read is none.
-func (m Machine) within(root fs.FS, groups []procfs.Cgroup) Machine {
+// limitedBy is the machine as processes in these cgroups see it. root is where cgroups are mounted.
+// The limit of any parent group counts; one that cannot be read is none.
+func (m Machine) limitedBy(root fs.FS, groups []procfs.Cgroup) Machine {
 	for _, g := range groups {
 		switch {
 		case slices.Contains(g.Controllers, "memory"):
@@ -40,9 +40,9 @@ func (m Machine) within(root fs.FS, groups []procfs.Cgroup) Machine {
 	return m
 }
 
-// below applies the limits of a group and of those above it. Of a container's group what is mounted
-// may be itself, whatever it is called outside: then none but the last of these directories is
-// there.
+// below applies the limits of a group and of those above it. In a container the mount may be the
+// container's own group, whatever its path is outside: then only the last of these directories
+// exists.
 func (m Machine) below(root fs.FS, mount, group string, files memoryFiles) Machine {
 	for ; ; group = path.Dir(group) {
 		dir := path.Join(mount, strings.TrimPrefix(group, "/"))
@@ -57,7 +57,7 @@ func (m Machine) below(root fs.FS, mount, group string, files memoryFiles) Machi
 	}
 }
 
-// readBytes reads a file that has one number; "max" is none.
+// readBytes reads a file with one number; ok is false for "max".
 func readBytes(root fs.FS, name string) (int64, bool) {
 	b, err := fs.ReadFile(root, name)
 	if err != nil {
@@ -67,7 +67,7 @@ func readBytes(root fs.FS, name string) (int64, bool) {
 	return n, err == nil
 }
 
-// filePages sums some fields of a memory.stat.
+// filePages sums fields of a memory.stat.
 func filePages(root fs.FS, name string, fields []string) (sum int64) {
 	b, _ := fs.ReadFile(root, name) // what cannot be read has none
 	for line := range strings.Lines(string(b)) {

@@ -39,7 +39,7 @@ func TestTheLimitOfACgroupBoundsTheMachine(t *testing.T) {
 		for name, text := range c.files {
 			root[name] = &fstest.MapFile{Data: []byte(text)}
 		}
-		got := Machine{CPUs: 4, Memory: 24 * gib, Available: 20 * gib}.within(root, c.groups)
+		got := Machine{CPUs: 4, Memory: 24 * gib, Available: 20 * gib}.limitedBy(root, c.groups)
 		if want := (Machine{CPUs: 4, Memory: c.memory * gib, Available: c.available * gib}); got != want {
 			t.Errorf("%s: %d of %d MiB, want %d of %d GiB", what, got.Available>>20, got.Memory>>20, c.available, c.memory)
 		}

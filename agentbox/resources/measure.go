@@ -8,11 +8,11 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// cgroups is where they are mounted.
+// cgroups is where control groups are mounted.
 const cgroups = "/sys/fs/cgroup"
 
-// Measure looks at this machine, as its /proc shows it, and at what of it this process may have. It
-// reads a few small files each time, and remembers nothing.
+// Measure reads what /proc says of this machine, and how much of it this process may have. It reads
+// a few small files each time, and caches nothing.
 func Measure() (Machine, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -30,10 +30,10 @@ func Measure() (Machine, error) {
 	if err != nil {
 		return m, nil //nolint:nilerr // a kernel without them
 	}
-	return m.within(os.DirFS(cgroups), groups), nil
+	return m.limitedBy(os.DirFS(cgroups), groups), nil
 }
 
-// measure reads what a /proc says, which tests give it as files.
+// measure reads a /proc, which in tests is a directory of files.
 func measure(fs procfs.FS) (Machine, error) {
 	info, err := fs.Meminfo()
 	if err != nil {

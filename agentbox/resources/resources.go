@@ -7,8 +7,8 @@ type Machine struct {
 	Available int64 `json:"available"` // bytes that can be had now without swapping
 }
 
-// Promised is what running boxes may grow to together. It is more than they hold now: a machine
-// takes memory when it writes to it.
+// Promised is what running boxes may grow to together. That is more than they hold now: a machine
+// takes memory as it writes to it.
 type Promised struct {
 	Boxes  int   `json:"boxes"`
 	CPUs   int   `json:"cpus"`
@@ -30,9 +30,9 @@ const (
 	maxCPUs   = 8
 	minCPUs   = 2 // an agent and what it runs
 
-	boxesPlanned = 7  // of the full size, for which the memory is meant; firmware keeps some of 16 GiB
+	boxesPlanned = 7  // boxes of the full size that fit the memory; 7 and not 8, as firmware keeps some of 16 GiB
 	keptFree     = 10 // one part in so many of the memory stays available
-	cpuPromises  = 3  // times the CPUs: agents wait for their models most of the time
+	cpuPromises  = 3  // times the CPUs may be promised: agents mostly wait for their models
 
 	poolFrom    = 8 * gib // bytes available, below which no machine is kept ready
 	poolPerSize = 8 * gib // bytes available for each
@@ -40,22 +40,22 @@ const (
 	poolFewCPUs = 4 // below this many CPUs one machine is kept: restoring it takes what others need
 )
 
-// reserve is what stays available for everything that is no box.
+// reserve is the memory that stays available for everything but boxes.
 func (m Machine) reserve() int64 { return m.Memory / keptFree }
 
-// free is what may be promised to one more box: what is available beyond the reserve, and no more
-// than half as much again as the machine has in all promises together.
+// free is what may be promised to one more box: what is available beyond the reserve, while all
+// promises together stay within one and a half times the machine's memory.
 func (m Machine) free(p Promised) int64 {
 	return min(m.Available-m.reserve(), m.Memory/2*3-p.Memory)
 }
 
-// Full is the share of a box on this machine when nothing else runs.
+// Full is the share of a box when nothing else runs.
 func (m Machine) Full() Share {
 	return Share{CPUs: clamp(m.CPUs/2, min(minCPUs, max(m.CPUs, 1)), maxCPUs), Memory: clamp(m.Memory/boxesPlanned, minMemory, maxMemory)}
 }
 
-// Next is the share of the next box. fits is false where the machine has no room even for the
-// smallest, which is given all the same: what boxes really take is known only afterwards.
+// Next is the share of the next box. fits is false if the machine lacks room even for the smallest
+// share, which is returned all the same: what boxes really take is known only later.
 func (m Machine) Next(p Promised) (s Share, fits bool) {
 	s = m.Full()
 	for free := m.free(p); s.Memory > free && s.Memory > minMemory; {
@@ -67,9 +67,8 @@ func (m Machine) Next(p Promised) (s Share, fits bool) {
 	return s, s.Memory <= m.free(p)
 }
 
-// Room is how many more boxes there is room for, each of the share that it would get by default if
-// the ones before it took all of theirs. It is an estimate for people, and no promise: what boxes
-// take shows when they run.
+// Room estimates for people how many more boxes fit, if each gets the default share and takes all
+// of it. It is no promise.
 func (m Machine) Room(p Promised) int {
 	for n := 0; ; n++ {
 		s, fits := m.Next(p)
@@ -81,8 +80,8 @@ func (m Machine) Room(p Promised) int {
 	}
 }
 
-// Pool is how many machines of each template are kept ready. It is what PoolAuto means; a number in
-// the configuration is taken as it is.
+// Pool is how many machines of each template are kept ready under PoolAuto; a number in the
+// configuration is taken as it is.
 func (m Machine) Pool() int {
 	if m.Available < poolFrom {
 		return 0
@@ -94,8 +93,7 @@ func (m Machine) Pool() int {
 	return n
 }
 
-// clamp gives the largest power of two up to n, within bounds that are powers of two themselves or
-// smaller than every other.
+// clamp is the largest low*2^k that exceeds neither n nor high, or low.
 func clamp[T int | int64](n, low, high T) T {
 	p := low
 	for p*2 <= min(n, high) {

@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// Asks says, a line for each thing, everything that running the agent means: what runs, where it
-// may connect to, and which secrets it may send. Two profiles with the same lines are the same; one
-// with some of another's lines asks for less. A person who approves a profile approves these. The
-// order is fixed, and names and values are quoted, so that no value can pretend to be another line.
+// Asks lists everything that running the agent means, one line each: what runs, where it may
+// connect to, and which secrets it may send. A person who approves a profile approves these lines.
+// Two profiles with the same lines are the same; one with some of another's lines asks for less.
+// The order is fixed, and names and values are quoted, so that no value can pretend to be another
+// line.
 func (p Profile) Asks() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, p.Name+" "+fmt.Sprintf(format, args...)) }
@@ -49,7 +50,7 @@ func (p Profile) Asks() []string {
 	return out
 }
 
-// quoted is each word in quotes, with a space before it.
+// quoted is each word in quotes, after a space.
 func quoted(list []string) string {
 	var b strings.Builder
 	for _, s := range list {

@@ -19,36 +19,36 @@ import (
 //go:embed builtin/*.yaml
 var builtin embed.FS
 
-// suffix of the files of profiles; the rest of the name is the agent's.
+// suffix of a profile's file name; the rest is the agent's name.
 const suffix = ".yaml"
 
-// InRepository is where a repository has its profiles, relative to its root.
+// InRepository is the directory of a repository's profiles, relative to its root.
 const InRepository = ".agentbox/agents"
 
-// maxBrought is how many profiles of a repository are looked at. The first by name count.
+// maxBrought bounds how many profiles of a repository are read: the first by name.
 const maxBrought = 32
 
 // Origin says whose a profile is. People see it as it is.
 type Origin string
 
-// The kinds of them, the first that has a profile of a name being the one that counts.
+// The origins, in order of precedence.
 const (
 	User       Origin = "yours"
 	Repository Origin = "repository"
 	BuiltIn    Origin = "built in"
 )
 
-// Dirs are where profiles are looked for, besides those that are built in. Both are absolute.
-// Profiles are read each time, so a change counts at once.
+// Dirs are where profiles are, besides those that are built in. Both are absolute. Profiles are
+// read each time, so a change counts at once.
 type Dirs struct {
 	User       string // the user's directory of profiles
 	Repository string // the root of a checkout; "" for none
 }
 
-// Find gives the profile of an agent. That of a repository is as the repository has it: whether
-// anybody has approved it is for the caller. Invalid for a name that none can have, and for a
-// profile that cannot be read: one that is wrong is not passed over for the next, as that would be
-// another than the user wrote. NotFound where there is none.
+// Find returns the profile of an agent. A repository's profile is returned whether or not anybody
+// has approved it: that is for the caller to check. The error is NotFound if there is none, and
+// Invalid for an impossible name or a profile that cannot be read. A broken profile is not passed
+// over for the next one, as that would not be the one the user wrote.
 func (p Dirs) Find(name string) (Profile, error) {
 	if !agentName().MatchString(name) {
 		return Profile{}, agentbox.Errorf(agentbox.Invalid, "%q is no name of an agent", name).WithHint("agentbox agent %s", strings.Join(p.Names(), "|"))
@@ -80,8 +80,8 @@ func (p Dirs) Find(name string) (Profile, error) {
 		WithHint("agentbox agent %s; a profile of your own goes to %s", strings.Join(p.Names(), "|"), own)
 }
 
-// brought opens a profile of the repository. No link leads out of it, and nothing but a file is
-// waited for.
+// brought opens a profile of the repository, and only a regular file: no link leads out of the
+// repository, and nothing blocks.
 func (p Dirs) brought(name string) (io.ReadCloser, error) {
 	if p.Repository == "" {
 		return nil, fs.ErrNotExist
@@ -102,7 +102,7 @@ func (p Dirs) brought(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// Brought are the profiles of a repository that can be read.
+// Brought returns the profiles of a repository that can be read.
 func (p Dirs) Brought() []Profile {
 	var out []Profile
 	for _, name := range p.broughtNames() {
@@ -117,8 +117,8 @@ func (p Dirs) Brought() []Profile {
 	return out
 }
 
-// read reads a profile and closes its file. That of a repository is held to more: which files of
-// this machine have tokens is for the user to say.
+// read reads a profile and closes its file. A repository's profile may not name files of this
+// machine with tokens: that is for the user to say.
 func read(f io.ReadCloser, name string, origin Origin) (Profile, error) {
 	p, err := Parse(f, name)
 	f.Close() // it was only read
@@ -131,8 +131,8 @@ func read(f io.ReadCloser, name string, origin Origin) (Profile, error) {
 	return p, err
 }
 
-// broughtNames lists the names of a repository's profiles, sorted, at most maxBrought. A directory
-// that cannot be read has none.
+// broughtNames lists the names of a repository's profiles, sorted, at most maxBrought. It is empty
+// if the directory cannot be read.
 func (p Dirs) broughtNames() []string {
 	if p.Repository == "" {
 		return nil
@@ -161,8 +161,7 @@ func (p Dirs) broughtNames() []string {
 	return names[:min(len(names), maxBrought)]
 }
 
-// Names lists the agents that there are profiles of, in order. Whether each can be read is not
-// looked at.
+// Names lists the agents that have a profile, sorted, whether or not it can be read.
 func (p Dirs) Names() []string {
 	own, _ := filepath.Glob(filepath.Join(p.User, "*"+suffix))
 	ours, _ := fs.Glob(builtin, "builtin/*"+suffix)

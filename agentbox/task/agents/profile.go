@@ -19,8 +19,7 @@ import (
 	"agentbox/policy/secrets"
 )
 
-// Profile is what agentbox knows of one agent. It is valid when it comes from Parse. Sessions are
-// directories below ~/ in which the agent keeps its conversations.
+// Profile is what agentbox knows of one agent. It is valid if it comes from Parse.
 type Profile struct {
 	Name        string `yaml:"-"`
 	Origin      Origin `yaml:"-"` // whose it is
@@ -28,37 +27,36 @@ type Profile struct {
 	// Program is what is run, with Flags before whatever the user adds.
 	Program string   `yaml:"program"`
 	Flags   []string `yaml:"flags"`
-	// Prompt is what stands before a prompt that the agent is to work on alone, without a terminal.
-	// An agent without it cannot.
+	// Prompt are the arguments before a prompt that the agent is to work on alone, without a
+	// terminal. An agent without them cannot do that.
 	Prompt []string `yaml:"prompt"`
-	// Package is the agent in the npm registry, as NAME or NAME@VERSION; "" for one that the image
-	// has.
+	// Package is the agent in the npm registry, as NAME or NAME@VERSION; "" if the image has it.
 	Package string `yaml:"package"`
 	// Pip is the agent in the Python package index, as NAME or NAME==VERSION.
 	Pip string `yaml:"pip"`
-	// Toolchain are the tools that the agent itself needs, by name, with the version of each.
+	// Toolchain are the versions of the tools that the agent itself needs, by name.
 	Toolchain map[string]string `yaml:"toolchain"`
 	Env       map[string]string `yaml:"env"`
-	Hosts     []string          `yaml:"hosts"`   // rules: what the agent may reach besides
-	Private   []string          `yaml:"private"` // HOST[:PORT] at private addresses that it may reach
-	Secrets   []Secret          `yaml:"secrets"` // any one of them is enough
-	Sessions  []string          `yaml:"sessions"`
+	Hosts     []string          `yaml:"hosts"`    // rules: what the agent may reach besides
+	Private   []string          `yaml:"private"`  // HOST[:PORT] at private addresses that it may reach
+	Secrets   []Secret          `yaml:"secrets"`  // any one of them is enough
+	Sessions  []string          `yaml:"sessions"` // directories below ~/ with the agent's conversations
 }
 
 // Secret is a credential that an agent sends. The box has a placeholder in the variable Name.
-// Header and As, where set, say in which header of a request the value goes, and in which form.
+// Header and As, if set, say in which header of a request the value goes, and in which form.
 type Secret struct {
 	Name   string      `yaml:"name"`
 	To     []string    `yaml:"to"` // rules
 	Header string      `yaml:"header"`
 	As     policy.Form `yaml:"as"`
 	// From is where the agent's own login keeps a token on the host, as file:~/PATH#KEY.KEY. It is
-	// taken where the variable Name is not set.
+	// used if the variable Name is not set.
 	From string `yaml:"from"`
 }
 
-// Reference is From for a user with this home; ok is false where a profile says none. home is
-// absolute. Whether the file is there is not looked at.
+// Reference is From for a user with this home, which is absolute; ok is false if From is empty.
+// Whether the file exists is not checked.
 func (s Secret) Reference(home string) (r secrets.Reference, ok bool) {
 	rest, ok := strings.CutPrefix(s.From, fromHome)
 	if !ok {
@@ -67,16 +65,16 @@ func (s Secret) Reference(home string) (r secrets.Reference, ok bool) {
 	return secrets.Reference{Kind: secrets.File, Of: filepath.Join(home, rest)}, true
 }
 
-// fromHome begins every From: tokens of people are below their homes.
+// fromHome begins every From: people's tokens are below their homes.
 const fromHome = "file:~/"
 
 const (
-	// maxProfile is in bytes of a file.
+	// maxProfile bounds a file, in bytes.
 	maxProfile = 64 << 10
 	maxList    = 64 // entries of each list
 )
 
-// What names may be: they become names of files, arguments and variables.
+// Valid names: they become names of files, arguments and variables.
 var (
 	agentName   = agentbox.Pattern(`^[a-z][a-z0-9-]{0,31}$`)
 	programName = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
@@ -84,9 +82,9 @@ var (
 	variable    = agentbox.Pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 )
 
-// Parse reads a profile. Everything that is wrong with it is in the error. r is read to its end, at
-// most maxProfile. Unknown keys are an error, as a misspelled one would silently ask for less, or
-// more, than was meant. The error has no code: the caller knows whose profile it is.
+// Parse reads a profile, of at most maxProfile bytes. The error lists everything that is wrong with
+// it, and has no code: the caller knows whose profile it is. Unknown keys are an error, as a
+// misspelled one would silently ask for less, or more, than was meant.
 func Parse(r io.Reader, name string) (Profile, error) {
 	p := Profile{Name: name}
 	b, err := io.ReadAll(io.LimitReader(r, maxProfile+1))
@@ -106,13 +104,13 @@ func Parse(r io.Reader, name string) (Profile, error) {
 	return p, p.check()
 }
 
-// Run is the command of the agent with a user's own arguments.
+// Run is the agent's command with the user's own arguments.
 func (p Profile) Run(args []string) []string {
 	return slices.Concat([]string{p.Program}, p.Flags, args)
 }
 
-// Work is the command of the agent that works on a prompt alone. Invalid where the agent cannot,
-// and for a prompt that it would misunderstand.
+// Work is the agent's command for working on a prompt alone. The error is Invalid if the agent
+// cannot do that, or would misunderstand the prompt.
 func (p Profile) Work(prompt string) ([]string, error) {
 	switch {
 	case len(p.Prompt) == 0:
@@ -126,7 +124,7 @@ func (p Profile) Work(prompt string) ([]string, error) {
 	return slices.Concat(p.Run(p.Prompt), []string{prompt}), nil
 }
 
-// check is everything that is wrong with a profile, joined to one error.
+// check returns everything that is wrong with a profile, joined into one error.
 func (p Profile) check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -156,7 +154,7 @@ func (p Profile) check() error {
 	return errors.Join(errs...)
 }
 
-// checkRules has policy's parser look at every rule, and tells bad what is wrong.
+// checkRules parses every rule, and reports errors to bad.
 func (p Profile) checkRules(bad func(format string, args ...any)) {
 	parse := func(where string, rules []string) {
 		for _, rule := range rules {
@@ -177,8 +175,8 @@ func (p Profile) checkRules(bad func(format string, args ...any)) {
 	}
 }
 
-// Needs are the tools of the agent, itself among them. They are sorted. The profile is named as the
-// file that asks for them.
+// Needs are the tools of the agent with the agent itself, sorted. The profile is named as the file
+// that asks for them.
 func (p Profile) Needs() (toolchain.Needs, error) {
 	var needs toolchain.Needs
 	var failed error
