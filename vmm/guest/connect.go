@@ -18,20 +18,20 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// ConnectTimeout bounds Connect when its context has no earlier deadline: long enough for a cold
-// boot under emulation on a busy host.
+// ConnectTimeout bounds Connect: long enough for a cold boot under emulation on a busy host.
 const ConnectTimeout = 60 * time.Second
 
-// UserName is who the host logs in as: the box's user, whatever its name is in the image.
+// UserName is the login of the host: the box's user, whatever its name is in the image.
 const UserName = "agentbox"
 
-// Connect begins a life of the guest behind stream with hello and logs in. The host has no
-// key: the process that can say hello on the stream is the host. Whatever
-// the stream still holds of an earlier life is dropped; the Client of that life must not be used
-// any more. The stream stays the caller's: closing the Client does not close it. When Connect
-// fails, the guest must be killed. Errors have code Timeout or Unavailable; one that wraps *Refused
-// means that the guest is well enough to say why it will not go on. Only one life may be begun at a
-// time on a stream, and nothing else may read from it.
+// Connect begins a life of the guest behind stream with hello and logs in. The host needs no key,
+// since only it can write to the stream. What the stream still holds of an earlier life is dropped,
+// and the Client of that life must not be used any more. Closing the Client does not close the
+// stream.
+//
+// When Connect fails, the guest must be killed. Errors have code Timeout or Unavailable; one that
+// wraps *Refused comes from the guest itself. Lives begin one at a time on a stream, and nothing
+// else may read from it.
 func Connect(ctx context.Context, stream net.Conn, hello protocol.Hello) (*Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
 	defer cancel()
@@ -57,8 +57,8 @@ func Connect(ctx context.Context, stream net.Conn, hello protocol.Hello) (*Clien
 	return c, nil
 }
 
-// unavailable gives an error of Connect its code and a hint where to look. A cancelled context
-// stays what it is.
+// unavailable gives an error of Connect its code and a hint. The error of a cancelled context
+// stays.
 func unavailable(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -73,8 +73,8 @@ func unavailable(err error) error {
 	return agentbox.Errorf(code, "the guest agent does not answer: %w", err).WithHint("see the box's console log")
 }
 
-// handshake says hello and logs in. The login's first bytes follow the hello at once; its first
-// read waits for the guest to be ready.
+// handshake sends the hello and logs in. The login's first bytes follow the hello at once; its
+// first read waits for the Ready.
 func handshake(conn *lifeConn, hello protocol.Hello) (*Client, error) {
 	config, err := clientConfig(ed25519.NewKeyFromSeed(hello.HostKey))
 	if err != nil {
@@ -101,9 +101,8 @@ func handshake(conn *lifeConn, hello protocol.Hello) (*Client, error) {
 	return c, nil
 }
 
-// clientConfig offers one algorithm of each kind: both ends are ours, and each further one is bytes
-// in the way of a login. The ciphers protect nothing that the stream itself does not; they are
-// there because SSH has no connection without.
+// clientConfig offers one algorithm of each kind: both ends are ours, and each further one delays
+// the login. The ciphers add no protection to the stream; SSH has no connection without.
 func clientConfig(key ed25519.PrivateKey) (*ssh.ClientConfig, error) {
 	host, err := ssh.NewPublicKey(key.Public())
 	if err != nil {
@@ -116,35 +115,25 @@ func clientConfig(key ed25519.PrivateKey) (*ssh.ClientConfig, error) {
 			MACs:         []string{ssh.HMACSHA256ETM},
 		},
 		User:              UserName,
-		BannerCallback:    func(reason string) error { return notBegun(reason) },
+		BannerCallback:    func(reason string) error { return &Refused{clean(reason)} },
 		HostKeyCallback:   ssh.FixedHostKey(host),
 		HostKeyAlgorithms: []string{ssh.KeyAlgoED25519},
 		ClientVersion:     "SSH-2.0-agentbox",
 	}, nil
 }
 
-// Refused is why a guest that answers will not begin a life, in its own words made fit for a
-// message. It must be killed.
+// Refused is why a guest will not begin a life, in its own words made printable. It must be killed.
 type Refused struct{ Reason string }
 
 func (r *Refused) Error() string { return "the guest could not begin its life: " + r.Reason }
 
-func notBegun(reason string) error { return &Refused{clean(reason)} }
-
-// clean makes text from a guest fit for a message: one printable line, not endless.
+// clean makes text from a guest fit for a message: one printable line of bounded length.
 func clean(s string) string {
-	const most = 400
-	out := make([]rune, 0, min(len(s), most))
-	for _, r := range s {
-		if len(out) == most {
-			break
-		}
-		if r < ' ' || r == 0x7f {
-			r = ' '
-		}
-		out = append(out, r)
+	const most = 400 // runes
+	if r := []rune(s); len(r) > most {
+		s = string(r[:most])
 	}
-	return string(out)
+	return agentbox.Printable(s)
 }
 
 // lifeConn is the host's end of one life on a stream that it does not own.
@@ -194,7 +183,7 @@ func (c *lifeConn) awaitReady() (err error) {
 	case err != nil:
 		return fmt.Errorf("wait for ready: %w", err)
 	case c.ready.Error != "":
-		return notBegun(c.ready.Error)
+		return &Refused{clean(c.ready.Error)}
 	case c.ready.Version != protocol.Version:
 		return fmt.Errorf("the guest agent speaks version %d, not %d", c.ready.Version, protocol.Version)
 	}

@@ -181,7 +181,8 @@ func TestHelloIsNewEachTime(t *testing.T) {
 }
 
 func TestCleanMakesOneLine(t *testing.T) {
-	if got := clean("a\nb\x1b[31m" + strings.Repeat("x", 1000)); strings.ContainsAny(got, "\n\x1b") || len(got) > 400 {
+	// U+009B begins an escape sequence by itself, U+202E turns the direction of writing.
+	if got := clean("a\nb\x1b[31m\u009b31m\u202e" + strings.Repeat("x", 1000)); strings.ContainsAny(got, "\n\x1b\u009b\u202e") || len([]rune(got)) > 400 {
 		t.Errorf("%q", got)
 	}
 }
