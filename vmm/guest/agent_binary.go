@@ -18,16 +18,16 @@ import (
 //go:embed embedded
 var embedded embed.FS
 
-// agentName is the agent for this host's processor: guests have the same.
+// agentName is the agent for this host's processor, which its guests have too.
 const agentName = "embedded/agentbox-guest-linux-" + runtime.GOARCH
 
-// noAgent is for a checkout that was built without `go generate`.
+// noAgent is the error of a checkout that was built without `go generate`.
 func noAgent() error {
 	return agentbox.Errorf(agentbox.Missing, "this agentbox was built without a guest agent").WithHint("build with `make build`")
 }
 
-// AgentDigest is that of what Agent gives. It costs nothing, while Agent unpacks. Templates and
-// kernel directories depend on it, so it is asked for at every start.
+// AgentDigest is the digest of Agent. It costs nothing, while Agent decompresses. Templates and
+// kernel directories depend on it, so every start asks for it.
 func AgentDigest() (agentbox.Digest, error) {
 	text, err := embedded.ReadFile(agentName + ".sha256")
 	if err != nil {
@@ -40,8 +40,8 @@ func AgentDigest() (agentbox.Digest, error) {
 	return d, nil
 }
 
-// Agent is the guest agent for machines of this host's architecture: a static Linux ELF. It unpacks
-// some megabytes at each call. Errors have code Missing or Corrupt.
+// Agent is the guest agent for this host's architecture, a static Linux ELF. It decompresses some
+// megabytes at each call. Errors have code Missing or Corrupt.
 func Agent() ([]byte, error) {
 	f, err := embedded.Open(agentName + ".gz")
 	if err != nil {

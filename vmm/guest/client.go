@@ -15,9 +15,9 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Client is one life of a guest. Its methods may be called from any goroutine. When the guest
-// leaves one of them unanswered for its whole limit, the connection is cut. It is one lease's: the
-// host keys were minted for it, and a guest that is restored elsewhere is greeted with others.
+// Client is one life of a guest. Its methods may be called from any goroutine. A request that the
+// guest leaves unanswered for its whole limit ends the connection. A Client belongs to one lease,
+// as its host key was made for it.
 type Client struct {
 	conn   *lifeConn
 	ssh    *ssh.Client
@@ -33,16 +33,14 @@ func (c *Client) SSH() *ssh.Client { return c.ssh }
 func (c *Client) Kernel() string { return c.kernel }
 
 // Close ends the host's part of this life and waits until nothing reads the stream any more. The
-// guest does not notice: it goes on until the next Hello. Sessions that are open see their
-// connection fail.
+// guest does not notice and goes on until the next Hello. Open sessions see their connection fail.
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	c.work.Wait()
 	return errors.Join(err, c.conn.Conn.SetDeadline(time.Time{}))
 }
 
-// How long the guest may take for each request when the context allows more: under emulation, on a
-// busy host.
+// How long the guest may take for each request, under emulation and on a busy host.
 const (
 	quickTimeout   = 30 * time.Second
 	attachTimeout  = 60 * time.Second // a journal to replay, owners to change
@@ -57,18 +55,17 @@ func (c *Client) Attach(ctx context.Context, r protocol.AttachRequest) error {
 	return c.call(ctx, attachTimeout, protocol.Attach, r, nil)
 }
 
-// Detach ends all user processes and services, writes everything and unmounts the workspace.
+// Detach ends all user processes and services, syncs and unmounts the workspace.
 func (c *Client) Detach(ctx context.Context) error {
 	return c.call(ctx, detachTimeout, protocol.Detach, struct{}{}, nil)
 }
 
-// Quiesce readies the guest to become a template. Nothing else may be asked of this life
-// afterwards.
+// Quiesce readies the guest to become a template. No other request may follow.
 func (c *Client) Quiesce(ctx context.Context) error {
 	return c.call(ctx, quiesceTimeout, protocol.Quiesce, struct{}{}, nil)
 }
 
-// Freeze stops user processes and writes everything; Thaw, or the next life, lets them go on.
+// Freeze stops user processes and syncs; Thaw, or the next life, lets them go on.
 func (c *Client) Freeze(ctx context.Context) error {
 	return c.call(ctx, freezeTimeout, protocol.Freeze, struct{}{}, nil)
 }
@@ -83,15 +80,15 @@ func (c *Client) SetClock(ctx context.Context, t time.Time) error {
 	return c.call(ctx, quickTimeout, protocol.Clock, protocol.ThawRequest{Time: t}, nil)
 }
 
-// Services tells the state of each service, in start order. What a guest says is not checked here:
-// names and errors are text for people.
+// Services returns the state of each service, in start order. Names and errors are the guest's
+// unchecked text.
 func (c *Client) Services(ctx context.Context) ([]protocol.ServiceStatus, error) {
 	var list []protocol.ServiceStatus
 	err := c.call(ctx, quickTimeout, protocol.Services, struct{}{}, &list)
 	return list, err
 }
 
-// Stats tells what only the guest knows.
+// Stats returns what only the guest knows.
 func (c *Client) Stats(ctx context.Context) (protocol.GuestStats, error) {
 	var s protocol.GuestStats
 	err := c.call(ctx, quickTimeout, protocol.Stats, struct{}{}, &s)
@@ -99,8 +96,7 @@ func (c *Client) Stats(ctx context.Context) (protocol.GuestStats, error) {
 }
 
 // call sends one request and waits for its answer. Errors: Timeout when limit has passed,
-// Unavailable when the guest failed or the connection did; a cancelled ctx as it is. out may be
-// nil.
+// Unavailable when the guest or the connection failed, and that of a cancelled ctx. out may be nil.
 func (c *Client) call(ctx context.Context, limit time.Duration, name string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -140,9 +136,8 @@ type reply struct {
 	err    error
 }
 
-// send makes a request that a silent guest cannot hold up. SSH itself waits for ever: a caller who
-// gives up early leaves the answer to come, and when the limit has passed the connection is cut,
-// which ends the wait.
+// send makes a request that a silent guest cannot block. SSH itself waits for ever: if ctx ends
+// early the wait goes on in the background, until limit has passed and the connection is closed.
 func (c *Client) send(ctx context.Context, limit time.Duration, name string, payload []byte) reply {
 	got := make(chan reply, 1)
 	cut := time.AfterFunc(limit, func() { c.conn.Close() })

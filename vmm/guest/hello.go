@@ -8,9 +8,9 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// NewHello begins a new life of a guest: its token, random numbers, machine id and host key are
-// drawn anew each time. hostname must be one that protocol.ParseHello takes. Attach is left for the
-// caller to set; so is HostKey, where a lease keeps one through several lives.
+// NewHello begins a new life of a guest, with a new token, random numbers, machine id and host key.
+// hostname must be one that protocol.ParseHello accepts. The caller may set Attach, and a HostKey
+// that a lease keeps through several lives.
 func NewHello(hostname string) protocol.Hello {
 	var random [64 + 16 + 16 + 32]byte
 	rand.Read(random[:]) // never fails since Go 1.24

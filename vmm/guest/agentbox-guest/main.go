@@ -1,9 +1,9 @@
 //go:build linux
 
-// Command agentbox-guest is the first process of every guest, and nothing else: it is embedded in
-// agentbox, and put into the initramfs of virtual machines or shown to gVisor's. All it does is in
-// vmm/guest/agent; vmm/guest/build-agent.sh builds it, vmm/guest carries it. It is static, for an
-// image may have no library, and small, since it is in the memory of every box:
+// Command agentbox-guest is the first process of every guest, and nothing else. agentbox embeds it
+// and puts it into the initramfs of virtual machines and the root of gVisor sandboxes. All it does
+// is in vmm/guest/agent; vmm/guest/build-agent.sh builds it, vmm/guest carries it. It is static,
+// since an image may have no library, and small, since it is in the memory of every box:
 // agentbox/imports_test.go lists what it may import.
 package main
 
@@ -15,9 +15,9 @@ import (
 )
 
 // main is one of four programs. Under the name of a server it serves one SSH subsystem on its
-// standard files, as a process of the user whom it is for: the agent starts itself for that, as an
-// image may have no such program. As process 1 it is the agent, of a virtual machine or, with the
-// argument that vmm/gvisor gives, of a gVisor sandbox; neither returns.
+// standard files, as a process of the user; the agent starts itself for that, since an image may
+// have no such program. As process 1 it is the agent of a virtual machine or, with the argument of
+// vmm/gvisor, of a sandbox; neither returns.
 func main() {
 	servers := map[string]func() error{agent.SFTPName: agent.ServeSFTP, agent.ExportName: agent.ServeExport}
 	if serve := servers[os.Args[0]]; serve != nil {

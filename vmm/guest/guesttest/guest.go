@@ -1,9 +1,8 @@
 // Package guesttest drives the real guest agent for the conformance suite of the drivers
 // (vmm/vmmtest). It is for tests only.
 //
-// A Guest begins a life as a supervisor does, and keeps files over SFTP in
-// the places that the suite knows. The tests of vmm/qemu and vmm/gvisor add PowerOff and make it a
-// vmmtest.Guest.
+// A Guest begins a life as a supervisor does, and keeps files over SFTP where the suite expects
+// them. The tests of vmm/qemu and vmm/gvisor add PowerOff and make it a vmmtest.Guest.
 package guesttest
 
 import (
@@ -20,8 +19,7 @@ import (
 	"agentbox/vmm/vmmtest"
 )
 
-// Guest is a vmmtest.Guest but for PowerOff: how a guest is told to end depends on what its image
-// holds.
+// Guest is a vmmtest.Guest but for PowerOff, which depends on the programs in the image.
 type Guest struct {
 	*guest.Client
 	Files *sftp.Client // as the user of commands
@@ -40,13 +38,12 @@ func Connect(ctx context.Context, m vmm.Machine) (*Guest, error) {
 	return &Guest{c, files}, nil
 }
 
-// file is where a guest of the agent keeps a file by what happens to it: /dev/shm is memory, /tmp
-// the runtime layer.
+// file is the path of a file in the guest: /dev/shm is memory, /tmp the runtime layer.
 func file(p vmmtest.Storage, name string) string {
 	return path.Join([]string{"/dev/shm", "/tmp", protocol.WorkspaceDir}[p], name)
 }
 
-// Put writes a file. Whether it is on the disk of the machine by then is up to the guest's kernel.
+// Put writes a file. When the guest's kernel writes it to disk is up to that.
 func (g *Guest) Put(_ context.Context, p vmmtest.Storage, name string, data []byte) error {
 	f, err := g.Files.Create(file(p, name))
 	if err != nil {
@@ -56,7 +53,7 @@ func (g *Guest) Put(_ context.Context, p vmmtest.Storage, name string, data []by
 	return errors.Join(err, f.Close())
 }
 
-// Get gives what a file holds.
+// Get returns the content of a file.
 func (g *Guest) Get(_ context.Context, p vmmtest.Storage, name string) ([]byte, error) {
 	f, err := g.Files.Open(file(p, name))
 	if err != nil {

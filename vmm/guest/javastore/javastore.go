@@ -1,10 +1,10 @@
-// Package javastore writes the file in which Java keeps the authorities that it believes. It reads
-// none.
+// Package javastore writes the file in which Java keeps the certificate authorities that it trusts.
+// It reads none.
 //
-// vmm/image writes one into each image whose packages made one, since theirs has the time of its
-// making in it; the guest agent writes it anew in each box, with the box's own authority
-// (vmm/guest/agent/trustjava.go). Both give it a bundle of PEM certificates. It is linked into the
-// agent and imports the standard library only.
+// vmm/image writes one into each image whose packages made one, since theirs contains the time of
+// the build. The guest agent writes it anew in each box, with the box's own authority
+// (vmm/guest/agent/trustjava.go). Both give it a bundle of PEM certificates. The agent links it, so
+// it imports the standard library only.
 package javastore
 
 import (
@@ -17,17 +17,16 @@ import (
 	"unicode/utf16"
 )
 
-// Debian is where its packages of Java have the store.
+// Debian is the path of the store in Debian's packages of Java.
 const Debian = "/etc/ssl/certs/java/cacerts"
 
-// password is the one that every Java's store has; it keeps nothing secret and guards against
-// accidents only.
+// password is that of every Java's store. It guards against accidents only.
 const password = "changeit"
 
-// Encode puts the certificates of a PEM bundle into a store of Java's own format, JKS, which every
-// version reads whatever it prefers; at is when they were put there. Layout: magic, version, count;
-// per entry tag 2 (a trusted certificate), alias, time, type, bytes; and the SHA-1 of the password
-// in UTF-16, a fixed text, and all of it. Equal arguments give equal bytes.
+// Encode puts the certificates of a PEM bundle into a store in Java's own format, JKS, which every
+// version reads; at is the time of the entries. Layout: magic, version, count; per entry tag 2 (a
+// trusted certificate), alias, time, type, bytes; then the SHA-1 of the password in UTF-16, a fixed
+// text, and all of the above. Equal arguments give equal bytes.
 func Encode(bundle []byte, at time.Time) []byte {
 	var entries bytes.Buffer
 	count := uint32(0)
@@ -52,7 +51,7 @@ func Encode(bundle []byte, at time.Time) []byte {
 	return sum.Sum(store)
 }
 
-// text appends a string as Java does: its length in two bytes before it.
+// text appends a string as Java does, after its length in two bytes.
 func text(b *bytes.Buffer, s string) {
 	_ = binary.Write(b, binary.BigEndian, uint16(len(s)))
 	b.WriteString(s)

@@ -1,14 +1,14 @@
 //go:build linux
 
-// Package netconfig configures the network card of a box in the Linux network namespace it is in:
+// Package netconfig configures the network card of a box in the current Linux network namespace:
 // the guest's own, or the one that gVisor takes the configuration from. It knows the one network
 // that every box has (vmm/guest/protocol), and changes nothing else.
 //
 // The guest agent calls Up while it boots a virtual machine, the launcher of a gVisor machine
-// before it starts runsc; both call LinkUp for their loopback interface. Ask is for the launcher's
-// own requests, too. It speaks to the kernel by
-// ioctls and rtnetlink itself, for an image need have no program for it. It is linked into both
-// small programs and imports no library but golang.org/x/sys.
+// before it starts runsc; both call LinkUp for their loopback interface. The launcher also uses Ask
+// for its own requests. The package makes ioctls and speaks rtnetlink itself, since an image need
+// not have a program for that. Both small programs link it, so it imports no library but
+// golang.org/x/sys.
 package netconfig
 
 import (
@@ -22,9 +22,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Up gives the named interface the guest's address and the route to everywhere, and brings it up.
-// mtu is in bytes of a packet. It may be repeated. The caller needs CAP_NET_ADMIN over the
-// namespace.
+// Up gives the named interface the guest's address and the default route, and brings it up. mtu is
+// in bytes of a packet. It may be repeated. The caller needs CAP_NET_ADMIN in the namespace.
 func Up(name string, mtu int) error {
 	if err := card(name, mtu); err != nil {
 		return err
@@ -35,7 +34,7 @@ func Up(name string, mtu int) error {
 	return nil
 }
 
-// setting is one thing that an ioctl sets of an interface.
+// setting is one property of an interface, set by an ioctl.
 type setting struct {
 	what    string
 	request uint
@@ -60,8 +59,7 @@ func card(name string, mtu int) error {
 		up)
 }
 
-// configure makes settings of the named interface, by old ioctls, one each. The error says which
-// failed.
+// configure applies settings to the named interface. The error names the one that failed.
 func configure(name string, settings ...setting) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -83,9 +81,8 @@ func configure(name string, settings ...setting) error {
 	return nil
 }
 
-// Ask sends the kernel a request of rtnetlink(7) and waits for its answer. request is a whole
-// message with the flag NLM_F_ACK, since the answer that is waited for is the acknowledgement. An
-// error of the kernel's is a unix.Errno.
+// Ask sends the kernel a request of rtnetlink(7) and waits for its acknowledgement, so request, a
+// whole message, must have the flag NLM_F_ACK. An error of the kernel's is a unix.Errno.
 func Ask(request []byte) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {

@@ -5,8 +5,8 @@ package protocol
 // not be run.
 const Argv = "argv@agentbox"
 
-// UserRequest is the SSH channel request, without a reply, that says as whom the rest of a session
-// happens: payload one SSH string. Empty or "agentbox" is the box's user, any other name that user
+// UserRequest is the SSH channel request, without a reply, that sets the user of the rest of a
+// session: payload one SSH string. Empty or "agentbox" is the box's user, any other name that user
 // of the box.
 const UserRequest = "user@agentbox"
 
@@ -15,11 +15,11 @@ type ArgvRequest struct {
 	Argv []string          `json:"argv"`          // none: the user's login shell
 	Dir  string            `json:"dir,omitempty"` // "" is the workspace when attached, else the user's home
 	Env  map[string]string `json:"env,omitempty"` // over the session's
-	// As UserRequest; it goes before that of the session.
+	// As UserRequest, and overrides it.
 	User string `json:"user,omitempty"`
 }
 
-// Serials of the guest's virtio-blk slots, by which the agent tells them apart.
+// Serial numbers of the guest's virtio-blk slots.
 const (
 	SlotImage     = "image"     // erofs, read-only
 	SlotRuntime   = "runtime"   // ext4
@@ -29,10 +29,10 @@ const (
 // PortName is the name of the virtio-serial port that carries the stream.
 const PortName = "agentbox.0"
 
-// Started is what the agent prints on a virtual machine's console first of all.
+// Started is the first line that the agent prints on a virtual machine's console.
 const Started = "agentbox: the first program runs"
 
 // LabelChown is the ext4 label of a workspace whose files do not belong to the box's user yet.
-// Attach then gives them to it and removes the label; a crash in between leaves the label, and
-// Attach does it again.
+// Attach changes their owner and then removes the label, so it is repeated after a crash in
+// between.
 const LabelChown = "chown"

@@ -8,28 +8,27 @@ import (
 	"io"
 )
 
-// JobChannel is the SSH channel type by which the host starts a job, or takes up one that the guest
-// has. Its extra data is a JobOpen as JSON; a guest that refuses answers with a JobRefusal as JSON
-// for the reason.
+// JobChannel is the SSH channel type by which the host starts a job or attaches to one. Its extra
+// data is a JobOpen as JSON; the reason of a refusal is a JobRefusal as JSON.
 //
-// The host sends frames too, JobInput and JobInputEnd, and the requests window-change and signal of
-// RFC 4254, JobPatience and JobForget. The guest sends JobAt, then output, each JobAt after it a
-// place where output is missing, and JobEnd. A job has one channel: a second one closes the first.
+// The host sends the frames JobInput and JobInputEnd, and the requests window-change and signal of
+// RFC 4254, JobPatience and JobForget. The guest sends a JobAt, then output, with a JobAt wherever
+// output is missing, and JobEnd last. A job has one channel: a second one closes the first.
 const JobChannel = "job@agentbox"
 
 // Requests on a JobChannel.
 const (
-	JobPatience = "patience@agentbox" // payload one SSH boolean: true has the job wait for its reader, and loses none of its output
-	JobForget   = "forget@agentbox"   // of a job that has ended: its end is written down, so the guest need not know it
+	JobPatience = "patience@agentbox" // payload one SSH boolean: true makes the job wait for its reader, so that no output is lost
+	JobForget   = "forget@agentbox"   // of a job that has ended: the host has recorded its end
 )
 
-// Jobs is the global request {} -> []JobStatus, the jobs that the guest has not been told to
+// Jobs is the global request {} -> []JobStatus: the jobs that the guest has not been told to
 // forget.
 const Jobs = "jobs@agentbox"
 
 // JobOpen says which job a channel is for.
 type JobOpen struct {
-	// The host's own name for the job, `j-` and 8 hex digits; the guest only compares it.
+	// Chosen by the host: `j-` and 8 hex digits. The guest only compares it.
 	ID    string   `json:"id"`
 	Start *JobSpec `json:"start,omitempty"` // nil: the job is there
 	From  uint64   `json:"from"`            // how many bytes of its output the host has
@@ -42,18 +41,18 @@ type JobSpec struct {
 	Env  map[string]string `json:"env,omitempty"`
 	User string            `json:"user,omitempty"`
 	TTY  bool              `json:"tty,omitempty"` // a terminal for its three files; else output and errors are pipes
-	// TERM of a job with a terminal, and the terminal's size in characters.
+	// TERM and the size in characters, for a job with a terminal.
 	Term    string `json:"term,omitempty"`
 	Columns int    `json:"columns,omitempty"`
 	Rows    int    `json:"rows,omitempty"`
-	Input   bool   `json:"input,omitempty"` // it reads what clients send; else there is nothing to read. A terminal always reads
+	Input   bool   `json:"input,omitempty"` // clients send input; else it reads /dev/null. A terminal always has input
 }
 
 // JobRefusal is why a job could not be started or is not there.
 type JobRefusal struct {
 	Status int    `json:"status"` // 127: no such program, 126: it could not be run, 0: there is no such job
 	Error  string `json:"error"`
-	Early  bool   `json:"early,omitempty"` // nothing is wrong: the box is still making what is its own; ask again
+	Early  bool   `json:"early,omitempty"` // not a failure: the first start is still running; ask again
 }
 
 // JobStatus is a job as the guest knows it.
@@ -64,7 +63,7 @@ type JobStatus struct {
 	User string   `json:"user,omitempty"`
 	TTY  bool     `json:"tty,omitempty"`
 	End  uint64   `json:"end"` // bytes of output so far
-	// Its end is known, and waits to be told.
+	// It has ended, and the host has not been told.
 	Ended bool `json:"ended,omitempty"`
 }
 
@@ -85,8 +84,8 @@ const (
 	JobInputEnd = 'z' // the last of the input has come
 )
 
-// JobFrame is a piece of what host and guest say about a job: one byte of kind, four bytes of
-// length, big-endian, and the data.
+// JobFrame is one message on a job's channel: one byte of kind, four bytes of length, big-endian,
+// and the data.
 type JobFrame struct {
 	Kind byte
 	Data []byte
@@ -98,8 +97,7 @@ const MaxJobFrame = 32 << 10
 // jobHeader is the length of kind and length.
 const jobHeader = 5
 
-// AppendJobFrame appends a frame as it travels. data is at most MaxJobFrame long, for which the
-// caller answers.
+// AppendJobFrame appends a frame in its wire format. data is at most MaxJobFrame long.
 func AppendJobFrame(b []byte, kind byte, data []byte) []byte {
 	b = append(b, kind)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(data)))
@@ -111,9 +109,9 @@ func AppendJobAt(b []byte, at uint64) []byte {
 	return AppendJobFrame(b, JobAt, binary.BigEndian.AppendUint64(nil, at))
 }
 
-// ReadJobFrame reads one frame into buf, which must hold MaxJobFrame bytes. What no guest of ours
-// sends is an error. The frame's data is a part of buf, and good until the next call. io.EOF before
-// the first byte means that the other side is done; inside of a frame it is io.ErrUnexpectedEOF.
+// ReadJobFrame reads one frame into buf, which must hold MaxJobFrame bytes. The frame's data is a
+// part of buf, valid until the next call. A malformed frame is an error. io.EOF before the first
+// byte means that the other side is done; inside of a frame the error is io.ErrUnexpectedEOF.
 func ReadJobFrame(r io.Reader, buf []byte) (JobFrame, error) {
 	var header [jobHeader]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -130,7 +128,7 @@ func ReadJobFrame(r io.Reader, buf []byte) (JobFrame, error) {
 	return f, f.check()
 }
 
-// check is what makes At and Exit safe to call.
+// check makes At and Exit safe to call.
 func (f JobFrame) check() error {
 	switch f.Kind {
 	case JobOutput, JobErrors, JobInput, JobInputEnd:
@@ -150,7 +148,7 @@ func (f JobFrame) check() error {
 // At is the position in a JobAt.
 func (f JobFrame) At() uint64 { return binary.BigEndian.Uint64(f.Data) }
 
-// Exit is how the job ended, as a JobEnd says it.
+// Exit is how the job ended, from a JobEnd.
 func (f JobFrame) Exit() (JobExit, error) {
 	var e JobExit
 	if err := json.Unmarshal(f.Data, &e); err != nil {

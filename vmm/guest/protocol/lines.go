@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// AppendLife appends what begins a life: Magic and message as a line of JSON.
+// AppendLife appends the beginning of a life: Magic, and message as a line of JSON.
 func AppendLife(b []byte, message any) ([]byte, error) {
 	line, err := json.Marshal(message)
 	if err != nil {
@@ -22,7 +22,7 @@ func AppendLife(b []byte, message any) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// ParseHello reads the line a Scanner found and checks that it is complete.
+// ParseHello decodes the line that a Scanner found and checks that it is complete.
 func ParseHello(line []byte) (Hello, error) {
 	var h Hello
 	if err := json.Unmarshal(line, &h); err != nil {
@@ -45,12 +45,12 @@ func ParseHello(line []byte) (Hello, error) {
 	return h, nil
 }
 
-// AsksToAttach tells whether a Hello has an Attach, for a reader that cannot wait until it is
-// parsed: inside of a string the quotes would have backslashes before them.
+// AsksToAttach reports whether a Hello has an Attach, without parsing it. Inside of a string the
+// quotes would have backslashes before them.
 func AsksToAttach(line []byte) bool { return bytes.Contains(line, []byte(`"attach":`)) }
 
-// ReadReady drops what r has until the Ready that carries token, and leaves r at the byte after it.
-// It ends only when that comes or r fails: the caller sets a deadline on what is below r.
+// ReadReady drops what it reads until the Ready that carries token, and leaves r at the byte after
+// that. It ends only with the Ready or an error of r, so the caller sets a deadline.
 func ReadReady(r *bufio.Reader, token string) (Ready, error) {
 	var ready, none Ready
 	lives := Scanner{
@@ -71,12 +71,12 @@ func ReadReady(r *bufio.Reader, token string) (Ready, error) {
 	return ready, nil
 }
 
-// validMachineID wants the form of /etc/machine-id.
+// validMachineID requires the form of /etc/machine-id.
 func validMachineID(s string) bool {
 	return len(s) == 32 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// validHostname wants what is safe in /etc/hosts and a prompt, and no longer than Linux takes.
+// validHostname requires what is safe in /etc/hosts and a prompt, and no longer than Linux takes.
 func validHostname(s string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyz"
 	return len(s) > 0 && len(s) <= 64 && strings.Trim(s, letters+"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") == ""

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Version is the protocol's version. The host only ever talks to agents it carries itself, so both
-// sides must agree.
+// Version is the protocol's version. A host only talks to agents of its own, so both sides must
+// agree.
 const Version = 2
 
 // Hello begins a new life of the guest: after a boot, a restore, a resume or a fork. No user
-// process of the guest runs until everything the Hello brings has taken the place of what the life
-// before had. The host may send the beginning of its SSH connection right behind it; the guest's
-// follows the Ready with the same token.
+// process runs until everything in the Hello has replaced what the life before had. The host may
+// send the beginning of its SSH connection right after it; the guest's follows the Ready with the
+// same token.
 type Hello struct {
 	Version   int       `json:"version"`
 	Token     string    `json:"token"`      // unique for this life; echoed
@@ -21,19 +21,19 @@ type Hello struct {
 	Hostname  string    `json:"hostname"`   //
 	MachineID string    `json:"machine_id"` // 32 hex digits
 	HostKey   []byte    `json:"host_key"`   // 32-byte ed25519 seed of the SSH host key, minted for this lease
-	// Attach is an AttachRequest with a workspace that has its content: the guest does it while SSH
-	// is set up, and the login waits for it.
+	// An AttachRequest whose workspace has its content. The guest carries it out while SSH is set
+	// up, and the login waits for it.
 	Attach json.RawMessage `json:"attach,omitempty"`
 }
 
-// Ready answers a Hello when the random numbers are this life's own. A non-empty Error means that
-// the guest must be killed; so does a refused login, which succeeds, without a key, when the clock
-// and the identity are this life's too.
+// Ready answers a Hello as soon as the random numbers are this life's own. The guest must be killed
+// if Error is not empty, or if it refuses the login. The login succeeds, without a key, when clock
+// and identity are this life's too.
 type Ready struct {
 	Version int    `json:"version"`
 	Token   string `json:"token"`
 	Kernel  string `json:"kernel"` // uname -r
-	// Why there is no life, in one line.
+	// Why the life did not begin, in one line.
 	Error string `json:"error,omitempty"`
 }
 
@@ -56,45 +56,44 @@ type Failure struct {
 }
 
 // AttachRequest gives the guest its workspace and the configuration of the box. It is sent once per
-// life that begins from a template, in its Hello or after it, never after a resume or a fork.
+// life that begins from a template, in its Hello or later, and never after a resume or a fork.
 type AttachRequest struct {
 	Workspace bool   `json:"workspace"`          // mount the workspace slot at WorkspaceDir
 	Hostname  string `json:"hostname,omitempty"` // replaces the Hello's, for machines restored before their box had a name
-	Dir       string `json:"dir,omitempty"`      // where commands start when they do not say; default WorkspaceDir
-	// The account that commands run as; "" is the image's user with the id of the workspace.
+	Dir       string `json:"dir,omitempty"`      // default directory of commands; "" is WorkspaceDir
+	// The user of commands; "" is the image's user with the id of the workspace.
 	User      string            `json:"user,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
 	Services  []Service         `json:"services,omitempty"` // in start order
 	PIDs      int               `json:"pids,omitempty"`     // most processes of the user; 0 means the default
 	Authority *Authority        `json:"authority,omitempty"`
 	Files     []File            `json:"files,omitempty"` // written before anything runs
-	Own       bool              `json:"own,omitempty"`   // this is a box, not a warm-up: make what each has its own of (FirstStartDir)
+	Own       bool              `json:"own,omitempty"`   // this is a box, not a warm-up: run the programs of FirstStartDir
 }
 
-// File is a file that the box has from its host, readable by everybody in it.
+// File is a file that the host puts into the box, readable by everybody in it.
 type File struct {
 	Path    string `json:"path"` // absolute
 	Content string `json:"content"`
 }
 
-// Files that a box has from most hosts, and those that say nothing until then: apt's, where its
-// packages are and how they are reached.
+// Files that most hosts put into a box, empty until then: apt's sources and settings.
 const (
 	AptSources  = "/etc/apt/sources.list.d/agentbox.sources"
 	AptSettings = "/etc/apt/apt.conf.d/90agentbox"
 )
 
-// AuthorityFile is the File of every box's Authority, as long as all have one subject. A machine
-// can be prepared for an authority under this name before it has one.
+// AuthorityFile is the File of every box's Authority, as all have the same subject. Thus a machine
+// can be prepared for an authority before it has one.
 const AuthorityFile = "5a5741c7.0"
 
-// Authority is a certificate authority that everything in the box is to believe, beside those of
-// the image.
+// Authority is a certificate authority that everything in the box trusts, beside those of the
+// image.
 type Authority struct {
 	// One certificate.
 	PEM    string `json:"pem"`
-	File   string `json:"file"`             // its name in a directory of certificates, as OpenSSL looks for it
-	Others string `json:"others,omitempty"` // PEM of those that the host was taught beside its distribution's
+	File   string `json:"file"`             // its name in OpenSSL's directory of certificates
+	Others string `json:"others,omitempty"` // PEM of those that were added on the host
 }
 
 // WorkspaceDir is where the workspace is in every box.
@@ -105,7 +104,7 @@ type ThawRequest struct {
 	Time time.Time `json:"time"`
 }
 
-// GuestStats is what only the guest can tell.
+// GuestStats is what only the guest knows.
 type GuestStats struct {
 	MemoryTotal     int64 `json:"memory_total"`     // bytes
 	MemoryAvailable int64 `json:"memory_available"` // bytes

@@ -2,12 +2,11 @@ package protocol
 
 import "bytes"
 
-// Scanner cuts the bytes an agent reads into lives. What may be the beginning of a Magic is held
-// back from minHeld bytes on: they are the length of a packet for SSH, an absurd one, and a
-// connection that fails for it looks like one that its client has left, whose commands are hung up.
-// Fewer are handed on at once, since SSH packets end with any byte and their reader waits for it;
-// that one ends with minHeld bytes of Magic, and waits for the next, is one in four thousand
-// million.
+// Scanner divides the bytes that an agent reads into lives. It holds back what may be the beginning
+// of a Magic, from minHeld bytes on. SSH would read these as the length of a packet, an absurd one,
+// and fail as if its client had left, whose commands are then hung up. It passes fewer bytes on at
+// once, since an SSH packet may end with any bytes and its reader waits for them. A packet ends
+// with minHeld bytes of Magic by chance once in four thousand million.
 type Scanner struct {
 	// Data gets the bytes of the current life; before the first life it is not called.
 	Data func([]byte)
@@ -30,7 +29,7 @@ const (
 	scanLife                  // bytes go to the life
 )
 
-// minHeld is the length of an SSH packet's length.
+// minHeld is the size of an SSH packet's length field.
 const minHeld = 4
 
 // Feed takes the next bytes of the stream.
@@ -44,9 +43,9 @@ func (s *Scanner) Feed(p []byte) {
 	}
 }
 
-// feedLife hands on what comes before a Magic, and returns what follows it. What the input so far
-// ends with of a Magic is looked at once more, with p behind it; of these bytes the life has seen
-// the first.
+// feedLife passes on what comes before a Magic, and returns what follows it. The part of a Magic
+// that the input so far ends with is searched again, with p behind it; the life has seen the
+// beginning of that part.
 func (s *Scanner) feedLife(p []byte) []byte {
 	seen := s.matched - s.held
 	if s.matched > 0 {
@@ -71,7 +70,7 @@ func (s *Scanner) feedLife(p []byte) []byte {
 }
 
 // feedLine collects the line after Magic and returns what follows it. A host that died in the
-// middle of a line is followed by another Magic, whose own newline ends the torn line.
+// middle of a line is followed by another Magic, whose newline ends the torn line.
 func (s *Scanner) feedLine(p []byte) []byte {
 	end := bytes.IndexByte(p, '\n')
 	part := p
