@@ -13,11 +13,12 @@ import (
 	"agentbox/agentbox"
 )
 
-// Role is what a member may do beyond being one.
+// Role is a right that a member has beyond membership.
 type Role string
 
 // The roles. Unknown ones are refused.
 const (
+	// The roles. Others are refused.
 	Builder Role = "builder" // what it built is used by the others
 	Admin   Role = "admin"   // may invite and revoke
 )
@@ -25,9 +26,9 @@ const (
 // MaxMemberName bounds the name of a member, in bytes.
 const MaxMemberName = 64
 
-// Entry is one signed line of a member list: what one signer says of one member. It is never
-// changed: a later one of the same signer with a greater serial replaces it. Fields are in the
-// order in which they are signed.
+// Entry is one signed line of a member list: what one signer states about one member. It never
+// changes: a later entry of the same signer with a greater serial number replaces it. The fields
+// are in the order in which they are signed.
 type Entry struct {
 	Team      agentbox.Digest `json:"team"` // of the root's public key
 	Key       []byte          `json:"key"`  // the member's ed25519 public key
@@ -60,12 +61,12 @@ func MaxSerial(team agentbox.Digest, signer, member ed25519.PublicKey) uint64 {
 	return maxAdminSerial
 }
 
-// entryDomain keeps a signature over an entry from being one over anything else. The digit is the
+// entryDomain keeps a signature over an entry from being valid over anything else. The digit is the
 // version.
 const entryDomain = "agentbox member 1\n"
 
-// Sign gives the entry with signer and signature, its roles sorted, each once, and its
-// times rounded down to what is signed. The error says what of it is not well-formed.
+// Sign returns the entry with signer and signature. Its roles are sorted without duplicates, and
+// its times rounded down to whole seconds. The error says what is malformed.
 func (e Entry) Sign(key ed25519.PrivateKey) (Entry, error) {
 	e.Signer = key.Public().(ed25519.PublicKey)
 	e.Issued, e.Expires = e.Issued.UTC().Truncate(time.Second), e.Expires.UTC().Truncate(time.Second)
@@ -82,8 +83,8 @@ func (e Entry) Sign(key ed25519.PrivateKey) (Entry, error) {
 	return e, nil
 }
 
-// Verify tells whether the entry is well-formed and signed by its signer, as an error of code
-// Corrupt. Whether the signer may say so is the List's to judge.
+// Verify checks that the entry is well-formed and signed by its signer; the error has code Corrupt.
+// Whether the signer had the right to sign it is decided by the List.
 func (e Entry) Verify() error {
 	if err := e.check(); err != nil {
 		return err
@@ -98,17 +99,17 @@ func (e Entry) Verify() error {
 	return nil
 }
 
-// Peer is the member.
+// Peer is the member that the entry is about.
 func (e Entry) Peer() PeerID { return PeerOf(e.Key) }
 
-// signed is what the signature is over.
+// signed returns the bytes that the signature covers.
 func (e Entry) signed() ([]byte, error) {
 	e.Signature = nil
 	b, err := json.Marshal(e)
 	return append([]byte(entryDomain), b...), err
 }
 
-// check tells what is wrong with an entry, but for its signature.
+// check verifies everything in an entry but its signature.
 func (e Entry) check() error {
 	switch {
 	case len(e.Key) != ed25519.PublicKeySize, len(e.Signer) != ed25519.PublicKeySize:
@@ -130,8 +131,8 @@ func (e Entry) check() error {
 	return CheckMemberName(e.Name)
 }
 
-// CheckMemberName tells whether a member may have a name: 1 to MaxMemberName bytes, printable, one
-// line; else Invalid. Others see it in their terminals.
+// CheckMemberName checks that a name may be a member's: 1 to MaxMemberName bytes, printable, one
+// line. Otherwise it is Invalid. Others see the name in their terminals.
 func CheckMemberName(name string) error {
 	if name == "" || len(name) > MaxMemberName || !utf8.ValidString(name) {
 		return agentbox.Errorf(agentbox.Invalid, "a member's name has 1 to %d bytes", MaxMemberName)

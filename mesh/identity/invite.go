@@ -15,36 +15,40 @@ import (
 // Bounds of an invitation, in bytes but for MaxAddresses. A token has to fit into a line that
 // people copy.
 const (
+	// Bounds of an invitation, in bytes except MaxAddresses. A token has to fit into a line that
+	// people copy.
 	SecretSize   = 20
 	MaxAddresses = 8
 	maxAddress   = 100 // bytes
 	maxToken     = 2048
 )
 
-// Secret is what an invited machine proves to have, once.
+// Secret is what an invited machine proves to know, once.
 type Secret [SecretSize]byte
 
-// NewSecret makes a secret that nobody guesses: 160 random bits.
+// NewSecret returns 160 random bits.
 func NewSecret() Secret {
 	var s Secret
 	rand.Read(s[:]) // never fails
 	return s
 }
 
-// Invite is what an admin hands to the owner of a machine that is to join. It is a secret until it
-// was taken up.
+// Invite is what an admin gives to the owner of a machine that is to join. It is secret until it
+// has been used.
 type Invite struct {
 	Team   agentbox.Digest // the newcomer takes no other team's list
 	Secret Secret
-	// Expires is for people: the machine that invited decides by its own clock. Whole seconds.
+	// Expires is for people, in whole seconds: the machine that invited decides by its own clock.
 	Expires time.Time
-	// Addresses are host:port of the machine that invited, which are tried in order.
+	// Addresses are host:port of the machine that invited, in the order in which they are tried.
 	Addresses []string
 }
 
 // abx1 is the version. tokenFixed is what every token has before its addresses: team, secret,
 // expiry and their number.
 const (
+	// The 1 of abx1 is the version. tokenFixed is the length of what precedes the addresses in
+	// every token: team, secret, expiry and the number of addresses.
 	tokenPrefix  = "abx1"
 	tokenFixed   = len(agentbox.Digest{}) + SecretSize + 4 + 1
 	checksumSize = 4
@@ -52,9 +56,9 @@ const (
 
 var tokenCoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// Token is the invitation as text: abx1 and letters and digits, for which case does not matter. A
-// checksum in it tells what is mistyped from what is refused. Invalid when there are no addresses,
-// too many, or one is none.
+// Token encodes the invitation as text: abx1, then letters and digits in any case. A checksum tells
+// a mistyped token from a refused one. Invalid without addresses, with too many, or with a
+// malformed one.
 func (i Invite) Token() (string, error) {
 	if len(i.Addresses) == 0 || len(i.Addresses) > MaxAddresses {
 		return "", agentbox.Errorf(agentbox.Invalid, "an invitation has 1 to %d addresses, not %d", MaxAddresses, len(i.Addresses))
@@ -96,14 +100,14 @@ func ParseToken(s string) (Invite, error) {
 	for rest := body[n+5:]; len(rest) > 0 && len(rest) > int(rest[0]); rest = rest[1+int(rest[0]):] {
 		i.Addresses = append(i.Addresses, string(rest[1:1+int(rest[0])]))
 	}
-	// Which is how their number, and what each may be, is checked.
+	// This also checks the number of addresses, and each of them.
 	if again, err := i.Token(); err != nil || again != s {
 		return Invite{}, notAToken("it is not in the form in which tokens are written")
 	}
 	return i, nil
 }
 
-// checkAddress refuses what cannot be dialled or printed.
+// checkAddress refuses an address that cannot be dialled or printed.
 func checkAddress(a string) error {
 	host, port, err := net.SplitHostPort(a)
 	if err != nil || host == "" || port == "" || len(a) > maxAddress || strings.ContainsFunc(a, notPrintable) {

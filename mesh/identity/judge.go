@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// judge keeps the entries whose signers had the right to sign them, and says what they make of each
-// member. It depends on the entries alone, so peers that have the same ones agree.
+// judge keeps the entries whose signers had the right to sign them, and derives the state of each
+// member from them. It depends on the entries alone, so peers that have the same ones agree.
 //
-// It is one pass over all entries, not a history: whether an entry counts depends on who is an
-// admin by the root's word now, so an admin's revocation takes back what it alone signed
-// (roster.adopt signs that again first).
+// It is one pass over all entries, not a history: whether an entry counts depends on who the root
+// says is an admin now. So revoking an admin also voids what that admin alone signed, and
+// roster.adopt signs that again first.
 func judge(root ed25519.PublicKey, entries map[slot]Entry) List {
 	l := List{root: root, entries: map[slot]Entry{}, members: map[PeerID]Member{}}
 	rootID := PeerOf(root)
@@ -44,8 +44,9 @@ func judge(root ed25519.PublicKey, entries map[slot]Entry) List {
 	return l
 }
 
-// permitted tells whether the signer of an entry may say so: the root anything; an admin of members
-// that are no admins, and makes none; anybody that it leaves.
+// permitted reports whether the signer of an entry had the right to sign it. The root may sign
+// anything; an admin may sign for members that are no admins, without making them admins; everybody
+// may sign that they leave.
 func permitted(s slot, e Entry, root PeerID, admins map[PeerID]bool) bool {
 	switch {
 	case s.signer == root:
@@ -56,7 +57,8 @@ func permitted(s slot, e Entry, root PeerID, admins map[PeerID]bool) bool {
 	return admins[s.signer] && !admins[s.member] && !slices.Contains(e.Roles, Admin)
 }
 
-// with adds what one entry says to what others said of the same member, in any order.
+// with adds one entry to what others state about the same member. The order of entries does not
+// matter.
 func (m Member) with(e Entry, root PeerID) Member {
 	self := bytes.Equal(e.Signer, e.Key)
 	revoked := m.Revoked || e.Revoked && !self
@@ -71,18 +73,18 @@ func (m Member) with(e Entry, root PeerID) Member {
 	return next
 }
 
-// rank orders what two signers say of a member: the greater serial, then leaving, then the root,
-// then the greater signer.
+// rank orders what two signers state about a member: by serial number, then leaving first, then the
+// root, then the greater signer.
 func (m Member) rank(root PeerID, n Member) int {
 	return cmp.Or(
 		cmp.Compare(m.Serial, n.Serial),
-		cmp.Compare(truth(m.Left), truth(n.Left)),
-		cmp.Compare(truth(m.signer == root), truth(n.signer == root)),
+		cmp.Compare(boolToInt(m.Left), boolToInt(n.Left)),
+		cmp.Compare(boolToInt(m.signer == root), boolToInt(n.signer == root)),
 		m.signer.Compare(n.signer),
 	)
 }
 
-func truth(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}

@@ -13,10 +13,10 @@ import (
 // It is public: others see it in catalogues and logs.
 type PeerID [sha256.Size]byte
 
-// PeerOf is the peer that has a key.
+// PeerOf returns the peer that has a key.
 func PeerOf(key ed25519.PublicKey) PeerID { return sha256.Sum256(key) }
 
-// ParsePeer reads what String writes, and nothing else: Invalid otherwise.
+// ParsePeer reads what String writes. Anything else is Invalid.
 func ParsePeer(s string) (PeerID, error) {
 	var p PeerID
 	if len(s) == 2*len(p) && strings.ToLower(s) == s {
@@ -31,10 +31,10 @@ func ParsePeer(s string) (PeerID, error) {
 // String is the canonical form, 64 lower-case hex digits.
 func (p PeerID) String() string { return hex.EncodeToString(p[:]) }
 
-// Short is what people read: the first twelve hex digits. It may be ambiguous.
+// Short is the form for people: the first twelve hex digits. It may be ambiguous.
 func (p PeerID) Short() string { return hex.EncodeToString(p[:6]) }
 
-// IsZero tells whether it names nobody.
+// IsZero reports whether the PeerID names nobody.
 func (p PeerID) IsZero() bool { return p == PeerID{} }
 
 // Compare orders peers, as strings.Compare does.

@@ -21,8 +21,8 @@ type Config struct {
 	// Service is the name that Service gives for the team.
 	Service string
 	Listen  netip.AddrPort // where we are reached
-	// Found is told where somebody, anybody, says that a member is. It may not wait, and is told of
-	// the same again and again.
+	// Found gets an address at which, as anybody claims, a member is. It may not block, and gets
+	// the same address again and again.
 	Found func(netip.AddrPort)
 	Log   *slog.Logger
 }
@@ -30,6 +30,8 @@ type Config struct {
 // Times. Questions become rare, because an answer comes to all, and a member that arrives says so
 // itself; a change of the interfaces begins anew.
 const (
+	// Times. Questions become rare, because all hear an answer and a member that arrives announces
+	// itself; a change of the interfaces starts over.
 	firstPause = time.Second // between two questions; then twice as long, and so on
 	lastPause  = time.Minute
 	lookPeriod = 3 * time.Second // how often the interfaces are looked at
@@ -37,8 +39,8 @@ const (
 	mostDelay  = 120 * time.Millisecond
 )
 
-// Beacon says that we are here, and hears who is. tasks are run and, while there is a socket, hear;
-// both end with Close. mu guards what follows it.
+// Beacon announces this machine and listens for others. tasks are run and, while there is a socket,
+// receive; both end with Close. mu guards the fields below it.
 type Beacon struct {
 	cfg Config
 	// instance is the name by which we announce ourselves; question and answer are the packets.
@@ -56,8 +58,8 @@ type Beacon struct {
 	socket *socket // nil: there is no link
 }
 
-// Start begins. Where we listen on loopback only there is nobody to find, and it does nothing. What
-// fails is tried again: a network without multicast is no error. The caller closes it.
+// Start starts a Beacon, which the caller closes. It does nothing if we listen on loopback only,
+// where there is nobody to find. Failures are retried: a network without multicast is no error.
 func Start(cfg Config) *Beacon {
 	b := &Beacon{cfg: cfg, instance: strings.ToLower(rand.Text()[:12]), asked: background.NewSignal()}
 	b.ctx, b.stop = context.WithCancel(context.Background())
@@ -72,7 +74,7 @@ func Start(cfg Config) *Beacon {
 	return b
 }
 
-// Close ends it, and waits: Found is not called afterwards.
+// Close ends it and waits: Found is not called afterwards.
 func (b *Beacon) Close() {
 	b.stop()
 	b.mu.Lock()
@@ -83,7 +85,7 @@ func (b *Beacon) Close() {
 	b.tasks.Wait()
 }
 
-// run asks ever less often, and anew when the links change; it answers who asks, at once for all.
+// run asks ever less often, and starts over when the links change. One answer serves all who ask.
 func (b *Beacon) run() {
 	look, ask := time.NewTicker(lookPeriod), time.NewTimer(0)
 	defer look.Stop()
@@ -91,20 +93,20 @@ func (b *Beacon) run() {
 	reply := time.NewTimer(time.Hour)
 	reply.Stop()
 	pause := firstPause
-	b.look()
+	b.refreshLinks()
 	for {
 		select {
 		case <-b.ctx.Done():
 			return
 		case <-look.C:
-			if b.look() {
+			if b.refreshLinks() {
 				pause = firstPause
 				ask.Reset(0)
 			}
 		case <-ask.C:
-			b.say(b.question)
+			b.send(b.question)
 			if pause <= 2*firstPause { // who waits for us need not ask
-				b.say(b.answer)
+				b.send(b.answer)
 			}
 			ask.Reset(pause)
 			pause = min(2*pause, lastPause)
@@ -112,15 +114,14 @@ func (b *Beacon) run() {
 			// Not all at the same moment. A peer that asks while this is under way hears it, too.
 			reply.Reset(mostDelay/6 + mathrand.N(mostDelay*5/6))
 		case <-reply.C:
-			b.say(b.answer)
+			b.send(b.answer)
 		}
 	}
 }
 
-// look finds out which links there are, and tells whether that changed. The socket is opened with
-// the first link and lives on when links come and go; after an error of it, the next look opens
-// another one.
-func (b *Beacon) look() bool {
+// refreshLinks looks up the links, and reports whether they changed. The socket is opened with the
+// first link and stays when links come and go; after an error, the next call opens another one.
+func (b *Beacon) refreshLinks() bool {
 	now, err := links(b.cfg.Listen.Addr())
 	if err != nil {
 		b.cfg.Log.Debug("mesh: interfaces", "error", err)
@@ -140,7 +141,7 @@ func (b *Beacon) look() bool {
 			return false
 		}
 		b.socket = s
-		b.tasks.Go(func() { b.hear(s) })
+		b.tasks.Go(func() { b.receive(s) })
 	}
 	if b.socket != nil {
 		b.socket.join(now)
@@ -148,26 +149,27 @@ func (b *Beacon) look() bool {
 	return true
 }
 
-// say sends a packet on all links, if there are any.
-func (b *Beacon) say(packet []byte) {
+// send sends a packet on all links, if there are any.
+func (b *Beacon) send(packet []byte) {
 	b.mu.Lock()
 	s, list := b.socket, b.links
 	b.mu.Unlock()
 	if s != nil {
-		s.say(list, packet)
+		s.send(list, packet)
 	}
 }
 
-// hear takes packets until the socket is closed. Every byte of them is from anybody on the network:
-// a packet says no more than that a member may be at an address, where wire then has it prove that.
-// Questions are answered once in leastQuiet, however many come, so that nobody is made to flood.
-func (b *Beacon) hear(s *socket) {
+// receive handles packets until the socket is closed. Anybody on the network may have sent them: a
+// packet only says that a member may be at an address, where wire then has it prove that. Questions
+// are answered once per leastQuiet, however many come, so that nobody can make us flood the
+// network.
+func (b *Beacon) receive(s *socket) {
 	buf := make([]byte, maxPacket)
 	answered := time.Time{}
 	for {
 		n, control, from, err := s.packet.ReadFrom(buf)
 		if err != nil {
-			b.lost(s)
+			b.closeSocket(s)
 			return
 		}
 		u, ok := from.(*net.UDPAddr)
@@ -176,12 +178,12 @@ func (b *Beacon) hear(s *socket) {
 		}
 		at := u.AddrPort().Addr().Unmap()
 		b.mu.Lock()
-		ours := near(b.links, control.IfIndex, at)
+		ours := onLink(b.links, control.IfIndex, at)
 		b.mu.Unlock()
 		if !ours { // RFC 6762 has others ignored, as a router may have let them in
 			continue
 		}
-		h := read(buf[:n], b.cfg.Service)
+		h := parse(buf[:n], b.cfg.Service)
 		if h.asked && time.Since(answered) >= leastQuiet {
 			answered = time.Now()
 			b.asked.Notify()
@@ -194,8 +196,8 @@ func (b *Beacon) hear(s *socket) {
 	}
 }
 
-// lost gives up a socket, for look to open another.
-func (b *Beacon) lost(s *socket) {
+// closeSocket closes a socket after an error, so that refreshLinks opens another.
+func (b *Beacon) closeSocket(s *socket) {
 	s.udp.Close()
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,6 +15,8 @@ import (
 // Bounds of what is read of a packet, in bytes and in records: what fits into a frame of Ethernet,
 // and more than any of ours has.
 const (
+	// Bounds of a packet that is read, in bytes and in records: an Ethernet frame, and more records
+	// than any of ours has.
 	maxPacket  = 1500
 	maxEntries = 32
 )
@@ -23,20 +25,20 @@ const (
 const ttl = 120
 
 // Service is the name under which members of a team announce themselves, ending in a dot. Only a
-// machine that knows the root key can tell which team it is of; others see that two machines are of
-// the same one. Six bytes of the hash keep the teams of one network apart.
+// machine that knows the root key can tell which team it is; others see that two machines are of
+// the same team. Six bytes of the hash tell the teams of one network apart.
 func Service(root []byte) string {
 	tag := sha256.Sum256(append([]byte("agentbox mdns 1\n"), root...))
 	return "_ab" + hex.EncodeToString(tag[:6]) + "._udp.local."
 }
 
-// heard is what a packet says of a service.
-type heard struct {
+// parsed is what a packet says about a service.
+type parsed struct {
 	asked bool // who is there?
 	peers []announcement
 }
 
-// announcement says that somebody is there.
+// announcement says that a member is there.
 type announcement struct {
 	instance string // the first label of its name
 	port     uint16
@@ -51,8 +53,8 @@ func question(service string) ([]byte, error) {
 	return m.Pack()
 }
 
-// answer says that an instance is there, which listens on a port. There is no record of an address:
-// the one that the packet comes from is it.
+// answer announces an instance that listens on a port. It has no address record: the source of the
+// packet is the address.
 func answer(service string, a announcement) ([]byte, error) {
 	of, err := dnsmessage.NewName(service)
 	instance, nameErr := dnsmessage.NewName(a.instance + "." + service)
@@ -72,13 +74,13 @@ func answer(service string, a announcement) ([]byte, error) {
 	return m.Pack()
 }
 
-// read tells what a packet says of a service. Anything else in it, and what is no DNS, is passed
-// over: port 5353 is shared with printers, televisions and everything else that announces itself.
+// parse reads what a packet says about a service. It skips anything else, and what is no DNS: port
+// 5353 is shared with printers, televisions and everything else that announces itself.
 // Announcements with a TTL of 0 say goodbye.
-func read(packet []byte, service string) (h heard) {
+func parse(packet []byte, service string) (h parsed) {
 	var m dnsmessage.Message
 	if m.Unpack(packet) != nil || m.OpCode != 0 || m.RCode != dnsmessage.RCodeSuccess {
-		return heard{}
+		return parsed{}
 	}
 	if !m.Response {
 		h.asked = slices.ContainsFunc(m.Questions, func(q dnsmessage.Question) bool {
@@ -96,7 +98,7 @@ func read(packet []byte, service string) (h heard) {
 	return h
 }
 
-// cutService gives the label before a service's name.
+// cutService returns the label before a service's name.
 func cutService(name, service string) (instance string, ok bool) {
 	instance, rest, _ := strings.Cut(name, ".")
 	return instance, instance != "" && strings.EqualFold(rest, service)

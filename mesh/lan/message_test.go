@@ -15,7 +15,7 @@ func TestWhoAsksIsUnderstoodAndAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := read(q, service); !h.asked || len(h.peers) > 0 {
+	if h := parse(q, service); !h.asked || len(h.peers) > 0 {
 		t.Errorf("%+v", h)
 	}
 	self := announcement{"abcdef", 7946}
@@ -23,7 +23,7 @@ func TestWhoAsksIsUnderstoodAndAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := read(a, service); h.asked || !slices.Equal(h.peers, []announcement{self}) {
+	if h := parse(a, service); h.asked || !slices.Equal(h.peers, []announcement{self}) {
 		t.Errorf("%+v", h)
 	}
 }
@@ -37,7 +37,7 @@ func TestOtherTeamsAndServicesAreNotOurs(t *testing.T) {
 	a, _ := answer(other, announcement{"abcdef", 7946})
 	everything, _ := question("_services._dns-sd._udp.local.")
 	for _, b := range [][]byte{q, a, everything} {
-		if h := read(b, service); h.asked || len(h.peers) > 0 {
+		if h := parse(b, service); h.asked || len(h.peers) > 0 {
 			t.Errorf("%+v", h)
 		}
 	}
@@ -73,7 +73,7 @@ func FuzzPacket(f *testing.F) {
 	f.Add(a)
 	f.Add(bytes.Repeat([]byte{0xc0}, 64))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		h := read(b, service)
+		h := parse(b, service)
 		if h.asked && len(h.peers) > 0 || len(h.peers) > maxEntries {
 			t.Errorf("%+v", h)
 		}

@@ -11,13 +11,13 @@ import (
 	"agentbox/agentbox"
 )
 
-// group is where multicast DNS is spoken.
+// group is the address of multicast DNS.
 var group = &net.UDPAddr{IP: net.IPv4(224, 0, 0, 251), Port: 5353}
 
 // maxLinks bounds the interfaces that are used.
 const maxLinks = 16
 
-// link is an interface, with the IPv4 networks behind it.
+// link is an interface with its IPv4 networks.
 type link struct {
 	index    int
 	prefixes []netip.Prefix
@@ -25,8 +25,8 @@ type link struct {
 
 func (l link) equal(o link) bool { return l.index == o.index && slices.Equal(l.prefixes, o.prefixes) }
 
-// links lists the interfaces by which others may reach an address where we listen: all that can
-// multicast, or the one that has it, maxLinks at most. Their order is the system's.
+// links lists the interfaces through which others may reach our listening address: all that can
+// multicast, or only the one that has it, at most maxLinks. The order is the system's.
 func links(listen netip.Addr) ([]link, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -52,13 +52,13 @@ func links(listen netip.Addr) ([]link, error) {
 	return out, nil
 }
 
-// socket hears and says what is said on some links. It is closed by Beacon.lost or Close.
+// socket sends and receives on some links. Beacon.closeSocket or Beacon.Close closes it.
 type socket struct {
 	udp    *net.UDPConn
 	packet *ipv4.PacketConn
 }
 
-// listen opens the socket, on one link to begin with. Programs of this machine share the port.
+// listen opens the socket, on one link at first. Programs of this machine share the port.
 func listen(first link) (*socket, error) {
 	i, err := net.InterfaceByIndex(first.index)
 	if err != nil {
@@ -77,23 +77,24 @@ func listen(first link) (*socket, error) {
 	return s, nil
 }
 
-// join has the socket hear links, too. It fails for one that it hears already, or that has just gone.
+// join makes the socket receive on links, too. Errors are for links that it has already joined or
+// that have just gone.
 func (s *socket) join(list []link) {
 	for _, l := range list {
 		_ = s.packet.JoinGroup(&net.Interface{Index: l.index}, group)
 	}
 }
 
-// say sends a packet on all links. It is lost where a link has just gone: it is said again.
-func (s *socket) say(list []link, packet []byte) {
+// send sends a packet on all links. It is lost on a link that has just gone: packets are repeated.
+func (s *socket) send(list []link, packet []byte) {
 	for _, l := range list {
 		_, _ = s.packet.WriteTo(packet, &ipv4.ControlMessage{IfIndex: l.index}, group)
 	}
 }
 
-// near tells whether an address is behind one of the links, the one with that index, as those of
-// multicast DNS must be.
-func near(list []link, index int, a netip.Addr) bool {
+// onLink reports whether an address is on the link with that index, as senders of multicast DNS
+// must be.
+func onLink(list []link, index int, a netip.Addr) bool {
 	return slices.ContainsFunc(list, func(l link) bool {
 		return l.index == index && slices.ContainsFunc(l.prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 	})

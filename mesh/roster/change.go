@@ -11,9 +11,9 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// Find is the member that a person means: by PeerID, an unambiguous beginning of one (at least 4
-// digits), or name. Former members are found, too. NotFound when there is none or no team, Conflict
-// when there are several.
+// Find returns the member that a person means: by PeerID, an unambiguous prefix of one (at least 4
+// digits), or name. It finds former members, too. NotFound for no match or no team, Conflict for
+// several matches.
 func (r *Roster) Find(what string) (identity.Member, error) {
 	list := r.List()
 	if list.Team().IsZero() {
@@ -70,16 +70,16 @@ func (r *Roster) Revoke(id identity.PeerID) error {
 	})
 }
 
-// entries signs which roles a member has from now on, after change, which may be nil, has had the
-// entry. What only that member says is adopted where it is an admin no longer. NotFound and
-// Conflict are signer's.
+// entries signs the roles that a member has from now on, after change, which may be nil, has edited
+// the entry. Where the member stops being an admin, the entries that only it signed are adopted.
+// The errors are those of signer and entry.
 func (r *Roster) entries(m identity.Member, roles []identity.Role, change func(*identity.Entry)) (signed []identity.Entry, err error) {
 	admin := slices.Contains(roles, identity.Admin)
 	key, err := r.signer(m, admin)
 	if err != nil {
 		return nil, err
 	}
-	if !admin && r.stillAdmin(m.ID) {
+	if !admin && r.keepsAdminRole(m.ID) {
 		if signed, err = r.adopt(m.ID); err != nil {
 			return nil, err
 		}
@@ -89,9 +89,9 @@ func (r *Roster) entries(m identity.Member, roles []identity.Role, change func(*
 	return append(signed, e), err
 }
 
-// adopt signs with the root key what only one admin says, so that it stays when that admin goes:
-// whether an entry counts depends on whether its signer is an admin now (identity, judge.go).
-// This machine has that key.
+// adopt signs with the root key what only one admin signed, so that it stays when that admin goes:
+// whether an entry counts depends on whether its signer is an admin now (identity, judge.go). This
+// machine has the root key.
 func (r *Roster) adopt(admin identity.PeerID) ([]identity.Entry, error) {
 	list, root := r.state()
 	var out []identity.Entry
@@ -133,9 +133,8 @@ func (r *Roster) entry(m identity.Member, key ed25519.PrivateKey, change func(*i
 	return e.Sign(key)
 }
 
-// leaving is the signed entry that this machine leaves the team, for the others to hear of. Any
-// member may sign that of itself, so leaving takes no admin. NotFound when it is in none. Nothing
-// is changed here.
+// leaving returns the signed entry that this machine leaves the team. Any member may sign that
+// about itself, so leaving takes no admin. NotFound without a team. It changes nothing here.
 func (r *Roster) leaving() (identity.Entry, error) {
 	me, ok := r.List().Member(r.self)
 	if !ok {
@@ -144,9 +143,10 @@ func (r *Roster) leaving() (identity.Entry, error) {
 	return r.entry(me, r.cfg.Key, func(e *identity.Entry) { e.Roles, e.Revoked, e.Expires = nil, true, time.Time{} })
 }
 
-// keepLeaving writes down that this machine left, for when it joins the same team again: an admin
-// that has not heard of it would not sign anew who is a member, and hear of it then.
-func (r *Roster) keepLeaving() error {
+// storeLeaving writes to disk that this machine left, for when it joins the same team again: an
+// admin that has not heard of it would see no reason to sign the membership anew, and hear of the
+// leaving afterwards.
+func (r *Roster) storeLeaving() error {
 	e, err := r.leaving()
 	if err != nil {
 		return nil // it was no member: there is nothing to tell
@@ -154,9 +154,9 @@ func (r *Roster) keepLeaving() error {
 	return durable.WriteJSON(r.leftFile(), e, 0o600)
 }
 
-// left is the entry of keepLeaving; nil where this machine never left the team. A file that cannot
-// be read is as none: the farewell itself may have arrived.
-func (r *Roster) left(team agentbox.Digest) *identity.Entry {
+// readLeaving returns the entry of storeLeaving; nil where this machine never left the team. A file
+// that cannot be read counts as none: the others may know of the leaving already.
+func (r *Roster) readLeaving(team agentbox.Digest) *identity.Entry {
 	var e identity.Entry
 	if err := durable.ReadJSON(r.leftFile(), &e); err != nil || e.Team != team {
 		return nil
@@ -164,9 +164,9 @@ func (r *Roster) left(team agentbox.Digest) *identity.Entry {
 	return &e
 }
 
-// tookLeft merges what the holder of an invitation brought of its own leaving, before it is added:
-// the entry that adds it then has a greater serial.
-func (r *Roster) tookLeft(peer identity.PeerID, e *identity.Entry) error {
+// mergeLeaving merges the entry by which the holder of an invitation left before. It is called
+// before the holder is added, whose new entry then has a greater serial number.
+func (r *Roster) mergeLeaving(peer identity.PeerID, e *identity.Entry) error {
 	switch {
 	case e == nil:
 		return nil
@@ -201,7 +201,7 @@ func (r *Roster) renewed(m identity.Member) ([]identity.Entry, error) {
 	now := r.cfg.Now()
 	switch {
 	// The role goes with the admin, which its own entry cannot say: only the root takes it.
-	case m.Left && r.stillAdmin(m.ID):
+	case m.Left && r.keepsAdminRole(m.ID):
 		return r.entries(m, nil, func(e *identity.Entry) { e.Serial = m.Serial })
 	case m.Active(now) && !m.Expires.IsZero() && m.Expires.Sub(now) < memberFor/2 && m.ID != r.self:
 		return r.entries(m, m.Roles, nil)
@@ -209,9 +209,9 @@ func (r *Roster) renewed(m identity.Member) ([]identity.Entry, error) {
 	return nil, nil
 }
 
-// stillAdmin tells whether the root still lets a member, which may have left, sign for others. Only
-// the machine with the root key can do something about that, so it is false on all others.
-func (r *Roster) stillAdmin(id identity.PeerID) bool {
+// keepsAdminRole reports whether the root still lets a member, which may have left, sign for
+// others. Only the machine with the root key can change that, so it is false on all others.
+func (r *Roster) keepsAdminRole(id identity.PeerID) bool {
 	list, root := r.state()
 	return root != nil && slices.ContainsFunc(list.Entries(), func(e identity.Entry) bool {
 		return e.Peer() == id && bytes.Equal(e.Signer, list.Root()) && !e.Revoked && slices.Contains(e.Roles, identity.Admin)

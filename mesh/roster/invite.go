@@ -15,8 +15,8 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// invitation is one that this machine made, as it is in invites.json. Whether it is over is for
-// this machine's clock to say.
+// invitation is one that this machine made, as in invites.json. This machine's clock decides when
+// it has expired.
 type invitation struct {
 	Secret  []byte          `json:"secret"`
 	Expires time.Time       `json:"expires"`
@@ -24,19 +24,19 @@ type invitation struct {
 	By      identity.PeerID `json:"by,omitzero"` // who took it up
 }
 
-// maxInvites bounds the open ones: each is a protocol that the node answers to strangers.
+// maxInvites bounds the open ones: the node answers strangers for each of them.
 const maxInvites = 64
 
-// service is how the machine that is invited asks for it: by a hash, so that who hears it cannot
-// take it up.
+// service is the name under which the invited machine asks for it: a hash, so that a listener
+// cannot use the invitation.
 func (i invitation) service() wire.Service {
 	hash := sha256.Sum256(append([]byte("agentbox invitation 1\n"), i.Secret...))
 	return wire.GuestService(hex.EncodeToString(hash[:16]))
 }
 
-// proof is what only a side that has the secret can say, on one connection only: binding is that
-// connection's (wire.Conn.Binding). what tells the two directions apart, so that neither can answer
-// with what it was sent.
+// proof is what only a side with the secret can compute, for one connection only: binding is that
+// connection's (wire.Conn.Binding). what differs between the two directions, so that neither side
+// can answer with what it received.
 func (i invitation) proof(what string, binding []byte) []byte {
 	h := hmac.New(sha256.New, i.Secret)
 	h.Write([]byte("agentbox " + what + " 1\n"))
@@ -53,9 +53,9 @@ func (r *Roster) readInvites() error {
 	return nil
 }
 
-// keepInvites makes these the invitations, on disk first, in a file that is readable by this user
-// alone: who has a secret can join. r.changing is held.
-func (r *Roster) keepInvites(list []invitation) error {
+// storeInvites replaces the invitations, on disk first, in a file that only this user can read: a
+// secret is enough to join. The caller holds r.changing.
+func (r *Roster) storeInvites(list []invitation) error {
 	if err := durable.WriteJSON(r.invitesFile(), list, 0o600); err != nil {
 		return err
 	}
@@ -65,10 +65,10 @@ func (r *Roster) keepInvites(list []invitation) error {
 	return nil
 }
 
-// Invite makes an invitation that one machine can take up until it expires, to become a member with
+// Invite makes an invitation that one machine can use until it expires, to become a member with
 // these roles. addresses, as host:port, are where this machine is reached. NotFound without a team,
-// Conflict when this machine is no admin, may not give the role, or has too many open ones. It is
-// on disk when Invite returns.
+// Conflict when this machine is no admin, may not give the role, or has too many open ones. The
+// invitation is on disk when Invite returns.
 func (r *Roster) Invite(ttl time.Duration, roles []identity.Role, addresses []string) (identity.Invite, error) {
 	if _, err := r.signer(identity.Member{}, slices.Contains(roles, identity.Admin)); err != nil {
 		return identity.Invite{}, err
@@ -77,34 +77,34 @@ func (r *Roster) Invite(ttl time.Duration, roles []identity.Role, addresses []st
 	i := invitation{Secret: secret[:], Expires: r.cfg.Now().Add(ttl).UTC().Truncate(time.Second), Roles: roles}
 	r.changing.Lock()
 	defer r.changing.Unlock()
-	open := r.open(r.cfg.Now())
+	open := r.openInvites(r.cfg.Now())
 	if len(open) >= maxInvites {
 		return identity.Invite{}, agentbox.Errorf(agentbox.Conflict, "there are %d open invitations", len(open)).WithHint("wait until some expire")
 	}
-	if err := r.keepInvites(append(open, i)); err != nil {
+	if err := r.storeInvites(append(open, i)); err != nil {
 		return identity.Invite{}, err
 	}
 	return identity.Invite{Team: r.List().Team(), Secret: secret, Expires: i.Expires, Addresses: addresses}, nil
 }
 
-// open lists the invitations that are not over, taken up or not: one that was taken up is still
-// answered, with that it was.
-func (r *Roster) open(now time.Time) []invitation {
+// openInvites lists the invitations that have not expired, used or not: the holder of a used one
+// gets the answer that it was used.
+func (r *Roster) openInvites(now time.Time) []invitation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(r.invites), func(i invitation) bool { return !now.Before(i.Expires) })
 }
 
-// Answer has a node take up invitations and exchange lists.
+// Answer makes a node serve invitations and the exchange of lists.
 func (r *Roster) Answer(node *wire.Node) {
 	node.HandleGuests(r.guests)
 	node.Handle(wire.Roster, wire.Answers(maxMessage, r.serve))
 }
 
-// guests serves the holders of invitations that are not over. Nothing is said before the proof of
-// the secret; a guest that has none learns nothing but that the stream ends.
+// guests serves the holders of open invitations. Nothing is sent before the secret is proved; a
+// guest without it learns only that the stream ends.
 func (r *Roster) guests(s wire.Service) wire.Handler {
-	if !slices.ContainsFunc(r.open(r.cfg.Now()), func(i invitation) bool { return i.service() == s }) {
+	if !slices.ContainsFunc(r.openInvites(r.cfg.Now()), func(i invitation) bool { return i.service() == s }) {
 		return nil
 	}
 	return wire.Answers(maxJoin, func(c *wire.Conn, req joinRequest) (any, error) {
@@ -116,14 +116,13 @@ func (r *Roster) guests(s wire.Service) wire.Handler {
 	})
 }
 
-// take uses up an invitation for one peer that proved to have the secret, on disk first. The same
-// peer may take it again: its first answer may have been lost. What it gives says by whom it was
-// taken up, who may be another one. Conflict when it is over, or there is no proof; a stranger uses
-// up none.
+// take uses up an invitation for one peer that proved the secret, on disk first. The same peer may
+// use it again, as its first answer may have been lost. The result says who used it, which may be
+// another peer. Conflict when it has expired or there is no proof; a stranger uses up none.
 func (r *Roster) take(s wire.Service, by identity.PeerID, proved func(invitation) bool) (invitation, error) {
 	r.changing.Lock()
 	defer r.changing.Unlock()
-	open := r.open(r.cfg.Now())
+	open := r.openInvites(r.cfg.Now())
 	at := slices.IndexFunc(open, func(i invitation) bool { return i.service() == s })
 	switch {
 	case at < 0:
@@ -134,13 +133,16 @@ func (r *Roster) take(s wire.Service, by identity.PeerID, proved func(invitation
 		return open[at], nil
 	}
 	open[at].By = by
-	return open[at], r.keepInvites(open)
+	return open[at], r.storeInvites(open)
 }
 
 // Messages of a join: the guest proves that it has the secret and says who it is; the machine that
 // invited proves the same, and answers with the list. Neither says anything before the other's
 // proof but what is worth nothing without the secret.
 type (
+	// Messages of a join. The guest proves that it has the secret and says who it is; the machine
+	// that invited proves the same and answers with the list. Before the other's proof, neither
+	// sends anything that is of use without the secret.
 	joinRequest struct {
 		Proof []byte `json:"proof"`
 		Key   []byte `json:"key"`
@@ -157,13 +159,14 @@ type (
 
 // maxJoin bounds a request in bytes; joinTime is the guest's patience.
 const (
+	// maxJoin bounds a request in bytes; joinTime is how long the guest waits.
 	maxJoin  = 4 << 10
 	joinTime = 20 * time.Second
 )
 
-// welcome adds the holder of an invitation to the list. The order is: used up, on disk; then a
-// member. A crash in between costs an invitation, which the same machine may take again; the other
-// order could let two in.
+// welcome adds the holder of an invitation to the list. The invitation is used up first, on disk,
+// then the member is added. A crash in between costs an invitation, which the same machine may use
+// again; in the other order, two machines could get in.
 func (r *Roster) welcome(s wire.Service, c *wire.Conn, req joinRequest) (joinAnswer, error) {
 	binding, err := c.Binding()
 	if err != nil {
@@ -179,7 +182,7 @@ func (r *Roster) welcome(s wire.Service, c *wire.Conn, req joinRequest) (joinAns
 	if answer.Used {
 		return answer, nil
 	}
-	if err := r.tookLeft(c.Peer(), req.Left); err != nil {
+	if err := r.mergeLeaving(c.Peer(), req.Left); err != nil {
 		return joinAnswer{}, err
 	}
 	if err := r.add(identity.Member{ID: c.Peer(), Key: req.Key, Name: req.Name}, i.Roles); err != nil {
@@ -189,8 +192,8 @@ func (r *Roster) welcome(s wire.Service, c *wire.Conn, req joinRequest) (joinAns
 	return answer, err
 }
 
-// add signs that a machine is a member, unless it is one. Conflict when it was revoked: that is for
-// good.
+// add signs that a machine is a member, unless it is one. Conflict when it was revoked, which is
+// final.
 func (r *Roster) add(m identity.Member, roles []identity.Role) error {
 	return r.change(func() ([]identity.Entry, error) {
 		old, known := r.List().Member(m.ID)

@@ -9,12 +9,12 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// Join takes up an invitation. The node is used to ask; when Join returns the list is the newest
-// one, on disk, and the node admits it and knows where the machine is that invited. name is how
-// people will see this machine. Addresses are tried in order, the next one only when nobody answers.
-// Exists when this machine is in another team, Unavailable when nobody answers, Conflict when the
-// invitation is over or used, or when this machine keeps the root key of another team, Corrupt when
-// somebody answers who does not know the secret.
+// Join uses an invitation. When it returns, the list is the newest one, on disk, and the node
+// admits it and knows where the machine is that invited. name is how people will see this machine.
+// Addresses are tried in order, the next one only when nobody answers. Exists when this machine is
+// in another team, Unavailable when nobody answers, Conflict when the invitation has expired or is
+// used, or when this machine keeps the root key of another team, Corrupt when the one who answers
+// does not know the secret.
 func (r *Roster) Join(ctx context.Context, node *wire.Node, invite identity.Invite, name string) error {
 	if team := r.List().Team(); !team.IsZero() && team != invite.Team {
 		return agentbox.Errorf(agentbox.Exists, "this machine is in another team").WithHint("agentbox mesh leave first")
@@ -41,22 +41,22 @@ func (r *Roster) Join(ctx context.Context, node *wire.Node, invite identity.Invi
 	return err
 }
 
-// over is the error of an invitation that nobody answers, although somebody is there.
-func over() error {
+// invitationOver is the error when the machine that answers does not know the invitation.
+func invitationOver() error {
 	return agentbox.Errorf(agentbox.Conflict, "the invitation was taken up, has expired, or is of another machine").
 		WithHint("ask for a new one: agentbox mesh invite")
 }
 
-// joinAt asks at one address. The machine that answers is believed when it proves that it has the
-// secret, and its list when it is the team's and has both of us: then either of us can go on with
-// it alone. A machine that is in that team already merges the list with its own, which may have
-// news that the other has not.
+// joinAt asks at one address. The machine that answers is trusted when it proves that it has the
+// secret, and its list when it is the team's and has both of us: from then on either of us can go
+// on without the other. A machine that is in that team already merges the list with its own, which
+// may have entries that the other has not.
 func (r *Roster) joinAt(ctx context.Context, node *wire.Node, address string, invite identity.Invite, name string) error {
 	i := invitation{Secret: invite.Secret[:]}
 	c, err := node.DialGuest(ctx, address, i.service())
 	if err != nil {
 		if agentbox.CodeOf(err) == agentbox.Conflict {
-			err = over()
+			err = invitationOver()
 		}
 		return err
 	}
@@ -65,7 +65,7 @@ func (r *Roster) joinAt(ctx context.Context, node *wire.Node, address string, in
 	if err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "%s: the connection ended", address)
 	}
-	answer, err := ask(ctx, c, joinRequest{Proof: i.proof("join", binding), Key: public(r.cfg.Key), Name: name, Left: r.left(invite.Team)})
+	answer, err := ask(ctx, c, joinRequest{Proof: i.proof("join", binding), Key: public(r.cfg.Key), Name: name, Left: r.readLeaving(invite.Team)})
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (r *Roster) joinAt(ctx context.Context, node *wire.Node, address string, in
 			return err
 		}
 	}
-	if err := r.keep(list); err != nil {
+	if err := r.store(list); err != nil {
 		return err
 	}
 	node.Admit(list)
@@ -102,7 +102,7 @@ func (r *Roster) joinAt(ctx context.Context, node *wire.Node, address string, in
 }
 
 // ask sends the request and reads the answer. A machine that refuses ends the stream and does not
-// say why, as it would say that to strangers, too: its owner reads it in the log.
+// say why, since it would say so to strangers as well: its owner finds the reason in the log.
 func ask(ctx context.Context, c *wire.Conn, req joinRequest) (answer joinAnswer, err error) {
 	if err = c.Ask(ctx, req, &answer, maxMessage); err != nil {
 		err = agentbox.Errorf(agentbox.Conflict, "the machine that invited did not take this one: the invitation has expired, or this machine was revoked").

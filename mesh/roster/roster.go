@@ -23,16 +23,17 @@ type Config struct {
 	Dir string // made if need be
 	Key ed25519.PrivateKey
 	Log *slog.Logger
-	// Changed is told of every new list, one after the other, when it is on disk; nil: nobody is.
-	// It may not change the list.
+	// Changed gets every new list, one after the other, once it is on disk. It may not change the
+	// list. It may be nil.
 	Changed func(identity.List)
 	Now     func() time.Time // the clock of this machine; nil: time.Now
 }
 
-// memberFor is how long a member stays that nobody renews: half a year.
+// memberFor is how long a membership lasts that nobody renews: half a year.
 const memberFor = 180 * 24 * time.Hour
 
-// Roster is the member list of this machine's team, or none. Its methods may be called at once.
+// Roster is the member list of this machine's team, or none. Its methods may be called
+// concurrently.
 type Roster struct {
 	cfg  Config
 	self identity.PeerID
@@ -42,10 +43,10 @@ type Roster struct {
 	refused atomic.Uint64 // lists that were forged or too large
 
 	mu sync.Mutex
-	// list is the newest one: a value, so it is handed out without the lock.
+	// list is the newest one. It is immutable, so it is handed out without the lock.
 	list identity.List
 	root ed25519.PrivateKey // nil where the team was not made
-	// invites are those of invites.json, with those that are over since it was written.
+	// invites has the contents of invites.json, and those that have expired since it was written.
 	invites []invitation
 }
 
@@ -54,9 +55,9 @@ func (r *Roster) members() string  { return filepath.Join(r.cfg.Dir, "members.js
 func (r *Roster) rootKey() string  { return filepath.Join(r.cfg.Dir, "root.key") }
 func (r *Roster) leftFile() string { return filepath.Join(r.cfg.Dir, "left.json") }
 
-// Open reads what is kept on disk. No list is no team, and no error. A list that cannot be read is
-// Corrupt: it is not taken for none, as this machine would then trust nobody without saying so.
-// There is nothing to close.
+// Open reads what is on disk. Without a list there is no team, which is no error. A list that
+// cannot be read is Corrupt: treating it as no list would make this machine trust nobody without
+// saying so. There is nothing to close.
 func Open(cfg Config) (*Roster, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -100,31 +101,31 @@ func (r *Roster) readRoot(team agentbox.Digest) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// state is the newest list, and the root key where this machine has it, else nil.
+// state returns the newest list, and the root key where this machine has it, else nil.
 func (r *Roster) state() (identity.List, ed25519.PrivateKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.list, r.root
 }
 
-// List is the newest list, the zero one where there is no team.
+// List returns the newest list, the zero one without a team.
 func (r *Roster) List() identity.List {
 	list, _ := r.state()
 	return list
 }
 
-// IsRoot tells whether this machine has the team's root key.
+// IsRoot reports whether this machine has the team's root key.
 func (r *Roster) IsRoot() bool {
 	_, root := r.state()
 	return root != nil
 }
 
-// Refused counts lists that were not taken because they were forged or too large.
+// Refused counts the lists that were refused because they were forged or too large.
 func (r *Roster) Refused() uint64 { return r.refused.Load() }
 
-// Init makes a team of which this machine is the first member, builder and admin, and keeps its
-// root key. The root key is written before the list: a team without it could never change. Exists
-// when it is in a team.
+// Init makes a team with this machine as first member, builder and admin, and keeps its root key.
+// The root key is written before the list, as a team without it could never change. Exists when
+// this machine is in a team.
 func (r *Roster) Init(name string) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -149,7 +150,8 @@ func (r *Roster) Init(name string) error {
 		return err
 	}
 	r.setRoot(root)
-	if err := r.keep(list); err != nil {
+	if err := r.store(list); err != nil {
+		// The key of no team would be taken for damage once this machine is in another team.
 		// The key of no team would be taken for damage once this machine is in another one.
 		r.setRoot(nil)
 		return errors.Join(err, os.Remove(r.rootKey()))
@@ -157,15 +159,15 @@ func (r *Roster) Init(name string) error {
 	return nil
 }
 
-// setRoot makes a key the root key that this machine signs with, nil for none.
+// setRoot sets the root key that this machine signs with; nil for none.
 func (r *Roster) setRoot(key ed25519.PrivateKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.root = key
 }
 
-// keep makes a list the newest one, on disk first; r.changing is held.
-func (r *Roster) keep(list identity.List) error {
+// store makes a list the newest one, on disk first. The caller holds r.changing.
+func (r *Roster) store(list identity.List) error {
 	b, err := list.Encode()
 	if err != nil {
 		return err
@@ -197,7 +199,7 @@ func (r *Roster) change(sign func() ([]identity.Entry, error)) error {
 	if err != nil || list.Digest() == old.Digest() {
 		return err
 	}
-	return r.keep(list)
+	return r.store(list)
 }
 
 // merge adds entries that somebody else signed to the list, and counts those that are refused.
@@ -209,15 +211,15 @@ func (r *Roster) merge(entries ...identity.Entry) error {
 	return err
 }
 
-// Forget removes the team from this machine: list, root key and invitations. That it left is all
-// that stays (keepLeaving). Config.Changed is not told: what uses the list has ended before. When a
-// file cannot be removed the others are removed all the same, and the Roster is of no team; the next
-// Open finds what is left. The list goes last: the others are of no use without it, and in the way
-// of the next team.
+// Forget removes the team from this machine: list, root key and invitations. Only the proof that it
+// left stays (storeLeaving). Config.Changed is not called: whatever uses the list has ended before.
+// When a file cannot be removed the others are removed all the same, and the Roster is in no team;
+// the next Open finds what is left. The list goes last: the other files are useless without it, and
+// in the way of the next team.
 func (r *Roster) Forget() error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
-	if err := r.keepLeaving(); err != nil {
+	if err := r.storeLeaving(); err != nil {
 		return err
 	}
 	var errs []error
@@ -232,9 +234,9 @@ func (r *Roster) Forget() error {
 	return errors.Join(errs...)
 }
 
-// signer is the key by which this machine may sign entries about a member: the root key where it
-// has that, its own where it is an admin and neither the member is one nor becomes one. NotFound
-// without a team, Conflict otherwise.
+// signer returns the key with which this machine may sign entries about a member: the root key
+// where it has that, else its own if it is an admin and the member neither is one nor becomes one.
+// NotFound without a team, Conflict otherwise.
 func (r *Roster) signer(about identity.Member, makesAdmin bool) (ed25519.PrivateKey, error) {
 	list, root := r.state()
 	me, _ := list.Member(r.self)
@@ -251,7 +253,7 @@ func (r *Roster) signer(about identity.Member, makesAdmin bool) (ed25519.Private
 	return r.cfg.Key, nil
 }
 
-// NoTeam is the error of what needs a team.
+// NoTeam is the error of a command that needs a team.
 func NoTeam() error {
 	return agentbox.Errorf(agentbox.NotFound, "this machine is in no team").WithHint("agentbox mesh init makes one, agentbox mesh join TOKEN joins one")
 }
@@ -275,7 +277,7 @@ func nextSerial(list identity.List, member, signer ed25519.PublicKey) (serial ui
 	return serial + 1, true
 }
 
-// expiry is when a membership ends that begins now, by this machine's clock; zero, never, for
+// expiry is when a membership ends that begins now, by this machine's clock. Zero, never, for
 // admins.
 func (r *Roster) expiry(roles []identity.Role) time.Time {
 	if slices.Contains(roles, identity.Admin) {

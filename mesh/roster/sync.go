@@ -12,10 +12,10 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// listMessage is a question and an answer of an exchange of lists: the client says which it has, and
-// the server gives its own where that is another. Where both together make a third, the client
-// sends that, and the answer, which is empty, says that it is kept. Both have the same list then,
-// and what neither has heard of comes with the next exchange.
+// listMessage is the question and the answer of an exchange of lists. The client says which list it
+// has, and the server answers with its own where that differs. If merging the two gives a third,
+// the client sends that, and an empty answer confirms that it is stored. Both then have the same
+// list; anything newer comes with the next exchange.
 type listMessage struct {
 	Digest agentbox.Digest `json:"digest,omitzero"`
 	List   json.RawMessage `json:"list,omitempty"`
@@ -24,13 +24,15 @@ type listMessage struct {
 // maxMessage bounds a list with what is around it, in bytes. syncTime is for one exchange, atOnce
 // how many Spread has at the same time.
 const (
+	// maxMessage bounds a list and what is around it, in bytes. syncTime is for one exchange,
+	// atOnce is how many of them Spread runs at the same time.
 	maxMessage = identity.MaxList + 4<<10
 	syncTime   = 10 * time.Second
 	atOnce     = 16
 )
 
-// Sync makes our list and a peer's the same. The error is that of the connection, or of a list of
-// the peer's that is refused.
+// Sync makes our list and a peer's equal. The error is that of the connection, or of a refused
+// list.
 func (r *Roster) Sync(ctx context.Context, node *wire.Node, peer identity.PeerID) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTime)
 	defer cancel()
@@ -50,7 +52,7 @@ func (r *Roster) Sync(ctx context.Context, node *wire.Node, peer identity.PeerID
 	return r.send(ctx, c, r.List())
 }
 
-// send gives a list to a peer, and waits until it has kept it.
+// send sends a list to a peer and waits until the peer has stored it.
 func (r *Roster) send(ctx context.Context, c *wire.Conn, list identity.List) error {
 	b, err := list.Encode()
 	if err != nil {
@@ -59,7 +61,7 @@ func (r *Roster) send(ctx context.Context, c *wire.Conn, list identity.List) err
 	return c.Ask(ctx, listMessage{List: b}, &listMessage{}, maxMessage)
 }
 
-// receive merges a list that a peer sent, and gives its digest.
+// receive merges a list that a peer sent, and returns its digest.
 func (r *Roster) receive(b []byte) (agentbox.Digest, error) {
 	list, err := identity.DecodeList(b, r.List().Team())
 	if err != nil {
@@ -69,8 +71,8 @@ func (r *Roster) receive(b []byte) (agentbox.Digest, error) {
 	return list.Digest(), r.merge(list.Entries()...)
 }
 
-// serve is the server's half of an exchange. A peer that sends a list that is refused keeps its
-// connection: the list is dropped, and the refusal counted.
+// serve is the server's half of an exchange. A peer whose list is refused keeps its connection: the
+// list is dropped and the refusal counted.
 func (r *Roster) serve(c *wire.Conn, q listMessage) (any, error) {
 	if q.List != nil {
 		_, err := r.receive(q.List)
@@ -87,9 +89,9 @@ func (r *Roster) serve(c *wire.Conn, q listMessage) (any, error) {
 	return listMessage{List: b}, err
 }
 
-// Spread exchanges lists with many peers, atOnce of them at a time, and waits until that is done or
-// failed. A peer that is not reached hears of it from others, or when it is back. ctx ends it
-// early.
+// Spread exchanges lists with many peers, atOnce of them at a time, and waits until all exchanges
+// have ended. Peers that cannot be reached hear of the list from others, or when they are back. ctx
+// ends it early.
 func (r *Roster) Spread(ctx context.Context, node *wire.Node, peers []identity.PeerID) {
 	var all errgroup.Group
 	all.SetLimit(atOnce)
@@ -104,8 +106,8 @@ func (r *Roster) Spread(ctx context.Context, node *wire.Node, peers []identity.P
 	_ = all.Wait()
 }
 
-// Farewell tells a peer that this machine leaves. It connects before it signs: who has left is not
-// let in any more. Our own list stays as it is until Forget.
+// Farewell tells a peer that this machine leaves. It connects before it signs, because a peer that
+// has left is not admitted any more. Our own list stays as it is until Forget.
 func (r *Roster) Farewell(ctx context.Context, node *wire.Node, peer identity.PeerID) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTime)
 	defer cancel()
