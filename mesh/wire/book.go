@@ -12,12 +12,14 @@ import (
 // Bounds of what is remembered of where peers are: a laptop is at home, at work and on a phone, and
 // a member may name what it likes.
 const (
+	// Bounds of the address book: a laptop is at home, at work and on a phone, and a member may
+	// announce any address.
 	maxAddresses = 8
 	maxPeers     = 4096
 )
 
-// book says where peers were seen, or are said to be, in the order in which they are worth trying:
-// the last address that worked comes first. The slices in it are never changed.
+// book has the addresses at which peers were seen or are said to be, in the order in which they are
+// worth trying: the last one that worked comes first. The slices in it never change.
 type book map[identity.PeerID][]netip.AddrPort
 
 func (b book) confirm(id identity.PeerID, a netip.AddrPort) {
@@ -25,8 +27,8 @@ func (b book) confirm(id identity.PeerID, a netip.AddrPort) {
 	b.set(id, append([]netip.AddrPort{a}, rest...))
 }
 
-// learn remembers addresses that somebody named. They push out others that somebody named, and
-// never the one that worked last.
+// learn adds addresses that somebody named. They displace others that somebody named, but not the
+// one that worked last.
 func (b book) learn(id identity.PeerID, addresses []netip.AddrPort) {
 	known := slices.Clone(b[id])
 	for _, a := range addresses {
@@ -50,7 +52,7 @@ func (b book) keep(wanted func(identity.PeerID) bool) {
 	maps.DeleteFunc(b, func(id identity.PeerID, _ []netip.AddrPort) bool { return !wanted(id) })
 }
 
-// Learn says where a peer may be. What is said of peers that are no members is not taken.
+// Learn adds possible addresses of a peer. Those of peers that are no members are ignored.
 func (n *Node) Learn(id identity.PeerID, addresses ...netip.AddrPort) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -59,7 +61,7 @@ func (n *Node) Learn(id identity.PeerID, addresses ...netip.AddrPort) {
 	}
 }
 
-// Addresses says where a peer may be, the last address that worked first.
+// Addresses returns the possible addresses of a peer, the last one that worked first.
 func (n *Node) Addresses(id identity.PeerID) []netip.AddrPort {
 	n.mu.Lock()
 	defer n.mu.Unlock()

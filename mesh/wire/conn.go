@@ -15,12 +15,14 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// Service is a protocol between peers. Its name is part of the ALPN, its version part of its name.
+// Service is a protocol between peers. Its name, which includes its version, is part of the ALPN.
 type Service string
 
 // The services of agentbox. A change of a service's messages gets another version, so that peers of
 // both speak what both know.
 const (
+	// The services of agentbox. A change of a service's messages gets another version, so that
+	// peers with both versions speak the one they share.
 	Roster    Service = "roster-1"    // member lists
 	Gossip    Service = "gossip-1"    // who is here
 	Catalogue Service = "catalogue-1" // what each peer has
@@ -28,56 +30,58 @@ const (
 	Clock     Service = "clock-1"     // the time, for people
 )
 
-// joinPrefix begins the services of guests.
+// joinPrefix starts the names of guests' services.
 const joinPrefix = "join/"
 
-// GuestService is what the holder of an invitation asks for, member or not: id names the secret,
-// and does not tell it.
+// GuestService is what the holder of an invitation asks for, member or not. id identifies the
+// secret without revealing it.
 func GuestService(id string) Service { return Service(joinPrefix + id) }
 
 func (s Service) guest() bool { return strings.HasPrefix(string(s), joinPrefix) }
 
-// MaxDatagram is how many bytes SendDatagram takes on every path, one with an MTU of 1280 included.
+// MaxDatagram is how many bytes SendDatagram takes on every path, including one with an MTU of
+// 1280.
 const MaxDatagram = 1100
 
 // Codes by which a connection or a stream ends.
 const (
+	// Codes that end a connection or a stream.
 	closeDone     quic.ApplicationErrorCode = 0
 	closeStranger quic.ApplicationErrorCode = 1
 	streamAborted quic.StreamErrorCode      = 1
 )
 
-// Conn is an authenticated connection to one peer, for one service. Its methods may be called by
-// many goroutines at once. Once it has ended, errors have code Conflict where the peer does not take
-// us for a member any more, else Unavailable.
+// Conn is an authenticated connection to one peer, for one service. Its methods may be called
+// concurrently. Once it has ended, errors have code Conflict if the peer no longer takes us for a
+// member, else Unavailable.
 type Conn struct {
 	node    *Node
 	q       *quic.Conn
 	peer    identity.PeerID
 	service Service
-	// incoming says that the peer opened it.
+	// incoming: the peer opened it.
 	incoming bool
 }
 
-// Peer is who the other side proved to be.
+// Peer is the peer that the other side proved to be.
 func (c *Conn) Peer() identity.PeerID { return c.peer }
 
-// Remote is where the other side is now.
+// Remote is the other side's present address.
 func (c *Conn) Remote() netip.AddrPort { return addrPort(c.q.RemoteAddr()) }
 
-// Binding gives 32 bytes that only the two ends of this connection know, RFC 8446 7.5.
+// Binding returns 32 bytes that only the two ends of this connection know (RFC 8446, 7.5).
 func (c *Conn) Binding() ([]byte, error) {
 	state := c.q.ConnectionState().TLS
 	return state.ExportKeyingMaterial("EXPERIMENTAL agentbox join 1", nil, 32)
 }
 
-// OpenStream begins a stream. It waits while the other side has as many as it allows. The other
-// side learns of a stream with the first byte that is written to it.
+// OpenStream opens a stream. It waits while the other side has as many as it allows. The other side
+// learns of a stream when the first byte is written to it.
 func (c *Conn) OpenStream(ctx context.Context) (*Stream, error) {
 	return c.stream(c.q.OpenStreamSync(ctx))
 }
 
-// AcceptStream waits for a stream that the other side began.
+// AcceptStream waits for a stream that the other side opened.
 func (c *Conn) AcceptStream(ctx context.Context) (*Stream, error) {
 	return c.stream(c.q.AcceptStream(ctx))
 }
@@ -89,8 +93,8 @@ func (c *Conn) stream(s *quic.Stream, err error) (*Stream, error) {
 	return &Stream{Stream: s}, nil
 }
 
-// SendDatagram sends bytes that may be lost, reordered, or come twice. It does not wait. The bytes
-// may be reused when it returns.
+// SendDatagram sends bytes that may be lost, reordered, or duplicated. It waits only while many
+// earlier ones are not sent yet. The bytes may be reused when it returns.
 func (c *Conn) SendDatagram(b []byte) error {
 	if len(b) > MaxDatagram {
 		return agentbox.Errorf(agentbox.Invalid, "a datagram has at most %d bytes, not %d", MaxDatagram, len(b))
@@ -98,8 +102,8 @@ func (c *Conn) SendDatagram(b []byte) error {
 	return c.failed(c.q.SendDatagram(b))
 }
 
-// ReceiveDatagram waits for a datagram, and notes for Heard that one came. Those that nobody waits
-// for are dropped after some.
+// ReceiveDatagram waits for a datagram, and records its time for Heard. Datagrams that nobody waits
+// for are dropped once there are some.
 func (c *Conn) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	b, err := c.q.ReceiveDatagram(ctx)
 	if err != nil {
@@ -109,7 +113,7 @@ func (c *Conn) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	return b, nil
 }
 
-// failed says whose connection it was that failed; nil for no error.
+// failed adds the peer to the error of a connection; nil for no error.
 func (c *Conn) failed(err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -120,20 +124,20 @@ func (c *Conn) failed(err error) error {
 	return agentbox.Errorf(agentbox.Unavailable, "peer %s: the connection ended: %w", c.peer.Short(), err)
 }
 
-// endedAsStranger tells whether the other side ended a connection because we are no member for it.
+// endedAsStranger reports whether the other side ended a connection because we are no member to it.
 func endedAsStranger(err error) bool {
 	var closed *quic.ApplicationError
 	return errors.As(err, &closed) && closed.Remote && closed.ErrorCode == closeStranger
 }
 
-// PacketsReceived counts the QUIC packets that came so far.
+// PacketsReceived counts the QUIC packets received so far.
 func (c *Conn) PacketsReceived() uint64 { return c.q.ConnectionStats().PacketsReceived }
 
 // Context is done when the connection has ended; its cause says why.
 func (c *Conn) Context() context.Context { return c.q.Context() }
 
-// Close ends the connection, all its streams included. What was written and not acknowledged may be
-// lost: a side that wants an answer waits for it before it closes.
+// Close ends the connection with all its streams. Data that was written but not acknowledged may be
+// lost: a side that needs an answer waits for it before it closes.
 func (c *Conn) Close() error {
 	c.end(closeDone)
 	return nil
@@ -151,24 +155,24 @@ func (c *Conn) greet() error {
 	return errors.Join(err, s.Close())
 }
 
-// Stream is one of the byte streams of a connection, in both directions. Every stream is aborted in
-// the end (defer it), or it counts against those that the connection may have; after Close and
-// reading to io.EOF that does nothing.
+// Stream is one bidirectional byte stream of a connection. Every stream must be aborted in the end
+// (defer it), or it counts against the connection's limit; after Close and reading to io.EOF, that
+// does nothing.
 type Stream struct {
 	*quic.Stream
 	ended atomic.Bool // Close was called
 }
 
-// Close ends our direction: the other side reads io.EOF after what was written. Reading goes on. A
-// stream that was aborted is closed already.
+// Close ends our direction: the other side reads io.EOF after the data. Reading goes on. Closing an
+// aborted stream does nothing.
 func (s *Stream) Close() error {
 	s.ended.Store(true)
 	_ = s.Stream.Close()
 	return nil
 }
 
-// Abort ends both directions at once: reads and writes fail, on both sides. What was written before
-// Close is delivered all the same.
+// Abort ends both directions at once: reads and writes fail on both sides. Data written before
+// Close is still delivered.
 func (s *Stream) Abort() {
 	s.CancelRead(streamAborted)
 	if !s.ended.Load() { // QUIC would take back what was written and is on its way
@@ -176,7 +180,7 @@ func (s *Stream) Abort() {
 	}
 }
 
-// addrPort is a UDP address, IPv4 as such.
+// addrPort is a UDP address, with IPv4 unmapped.
 func addrPort(a net.Addr) netip.AddrPort {
 	u, ok := a.(*net.UDPAddr)
 	if !ok {

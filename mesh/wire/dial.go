@@ -15,10 +15,10 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// Dial opens a connection to a peer. It tries all addresses that are known at once, and returns
-// when the peer has admitted us. It takes ten seconds at most. Errors have code NotFound when no
-// address is known, Conflict when we are no member for the peer (or it is none for us), Unavailable
-// when it does not answer, Invalid when the peer is ourselves.
+// Dial opens a connection to a peer. It tries all known addresses at once, and returns when the
+// peer has admitted us, after at most ten seconds. Errors have code NotFound when no address is
+// known, Conflict when we are no member to the peer (or it is none to us), Unavailable when it does
+// not answer, Invalid when the peer is this node itself.
 func (n *Node) Dial(ctx context.Context, peer identity.PeerID, s Service) (*Conn, error) {
 	switch {
 	case peer == n.self:
@@ -37,15 +37,15 @@ func (n *Node) Dial(ctx context.Context, peer identity.PeerID, s Service) (*Conn
 	return c, nil
 }
 
-// DialAddr opens a connection to whatever member answers at an address, as Dial does; Conn.Peer
-// says which it is.
+// DialAddr opens a connection to any member that answers at an address, as Dial does. Conn.Peer
+// says which member it is.
 func (n *Node) DialAddr(ctx context.Context, a netip.AddrPort, s Service) (*Conn, error) {
 	return n.dialAny(ctx, []netip.AddrPort{a}, s, identity.PeerID{})
 }
 
-// DialGuest opens the connection by which an invitation is taken up, at a host:port; s is a
-// GuestService. Which peer answers is not known yet: caller and handler prove to each other, over
-// Conn.Binding, that they have the secret.
+// DialGuest opens the connection for using an invitation, to a host:port; s is a GuestService. The
+// peer that answers is not known yet: caller and handler prove to each other, with Conn.Binding,
+// that they have the secret.
 func (n *Node) DialGuest(ctx context.Context, address string, s Service) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*handshakeTimeout)
 	defer cancel()
@@ -56,8 +56,8 @@ func (n *Node) DialGuest(ctx context.Context, address string, s Service) (*Conn,
 	return n.DialAddr(ctx, a, s)
 }
 
-// dialAny takes the first address that answers as it should, and waits for all attempts, which end
-// when one has: none outlives the call.
+// dialAny takes the first address that answers as it should, and waits until all attempts have
+// ended, which it cancels then.
 func (n *Node) dialAny(ctx context.Context, addresses []netip.AddrPort, s Service, want identity.PeerID) (*Conn, error) {
 	n.mu.Lock()
 	root := n.list.Root()
@@ -102,10 +102,10 @@ func (n *Node) dialAny(ctx context.Context, addresses []netip.AddrPort, s Servic
 	return first, nil
 }
 
-// errClosed is for what is begun after Close.
+// errClosed is the error of anything that starts after Close.
 var errClosed = agentbox.Errorf(agentbox.Unavailable, "this machine's part in the mesh has ended")
 
-// worst is the error that says most: a refusal rather than silence.
+// worst returns the most informative error: a refusal rather than silence.
 func worst(errs []error) error {
 	for _, err := range errs {
 		if agentbox.CodeOf(err) == agentbox.Conflict {
@@ -132,7 +132,7 @@ func (n *Node) dialOne(ctx context.Context, a netip.AddrPort, cfg *tls.Config) (
 	return &Conn{node: n, q: q, peer: id}, nil
 }
 
-// awaitGreeting waits for the byte that says that we are admitted, and for nothing else.
+// awaitGreeting waits for the single byte that says that we are admitted.
 func awaitGreeting(ctx context.Context, q *quic.Conn) error {
 	s, err := q.AcceptUniStream(ctx)
 	if err != nil {
@@ -148,7 +148,8 @@ func awaitGreeting(ctx context.Context, q *quic.Conn) error {
 	return nil
 }
 
-// dialError tells a refusal from silence. What the other side gave as its reason is not repeated.
+// dialError distinguishes a refusal from silence. It does not repeat the reason that the other side
+// gave.
 func dialError(a netip.AddrPort, err error) error {
 	var refused *quic.TransportError
 	switch {
@@ -163,7 +164,7 @@ func dialError(a netip.AddrPort, err error) error {
 	return agentbox.Errorf(agentbox.Unavailable, "%s does not answer", a)
 }
 
-// resolve finds the address of a host:port, the first where a name has several, until ctx ends.
+// resolve looks up a host:port and returns the first address.
 func resolve(ctx context.Context, address string) (netip.AddrPort, error) {
 	host, service, err := net.SplitHostPort(address)
 	port, portErr := net.DefaultResolver.LookupPort(ctx, "udp", service)

@@ -15,12 +15,14 @@ import (
 // A connection has so many answers made at once, each within answerTime, so that a peer that asks
 // much or reads slowly holds little.
 const (
+	// A connection has only this many answers made at the same time, each within answerTime. So a
+	// peer that asks a lot or reads slowly takes few resources.
 	answersAtOnce = 4
 	answerTime    = 30 * time.Second
 )
 
-// WriteMessage writes v as JSON behind its length, four bytes big-endian, in one Write. What it may
-// have is for the reader to bound.
+// WriteMessage writes v as JSON after its length, four bytes big-endian, in one Write. The reader
+// bounds the length.
 func WriteMessage(w io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -30,8 +32,9 @@ func WriteMessage(w io.Writer, v any) error {
 	return err
 }
 
-// ReadMessage reads what WriteMessage wrote, of at most so many bytes, into v. Corrupt when it is
-// longer or no JSON, Unavailable when it is cut off. The caller sets the deadline.
+// ReadMessage reads what WriteMessage wrote, at most that many bytes, into v. Corrupt when it is
+// longer or no JSON, Unavailable when it is cut off. The caller sets the deadline. Lists in v that
+// a peer could make long should bound themselves (identity.DecodeArray).
 func ReadMessage(r io.Reader, v any, most int) error {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -41,6 +44,7 @@ func ReadMessage(r io.Reader, v any, most int) error {
 	if int64(n) > int64(most) {
 		return agentbox.Errorf(agentbox.Corrupt, "a message of %d bytes, at most %d", n, most)
 	}
+	// Memory grows with what arrives, not with what was announced.
 	// What is read grows with what comes, not with what was announced.
 	b, err := io.ReadAll(io.LimitReader(r, int64(n)))
 	if err != nil || len(b) < int(n) {
@@ -52,10 +56,9 @@ func ReadMessage(r io.Reader, v any, most int) error {
 	return nil
 }
 
-// Ask sends a question in a stream of its own and reads the answer, of at most so many bytes, into
-// answer, until ctx ends. What serves it at the other end is Answers. Unavailable when there is no
-// answer, Corrupt when it is none, Conflict when the peer ended the connection because it does not
-// take us for a member any more.
+// Ask sends a question on its own stream and reads the answer, at most that many bytes, until ctx
+// ends. Answers serves it at the other end. Unavailable without an answer, Corrupt for a malformed
+// one, Conflict when the peer ended the connection because it no longer takes us for a member.
 func (c *Conn) Ask(ctx context.Context, question, answer any, most int) error {
 	s, err := c.OpenStream(ctx)
 	if err != nil {
@@ -75,9 +78,9 @@ func (c *Conn) Ask(ctx context.Context, question, answer any, most int) error {
 	return err
 }
 
-// Answers makes the Handler of a service of questions, of at most so many bytes, and answers. With
-// an error of reply's there is no answer but the end of the stream, which does not say why: what
-// reply wants known it logs.
+// Answers returns the Handler of a service of questions, of at most that many bytes, and answers.
+// When reply fails, the stream just ends and the peer is not told why: reply logs what should be
+// known.
 func Answers[Q any](most int, reply func(c *Conn, question Q) (answer any, err error)) Handler {
 	return func(ctx context.Context, c *Conn) {
 		var all errgroup.Group

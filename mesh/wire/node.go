@@ -31,6 +31,8 @@ type Config struct {
 // Times and bounds of connections. Gossip notices within seconds that a peer is gone, so
 // idleTimeout is for what it does not see.
 const (
+	// Times and bounds of connections. Gossip notices within seconds that a peer is gone, so
+	// idleTimeout covers only what gossip does not see.
 	idleTimeout      = 30 * time.Second
 	handshakeTimeout = 5 * time.Second
 	expiryPeriod     = 5 * time.Second // how often memberships are looked at that expire
@@ -39,12 +41,12 @@ const (
 	unvalidatedRate  = 50 // new connections a second before addresses have to be proven
 )
 
-// Node is one peer's end of the mesh. Its methods may be called at once. tasks has the goroutines
-// that accept, expire and serve.
+// Node is one peer's end of the mesh. Its methods may be called concurrently. tasks has the
+// goroutines that accept connections, end expired memberships, and serve.
 type Node struct {
 	cfg  Config
 	self identity.PeerID
-	// cert is shown to every peer; it says no more than the key.
+	// cert is what every peer is shown; it contains only the key.
 	cert      tls.Certificate
 	transport *quic.Transport
 	socket    *net.UDPConn
@@ -55,28 +57,27 @@ type Node struct {
 	closed   func() error // close, once
 	tasks    sync.WaitGroup
 	counters Counters
-	// heard has, by identity.PeerID, when a datagram of it last came, a time.Time. It is written
-	// for each datagram, so it has no part in mu.
+	// heard has, by identity.PeerID, the time.Time of the last datagram of each peer. It is written
+	// for each datagram, so mu does not guard it.
 	heard sync.Map
 
-	// mu guards what follows. It is not held while a connection is closed or a handler runs.
+	// mu guards the fields below. It is not held while a connection is closed or a handler runs.
 	mu sync.Mutex
 	// list is the newest member list; the zero one admits nobody.
 	list identity.List
-	// book says where peers may be.
+	// book has the possible addresses of peers.
 	book     book
 	handlers map[Service]Handler
 	guests   func(Service) Handler // nil: no guests
-	// conns are those that are open, of both directions, for Admit and Close to end.
+	// conns has the open connections of both directions, for Admit and Close to end.
 	conns map[*Conn]bool
 }
 
-// Handler serves one connection that a peer opened. The connection, and ctx with it, ends when it
-// returns.
+// Handler serves one connection that a peer opened. The connection and ctx end when it returns.
 type Handler func(ctx context.Context, c *Conn)
 
-// Counters say what a node did since it began. They are for people who look why a machine is not
-// reached.
+// Counters count what a node did since it started, for people who want to know why a machine cannot
+// be reached.
 type Counters struct {
 	Refused   atomic.Uint64 // handshakes with peers that are no members
 	Accepted  atomic.Uint64 // connections that peers opened
@@ -87,7 +88,7 @@ type Counters struct {
 }
 
 // Listen opens the socket. The node admits nobody until Admit is called. Unavailable wraps the
-// system's error, syscall.EADDRINUSE for a port that is taken. The caller closes the node.
+// system's error, such as syscall.EADDRINUSE when the port is taken. The caller closes the node.
 func Listen(cfg Config) (*Node, error) {
 	address, err := net.ResolveUDPAddr("udp", cfg.Listen)
 	if err != nil {
@@ -123,27 +124,30 @@ func Listen(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// quicConfig is the same for both sides of a connection.
+// quicConfig is used on both sides of a connection.
 func quicConfig() *quic.Config {
 	return &quic.Config{
 		HandshakeIdleTimeout: handshakeTimeout,
 		MaxIdleTimeout:       idleTimeout,
 		MaxIncomingStreams:   maxStreams,
+		// The server's greeting is the only unidirectional stream.
 		// The server's greeting is the only stream in one direction.
 		MaxIncomingUniStreams: 1,
+		// The minimum that QUIC allows, so that a path with an MTU of 1280 works; larger sizes are
+		// probed.
 		// The least that QUIC allows, so that a path with an MTU of 1280 works; more is found out.
 		InitialPacketSize: 1200,
 		EnableDatagrams:   true,
 	}
 }
 
-// Self is this node's own peer.
+// Self is this node's own PeerID.
 func (n *Node) Self() identity.PeerID { return n.self }
 
-// Addr is where the node listens; the host is unspecified when it listens on all.
+// Addr is where the node listens; the host is unspecified when it listens on all addresses.
 func (n *Node) Addr() netip.AddrPort { return addrPort(n.socket.LocalAddr()) }
 
-// Handle makes a handler serve a service from now on, in place of the one before; nil: nobody does.
+// Handle sets the handler of a service, in place of an earlier one; nil removes it.
 func (n *Node) Handle(s Service, h Handler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -152,16 +156,16 @@ func (n *Node) Handle(s Service, h Handler) {
 	}
 }
 
-// HandleGuests has guests served by what invited gives for the GuestService that they ask for; nil
-// refuses the handshake.
+// HandleGuests sets the function that returns the handler of a GuestService; it returns nil to
+// refuse the handshake.
 func (n *Node) HandleGuests(invited func(Service) Handler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.guests = invited
 }
 
-// Admit makes a list the newest one, and closes the connections of peers that it does not admit
-// before it returns.
+// Admit makes a list the newest one. Before it returns, it closes the connections of peers that the
+// list does not admit.
 func (n *Node) Admit(list identity.List) {
 	n.mu.Lock()
 	n.list = list
@@ -169,7 +173,7 @@ func (n *Node) Admit(list identity.List) {
 	n.closeStrangers()
 }
 
-// closeStrangers ends connections of peers that are no members now, and forgets where they are.
+// closeStrangers ends connections to peers that are no members now, and forgets their addresses.
 // Connections of guests have their own end.
 func (n *Node) closeStrangers() {
 	now := time.Now()
@@ -189,7 +193,7 @@ func (n *Node) closeStrangers() {
 	}
 }
 
-// expire ends connections of members whose time is over.
+// expire ends connections of members whose membership has expired.
 func (n *Node) expire() {
 	tick := time.NewTicker(expiryPeriod)
 	defer tick.Stop()
@@ -203,15 +207,15 @@ func (n *Node) expire() {
 	}
 }
 
-// admits tells whether a peer is a member by the newest list, now.
+// admits reports whether a peer is a member now, by the newest list.
 func (n *Node) admits(id identity.PeerID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.list.Admits(id, time.Now())
 }
 
-// Packets is how many packets a peer has sent in the connections that are open. They are of QUIC
-// itself, too: a machine that is too busy to answer acknowledges what it is asked.
+// Packets counts the packets that a peer has sent in the open connections. It includes QUIC's own:
+// a machine that is too busy to answer still acknowledges what it receives.
 func (n *Node) Packets(id identity.PeerID) (sum uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -223,15 +227,15 @@ func (n *Node) Packets(id identity.PeerID) (sum uint64) {
 	return sum
 }
 
-// Heard tells when a datagram of a peer last came. Gossip sends one a second to some peer: in a
-// team of a few that is each of them every few seconds.
+// Heard returns when the last datagram of a peer came. Gossip sends one a second to some peer: in a
+// small team, each peer gets one every few seconds.
 func (n *Node) Heard(id identity.PeerID) time.Time {
 	at, _ := n.heard.Load(id)
 	t, _ := at.(time.Time)
 	return t
 }
 
-// Counters has what happened so far.
+// Counters returns the live counters.
 func (n *Node) Counters() *Counters { return &n.counters }
 
 // Close ends all connections, waits for the handlers, and frees the port. It may be called more

@@ -10,15 +10,15 @@ import (
 	"agentbox/agentbox"
 )
 
-// greeting is the one byte by which a server says that it admitted the client. In TLS 1.3 a
-// client's handshake is over before the server has seen its certificate.
+// greeting is the byte by which a server says that it admitted the client. In TLS 1.3, a client's
+// handshake is complete before the server has seen its certificate.
 const greeting = 'y'
 
-// guestTime bounds a connection by an invitation: its peer is nobody whom the team knows.
+// guestTime bounds a connection for an invitation, as its peer is unknown to the team.
 const guestTime = 20 * time.Second
 
-// serviceOf is the service that an ALPN asks for and who handles it, nil when it is of another team
-// or nobody does.
+// serviceOf returns the service that an ALPN asks for and its handler; nil if it is another team's
+// or has none.
 func (n *Node) serviceOf(proto string) (Service, Handler) {
 	n.mu.Lock()
 	root, guests := n.list.Root(), n.guests
@@ -45,8 +45,8 @@ func (n *Node) accept() {
 }
 
 // serve has a connection that a peer opened handled until it ends. The handshake has checked the
-// peer; register checks again, as the list may have changed since, and only then is the client told
-// that it is admitted. Where a guest comes from is not remembered.
+// peer; register checks again, as the list may have changed since, and only then is the client
+// greeted. The addresses of guests are not remembered.
 func (n *Node) serve(q *quic.Conn) {
 	state := q.ConnectionState().TLS
 	id, err := peerOf(state)
@@ -69,8 +69,8 @@ func (n *Node) serve(q *quic.Conn) {
 	}
 }
 
-// register makes a connection one that Admit and Close end, and remembers where its peer is.
-// Conflict when the peer is no member any more or has too many.
+// register adds a connection to those that Admit and Close end, and remembers the peer's address.
+// Conflict when the peer is no member any more or has too many connections.
 func (n *Node) register(c *Conn) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,7 +94,8 @@ func (n *Node) register(c *Conn) error {
 	return nil
 }
 
-// countOf counts the connections that the peer of one opened to the same service; n.mu is held.
+// countOf counts the connections that the peer of c opened to the same service. The caller holds
+// n.mu.
 func (n *Node) countOf(c *Conn) (same int) {
 	for o := range n.conns {
 		if o.incoming && o.peer == c.peer && o.service == c.service {

@@ -19,12 +19,12 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// errStranger ends the handshake of a peer that is not a member. It is never sent: TLS says only
-// that it failed.
+// errStranger ends the handshake of a peer that is not a member. It is never sent: TLS only reports
+// a failure.
 var errStranger = errors.New("not a member of this team")
 
-// certificate is what this identity shows: self-signed, without a name or an end. Only its key
-// counts.
+// certificate is what this identity presents: self-signed, without a name or an expiry. Only its
+// key counts.
 func certificate(key ed25519.PrivateKey) (tls.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
@@ -38,7 +38,7 @@ func certificate(key ed25519.PrivateKey) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// peerOf is who the other side of a finished handshake proved to be.
+// peerOf returns the peer that the other side of a finished handshake proved to be.
 func peerOf(state tls.ConnectionState) (identity.PeerID, error) {
 	if len(state.PeerCertificates) != 1 {
 		return identity.PeerID{}, errStranger
@@ -52,9 +52,9 @@ func peerOf(state tls.ConnectionState) (identity.PeerID, error) {
 
 const protocolPrefix = "ab1/"
 
-// protocol is the ALPN of a service. That among members has a tag of the team: a peer that does not
-// know the root key cannot say it, and is refused before it sees our certificate. A guest knows
-// the id of its invitation instead.
+// protocol is the ALPN of a service. Between members it contains a tag of the team: a peer that
+// does not know the root key cannot name it, and is refused before it sees our certificate. A guest
+// knows the id of its invitation instead.
 func protocol(root ed25519.PublicKey, s Service) string {
 	if s.guest() {
 		return protocolPrefix + string(s)
@@ -63,7 +63,7 @@ func protocol(root ed25519.PublicKey, s Service) string {
 	return protocolPrefix + hex.EncodeToString(tag[:8]) + "/" + string(s)
 }
 
-// baseTLS is what both sides have in common: TLS 1.3, both certificates, no resumption.
+// baseTLS is common to both sides: TLS 1.3, certificates on both sides, no resumption.
 func (n *Node) baseTLS() *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
@@ -74,7 +74,7 @@ func (n *Node) baseTLS() *tls.Config {
 	}
 }
 
-// serverTLS chooses what a client is asked for by what it wants to speak.
+// serverTLS decides by the client's protocol what is required of it.
 func (n *Node) serverTLS() *tls.Config {
 	base := n.baseTLS()
 	base.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -90,7 +90,7 @@ func (n *Node) serverTLS() *tls.Config {
 	return base
 }
 
-// clientTLS accepts one peer, or any member when want is zero; at a guest's service anybody.
+// clientTLS accepts one peer, or any member when want is zero; for a guest's service, anybody.
 func (n *Node) clientTLS(root ed25519.PublicKey, s Service, want identity.PeerID) *tls.Config {
 	refused := new(atomic.Uint64) // Failed counts it
 	return n.checkingTLS(protocol(root, s), refused, func(id identity.PeerID) bool {
@@ -98,7 +98,7 @@ func (n *Node) clientTLS(root ed25519.PublicKey, s Service, want identity.PeerID
 	})
 }
 
-// checkingTLS speaks one protocol with peers that may, and counts those that may not.
+// checkingTLS speaks one protocol with the peers that may allows, and counts the others.
 func (n *Node) checkingTLS(proto string, refused *atomic.Uint64, may func(identity.PeerID) bool) *tls.Config {
 	cfg := n.baseTLS()
 	cfg.NextProtos = []string{proto}
@@ -112,7 +112,7 @@ func (n *Node) checkingTLS(proto string, refused *atomic.Uint64, may func(identi
 	return cfg
 }
 
-// resetKey lets peers notice at once that this node was restarted.
+// resetKey lets peers notice at once that this node has restarted.
 func resetKey(key ed25519.PrivateKey) (*quic.StatelessResetKey, error) {
 	b, err := hkdf.Key(sha256.New, key.Seed(), nil, "agentbox stateless reset 1", len(quic.StatelessResetKey{}))
 	if err != nil {
