@@ -6,10 +6,10 @@ import (
 	"agentbox/agentbox"
 )
 
-// Blocked tells whether this machine itself refuses to send UDP to where members are who are
-// absent: by a rule of its firewall, or because no route leads there. nil: it does not, and what
-// keeps them away is elsewhere. The error has code Unavailable and names a member and an address.
-// It sends a byte to each address, and waits for nothing; doctor asks.
+// Blocked returns an error if this machine itself refuses to send UDP to absent members, because of
+// a firewall rule or a missing route. nil means that the cause is elsewhere. The error has code
+// Unavailable and names a member and an address. It sends a byte to each address and waits for
+// nothing; doctor calls it.
 func (m *Mesh) Blocked() error {
 	peers, err := m.Peers()
 	if err != nil {
@@ -29,7 +29,7 @@ func (m *Mesh) Blocked() error {
 	return nil
 }
 
-// sendOne sends a byte, which no node answers: it is no packet of QUIC. The kernel says at once
+// sendOne sends a byte, which no node answers, as it is no QUIC packet. The kernel reports at once
 // what it will not send.
 func sendOne(to *net.UDPAddr) error {
 	c, err := net.DialUDP("udp", nil, to)

@@ -11,17 +11,18 @@ import (
 
 // A peer that is slow to answer tells nothing of use, and sixteen clocks show whose is the odd one.
 const (
+	// A slow answer is useless here, and sixteen clocks suffice to show whose is off.
 	clockTime  = 3 * time.Second // for a peer to answer
 	clockPeers = 16              // that are asked at most
 )
 
-// tellTime answers a peer that asks for the time, over wire.Clock: Unix nanoseconds.
+// tellTime answers a peer that asks for the time over wire.Clock: Unix nanoseconds.
 func tellTime(*wire.Conn, struct{}) (any, error) { return time.Now().UnixNano(), nil }
 
-// Clocks tells by how much the clocks of members who are here are ahead of ours, to within the time
-// that a packet takes. It is for people: nothing here depends on two clocks. Peers that do not
-// answer are left out, and of more than sixteen only some are asked. It takes three seconds at
-// most; nil without a team.
+// Clocks returns by how much the clocks of members who are here are ahead of ours, to within the
+// latency of a packet. It is for people: nothing here depends on two clocks. Peers that do not
+// answer are left out, and at most sixteen are asked. It takes three seconds at most; nil without a
+// team.
 func (m *Mesh) Clocks(ctx context.Context) map[identity.PeerID]time.Duration {
 	node := m.Node()
 	if node == nil {
@@ -46,7 +47,7 @@ func (m *Mesh) Clocks(ctx context.Context) map[identity.PeerID]time.Duration {
 	return out
 }
 
-// askTime takes the answer for the time in the middle between question and answer, as NTP does.
+// askTime assumes that the answer was made halfway between question and answer, as NTP does.
 func askTime(ctx context.Context, node *wire.Node, id identity.PeerID) (ahead time.Duration, err error) {
 	c, err := node.Dial(ctx, id, wire.Clock)
 	if err != nil {

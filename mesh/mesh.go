@@ -20,66 +20,66 @@ import (
 // Config says who this machine is.
 type Config struct {
 	Dir string // made if need be
-	// Key is the identity: the same key signs the names in this machine's store.
+	// Key is the identity, which also signs the names in this machine's store.
 	Key ed25519.PrivateKey
 	Log *slog.Logger
-	// Attach is told of the connections whenever this machine begins to take part in a team. What
-	// it gives is called before they are closed. nil: nobody uses them. Neither may call Init,
-	// Join, Leave or Close, which wait for them.
+	// Attach gets the connections whenever this machine begins to take part in a team. The detach
+	// that it returns is called before they are closed. It may be nil. Neither may call Init, Join,
+	// Leave or Close, which wait for them.
 	Attach func(*wire.Node) (detach func())
-	// Changed is told that the catalogue of a member changed, Listed that the list of members did,
-	// or whether this machine takes part. They may not wait. nil: nobody is told.
+	// Changed is called when the catalogue of a member changed, Listed when the member list did, or
+	// whether this machine takes part. They may not block. They may be nil.
 	Changed, Listed func()
-	// Alone has members not be looked for, and this machine not be announced, by multicast on the
-	// local network.
+	// Alone turns off multicast on the local network: members are not looked for, and this machine
+	// is not announced.
 	Alone bool
 }
 
-// Mesh is this machine's part in its team, or in none yet. Its methods may be called at once; those
-// that change whether it takes part wait for each other.
+// Mesh is this machine's part in its team, or in none yet. Its methods may be called concurrently;
+// those that change whether it takes part wait for each other.
 type Mesh struct {
 	cfg    Config
 	self   identity.PeerID
 	roster *roster.Roster
 	ctx    context.Context
 	stop   context.CancelFunc
-	// tasks are exchanges with peers and what spreads a list; Close waits for them.
+	// tasks are exchanges with peers and the spreading of lists; Close waits for them.
 	tasks background.Group
 
 	// changing is held through Init, Join, Leave and Close. It is taken before mu.
 	changing sync.Mutex
 
-	// mu guards what follows, and is held for no call of another room.
+	// mu guards the fields below, and is held during no call of another package.
 	mu      sync.Mutex
 	run     *running // nil: there is no team, or it cannot be reached
 	problem error    // why it cannot
-	// busy are the peers with which meet goes on.
-	busy map[identity.PeerID]bool
-	// met is when we exchanged heads with each peer: the moment since which it was here then.
+	// syncing are the peers with which syncWith is under way.
+	syncing map[identity.PeerID]bool
+	// met has, for each peer with which we exchanged heads, since when it had been here then.
 	met map[identity.PeerID]time.Time
 }
 
-// running is what there is while this machine is in a team. It is complete when it is published in
-// Mesh.run, but for detach, which belongs to the holder of Mesh.changing.
+// running exists while this machine takes part in a team. It is complete when it is published in
+// Mesh.run, except for detach, which belongs to the holder of Mesh.changing.
 type running struct {
 	node       *wire.Node
 	gossip     *gossip.Gossip
 	catalogues *catalogue.Store
 	nearby     *nearby // nil: nobody is looked for
-	// detach is what Config.Attach gave, nil for nothing.
+	// detach is what Config.Attach returned, nil for nothing.
 	detach func()
 	stop   context.CancelFunc
-	// tasks are look and the catalogues' Run; they end with stop.
+	// tasks are poll and the catalogues' Run; they end with stop.
 	tasks sync.WaitGroup
 }
 
-// Open takes up the part in the team that is kept on disk. That the network does not allow it is no
-// error: Problem says so, and everything of this machine works. The error is about the files of
-// cfg.Dir. The caller closes the Mesh.
+// Open resumes the part in the team that is on disk. If the network does not allow it, that is no
+// error: Problem says so, and everything else of this machine works. The error is about the files
+// of cfg.Dir. The caller closes the Mesh.
 func Open(cfg Config) (*Mesh, error) {
 	m := &Mesh{
 		cfg: cfg, self: identity.PeerOf(cfg.Key.Public().(ed25519.PublicKey)),
-		busy: map[identity.PeerID]bool{}, met: map[identity.PeerID]time.Time{},
+		syncing: map[identity.PeerID]bool{}, met: map[identity.PeerID]time.Time{},
 	}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	var err error
@@ -93,8 +93,8 @@ func Open(cfg Config) (*Mesh, error) {
 	return m, nil
 }
 
-// begin starts with the team of the roster, on what listen gave; an error is Problem's from then on.
-// m.changing is held, or nobody else has m yet.
+// begin starts to take part in the roster's team, with the result of listen; Problem returns the
+// error from then on. The caller holds m.changing, or nobody else has m yet.
 func (m *Mesh) begin(node *wire.Node, err error) error {
 	if err == nil {
 		err = m.beginOn(node)
@@ -108,9 +108,9 @@ func (m *Mesh) begin(node *wire.Node, err error) error {
 	return err
 }
 
-// beginOn starts everything on a node, which it closes when that fails. The order is that of need:
-// the node admits members before anything of it is used, catalogues are there before gossip brings
-// news of them, and both before anybody outside is told.
+// beginOn starts everything on a node, and closes the node if that fails. The order follows the
+// dependencies: the node admits members before anything uses it, catalogues exist before gossip
+// brings news of them, and both before anybody outside is notified.
 func (m *Mesh) beginOn(node *wire.Node) error {
 	list := m.roster.List()
 	node.Admit(list)
@@ -119,7 +119,7 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 	var err error
 	r.catalogues, err = catalogue.Open(catalogue.Config{
 		Dir: filepath.Join(m.cfg.Dir, "catalogues"), Key: m.cfg.Key, Node: node, Log: m.cfg.Log, Here: m.Here, Announce: m.announce,
-		Changed: func(identity.PeerID) { tell(m.cfg.Changed) },
+		Changed: func(identity.PeerID) { call(m.cfg.Changed) },
 	}, list)
 	if err != nil {
 		return errors.Join(err, node.Close())
@@ -131,7 +131,7 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(m.ctx)
 	if !m.cfg.Alone {
-		r.nearby = m.lookAround(ctx, r)
+		r.nearby = m.startNearby(ctx, r)
 	}
 	m.mu.Lock()
 	m.run = r // from here on others read it
@@ -142,15 +142,14 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 	if m.cfg.Attach != nil {
 		r.detach = m.cfg.Attach(node)
 	}
-	tell(m.cfg.Listed)
+	call(m.cfg.Listed)
 	r.tasks.Go(func() { r.catalogues.Run(ctx) })
-	r.tasks.Go(func() { m.look(ctx, r) })
+	r.tasks.Go(func() { m.poll(ctx, r) })
 	return nil
 }
 
-// end stops what begin started, in the order in which one uses the other: first those outside let
-// go, then the news end, then the connections. What runs in goroutines is waited for. m.changing is
-// held.
+// end stops what begin started, users first: those outside let go, then the news end, then the
+// connections. It waits for all goroutines. The caller holds m.changing.
 func (m *Mesh) end() error {
 	m.mu.Lock()
 	r := m.run
@@ -163,7 +162,7 @@ func (m *Mesh) end() error {
 	if r.detach != nil {
 		r.detach()
 	}
-	tell(m.cfg.Listed)
+	call(m.cfg.Listed)
 	r.stop()
 	if r.nearby != nil {
 		r.nearby.close()
@@ -173,7 +172,7 @@ func (m *Mesh) end() error {
 	return err
 }
 
-// Close leaves the network, not the team. Nothing may be called afterwards.
+// Close leaves the network, not the team. No method may be called afterwards.
 func (m *Mesh) Close() error {
 	m.changing.Lock()
 	defer m.changing.Unlock()
@@ -183,8 +182,8 @@ func (m *Mesh) Close() error {
 	return err
 }
 
-// tell calls a func of Config's, which may be nil.
-func tell(f func()) {
+// call calls a func of Config's, which may be nil.
+func call(f func()) {
 	if f != nil {
 		f()
 	}
@@ -193,30 +192,30 @@ func tell(f func()) {
 // Self is the PeerID of this machine.
 func (m *Mesh) Self() identity.PeerID { return m.self }
 
-// IsBuilder tells whether the others may use what a member made: it is a member now, by our clock,
-// with the role.
+// IsBuilder reports whether others may use what a member made: it is a member now, by our clock,
+// and has the role.
 func (m *Mesh) IsBuilder(id identity.PeerID) bool {
 	member, ok := m.roster.List().Member(id)
 	return ok && member.Active(time.Now()) && member.Has(identity.Builder)
 }
 
-// WasBuilder tells whether a member was revoked, has left or is no builder, so that what it made
-// has to go. Of a peer that the list does not know nobody can tell, and one that has only expired,
-// by this machine's clock, may be believed again: both are false.
+// WasBuilder reports whether a member was revoked, has left or is no builder, so that what it made
+// must be removed. It is false for a peer that the list does not know, of which nobody can tell,
+// and for one that has only expired by this machine's clock, which may be renewed.
 func (m *Mesh) WasBuilder(id identity.PeerID) bool {
 	member, ok := m.roster.List().Member(id)
 	return ok && (member.Revoked || member.Left || !member.Has(identity.Builder))
 }
 
-// running is what there is now, nil while this machine takes part in no team.
+// running returns what exists while this machine takes part in a team, else nil.
 func (m *Mesh) running() *running {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.run
 }
 
-// listChanged makes a new member list known to everything here, and then to everybody who is here.
-// The roster calls it. The node comes first: a revoked peer's connections end before anything else
+// listChanged passes a new member list to everything here, and then to everybody who is here. The
+// roster calls it. The node comes first: a revoked peer's connections end before anything else
 // happens.
 func (m *Mesh) listChanged(list identity.List) {
 	r := m.running()
@@ -228,7 +227,7 @@ func (m *Mesh) listChanged(list identity.List) {
 	if err := r.catalogues.Admit(list); err != nil {
 		m.cfg.Log.Error("mesh: forget the catalogues of former members", "error", err)
 	}
-	tell(m.cfg.Listed)
+	call(m.cfg.Listed)
 	m.announce(r.catalogues.Head())
 	m.tasks.Go(func() { m.roster.Spread(m.ctx, r.node, m.Here()) })
 }
@@ -236,14 +235,16 @@ func (m *Mesh) listChanged(list identity.List) {
 // How much load and free space change before that is worth telling: an announcement goes from every
 // member to several others, which is most of what an idle team would send.
 const (
+	// By how much load and free space must change to be announced: every member passes an
+	// announcement on to several others, which is most of what an idle team sends.
 	loadStep  = 10 // percent of the processors
 	freeParts = 16 // a sixteenth of what was free
 )
 
 func differs(a, b, by int) bool { return max(a-b, b-a) > by }
 
-// announce tells everybody which list and catalogue this machine has, how busy it is and what is
-// free. Calls may come in any order, so an older head never replaces a newer one.
+// announce tells everybody which list and catalogue this machine has, its load and its free space.
+// Calls may come in any order, so an older head never replaces a newer one.
 func (m *Mesh) announce(head catalogue.Head) {
 	r := m.running()
 	if r == nil {
@@ -265,8 +266,8 @@ func (m *Mesh) announce(head catalogue.Head) {
 	}
 }
 
-// Here lists the members that are here now, this machine left out, by PeerID; none without a team.
-// Members that have just gone may be among them for some seconds.
+// Here lists the members that are here now, without this machine, by PeerID; none without a team.
+// It may include members that have left seconds ago.
 func (m *Mesh) Here() []identity.PeerID {
 	r := m.running()
 	if r == nil {
@@ -281,9 +282,9 @@ func (m *Mesh) Here() []identity.PeerID {
 	return out
 }
 
-// peerChanged looks at what a peer announces, and gets what is new: its catalogue by way of
-// catalogue.Store, the member list in a goroutine of its own, one for each peer. Gossip calls it at
-// each change, and look for everybody, should something have failed.
+// peerChanged looks at what a peer announces, and fetches what is new: its catalogue through
+// catalogue.Store, the member list in a goroutine, one for each peer. Gossip calls it at each
+// change, and poll for everybody, in case something failed.
 func (m *Mesh) peerChanged(id identity.PeerID) {
 	r := m.running()
 	if r == nil {
@@ -298,19 +299,19 @@ func (m *Mesh) peerChanged(id identity.PeerID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	differs, came := p.Meta.List != [8]byte(mine[:8]), !m.met[id].Equal(p.Since)
-	if m.busy[id] || !differs && !came || m.ctx.Err() != nil {
+	if m.syncing[id] || !differs && !came || m.ctx.Err() != nil {
 		return
 	}
 	m.met[id] = p.Since
-	m.busy[id] = m.tasks.Go(func() { m.meet(r, id, differs, came) })
+	m.syncing[id] = m.tasks.Go(func() { m.syncWith(r, id, differs, came) })
 }
 
-// meet exchanges lists with a peer that has another, and heads with one that just came.
-func (m *Mesh) meet(r *running, id identity.PeerID, differs, came bool) {
+// syncWith exchanges lists with a peer that has another, and heads with one that just came.
+func (m *Mesh) syncWith(r *running, id identity.PeerID, differs, came bool) {
 	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		delete(m.busy, id)
+		delete(m.syncing, id)
 	}()
 	if differs {
 		if err := m.roster.Sync(m.ctx, r.node, id); err != nil {
@@ -324,10 +325,10 @@ func (m *Mesh) meet(r *running, id identity.PeerID, differs, came bool) {
 	}
 }
 
-// look does now and then what news missed, until ctx is done: every five seconds it compares lists,
-// every half minute it writes addresses down and announces load and space, every hour it renews
-// memberships that a machine with the root key has to renew.
-func (m *Mesh) look(ctx context.Context, r *running) {
+// poll catches up on what news missed, until ctx is done: every five seconds it compares lists,
+// every half minute it writes addresses to disk and announces load and space, and every hour it
+// renews the memberships that this machine can renew.
+func (m *Mesh) poll(ctx context.Context, r *running) {
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
 	for n := 0; ; n++ {
@@ -351,7 +352,7 @@ func (m *Mesh) look(ctx context.Context, r *running) {
 	}
 }
 
-// Catalogues gives what everybody has, nil without a team. It is another one after each Join, so
+// Catalogues returns what everybody has, nil without a team. It is another one after each Join, so
 // callers do not keep it.
 func (m *Mesh) Catalogues() *catalogue.Store {
 	if r := m.running(); r != nil {
@@ -360,8 +361,8 @@ func (m *Mesh) Catalogues() *catalogue.Store {
 	return nil
 }
 
-// Node gives the connections to the team, nil without one. It is closed when this machine leaves;
-// Attach tells of each.
+// Node returns the connections to the team, nil without one. It is closed when this machine leaves;
+// Attach gets each new one.
 func (m *Mesh) Node() *wire.Node {
 	if r := m.running(); r != nil {
 		return r.node

@@ -18,6 +18,8 @@ import (
 // Bounds of what the local network can make us try: anybody there can claim any number of
 // addresses.
 const (
+	// Bounds of what the local network can make us try: anybody there can claim any number of
+	// addresses.
 	nearbyAtOnce = 4
 	nearbyAgain  = 10 * time.Second // until an address is tried once more
 	nearbyKnown  = 256              // addresses that are remembered
@@ -25,36 +27,37 @@ const (
 )
 
 // nearby tries the addresses at which members are said to be on the local network. Anybody may say
-// so, so an address is worth one handshake now and then, and nothing else: whether a member answers
-// is what the handshake proves.
+// so, so an address gets one handshake now and then, which proves whether a member answers, and
+// nothing else.
 type nearby struct {
 	m      *Mesh
 	r      *running
 	ctx    context.Context
 	beacon *lan.Beacon
-	// tried is when each address was tried last; the beacon's calls of found have it to themselves.
+	// tried is when each address was last tried; only the beacon's calls of found use it.
 	tried  map[netip.AddrPort]time.Time
 	tries  errgroup.Group
 	met    atomic.Uint64 // members that answered
 	failed atomic.Uint64 // addresses at which none did
 }
 
-// lookAround begins to look for members on the local network, until ctx is done. Callers close what
-// it gives.
-func (m *Mesh) lookAround(ctx context.Context, r *running) *nearby {
+// startNearby starts to look for members on the local network, until ctx is done. The caller closes
+// the result.
+func (m *Mesh) startNearby(ctx context.Context, r *running) *nearby {
 	n := &nearby{m: m, r: r, ctx: ctx, tried: map[netip.AddrPort]time.Time{}}
 	n.tries.SetLimit(nearbyAtOnce)
 	n.beacon = lan.Start(lan.Config{Service: lan.Service(m.roster.List().Root()), Listen: r.node.Addr(), Log: m.cfg.Log, Found: n.found})
 	return n
 }
 
-// close waits for what is tried; ctx has ended.
+// close waits for the attempts under way; ctx has ended.
 func (n *nearby) close() {
 	n.beacon.Close()
 	_ = n.tries.Wait()
 }
 
-// found tries an address once in a while, a few at once. What is not tried now is said again.
+// found tries an address once in a while, a few at the same time. Addresses that are not tried now
+// are announced again.
 func (n *nearby) found(a netip.AddrPort) {
 	maps.DeleteFunc(n.tried, func(_ netip.AddrPort, at time.Time) bool { return time.Since(at) > nearbyAgain })
 	if _, again := n.tried[a]; again || len(n.tried) >= nearbyKnown || n.known(a) {
@@ -71,8 +74,8 @@ func (n *nearby) known(a netip.AddrPort) bool {
 	})
 }
 
-// try finds out whether a member answers. The node remembers the address then, and gossip looks for
-// absent members again. The service does not matter; Roster is one that every member speaks.
+// try finds out whether a member answers. If so, the node remembers the address, and gossip looks
+// for absent members again. The service does not matter; every member speaks Roster.
 func (n *nearby) try(a netip.AddrPort) error {
 	ctx, cancel := context.WithTimeout(n.ctx, nearbyTime)
 	defer cancel()

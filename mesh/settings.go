@@ -14,11 +14,11 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// DefaultListen is where a node listens that was told nothing else. Where the port is taken, as by
-// another home of this machine, any port is.
+// DefaultListen is where a node listens without a setting. If the port is taken, say by another
+// home of this machine, it takes any.
 const DefaultListen = ":7946"
 
-// settings is settings.json. Only this machine's user changes it, by Init and Join.
+// settings is settings.json. Only this machine's user changes it, through Init and Join.
 type settings struct {
 	Listen string `json:"listen"` // UDP address, with the port that was used last
 }
@@ -26,7 +26,7 @@ type settings struct {
 func (m *Mesh) settingsFile() string  { return filepath.Join(m.cfg.Dir, "settings.json") }
 func (m *Mesh) addressesFile() string { return filepath.Join(m.cfg.Dir, "addresses.json") }
 
-// readJSON reads a file that may not be there, into v as it is then.
+// readJSON reads a file into v, which stays as it is when there is no file.
 func readJSON(path string, v any) error {
 	if err := durable.ReadJSON(path, v); err != nil {
 		return agentbox.Errorf(agentbox.Corrupt, "%w", err).WithHint("remove it")
@@ -45,8 +45,8 @@ func (m *Mesh) configure(listen string) error {
 	return durable.WriteJSON(m.settingsFile(), settings{Listen: listen}, 0o600)
 }
 
-// listen opens the node, and keeps its port for the next time: the others remember it, and a
-// firewall may have a rule for it. A port that is taken is no reason to stay away from the team.
+// listen opens the node, and keeps its port for the next time: others remember it, and a firewall
+// may have a rule for it. A port that is taken is no reason to stay away from the team.
 func (m *Mesh) listen() (*wire.Node, error) {
 	s := settings{Listen: DefaultListen}
 	if err := readJSON(m.settingsFile(), &s); err != nil {
@@ -71,8 +71,8 @@ func (m *Mesh) listen() (*wire.Node, error) {
 	return node, nil
 }
 
-// learn tells a node where members were seen before. A file that cannot be read costs a search, no
-// more.
+// learn gives a node the addresses at which members were seen before. A file that cannot be read
+// costs only a search.
 func (m *Mesh) learn(node *wire.Node) {
 	known := map[identity.PeerID][]netip.AddrPort{}
 	if err := readJSON(m.addressesFile(), &known); err != nil {

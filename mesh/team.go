@@ -12,9 +12,9 @@ import (
 	"agentbox/mesh/roster"
 )
 
-// Init makes a team of which this machine is the first member, with the root key. name is how
-// people see it, listen a UDP address or "" for the one of before. Exists when it is in a team. The
-// error may also be Problem's: then there is a team, in which the machine does not take part yet.
+// Init makes a team with this machine as first member, which keeps the root key. name is how people
+// see it, listen a UDP address or "" for the previous one. Exists when it is in a team. The error
+// may also be that of Problem: then there is a team, in which the machine does not take part yet.
 func (m *Mesh) Init(name, listen string) error {
 	m.changing.Lock()
 	defer m.changing.Unlock()
@@ -34,9 +34,9 @@ func (m *Mesh) Problem() error {
 	return m.problem
 }
 
-// Invite makes an invitation, at the addresses given, as host:port, and at those of this machine,
-// eight at most, and gives it as a token, too. ttl and roles are those of roster.Invite. NotFound
-// without a team, Conflict when this machine is no admin.
+// Invite makes an invitation with the given addresses, as host:port, and those of this machine, at
+// most eight, and returns it with its token. For ttl and roles see roster.Invite. NotFound without
+// a team, Conflict when this machine is no admin.
 func (m *Mesh) Invite(ttl time.Duration, roles []identity.Role, addresses []string) (identity.Invite, string, error) {
 	r := m.running()
 	if r == nil {
@@ -58,9 +58,9 @@ func (m *Mesh) Invite(ttl time.Duration, roles []identity.Role, addresses []stri
 	return invite, token, err
 }
 
-// Join takes up an invitation, and begins to take part. A machine that was revoked or left the same
-// team may be invited again; one that is a member anywhere is Exists. When it fails, this machine
-// is in no team that it was not in before.
+// Join uses an invitation, and begins to take part. A machine that was revoked or left the same
+// team may be invited again; one that is a member of any team is Exists. After a failure, this
+// machine is in no team that it was not in before.
 func (m *Mesh) Join(ctx context.Context, token, name, listen string) error {
 	invite, err := identity.ParseToken(token)
 	if err != nil {
@@ -90,21 +90,20 @@ func (m *Mesh) Join(ctx context.Context, token, name, listen string) error {
 	return m.begin(node, nil)
 }
 
-// Find is the member that a person means: see roster.Find.
+// Find returns the member that a person means: see roster.Find.
 func (m *Mesh) Find(what string) (identity.Member, error) { return m.roster.Find(what) }
 
-// SetRoles makes a member's roles these: see roster.SetRoles.
+// SetRoles sets a member's roles: see roster.SetRoles.
 func (m *Mesh) SetRoles(id identity.PeerID, roles []identity.Role) error {
 	return m.roster.SetRoles(id, roles)
 }
 
-// Revoke takes a member off the list for good: see roster.Revoke. When it returns this machine
+// Revoke takes a member off the list for good: see roster.Revoke. When it returns, this machine
 // admits it no more; the others follow as they hear of it.
 func (m *Mesh) Revoke(id identity.PeerID) error { return m.roster.Revoke(id) }
 
-// Leave tells the others that this machine leaves, as far as they are here, and forgets the team
-// and what its members had. That nobody could be told is no error: the others see this machine as
-// absent.
+// Leave tells those who are here that this machine leaves, and forgets the team and what its
+// members had. If nobody could be told, that is no error: the others see this machine as absent.
 func (m *Mesh) Leave(ctx context.Context) error {
 	m.changing.Lock()
 	defer m.changing.Unlock()
@@ -128,8 +127,8 @@ func (m *Mesh) Leave(ctx context.Context) error {
 	return nil
 }
 
-// farewell hands one other member that this machine left; that one tells the rest. It connects
-// before it signs: who has left is not let in any more.
+// farewell tells one other member that this machine leaves, which tells the rest. It connects
+// before it signs: a peer that has left is not admitted any more.
 func (m *Mesh) farewell(ctx context.Context, r *running) {
 	for _, id := range m.Here() {
 		err := m.roster.Farewell(ctx, r.node, id)
@@ -140,21 +139,21 @@ func (m *Mesh) farewell(ctx context.Context, r *running) {
 	}
 }
 
-// Peer is what is known of one member, now or formerly.
+// Peer is what is known of one present or former member.
 type Peer struct {
 	identity.Member
 	Self  bool
 	Here  bool
 	Since time.Time // it is here, or gone, since then; zero: never seen since we began
-	// Meta is what it announced last; zero for one that was not seen.
+	// Meta is its last announcement; zero if it was not seen.
 	Meta gossip.Meta
 	// Addresses are where it may be, the one that worked last first.
 	Addresses []netip.AddrPort
 	Records   map[string]int // of its catalogue, by kind
 }
 
-// Peers lists everybody who ever was a member, this machine too, by PeerID. NotFound without a
-// team.
+// Peers lists everybody who ever was a member, including this machine, by PeerID. NotFound without
+// a team.
 func (m *Mesh) Peers() ([]Peer, error) {
 	list := m.roster.List()
 	if list.Team().IsZero() {
@@ -172,7 +171,7 @@ func (m *Mesh) Peers() ([]Peer, error) {
 	return out, nil
 }
 
-// describe adds what is known beyond the member list. Of itself this machine knows it without
+// describe adds what is known beyond the member list. For this machine, that does not come from
 // gossip.
 func (m *Mesh) describe(r *running, p *Peer) {
 	if p.Self {
@@ -205,12 +204,12 @@ type Status struct {
 	Sequence uint64
 	// Problem is why it does not take part, nil when it does or is in no team.
 	Problem error
-	// Counters are what the limits and checks did since this machine began to take part, by name;
+	// Counters count by name what the limits and checks did since this machine began to take part;
 	// nil while it does not.
 	Counters map[string]uint64
 }
 
-// Status says how this machine takes part.
+// Status describes this machine's own part.
 func (m *Mesh) Status() Status {
 	list := m.roster.List()
 	s := Status{Team: list.Team(), Self: identity.Member{ID: m.self}, Serial: list.Serial(), Problem: m.Problem(), Root: m.roster.IsRoot(), Here: len(m.Here())}
@@ -231,7 +230,7 @@ func (m *Mesh) Status() Status {
 	return s
 }
 
-// counters are what the limits and checks did, by name.
+// counters returns all counters by name.
 func (r *running) counters(lists uint64) map[string]uint64 {
 	w, g, c := r.node.Counters(), r.gossip.Counters(), r.catalogues.Counters()
 	met, failed := uint64(0), uint64(0)

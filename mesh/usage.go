@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usage is how busy this machine is, in percent of its processors (the load average of a minute, so
-// it may exceed 100), and what is free on the disk of a directory for an ordinary user, in MiB.
-// What cannot be found out is 0. Both are announced, for people: mesh peers shows them.
+// usage returns how busy this machine is, in percent of its processors (the load average of a
+// minute, so it may exceed 100), and the space on the disk of a directory that an ordinary user may
+// take, in MiB. Unknown values are 0. Both are announced, for people: mesh peers shows them.
 func usage(dir string) (load uint16, free uint32) {
 	if fs, err := procfs.NewDefaultFS(); err == nil {
 		if l, err := fs.LoadAvg(); err == nil {

@@ -11,8 +11,8 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// delegate is what memberlist calls, some of it while it holds its own locks: nothing here waits,
-// or calls memberlist.
+// delegate has memberlist's callbacks. It calls some of them while it holds its own locks, so
+// nothing here blocks or calls memberlist.
 //
 // It is a Gossip under another name, so that these methods are not part of Gossip's own.
 type delegate Gossip
@@ -23,7 +23,7 @@ var (
 	_ memberlist.EventDelegate = (*delegate)(nil)
 )
 
-// NodeMeta gives what this node announces. sign made sure that it fits.
+// NodeMeta returns what this node announces. sign made sure that it fits.
 func (d *delegate) NodeMeta(int) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -32,15 +32,16 @@ func (d *delegate) NodeMeta(int) []byte {
 
 // Nothing but Meta is gossiped, so messages and state of others' making are dropped.
 
+// Only Meta is gossiped, so messages and state from others are dropped.
 func (d *delegate) NotifyMsg([]byte)                {}
 func (d *delegate) GetBroadcasts(int, int) [][]byte { return nil }
 func (d *delegate) LocalState(bool) []byte          { return nil }
 func (d *delegate) MergeRemoteState([]byte, bool)   {}
 
-// NotifyAlive refuses nodes that are no members, and what a member did not say of itself. Any
-// member may say anything of others to memberlist: without this, one could fill the team with
-// phantoms. It is called for everything that is heard, over and over, so a Meta that was found good
-// is not verified again.
+// NotifyAlive refuses nodes that are no members, and a Meta that its member did not sign. Any
+// member may tell memberlist anything about others: without this check, one could fill the team
+// with phantoms. It is called for everything that arrives, again and again, so a valid Meta is not
+// verified twice.
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	id, err := identity.ParsePeer(n.Name)
 	ip, _ := netip.AddrFromSlice(n.Addr)
@@ -48,7 +49,7 @@ func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	defer d.mu.Unlock()
 	key, ok := d.keyOf(id)
 	switch {
-	case err != nil, !ok, netip.AddrPortFrom(ip, n.Port) != placeOf(id):
+	case err != nil, !ok, netip.AddrPortFrom(ip, n.Port) != virtualAddr(id):
 		d.counters.Phantoms.Add(1)
 		return agentbox.Errorf(agentbox.NotFound, "%.80q is no member of the team", n.Name)
 	case len(n.Meta) > 0 && d.verified[id] == string(n.Meta):
@@ -62,7 +63,7 @@ func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	return nil
 }
 
-// keyOf is the key of a member, or our own; d.mu is held.
+// keyOf is the key of a member, or our own. The caller holds d.mu.
 func (d *delegate) keyOf(id identity.PeerID) (ed25519.PublicKey, bool) {
 	if id == d.cfg.Node.Self() {
 		return d.cfg.Key.Public().(ed25519.PublicKey), true
@@ -75,8 +76,8 @@ func (d *delegate) NotifyJoin(n *memberlist.Node)   { d.saw(n, true) }
 func (d *delegate) NotifyUpdate(n *memberlist.Node) { d.saw(n, true) }
 func (d *delegate) NotifyLeave(n *memberlist.Node)  { d.saw(n, false) }
 
-// saw notes what memberlist says of a peer: that it is here or gone, and what it announces. Since
-// changes only when the former does.
+// saw records memberlist's view of a peer: whether it is here, and what it announces. Since changes
+// only when the former does.
 func (d *delegate) saw(n *memberlist.Node, here bool) {
 	id, err := identity.ParsePeer(n.Name)
 	if err != nil || id == d.cfg.Node.Self() {
@@ -100,5 +101,5 @@ func (d *delegate) saw(n *memberlist.Node, here bool) {
 		p.Meta = meta
 		d.cfg.Node.Learn(id, meta.Addresses...)
 	}
-	(*Gossip)(d).mark(id)
+	(*Gossip)(d).markDirty(id)
 }

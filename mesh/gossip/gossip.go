@@ -20,25 +20,27 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// Config says for whom to gossip. All but Changed is required.
+// Config is what a Gossip needs. All but Changed is required.
 type Config struct {
 	Node *wire.Node
 	Key  ed25519.PrivateKey // of the node
 	Log  *slog.Logger
-	// Changed is told that a peer came, went, or announces something else: one call at a time, and
-	// one for many changes of a peer that come at once. nil: nobody is told.
+	// Changed is called when a peer came, went, or announces something else: one call at a time,
+	// and one call for many simultaneous changes of a peer. It may be nil.
 	Changed func(identity.PeerID)
 }
 
 // announcePause is also how long an announcement waits for a peer that takes it. leaveTime bounds
 // the farewell in Close.
 const (
+	// announcePause is also how long an announcement waits for a peer that takes it. leaveTime
+	// bounds the farewell in Close.
 	announcePause = 200 * time.Millisecond // between two announcements
 	leaveTime     = 500 * time.Millisecond
 )
 
-// Peer is what is known of a member that is here, or was since we began. What it announces is
-// signed by it; whether it is here is what memberlist makes of its silence.
+// Peer is what is known of a member that is here, or was since we started. It signed its Meta
+// itself; whether it is here is memberlist's conclusion.
 type Peer struct {
 	ID    identity.PeerID
 	Here  bool
@@ -46,8 +48,8 @@ type Peer struct {
 	Meta  Meta      // the last one
 }
 
-// Gossip is this node's part in finding out who is here. Its methods may be called at once. tasks
-// are the announcer, the teller and the seeker, which end with ctx; Close waits for them.
+// Gossip is this node's part in finding out who is here. Its methods may be called concurrently.
+// tasks are the announcer, the notifier and the seeker, which end with ctx; Close waits for them.
 type Gossip struct {
 	cfg       Config
 	transport *transport
@@ -57,7 +59,7 @@ type Gossip struct {
 	stop     context.CancelFunc
 	tasks    sync.WaitGroup
 	announce background.Signal // the Meta has changed
-	tell     background.Signal // dirty has somebody
+	notify   background.Signal // dirty has somebody
 	nudge    background.Signal // look for absent peers now
 
 	closed   func() error // close, once
@@ -65,24 +67,26 @@ type Gossip struct {
 
 	// mu guards what follows. memberlist's calls take it while they hold locks of memberlist's own,
 	// so memberlist is never called with mu held.
-	mu     sync.Mutex
-	list   identity.List
-	places map[netip.AddrPort]identity.PeerID // by placeOf, of the members on the list
-	// meta is what this node says of itself, signed the bytes of it that memberlist has.
+	mu   sync.Mutex
+	list identity.List
+	// virtual maps virtualAddr to the members on the list.
+	virtual map[netip.AddrPort]identity.PeerID // by placeOf, of the members on the list
+	// meta is what this node announces, signed its encoded form, which memberlist has.
 	meta   Meta
 	signed []byte
 	// peers are the members that were seen since we began.
-	peers    map[identity.PeerID]*Peer
+	peers map[identity.PeerID]*Peer
+	// verified has the last valid Meta of each peer.
 	verified map[identity.PeerID]string // the Meta that was found good last
-	// dirty are the peers that changed and that Changed was not told of yet.
+	// dirty has the peers that changed since the last call of Changed.
 	dirty map[identity.PeerID]bool
 }
 
-// Start begins to gossip with the members of a list. Addresses are learnt by the node. The caller
-// closes it before the node.
+// Start starts gossip with the members of a list. The node knows the addresses. The caller closes
+// the Gossip before the node.
 func Start(cfg Config, list identity.List) (*Gossip, error) {
 	g := &Gossip{
-		cfg: cfg, announce: background.NewSignal(), tell: background.NewSignal(), nudge: background.NewSignal(),
+		cfg: cfg, announce: background.NewSignal(), notify: background.NewSignal(), nudge: background.NewSignal(),
 		peers: map[identity.PeerID]*Peer{}, verified: map[identity.PeerID]string{}, dirty: map[identity.PeerID]bool{},
 	}
 	g.closed = sync.OnceValue(g.close)
@@ -92,20 +96,20 @@ func Start(cfg Config, list identity.List) (*Gossip, error) {
 	if err := g.sign(); err != nil {
 		return nil, err
 	}
-	g.transport = newTransport(cfg.Node, &g.counters, g.at)
+	g.transport = newTransport(cfg.Node, &g.counters, g.memberAt)
 	var err error
 	if g.members, err = memberlist.Create(g.config()); err != nil {
 		_ = g.transport.Shutdown()
 		return nil, agentbox.Errorf(agentbox.Internal, "mesh: start gossip: %w", err)
 	}
 	g.tasks.Go(g.announcer)
-	g.tasks.Go(g.teller)
+	g.tasks.Go(g.notifier)
 	g.tasks.Go(g.seeker)
 	return g, nil
 }
 
-// localNetwork is memberlist's configuration for an office: in seconds, not in minutes, is a peer
-// that vanished known to be gone. Names are never resolved.
+// localNetwork is memberlist's configuration for an office: a peer that vanishes is noticed within
+// seconds, not minutes. Names are never resolved.
 func localNetwork() *memberlist.Config {
 	cfg := memberlist.DefaultLANConfig()
 	cfg.UDPBufferSize = wire.MaxDatagram
@@ -123,8 +127,8 @@ func (g *Gossip) config() *memberlist.Config {
 	return cfg
 }
 
-// logWriter takes memberlist's lines. What is wrong with a peer is seen in its state, so all of it
-// is for debugging.
+// logWriter takes memberlist's log lines. A peer's problem shows in its state, so they are for
+// debugging only.
 type logWriter struct{ log *slog.Logger }
 
 func (w logWriter) Write(b []byte) (int, error) {
@@ -133,29 +137,29 @@ func (w logWriter) Write(b []byte) (int, error) {
 }
 
 // Admit makes a list the newest one. A peer that it no longer admits is gone at once, and Changed
-// is told; new members are looked for.
+// is called; new members are looked for.
 func (g *Gossip) Admit(list identity.List) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.list, g.places = list, map[netip.AddrPort]identity.PeerID{}
+	g.list, g.virtual = list, map[netip.AddrPort]identity.PeerID{}
 	for _, m := range list.Members() {
-		g.places[placeOf(m.ID)] = m.ID
+		g.virtual[virtualAddr(m.ID)] = m.ID
 	}
 	now := time.Now()
 	for id := range g.peers {
 		if !list.Admits(id, now) {
 			delete(g.peers, id)
 			delete(g.verified, id)
-			g.mark(id)
+			g.markDirty(id)
 		}
 	}
 	g.nudge.Notify()
 }
 
-// Announce changes what this node says of itself: change is called once, with a lock held.
-// Everybody hears of it within a second or two. What changes nothing is not said: a change is sent
-// by every member to several others. The error is that of a Meta that does not fit; then what was
-// announced before goes on.
+// Announce changes what this node announces: change is called once, with a lock held. Everybody
+// hears of it within a second or two. A change without effect is not announced, since every member
+// passes each announcement on to several others. If the new Meta does not fit, that is the error,
+// and the last announcement stays.
 func (g *Gossip) Announce(change func(*Meta)) error {
 	g.mu.Lock()
 	before := g.signed
@@ -169,8 +173,8 @@ func (g *Gossip) Announce(change func(*Meta)) error {
 	return err
 }
 
-// sign makes the bytes of our Meta. It fails rather than give memberlist more than it takes.
-// Callers hold mu, or nobody else has g yet.
+// sign encodes our Meta. It fails rather than give memberlist more than it takes. The caller holds
+// mu, or nobody else has g yet.
 func (g *Gossip) sign() error {
 	b, err := g.meta.Sign(g.cfg.Key)
 	if err == nil && len(b) > memberlist.MetaMaxSize {
@@ -182,9 +186,10 @@ func (g *Gossip) sign() error {
 	return err
 }
 
-// announcer gives memberlist a new Meta, and waits a little so that many changes are one.
+// announcer passes a new Meta to memberlist, then pauses, so that many changes become one.
 func (g *Gossip) announcer() {
-	for g.waitFor(g.announce) {
+	for g.wait(g.announce) {
+		// It fails when no peer took it in time, and keeps trying by itself.
 		// It fails when no peer took it within the time, and goes on trying by itself.
 		_ = g.members.UpdateNode(announcePause)
 		select {
@@ -194,9 +199,9 @@ func (g *Gossip) announcer() {
 	}
 }
 
-// teller says who changed, in a goroutine of its own: those that note a change hold locks.
-func (g *Gossip) teller() {
-	for g.waitFor(g.tell) {
+// notifier calls Changed in its own goroutine, because those that note a change hold locks.
+func (g *Gossip) notifier() {
+	for g.wait(g.notify) {
 		g.mu.Lock()
 		changed := g.dirty
 		g.dirty = map[identity.PeerID]bool{}
@@ -209,8 +214,8 @@ func (g *Gossip) teller() {
 	}
 }
 
-// waitFor waits for a signal; false when it is over.
-func (g *Gossip) waitFor(signal background.Signal) bool {
+// wait waits for a signal; false when the Gossip has ended.
+func (g *Gossip) wait(signal background.Signal) bool {
 	select {
 	case <-signal:
 		return g.ctx.Err() == nil
@@ -219,22 +224,21 @@ func (g *Gossip) waitFor(signal background.Signal) bool {
 	}
 }
 
-// mark notes that a peer changed; g.mu is held.
-func (g *Gossip) mark(id identity.PeerID) {
+// markDirty notes that a peer changed. The caller holds g.mu.
+func (g *Gossip) markDirty(id identity.PeerID) {
 	g.dirty[id] = true
-	g.tell.Notify()
+	g.notify.Notify()
 }
 
-// at is the member that has a place inside memberlist; false for a place of nobody, or of a former
-// member.
-func (g *Gossip) at(place netip.AddrPort) (identity.PeerID, bool) {
+// memberAt returns the member with a virtual address; false if nobody has it, or a former member.
+func (g *Gossip) memberAt(place netip.AddrPort) (identity.PeerID, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	id, ok := g.places[place]
+	id, ok := g.virtual[place]
 	return id, ok && g.list.Admits(id, time.Now())
 }
 
-// Peers lists the members that are here or were since we began, this node left out, by PeerID.
+// Peers lists the members that are here or were since we started, without this node, by PeerID.
 func (g *Gossip) Peers() []Peer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -249,7 +253,7 @@ func (g *Gossip) Peers() []Peer {
 	return out
 }
 
-// Peer is what is known of one member; false for one that was not seen since we began.
+// Peer returns what is known of one member; false if it was not seen since we started.
 func (g *Gossip) Peer(id identity.PeerID) (Peer, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -260,10 +264,10 @@ func (g *Gossip) Peer(id identity.PeerID) (Peer, bool) {
 	return *p, true
 }
 
-// Counters has what the limits did so far.
+// Counters returns the live counters of the limits.
 func (g *Gossip) Counters() *Counters { return &g.counters }
 
-// Close tells the others that this node goes, and ends. It leaves the wire.Node open. It may be
+// Close tells the others that this node leaves, and ends. It leaves the wire.Node open. It may be
 // called more than once.
 func (g *Gossip) Close() error { return g.closed() }
 

@@ -31,7 +31,7 @@ func (g *Gossip) lie(a alive, to identity.PeerID) {
 	if err := codec.NewEncoder(&b, &codec.MsgpackHandle{}).Encode(&a); err != nil {
 		panic(err)
 	}
-	_, _ = g.transport.WriteTo(b.Bytes(), placeOf(to).String())
+	_, _ = g.transport.WriteTo(b.Bytes(), virtualAddr(to).String())
 	time.Sleep(200 * time.Microsecond)
 }
 
@@ -42,7 +42,7 @@ func Lie(g *Gossip, name string, to identity.PeerID) {
 
 // LieAbout tells a peer something that another one did not say.
 func LieAbout(g *Gossip, of, to identity.PeerID) {
-	place := placeOf(of)
+	place := virtualAddr(of)
 	g.lie(alive{Incarnation: 1 << 20, Node: of.String(), Addr: place.Addr().AsSlice(), Port: place.Port(), Meta: []byte("lies")}, to)
 }
 

@@ -11,20 +11,21 @@ import (
 )
 
 const (
-	// silence is how long a peer may leave what we send unanswered before the connection is taken
-	// for dead: after sleep or a change of address it would swallow everything for half a minute.
+	// silence is how long a peer may fail to acknowledge what we send before the connection is
+	// considered dead: after sleep or a change of address it would swallow everything for half a
+	// minute.
 	silence = 3 * time.Second
-	// dialPause is the least time from a dial that failed to the next: memberlist sends to an
-	// absent peer every second.
+	// dialPause is the minimum pause after a failed dial: memberlist sends to an absent peer every
+	// second.
 	dialPause = 2 * time.Second
 	dialTime  = 3 * time.Second
 	// maxWaiting bounds the packets that wait for a connection.
 	maxWaiting = 16
 )
 
-// link is what we have with one peer: the newest connection, by whichever side it was opened, and
-// what waits for one. Both sides may open one at the same time; each uses its newest and reads
-// both. mu guards all of it.
+// link manages the connections to one peer: the newest one, whichever side opened it, and the
+// packets that wait for one. Both sides may open one at the same time; each uses its newest and
+// reads both. mu guards all fields.
 type link struct {
 	t    *transport
 	peer identity.PeerID
@@ -37,8 +38,8 @@ type link struct {
 	dialling chan struct{} // closed when the dial that goes on has ended
 	failed   time.Time     // when the last dial failed
 	err      error         // why there is no connection
-	// waiting are packets for when there is a connection, the oldest first; more than maxWaiting
-	// are lost.
+	// waiting are packets that wait for a connection, the oldest first; beyond maxWaiting they are
+	// lost.
 	waiting [][]byte
 }
 
@@ -64,8 +65,8 @@ func (l *link) send(b []byte) error {
 	return c.SendDatagram(b)
 }
 
-// usable gives the connection if it is alive as far as we know: QUIC acknowledges what we send at
-// once, whether or not the peer has an answer.
+// usable returns the connection if it seems alive: QUIC acknowledges what we send at once, whether
+// or not the peer has an answer.
 func (l *link) usable() *wire.Conn {
 	if l.conn == nil {
 		return nil
@@ -81,8 +82,8 @@ func (l *link) usable() *wire.Conn {
 	return nil
 }
 
-// dial begins to connect unless that is under way. What it gives is closed when it has ended: the
-// connection is in use by then.
+// dial starts to connect, unless that is under way. The channel is closed when the attempt has
+// ended; the connection, if any, is in use by then.
 func (l *link) dial() <-chan struct{} {
 	if l.dialling != nil {
 		return l.dialling
@@ -114,7 +115,7 @@ func (l *link) dial() <-chan struct{} {
 	return done
 }
 
-// adopt makes a connection the one that is used, and sends what waited for it.
+// adopt makes a connection the one in use, and sends the packets that waited for it.
 func (l *link) adopt(c *wire.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +131,7 @@ func (l *link) use(c *wire.Conn) {
 	l.waiting = nil
 }
 
-// open begins a stream, connecting first if need be, until ctx ends.
+// open opens a stream until ctx ends. It connects first if need be.
 func (l *link) open(ctx context.Context) (*wire.Stream, error) {
 	l.mu.Lock()
 	c := l.usable()
@@ -156,7 +157,7 @@ func (l *link) open(ctx context.Context) (*wire.Stream, error) {
 	return c.OpenStream(ctx)
 }
 
-// drop closes the connection: the way to the peer has changed.
+// drop closes the connection, because the path to the peer has changed.
 func (l *link) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

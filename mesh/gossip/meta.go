@@ -9,12 +9,12 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// MaxAddresses is how many addresses a Meta has: it has to stay below 512 bytes with all of them.
+// MaxAddresses is how many addresses a Meta may have: with all of them it must stay below 512
+// bytes.
 const MaxAddresses = 4
 
 // Meta is what every peer knows of every other without asking: small, signed by its peer, replaced
-// as a whole. Sequence and List are what others compare with what they have; nothing in it is a
-// time.
+// as a whole. Others compare Sequence and List with what they have. Nothing in it is a time.
 type Meta struct {
 	Sequence  uint64           // of its catalogue
 	Digest    agentbox.Digest  // of its catalogue
@@ -27,16 +27,18 @@ type Meta struct {
 // The lengths of its parts in bytes, in their order: sequence, digest, list, load, free, number of
 // addresses; then the addresses and the signature.
 const (
+	// The lengths of its parts in bytes, in order: sequence, digest, list, load, free, number of
+	// addresses; then the addresses and the signature.
 	metaFixed   = 8 + 32 + 8 + 2 + 4 + 1
 	metaAddress = 16 + 2
 )
 
-// metaDomain keeps a signature over a Meta from being one over anything else. The digit is the
+// metaDomain keeps a signature over a Meta from being valid over anything else. The digit is the
 // version.
 const metaDomain = "agentbox meta 1\n"
 
-// Sign encodes a Meta, big-endian, with its peer's signature behind it. Invalid when it has too
-// many addresses.
+// Sign encodes a Meta, big-endian, followed by its peer's signature. Invalid when it has too many
+// addresses.
 func (m Meta) Sign(key ed25519.PrivateKey) ([]byte, error) {
 	if len(m.Addresses) > MaxAddresses {
 		return nil, agentbox.Errorf(agentbox.Invalid, "a peer announces at most %d addresses, not %d", MaxAddresses, len(m.Addresses))
@@ -53,8 +55,8 @@ func (m Meta) Sign(key ed25519.PrivateKey) ([]byte, error) {
 	return append(b, ed25519.Sign(key, append([]byte(metaDomain), b...))...), nil
 }
 
-// DecodeMeta reads what Sign wrote, and verifies that the peer with this key signed it; else it is
-// Corrupt. Any node of the team may have passed it on.
+// DecodeMeta reads what Sign wrote, and verifies that the peer with this key signed it; otherwise
+// it is Corrupt. Any node of the team may have passed it on.
 func DecodeMeta(b []byte, key ed25519.PublicKey) (Meta, error) {
 	signed := len(b) - ed25519.SignatureSize
 	if signed < metaFixed || int(b[metaFixed-1]) > MaxAddresses || signed != metaFixed+int(b[metaFixed-1])*metaAddress {
@@ -77,9 +79,9 @@ func badMeta(key ed25519.PublicKey, why string) error {
 	return agentbox.Errorf(agentbox.Corrupt, "what peer %s announces: %s", identity.PeerOf(key).Short(), why)
 }
 
-// placeOf is the address of a peer inside memberlist: made from its PeerID, in a range that is
-// never routed (RFC 4193), so that it is the same wherever the peer is.
-func placeOf(id identity.PeerID) netip.AddrPort {
+// virtualAddr is the address of a peer inside memberlist: derived from its PeerID, in a range that
+// is never routed (RFC 4193), so that it is the same wherever the peer is.
+func virtualAddr(id identity.PeerID) netip.AddrPort {
 	var ip [16]byte
 	ip[0] = 0xfd
 	copy(ip[1:], id[:15])

@@ -15,20 +15,22 @@ import (
 // seekPeriod is how often absent members are looked for, this machine's addresses compared and its
 // sleep noticed.
 const (
+	// seekPeriod is how often absent members are looked for, and this machine is checked for new
+	// addresses and for sleep.
 	seekPeriod = 3 * time.Second
-	// asleep is by how much the wall clock runs ahead of the monotonic one when the machine slept.
+	// asleep is by how much the wall clock gets ahead of the monotonic one when the machine slept.
 	asleep = 5 * time.Second
-	// atOnce bounds how many absent peers are looked for at the same time, perRound in a round.
+	// atOnce bounds how many absent peers are looked for at the same time, perRound how many per
+	// round.
 	atOnce   = 8
 	perRound = 16
 )
 
-// seeker looks for members that are not here: memberlist itself gives up on who was absent for
-// long, and on both halves of a partition. It also notices when this machine slept or has other
+// seeker looks for members that are not here: memberlist itself gives up on peers that were absent
+// for long, and on both halves of a partition. It also notices when this machine slept or has other
 // addresses.
 //
-// That the machine slept shows in the two clocks of this one process: the monotonic one stands
-// still meanwhile.
+// Sleep shows in the two clocks of this one process, as the monotonic one stands still meanwhile.
 func (g *Gossip) seeker() {
 	tick := time.NewTicker(seekPeriod)
 	defer tick.Stop()
@@ -54,12 +56,11 @@ func (g *Gossip) seeker() {
 	}
 }
 
-// Seek looks for absent members now, because there is reason to think that one can be reached. It
-// does not wait.
+// Seek looks for absent members now, because one can probably be reached. It does not wait.
 func (g *Gossip) Seek() { g.nudge.Notify() }
 
-// seek asks some absent members, drawn at random, of which an address is known to join us, and
-// waits for them. Not all: of a team of hundreds most may be asleep.
+// seek asks some absent members, drawn at random among those with a known address, to join us, and
+// waits for them. Not all of them: in a team of hundreds, most may be asleep.
 func (g *Gossip) seek() {
 	absent := g.absent()
 	rand.Shuffle(len(absent), func(i, j int) { absent[i], absent[j] = absent[j], absent[i] })
@@ -68,8 +69,9 @@ func (g *Gossip) seek() {
 	for _, id := range absent[:min(len(absent), perRound)] {
 		all.Go(func() error {
 			if g.ctx.Err() == nil {
+				// It fails for a peer that sleeps, and is repeated.
 				// It fails for a peer that sleeps, and is tried again.
-				_, _ = g.members.Join([]string{id.String() + "/" + placeOf(id).String()})
+				_, _ = g.members.Join([]string{id.String() + "/" + virtualAddr(id).String()})
 			}
 			return nil
 		})
@@ -77,7 +79,7 @@ func (g *Gossip) seek() {
 	_ = all.Wait()
 }
 
-// absent lists members that are not here and may be somewhere.
+// absent lists members that are not here but have a known address.
 func (g *Gossip) absent() []identity.PeerID {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -95,8 +97,8 @@ func (g *Gossip) absent() []identity.PeerID {
 	return out
 }
 
-// listenAddresses says where a node can be reached that listens at an address: there, or, when that
-// is everywhere, at the addresses of this machine's interfaces, the one it uses by default first.
+// listenAddresses returns where a node can be reached that listens at an address: there, or, if
+// that is unspecified, at the addresses of this machine's interfaces, the default one first.
 func listenAddresses(at netip.AddrPort) []netip.AddrPort {
 	if !at.Addr().IsUnspecified() {
 		return []netip.AddrPort{at}
@@ -109,6 +111,7 @@ func listenAddresses(at netip.AddrPort) []netip.AddrPort {
 		}
 	}
 	for _, far := range []string{"192.0.2.1:9", "[2001:db8::1]:9"} {
+		// A connected UDP socket has sent nothing, and knows its source address.
 		// A UDP socket that is connected has sent nothing, and knows by which address it would.
 		if c, err := net.Dial("udp", far); err == nil {
 			add(c.LocalAddr().(*net.UDPAddr).AddrPort().Addr())
@@ -127,7 +130,7 @@ func listenAddresses(at netip.AddrPort) []netip.AddrPort {
 	return out
 }
 
-// Addresses says where this node can be reached, as it announces it.
+// Addresses returns where this node can be reached, as announced.
 func (g *Gossip) Addresses() []netip.AddrPort {
 	g.mu.Lock()
 	defer g.mu.Unlock()

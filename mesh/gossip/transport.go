@@ -19,10 +19,10 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// maxStream bounds what one stream brings: the state of a team of thousands is below a megabyte.
+// maxStream bounds the bytes of one stream: the state of a team of thousands is below a megabyte.
 const maxStream = 4 << 20
 
-// Counters say what the limits did since the node began. Any but the first is somebody else's
+// Counters count what the limits did since the node started. All but the first mean somebody else's
 // mistake, or an attack.
 type Counters struct {
 	Oversized  atomic.Uint64 // packets of ours above what a datagram holds
@@ -32,10 +32,10 @@ type Counters struct {
 	Forged     atomic.Uint64 // announcements that their peer did not sign
 }
 
-// transport is memberlist's network: the connections of wire. Addresses are those of placeOf;
-// resolve says which member has one. Packets that memberlist does not take in time are dropped, as
-// the system drops UDP's. tasks has the dials and the connections that we opened; those that peers
-// opened are the node's.
+// transport is memberlist's network on the connections of wire. Addresses are those of virtualAddr;
+// resolve returns the member that has one. Packets that memberlist does not take in time are
+// dropped, as a system does with UDP. tasks has the dials and the connections that we opened; those
+// that peers opened belong to the node.
 type transport struct {
 	node    *wire.Node
 	resolve func(place netip.AddrPort) (identity.PeerID, bool)
@@ -43,20 +43,20 @@ type transport struct {
 	ctx   context.Context
 	stop  context.CancelFunc
 	tasks background.Group
-	// packets and streams are what memberlist reads.
+	// packets and streams are read by memberlist.
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 
 	// mu guards links.
 	mu sync.Mutex
-	// links has one for each peer that was ever sent to or heard of; they are not many.
+	// links has one for each peer that was ever contacted; they are few.
 	links    map[identity.PeerID]*link
 	counters *Counters
 }
 
 var _ memberlist.Transport = (*transport)(nil)
 
-// newTransport begins to answer peers, before memberlist has begun to read.
+// newTransport starts to serve peers, before memberlist has started to read.
 func newTransport(node *wire.Node, counters *Counters, resolve func(place netip.AddrPort) (identity.PeerID, bool)) *transport {
 	t := &transport{
 		node: node, counters: counters, resolve: resolve, links: map[identity.PeerID]*link{},
@@ -67,7 +67,7 @@ func newTransport(node *wire.Node, counters *Counters, resolve func(place netip.
 	return t
 }
 
-// link is that of a peer, made when it is first needed.
+// link returns that of a peer, made when it is first needed.
 func (t *transport) link(id identity.PeerID) *link {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,7 +79,7 @@ func (t *transport) link(id identity.PeerID) *link {
 	return l
 }
 
-// dropAll closes all connections, because ours is another address now.
+// dropAll closes all connections, because our address has changed.
 func (t *transport) dropAll() {
 	t.mu.Lock()
 	links := slices.Collect(maps.Values(t.links))
@@ -96,7 +96,7 @@ func (t *transport) serve(_ context.Context, c *wire.Conn) {
 	t.read(l, c)
 }
 
-// read hands on what comes on a connection until it ends, or the transport does; it is closed then.
+// read passes on what arrives on a connection until it or the transport ends, then closes it.
 func (t *transport) read(l *link, c *wire.Conn) {
 	defer c.Close()
 	stop := context.AfterFunc(t.ctx, func() { c.Close() })
@@ -108,7 +108,7 @@ func (t *transport) read(l *link, c *wire.Conn) {
 }
 
 func (t *transport) readPackets(l *link, c *wire.Conn) {
-	from := net.UDPAddrFromAddrPort(placeOf(l.peer))
+	from := net.UDPAddrFromAddrPort(virtualAddr(l.peer))
 	for {
 		b, err := c.ReceiveDatagram(c.Context())
 		if err != nil {
@@ -125,7 +125,7 @@ func (t *transport) readPackets(l *link, c *wire.Conn) {
 	}
 }
 
-// acceptStreams hands on the streams of a connection, each when memberlist takes it.
+// acceptStreams passes on the streams of a connection, each when memberlist takes it.
 func (t *transport) acceptStreams(l *link, c *wire.Conn) {
 	for {
 		s, err := c.AcceptStream(c.Context())
@@ -141,14 +141,14 @@ func (t *transport) acceptStreams(l *link, c *wire.Conn) {
 	}
 }
 
-// FinalAdvertiseAddr is where memberlist says that we are: our place.
+// FinalAdvertiseAddr is where memberlist says that we are: our virtual address.
 func (t *transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
-	place := placeOf(t.node.Self())
+	place := virtualAddr(t.node.Self())
 	return place.Addr().AsSlice(), int(place.Port()), nil
 }
 
-// WriteTo sends a packet to a member. One that is too long is counted, and an error: what memberlist
-// packs is below it.
+// WriteTo sends a packet to a member. One that is too long is counted and an error: memberlist
+// packs less.
 func (t *transport) WriteTo(b []byte, to string) (time.Time, error) {
 	id, err := t.find(to)
 	if err != nil {
@@ -162,7 +162,7 @@ func (t *transport) WriteTo(b []byte, to string) (time.Time, error) {
 	return now, t.link(id).send(b)
 }
 
-// DialTimeout begins a stream to a member.
+// DialTimeout opens a stream to a member.
 func (t *transport) DialTimeout(to string, timeout time.Duration) (net.Conn, error) {
 	id, err := t.find(to)
 	if err != nil {
@@ -195,7 +195,7 @@ var (
 	errGone   = agentbox.Errorf(agentbox.Unavailable, "the connection has just ended")
 )
 
-// Shutdown ends the connections and waits for what reads them.
+// Shutdown ends the connections and waits for their readers.
 func (t *transport) Shutdown() error {
 	t.node.Handle(wire.Gossip, nil)
 	t.stop()
@@ -213,7 +213,7 @@ type streamConn struct {
 }
 
 func (t *transport) netConn(s *wire.Stream, l *link) net.Conn {
-	return &streamConn{Stream: s, t: t, left: maxStream, remote: net.UDPAddrFromAddrPort(placeOf(l.peer))}
+	return &streamConn{Stream: s, t: t, left: maxStream, remote: net.UDPAddrFromAddrPort(virtualAddr(l.peer))}
 }
 
 var errTooLong = errors.New("the peer sends more than a gossip stream may have")
@@ -235,5 +235,7 @@ func (c *streamConn) Close() error {
 	return err
 }
 
-func (c *streamConn) LocalAddr() net.Addr  { return net.UDPAddrFromAddrPort(placeOf(c.t.node.Self())) }
+func (c *streamConn) LocalAddr() net.Addr {
+	return net.UDPAddrFromAddrPort(virtualAddr(c.t.node.Self()))
+}
 func (c *streamConn) RemoteAddr() net.Addr { return c.remote }
