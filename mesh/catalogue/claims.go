@@ -7,7 +7,7 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// MaxHold is for how long one peer can hold one claim at most, however often it renews it.
+// MaxHold is how long one peer can hold one claim at most, however often it renews it.
 const MaxHold = time.Hour
 
 // claimID is one peer's claim on one key.
@@ -23,8 +23,8 @@ type claimSeen struct {
 	changed uint64
 }
 
-// noteClaims remembers when the claims of a catalogue were seen first and last renewed; next is nil
-// for a catalogue that is forgotten. s.mu is held.
+// noteClaims records when the claims of a catalogue were first seen and last renewed; next is nil
+// for a catalogue that is forgotten. The caller holds s.mu.
 func (s *Store) noteClaims(owner identity.PeerID, next *set) {
 	now := time.Now()
 	if next == nil {
@@ -44,6 +44,8 @@ func (s *Store) noteClaims(owner identity.PeerID, next *set) {
 		}
 		s.seen[c] = seen
 	}
+	// A claim that was held for too long is remembered for as long again: otherwise a peer could
+	// hold it forever by giving it up for a moment.
 	// What was held for too long is remembered for as long again: giving it up for a moment and
 	// taking it anew would be a way to hold it for ever.
 	maps.DeleteFunc(s.seen, func(c claimID, seen claimSeen) bool {
@@ -52,9 +54,9 @@ func (s *Store) noteClaims(owner identity.PeerID, next *set) {
 	})
 }
 
-// Holder is the peer that is making something: of those with a claim that is not over, the one with
-// the lowest PeerID; false when there is none. Peers that are not here do not count, nor do those
-// that are no builders, as nobody uses what they make. It may be this machine.
+// Holder returns the peer that is making something: the one with the lowest PeerID among those with
+// a valid claim; false when there is none. Peers that are not here do not count, nor do those that
+// are no builders, as nobody uses what they make. It may be this machine.
 func (s *Store) Holder(key string) (identity.PeerID, bool) {
 	here := map[identity.PeerID]bool{}
 	for _, p := range s.cfg.Here() {
@@ -82,10 +84,10 @@ func (s *Store) Holder(key string) (identity.PeerID, bool) {
 	return holder, !holder.IsZero()
 }
 
-// TakeClaim says that we are about to make something, unless somebody else said so before: then it
-// is false, and who that is. Two that claim at the same time both get it, and Holder tells each of
-// them within seconds which of the two goes on. A claim is taken again to renew it. ttl is rounded
-// to seconds, from one second to an hour.
+// TakeClaim claims that we are about to make something, unless somebody else did before: then it is
+// false, with that peer. Two that claim at the same time both succeed, and Holder tells each of
+// them within seconds which one goes on. Taking a claim again renews it. ttl is rounded to seconds,
+// from one second to an hour.
 func (s *Store) TakeClaim(key string, ttl time.Duration) (identity.PeerID, bool, error) {
 	if holder, ok := s.Holder(key); ok && holder != s.self {
 		return holder, false, nil
@@ -96,7 +98,7 @@ func (s *Store) TakeClaim(key string, ttl time.Duration) (identity.PeerID, bool,
 	return s.self, err == nil, err
 }
 
-// DropClaim says that we make it no more, because it is made or failed. No such claim is no error.
+// DropClaim ends our claim, because the result exists or failed. Without a claim it does nothing.
 func (s *Store) DropClaim(key string) error {
 	return s.Update(func(e *Edit) { e.Remove(Claim, key) })
 }

@@ -14,6 +14,8 @@ import (
 // Bounds of messages, in bytes, and times. A peer that changes its catalogue ten times a second is
 // fetched from three times in it.
 const (
+	// Bounds of messages, in bytes, and times. From a peer that changes its catalogue ten times a
+	// second we fetch three times a second.
 	maxRequest = 1 << 10
 	maxDelta   = MaxBytes*3/2 + 1<<20 // with removals, keys of the JSON around it, and the head
 	maxHeads   = 2 << 20
@@ -23,33 +25,33 @@ const (
 	headsTime  = 30 * time.Second       // between two exchanges of heads with somebody
 )
 
-// request is what a stream of the catalogue service begins with.
+// request is the first message on a stream of the catalogue service.
 type request struct {
 	Owner identity.PeerID `json:"owner,omitzero"` // whose catalogue; zero: all heads
 	Since uint64          `json:"since,omitempty"`
 }
 
-// want is a catalogue of which something newer is known to exist, which pursue is at: from are those
-// who have it, the best to ask first.
-type want struct {
+// fetchTarget is a catalogue of which something newer exists, which fetchUntilNewest is fetching.
+// from are peers that have it, in the order in which they are asked.
+type fetchTarget struct {
 	sequence uint64
 	from     []identity.PeerID
 }
 
-// Saw is told that a peer has a catalogue of an owner at a sequence number. What is newer than ours
-// is fetched in the background, from the owner where it is here. Neither has proved it: the number
-// only has us ask.
+// Saw is called when a peer has a catalogue of an owner at a sequence number. What is newer than
+// ours is fetched in the background, from the owner if it is here. Nobody has proved the number: it
+// only makes us ask.
 func (s *Store) Saw(owner identity.PeerID, sequence uint64, from identity.PeerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if owner == s.self || s.ctx.Err() != nil || sequence <= s.sequence(owner) || !s.list.Admits(owner, time.Now()) {
 		return
 	}
-	w := s.wanted[owner]
+	w := s.pending[owner]
 	if w == nil {
-		w = &want{}
-		s.wanted[owner] = w
-		s.tasks.Go(func() { s.pursue(owner) })
+		w = &fetchTarget{}
+		s.pending[owner] = w
+		s.tasks.Go(func() { s.fetchUntilNewest(owner) })
 	}
 	w.sequence = max(w.sequence, sequence)
 	if from == owner {
@@ -60,7 +62,7 @@ func (s *Store) Saw(owner identity.PeerID, sequence uint64, from identity.PeerID
 	w.from = w.from[:min(len(w.from), 8)]
 }
 
-// sequence is what is known of an owner; s.mu is held.
+// sequence is what is known of an owner. The caller holds s.mu.
 func (s *Store) sequence(owner identity.PeerID) uint64 {
 	if got := s.peers[owner]; got != nil {
 		return got.head.Sequence
@@ -68,11 +70,11 @@ func (s *Store) sequence(owner identity.PeerID) uint64 {
 	return 0
 }
 
-// pursue fetches the catalogue of an owner until nothing newer of it is known to exist. When those
-// that said so cannot give it (a daemon announces a change and is restarted), the owner and the
-// others that are here are asked: gossip tells of a change once, and nothing else would ask before
-// the next exchange of heads.
-func (s *Store) pursue(owner identity.PeerID) {
+// fetchUntilNewest fetches the catalogue of an owner until nothing newer of it is known to exist.
+// When the peers that said so cannot provide it (a daemon announces a change and restarts), it asks
+// the owner and others that are here: gossip announces a change once, and the next exchange of
+// heads may be far off.
+func (s *Store) fetchUntilNewest(owner identity.PeerID) {
 	pause := askPause
 	for from, wanted := s.next(owner); wanted; from, wanted = s.next(owner) {
 		wait := fetchPause
@@ -87,19 +89,19 @@ func (s *Store) pursue(owner identity.PeerID) {
 		case <-s.ctx.Done():
 		}
 		if from.IsZero() {
-			s.askAround(owner)
+			s.askOthers(owner)
 		}
 	}
 }
 
-// next gives who is to be asked for an owner's catalogue, zero where everybody was asked; false when
+// next returns the peer to ask for an owner's catalogue, zero when all were asked; false when
 // nothing newer is wanted.
 func (s *Store) next(owner identity.PeerID) (from identity.PeerID, wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.wanted[owner]
+	w := s.pending[owner]
 	if w.sequence <= s.sequence(owner) || s.ctx.Err() != nil || !s.list.Admits(owner, time.Now()) {
-		delete(s.wanted, owner)
+		delete(s.pending, owner)
 		return identity.PeerID{}, false
 	}
 	if len(w.from) > 0 {
@@ -109,9 +111,9 @@ func (s *Store) next(owner identity.PeerID) (from identity.PeerID, wanted bool) 
 	return from, true
 }
 
-// askAround has the owner asked where it is here, and some others: three in all, the owner first.
-// Others may have fetched it before the owner went.
-func (s *Store) askAround(owner identity.PeerID) {
+// askOthers adds the owner, if it is here, and some others to those that are asked, three in all.
+// Others may have fetched it before the owner left.
+func (s *Store) askOthers(owner identity.PeerID) {
 	here := slices.DeleteFunc(s.cfg.Here(), func(p identity.PeerID) bool { return p == s.self })
 	rand.Shuffle(len(here), func(i, j int) { here[i], here[j] = here[j], here[i] })
 	if i := slices.Index(here, owner); i > 0 {
@@ -119,11 +121,11 @@ func (s *Store) askAround(owner identity.PeerID) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.wanted[owner]
+	w := s.pending[owner]
 	w.from = append(w.from, here[:min(len(here), 3)]...)
 }
 
-// tryFetch is fetch within fetchTime; that it fails is counted.
+// tryFetch is fetch within fetchTime. It counts failures.
 func (s *Store) tryFetch(owner, from identity.PeerID) {
 	ctx, cancel := context.WithTimeout(s.ctx, fetchTime)
 	defer cancel()
@@ -133,8 +135,8 @@ func (s *Store) tryFetch(owner, from identity.PeerID) {
 	}
 }
 
-// fetch takes what a peer has of an owner's catalogue: the difference first, and the whole, once,
-// when the difference does not lead to what the owner signed.
+// fetch gets what a peer has of an owner's catalogue: the difference first, and once the whole, if
+// the difference does not lead to what the owner signed.
 func (s *Store) fetch(ctx context.Context, owner, from identity.PeerID) error {
 	c, err := s.cfg.Node.Dial(ctx, from, wire.Catalogue)
 	if err != nil {
@@ -148,7 +150,7 @@ func (s *Store) fetch(ctx context.Context, owner, from identity.PeerID) error {
 		var d Delta
 		err := c.Ask(ctx, request{Owner: owner, Since: since}, &d, maxDelta)
 		if err == nil {
-			err = s.take(owner, d)
+			err = s.accept(owner, d)
 		}
 		if since == 0 || d.Since == 0 || agentbox.CodeOf(err) != agentbox.Corrupt {
 			return err
@@ -157,11 +159,11 @@ func (s *Store) fetch(ctx context.Context, owner, from identity.PeerID) error {
 	}
 }
 
-// take makes a catalogue what a delta says, if its owner signed that and it is newer. It is
-// verified without the lock, as that hashes all of it, so what is known may have changed meanwhile:
-// then the answer that came first stays.
-func (s *Store) take(owner identity.PeerID, d Delta) error {
-	old := s.known(owner)
+// accept applies a delta to a catalogue, if its owner signed it and it is newer. It is verified
+// without the lock, as that hashes all of it, so the catalogue may have changed meanwhile: then the
+// answer that came first stays.
+func (s *Store) accept(owner identity.PeerID, d Delta) error {
+	old := s.catalogueOf(owner)
 	next, err := s.verified(old, d, owner)
 	if err != nil {
 		s.counters.Refused.Add(1)
@@ -183,8 +185,8 @@ func (s *Store) take(owner identity.PeerID, d Delta) error {
 	return nil
 }
 
-// replace makes next what is known of an owner instead of old, if it is newer; nil is that nothing
-// was. False without an error: there is nothing to do.
+// replace replaces old, nil for nothing, as what is known of an owner, if next is newer. False
+// without an error: there is nothing to do.
 func (s *Store) replace(owner identity.PeerID, old, next *set) (taken bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,8 +209,8 @@ func (s *Store) replace(owner identity.PeerID, old, next *set) (taken bool, err 
 	return true, nil
 }
 
-// Exchange asks a peer which catalogues it has, within fetchTime, and fetches what is new: that is
-// how those of peers that sleep get around.
+// Exchange asks a peer which catalogues it has, within fetchTime, and fetches what is new. That is
+// how those of sleeping peers spread.
 func (s *Store) Exchange(ctx context.Context, from identity.PeerID) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
@@ -223,9 +225,9 @@ func (s *Store) Exchange(ctx context.Context, from identity.PeerID) error {
 	}
 	for _, h := range theirs {
 		if h.Owner == s.self {
-			err = s.heardOfOwn(h)
+			err = s.skipUsedNumbers(h)
 		} else {
-			err = s.heardOf(h, from)
+			err = s.offered(h, from)
 		}
 		if err != nil {
 			return err
@@ -234,9 +236,9 @@ func (s *Store) Exchange(ctx context.Context, from identity.PeerID) error {
 	return nil
 }
 
-// heardOf is Saw for a head that a peer showed. Only what its owner signed is pursued: any member
-// could have us look for ever for a number that nobody ever gave.
-func (s *Store) heardOf(h Head, from identity.PeerID) error {
+// offered is Saw for a head that a peer showed. Only heads that their owner signed are fetched:
+// otherwise any member could make us look forever for a number that nobody used.
+func (s *Store) offered(h Head, from identity.PeerID) error {
 	s.mu.Lock()
 	m, _ := s.list.Member(h.Owner)
 	team, known := s.list.Team(), h.Sequence <= s.sequence(h.Owner)
@@ -252,8 +254,8 @@ func (s *Store) heardOf(h Head, from identity.PeerID) error {
 	return nil
 }
 
-// Run exchanges heads with somebody now and then, until ctx is done: gossip tells of each change
-// once, and what was missed then is found so.
+// Run exchanges heads with a random peer now and then, until ctx is done: gossip announces each
+// change once, and this finds what was missed.
 func (s *Store) Run(ctx context.Context) {
 	tick := time.NewTicker(headsTime)
 	defer tick.Stop()

@@ -31,7 +31,7 @@ func TestLiarsAreNotBelieved(t *testing.T) {
 	}
 	defer s.Close()
 	good := signedSet(t, team, ownerKey, 5, Record{Kind: Image, Key: "k", Changed: 5})
-	if err := s.take(owner, good.since(0)); err != nil {
+	if err := s.accept(owner, good.since(0)); err != nil {
 		t.Fatal(err)
 	}
 	newer := signedSet(t, team, ownerKey, 6, Record{Kind: Image, Key: "new", Changed: 6}).since(0)
@@ -99,7 +99,7 @@ func TestLiarsAreNotBelieved(t *testing.T) {
 	}
 	// The owner itself signs two catalogues of one number.
 	fork := signedSet(t, team, ownerKey, 5, Record{Kind: Image, Key: "other", Changed: 5}).since(0)
-	if err := s.take(owner, fork); err != nil || s.Counters().Forked.Load() != 1 {
+	if err := s.accept(owner, fork); err != nil || s.Counters().Forked.Load() != 1 {
 		t.Errorf("%v, %+v", err, s.Counters())
 	}
 }
@@ -128,7 +128,7 @@ func TestACatalogueThatIsWrittenLateIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.take(owner, good.since(0)); err != nil {
+	if err := s.accept(owner, good.since(0)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(s.path(owner)); !os.IsNotExist(err) {

@@ -7,12 +7,12 @@ import (
 )
 
 // Head is that of our own catalogue.
-func (s *Store) Head() Head { return s.known(s.self).head }
+func (s *Store) Head() Head { return s.catalogueOf(s.self).head }
 
-// Update changes our own catalogue: change is called once, with a lock held, and all that it does
-// becomes visible at once. It is on disk when Update returns, so that a restart does not take it
-// back; Announce has been told. A change that goes beyond the bounds is an error (NoSpace, Invalid)
-// and changes nothing, one that changes nothing is not announced. Unavailable after Close.
+// Update changes our own catalogue: change is called once, with a lock held, and all its changes
+// become visible at once. When Update returns, they are on disk, so that a restart does not undo
+// them, and announced. A change that exceeds the bounds is an error (NoSpace, Invalid) and has no
+// effect. One without an effect is not announced. Unavailable after Close.
 func (s *Store) Update(change func(*Edit)) error {
 	s.editing.Lock()
 	defer s.editing.Unlock()
@@ -29,7 +29,7 @@ func (s *Store) Update(change func(*Edit)) error {
 	return s.publish(next, team)
 }
 
-// publish signs and keeps a set of our own, and says so; s.editing is held.
+// publish signs, stores and announces a set of our own. The caller holds s.editing.
 func (s *Store) publish(next *set, team agentbox.Digest) error {
 	next.head = next.head.sign(team, s.cfg.Key)
 	if err := s.write(next, true); err != nil {
@@ -44,9 +44,9 @@ func (s *Store) publish(next *set, team agentbox.Digest) error {
 	return nil
 }
 
-// heardOfOwn is told of a head of ours that somebody has. Where it is beyond what we know of
-// ourselves (our disk was restored from a backup), the numbers that were used are passed over.
-func (s *Store) heardOfOwn(h Head) error {
+// skipUsedNumbers gets a head of ours that somebody has. If it is newer than ours, as after our
+// disk was restored from a backup, we continue after its number.
+func (s *Store) skipUsedNumbers(h Head) error {
 	s.editing.Lock()
 	defer s.editing.Unlock()
 	s.mu.Lock()
@@ -59,6 +59,7 @@ func (s *Store) heardOfOwn(h Head) error {
 		s.counters.Refused.Add(1)
 		return err
 	}
+	// Others have other records under older numbers, so no difference to these can be given.
 	// Others have other records under older numbers, so no difference to these can be told.
 	next := &set{head: Head{Sequence: h.Sequence + 1, Digest: own.head.Digest}, records: own.records, floor: h.Sequence + 1}
 	s.cfg.Log.Warn("mesh: others know a newer catalogue of this machine, going on after it", "sequence", h.Sequence)

@@ -13,11 +13,12 @@ import (
 	"agentbox/agentbox"
 )
 
-// Kind is what a record is about.
+// Kind says what a record is about.
 type Kind string
 
 // The kinds. Readers refuse a catalogue with a record of a kind that they do not know.
 const (
+	// The kinds. Readers refuse a catalogue with a record of an unknown kind.
 	Image    Kind = "image"    // Key: the image's digest in hex; Alias: its recipe
 	Setup    Kind = "setup"    // Key: FAMILY/KEY of what setup made
 	Kernel   Kind = "kernel"   // Key: its name; Digest: of its file
@@ -30,6 +31,8 @@ const (
 // Bounds of a catalogue, in bytes but for MaxRecords and maxTTL. Every member has all catalogues in
 // memory.
 const (
+	// Bounds of a catalogue, in bytes except MaxRecords and maxTTL. Every member has all catalogues
+	// in memory.
 	MaxRecords = 4096
 	MaxBytes   = 2 << 20 // of all records, encoded
 	MaxKey     = 512
@@ -38,27 +41,27 @@ const (
 	maxTTL     = 3600 // seconds
 )
 
-// Record is one line of a catalogue. Kind and Key name it. What of the rest is set is the kind's
-// affair: see the kinds.
+// Record is one line of a catalogue, identified by Kind and Key. Which other fields are set depends
+// on the kind.
 type Record struct {
 	Kind  Kind   `json:"kind"`
 	Key   string `json:"key"`
 	Alias string `json:"alias,omitempty"` // another key by which it is found
-	// Manifest is what a session of mesh/exchange for its bytes is about.
+	// Manifest is the subject of the session of mesh/exchange that gets its bytes.
 	Manifest agentbox.Digest `json:"manifest,omitzero"`
 	Digest   agentbox.Digest `json:"digest,omitzero"` // of the thing itself
-	// About is the manifest of what describes it, which is small and fetched first.
+	// About is the manifest of its description, which is small and fetched first.
 	About agentbox.Digest `json:"about,omitzero"`
 	Size  int64           `json:"size,omitempty"` // bytes
 	Name  []byte          `json:"name,omitempty"` // the signed name (cachestore/blob) under which its owner keeps it
 	Text  string          `json:"text,omitempty"` // for people
 	TTL   int             `json:"ttl,omitempty"`  // seconds; claims only
-	// Changed is the catalogue's sequence number when it was written: which records a reader lacks
-	// follows from it.
+	// Changed is the catalogue's sequence number when the record was written. It tells which
+	// records a reader lacks.
 	Changed uint64 `json:"changed"`
 }
 
-// id names a record within a catalogue.
+// id identifies a record within a catalogue.
 type id struct {
 	kind Kind
 	key  string
@@ -66,13 +69,13 @@ type id struct {
 
 func (r Record) id() id { return id{r.Kind, r.Key} }
 
-// compare orders records by kind and key, which is the order in which they are hashed.
+// compare orders records by kind and key, the order in which they are hashed.
 func compare(a, b Record) int {
 	return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Key, b.Key))
 }
 
-// Check tells whether a record may be in a catalogue, as an error of code Corrupt: its kind is
-// known, its texts are printable and within bounds, and a claim alone ends.
+// Check verifies that a record may be in a catalogue; the error has code Corrupt. Its kind is
+// known, its texts are printable and within bounds, and only a claim has a time to live.
 func (r Record) Check() error {
 	switch r.Kind {
 	case Image, Setup, Kernel, Template, Task, Box:
@@ -99,7 +102,8 @@ func (r Record) Check() error {
 	return nil
 }
 
-// isText tells whether a text is at most so many bytes and printable: people are shown it.
+// isText reports whether a text is printable, as people are shown it, and has at most that many
+// bytes.
 func isText(s string, most int) bool {
 	return len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }

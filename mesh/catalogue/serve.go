@@ -15,18 +15,18 @@ func (s *Store) serve(_ *wire.Conn, req request) (any, error) {
 	return s.delta(req)
 }
 
-// delta is what a peer lacks that has a catalogue up to a number; NotFound for one of which we know
-// nothing.
+// delta returns what a peer lacks that has a catalogue up to a number; NotFound for one of which we
+// know nothing.
 func (s *Store) delta(req request) (Delta, error) {
-	got := s.known(req.Owner)
+	got := s.catalogueOf(req.Owner)
 	if got == nil || got.head.Sequence == 0 {
 		return Delta{}, agentbox.Errorf(agentbox.NotFound, "no catalogue of %s", req.Owner.Short())
 	}
 	return got.since(req.Since), nil
 }
 
-// heads lists the heads of all catalogues that we have, in the order of owners. An empty one of our
-// own that was never changed is none.
+// heads lists the heads of all our catalogues, sorted by owner. Our own is left out while it was
+// never changed.
 func (s *Store) heads() []Head {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 // maxRemoved is how many removals are remembered. A peer that is further behind gets the whole set.
 const maxRemoved = 512
 
-// removal says that a record went when the catalogue had a sequence number. It is not part of what
-// is signed: leaving one out shows, as the digest is another then.
+// removal says that a record was removed at a sequence number. It is not signed: if one is left
+// out, the digest differs.
 type removal struct {
 	Kind     Kind   `json:"kind"`
 	Key      string `json:"key"`
@@ -29,20 +29,20 @@ func (r removal) check(d Delta) error {
 	return nil
 }
 
-// set is one catalogue as one peer has it. It is never changed: apply and edit give another, so it
-// may be read without a lock.
+// set is one catalogue as one peer has it. It is immutable, as apply and edit return new ones, so
+// it may be read without a lock.
 type set struct {
 	head Head
-	// records are what the head's digest is of.
+	// records are what the head's digest covers.
 	records map[id]Record
-	// removed are the last removals, the oldest first; they are complete from the sequence number
+	// removed are the last removals, the oldest first. They are complete from the sequence number
 	// floor on.
 	removed []removal
 	floor   uint64
 }
 
-// Delta is what takes a set from one sequence number to its head's, or a whole set. It is the
-// answer to a fetch, and what is kept on disk.
+// Delta is the difference from a set at one sequence number to its head, or a whole set. It is the
+// answer to a fetch, and the form on disk.
 type Delta struct {
 	Head    Head     `json:"head"`
 	Since   uint64   `json:"since"` // 0: all of it
@@ -75,8 +75,8 @@ func (h *heads) UnmarshalJSON(b []byte) (err error) {
 	return err
 }
 
-// since gives what takes a reader from a sequence number to here: all of it for 0, for a number
-// that was never given, or when what was removed since then is not known any more.
+// since returns the difference for a reader at a sequence number. It is the whole set for 0, for a
+// number that was never used, or when the removals since then are not known any more.
 func (s *set) since(n uint64) Delta {
 	if n == 0 || n < s.floor || n > s.head.Sequence {
 		return Delta{Head: s.head, Records: sorted(s.records)}
@@ -95,8 +95,8 @@ func (s *set) since(n uint64) Delta {
 	return d
 }
 
-// apply gives the set that a delta makes of this one. The head's signature has been verified; that
-// the records are those that it stands for is checked here.
+// apply returns the set that results from a delta. The head's signature has been verified; apply
+// checks that the records are those that it covers.
 func (s *set) apply(d Delta) (*set, error) {
 	next := &set{head: d.Head, records: map[id]Record{}, floor: d.Head.Sequence}
 	if d.Since != 0 {
@@ -121,7 +121,7 @@ func (s *set) apply(d Delta) (*set, error) {
 	return next, next.check()
 }
 
-// check tells whether the set is within its bounds and what its head says, as an error of code
+// check verifies that the set is within its bounds and matches its head; the error has code
 // Corrupt.
 func (s *set) check() error {
 	if len(s.records) > MaxRecords {
@@ -139,7 +139,7 @@ func (s *set) check() error {
 	return nil
 }
 
-// trim forgets the oldest removals, and with them that older readers can be told a difference.
+// trim forgets the oldest removals. Readers from before them get the whole set.
 func (s *set) trim() {
 	if over := len(s.removed) - maxRemoved; over > 0 {
 		s.floor = max(s.floor, s.removed[over-1].Sequence)
@@ -147,16 +147,16 @@ func (s *set) trim() {
 	}
 }
 
-// Edit changes one's own catalogue; all changes of one Edit become visible at once. It is valid
-// during the call of Update that gave it.
+// Edit changes one's own catalogue. All its changes become visible at once. It is valid during the
+// call of Update that provided it.
 type Edit struct {
 	next *set
-	// changed says that next differs from what was, or a claim is renewed.
+	// changed: next differs from the old set, or a claim was renewed.
 	changed bool
 }
 
-// Put adds a record, or replaces the one of the same kind and key. One that says the same stays as
-// it is, its number too, so that nothing is announced.
+// Put adds a record, or replaces the one of the same kind and key. An identical one keeps its
+// number, and nothing is announced.
 func (e *Edit) Put(r Record) {
 	old, ok := e.next.records[r.id()]
 	r.Changed = old.Changed
@@ -166,14 +166,14 @@ func (e *Edit) Put(r Record) {
 	e.Touch(r)
 }
 
-// Touch is Put that counts as a change even if nothing is different: a claim that is renewed.
+// Touch is Put that counts as a change even without a difference, to renew a claim.
 func (e *Edit) Touch(r Record) {
 	r.Changed = e.next.head.Sequence
 	e.next.records[r.id()] = r
 	e.changed = true
 }
 
-// Remove takes a record out, if it is there.
+// Remove removes a record, if it is there.
 func (e *Edit) Remove(k Kind, key string) {
 	if _, ok := e.next.records[id{k, key}]; ok {
 		delete(e.next.records, id{k, key})
@@ -182,7 +182,7 @@ func (e *Edit) Remove(k Kind, key string) {
 	}
 }
 
-// Replace makes records the only ones of a kind; those of other kinds in the list are passed over.
+// Replace makes records the only ones of a kind; it ignores those of other kinds in the list.
 func (e *Edit) Replace(k Kind, records []Record) {
 	keep := map[id]bool{}
 	for _, r := range records {
@@ -198,7 +198,7 @@ func (e *Edit) Replace(k Kind, records []Record) {
 	}
 }
 
-// edit gives the set that a change makes of this one, unsigned, or nil when it changes nothing.
+// edit returns the set that results from a change, unsigned, or nil without an effect.
 func (s *set) edit(change func(*Edit)) (*set, error) {
 	next := &set{head: Head{Sequence: s.head.Sequence + 1}, records: maps.Clone(s.records), floor: s.floor, removed: slices.Clone(s.removed)}
 	e := &Edit{next: next}

@@ -29,16 +29,16 @@ type Config struct {
 	Key  ed25519.PrivateKey
 	Node *wire.Node
 	Log  *slog.Logger
-	// Here tells which peers can be asked now. It may list this machine or not.
+	// Here lists the peers that can be asked now. It may include this machine.
 	Here func() []identity.PeerID
-	// Announce is told of a new head of our own, once it is on disk.
+	// Announce gets a new head of our own, once it is on disk.
 	Announce func(Head)
-	// Changed is told that the catalogue of a peer changed; nil: nobody is. It is called without a
-	// lock, by the goroutine that fetched.
+	// Changed is called when the catalogue of a peer changed, without a lock, by the goroutine that
+	// fetched it.
 	Changed func(identity.PeerID)
 }
 
-// Counters say what was refused since the catalogues were opened.
+// Counters count what was fetched and refused since the catalogues were opened.
 type Counters struct {
 	Fetched    atomic.Uint64 // catalogues or differences that were taken
 	Failed     atomic.Uint64 // times that a member gave none, or one that was not taken
@@ -48,7 +48,7 @@ type Counters struct {
 }
 
 // Store has the catalogues of the team: our own, and what is known of the others'. Its methods may
-// be called at once. tasks are the fetches; Close waits for them.
+// be called concurrently. tasks are the fetches; Close waits for them.
 type Store struct {
 	cfg   Config
 	self  identity.PeerID
@@ -62,25 +62,25 @@ type Store struct {
 
 	mu   sync.Mutex
 	list identity.List
-	// own is our own catalogue, peers what is known of the others'. Both are replaced as a whole.
+	// own is our own catalogue, peers what is known of the others'. Sets are replaced as a whole.
 	own   *set
 	peers map[identity.PeerID]*set
-	// index finds records of all peers by kind and key or alias, and by manifest (holds).
+	// index finds records of all peers by kind and key or alias, and by manifest (holderKind).
 	index map[id][]place
-	// seen is when each claim was seen, by our clock (claims.go).
+	// seen is when we saw each claim, by our clock (claims.go).
 	seen map[claimID]claimSeen
-	// wanted has the catalogues of which something newer exists, while they are fetched.
-	wanted map[identity.PeerID]*want
+	// pending has the catalogues of which something newer exists, while they are fetched.
+	pending map[identity.PeerID]*fetchTarget
 }
 
-// Open reads what is kept on disk, and answers peers from then on. A catalogue that cannot be read
-// is fetched again; our own begins anew then, and passes over the numbers that others know
-// (heardOfOwn). Claims of before are taken back. The error is about the directory. The caller
-// closes it.
+// Open reads what is on disk, and serves peers from then on. A catalogue that cannot be read is
+// fetched again; our own starts empty then, and skips the numbers that others know
+// (skipUsedNumbers). Claims of the previous process are removed. The error is about the directory.
+// The caller closes the Store.
 func Open(cfg Config, list identity.List) (*Store, error) {
 	s := &Store{
 		cfg: cfg, self: identity.PeerOf(cfg.Key.Public().(ed25519.PublicKey)), list: list,
-		peers: map[identity.PeerID]*set{}, index: map[id][]place{}, seen: map[claimID]claimSeen{}, wanted: map[identity.PeerID]*want{},
+		peers: map[identity.PeerID]*set{}, index: map[id][]place{}, seen: map[claimID]claimSeen{}, pending: map[identity.PeerID]*fetchTarget{},
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, agentbox.Errorf(agentbox.Missing, "keep catalogues: %w", err)
@@ -90,6 +90,7 @@ func Open(cfg Config, list identity.List) (*Store, error) {
 		return nil, err
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	// Nobody is making what a daemon that died had claimed.
 	// What a daemon that died was making is made by nobody now.
 	if err := s.Update(func(e *Edit) { e.Replace(Claim, nil) }); err != nil {
 		cfg.Log.Warn("mesh: claims of before are not taken back", "error", err)
@@ -104,14 +105,15 @@ func (s *Store) empty(owner identity.PeerID) *set {
 	return &set{head: Head{Owner: owner, Digest: d}, records: map[id]Record{}}
 }
 
-// suffix ends the names of files; what has another is left alone.
+// suffix ends the names of files; others are ignored.
 const suffix = ".json"
 
 func (s *Store) path(owner identity.PeerID) string {
 	return filepath.Join(s.cfg.Dir, owner.String()+suffix)
 }
 
-// load reads every file of the directory that is a member's catalogue.
+// load reads every file of the directory that is a member's catalogue, and removes those of former
+// members.
 func (s *Store) load() error {
 	files, err := os.ReadDir(s.cfg.Dir)
 	if err != nil {
@@ -132,6 +134,7 @@ func (s *Store) load() error {
 		got, err := s.read(owner)
 		switch {
 		case err != nil && owner == s.self:
+			// The others have it, and what we announce next must not have a number that they know.
 			// The others have it, and what we say next must not have a number that they know.
 			s.cfg.Log.Warn("mesh: this machine's catalogue cannot be read, beginning anew", "error", err)
 		case err != nil:
@@ -145,7 +148,7 @@ func (s *Store) load() error {
 	return nil
 }
 
-// read reads one, and believes it no more than what a peer sends.
+// read reads one, and trusts it no more than a peer.
 func (s *Store) read(owner identity.PeerID) (*set, error) {
 	f, err := os.Open(s.path(owner))
 	if err != nil {
@@ -159,7 +162,7 @@ func (s *Store) read(owner identity.PeerID) (*set, error) {
 	return s.verified(nil, d, owner)
 }
 
-// write keeps a set on disk, as a message with all of it; with sync it lasts.
+// write writes all of a set to disk, as one message; sync makes it durable.
 func (s *Store) write(got *set, sync bool) error {
 	var b bytes.Buffer
 	if err := wire.WriteMessage(&b, got.since(0)); err != nil {
@@ -171,7 +174,8 @@ func (s *Store) write(got *set, sync bool) error {
 	return durable.Replace(s.path(got.head.Owner), b.Bytes(), 0o600)
 }
 
-// verified gives what a delta makes of a set, nil for none, when its owner is known and signed it.
+// verified returns what results from applying a delta to a set, nil for none, if its owner is a
+// member and signed it.
 func (s *Store) verified(old *set, d Delta, owner identity.PeerID) (*set, error) {
 	if old == nil {
 		old = s.empty(owner)
@@ -194,7 +198,8 @@ func (s *Store) verified(old *set, d Delta, owner identity.PeerID) (*set, error)
 	return old.apply(d)
 }
 
-// set makes what is known of a peer's catalogue; s.mu is held, or nobody else has s yet.
+// set replaces what is known of a peer's catalogue. The caller holds s.mu, or nobody else has s
+// yet.
 func (s *Store) set(owner identity.PeerID, next *set) {
 	if old := s.peers[owner]; old != nil {
 		for _, r := range old.records {
@@ -211,8 +216,8 @@ func (s *Store) set(owner identity.PeerID, next *set) {
 	s.noteClaims(owner, next)
 }
 
-// holds is the kind under which the index has who holds a manifest. No record is of it.
-const holds Kind = "holds"
+// holderKind is the kind under which the index has the holders of a manifest. No record has it.
+const holderKind Kind = "holds"
 
 // ids are what a record is found by.
 func (r Record) ids() []id {
@@ -222,7 +227,7 @@ func (r Record) ids() []id {
 	}
 	for _, d := range []agentbox.Digest{r.Manifest, r.About} {
 		if !d.IsZero() {
-			out = append(out, id{holds, d.Hex()})
+			out = append(out, id{holderKind, d.Hex()})
 		}
 	}
 	return out
@@ -234,7 +239,8 @@ type place struct {
 	id    id
 }
 
-// reindex and unindex keep index in step with peers; s.mu is held, or nobody else has s yet.
+// reindex and unindex keep index in step with peers. The caller holds s.mu, or nobody else has s
+// yet.
 func (s *Store) reindex(owner identity.PeerID, r Record) {
 	for _, i := range r.ids() {
 		s.index[i] = append(s.index[i], place{owner, r.id()})
@@ -250,8 +256,9 @@ func (s *Store) unindex(owner identity.PeerID, r Record) {
 	}
 }
 
-// Admit makes a list the newest one. What members published who left or were revoked is forgotten,
-// on disk too; Changed is told of each. The error is of a file that could not be removed.
+// Admit makes a list the newest one. It forgets the catalogues of members that left or were
+// revoked, on disk too, and calls Changed for each. The error is about files that could not be
+// removed.
 func (s *Store) Admit(list identity.List) error {
 	s.mu.Lock()
 	s.list = list
@@ -292,15 +299,14 @@ func (s *Store) changed(owner identity.PeerID) {
 	}
 }
 
-// Found is a record and whose it is.
+// Found is a record with its owner.
 type Found struct {
 	Owner identity.PeerID
 	Record
 }
 
 // Lookup finds records of a kind by key or alias in the catalogues of members, from memory, the
-// lowest PeerID first. Our own is not looked at. Whether an owner is to be believed is for the
-// caller.
+// lowest PeerID first. It does not look at our own. The caller decides whether to trust an owner.
 func (s *Store) Lookup(k Kind, key string) []Found {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -315,18 +321,18 @@ func (s *Store) Lookup(k Kind, key string) []Found {
 	return out
 }
 
-// Holders lists the members whose catalogues name a manifest, at least a part of whose blob they
-// have then. We are not among them.
+// Holders lists the members whose catalogues name a manifest, and who thus have at least a part of
+// its blob. We are not among them.
 func (s *Store) Holders(manifest agentbox.Digest) []identity.PeerID {
 	var out []identity.PeerID
-	for _, f := range s.Lookup(holds, manifest.Hex()) {
+	for _, f := range s.Lookup(holderKind, manifest.Hex()) {
 		out = append(out, f.Owner)
 	}
 	return slices.Compact(out)
 }
 
-// known is a catalogue as it is now, ours too; nil for one of which we know nothing.
-func (s *Store) known(owner identity.PeerID) *set {
+// catalogueOf returns a catalogue as it is now, ours too; nil for one of which we know nothing.
+func (s *Store) catalogueOf(owner identity.PeerID) *set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if owner == s.self {
@@ -335,21 +341,20 @@ func (s *Store) known(owner identity.PeerID) *set {
 	return s.peers[owner]
 }
 
-// Of lists what a peer has, in the order of kinds and keys, with its head; our own too. It is false
-// for an unknown peer.
+// Of lists a peer's records, in the order of kinds and keys, with its head; our own too. It is
+// false for an unknown peer.
 func (s *Store) Of(owner identity.PeerID) (Head, []Record, bool) {
-	got := s.known(owner)
+	got := s.catalogueOf(owner)
 	if got == nil {
 		return Head{}, nil, false
 	}
 	return got.head, sorted(got.records), true
 }
 
-// Counters has what happened so far.
+// Counters returns the live counters.
 func (s *Store) Counters() *Counters { return &s.counters }
 
-// Close ends what is being fetched and served, and waits for the former. Nothing has to be written:
-// every change was.
+// Close ends fetching and serving, and waits for the former. Every change has been written already.
 func (s *Store) Close() error {
 	s.cfg.Node.Handle(wire.Catalogue, nil)
 	s.stop()
