@@ -8,8 +8,8 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// run plans whenever something happened, and looks for peers, until the transfer ends. It is the
-// only one that asks the scheduler what to do next.
+// run plans whenever something happened, and looks for peers, until the transfer ends. Only run
+// asks the scheduler what to do next.
 func (t *Transfer) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -30,14 +30,14 @@ func (t *Transfer) run() {
 	}
 }
 
-// plan asks for what is to be asked for now, and says how long that will do: until the scheduler
-// wants to look again, or a call may have to be given up. Something that happens before pokes run.
+// plan requests what is to be requested now, and returns how long that suffices: until the
+// scheduler wants to look again, or a call may have to fail. Events before then wake run.
 func (t *Transfer) plan() time.Duration {
 	t.n.mu.Lock()
 	defer t.n.mu.Unlock()
 	now := t.now()
-	t.act(t.state.Next(now))
-	t.giveUp()
+	t.apply(t.state.Next(now))
+	t.failCalls()
 	wait := discoverEvery
 	if at := t.state.Wake(now); at > 0 {
 		wait = at - now
@@ -47,9 +47,9 @@ func (t *Transfer) plan() time.Duration {
 	return wait
 }
 
-// giveUp ends calls for which nothing more can come: all they lack is with nobody who can be
-// reached. A call of which some may still come goes on. Callers hold mu.
-func (t *Transfer) giveUp() {
+// failCalls ends calls for which nothing more can come: no reachable peer has anything that they
+// lack. A call of which some may still come continues. The caller holds mu.
+func (t *Transfer) failCalls() {
 	if len(t.calls) == 0 {
 		return
 	}
@@ -58,7 +58,7 @@ func (t *Transfer) giveUp() {
 		missing[i] = true
 	}
 	for c := range t.calls {
-		if !t.patient(c) {
+		if !t.waitedEnough(c) {
 			continue
 		}
 		first, all := -1, true
@@ -74,13 +74,13 @@ func (t *Transfer) giveUp() {
 	}
 }
 
-// patient tells whether a call has waited long enough for peers to come. Where none was ever there,
-// a caller that waits for a chunk is told soon: there may be other places to get it from. Callers
-// hold mu.
-func (t *Transfer) patient(c *call) bool {
+// waitedEnough reports whether a call has waited long enough for peers to come. If none was ever
+// there, a caller that waits for a chunk is told soon, as there may be other places to get it from.
+// The caller holds mu.
+func (t *Transfer) waitedEnough(c *call) bool {
 	since := min(time.Since(t.changed), time.Since(c.began))
 	switch {
-	case t.met:
+	case t.everMet:
 		return !t.coming() && since > graceMet
 	case c.class == schedule.Demand:
 		return since > graceAlone
@@ -88,9 +88,9 @@ func (t *Transfer) patient(c *call) bool {
 	return !t.coming() && since > graceAlone
 }
 
-// coming tells whether a peer is being connected to for the first time since it was there, or is
-// connected and has not said yet what it has. One that did not answer is dialled again and again,
-// and may be gone for good: nobody waits for that. Callers hold mu.
+// coming reports whether a peer is being connected for the first time since it was there, or is
+// connected and has not said yet what it has. A peer that did not answer is dialled again and
+// again, and may be gone for good: nobody waits for it. The caller holds mu.
 func (t *Transfer) coming() bool {
 	for p := range t.dialing {
 		if t.failed[p] <= 1 {
@@ -105,7 +105,7 @@ func (t *Transfer) coming() bool {
 	return false
 }
 
-// missingError says what nobody has, of n pieces, and how many peers were asked.
+// missingError names what nobody has, of n pieces, and how many peers were asked.
 func (t *Transfer) missingError(n, first int) error {
 	peers := 0
 	for _, s := range t.slots {
@@ -119,22 +119,22 @@ func (t *Transfer) missingError(n, first int) error {
 }
 
 // discover opens sessions with holders that have none yet: those that the catalogue names, and
-// those that peers have named. Callers do not hold mu, as the catalogue is asked.
+// those that peers named. The caller does not hold mu, as the catalogue is asked.
 func (t *Transfer) discover() {
 	holders := t.n.cfg.Holders.Holders(t.b.digest)
 	t.n.mu.Lock()
 	defer t.n.mu.Unlock()
-	for _, p := range append(holders, t.b.heard...) {
+	for _, p := range append(holders, t.b.otherPeers...) {
 		t.dial(p)
 	}
 }
 
-// hear notes peers that are said to have sessions about the blob. Callers hold mu.
-func (b *shared) hear(peers []PeerID) {
+// addPeers records peers that are said to have sessions about the blob. The caller holds mu.
+func (b *shared) addPeers(peers []PeerID) {
 	for _, p := range peers {
 		// A bound, as each of the peers may name sixty-four: what is beyond it is not missed.
-		if len(b.heard) < 4*maxToldOf && !slices.Contains(b.heard, p) {
-			b.heard = append(b.heard, p)
+		if len(b.otherPeers) < 4*maxToldOf && !slices.Contains(b.otherPeers, p) {
+			b.otherPeers = append(b.otherPeers, p)
 			if b.transfer != nil {
 				b.transfer.dial(p)
 			}
@@ -142,16 +142,18 @@ func (b *shared) hear(peers []PeerID) {
 	}
 }
 
-// dial opens a session with a peer, unless there is one, or one failed a moment ago. Callers hold
+// dial opens a session with a peer, unless there is one, or one failed recently. The caller holds
 // mu.
 func (t *Transfer) dial(p PeerID) {
-	if p == t.n.cfg.Self || time.Since(t.tried[p]) < t.patience(p) || time.Now().Before(t.n.liars[p]) || t.dialing[p] || len(t.b.sessions)+len(t.dialing) >= schedule.MaxPeers || t.ctx.Err() != nil {
+	if p == t.n.cfg.Self || time.Since(t.dialled[p]) < t.retryAfter(p) || time.Now().Before(t.n.banned[p]) || t.dialing[p] || len(t.b.sessions)+len(t.dialing) >= schedule.MaxPeers || t.ctx.Err() != nil {
 		return
 	}
 	if t.b.sessionWith(p) != nil {
 		return
 	}
-	t.tried[p] = time.Now()
+	t.dialled[p] = time.Now()
+	// Counted in advance: the peer may accept the stream and end the session at once, over and
+	// over.
 	// Counted before it is tried: it may accept the stream and end the session at once, over and
 	// over.
 	t.failed[p]++ // until it joins
@@ -171,16 +173,16 @@ func (t *Transfer) dial(p PeerID) {
 	})
 }
 
-// patience is how long a peer is left alone that did not answer or sent us away. One that begins
-// itself does so only for a moment.
-func (t *Transfer) patience(p PeerID) time.Duration {
+// retryAfter is how long a peer is left alone that did not answer or refused us. A peer that is
+// only starting does so briefly.
+func (t *Transfer) retryAfter(p PeerID) time.Duration {
 	return min(retryFirst<<min(t.failed[p], 10), retryLast)
 }
 
-// join makes a session one that is asked: both ends know the manifest, and the peer has said what
-// it has. One that is one too many stays unasked, and serves the peer. Callers hold mu.
+// join adds a session to those that are asked: both ends know the manifest, and the peer has said
+// what it has. One too many is not asked, but serves the peer. The caller holds mu.
 func (t *Transfer) join(s *session) {
-	if s.joined || time.Now().Before(t.n.liars[s.peer]) {
+	if s.joined || time.Now().Before(t.n.banned[s.peer]) {
 		return
 	}
 	for slot := range t.slots {
@@ -188,7 +190,7 @@ func (t *Transfer) join(s *session) {
 			s.slot, s.joined = schedule.Peer(slot), true
 			t.slots[slot] = s
 			t.state.Join(s.slot, s.theirs)
-			t.met, t.changed = true, time.Now()
+			t.everMet, t.changed = true, time.Now()
 			delete(t.failed, s.peer)
 			t.kick.Notify()
 			return
@@ -196,10 +198,11 @@ func (t *Transfer) join(s *session) {
 	}
 }
 
-// left takes it back when the session ends, when its peer lies, or when it says anew what it has.
-// What the peer was asked for is asked of others. The slot may be another's at once, so what still
-// goes on for a session, a piece at a judge's for one, has to look whether it is joined.
-func (t *Transfer) left(s *session) {
+// leave removes it when the session ends, when its peer is banned, or when it announces anew what
+// it has. Others are asked for what the peer was asked for. Another session may get the slot at
+// once, so work under way for a session, such as a piece that is being verified, checks whether it
+// is still joined.
+func (t *Transfer) leave(s *session) {
 	if !s.joined {
 		return
 	}

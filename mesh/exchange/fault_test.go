@@ -19,9 +19,9 @@ import (
 // not touched.
 type frameWriter struct {
 	net.Conn
-	change func(t frameType, payload []byte) []byte // gives the frame's new bytes, header included; nil: as it was
-	mu     sync.Mutex
-	held   []byte
+	updateHaves func(t frameType, payload []byte) []byte // gives the frame's new bytes, header included; nil: as it was
+	mu          sync.Mutex
+	held        []byte
 }
 
 func (w *frameWriter) Write(p []byte) (int, error) {
@@ -35,7 +35,7 @@ func (w *frameWriter) Write(p []byte) (int, error) {
 		}
 		frame := bytes.Clone(w.held[:n])
 		w.held = w.held[n:]
-		if changed := w.change(frameType(frame[0]), frame[headerSize:]); changed != nil {
+		if changed := w.updateHaves(frameType(frame[0]), frame[headerSize:]); changed != nil {
 			frame = changed
 		}
 		if _, err := w.Conn.Write(frame); err != nil {
@@ -47,7 +47,7 @@ func (w *frameWriter) Write(p []byte) (int, error) {
 
 // lies has a machine's frames changed before they leave.
 func (m *machine) lies(change func(t frameType, payload []byte) []byte) {
-	m.wrap = func(c net.Conn) net.Conn { return &frameWriter{Conn: c, change: change} }
+	m.wrap = func(c net.Conn) net.Conn { return &frameWriter{Conn: c, updateHaves: change} }
 }
 
 // byzantine has a blob come from an honest machine while another one misbehaves, and checks that it
@@ -80,7 +80,7 @@ func TestRightLengthAndWrongBytes(t *testing.T) {
 	if to.Traffic()[bad.id].Wrong == 0 || tr.Stats().Wrong > 8 {
 		t.Errorf("%+v, %+v", to.Traffic()[bad.id], tr.Stats())
 	}
-	if !to.isLiar(bad.id) {
+	if !to.isBanned(bad.id) {
 		t.Error("it may go on")
 	}
 }
@@ -97,7 +97,7 @@ func TestSwappedPieces(t *testing.T) {
 			return nil
 		}
 	})
-	if !to.isLiar(bad.id) {
+	if !to.isBanned(bad.id) {
 		t.Error("it may go on")
 	}
 }

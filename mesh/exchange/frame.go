@@ -9,11 +9,11 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// magic begins a session: the peer that opens it says which manifest it is about. The digit is the
+// magic starts a session: the peer that opens it names the manifest after it. The digit is the
 // version.
 const magic = "ABXBLOB1"
 
-// frameType says what a frame is. The numbers are on the wire.
+// frameType is the type of a frame. The numbers are on the wire.
 type frameType uint8
 
 // What the two ends say to each other. The peer that opens sends its opening and what it has; the
@@ -21,6 +21,10 @@ type frameType uint8
 // then on both are alike: each asks (request), and answers the other's requests (piece and data, or
 // none), in any order and as many at once as schedule.MaxQueued.
 const (
+	// The peer that opens a session sends its opening and what it has. The other one answers with a
+	// welcome, what it has, and who else is there, or closes the stream. From then on both are
+	// equal: each sends requests, and answers the other's (piece and data, or none), in any order
+	// and up to schedule.MaxQueued at the same time.
 	frameWelcome  frameType = iota + 1 // the answer to the opening, empty
 	frameBits                          // what the sender has: number of pieces, bitmap
 	frameHave                          // numbers of pieces that it has from now on
@@ -37,6 +41,8 @@ const (
 // Limits of what one frame may carry. dataSize is as much of a piece as is sent before news and
 // requests get their turn; maxNumbers is schedule's bound for an open request, too.
 const (
+	// Limits of what one frame may carry. After dataSize bytes of a piece, news and requests get
+	// their turn; maxNumbers is also schedule's bound for an open request.
 	dataSize    = 64 << 10
 	maxNumbers  = 512
 	maxToldOf   = 64
@@ -45,11 +51,11 @@ const (
 	maxBitsSize = 4 + (maxChunks+7)/8
 )
 
-// wholeManifest is the number and the request of a manifest that travels itself. No blob has so
-// many chunks.
+// wholeManifest is the number and the request id of a manifest that is itself transferred. No blob
+// has so many chunks.
 const wholeManifest = 1<<32 - 1
 
-// limit is how long the payload of a frame may be, in bytes; -1 for a type that there is not.
+// limit is the maximum length of the payload of a frame, in bytes; -1 for an unknown type.
 func (t frameType) limit() int {
 	switch t {
 	case frameWelcome, frameManifest:
@@ -72,21 +78,20 @@ func (t frameType) limit() int {
 	return -1
 }
 
-// malformed is the error of a peer that breaks the rules: of code Corrupt, so it counts as a
+// malformed is the error of a peer that breaks the protocol. It has code Corrupt, so it counts as a
 // strike.
 func malformed(format string, args ...any) error {
 	return agentbox.Errorf(agentbox.Corrupt, "a peer's frame: "+format, args...)
 }
 
-// appendFrame adds a frame to what is to be written. The payload is within its limit.
+// appendFrame appends a frame to what is to be written. The payload is within its limit.
 func appendFrame(b []byte, t frameType, payload ...byte) []byte {
 	b = append(b, byte(t))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
 	return append(b, payload...)
 }
 
-// readHeader reads the beginning of a frame, and refuses one that is longer than such a frame may
-// be.
+// readHeader reads the header of a frame, and refuses one that is longer than such a frame may be.
 func readHeader(r io.Reader, buf *[headerSize]byte) (frameType, int, error) {
 	if _, err := io.ReadFull(r, buf[:]); err != nil {
 		return 0, 0, err
@@ -112,12 +117,12 @@ func readOpening(r io.Reader) (agentbox.Digest, error) {
 	return agentbox.Digest(b[len(magic):]), nil
 }
 
-// encodeBits is a bitmap behind the number of chunks that it is of.
+// encodeBits encodes a bitmap after the number of its chunks.
 func encodeBits(chunks int, bits []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(chunks)), bits...)
 }
 
-// decodeBits reads one. Whether the number is that of the manifest is not known here: see
+// decodeBits decodes a bitmap. Whether the number matches the manifest is not known here: see
 // session.ready.
 func decodeBits(b []byte) (chunks int, bits []byte, err error) {
 	if len(b) < 4 {
@@ -137,7 +142,7 @@ func encodeNumbers(b []byte, numbers []int) []byte {
 	return b
 }
 
-// decodeNumbers reads numbers of pieces of a blob that has so many, each of which exists.
+// decodeNumbers decodes numbers of pieces, each of which exists in a blob with that many.
 func decodeNumbers(b []byte, chunks int) ([]int, error) {
 	if len(b)%4 != 0 {
 		return nil, malformed("%d bytes of numbers", len(b))
@@ -153,7 +158,7 @@ func decodeNumbers(b []byte, chunks int) ([]int, error) {
 	return out, nil
 }
 
-// request asks for one of several pieces. With one piece there is no choice.
+// request asks for one of several pieces, or for the only one.
 type request struct {
 	id     uint32
 	class  schedule.Class
@@ -165,7 +170,7 @@ func (r request) encode() []byte {
 	return encodeNumbers(b, r.pieces)
 }
 
-// decodeRequest reads one. It names at least one piece, each of the blob.
+// decodeRequest decodes a request. It names at least one piece, each of the blob.
 func decodeRequest(b []byte, chunks int) (request, error) {
 	if len(b) < 9 {
 		return request{}, malformed("a request of %d bytes", len(b))
@@ -179,8 +184,8 @@ func decodeRequest(b []byte, chunks int) (request, error) {
 	return r, err
 }
 
-// pieceHead begins an answer: which of the pieces of which request, and how it comes. Size is in
-// bytes when it is decoded, Stored as it travels. It is encoded as it stands here, big-endian.
+// pieceHead starts an answer: the piece, the request, and the encoding. Size is in bytes after
+// decoding, Stored as transferred. It is encoded in the order of its fields, big-endian.
 type pieceHead struct {
 	ID, Number   uint32
 	Encoding     blob.Encoding
@@ -195,7 +200,7 @@ func (p pieceHead) encode() []byte {
 	return b
 }
 
-// decodePiece reads one, and refuses what nobody stores: more bytes than the piece has.
+// decodePiece decodes a pieceHead, and refuses what no store has: more bytes than the piece has.
 func decodePiece(b []byte) (p pieceHead, err error) {
 	if _, err := binary.Decode(b, binary.BigEndian, &p); err != nil || len(b) != pieceSize {
 		return p, malformed("the head of a piece has %d bytes", len(b))
@@ -206,7 +211,7 @@ func decodePiece(b []byte) (p pieceHead, err error) {
 	return p, nil
 }
 
-// decodePeers reads peers that have sessions about the same manifest. They are hints: the
+// decodePeers decodes peers that have sessions about the same manifest. They are hints: the
 // connection proves who answers.
 func decodePeers(b []byte) ([]PeerID, error) {
 	if len(b)%len(PeerID{}) != 0 {

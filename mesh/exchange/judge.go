@@ -7,21 +7,21 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// judge decodes pieces that came and has them verified, one after the other, until in is closed;
-// several do it at once, one for each processor, as hashing is most of the work. The buffer of a
-// piece is its judge's alone until it is recycled.
-func (t *Transfer) judge(in <-chan arrival) {
+// verifyAll decodes and verifies the pieces from in, one after the other, until it is closed. One
+// runs for each processor, as hashing is most of the work. It owns the buffer of a piece until it
+// is recycled.
+func (t *Transfer) verifyAll(in <-chan arrival) {
 	for a := range in {
 		began := time.Now()
-		t.settle(a, began, t.verify(a))
+		t.settled(a, began, t.verify(a))
 		recycle(a.in.b)
 		t.pending.Done()
 	}
 }
 
-// verify decodes one and hands it to the transfer's Arrived, which hashes and stores it. A piece
-// that cannot be decoded is Corrupt like one with another digest: both are wrong bytes. It is
-// called without mu.
+// verify decodes a piece and passes it to the transfer's Arrived, which hashes and stores it. A
+// piece that cannot be decoded is Corrupt like one with the wrong digest: both are wrong bytes. The
+// caller does not hold mu.
 func (t *Transfer) verify(a arrival) error {
 	if err := t.ctx.Err(); err != nil {
 		return err
@@ -33,19 +33,20 @@ func (t *Transfer) verify(a arrival) error {
 	return t.arrived(t.ctx, a.s.peer, int(a.in.head.Number), b)
 }
 
-// settle tells the scheduler and the calls that wait how a piece did, whose verification began at a
-// time. Corrupt is the peer's fault: the piece is asked of others, and the peer has a strike. Any
-// other error is ours, a full disk for one: asking again would end the same, so it ends the calls.
-func (t *Transfer) settle(a arrival, began time.Time, err error) {
+// settled tells the scheduler and the waiting calls the result of a piece whose verification began
+// at that time. Corrupt is the peer's fault: others are asked for the piece, and the peer gets a
+// strike. Any other error is ours, such as a full disk: asking again would end the same way, so it
+// ends the calls.
+func (t *Transfer) settled(a arrival, began time.Time, err error) {
 	i := int(a.in.head.Number)
 	t.n.mu.Lock()
 	defer t.n.mu.Unlock()
 	switch {
 	case err == nil:
-		t.n.book(a.s.peer).Received += int64(a.in.head.Stored)
-		t.here(i)
+		t.n.trafficOf(a.s.peer).Received += int64(a.in.head.Stored)
+		t.pieceArrived(i)
 	case agentbox.CodeOf(err) == agentbox.Corrupt:
-		t.n.book(a.s.peer).Wrong++
+		t.n.trafficOf(a.s.peer).Wrong++
 		t.n.cfg.Log.Warn("a peer sent wrong bytes", "peer", a.s.peer.Short(), "blob", t.b.digest.Short(), "piece", i, "error", err)
 		slot := schedule.Nobody // it may have left, and have another one since
 		if a.s.joined {
@@ -60,10 +61,10 @@ func (t *Transfer) settle(a arrival, began time.Time, err error) {
 	t.kick.Notify()
 }
 
-// here says to all that a piece came: to the scheduler, to the peers that lack it, and to the
-// calls. It is told on before anything was flushed to disk. Callers hold mu.
-func (t *Transfer) here(i int) {
-	t.act(t.state.Here(i))
+// pieceArrived announces a piece: to the scheduler, to the peers that lack it, and to the calls.
+// Peers hear of it before it is flushed to disk. The caller holds mu.
+func (t *Transfer) pieceArrived(i int) {
+	t.apply(t.state.Here(i))
 	if !t.b.bits.has(i) {
 		t.b.bits.put(i, true)
 		for s := range t.b.sessions {
@@ -79,9 +80,9 @@ func (t *Transfer) here(i int) {
 	}
 }
 
-// abandon ends the calls that wanted a piece at a time. A caller that asked later may well ask
-// because of this very error, after mending what it said: it gets an attempt of its own. Callers
-// hold mu.
+// abandon ends the calls that wanted a piece at that time. A caller that asked later may have done
+// so because of this very error, after mending its cause: it gets its own attempt. The caller holds
+// mu.
 func (t *Transfer) abandon(i int, at time.Time, err error) {
 	for c := range t.calls {
 		if c.left[i] && c.began.Before(at) {
@@ -90,14 +91,14 @@ func (t *Transfer) abandon(i int, at time.Time, err error) {
 	}
 }
 
-// finish ends a call, once. Callers hold mu.
+// finish ends a call, once. The caller holds mu.
 func (t *Transfer) finish(c *call, err error) {
 	delete(t.calls, c)
 	c.done <- err
 }
 
-// act does what the scheduler says. Callers hold mu.
-func (t *Transfer) act(list []schedule.Action) {
+// apply carries out the scheduler's actions. The caller holds mu.
+func (t *Transfer) apply(list []schedule.Action) {
 	for _, a := range list {
 		s := t.slots[a.Peer]
 		if s == nil {

@@ -32,12 +32,12 @@ func TestWrongBytesAreChargedToWhoSentThem(t *testing.T) {
 	to.mu.Lock()
 	tr.join(liar)
 	sent := []arrival{arrivalOf(liar, 0), arrivalOf(liar, 1)}
-	tr.left(liar)
+	tr.leave(liar)
 	tr.join(honest)
 	tr.join(liar)
 	to.mu.Unlock()
 	for _, a := range sent {
-		tr.settle(a, time.Now(), agentbox.Errorf(agentbox.Corrupt, "not what it should be"))
+		tr.settled(a, time.Now(), agentbox.Errorf(agentbox.Corrupt, "not what it should be"))
 	}
 	to.mu.Lock()
 	defer to.mu.Unlock()

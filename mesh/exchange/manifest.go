@@ -9,14 +9,15 @@ import (
 	"agentbox/agentbox"
 )
 
-// manifestTime is for one holder to send a manifest, connecting included. Then the next one is
+// manifestTime is for one holder to send a manifest, including the connection. Then the next one is
 // asked.
 const manifestTime = 5 * time.Second
 
 // Manifest gets an encoded manifest from one of the peers that have some of its blob, verified: its
-// digest is d, and it can be decoded. NotFound when none of them gives it. Calls for one manifest
-// at once ask once. The bytes are shared: nobody may change them.
+// digest is d, and it can be decoded. NotFound when none of them provides it. Concurrent calls for
+// one manifest share one request. Nobody may change the bytes.
 func (n *Node) Manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) {
+	// The first caller may give up while others wait for the same.
 	// The first caller may lose patience while others wait for the same.
 	answer := n.asking.DoChan(d.Hex(), func() (any, error) { return n.askHolders(n.ctx, d) })
 	select {
@@ -30,10 +31,10 @@ func (n *Node) Manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) 
 	}
 }
 
-// askHolders asks one after the other, unless one has answered already in a session that is still
-// there. The order is drawn at random, as all machines of a team that want the same would ask the
-// same first one. It ends with the Node, not with one caller's ctx: others may wait for the same
-// answer.
+// askHolders asks one holder after the other, unless one has answered already in a session that
+// still exists. The order is random, as all machines of a team that want the same would otherwise
+// ask the same one first. It ends with the Node, not with one caller's ctx: others may wait for the
+// same answer.
 func (n *Node) askHolders(ctx context.Context, d agentbox.Digest) ([]byte, error) {
 	n.mu.Lock()
 	if b := n.blobs[d]; b != nil && b.encoded != nil {
@@ -45,7 +46,7 @@ func (n *Node) askHolders(ctx context.Context, d agentbox.Digest) ([]byte, error
 	rand.Shuffle(len(holders), func(i, j int) { holders[i], holders[j] = holders[j], holders[i] })
 	var errs []error
 	for _, p := range holders {
-		if n.isLiar(p) || p == n.cfg.Self {
+		if n.isBanned(p) || p == n.cfg.Self {
 			continue
 		}
 		b, err := n.manifestOf(ctx, p, d)
@@ -65,9 +66,9 @@ func (n *Node) askHolders(ctx context.Context, d agentbox.Digest) ([]byte, error
 	return nil, agentbox.Errorf(agentbox.NotFound, "no peer gives the manifest %s: %w", d.Short(), errors.Join(append(errs, errNotShared)...))
 }
 
-// manifestOf asks one peer, in a session of which the pieces may come afterwards, so it is left
-// open. A peer that sends another manifest loses its session. Conflict where there is a session
-// with the peer already.
+// manifestOf asks one peer, in a session that is left open, as its pieces may be fetched next. A
+// peer that sends another manifest loses its session. Conflict when there is a session with the
+// peer already.
 func (n *Node) manifestOf(ctx context.Context, p PeerID, d agentbox.Digest) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, manifestTime)
 	defer cancel()
@@ -79,7 +80,7 @@ func (n *Node) manifestOf(ctx context.Context, p PeerID, d agentbox.Digest) ([]b
 	s.push(frameManifest)
 	n.mu.Unlock()
 	select {
-	case b := <-s.self:
+	case b := <-s.manifest:
 		if _, err := checkManifest(d, b); err != nil {
 			s.end(err)
 			return nil, err

@@ -20,9 +20,8 @@ import (
 // PeerID names a peer.
 type PeerID = identity.PeerID
 
-// Stream is an ordered, reliable stream of bytes in both directions to a peer that proved who it
-// is: of QUIC (mesh/wire), or a net.Conn. One goroutine reads, another writes, and any may close
-// it.
+// Stream is an ordered, reliable, bidirectional byte stream to a peer that proved who it is: of
+// QUIC (mesh/wire), or a net.Conn. One goroutine reads, another writes, and any may close it.
 type Stream interface {
 	io.Reader
 	io.Writer
@@ -32,28 +31,27 @@ type Stream interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// Network opens streams to peers. Which peer answers is proved by the network.
+// Network opens streams to peers. It proves which peer answers.
 type Network interface {
 	Open(ctx context.Context, peer PeerID) (Stream, error)
 }
 
-// Holders tells who has some of a blob, as far as is known here; the catalogue does. It may be
-// wrong: a peer is believed when it says what it has.
+// Holders lists who has some of a blob, as far as is known here; the catalogue implements it. It
+// may be wrong: what counts is what a peer says that it has.
 type Holders interface {
 	Holders(manifest agentbox.Digest) []PeerID
 }
 
-// Store is what this machine has. Its methods may be called at once.
+// Store is what this machine has. Its methods may be called concurrently.
 type Store interface {
-	// Shared tells whether a blob may be handed to a peer.
+	// Shared reports whether a peer may have a blob.
 	Shared(ctx context.Context, peer PeerID, manifest agentbox.Digest) bool
-	// Manifest gives a manifest that is here.
+	// Manifest returns a manifest that is here.
 	Manifest(ctx context.Context, manifest agentbox.Digest) (blob.Manifest, error)
-	// Bits tells which chunks are here: bit i%8 of byte i/8, the lowest first. Chunks of zeros
+	// Bits returns which chunks are here: bit i%8 of byte i/8, the lowest first. Chunks of zeros
 	// count as here.
 	Bits(m blob.Manifest) ([]byte, error)
-	// Stored gives a chunk as it is stored, and its size when it is decoded. buf may be used for
-	// the answer.
+	// Stored returns a chunk as it is stored, and its decoded size. buf may be used for the result.
 	Stored(ctx context.Context, chunk agentbox.Digest, buf []byte) (b []byte, encoding blob.Encoding, size int, err error)
 }
 
@@ -64,62 +62,61 @@ type Config struct {
 	Network Network
 	Holders Holders
 	Store   Store
-	// Upload bounds the bytes that are sent in a second, to all together; 0: no bound.
+	// Upload limits the bytes sent per second to all peers together; 0 for no limit.
 	Upload int64
 	Log    *slog.Logger
 }
 
-// Node takes part in the exchange. Its methods may be called at once. work has the uploader, the
-// sessions that we opened, and all that Close waits for.
+// Node takes part in the exchange. Its methods may be called concurrently. work has the uploader,
+// the sessions that we opened, and everything else that Close waits for.
 type Node struct {
 	cfg Config
-	// codec decodes what comes; limit paces what is sent, nil for no bound.
+	// codec decodes what arrives; limit paces what is sent, nil for no limit.
 	codec  *blob.Codec
 	limit  *rate.Limiter
 	ctx    context.Context
 	stop   context.CancelFunc
 	work   sync.WaitGroup
 	wakeUp background.Signal // something may be sent
-	// asking has calls of Manifest for one digest share one answer.
+	// asking shares one answer among concurrent calls of Manifest for one digest.
 	asking singleflight.Group
 
-	// mu guards what follows, every shared, session and Transfer: what a peer says concerns them
-	// together, and none of it takes long.
+	// mu guards the fields below, and every shared, session and Transfer: a peer's messages concern
+	// all of them, and none of it takes long.
 	mu sync.Mutex
 	// blobs are the manifests with a session or a transfer.
 	blobs map[agentbox.Digest]*shared
-	// queue is what all sessions have asked us for.
+	// queue has the requests to us of all sessions.
 	queue *schedule.Queue[*session, agentbox.Digest]
-	// liars are the peers that are not asked, and until when.
-	liars map[PeerID]time.Time
-	// strikes counts what each peer sent wrong since it was last forgiven.
+	// banned has the peers that are not asked, and until when.
+	banned map[PeerID]time.Time
+	// strikes counts the offences of each peer since its last ban.
 	strikes map[PeerID]int
-	// sending are the pieces on their way out, of all sessions.
+	// sending has the pieces on their way out, of all sessions.
 	sending map[*outgoing]bool
-	// books has the account of each peer (Traffic).
-	books  map[PeerID]*Traffic
-	totals schedule.Stats // of transfers that have ended
+	// traffic has the account of each peer (Traffic).
+	traffic map[PeerID]*Traffic
+	totals  schedule.Stats // of transfers that have ended
 }
 
-// shared is a manifest that sessions are about. It is there as long as it has a session or a
-// transfer (tidy).
+// shared is a manifest with sessions or a transfer; without either it is removed (tidy).
 type shared struct {
 	digest agentbox.Digest
 	m      blob.Manifest // once it is known
 	// known says that m and bits are set.
 	known   bool
 	encoded []byte // the manifest, where a peer sent it
-	// bits says which chunks are here, as Store.Bits; it is kept up as they come and are found
-	// gone.
+	// bits says which chunks are here, as Store.Bits does. It is updated as they come and are found
+	// missing.
 	bits bitmap
 	// sessions has at most one for each peer (register).
 	sessions map[*session]bool
 	transfer *Transfer // nil: nothing of it is wanted here
-	// welcome says that a peer serves it to us, so the team may have it: what comes from the team
-	// this moment is passed on before the store has a name for it.
+	// welcome: a peer serves it to us, so the team may have it. What just comes from the team is
+	// passed on before the store has a name for it.
 	welcome bool
-	// heard are peers that are said to have sessions about it, for the transfer to connect to.
-	heard []PeerID
+	// otherPeers are said to have sessions about it; the transfer connects to them.
+	otherPeers []PeerID
 }
 
 // Limits of a Node. maxSessions bounds memory and streams; liarTime is how long a peer that lied is
@@ -127,8 +124,12 @@ type shared struct {
 // slow receivers hold nobody up, but there are maxStuck of them at most. What uploads was chosen by
 // is in docs/internals/benchmarks.md.
 const (
+	// Limits of a Node. maxSessions bounds memory and streams; banTime is how long a peer that sent
+	// wrong bytes is not asked. A peer whose piece has not moved for stuckAfter does not count
+	// among the uploads, so slow receivers hold up nobody, but there are at most maxStuck of them.
+	// docs/internals/benchmarks.md has the reason for uploads.
 	maxSessions = 512
-	liarTime    = 10 * time.Minute
+	banTime     = 10 * time.Minute
 	idleTime    = 30 * time.Second
 	helloTime   = 10 * time.Second
 	writeTime   = 30 * time.Second // without a byte taken, and the session ends
@@ -138,7 +139,7 @@ const (
 	maxStuck    = 48
 )
 
-// New starts a Node. It serves what is given to Serve, until Close, which the caller calls.
+// New starts a Node. It serves the streams given to Serve until Close, which the caller calls.
 func New(cfg Config) (*Node, error) {
 	codec, err := blob.NewCodec()
 	if err != nil {
@@ -149,7 +150,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		cfg: cfg, codec: codec, wakeUp: background.NewSignal(), blobs: map[agentbox.Digest]*shared{},
-		queue: schedule.NewQueue[*session, agentbox.Digest](), liars: map[PeerID]time.Time{}, strikes: map[PeerID]int{}, books: map[PeerID]*Traffic{}, sending: map[*outgoing]bool{},
+		queue: schedule.NewQueue[*session, agentbox.Digest](), banned: map[PeerID]time.Time{}, strikes: map[PeerID]int{}, traffic: map[PeerID]*Traffic{}, sending: map[*outgoing]bool{},
 	}
 	if cfg.Upload > 0 {
 		n.limit = rate.NewLimiter(rate.Limit(cfg.Upload), dataSize+headerSize+4)
@@ -160,7 +161,7 @@ func New(cfg Config) (*Node, error) {
 }
 
 // Close ends all sessions and transfers, and waits for the sessions that this Node opened. Those
-// that peers opened are over when the calls of Serve return, and a Transfer when its caller has
+// that peers opened have ended when the calls of Serve return, and a Transfer when its caller has
 // closed it.
 func (n *Node) Close() error {
 	n.mu.Lock()
@@ -170,11 +171,11 @@ func (n *Node) Close() error {
 	return nil
 }
 
-// errClosed is for what comes too late.
+// errClosed is the error of anything that starts after Close.
 var errClosed = agentbox.Errorf(agentbox.Unavailable, "this machine's part in the mesh has ended")
 
-// Recheck ends the sessions about what is not shared any more. It is called when what is shared, or
-// who is a member, has changed.
+// Recheck ends the sessions about blobs that are not shared any more. It is called when sharing or
+// membership has changed.
 func (n *Node) Recheck(ctx context.Context) {
 	n.mu.Lock()
 	var all []*session
@@ -191,8 +192,8 @@ func (n *Node) Recheck(ctx context.Context) {
 	}
 }
 
-// mayServe tells whether a peer may have pieces of a blob: what is shared, and what comes from the
-// team this moment.
+// mayServe reports whether a peer may have pieces of a blob: what is shared, and what just comes
+// from the team.
 func (n *Node) mayServe(ctx context.Context, peer PeerID, d agentbox.Digest) bool {
 	n.mu.Lock()
 	b := n.blobs[d]
@@ -201,8 +202,8 @@ func (n *Node) mayServe(ctx context.Context, peer PeerID, d agentbox.Digest) boo
 	return fromTeam || n.cfg.Store.Shared(ctx, peer, d)
 }
 
-// find gives what is known of a manifest's sessions, making an empty one: tidy takes it away again
-// if nothing comes of it. Callers hold mu.
+// find returns the state of a manifest, and makes it if need be: tidy removes it if nothing comes
+// of it. The caller holds mu.
 func (n *Node) find(d agentbox.Digest) *shared {
 	b := n.blobs[d]
 	if b == nil {
@@ -212,15 +213,16 @@ func (n *Node) find(d agentbox.Digest) *shared {
 	return b
 }
 
-// tidy forgets a manifest that nobody is busy with. Callers hold mu.
+// tidy removes a manifest without sessions and transfer. The caller holds mu.
 func (n *Node) tidy(b *shared) {
 	if len(b.sessions) == 0 && b.transfer == nil && n.blobs[b.digest] == b {
 		delete(n.blobs, b.digest)
 	}
 }
 
-// know sets what the manifest says and which chunks are here, or adds to them. Callers hold mu.
-func (b *shared) know(m blob.Manifest, bits []byte) {
+// setManifest sets the manifest and which chunks are here, or adds to the latter. The caller holds
+// mu.
+func (b *shared) setManifest(m blob.Manifest, bits []byte) {
 	b.m, b.known = m, true
 	if b.bits == nil {
 		b.bits = bits
@@ -231,7 +233,7 @@ func (b *shared) know(m blob.Manifest, bits []byte) {
 	}
 }
 
-// bitmap says of which chunks something is so: bit i%8 of byte i/8, the lowest first.
+// bitmap is a set of chunks: bit i%8 of byte i/8, the lowest first.
 type bitmap []byte
 
 // has is false for a chunk beyond the end.
@@ -245,25 +247,25 @@ func (b bitmap) put(i int, is bool) {
 	}
 }
 
-// Traffic is what was exchanged with a peer since this Node began.
+// Traffic is what was exchanged with a peer since this Node started.
 type Traffic struct {
 	Sent     int64 `json:"sent"`     // bytes of pieces
 	Received int64 `json:"received"` // that were right
 	Wrong    int   `json:"wrong"`    // pieces
 }
 
-// Traffic tells for each peer what was exchanged, whether or not it is there now.
+// Traffic returns what was exchanged with each peer, whether or not it is here now.
 func (n *Node) Traffic() map[PeerID]Traffic {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	out := make(map[PeerID]Traffic, len(n.books))
-	for p, t := range n.books {
+	out := make(map[PeerID]Traffic, len(n.traffic))
+	for p, t := range n.traffic {
 		out[p] = *t
 	}
 	return out
 }
 
-// Stats adds up what the scheduler did in all transfers since this Node began.
+// Stats adds up what the scheduler did in all transfers since this Node started.
 func (n *Node) Stats() schedule.Stats {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -276,17 +278,17 @@ func (n *Node) Stats() schedule.Stats {
 	return sum
 }
 
-// book is the account of a peer. Callers hold mu.
-func (n *Node) book(p PeerID) *Traffic {
-	t := n.books[p]
+// trafficOf is the account of a peer. The caller holds mu.
+func (n *Node) trafficOf(p PeerID) *Traffic {
+	t := n.traffic[p]
 	if t == nil {
 		t = &Traffic{}
-		n.books[p] = t
+		n.traffic[p] = t
 	}
 	return t
 }
 
-// Sessions counts those that are open.
+// Sessions counts the open ones.
 func (n *Node) Sessions() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -301,28 +303,28 @@ func (n *Node) countSessions() int {
 	return count
 }
 
-// strike notes that a peer sent what is wrong: bytes, or frames. Once may be a disk of its own that
-// fails. The second time it is not asked any more, for a while; it is served as before, in sessions
-// that it opens. Callers hold mu.
+// strike records that a peer sent wrong bytes or frames. Once may be a failing disk of its own. The
+// second time it is banned: it is not asked for a while, but still served in sessions that it
+// opens. The caller holds mu.
 func (n *Node) strike(p PeerID) {
 	if n.strikes[p]++; n.strikes[p] < 2 {
 		return
 	}
 	delete(n.strikes, p)
-	n.liars[p] = time.Now().Add(liarTime)
-	n.cfg.Log.Warn("a peer sends wrong bytes: it is not asked any more", "peer", p.Short(), "until", n.liars[p])
+	n.banned[p] = time.Now().Add(banTime)
+	n.cfg.Log.Warn("a peer sends wrong bytes: it is not asked any more", "peer", p.Short(), "until", n.banned[p])
 	for _, b := range n.blobs {
 		for s := range b.sessions {
 			if s.peer == p && b.transfer != nil {
-				n.drop(s, errLied)
+				n.drop(s, errWrongBytes)
 			}
 		}
 	}
 }
 
-// isLiar tells whether a peer is not to be asked now.
-func (n *Node) isLiar(p PeerID) bool {
+// isBanned reports whether a peer is not to be asked now.
+func (n *Node) isBanned(p PeerID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return time.Now().Before(n.liars[p])
+	return time.Now().Before(n.banned[p])
 }

@@ -11,23 +11,23 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// Wire is the Network of streams in QUIC connections, one connection to a peer for all sessions: a
-// handshake for each blob would take longer than a small one. dialling has calls for one peer at
-// once make one connection.
+// Wire is the Network of streams in QUIC connections, with one connection to a peer for all
+// sessions: a handshake for each blob would take longer than a small blob. dialling shares one
+// attempt among concurrent calls for one peer.
 type Wire struct {
 	node     *wire.Node
 	dialling singleflight.Group
 
 	mu sync.Mutex
-	// conns has at most one for each peer; one that has ended is replaced by the next Open. nil:
-	// Close was called.
+	// conns has at most one for each peer; the next Open replaces one that has ended. It is nil
+	// after Close.
 	conns map[PeerID]*wire.Conn
 }
 
 // OverWire uses the connections of a node.
 func OverWire(node *wire.Node) *Wire { return &Wire{node: node, conns: map[PeerID]*wire.Conn{}} }
 
-// Answer has n answer the sessions that peers open, each in a goroutine that ends with its
+// Answer makes n serve the sessions that peers open, each in a goroutine that ends with its
 // connection.
 func (w *Wire) Answer(n *Node) {
 	w.node.Handle(wire.Blobs, func(ctx context.Context, c *wire.Conn) {
@@ -47,13 +47,15 @@ func (w *Wire) Answer(n *Node) {
 	})
 }
 
-// Open opens a stream in the connection to a peer, and makes the connection if need be. ctx bounds
-// both, for this caller alone. Unavailable when the peer cannot be reached.
+// Open opens a stream in the connection to a peer, and connects if need be. ctx bounds both, for
+// this caller alone. Unavailable when the peer cannot be reached.
 func (w *Wire) Open(ctx context.Context, peer identity.PeerID) (Stream, error) {
 	w.mu.Lock()
 	c := w.conns[peer]
 	w.mu.Unlock()
 	if c == nil || c.Context().Err() != nil {
+		// The first caller may give up while others wait for the same connection. The node bounds
+		// the time.
 		// The first caller may lose patience while others wait for the same connection. The node
 		// bounds the time.
 		made := w.dialling.DoChan(peer.String(), func() (any, error) { return w.dial(context.WithoutCancel(ctx), peer) })
@@ -79,7 +81,7 @@ func (w *Wire) Open(ctx context.Context, peer identity.PeerID) (Stream, error) {
 	return stream{s}, nil
 }
 
-// dial makes the connection to a peer. One that comes too late is closed.
+// dial connects to a peer. A connection that is made after Close is closed.
 func (w *Wire) dial(ctx context.Context, peer PeerID) (*wire.Conn, error) {
 	c, err := w.node.Dial(ctx, peer, wire.Blobs)
 	if err != nil {
@@ -94,7 +96,7 @@ func (w *Wire) dial(ctx context.Context, peer PeerID) (*wire.Conn, error) {
 	return c, nil
 }
 
-// Close ends the connections. One that is being made ends with its node's bound on dialling.
+// Close ends the connections. An attempt under way ends with the node's bound on dialling.
 func (w *Wire) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

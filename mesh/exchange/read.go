@@ -11,9 +11,10 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// read takes frames until the stream ends or one is wrong. It is the session's one reader. Data
-// goes straight into its piece's buffer, without mu, so that a peer whose bytes come slowly holds
-// up nobody else; all else is small and goes through frame. The error is why the session ends.
+// read takes frames until the stream ends or one is malformed. It is the session's only reader.
+// Data goes straight into its piece's buffer, without mu, so that a peer whose bytes come slowly
+// holds up nobody else; everything else is small and goes through frame. The error is why the
+// session ends.
 func (s *session) read() error {
 	var header [headerSize]byte
 	for {
@@ -35,11 +36,12 @@ func (s *session) read() error {
 	}
 }
 
-// frame does what one says. A type that there is not was refused by readHeader, so what the switch
-// leaves is framePeers. An error ends the session.
+// frame handles a frame. readHeader has refused unknown types, so what the switch leaves is
+// framePeers. An error ends the session.
 func (s *session) frame(t frameType, b []byte) error {
 	s.n.mu.Lock()
 	defer s.n.mu.Unlock()
+	// The session has been dropped: nothing from it may count any more.
 	// The session is out of the books: nothing that it says may count any more.
 	if s.ctx.Err() != nil {
 		return s.ctx.Err()
@@ -52,28 +54,29 @@ func (s *session) frame(t frameType, b []byte) error {
 		if err != nil {
 			return err
 		}
-		return s.take(count, bits)
+		return s.setHaves(count, bits)
 	case frameHave, frameLost:
 		numbers, err := decodeNumbers(b, s.count)
 		if err == nil {
-			s.change(numbers, t == frameHave)
+			s.updateHaves(numbers, t == frameHave)
 		}
 		return err
 	case frameRequest, frameCancel, frameManifest:
-		return s.asked(t, b)
+		return s.requested(t, b)
 	case framePiece:
-		return s.begins(b)
+		return s.pieceBegins(b)
 	case frameNone:
-		return s.none(b)
+		return s.refused(b)
 	}
 	peers, err := decodePeers(b)
 	if err == nil {
-		s.blob.hear(peers)
+		s.blob.addPeers(peers)
 	}
 	return err
 }
 
-// welcome notes that the peer serves the manifest to us, which it says once. Callers hold mu.
+// welcome records that the peer serves the manifest to us, which it sends once. The caller holds
+// mu.
 func (s *session) welcome() error {
 	if s.welcomed {
 		return malformed("a second welcome")
@@ -82,13 +85,13 @@ func (s *session) welcome() error {
 	return s.ready()
 }
 
-// asked handles what a peer wants of us. A peer that asks for too much at once loses the session;
-// that is no strike. Callers hold mu.
-func (s *session) asked(t frameType, b []byte) error {
+// requested handles a peer's request. A peer that requests too much at once loses the session; that
+// is no strike. The caller holds mu.
+func (s *session) requested(t frameType, b []byte) error {
 	s.busy = time.Now()
 	switch t {
 	case frameManifest:
-		return s.giveManifest()
+		return s.sendManifest()
 	case frameCancel:
 		id, err := decodeID(b)
 		if err == nil {
@@ -113,11 +116,11 @@ func (s *session) asked(t frameType, b []byte) error {
 	return nil
 }
 
-// begins handles the head of a piece: an answer to one of our requests, or to one that was
-// cancelled while the answer was on its way, which is no fault of the peer's. A buffer is taken
-// only for what was asked for, of the size that the manifest says or less: the head is the peer's
-// word. Callers hold mu.
-func (s *session) begins(b []byte) error {
+// pieceBegins handles the head of a piece. It answers one of our requests, or one that was
+// cancelled while the answer was on its way, which is no fault of the peer's. A buffer is allocated
+// only for what was requested, of the size that the manifest says or less, as the head is only the
+// peer's claim. The caller holds mu.
+func (s *session) pieceBegins(b []byte) error {
 	head, err := decodePiece(b)
 	if err != nil {
 		return err
@@ -143,10 +146,9 @@ func (s *session) begins(b []byte) error {
 	return nil
 }
 
-// none handles that there is nothing, or nothing more, in answer to a request. What came of a piece
-// until then is dropped: another peer begins it anew, as a half has no digest of its own. Callers
-// hold mu.
-func (s *session) none(b []byte) error {
+// refused handles that nothing (more) comes in answer to a request. What came of a piece until then
+// is dropped: another peer starts it anew, as half a piece has no digest. The caller holds mu.
+func (s *session) refused(b []byte) error {
 	id, err := decodeID(b)
 	if err != nil {
 		return err
@@ -162,9 +164,9 @@ func (s *session) none(b []byte) error {
 	return nil
 }
 
-// readData takes bytes of a piece into its buffer. Those of a piece that nobody wants any more are
-// read and dropped: they are in the middle of the stream, so there is no other way past them. mu is
-// held for the look-up alone; that a piece is cancelled meanwhile shows in progressed.
+// readData reads bytes of a piece into its buffer. Those of a piece that nobody wants any more are
+// read and dropped, as they are in the middle of the stream. mu is held for the look-up alone;
+// progressed notices a cancellation meanwhile.
 func (s *session) readData(size int) error {
 	if size < 5 {
 		return malformed("%d bytes of data", size)
@@ -195,7 +197,7 @@ func (s *session) readData(size int) error {
 }
 
 // progressed tells the scheduler how far a piece has come, and passes it on when it is complete.
-// Waiting for a judge stops this session's reading: that is what keeps pieces from piling up here.
+// Waiting for a verifier stops this session's reading, which keeps pieces from piling up here.
 func (s *session) progressed(in *incoming, size int) error {
 	s.n.mu.Lock()
 	t := s.blob.transfer
@@ -210,7 +212,7 @@ func (s *session) progressed(in *incoming, size int) error {
 			return nil
 		}
 		select {
-		case s.self <- in.b:
+		case s.manifest <- in.b:
 			return nil
 		default:
 			return malformed("the manifest twice")
@@ -235,11 +237,11 @@ func (s *session) progressed(in *incoming, size int) error {
 	return nil
 }
 
-// pool has buffers for the pieces of images, which all have one size: a transfer would make
-// gigabytes of garbage otherwise.
+// pool has buffers for the pieces of images, which all have one size: without it, a transfer makes
+// gigabytes of garbage.
 var pool = sync.Pool{New: func() any { b := make([]byte, blob.BlockSize); return &b }}
 
-// buffer gives n bytes of memory; recycle takes it back when it is of the pool's size. Nothing may
+// buffer returns n bytes of memory; recycle takes it back if it has the pool's size. Nothing may
 // use it afterwards.
 func buffer(n int) []byte {
 	if n > blob.BlockSize {
@@ -248,8 +250,8 @@ func buffer(n int) []byte {
 	return (*pool.Get().(*[]byte))[:n]
 }
 
-// recycle gives a buffer of the pool's size back; larger ones, for chunks that are no blocks, are
-// left to the garbage collector.
+// recycle returns a buffer of the pool's size; larger ones, for chunks that are no blocks, are left
+// to the garbage collector.
 func recycle(b []byte) {
 	if cap(b) == blob.BlockSize {
 		b = b[:blob.BlockSize]
@@ -257,7 +259,7 @@ func recycle(b []byte) {
 	}
 }
 
-// checkManifest decodes a manifest that a peer sent, after its bytes were seen to have the digest.
+// checkManifest verifies the digest of a manifest that a peer sent, and decodes it.
 func checkManifest(d agentbox.Digest, b []byte) (blob.Manifest, error) {
 	if err := blob.Check(d, b); err != nil {
 		return blob.Manifest{}, err

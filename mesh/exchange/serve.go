@@ -8,9 +8,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// Serve answers a stream that a peer opened, until it ends, and closes it. peer is the one that the
-// network says it is: the stream itself says nothing about that. The error says why it ended;
-// io.EOF and the like are ordinary. It may be called for any number of streams at once.
+// Serve serves a stream that a peer opened until it ends, and closes it. peer comes from the
+// network; the stream itself proves nothing. The error says why it ended; io.EOF and the like are
+// ordinary. It may be called concurrently for any number of streams.
 func (n *Node) Serve(ctx context.Context, peer PeerID, stream Stream) error {
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
 	defer stop()
@@ -22,10 +22,10 @@ func (n *Node) Serve(ctx context.Context, peer PeerID, stream Stream) error {
 	return s.run()
 }
 
-// admit reads what the stream is about, and makes a session of it when the blob is shared with the
-// peer. A peer that is turned away sees a closed stream, whatever the reason: it does not learn
-// whether the blob is not here or not for it. The deadline is for the opening alone; afterwards
-// silence is no fault (endIdle).
+// admit reads what the stream is about, and makes a session if the blob is shared with the peer.
+// Otherwise the peer sees a closed stream, whatever the reason: it does not learn whether the blob
+// is missing or not shared with it. The deadline is for the opening alone; afterwards silence is no
+// fault (endIdle).
 func (n *Node) admit(ctx context.Context, peer PeerID, stream Stream) (*session, error) {
 	if err := stream.SetReadDeadline(time.Now().Add(helloTime)); err != nil {
 		return nil, err
@@ -47,10 +47,10 @@ func (n *Node) admit(ctx context.Context, peer PeerID, stream Stream) (*session,
 	return s, err
 }
 
-// greet says what is here and who else is about. That is said first, so that the peer can ask in
-// its first message.
+// greet announces what is here and who else takes part. It comes first, so that the peer's first
+// message can be a request.
 func (s *session) greet(ctx context.Context) error {
-	if err := s.n.learn(ctx, s.blob); err != nil {
+	if err := s.n.loadManifest(ctx, s.blob); err != nil {
 		s.end(err)
 		return err
 	}
@@ -76,9 +76,9 @@ func (s *session) greet(ctx context.Context) error {
 	return s.ready()
 }
 
-// learn has a blob's manifest and what is here of it known, as they are now. The Store is asked
-// without mu, as it may read from disk; when two do so at once, know takes what both found.
-func (n *Node) learn(ctx context.Context, b *shared) error {
+// loadManifest loads a blob's manifest and which pieces are here. The Store is asked without mu, as
+// it may read from disk; if two do so at the same time, setManifest merges both results.
+func (n *Node) loadManifest(ctx context.Context, b *shared) error {
 	n.mu.Lock()
 	m, known := b.m, b.known
 	n.mu.Unlock()
@@ -94,14 +94,13 @@ func (n *Node) learn(ctx context.Context, b *shared) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	b.know(m, bits)
+	b.setManifest(m, bits)
 	return nil
 }
 
-// open begins a session with a peer, and returns when the stream is there; whether the peer serves
-// it shows when it answers. The session then runs in a goroutine of work, which the Node's Close
-// waits for. Conflict when there is a session with it about the same blob that is to stay
-// (register).
+// open opens a session with a peer, and returns when the stream exists; whether the peer serves it
+// shows when it answers. The session then runs in a goroutine of work, which the Node's Close waits
+// for. Conflict when there is a session with it about the same blob that stays (register).
 func (n *Node) open(ctx context.Context, peer PeerID, d agentbox.Digest) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()

@@ -13,9 +13,9 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// session is one stream about one manifest. What is not said otherwise is guarded by the Node's mu.
-// Its life: register puts it into the books, run reads and writes until either end has enough, drop
-// takes it out. ctx ends with drop, which closes the stream.
+// session is one stream about one manifest. The Node's mu guards the fields that say nothing else.
+// register adds it, run reads and writes until either end has enough, drop removes it. ctx ends
+// with drop, which closes the stream.
 type session struct {
 	n      *Node
 	peer   PeerID
@@ -25,53 +25,55 @@ type session struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	// wake has the writer look again.
+	// wake makes the writer look again.
 	wake background.Signal
 	// control has frames that wait to be written, before any piece.
 	control []byte
-	// haves are pieces that came since the peer was last told; several are told in one frame.
+	// haves are pieces that came since the peer was last told; one frame announces several.
 	haves []int
 	// out are the pieces that are being sent, one after the other.
-	out      []*outgoing
-	gaveSelf bool // the manifest was sent
+	out []*outgoing
+	// sentManifest: the manifest was sent.
+	sentManifest bool // the manifest was sent
 
-	// welcomed says that the peer serves us: it opened the session, or has said welcome.
+	// welcomed: the peer serves us, because it opened the session or has sent a welcome.
 	welcomed bool
-	// count and theirs are what the peer says that it has: pieces in all, and their bitmap, nil as
-	// long as it has not said.
+	// count and theirs are the number of pieces and the bitmap of those that the peer says it has;
+	// theirs is nil until it has said so.
 	count  int
 	theirs bitmap
-	// said is closed when it has said that for the first time.
-	said chan struct{}
+	// announced is closed when it has said so for the first time.
+	announced chan struct{}
 	// incoming are the answers that have begun, by request.
 	incoming map[uint32]*incoming
-	// self gets the manifest when it came. It has room for one, which is all that may come.
-	self chan []byte
-	// slot is where it is among the transfer's peers, while joined.
+	// manifest gets the manifest when it has come. It has room for one, as no more may come.
+	manifest chan []byte
+	// slot is its place among the transfer's peers, while joined.
 	slot   schedule.Peer
 	joined bool
 	// began is when the session was made: it is waited for no longer than helloTime.
 	began time.Time
-	// busy is when a piece was last asked for or sent, by either side.
+	// busy is when either side last requested or sent a piece.
 	busy time.Time
 }
 
-// outgoing is a piece that is being sent. Only the session's writer touches b once it has been
-// taken on.
+// outgoing is a piece that is being sent. Once sending has begun, only the session's writer touches
+// b.
 type outgoing struct {
 	s  *session
 	id uint32
-	// head is the frame that begins it, nil once it was sent.
+	// head is the frame that starts it, nil once it was sent.
 	head  []byte
 	b     []byte // what is left
 	whole []byte // to be recycled; may be nil
-	// cancelled has the writer say that no more comes, instead of the rest.
+	// cancelled makes the writer send that no more comes, instead of the rest.
 	cancelled bool
-	// moved is when bytes of it were last written, by which it counts among the uploads.
+	// moved is when bytes of it were last written, which decides whether it counts among the
+	// uploads.
 	moved time.Time
 }
 
-// incoming is a piece that comes. Only the session's reader touches b.
+// incoming is a piece that is arriving. Only the session's reader touches b.
 type incoming struct {
 	head pieceHead
 	b    []byte
@@ -80,17 +82,17 @@ type incoming struct {
 
 // Why sessions end, for the callers that asked by them and for logs. None is told to the peer.
 var (
-	errNotShared = agentbox.Errorf(agentbox.NotFound, "the blob is not shared")
-	errTwice     = agentbox.Errorf(agentbox.Conflict, "there is a session with this peer about the same blob")
-	errLied      = agentbox.Errorf(agentbox.Corrupt, "the peer sent wrong bytes")
-	errIdle      = agentbox.Errorf(agentbox.Unavailable, "nobody needed the session")
+	errNotShared  = agentbox.Errorf(agentbox.NotFound, "the blob is not shared")
+	errTwice      = agentbox.Errorf(agentbox.Conflict, "there is a session with this peer about the same blob")
+	errWrongBytes = agentbox.Errorf(agentbox.Corrupt, "the peer sent wrong bytes")
+	errIdle       = agentbox.Errorf(agentbox.Unavailable, "nobody needed the session")
 )
 
-// maxControl bounds what waits to be told to a peer that does not listen, in bytes.
+// maxControl bounds what waits to be sent to a peer that does not read, in bytes.
 const maxControl = 1 << 20
 
-// register makes a session one of a manifest's, unless there is a better one. opener says that we
-// opened it. The session is not run yet.
+// register adds a session to a manifest's, unless there is a better one. opener: we opened it. It
+// does not run yet.
 func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bool) (*session, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -98,6 +100,8 @@ func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bo
 		return nil, errClosed
 	}
 	if old := n.find(d).sessionWith(peer); old != nil {
+		// A peer that opens a second one has lost the first, for example because it restarted. When
+		// both open one at the same time, that of the lower peer stays, at both ends.
 		// A peer that opens a second one has lost the first: it was started anew, say. When both
 		// open one at the same time, that of the lower peer stays, at both ends.
 		lower := string(n.cfg.Self[:]) < string(peer[:])
@@ -109,14 +113,14 @@ func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bo
 	b := n.find(d) // anew: drop forgets one whose last session it was
 	s := &session{
 		n: n, peer: peer, blob: b, stream: stream, opener: opener, wake: background.NewSignal(), incoming: map[uint32]*incoming{},
-		self: make(chan []byte, 1), said: make(chan struct{}), began: time.Now(), busy: time.Now(), welcomed: !opener,
+		manifest: make(chan []byte, 1), announced: make(chan struct{}), began: time.Now(), busy: time.Now(), welcomed: !opener,
 	}
 	s.ctx, s.cancel = context.WithCancelCause(n.ctx)
 	b.sessions[s] = true
 	return s, nil
 }
 
-// drop takes a session out of the books and ends it; it may be called again. Callers hold mu.
+// drop removes a session and ends it. It may be called again. The caller holds mu.
 func (n *Node) drop(s *session, why error) {
 	if !s.blob.sessions[s] {
 		return
@@ -124,7 +128,7 @@ func (n *Node) drop(s *session, why error) {
 	delete(s.blob.sessions, s)
 	n.queue.Close(s)
 	if t := s.blob.transfer; t != nil {
-		t.left(s)
+		t.leave(s)
 	}
 	for _, o := range s.out {
 		delete(n.sending, o)
@@ -142,7 +146,7 @@ func (s *session) end(why error) {
 }
 
 // run serves the session until it ends, and returns when its reader and its writer have. The error
-// is the first cause: why it was dropped, or what the stream said.
+// is the first cause: why it was dropped, or the stream's error.
 func (s *session) run() error {
 	stop := context.AfterFunc(s.ctx, func() { s.stream.Close() })
 	defer stop()
@@ -168,7 +172,7 @@ func (s *session) run() error {
 	return errors.Join(err, s.stream.Close())
 }
 
-// push adds a frame to what is to be written. Callers hold mu.
+// push adds a frame to what is to be written. The caller holds mu.
 func (s *session) push(t frameType, payload ...byte) {
 	if len(s.control) > maxControl {
 		s.n.drop(s, malformedPeer("it does not listen"))
@@ -178,17 +182,17 @@ func (s *session) push(t frameType, payload ...byte) {
 	s.wake.Notify()
 }
 
-// malformedPeer is the error of a peer that is beyond its limits, which is no strike: it may be
+// malformedPeer is the error of a peer that exceeds its limits. It is no strike: the peer may be
 // slow, or of another version.
 func malformedPeer(why string) error { return agentbox.Errorf(agentbox.Unavailable, "a peer: %s", why) }
 
-// tellHave says that a piece is here. Several are told at once. Callers hold mu.
+// tellHave announces that a piece is here. Several are announced at once. The caller holds mu.
 func (s *session) tellHave(i int) {
 	s.haves = append(s.haves, i)
 	s.wake.Notify()
 }
 
-// tellBits says what is here, when that can be said. Callers hold mu.
+// tellBits announces what is here, once the manifest is known. The caller holds mu.
 func (s *session) tellBits() {
 	if b := s.blob; b.known {
 		s.haves = nil
@@ -196,8 +200,8 @@ func (s *session) tellBits() {
 	}
 }
 
-// ready makes the session one of the transfer's, when both ends know the manifest and the peer has
-// said what it has. It is called whenever one of these has come to pass. Callers hold mu.
+// ready adds the session to the transfer's, once both ends know the manifest and the peer has said
+// what it has. It is called whenever one of these has happened. The caller holds mu.
 func (s *session) ready() error {
 	b := s.blob
 	if !b.known {
@@ -212,20 +216,21 @@ func (s *session) ready() error {
 	return nil
 }
 
-// take notes what the peer said it has. It may say so again: then it begins anew. Callers hold mu.
-func (s *session) take(count int, bits []byte) error {
+// setHaves records which pieces the peer has. It may be called again, and replaces what was known.
+// The caller holds mu.
+func (s *session) setHaves(count int, bits []byte) error {
 	if s.theirs == nil {
-		close(s.said)
+		close(s.announced)
 	}
 	s.count, s.theirs = count, bits
 	if s.joined {
-		s.blob.transfer.left(s)
+		s.blob.transfer.leave(s)
 	}
 	return s.ready()
 }
 
-// change notes that a peer has, or has lost, pieces. Callers hold mu.
-func (s *session) change(numbers []int, has bool) {
+// updateHaves records that a peer has, or has lost, pieces. The caller holds mu.
+func (s *session) updateHaves(numbers []int, has bool) {
 	for _, i := range numbers {
 		s.theirs.put(i, has)
 		if t := s.blob.transfer; t != nil && s.joined {
@@ -235,14 +240,14 @@ func (s *session) change(numbers []int, has bool) {
 	}
 }
 
-// giveManifest sends the manifest itself, once: it is up to 17 MiB, and asking for it costs five
-// bytes. Callers hold mu.
-func (s *session) giveManifest() error {
+// sendManifest sends the manifest itself, once: it has up to 17 MiB, and requesting it takes five
+// bytes. The caller holds mu.
+func (s *session) sendManifest() error {
 	b := s.blob
-	if s.gaveSelf || !b.known {
+	if s.sentManifest || !b.known {
 		return malformedPeer("it asks for the manifest again")
 	}
-	s.gaveSelf = true
+	s.sentManifest = true
 	encoded := b.m.Encode()
 	head := pieceHead{ID: wholeManifest, Number: wholeManifest, Encoding: blob.Plain, Size: uint32(len(encoded)), Stored: uint32(len(encoded))}
 	s.out = append(s.out, &outgoing{s: s, id: wholeManifest, head: head.encode(), b: encoded, moved: time.Now()})

@@ -10,17 +10,16 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// Lacking lists the chunks of a blob, m being that of manifest, that are neither here nor with any
-// holder that can be reached, in order. Of a holder that is connected and has not said what it has
-// when ctx ends, anything may come: sure is false then, and what is listed is only what nobody has
-// offered. It fetches nothing. The sessions that it opens stay until they are idle, as a Fetch of
-// the same is what often follows.
+// Lacking lists the chunks of a blob that are neither here nor with any reachable holder, in order;
+// m is its manifest. If a connected holder has not said what it has when ctx ends, anything may
+// still come: sure is false then, and the list is only what nobody has offered. It fetches nothing.
+// The sessions that it opens stay until they are idle, as a Fetch of the same often follows.
 func (n *Node) Lacking(ctx context.Context, manifest agentbox.Digest, m blob.Manifest) (missing []int, sure bool, err error) {
 	union, err := n.cfg.Store.Bits(m)
 	if err != nil {
 		return nil, false, err
 	}
-	n.meetHolders(ctx, manifest)
+	n.dialHolders(ctx, manifest)
 	sure = true
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -43,10 +42,10 @@ func (n *Node) Lacking(ctx context.Context, manifest agentbox.Digest, m blob.Man
 	return missing, sure, nil
 }
 
-// meetHolders opens sessions with all holders that there is none with, and waits until each has
-// said what it has, is gone, or ctx ends. Those that cannot be reached are left out without an
-// error: that they are away is an answer, too.
-func (n *Node) meetHolders(ctx context.Context, manifest agentbox.Digest) {
+// dialHolders opens sessions with all holders without one, and waits until each has said what it
+// has, is gone, or ctx ends. It skips those that cannot be reached, without an error: that they are
+// away is an answer, too.
+func (n *Node) dialHolders(ctx context.Context, manifest agentbox.Digest) {
 	var dials sync.WaitGroup
 	for _, p := range n.cfg.Holders.Holders(manifest) {
 		if p == n.cfg.Self || n.Meets(p, manifest) {
@@ -67,7 +66,7 @@ func (n *Node) meetHolders(ctx context.Context, manifest agentbox.Digest) {
 	n.mu.Unlock()
 	for _, s := range all {
 		select {
-		case <-s.said:
+		case <-s.announced:
 		case <-s.ctx.Done():
 		case <-ctx.Done():
 			return
@@ -75,7 +74,7 @@ func (n *Node) meetHolders(ctx context.Context, manifest agentbox.Digest) {
 	}
 }
 
-// Meets tells whether there is a session with a peer about a blob.
+// Meets reports whether there is a session with a peer about a blob.
 func (n *Node) Meets(p PeerID, manifest agentbox.Digest) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -83,7 +82,7 @@ func (n *Node) Meets(p PeerID, manifest agentbox.Digest) bool {
 	return b != nil && b.sessionWith(p) != nil
 }
 
-// sessionWith is the session with a peer, nil for none. Callers hold the Node's mu.
+// sessionWith returns the session with a peer, nil for none. The caller holds the Node's mu.
 func (b *shared) sessionWith(p PeerID) *session {
 	for s := range b.sessions {
 		if s.peer == p {

@@ -12,14 +12,14 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// Arrived takes the bytes of a chunk, which a peer sent, and verifies them. An error of code
-// Corrupt says that they are wrong: the chunk comes from another peer. Any other is the receiver's
+// Arrived gets the bytes of a chunk that a peer sent, and verifies them. An error of code Corrupt
+// says that they are wrong: another peer is asked for the chunk. Any other error is the receiver's
 // own, and ends the calls that want the chunk. It is called from several goroutines, never after
-// Close, and may not keep the bytes. What it has taken may be sent to other peers at once.
+// Close, and may not keep the bytes. Once it has accepted a chunk, other peers may get it at once.
 type Arrived func(ctx context.Context, from PeerID, chunk int, b []byte) error
 
-// Transfer gets the chunks of one blob from peers. Its methods may be called at once, Close more than once.
-// work has run and the judges.
+// Transfer gets the chunks of one blob from peers. Its methods may be called concurrently, Close
+// more than once. work has run and the verifiers.
 type Transfer struct {
 	n       *Node
 	b       *shared
@@ -30,33 +30,34 @@ type Transfer struct {
 	work sync.WaitGroup
 	// closed is close, once.
 	closed func()
-	// pending are arrivals that were not judged yet. Close waits for them before it closes in, so
+	// pending are arrivals that are not verified yet. Close waits for them before it closes in, so
 	// that no session sends into a closed channel.
 	pending sync.WaitGroup
 	began   time.Time
-	// kick has run plan again.
+	// kick runs plan again.
 	kick background.Signal
-	// in takes pieces to the judges. It holds a few, so that readers go on while all judges are busy.
+	// in passes pieces to the verifiers. It has a small buffer, so that readers continue while all
+	// are busy.
 	in chan<- arrival
 
 	// Guarded by the Node's mu:
 	state *schedule.State
-	// slots are the sessions that are asked, by their places in state.
+	// slots are the sessions that are asked, by their place in state.
 	slots [schedule.MaxPeers]*session
-	// calls are the Fetches that wait.
+	// calls are the waiting Fetches.
 	calls map[*call]bool
-	// tried is when each peer was last dialled, failed how often since it last was there, dialing
-	// those that are dialled now.
-	tried   map[PeerID]time.Time
+	// dialled is when each peer was last dialled, failed how often since it was last there, dialing
+	// those that are being dialled now.
+	dialled map[PeerID]time.Time
 	failed  map[PeerID]int
 	dialing map[PeerID]bool
-	// changed is when who is there last changed, and met whether anybody ever was: what patience
-	// depends on.
+	// changed is when the peers that are there last changed, and everMet whether there ever was
+	// one: waitedEnough depends on both.
 	changed time.Time
-	met     bool
+	everMet bool
 }
 
-// call is one Fetch: left are the chunks that have not come, done gets its one result.
+// call is one Fetch: left are the chunks that have not come, done gets its result.
 type call struct {
 	class schedule.Class
 	began time.Time
@@ -73,18 +74,22 @@ type arrival struct {
 // Times of a transfer. Peers are looked for every discoverEvery; one that does not answer is left
 // alone for retryFirst, then twice as long each time, up to retryLast.
 const (
+	// Times of a transfer. Peers are looked for every discoverEvery. One that does not answer is
+	// left alone for retryFirst, then twice as long each time, up to retryLast.
 	discoverEvery = 500 * time.Millisecond
 	retryFirst    = 250 * time.Millisecond
 	retryLast     = 15 * time.Second
+	// A mesh in which nobody answers delays the caller by no more than graceAlone; once a peer was
+	// there, it gets longer.
 	// A mesh in which nobody answers costs who asks no more than graceAlone; one that was there is
 	// given longer.
 	graceAlone = 250 * time.Millisecond
 	graceMet   = 1500 * time.Millisecond
 )
 
-// Begin starts to get a blob, m being that of manifest. Nothing is asked for before Fetch, but
-// holders are connected to. There is one Transfer of a blob at a time: a second one is Conflict.
-// The caller closes it.
+// Begin starts to get a blob; m is its manifest. Nothing is requested before Fetch, but holders are
+// connected. There is one Transfer of a blob at a time: a second one is Conflict. The caller closes
+// it.
 func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived) (*Transfer, error) {
 	bits, err := n.cfg.Store.Bits(m)
 	if err != nil {
@@ -105,14 +110,14 @@ func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived)
 	t := &Transfer{
 		n: n, b: b, arrived: arrived, began: time.Now(), kick: background.NewSignal(), in: in,
 		state: schedule.New(sizes, uint64(n.cfg.Self[0])<<8|uint64(n.cfg.Self[1])), calls: map[*call]bool{},
-		tried: map[PeerID]time.Time{}, failed: map[PeerID]int{}, dialing: map[PeerID]bool{}, changed: time.Now(),
+		dialled: map[PeerID]time.Time{}, failed: map[PeerID]int{}, dialing: map[PeerID]bool{}, changed: time.Now(),
 	}
 	t.closed = sync.OnceFunc(t.close)
 	t.ctx, t.stop = context.WithCancel(n.ctx)
 	b.transfer = t
 	// Sessions that peers opened about it, or that brought its manifest, serve for this, too.
 	fresh := !b.known
-	b.know(m, bits)
+	b.setManifest(m, bits)
 	for s := range b.sessions {
 		if fresh {
 			n.queue.Open(s, manifest, len(m.Chunks))
@@ -123,7 +128,7 @@ func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived)
 		}
 	}
 	for range max(2, runtime.GOMAXPROCS(0)) {
-		t.work.Go(func() { t.judge(in) })
+		t.work.Go(func() { t.verifyAll(in) })
 	}
 	t.work.Go(t.run)
 	return t, nil
@@ -131,10 +136,10 @@ func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived)
 
 func (t *Transfer) now() time.Duration { return time.Since(t.began) }
 
-// Fetch has chunks arrive, each by its number in the manifest, none of them of zeros, and returns
-// when all have or with an error; asking again may help then. NotFound names what no peer has that
-// can be reached, any other error is Arrived's, ctx's, or that of a transfer that was closed
-// (Unavailable). A chunk that several calls want comes once.
+// Fetch gets chunks by their numbers in the manifest, none of them of zeros. It returns when all
+// have arrived, or with an error; asking again may help then. NotFound names what no reachable peer
+// has; any other error is Arrived's, ctx's, or that of a closed transfer (Unavailable). A chunk
+// that several calls want comes once.
 func (t *Transfer) Fetch(ctx context.Context, class schedule.Class, chunks []int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -159,7 +164,7 @@ func (t *Transfer) Fetch(ctx context.Context, class schedule.Class, chunks []int
 	t.state.Want(class, chunks)
 	t.n.mu.Unlock()
 	t.kick.Notify()
-	defer t.forget(c)
+	defer t.forgetCall(c)
 	select {
 	case err := <-c.done:
 		return err
@@ -170,8 +175,8 @@ func (t *Transfer) Fetch(ctx context.Context, class schedule.Class, chunks []int
 	}
 }
 
-// forget drops a call, and what nobody else wants with it.
-func (t *Transfer) forget(c *call) {
+// forgetCall removes a call, and the chunks that nobody else wants.
+func (t *Transfer) forgetCall(c *call) {
 	t.n.mu.Lock()
 	defer t.n.mu.Unlock()
 	delete(t.calls, c)
@@ -188,7 +193,7 @@ func (t *Transfer) forget(c *call) {
 	t.state.Unwant(unwanted)
 }
 
-// Close ends the transfer, and waits until nothing of it goes on. What is under way is dropped. The
+// Close ends the transfer, and waits until all of it has stopped. What is under way is dropped. The
 // sessions stay for a while, for peers that want what came.
 func (t *Transfer) Close() error {
 	t.closed()
@@ -199,7 +204,7 @@ func (t *Transfer) close() {
 	t.stop()
 	t.n.mu.Lock()
 	for s := range t.b.sessions {
-		t.left(s)
+		t.leave(s)
 		s.busy = time.Now()
 	}
 	t.b.transfer = nil

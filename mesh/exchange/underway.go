@@ -7,21 +7,20 @@ import (
 	"agentbox/agentbox"
 )
 
-// Movement is a blob of which pieces move this moment, in one of the two directions: one that is
-// passed on while it comes is two Movements. It is a copy, for callers to keep.
+// Movement is a blob of which pieces move just now, in one direction: one that is passed on while
+// it arrives is two Movements. It is a copy, for the caller to keep.
 type Movement struct {
 	Manifest agentbox.Digest
-	// Getting says that it comes here; else it is sent.
+	// Getting: it comes here; else it is sent.
 	Getting bool
 	Peers   []PeerID // those it comes from, or those that get it, in order
 	Here    int      // pieces that are here
 	Pieces  int      // 0: nobody has said how many yet
 }
 
-// Moving lists what is being got and sent now, in the order of manifests, of one manifest the
-// getting before the sending. It is for people: nothing is decided by it, and it is old when the
-// caller has it. A Fetch that waits counts as getting, with no peers, so that a transfer which has
-// come to a stand is seen.
+// Moving lists what is being received and sent now, sorted by manifest, receiving before sending.
+// It is for people: nothing depends on it. A waiting Fetch counts as receiving, with no peers, so
+// that a stalled transfer shows.
 func (n *Node) Moving() []Movement {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -39,9 +38,9 @@ func (n *Node) Moving() []Movement {
 	return out
 }
 
-// moving tells what of a blob moves in either direction: from whom a piece is coming in, and to
-// whom one is going out. Peers that are merely connected are in neither. Callers hold the Node's
-// mu.
+// moving returns what of a blob moves in either direction: from whom a piece is arriving, and to
+// whom one is being sent. Peers that are merely connected are in neither. The caller holds the
+// Node's mu.
 func (b *shared) moving() (got, sent Movement) {
 	got = Movement{Manifest: b.digest, Getting: true}
 	if b.known {

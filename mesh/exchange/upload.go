@@ -7,8 +7,8 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// upload hands pieces to sessions, a few at once, in the order of the queue. It also ends sessions
-// that nobody needs. It ends with the Node.
+// upload passes pieces to sessions, a few at the same time, in the order of the queue. It also ends
+// sessions that nobody needs. It ends with the Node.
 func (n *Node) upload() {
 	tick := time.NewTicker(stuckAfter / 2)
 	defer tick.Stop()
@@ -25,8 +25,8 @@ func (n *Node) upload() {
 	}
 }
 
-// sendOne begins to send one piece; false: nothing may be sent now. The piece counts as sent to the
-// session before it was read, so that a slow disk gives nobody two turns.
+// sendOne starts to send one piece; false if nothing may be sent now. The piece counts as sent
+// before it is read, so that a slow disk gives no session two turns.
 func (n *Node) sendOne() bool {
 	n.mu.Lock()
 	if n.saturated() {
@@ -54,8 +54,8 @@ func (n *Node) sendOne() bool {
 	return true
 }
 
-// saturated tells whether enough is being sent. Pieces that do not move, because their receivers do
-// not take them, do not count; there is a bound on those, too. Callers hold mu.
+// saturated reports whether enough is being sent. Pieces that do not move, because their receivers
+// do not take them, do not count, up to a bound. The caller holds mu.
 func (n *Node) saturated() bool {
 	moving := 0
 	for o := range n.sending {
@@ -66,10 +66,10 @@ func (n *Node) saturated() bool {
 	return moving >= uploads || len(n.sending) >= maxStuck
 }
 
-// load reads a piece and has its session send it. One that is not here any more, or is not what the
-// manifest says, is not said to be here any more, to anybody: it was evicted or damaged since the
-// bitmap was read. The disk is read without mu, so the session may have ended meanwhile. What is
-// sent is as it is stored, compressed or not: the peer decodes it, and verifies that.
+// load reads a piece and has its session send it. One that is missing, or differs from the
+// manifest, was evicted or damaged since the bitmap was read: all peers are told that it is not
+// here. The disk is read without mu, so the session may have ended meanwhile. The piece is sent as
+// stored, compressed or not: the peer decodes and verifies it.
 func (n *Node) load(a schedule.Answer[*session], d agentbox.Digest, size int) {
 	buf := buffer(size)
 	b, encoding, full, err := n.cfg.Store.Stored(n.ctx, d, buf)
@@ -93,7 +93,7 @@ func (n *Node) load(a schedule.Answer[*session], d agentbox.Digest, size int) {
 	s.wake.Notify()
 }
 
-// lost takes back that a piece is here, and tells all peers. Callers hold mu.
+// lost records that a piece is not here any more, and tells all peers. The caller holds mu.
 func (n *Node) lost(b *shared, i int) {
 	if !b.bits.has(i) {
 		return
@@ -104,8 +104,8 @@ func (n *Node) lost(b *shared, i int) {
 	}
 }
 
-// endIdle ends the sessions in which nothing was asked for in a while, and forgives liars whose
-// time is over. Sessions of a transfer stay: what its peers get later is asked of them.
+// endIdle ends the sessions without requests for a while, and lifts bans that are over. Sessions of
+// a transfer stay, as their peers may get what it needs later.
 func (n *Node) endIdle(now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,9 +119,9 @@ func (n *Node) endIdle(now time.Time) {
 			}
 		}
 	}
-	for p, until := range n.liars {
+	for p, until := range n.banned {
 		if now.After(until) {
-			delete(n.liars, p)
+			delete(n.banned, p)
 		}
 	}
 }

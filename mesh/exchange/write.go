@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// write sends what there is to send: news and requests first, then a frame of a piece, and so on. A
-// piece goes out in frames of dataSize so that a request need not wait behind all of it. It is the
-// session's one writer, and ends with its ctx or when the peer takes nothing for writeTime.
+// write sends what waits: first news and requests, then a frame of a piece, and so on. A piece goes
+// out in frames of dataSize, so that a request need not wait behind all of it. It is the session's
+// only writer, and ends with its ctx or when the peer takes nothing for writeTime.
 func (s *session) write() error {
 	frame := make([]byte, 0, headerSize+4+dataSize)
 	for {
@@ -41,8 +41,8 @@ func (s *session) write() error {
 	}
 }
 
-// next takes the frames that wait, and the piece of which a frame comes after them. What is here by
-// now is told in as few frames as it takes.
+// next takes the frames that wait, and the piece of which a frame comes after them. It announces
+// new pieces in as few frames as possible.
 func (s *session) next() (control []byte, o *outgoing) {
 	s.n.mu.Lock()
 	defer s.n.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *session) next() (control []byte, o *outgoing) {
 	return control, o
 }
 
-// finish takes a piece out of what is being sent. Callers hold mu.
+// finish removes a piece from those being sent. The caller holds mu.
 func (s *session) finish(o *outgoing) {
 	s.out = s.out[1:]
 	delete(s.n.sending, o)
@@ -75,7 +75,7 @@ func (s *session) finish(o *outgoing) {
 }
 
 // put writes to the stream, within writeTime: a peer that reads nothing would hold a goroutine and
-// a piece of ours for ever.
+// a piece of ours forever.
 func (s *session) put(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -87,12 +87,12 @@ func (s *session) put(b []byte) error {
 	return err
 }
 
-// wrote notes that n bytes of a piece are out: out of our hands, that is, which does not say that
-// the peer has them. When all are, the buffer is given back, and upload may read the next piece.
+// wrote records that n bytes of a piece are written, which does not mean that the peer has them.
+// After the last, the buffer is recycled, and upload may read the next piece.
 func (s *session) wrote(o *outgoing, n int) {
 	s.n.mu.Lock()
 	defer s.n.mu.Unlock()
-	s.n.book(s.peer).Sent += int64(n)
+	s.n.trafficOf(s.peer).Sent += int64(n)
 	o.b = o.b[n:]
 	o.moved, s.busy = time.Now(), time.Now()
 	if len(o.b) == 0 && len(s.out) > 0 && s.out[0] == o {
@@ -103,7 +103,7 @@ func (s *session) wrote(o *outgoing, n int) {
 	}
 }
 
-// pace waits until so many bytes may be sent. All sessions share the bound.
+// pace waits until that many bytes may be sent. All sessions share the limit.
 func (n *Node) pace(ctx context.Context, bytes int) error {
 	if n.limit == nil {
 		return nil
