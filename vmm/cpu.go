@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// HostCPU is what /proc/cpuinfo says of the first processor under these names, for a fingerprint: a
-// guest that has looked at its CPU relies on it. It is "" where that cannot be read. All processors
-// of a host are taken to be alike.
+// HostCPU is what /proc/cpuinfo says under these names about the first processor, for a
+// fingerprint: a guest that has looked at its CPU relies on it. It is "" if that cannot be read.
+// All processors of a host are assumed to be alike.
 func HostCPU(names ...string) string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

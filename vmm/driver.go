@@ -24,24 +24,25 @@ type Spec struct {
 	Blocks    Blocks `json:"-"` // the same while it is not all here: Image is not opened then. nil: it is
 	Kernel    string // a kernel directory as vmm/kernel lays it out; ignored by drivers that bring their own
 	Workspace string // a path made by NewWorkspace or reserved; "" gives the guest an empty slot (templates)
-	// How many virtual CPUs the guest sees, at least 1.
+	// Virtual CPUs, at least 1.
 	CPUs   int
 	Memory int64 // bytes
 	Disk   int64 // bytes the workspace and the runtime layer may each grow to
 }
 
-// Blocks reads an image that is not all here. Its methods are called from many goroutines.
+// Blocks reads an image of which a part may still be missing here. Its methods are called from many
+// goroutines.
 type Blocks interface {
-	// Size is the number of bytes of the whole image.
+	// Size is that of the whole image in bytes.
 	Size() int64
-	// ReadBlocks fills p with the bytes at off, all of which are within Size. It waits for those
-	// that are not here until ctx ends, and then fails: a guest sees the image's bytes or nothing.
-	// It may be called for the same bytes at once.
+	// ReadBlocks fills p with the bytes at off, all of which are within Size. It waits for missing
+	// ones until ctx ends, and then fails: a guest sees the image's bytes or nothing. Calls may
+	// overlap.
 	ReadBlocks(ctx context.Context, p []byte, off int64) error
 }
 
 // BlockReader is the optional ability of a Driver to start machines whose image is a Spec.Blocks.
-// Without it, or where it fails, an image must be all here.
+// Without it, or if ReadsBlocks fails, an image must be complete.
 type BlockReader interface {
 	// ReadsBlocks tells why machines on this host cannot, nil if they can.
 	ReadsBlocks() error
@@ -57,27 +58,27 @@ type Facts struct {
 
 // Driver starts machines of one kind. Its methods may be called from any goroutine.
 type Driver interface {
-	// Probe tells what the driver found on this host, or an *agentbox.Error of code Missing with a
-	// hint. It may take seconds the first time; the verdict is remembered in the driver's own state
-	// until something it rests on changes. fresh forgets it first.
+	// Probe reports what the driver found on this host, or an *agentbox.Error of code Missing with
+	// a hint. It may take seconds the first time; the driver's state keeps the result until
+	// something it depends on changes. fresh drops it first.
 	Probe(ctx context.Context, fresh bool) (Facts, error)
 
-	// Fingerprint is everything, besides the bytes of the image, that a template made from spec
-	// depends on: two specs with one fingerprint may share a template. It names no path of a single
-	// machine.
+	// Fingerprint covers everything, besides the bytes of the image, that a template made from spec
+	// depends on: two specs with one fingerprint may share a template. It contains no path of a
+	// single machine.
 	Fingerprint(ctx context.Context, spec Spec) (string, error)
 
-	// ReserveWorkspace makes the place of a workspace at path, which must not exist: a machine may
+	// ReserveWorkspace makes the place of a workspace at path, which must not exist. A machine may
 	// be given it at once, and may mount it when NewWorkspace has filled it. It costs next to
 	// nothing.
 	ReserveWorkspace(ctx context.Context, path string, size int64) error
 
-	// NewWorkspace makes an empty workspace at path of the given size, or, when tree is not "", one
-	// that holds a copy of that directory tree: names, modes, times to the second, symlinks and
-	// hard links; every file belongs to guest user GuestUID. The path may already exist as a
-	// reserved or an empty workspace of the same size, even one that a running machine was given
-	// and has not mounted, or not any more. On failure nothing is left, or an empty workspace;
-	// where the host has no room even for that, a reserved one.
+	// NewWorkspace makes an empty workspace at path of the given size, or, when tree is not "", a
+	// copy of that directory tree: names, modes, times to the second, symlinks and hard links;
+	// every file belongs to guest user GuestUID. The path may already exist as a reserved or an
+	// empty workspace of the same size, even one that a running machine was given and has not
+	// mounted, or not any more. On failure nothing is left, or an empty workspace; without space
+	// even for that, a reserved one.
 	NewWorkspace(ctx context.Context, path, tree string, size int64) error
 
 	// CopyWorkspace makes dst an independent copy of src, which no running machine may be writing.
@@ -88,16 +89,16 @@ type Driver interface {
 }
 
 // DirectoryWorkspaces is the optional ability of drivers whose workspaces are directories of the
-// host, owned by this process's user. Ask for it with a type assertion on a Driver.
+// host, owned by this process's user.
 type DirectoryWorkspaces interface {
-	// FinishWorkspace makes a reserved or empty workspace that the caller has filled what
-	// NewWorkspace would have made of a tree. Its files are files of this process's user, and none
-	// has a name elsewhere.
+	// FinishWorkspace turns a reserved or empty workspace, which the caller has filled, into what
+	// NewWorkspace would have made of a tree. Its files belong to this process's user, and none has
+	// a name elsewhere.
 	FinishWorkspace(path string) error
 }
 
-// GuestUID is the user id that owns the workspace inside every guest, whatever the host's user is.
-// It is the first id that Debian gives to a person.
+// GuestUID is the owner of the workspace inside every guest, whatever the host's user is. It is the
+// first id that Debian gives to a person.
 const GuestUID = 1000
 
 // Machine is one running guest. Methods may be called from any goroutine, also after the machine
@@ -106,8 +107,8 @@ const GuestUID = 1000
 // The process that called Boot or Restore is the parent of every process of the machine; when it
 // dies, they die.
 type Machine interface {
-	// Stream is the byte stream to the guest agent: the same one for the machine's whole life,
-	// owned by the machine.
+	// Stream is the byte stream to the guest agent, the same one for the machine's whole life. The
+	// machine owns it.
 	Stream() net.Conn
 	// PIDs are the host processes that make up the machine, for accounting.
 	PIDs() []int
@@ -118,14 +119,13 @@ type Machine interface {
 	// Kill ends the machine at once, as power loss does, and waits until its processes are gone.
 	// Idempotent.
 	Kill() error
-	// Done is closed when the machine has ended for whatever reason; Err then says why (nil after
-	// Kill or a clean shutdown from inside).
+	// Done is closed when the machine has ended, for whatever reason. Err then says why: nil after
+	// Kill or a clean shutdown from inside.
 	Done() <-chan struct{}
 	Err() error
 }
 
-// Snapshotter is the optional ability to save and restore machines. Ask for it with a type
-// assertion on a Driver.
+// Snapshotter is the optional ability of a Driver to save and restore machines.
 type Snapshotter interface {
 	// SaveTemplate makes dir a template from a machine that the caller has quiesced and that was
 	// booted without a workspace. The machine has ended when it returns, on failure too. dir must
@@ -134,24 +134,24 @@ type Snapshotter interface {
 
 	// OpenTemplate verifies every byte of the template against its digests and loads what machines
 	// share. An *agentbox.Error of code Corrupt means: rebuild it. The result serves any number of
-	// machines until closed; machines already started go on without it.
+	// machines until closed; machines that were started go on without it.
 	OpenTemplate(ctx context.Context, dir string) (Template, error)
 
-	// InheritTemplate makes a Template from the Files of one opened by another process (passed on
-	// by fork).
+	// InheritTemplate makes a Template from the Files of one that another process opened and passed
+	// on by fork.
 	InheritTemplate(files []*os.File) (Template, error)
 
 	// Save writes the full state of m to dir, which must not exist and appears complete or not at
-	// all. m must have come from Restore (code Conflict otherwise), and is left frozen, whatever
-	// happens.
+	// all. m must have come from Restore (code Conflict otherwise), and is left frozen, on failure
+	// too.
 	Save(ctx context.Context, m Machine, dir string, how Saving) error
 
 	// Restore starts a machine from a template, or, when saved is not "", from a state that was
 	// saved from a machine of the same template and fingerprint. If the state holds disks, the
 	// runtime layer is copied from it into spec.Dir and the workspace to spec.Workspace, which must
-	// not exist then. The saved state itself is never changed, unless it is Passing, and may be
-	// removed as soon as Restore has returned. It returns when the guest's CPUs run. On failure
-	// nothing runs any more, and nothing of the guest ever ran unless the error is a MayHaveRun.
+	// not exist then. The saved state is never changed, unless it is Passing, and may be removed as
+	// soon as Restore has returned. It returns when the guest's CPUs run. After an error nothing
+	// runs, and nothing of the guest ever ran unless the error is a MayHaveRun.
 	Restore(ctx context.Context, spec Spec, t Template, saved string) (Machine, error)
 }
 
@@ -163,7 +163,7 @@ type MayHaveRun struct{ Cause error }
 func (e *MayHaveRun) Error() string { return e.Cause.Error() }
 func (e *MayHaveRun) Unwrap() error { return e.Cause }
 
-// Saving says what a saved state is for.
+// Saving is the purpose of a saved state.
 type Saving int
 
 const (
@@ -171,15 +171,15 @@ const (
 	InPlace Saving = iota
 	// WithDisks: the runtime layer and the workspace are copied into the state.
 	WithDisks
-	// Passing is WithDisks for one Restore that follows at once, whose machine is dropped if it
-	// fails. So nothing need be made durable, nor protected against damage, and Restore may take
-	// the disks out of the state.
+	// Passing is WithDisks for one Restore that follows at once, and whose machine is dropped if it
+	// fails. Thus nothing is synced or protected against damage, and Restore may move the disks out
+	// of the state.
 	Passing
 )
 
-// Reclaimer is the optional ability to take back files that a guest made as another user than ours.
-// Machines do so themselves when they end; it is for what is left when the process that started
-// them was killed. Ask for it with a type assertion on a Driver.
+// Reclaimer is the optional ability of a Driver to take back files that a guest made as another
+// user than ours. Machines do so themselves when they end; Reclaimer is for what is left when the
+// process that started them was killed.
 type Reclaimer interface {
 	// Reclaim gives everything below dir to this process's user. No machine may be using it. It is
 	// idempotent.

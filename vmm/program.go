@@ -2,12 +2,11 @@ package vmm
 
 import "os/exec"
 
-// systemDirectories end in a slash, since a program's name is appended.
 var systemDirectories = []string{"/usr/sbin/", "/sbin/"}
 
-// FindProgram is exec.LookPath, and then looks where distributions keep programs for root (mke2fs
-// and its kind), which an ordinary user may run though PATH leaves them out. The error is
-// exec.LookPath's own when the program is nowhere.
+// FindProgram is exec.LookPath, and then looks where distributions keep programs for root, such as
+// mke2fs, which an ordinary user may run although PATH leaves them out. The error is that of
+// exec.LookPath.
 func FindProgram(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	for _, dir := range systemDirectories {

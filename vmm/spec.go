@@ -6,12 +6,12 @@ import (
 	"agentbox/agentbox"
 )
 
-// smallest is the least memory and disk of a machine in bytes: with less no guest boots.
+// smallest is the least memory and disk of a machine in bytes; no guest boots with less.
 const smallest = 64 << 20
 
 // Check refuses what no machine can be, before anything is started: more CPUs than a microvm takes,
-// memory and disks that are no whole MiB, or too small. The image and the files must be there.
-// Errors have code Invalid with a hint that names the key of agentbox.yaml, or Missing.
+// memory and disks that are too small or no whole MiB. The image and files must exist. Errors have
+// code Invalid with a hint that names the key of agentbox.yaml, or Missing.
 func (s Spec) Check(files ...string) error {
 	switch {
 	case s.CPUs < 1 || s.CPUs > 255:

@@ -1,10 +1,10 @@
-// Package child starts the processes that machines are made of, so that each dies with this one. It
-// says nothing of what they may reach: a driver passes in what takes rights away (package confine,
-// or namespaces of its own).
+// Package child starts the processes of machines, so that each dies with this one. It does not
+// limit what they may reach: a driver passes in what takes rights away (package confine, or
+// namespaces).
 //
-// Both drivers use it: vmm/qemu starts QEMU with it, vmm/gvisor the launcher of a sandbox. Its
-// promise is the first half of "a machine dies with its supervisor": a supervisor that is killed,
-// even by SIGKILL, leaves no machine behind, since the kernel itself sends the signal.
+// vmm/qemu starts QEMU with it, vmm/gvisor the launcher of a sandbox. A supervisor that is killed,
+// even by SIGKILL, leaves no machine behind, since the kernel itself sends the signal to its
+// children.
 package child
 
 import (
@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a program that runs. Its methods may be called from any goroutine. The kernel's
-// process is reaped by a goroutine of Start's, so nothing has to call Wait.
+// Process is a program that runs. Its methods may be called from any goroutine. A goroutine of
+// Start reaps it, so nobody has to call Wait.
 type Process struct {
 	// Of the program that was started, which also leads its process group.
 	PID int
@@ -34,12 +34,12 @@ type Process struct {
 // dies. before, if not nil, is called on the thread that forks and may take rights from it: the
 // thread is used for nothing else afterwards.
 //
-// The kernel sends the signal of a parent's death when the thread that forked ends, not when its
-// process does. So the thread lives for as long as the child does.
+// The kernel sends the parent-death signal when the thread that forked ends, so that thread lives
+// for as long as the child does.
 //
 // Start returns when the program runs, or with the error of before or of exec.Cmd.Start; nothing
-// runs then. Of cmd.SysProcAttr it sets Pdeathsig and Setpgid and leaves the rest. The files of cmd
-// stay the caller's, to close as soon as Start has returned.
+// runs then. Of cmd.SysProcAttr it sets Pdeathsig and Setpgid and leaves the rest. The caller
+// closes the files of cmd, as soon as Start has returned.
 func Start(cmd *exec.Cmd, before func() error) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -72,16 +72,14 @@ func Start(cmd *exec.Cmd, before func() error) (*Process, error) {
 // Done is closed when the process has been reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err waits for the end of the process and is what exec.Cmd.Wait said of it. It is nil after exit
-// status 0, an *exec.ExitError after a signal or another status.
+// Err waits for the end of the process and returns the error of exec.Cmd.Wait.
 func (p *Process) Err() error {
 	<-p.done
 	return p.err
 }
 
-// Terminate kills the process with SIGKILL and does not wait. One that has ended is no error. Only
-// the program itself is killed, not its process group: what it started dies by its own parent's
-// death.
+// Terminate kills the process with SIGKILL and does not wait. It is no error if the process has
+// ended. Its children are not killed by it, but by their parent's death.
 func (p *Process) Terminate() error {
 	if err := p.process.Kill(); !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -89,8 +87,7 @@ func (p *Process) Terminate() error {
 	return nil
 }
 
-// Kill ends the process and waits until it is gone. It may be called again, and by several
-// goroutines at once.
+// Kill ends the process and waits until it is gone. It may be called again, and concurrently.
 func (p *Process) Kill() error {
 	err := p.Terminate()
 	<-p.done
@@ -98,9 +95,9 @@ func (p *Process) Kill() error {
 }
 
 // SocketPair makes two connected stream sockets: ours as a connection, theirs as a file for a child
-// to inherit. Both are close-on-exec, so that a child gets its own end only where exec.Cmd hands it
-// over. The caller closes both; name is for errors and process listings alone. A pair is used in
-// place of a socket with a name because nobody else can connect to it.
+// to inherit. Both are close-on-exec, so a child gets its end only where exec.Cmd passes it on. The
+// caller closes both; name is for errors and process listings. Unlike a socket with a name, nobody
+// else can connect to a pair.
 func SocketPair(name string) (ours *net.UnixConn, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -113,8 +110,7 @@ func SocketPair(name string) (ours *net.UnixConn, theirs *os.File, err error) {
 	return ours, theirs, err
 }
 
-// Conn makes a connection of a descriptor of a Unix socket, which it takes over: the descriptor is
-// closed, on failure too. A descriptor of anything but a Unix socket is an error.
+// Conn makes a connection from the descriptor of a Unix socket, which it closes, on failure too.
 func Conn(fd int, name string) (*net.UnixConn, error) {
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()

@@ -9,15 +9,14 @@ import (
 	"agentbox/agentbox"
 )
 
-// End is how a machine comes to its end. A driver's machine embeds one, for the methods of
-// vmm.Machine: Done and Err. They may be called from any goroutine.
+// End is the end of a machine. A driver's machine embeds one, for the methods Done and Err of
+// vmm.Machine, which may be called from any goroutine.
 type End struct {
 	killed atomic.Bool // by us
 	done   chan struct{}
 	err    error // why it ended; read it after done
 }
 
-// NewEnd is that of a machine that begins.
 func NewEnd() *End { return &End{done: make(chan struct{})} }
 
 // Done implements vmm.Machine.
@@ -33,8 +32,8 @@ func (e *End) Err() error {
 	}
 }
 
-// Reach says, once, that the machine has ended and everything of it is gone. why is asked for the
-// reason unless we killed it, which is none.
+// Reach records, once, that the machine and everything of it is gone. why is asked for the reason
+// unless we killed it.
 func (e *End) Reach(why func() error) {
 	if !e.killed.Load() {
 		e.err = why()
@@ -42,8 +41,8 @@ func (e *End) Reach(why func() error) {
 	close(e.done)
 }
 
-// Kill has kill end the processes of the machine, and waits for Reach. What ends by it is not taken
-// for a failure. It is idempotent.
+// Kill has kill end the processes of the machine, and waits for Reach. Such an end is no failure.
+// It is idempotent.
 func (e *End) Kill(kill func() error) error {
 	select {
 	case <-e.done:
@@ -56,10 +55,9 @@ func (e *End) Kill(kill func() error) error {
 	return err
 }
 
-// Explain prefers why the machine called name ended to the broken socket its end looks like from
-// here. broken are errors that are such a sign: then the end is near, but it is not waited for
-// longer than limit. Errors of a context stay what they are, for the caller gave up and the machine
-// may be fine.
+// Explain replaces an error that looks like the end of the machine called name, since it is one of
+// broken, by the reason of that end. It waits for the end at most limit. Errors of a context stay,
+// for the caller gave up and the machine may be fine.
 func (e *End) Explain(name string, err error, limit time.Duration, broken ...error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || !IsAny(err, broken) {
 		return err

@@ -9,32 +9,32 @@ import (
 )
 
 // Files are what a confined program may open, as absolute paths. A directory means everything below
-// it. Paths that do not exist when Thread is called grant nothing, and are no error: a list may
-// name what only some distributions have.
+// it. A path that does not exist when Thread is called is no error, since a list may contain what
+// only some distributions have.
 type Files struct {
 	Read  []string // to read and to run
 	Write []string // to read, write, truncate and make; a device also to control
 }
 
 const (
-	// A program that may be read may also be run: the list names programs and their libraries
-	// together. fileRights are those that the kernel accepts on a file that is no directory; it
-	// refuses a rule with any other.
+	// A program that may be read may also be run: the list has programs and their libraries
+	// together. On a file that is no directory the kernel refuses rules with other rights than
+	// fileRights.
 	readRights  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	fileRights  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	firstRights = 1<<13 - 1 // every right of the first version: all of them are denied where no rule grants them
 )
 
-// Available is nil where this kernel confines files by Landlock, or else says why it does not and,
-// where an administrator can change that, how. It says nothing of the filter of system calls: where
-// that cannot be had, Thread fails.
+// Available is nil if this kernel confines files by Landlock, and else says why it does not and how
+// an administrator can change that. It does not cover the seccomp filter, without which Thread
+// fails.
 func Available() error {
 	_, err := version()
 	return err
 }
 
-// Signals tells whether this kernel keeps a confined program from signalling others: Linux 6.12 and
-// later do, where the erratum of signalsFixed is fixed. Without it a confined program can end other
+// Signals reports whether this kernel keeps a confined program from signalling others: Linux 6.12
+// and later do, if the erratum of signalsFixed is fixed. Otherwise the program can end other
 // processes of its user.
 func Signals() bool {
 	v, err := version()
@@ -42,7 +42,7 @@ func Signals() bool {
 }
 
 // version is that of Landlock's interface in the running kernel, from 1 on. The error is for
-// people, and says what an administrator could do.
+// people.
 func version() (int, error) {
 	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	switch errno {
@@ -58,10 +58,9 @@ func version() (int, error) {
 
 // Thread confines the calling thread, and every process it starts, for as long as they live. Call
 // it with the thread locked to its goroutine (runtime.LockOSThread), and never unlock it: the
-// thread then ends with the goroutine. Where the kernel has no Landlock it leaves files alone,
-// which Available tells; an error means that the thread may be used no further. Both mechanisms
-// only ever take rights away, and a confined program can neither undo them nor gain new ones by
-// running a setuid program (no_new_privs).
+// thread then ends with the goroutine. Without Landlock in the kernel it leaves files alone, see
+// Available. After an error the thread may not be used further. Nothing can undo either mechanism,
+// and running a setuid program gives no new rights (no_new_privs).
 func Thread(files Files) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("forbid new privileges: %w", err)
@@ -75,8 +74,8 @@ func Thread(files Files) error {
 }
 
 // restrict takes from the calling thread what this version of Landlock can take. Files.Write gets
-// every right that the version knows, so that a machine can do with its own files and with /dev/kvm
-// what it could without Landlock.
+// every right, so that a machine can do with its own files and with /dev/kvm what it could without
+// Landlock.
 func restrict(files Files, version int) error {
 	attr := handled(version)
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
@@ -100,9 +99,9 @@ func restrict(files Files, version int) error {
 	return nil
 }
 
-// handled is all that a version of Landlock can forbid. What is named here is denied unless a rule
-// grants it, and the kernel refuses a name that its version does not know, so each version has its
-// own set. Of TCP nothing is granted at all: the machine's network is a socket that it inherits.
+// handled is all that a version of Landlock can deny. It is denied unless a rule grants it. The
+// kernel refuses a right that its version does not know, hence the cases. No rule grants TCP: the
+// machine's network is a socket that it inherits.
 func handled(version int) unix.LandlockRulesetAttr {
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: firstRights}
 	if version >= 2 {
@@ -126,16 +125,15 @@ func handled(version int) unix.LandlockRulesetAttr {
 	return attr
 }
 
-// signalsFixed tells whether threads of one process may still signal one another, as Go's runtime
-// must: at first, a confined one could not.
+// signalsFixed reports whether threads of one confined process may signal one another, as Go's
+// runtime must: at first they could not.
 func signalsFixed() bool {
 	const sameProcess = 1 << 1 // the kernel's erratum 2
 	fixed, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_ERRATA)
 	return errno == 0 && fixed&sameProcess != 0
 }
 
-// allow grants rights on a path and what is below it. The kernel refuses rights on a file that only
-// directories have.
+// allow grants rights on a path and what is below it; on a file only those that files have.
 func allow(ruleset int, path string, rights uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {

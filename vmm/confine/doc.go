@@ -1,15 +1,14 @@
-// Package confine takes rights away from a program before its first instruction. The caller says in
-// advance which files it may open; the host's other files, other programs' signals (Linux's
-// Landlock) and every socket but those that it inherits (a seccomp filter) are then out of its
-// reach. Neither mechanism needs a privilege, so it works for ordinary users and inside of
-// containers.
+// Package confine takes rights away from a program before its first instruction: it can open only
+// the files that the caller lists (Landlock), signal no other program (Landlock), use only the
+// sockets that it inherits, and change no file's metadata (a seccomp filter). Neither mechanism
+// needs a privilege, so it works for ordinary users and inside of containers.
 //
 // vmm/qemu confines QEMU with it, because a guest that has broken out into QEMU must find nothing
 // there that it can use; the doctor asks it what this kernel can do. It knows nothing of machines,
-// and imports nothing of agentbox, so that it can be read on its own.
+// and imports nothing of agentbox, so that it can be reviewed on its own.
 //
-// What it does not promise: the filter is a list of what is denied, and no list of what a program
-// may do, because what QEMU and its libraries call changes with each of their versions; and a
-// confined program can still see which processes exist. Landlock is taken as far as the running
-// kernel has it: the table of versions is in handled.
+// It does not promise more than that: the filter lists what is denied and not what is allowed,
+// because what QEMU and its libraries call changes with each of their versions. A confined program
+// can still see which processes exist. Landlock is used as far as the running kernel has it;
+// handled has the versions.
 package confine

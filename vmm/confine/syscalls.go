@@ -39,22 +39,20 @@ var denied = slices.Concat(legacy, []uint32{
 	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_UNSHARE, unix.SYS_SETNS,
 })
 
-// architectures are what a filter sees as the architecture of a call, by Go's name for it. A call
-// on an architecture that is not listed here cannot be judged, so machines do not start there.
+// architectures are the values of AUDIT_ARCH in a filter, by Go's names. On any other architecture
+// machines do not start, as its calls cannot be judged.
 var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
-// What a filter is shown of a call (struct seccomp_data), and where the numbers of the x32 ABI
-// begin, which has all calls again.
+// Offsets in struct seccomp_data, and the first number of the x32 ABI, which has all calls again.
 const (
 	// Bytes from the start of the struct.
 	offsetNumber, offsetArch = 0, 4
 	firstX32                 = 0x40000000
 )
 
-// filter is the program that decides about each call. Calls by another ABI of the processor have
-// other numbers: none is let through. goarch is a key of architectures; any other is an error. The
-// order of the checks matters: a number says nothing before the architecture is known, and on
-// x86-64 the x32 numbers have to go before they are compared with ours.
+// filter is the program that decides about each call. It denies all calls by other ABIs of the
+// processor, whose numbers differ, so it compares the architecture before any number, and on x86-64
+// drops the x32 numbers first. goarch must be a key of architectures.
 func filter(goarch string) ([]bpf.Instruction, error) {
 	arch, ok := architectures[goarch]
 	if !ok {
@@ -73,8 +71,8 @@ func filter(goarch string) ([]bpf.Instruction, error) {
 	return append(program, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}), nil
 }
 
-// denyCalls puts the filter before every system call of the calling thread and of what it starts.
-// It has to come after PR_SET_NO_NEW_PRIVS, without which the kernel takes a filter from root only.
+// denyCalls installs the filter for the calling thread and what it starts. It comes after
+// PR_SET_NO_NEW_PRIVS, without which the kernel accepts a filter from root only.
 func denyCalls() error {
 	program, err := filter(runtime.GOARCH)
 	if err != nil {
