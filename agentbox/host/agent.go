@@ -74,7 +74,7 @@ func (m *Manager) keepHistory(ctx context.Context, b *box, progress agentbox.Pro
 // recallBox is a box as package recall sees it.
 func (m *Manager) recallBox(rec record) recall.Box {
 	return recall.Box{
-		ID: rec.Box.ID, Name: rec.Box.Name, Project: m.Policies.Of(rec.subject()).Project.ID(),
+		ID: rec.Box.ID, Name: rec.Box.Name, Project: m.Policies.ScopeOf(rec.subject()).Project.ID(),
 		Open: func(ctx context.Context) (recall.Guest, error) {
 			return recall.Open(ctx, rec.address(m.home), rec.User)
 		},

@@ -45,8 +45,8 @@ func (p policyBoxes) Running() []egress.Box {
 	return out
 }
 
-// PutUnder implements egress.Boxes.
-func (p policyBoxes) PutUnder(root, branch, document string) error {
+// SetApproved implements egress.Boxes.
+func (p policyBoxes) SetApproved(root, branch, document string) error {
 	for _, b := range p.boxes.all() {
 		if rec := b.record(); rec.Phase == phaseReady && rec.Box.Directory == root && rec.Box.Branch == branch {
 			if err := b.setApproved(p.boxes.home, document); err != nil {

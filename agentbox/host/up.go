@@ -51,7 +51,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 		progress.Say(w)
 	}
 	// The caller's variables may be the values of secrets.
-	if err := m.Policies.Remember(req.Environ); err != nil {
+	if err := m.Policies.RememberEnv(req.Environ); err != nil {
 		return api.UpResponse{}, err
 	}
 	key := "" // a task's box is not found by its directory
@@ -187,7 +187,7 @@ func (m *Manager) carryOut(ctx context.Context, u *creation, p plan.Plan, progre
 func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress agentbox.Progress) (err error) {
 	switch step.Do {
 	case api.UpApproval:
-		if err = m.consent.Tell(u.Review, progress); step.How == api.UpLater {
+		if err = m.consent.Report(u.Review, progress); step.How == api.UpLater {
 			return nil
 		}
 		return err

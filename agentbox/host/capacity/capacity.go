@@ -1,8 +1,6 @@
-// Package capacity tells what a box gets of this machine when its configuration leaves it open, and
-// how many more boxes there is room for. It reserves nothing: memory that was promised to several
-// boxes may be asked for by all of them, and then the kernel of this host decides. host calls it
-// when a box is made or reset; `doctor` and `top` show what Look says. The arithmetic is in
-// agentbox/resources.
+// Package capacity decides what a box gets of this machine where its configuration does not say,
+// and how many more boxes fit. It reserves nothing: several boxes may use all the memory they were
+// promised at once, and then the host's kernel decides. The arithmetic is in agentbox/resources.
 package capacity
 
 import (
@@ -15,18 +13,17 @@ import (
 	"agentbox/agentbox/resources"
 )
 
-// Capacity is this machine's, beside the boxes that run.
+// Capacity is what this machine has beside the boxes that run.
 type Capacity struct {
-	// Promised is what the boxes that run may grow to, one of them left out.
+	// Promised is what the running boxes, except one, may grow to.
 	Promised func(except agentbox.BoxID) resources.Promised
 	Measure  func() (resources.Machine, error)
 	Log      *slog.Logger
 }
 
-// Share is how many CPUs and how much memory a box gets: what its configuration says, and for the
-// rest what this machine affords beside what runs. id is a box that is made anew, whose own promise
-// does not count; memory is in bytes. A machine that cannot be measured gives the least, which is
-// logged.
+// Share is how many CPUs and how much memory, in bytes, a box gets: what its configuration says,
+// else what this machine can afford. id is a box that is being reset, whose own promise does not
+// count. If the machine cannot be measured, the box gets the minimum, and a warning is logged.
 func (c Capacity) Share(id agentbox.BoxID, cfg *config.Config, progress agentbox.Progress) (cpus int, memory int64) {
 	if cfg.CPUs != 0 && cfg.Memory != 0 {
 		return cfg.CPUs, cfg.Memory
@@ -48,8 +45,8 @@ func (c Capacity) Share(id agentbox.BoxID, cfg *config.Config, progress agentbox
 	return s.CPUs, s.Memory
 }
 
-// Look tells what this machine has, what its boxes were promised, and what the next one gets.
-// Unavailable where the machine cannot be measured.
+// Look reports what this machine has, what its boxes were promised, and what the next one gets.
+// Unavailable if the machine cannot be measured.
 func (c Capacity) Look() (api.Resources, error) {
 	machine, err := c.Measure()
 	if err != nil {

@@ -10,10 +10,9 @@ import (
 	"agentbox/policy"
 )
 
-// Agent finds the profile of an agent for boxes of a checkout. One that the repository brings has
-// to be approved: all of what it means is part of what the repository asks for. What is approved is
-// what the profile says now, line by line: a change of one line waits anew. Conflict for one that
-// waits; NotFound, from the profiles, for an unknown name.
+// Agent finds the profile of an agent for boxes of a checkout. Each line of a profile that the
+// repository brings has to be approved, again after any change. Conflict for one that waits for
+// approval; NotFound for an unknown name.
 func (d Approvals) Agent(ctx context.Context, root, name string, environ []string) (agents.Profile, error) {
 	profile, err := d.profiles(root).Find(name)
 	if err != nil || profile.Origin != agents.Repository {
@@ -33,7 +32,7 @@ func (d Approvals) Agent(ctx context.Context, root, name string, environ []strin
 	return profile, nil
 }
 
-// profiles are the agents that boxes of a checkout may have: built in, the user's own, the
+// profiles are the agents that boxes of a checkout may have: built in, the user's, the
 // repository's.
 func (d Approvals) profiles(root string) agents.Dirs {
 	return agents.Dirs{User: d.Agents, Repository: root}

@@ -1,15 +1,14 @@
-// Package consent compares what a repository asks of this host with what somebody has approved for
-// its project: nothing that needs approval is given before. It gives nothing itself.
+// Package consent compares what a repository asks of this host with what somebody approved for its
+// project. It grants nothing itself.
 //
-// What a repository says is a stranger's wish. Most of it concerns only the box, and needs no
-// approval. What concerns this host does: files outside of the checkout, another kernel, an image
-// that is read with the user's rights or that somebody pinned anew, a weaker kind of machine, low
-// ports, agents that run with the user's keys. Each such wish is an Ask, a line that a person can
-// read; the list of them, with the policy, has a digest, and approving names the digest.
+// Most of what a repository asks for concerns only its box and needs no approval. What concerns
+// this host does: files outside of the checkout, another kernel, an image that is read with the
+// user's rights or pinned anew, a weaker kind of machine, low ports, agents that run with the
+// user's keys. Each of these is an Ask, a line that a person can read. The list of them, together
+// with the policy, has a digest, which approval names.
 //
-// What is decided is kept by agentbox/project, for the project and not the path. host asks when a
-// box is made or reset, egress when policies are shown and approved, recipes before an image is
-// made.
+// Package project stores decisions, for the project and not for the path. host asks when a box is
+// made or reset, egress when policies are shown and approved, recipes before an image is made.
 package consent
 
 import (
@@ -29,8 +28,8 @@ import (
 	"agentbox/vmm/image"
 )
 
-// What a repository can ask of this host. The words are part of what was approved and stored, so
-// they do not change.
+// What a repository can ask of this host. These words are stored with approvals, so they must not
+// change.
 const (
 	askInclude   = "include"
 	askKernel    = "kernel"
@@ -38,24 +37,24 @@ const (
 	askIsolation = "isolation"
 	askPort      = "port"
 	askPin       = "pin"
-	// It waits until somebody runs that agent: boxes are made without.
+	// Boxes are made without the agent while this waits for approval.
 	askAgent = policy.AgentChange
 )
 
-// Approvals compares what a repository asks for with what was approved, and asks for the rest.
+// Approvals compares what a repository asks for with what was approved, and reports the rest.
 type Approvals struct {
 	Store *project.Store
-	// Agents is the directory of the user's own profiles of agents.
+	// Agents is the directory of the user's agent profiles.
 	Agents string
 	// Has tells whether the image of a recipe is here.
 	Has func(image.Recipe) bool
-	// Best is the strongest kind of machine that is fast here.
+	// Best is the strongest kind of machine that is fast on this host.
 	Best func(context.Context) (agentbox.Isolation, error)
 }
 
-// Review compares what the repository at root asks for, with flags applied to cfg already, with
-// what is approved for its project. What the user's own command line asks for is the user's wish
-// and needs no approval.
+// Review compares what the repository at root asks for with what is approved for its project. The
+// flags of the command line are applied to cfg already; what they ask for is the user's wish and
+// needs no approval.
 func (d Approvals) Review(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) (project.Review, error) {
 	p, err := project.Of(root)
 	if err != nil {
@@ -79,8 +78,7 @@ func (d Approvals) Review(ctx context.Context, root string, cfg *config.Config, 
 	return d.Store.Review(p, root, cfg.Policy, asks)
 }
 
-// At is Review for callers that have a directory and an environment only: the configuration is
-// loaded, and no flags count.
+// At is Review for callers without flags: it loads the configuration of a directory.
 func (d Approvals) At(ctx context.Context, root string, environ []string) (project.Review, error) {
 	cfg, err := config.Load(ctx, root)
 	if err != nil {
@@ -93,18 +91,18 @@ func (d Approvals) At(ctx context.Context, root string, environ []string) (proje
 	return d.Review(ctx, root, cfg, asked)
 }
 
-// Ask is Review that tells what waits. Its error is Tell's.
+// Ask is Review followed by Report.
 func (d Approvals) Ask(ctx context.Context, root string, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) (project.Review, error) {
 	r, err := d.Review(ctx, root, cfg, asked)
 	if err != nil {
 		return r, err
 	}
-	return r, d.Tell(r, progress)
+	return r, d.Report(r, progress)
 }
 
-// Tell says what of a review waits for approval. It is an error where something of this host is
-// asked for that nobody has approved: nothing is made before.
-func (d Approvals) Tell(r project.Review, progress agentbox.Progress) error {
+// Report tells the user what waits for approval. It returns an error if something of this host
+// waits, before anything is made.
+func (d Approvals) Report(r project.Review, progress agentbox.Progress) error {
 	pending, host := r.Pending()
 	if !pending {
 		return nil
@@ -120,8 +118,7 @@ func (d Approvals) Tell(r project.Review, progress agentbox.Progress) error {
 	return nil
 }
 
-// meaning says in plain words what somebody approves by a kind of ask; "" for rules, which say it
-// themselves.
+// meaning explains an ask in plain words; "" for rules, which explain themselves.
 func meaning(what string) string {
 	return map[string]string{
 		askInclude: " (copied from this machine into the box)", askKernel: " (the box's machine boots it)", askImage: " (read with your rights)",
@@ -131,8 +128,8 @@ func meaning(what string) string {
 	}[what]
 }
 
-// asksOf lists what a configuration wants of this host beyond what every repository has. An image
-// is asked for only if it is not here: what was got with an approval may be used.
+// asksOf lists what a configuration wants of this host beyond what every repository gets. An image
+// is listed only if it is not here, since one that was fetched with an approval may be used.
 func (d Approvals) asksOf(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) ([]project.Ask, error) {
 	var asks []project.Ask
 	for _, inc := range cfg.Include {
@@ -162,8 +159,8 @@ func (d Approvals) asksOf(ctx context.Context, root string, cfg *config.Config, 
 	return asks, nil
 }
 
-// pinOf is what the lock file says of the image that a configuration asks for, "" for nothing. A
-// lock file that cannot be read pins nothing: no image is made with it, and the making says why.
+// pinOf is the lock file's pin for the image of a configuration, "" for none. A lock file that
+// cannot be read counts as none: making the image fails because of it and says why.
 func pinOf(root string, cfg *config.Config) string {
 	path := LockPath(root, cfg)
 	if path == "" {
@@ -176,8 +173,8 @@ func pinOf(root string, cfg *config.Config) string {
 	return lock.PinOf(RecipeOf(cfg))
 }
 
-// UsePin remembers what the lock file says once an image was made by it, or it was written by us.
-// Later changes of the pin by the repository are an Ask.
+// UsePin remembers the pin of an image that was made from the lock file, or for which we wrote it.
+// If the repository changes the pin later, that is an Ask.
 func (d Approvals) UsePin(lockPath string, r image.Recipe) error {
 	p, err := project.Of(filepath.Dir(lockPath))
 	if err != nil {
@@ -190,21 +187,21 @@ func (d Approvals) UsePin(lockPath string, r image.Recipe) error {
 	return d.Store.UsePin(p, lock.PinOf(r))
 }
 
-// weaker tells whether a repository insists on another kind of machine than the strongest that is
-// fast here. A user's flag is no such wish.
+// weaker tells whether a repository asks for a kind of machine other than the strongest that is
+// fast here. A flag of the user's does not count.
 func (d Approvals) weaker(ctx context.Context, cfg *config.Config, asked flags.Flags) (bool, error) {
 	if asked.Isolation != "" || !slices.Contains(isolation.Kinds, cfg.Isolation) {
 		return false, nil
 	}
 	best, err := d.Best(ctx)
 	if err != nil {
-		return false, nil //nolint:nilerr // then no box is made anyway, and the making says why
+		return false, nil //nolint:nilerr // making the box fails for the same reason, and reports it
 	}
 	return best != cfg.Isolation, nil
 }
 
-// resolved is what an include means on this host after links and variables; what is not there stays
-// as it is written.
+// resolved is the path of an include on this host, after links and variables. A path that does not
+// exist stays as it is written.
 func (d Approvals) resolved(ctx context.Context, from string) string {
 	real, err := image.Resolve(ctx, from)
 	if err != nil {
@@ -213,8 +210,9 @@ func (d Approvals) resolved(ctx context.Context, from string) string {
 	return real
 }
 
-// insideCheckout tells whether a path is of the repository's work tree, and not of a git directory,
-// its own or a nested one, which has credentials. Links in root itself are resolved, as those in real are.
+// insideCheckout tells whether a path is in the repository's work tree. Git directories, also
+// nested ones, are not, because they hold credentials. Links in root are resolved, as they are in
+// real.
 func insideCheckout(root, real string) bool {
 	if resolved, err := filepath.EvalSymlinks(root); err == nil {
 		root = resolved
@@ -223,10 +221,9 @@ func insideCheckout(root, real string) bool {
 	return err == nil && filepath.IsLocal(rel) && rel != "." && !slices.Contains(strings.Split(rel, "/"), ".git")
 }
 
-// Granted makes the recipe's includes those that were reviewed, whose plan somebody has approved if
-// it needs that: the paths as they were resolved, which must still be none but themselves when they
-// are read. Exact in what it returns says so to the copier: a link that was put there since is
-// refused.
+// Granted replaces the recipe's includes by the resolved paths that were reviewed and, where
+// needed, approved. They are marked Exact, so that the copier refuses a link that was put there
+// since.
 func (d Approvals) Granted(ctx context.Context, r project.Review, recipe image.Recipe) (image.Recipe, error) {
 	recipe.Private = slices.Contains(r.Proposed.Host, project.Ask{What: askImage, Which: recipe.Source})
 	for i, inc := range recipe.Include {
@@ -243,8 +240,8 @@ func (d Approvals) Granted(ctx context.Context, r project.Review, recipe image.R
 	return recipe, nil
 }
 
-// RecipeOf is the image that a configuration asks for. Includes are as they are written; Granted
-// resolves them.
+// RecipeOf is the recipe of the image that a configuration asks for. Includes are as written;
+// Granted resolves them.
 func RecipeOf(cfg *config.Config) image.Recipe {
 	r := image.Recipe{Source: cfg.Image, Packages: cfg.Packages}
 	for _, i := range cfg.Include {
@@ -253,8 +250,8 @@ func RecipeOf(cfg *config.Config) image.Recipe {
 	return r
 }
 
-// LockPath is where a configuration's images are pinned; "" for one that nobody wrote down, whose
-// repository should not find a new file of ours.
+// LockPath is the lock file for a configuration's images, "" for a repository without a
+// configuration file, in which we write no file.
 func LockPath(root string, cfg *config.Config) string {
 	if cfg.Path == "" {
 		return ""
@@ -262,5 +259,5 @@ func LockPath(root string, cfg *config.Config) string {
 	return filepath.Join(root, image.LockFile)
 }
 
-// FirstUserPort is the first port of a host that everybody may listen on.
+// FirstUserPort is the first port that users other than root may listen on.
 const FirstUserPort = 1024

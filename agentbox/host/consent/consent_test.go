@@ -52,7 +52,7 @@ func newDesk(t *testing.T) desk {
 type noBoxes struct{ egress.Boxes }
 
 func (noBoxes) Running() []egress.Box                 { return nil }
-func (noBoxes) PutUnder(string, string, string) error { return nil }
+func (noBoxes) SetApproved(string, string, string) error { return nil }
 
 // repository makes a git repository with one commit.
 func repository(t *testing.T) string {

@@ -1,9 +1,9 @@
-// Package doctor looks for what keeps boxes from working on this host, or from working well. It
-// mends nothing, and what it finds is one line each, with what to do. The daemon adds what boxes do
-// not know: the store and the team.
+// Package doctor looks for what keeps boxes from working, or from working well, on this host. It
+// repairs nothing; each finding is one line with what to do. The daemon adds checks of the store
+// and the team.
 //
-// A check fails only if something that a user would want does not work: a kind of machine that is
-// not here, where another one is, is told and is no failure.
+// A check fails only if something a user would want does not work. A kind of machine that does not
+// work here, while another does, is reported and is no failure.
 package doctor
 
 import (
@@ -23,21 +23,20 @@ import (
 	"agentbox/vmm/confine"
 )
 
-// Doctor has what it looks at. Its functions are those that boxes themselves use, so that it does
-// not find well what they find ill.
+// Doctor is what the checks look at. Its functions are those that boxes use, so that doctor and
+// boxes agree.
 type Doctor struct {
 	Dir     string // of the home
 	Chooser isolation.Chooser
-	// Kernel finds or fetches the guest kernel that override asks for ("" for the default).
+	// Kernel finds or fetches the guest kernel that override asks for, "" for the default.
 	Kernel    func(ctx context.Context, override string, progress agentbox.Progress) (dir string, err error)
 	Resources func() (api.Resources, error)
-	// Boxes counts boxes and machines of the pool; unread is about boxes that are here and cannot
-	// be shown.
+	// Boxes counts boxes and machines of the pool; unread is about boxes that cannot be shown.
 	Boxes func() (boxes, pool int, unread error)
 }
 
-// Look makes the diagnosis. With req.Probe drivers find out again what they remember, which takes
-// seconds. It fetches the guest kernel where a box would.
+// Look runs all checks. With req.Probe drivers probe the host again, which takes seconds. It
+// fetches the guest kernel if a box would need it.
 func (of Doctor) Look(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
 	var d diagnosis
 	of.checkKinds(ctx, req, &d)
@@ -66,8 +65,8 @@ func (of Doctor) Look(ctx context.Context, req api.DoctorRequest, progress agent
 	return api.DoctorReport{Checks: d.checks, Kinds: d.working}, nil
 }
 
-// lazily tells which kinds of machine start from an image of which only a part is here. The others
-// get all of it first.
+// lazily says which kinds of machine can start from a part of an image. The others fetch all of it
+// first.
 func (of Doctor) lazily(working []agentbox.Isolation) string {
 	var out []string
 	for _, kind := range working {
@@ -84,7 +83,7 @@ func (of Doctor) lazily(working []agentbox.Isolation) string {
 	return strings.Join(out, "; ")
 }
 
-// diagnosis grows check by check.
+// diagnosis collects the results of checks.
 type diagnosis struct {
 	checks  []api.Check
 	working []agentbox.Isolation
@@ -93,13 +92,13 @@ type diagnosis struct {
 // works tells whether machines of a kind start here.
 func (d *diagnosis) works(kind agentbox.Isolation) bool { return slices.Contains(d.working, kind) }
 
-// add notes the result of a check.
+// add adds the result of a check.
 func (d *diagnosis) add(name, detail string, err error) {
 	d.checks = append(d.checks, Result(name, detail, err))
 }
 
-// Result is a check as it is reported: detail, or what the error says in place of it, with its
-// hint. A check with an error failed.
+// Result is the report of a check: detail, or the message and hint of err. A check with an error
+// has failed.
 func Result(name, detail string, err error) api.Check {
 	c := api.Check{Name: name, OK: err == nil, Detail: detail}
 	if err != nil {
@@ -109,8 +108,8 @@ func Result(name, detail string, err error) api.Check {
 	return c
 }
 
-// checkKinds tells what a new box would be here, and of each kind whether it works. A kind that
-// does not is a failure only when a box would need it.
+// checkKinds reports what a new box would get, and whether each kind works. A kind that does not
+// work is a failure only if a box would need it.
 func (of Doctor) checkKinds(ctx context.Context, req api.DoctorRequest, d *diagnosis) {
 	facts, errs := map[agentbox.Isolation]vmm.Facts{}, map[agentbox.Isolation]error{}
 	for _, kind := range isolation.Kinds {
@@ -135,7 +134,7 @@ func (of Doctor) checkKinds(ctx context.Context, req api.DoctorRequest, d *diagn
 	}
 }
 
-// factsText is what a driver found out, in one line.
+// factsText is what a driver found out about the host, in one line.
 func factsText(f vmm.Facts) string {
 	text := f.Version
 	if f.Accel != "" {
@@ -147,8 +146,8 @@ func factsText(f vmm.Facts) string {
 	return text
 }
 
-// programs are those that agentbox runs. find is how the code that runs one looks for it: doctor
-// must not find one that the code would miss.
+// programs are those that agentbox runs. find is how the code that runs one looks for it, so that
+// doctor does not find a program that the code would miss.
 var programs = []struct {
 	name, pkg, why string
 	kind           agentbox.Isolation // the only one that needs it; "" for all
@@ -161,8 +160,8 @@ var programs = []struct {
 	{"ssh", "openssh-client", "only `agentbox ssh` needs it", "", exec.LookPath},
 }
 
-// confinement says what a guest could reach that has taken over what runs it. Boxes work either
-// way.
+// confinement says what a guest could reach that has taken over its machine's process. Boxes work
+// either way.
 func confinement() string {
 	const sockets = "what runs a machine opens no socket"
 	if err := confine.Available(); err != nil {
@@ -174,11 +173,11 @@ func confinement() string {
 	return sockets + ", and reaches its own files only and no other program"
 }
 
-// lowSpace is the free space below which doctor warns, in bytes: an image and a box may take as
+// lowSpace is the free space, in bytes, below which doctor warns: an image and a box may need as
 // much.
 const lowSpace = 2 << 30
 
-// checkSpace tells what is free on the disk of the home.
+// checkSpace reports the free space on the disk of the home.
 func (of Doctor) checkSpace() (string, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(of.Dir, &st); err != nil {
@@ -195,8 +194,8 @@ func (of Doctor) checkSpace() (string, error) {
 // lowMemory is the available memory below which doctor warns, in bytes.
 const lowMemory = 2 << 30
 
-// checkMemory tells what memory is available and what the next box gets of it. Where the machine
-// cannot be measured it has nothing to say, which is no failure.
+// checkMemory reports the available memory and what the next box gets of it. It reports nothing if
+// the machine cannot be measured.
 func (of Doctor) checkMemory() (string, error) {
 	r, err := of.Resources()
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"agentbox/policy/gateway"
 )
 
-// rootOf is the checkout a reference means: that of the box it names, else the one the directory is
-// in. "" for a box of no checkout.
+// rootOf returns the checkout of a reference: that of the named box, else the one around the
+// directory; "" for a box without a checkout.
 func (e *Policies) rootOf(ctx context.Context, ref api.BoxRef) (string, error) {
 	if ref.Box != "" {
 		_, s, err := e.Boxes.Find(ctx, ref)
@@ -27,7 +27,7 @@ func (e *Policies) rootOf(ctx context.Context, ref api.BoxRef) (string, error) {
 	return repo.Root, err
 }
 
-// projectOf is the checkout a reference means, and its project.
+// projectOf returns the checkout of a reference, and its project.
 func (e *Policies) projectOf(ctx context.Context, ref api.BoxRef) (string, project.Project, error) {
 	root, err := e.rootOf(ctx, ref)
 	if err != nil {
@@ -37,21 +37,21 @@ func (e *Policies) projectOf(ctx context.Context, ref api.BoxRef) (string, proje
 	return root, p, err
 }
 
-// governedRef is the box that a reference names, else the checkout. A box has what was approved
-// when it was made or later put under; a checkout has what is approved now.
-func (e *Policies) governedRef(ctx context.Context, ref api.BoxRef, root string, environ []string) (Governed, error) {
+// scopeOfRef is the scope of the named box, else of the checkout. A box keeps the document that it
+// was made or later put under; a checkout has what is approved now.
+func (e *Policies) scopeOfRef(ctx context.Context, ref api.BoxRef, root string, environ []string) (Scope, error) {
 	if ref.Box == "" {
-		return e.governedAt(ctx, root, environ)
+		return e.scopeAt(ctx, root, environ)
 	}
 	_, s, err := e.Boxes.Find(ctx, ref)
 	if err != nil {
-		return Governed{}, err
+		return Scope{}, err
 	}
-	return e.Of(s), nil
+	return e.ScopeOf(s), nil
 }
 
-// Show tells what is in force for a repository, and what waits for approval. With Refresh the
-// machine's tools are asked anew where packages come from, which running boxes then follow.
+// Show reports what is in force for a repository, and what waits for approval. With Refresh it asks
+// the machine's tools again where packages come from, and running boxes follow.
 func (e *Policies) Show(ctx context.Context, ref api.PolicyRef, progress agentbox.Progress) (api.PolicyReport, error) {
 	root, err := e.rootOf(ctx, ref.BoxRef)
 	if err != nil {
@@ -61,7 +61,7 @@ func (e *Policies) Show(ctx context.Context, ref api.PolicyRef, progress agentbo
 		if err := e.Registries.Forget(); err != nil {
 			return api.PolicyReport{}, err
 		}
-		defer e.Tell(nil, progress)
+		defer e.Notify(nil, progress)
 	}
 	return e.report(ctx, root, ref.Environ)
 }
@@ -73,29 +73,29 @@ func (e *Policies) report(ctx context.Context, root string, environ []string) (a
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	out, err := e.reportInForce(ctx, Governed{root, r.Project, r.InForce}, environ)
+	out, err := e.reportInForce(ctx, Scope{root, r.Project, r.InForce}, environ)
 	if pending, _ := r.Pending(); err == nil && pending {
 		out.Plan, out.Digest = r.Plan, r.Digest
 	}
 	return out, err
 }
 
-// governedAt is the checkout at root as it asks now; mistakes of the repository do not change whose
-// rules count. A configuration that cannot be read governs by nothing of its own.
-func (e *Policies) governedAt(ctx context.Context, root string, environ []string) (Governed, error) {
+// scopeAt is the scope of the checkout at root now. A repository whose configuration cannot be read
+// has no rules of its own, and still those of its project.
+func (e *Policies) scopeAt(ctx context.Context, root string, environ []string) (Scope, error) {
 	p, err := project.Of(root)
 	if err != nil {
-		return Governed{}, err
+		return Scope{}, err
 	}
 	r, err := e.Review.At(ctx, root, environ)
 	if err != nil {
-		return Governed{Root: root, Project: p}, nil //nolint:nilerr // making a box of it fails, and says why
+		return Scope{Root: root, Project: p}, nil //nolint:nilerr // making a box fails for the same reason, and reports it
 	}
-	return Governed{root, p, r.InForce}, nil
+	return Scope{root, p, r.InForce}, nil
 }
 
-// reportInForce is a report without what the repository asks for.
-func (e *Policies) reportInForce(ctx context.Context, g Governed, environ []string) (api.PolicyReport, error) {
+// reportInForce is report without what the repository asks for.
+func (e *Policies) reportInForce(ctx context.Context, g Scope, environ []string) (api.PolicyReport, error) {
 	f, err := e.compose(ctx, g, environ)
 	if err != nil {
 		return api.PolicyReport{}, err
@@ -107,9 +107,9 @@ func (e *Policies) reportInForce(ctx context.Context, g Governed, environ []stri
 	return out, nil
 }
 
-// Approve makes what the repository asks for the approved copy, if it still is what the digest
-// names. Conflict otherwise. Boxes of the checkout's present branch are put under it at once; those
-// of other branches at their next up or reset.
+// Approve approves what the repository asks for, if that still has the digest of the request;
+// Conflict otherwise. Boxes of the checkout's present branch are governed by it at once, those of
+// other branches from their next up or reset.
 func (e *Policies) Approve(ctx context.Context, req api.ApproveRequest, progress agentbox.Progress) (api.PolicyReport, error) {
 	root, err := e.rootOf(ctx, req.BoxRef)
 	if err != nil {
@@ -132,31 +132,31 @@ func (e *Policies) Approve(ctx context.Context, req api.ApproveRequest, progress
 	return e.changed(ctx, root, req.Environ, progress)
 }
 
-// govern puts the boxes of a checkout's present branch under a document.
+// govern makes a document govern the boxes of a checkout's present branch.
 func (e *Policies) govern(ctx context.Context, root, document string) error {
 	repo, err := workspace.Describe(ctx, root)
 	if err != nil {
 		return err
 	}
-	return e.Boxes.PutUnder(root, repo.Branch, document)
+	return e.Boxes.SetApproved(root, repo.Branch, document)
 }
 
-// changed puts what was changed in force in the running boxes of a checkout's project, or in all
-// when root is "", and reports. Mistakes in the repository's own policy do not keep a user's change
-// from being in force: they are told.
+// changed applies a change to the running boxes of a checkout's project, or to all if root is "",
+// and reports. Mistakes in the repository's own policy are reported and do not stop a user's
+// change.
 func (e *Policies) changed(ctx context.Context, root string, environ []string, progress agentbox.Progress) (api.PolicyReport, error) {
 	if root == "" {
-		return api.PolicyReport{Boxes: e.Tell(nil, progress)}, nil
+		return api.PolicyReport{Boxes: e.Notify(nil, progress)}, nil
 	}
 	p, err := project.Of(root)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	told := e.Tell(func(g Governed) bool { return g.Project == p }, progress)
+	told := e.Notify(func(g Scope) bool { return g.Project == p }, progress)
 	out, mistakes := e.report(ctx, root, environ)
 	if mistakes != nil {
 		var err error
-		if out, err = e.reportInForce(ctx, Governed{Root: root, Project: p}, environ); err != nil {
+		if out, err = e.reportInForce(ctx, Scope{Root: root, Project: p}, environ); err != nil {
 			return api.PolicyReport{}, err
 		}
 		progress.Say("what the repository itself asks for cannot be read: " + mistakes.Error())
@@ -165,8 +165,8 @@ func (e *Policies) changed(ctx context.Context, root string, environ []string, p
 	return out, nil
 }
 
-// Change changes the user's own rules. Running boxes follow at once. Rules are parsed here and kept
-// as text. One that could open nothing is refused, as its user would believe otherwise.
+// Change changes the user's own rules; running boxes follow at once. A rule that would have no
+// effect is refused, since its user would rely on it.
 func (e *Policies) Change(ctx context.Context, req api.ChangeRequest, progress agentbox.Progress) (api.PolicyReport, error) {
 	root, p := "", project.Project{}
 	if !req.Everywhere {
@@ -193,8 +193,8 @@ func (e *Policies) Change(ctx context.Context, req api.ChangeRequest, progress a
 	return e.changed(ctx, root, req.Environ, progress)
 }
 
-// opensNothing is why a new rule would change nothing, as it is only about what another list
-// grants, or none does. nil for a rule that has an effect.
+// opensNothing returns the error for a new rule that would have no effect, because its targets
+// belong to another list or to none.
 func opensNothing(req api.ChangeRequest, r policy.Rule) error {
 	if req.Remove || req.List == "deny" {
 		return nil
@@ -209,9 +209,9 @@ func opensNothing(req api.ChangeRequest, r policy.Rule) error {
 	return nil
 }
 
-// change makes a request's changes in a file of the user's. A rule that is there already stays
-// once; to remove one that is not is NotFound, as it may be mistyped. * as a private host is
-// refused.
+// change applies a request to a file of the user's rules. Adding a rule twice has no effect.
+// Removing one that does not exist is NotFound, as it may be mistyped. A private rule for every
+// host (*) is refused.
 func change(f *policy.File, req api.ChangeRequest, rules []policy.Rule) error {
 	if req.Preset != nil {
 		if *req.Preset != "" && policy.Width(*req.Preset) < 0 {
@@ -241,8 +241,8 @@ func change(f *policy.File, req api.ChangeRequest, rules []policy.Rule) error {
 	return nil
 }
 
-// Check tells what would become of a flow, and why. It is decided by the code that the gateway
-// runs, with the policy as it would be composed now.
+// Check says what would happen to a flow, and why. The gateway's code decides, with the policy as
+// it would be composed now.
 func (e *Policies) Check(ctx context.Context, req api.CheckRequest, _ agentbox.Progress) (api.CheckReport, error) {
 	root, err := e.rootOf(ctx, req.BoxRef)
 	if err != nil {
@@ -252,7 +252,7 @@ func (e *Policies) Check(ctx context.Context, req api.CheckRequest, _ agentbox.P
 	if err != nil {
 		return api.CheckReport{}, agentbox.Errorf(agentbox.Invalid, "%w", err).WithHint("agentbox policy check https://example.com/path, or example.com:22")
 	}
-	g, err := e.governedRef(ctx, req.BoxRef, root, req.Environ)
+	g, err := e.scopeOfRef(ctx, req.BoxRef, root, req.Environ)
 	if err != nil {
 		return api.CheckReport{}, err
 	}
@@ -268,8 +268,8 @@ func (e *Policies) Check(ctx context.Context, req api.CheckRequest, _ agentbox.P
 	return out, nil
 }
 
-// AuditLog tells where the log of a box is, also of one that is gone, by its id or a prefix of it.
-// Logs outlive their boxes by a month, see prune.
+// AuditLog says where the log of a box is. For a box that is gone, an id or a prefix of it is
+// enough. Logs are kept for a month after their box (see prune).
 func (e *Policies) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (api.AuditLocation, error) {
 	id, _, err := e.Boxes.Find(ctx, ref)
 	if err == nil {

@@ -9,10 +9,9 @@ import (
 	"agentbox/vmm/image"
 )
 
-// Packages is what makes tools in a box take packages from where they do on this machine:
-// variables, and files for apt. Whether they may is for the policy. suite is the release of an apt:
-// image, "" for any other. Nothing is fatal here: a box whose tools are not told tries the public
-// registries, and the policy decides.
+// Packages makes tools in a box use this machine's package registries: variables, and files for
+// apt. The policy decides whether they may reach them. suite is the release of an apt: image, ""
+// for any other. Nothing here is fatal: without it, tools try the public registries.
 func (e *Policies) Packages(ctx context.Context, suite string) (env, files map[string]string) {
 	environ := os.Environ()
 	found, err := e.Registries.Known(ctx, environ, nil)
@@ -24,7 +23,7 @@ func (e *Policies) Packages(ctx context.Context, suite string) (env, files map[s
 	if suite == "" {
 		return env, nil
 	}
-	// An image can be here when its sources are gone.
+	// The image may be here although its sources are gone.
 	if sources, err := image.AptSources(suite); err == nil {
 		files[protocol.AptSources] = registries.InBox(sources)
 	}

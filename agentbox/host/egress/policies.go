@@ -33,55 +33,57 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Reviewer compares what the repository at root asks for, in an environment, with what is approved.
+// Reviewer compares what the repository at root asks for, with the caller's environment, with what
+// is approved.
 type Reviewer interface {
 	At(ctx context.Context, root string, environ []string) (project.Review, error)
 }
 
-// Boxes are those that policies govern. Its methods may be called at any time, also while a box is
-// being made.
+// Boxes are the boxes that policies govern. Its methods may be called at any time, also while a box
+// is being made.
 type Boxes interface {
-	// Find gives a box that is ready, by name, id or directory.
+	// Find returns a ready box by name, id or directory.
 	Find(ctx context.Context, ref api.BoxRef) (agentbox.BoxID, Subject, error)
-	// Running are those with a machine that is or becomes somebody's.
+	// Running are the boxes that have a machine, except those of the pool.
 	Running() []Box
-	// PutUnder writes down that a document governs the boxes of a branch of a checkout.
-	PutUnder(root, branch, document string) error
+	// SetApproved records which document governs the boxes of a branch of a checkout.
+	SetApproved(root, branch, document string) error
 }
 
 // Box is a box with a machine.
 type Box interface {
 	Name() string
 	Subject() Subject
-	// Apply puts what is in force in its machine. Whatever fails, it is left with the policy it
-	// had.
+	// Apply puts the present policy in force in its machine. If it fails, the machine keeps its
+	// policy.
 	Apply(ctx context.Context) error
-	// Runs tells whether it still has its machine.
+	// Runs tells whether the box still has its machine.
 	Runs() bool
-	// Unlogged tells whether its audit log could not be written, so that nothing leaves it.
+	// Unlogged tells whether the audit log could not be written, so that nothing leaves the box.
 	Unlogged(ctx context.Context) bool
 	// Stop ends its machine.
 	Stop() error
 }
 
-// Subject is what of a box decides about its policy.
+// Subject is what determines the policy of a box.
 type Subject struct {
-	Root     string // of its checkout; "" when it is of none
-	Project  string // the name of the one that it was made for
-	Document string // approved, which governs it
-	Seed     string // of its placeholders, its own
+	Root     string // of its checkout; "" for none
+	Project  string // name of the project it was made for
+	Document string // digest of the approved document; "" for none
+	Seed     string // of its placeholders
 	Limits   api.Limits
 }
 
-// Machine is where a policy is put in force (supervisors.Supervisor).
+// Machine is where a policy is enforced (supervisors.Supervisor).
 type Machine interface {
-	// Govern puts in force what compose gives. Of two calls the later one stays.
+	// Govern puts in force what compose returns. Of two calls, the later one is in force in the
+	// end.
 	Govern(ctx context.Context, compose func() (api.PolicyInForce, error)) error
 }
 
-// Policies makes the policy of each box out of what was decided about its repository. mu guards env
-// and skipped for a moment. Composing reads files and takes no lock, so of two calls the later one
-// to be put in force must not be the one that was composed earlier: Machine.Govern sees to that.
+// Policies composes the policy of each box from what was decided about its repository. mu guards
+// env and skipped. Composing reads files without a lock; Machine.Govern ensures that an older
+// policy does not replace a newer one.
 type Policies struct {
 	Config
 
@@ -90,42 +92,42 @@ type Policies struct {
 	running sync.WaitGroup // looks for registries
 
 	mu sync.Mutex
-	// env: variables that secrets name, as callers last had them; in memory only
+	// env has the variables that secrets name, from the latest caller. They are in memory only.
 	env     map[string]string
-	skipped map[string]bool // questions about registries that could not be asked, by key
+	skipped map[string]bool // registry questions that could not be asked, by key
 }
 
-// New gives the policies of a home. The caller closes them.
+// New makes the policies of a home. The caller closes them.
 func New(cfg Config) *Policies {
 	p := &Policies{Config: cfg, env: map[string]string{}, skipped: map[string]bool{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
-// Close waits for what Policies began.
+// Close waits for the goroutines of Policies.
 func (e *Policies) Close() {
 	e.cancel()
 	e.running.Wait()
 }
 
-// composed is a policy composed for a checkout, with the secrets as they were set.
+// composed is a composed policy, with its secrets as they were set.
 type composed struct {
 	spec    policy.Spec
 	secrets []project.Secret
 }
 
-// Governed is whose policy is meant: the checkout, whose remotes count, its project, and which
-// approved document ("" for none).
-type Governed struct {
+// Scope determines a policy: a checkout, whose remotes count, its project, and an approved
+// document, "" for none.
+type Scope struct {
 	Root     string
 	Project  project.Project
 	Document string
 }
 
-// Of is whose policy a box has: it stays with its project when its checkout is gone.
-func (e *Policies) Of(s Subject) Governed {
-	g := Governed{s.Root, project.Project{Name: s.Project}, s.Document}
-	if g.Root == "" { // it installs tools, for a checkout that is not in it
+// ScopeOf is the scope of a box. A box stays with its project when its checkout is gone.
+func (e *Policies) ScopeOf(s Subject) Scope {
+	g := Scope{s.Root, project.Project{Name: s.Project}, s.Document}
+	if g.Root == "" { // a clean box that installs tools
 		return g
 	}
 	if now, err := project.Of(g.Root); err == nil || g.Project.IsZero() {
@@ -137,10 +139,10 @@ func (e *Policies) Of(s Subject) Governed {
 	return g
 }
 
-// compose composes the policy of a checkout, out of files that are read anew each time: there is
-// nothing to go stale. environ is the caller's; nil stands for the daemon's own. All files that
-// cannot be read are in the error, and then there is no policy rather than a part of one.
-func (e *Policies) compose(ctx context.Context, g Governed, environ []string) (composed, error) {
+// compose composes the policy of a scope from files that it reads anew each time, so nothing can be
+// out of date. environ is the caller's environment; nil means the daemon's. If files cannot be
+// read, the error names them all, and there is no policy.
+func (e *Policies) compose(ctx context.Context, g Scope, environ []string) (composed, error) {
 	var src policy.Sources
 	var errs [6]error
 	src.Organisation, errs[0] = e.Store.Organisation()
@@ -168,9 +170,9 @@ func (e *Policies) compose(ctx context.Context, g Governed, environ []string) (c
 	return composed{policy.Compose(src), list}, nil
 }
 
-// machineLayer is what balanced adds: the registries of the machine, and the code hosts of the
-// checkout. Registries are remembered; where they are old, what is remembered is used at once and
-// looked up anew beside, and boxes are told if that changes something.
+// machineLayer is what the preset balanced adds: the machine's registries and the checkout's code
+// hosts. Registries are cached. An old cache is used at once and refreshed in the background, which
+// notifies boxes of changes.
 func (e *Policies) machineLayer(ctx context.Context, root string, environ []string) (policy.Layer, error) {
 	if environ == nil {
 		environ = os.Environ()
@@ -182,7 +184,7 @@ func (e *Policies) machineLayer(ctx context.Context, root string, environ []stri
 				e.Log.Warn("cannot look up the registries of this machine", "error", err)
 			}
 			if changed {
-				e.Tell(nil, nil)
+				e.Notify(nil, nil)
 			}
 		})
 	})
@@ -195,14 +197,14 @@ func (e *Policies) machineLayer(ctx context.Context, root string, environ []stri
 	return registries.Layer(found), nil
 }
 
-// Enforce puts what a box may do now in force in its machine. Whatever fails, it is left with the
-// policy that it had, and a fresh one has none: nothing leaves it.
+// Enforce puts the present policy of a box in force in its machine. If it fails, the machine keeps
+// its policy; a fresh machine has none, and nothing leaves it.
 func (e *Policies) Enforce(ctx context.Context, m Machine, s Subject) error {
 	return m.Govern(ctx, func() (api.PolicyInForce, error) { return e.inForce(ctx, s) })
 }
 
-// inForce is the policy of a box as its supervisor gets it: the composed one, with this box's
-// placeholders, how to get each secret, and limits with the table of rates where cost is limited.
+// inForce is the policy of a box for its supervisor: the composed policy with the box's
+// placeholders, the sources of secrets, and the limits, with rates if cost is limited.
 func (e *Policies) inForce(ctx context.Context, s Subject) (api.PolicyInForce, error) {
 	if s.Limits.Cost > 0 {
 		rates, err := cost.Load(e.Home.Rates())
@@ -211,7 +213,7 @@ func (e *Policies) inForce(ctx context.Context, s Subject) (api.PolicyInForce, e
 		}
 		s.Limits.Rates = rates
 	}
-	f, err := e.compose(ctx, e.Of(s), nil)
+	f, err := e.compose(ctx, e.ScopeOf(s), nil)
 	if err != nil {
 		return api.PolicyInForce{}, err
 	}
@@ -224,20 +226,20 @@ func (e *Policies) inForce(ctx context.Context, s Subject) (api.PolicyInForce, e
 	return req, nil
 }
 
-// placeholder is what a box has in place of a secret: guessed by nobody who has not seen it, and
-// the same for as long as the box exists and in its forks, which have its memory. 160 bits of an
-// HMAC of the secret's name, under a seed that the box never sees.
+// placeholder is what a box has in place of a secret: 160 bits of an HMAC of the secret's name,
+// keyed with a seed that the box never sees. It cannot be guessed, and it is the same for as long
+// as the box and its forks exist, since they have it in memory.
 func placeholder(seed, name string) string {
 	mac := hmac.New(sha256.New, []byte(seed))
 	mac.Write([]byte(name))
 	return policy.PlaceholderPrefix + hex.EncodeToString(mac.Sum(nil)[:20])
 }
 
-// Placeholders are what a box's environment has in place of secrets that it may use.
+// Placeholders are the variables in a box's environment that stand for secrets.
 func (e *Policies) Placeholders(s Subject) map[string]string {
-	list, err := e.Store.For(e.Of(s).Project)
+	list, err := e.Store.For(e.ScopeOf(s).Project)
 	if err != nil {
-		return nil // applying the policy fails by it, and says so
+		return nil // applying the policy fails for the same reason, and reports it
 	}
 	env := map[string]string{}
 	for _, secret := range list {
@@ -246,9 +248,9 @@ func (e *Policies) Placeholders(s Subject) map[string]string {
 	return env
 }
 
-// Remember keeps the variables of a caller that secrets name, in memory. The daemon's own
-// environment is that of its first caller, and would not do.
-func (e *Policies) Remember(environ []string) error {
+// RememberEnv keeps, in memory, the caller's variables that secrets name. The daemon's own
+// environment is that of its first caller.
+func (e *Policies) RememberEnv(environ []string) error {
 	list, err := e.Store.Secrets()
 	if err != nil {
 		return err
@@ -278,38 +280,39 @@ func (e *Policies) variables(list []project.Secret) map[string]string {
 	return env
 }
 
-// tellTimeout is how long a box may take to follow a change of its policy. It is the time that a
-// user waits for a change when a box hangs.
-const tellTimeout = time.Minute
+// notifyTimeout is how long a box may take to apply a changed policy, and so how long a user waits
+// for a box that hangs.
+const notifyTimeout = time.Minute
 
-// Tell puts the present policy in force in the running boxes that are concerned (nil: in all),
-// those that are being made included, and gives their names, sorted. It goes on when its caller
+// Notify puts the present policy in force in the running boxes that are concerned (nil: all),
+// including boxes that are being made, and returns their names, sorted. It goes on when its caller
 // hangs up.
 //
-// A box that cannot be told is ended: it would go on under rules that somebody has just taken back.
-// Only one that reaches nothing any more, for want of its log, stays as it is.
-func (e *Policies) Tell(concerned func(Governed) bool, progress agentbox.Progress) []string {
-	var told []string
+// A box that cannot apply its policy is stopped, since it would run under rules that were revoked.
+// Only a box that reaches nothing, because its log cannot be written, is left alone.
+func (e *Policies) Notify(concerned func(Scope) bool, progress agentbox.Progress) []string {
+	var notified []string
 	for _, b := range e.Boxes.Running() {
-		if concerned != nil && !concerned(e.Of(b.Subject())) {
+		if concerned != nil && !concerned(e.ScopeOf(b.Subject())) {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(e.ctx, tellTimeout)
+		ctx, cancel := context.WithTimeout(e.ctx, notifyTimeout)
 		err := b.Apply(ctx)
 		cancel()
 		switch {
 		case err == nil:
-			told = append(told, b.Name())
-		case e.ctx.Err() == nil && b.Runs(): // else its machine has ended, or we have
-			e.untold(b, err, progress)
+			notified = append(notified, b.Name())
+		case e.ctx.Err() == nil && b.Runs(): // else its machine or the daemon has ended
+			e.stopUnnotified(b, err, progress)
 		}
 	}
-	slices.Sort(told)
-	return told
+	slices.Sort(notified)
+	return notified
 }
 
-// untold ends a running box whose policy cannot be changed, unless nothing leaves it anyway.
-func (e *Policies) untold(b Box, why error, progress agentbox.Progress) {
+// stopUnnotified stops a running box whose policy cannot be changed, unless nothing leaves it
+// anyway.
+func (e *Policies) stopUnnotified(b Box, why error, progress agentbox.Progress) {
 	if b.Unlogged(e.ctx) {
 		progress.SayProblem(b.Name(), agentbox.Problem{Kind: agentbox.ProblemUnlogged})
 		return

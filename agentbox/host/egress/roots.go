@@ -11,21 +11,20 @@ import (
 	"sync"
 )
 
-// Where a machine keeps the authorities that it believes, and those of them that its distribution
-// chose.
+// Where a machine keeps the certificate authorities that it trusts, and those of its distribution.
 const (
 	rootsVariable = "SSL_CERT_FILE"
 	rootsBundle   = "/etc/ssl/certs/ca-certificates.crt"
 	rootsShipped  = "/usr/share/ca-certificates"
 )
 
-// mostRoots bounds what is read of a bundle and told to a guest, in bytes.
+// mostRoots bounds a bundle that is read and passed to a guest, in bytes.
 const mostRoots = 1 << 20
 
-// MachineRoots are the authorities that this machine was taught beside those of its distribution,
-// as PEM: those of a company whose proxy opens TLS, above all. A package registry that this machine
-// reaches through it is reached by the box only if it believes them too. Finding them takes
-// milliseconds, which is why the daemon does it and no supervisor.
+// MachineRoots are the authorities that this machine trusts beside those of its distribution, as
+// PEM, such as that of a company proxy that opens TLS. A box reaches a registry through such a
+// proxy only if it trusts it too. Finding them takes milliseconds, so the daemon does it once for
+// all supervisors.
 var MachineRoots = sync.OnceValue(func() string {
 	bundle := os.Getenv(rootsVariable)
 	if bundle == "" {
@@ -34,8 +33,8 @@ var MachineRoots = sync.OnceValue(func() string {
 	return addedRoots(bundle, os.DirFS(rootsShipped))
 })
 
-// addedRoots are the certificates of a bundle that are in no file of shipped. What cannot be read
-// holds none. In the order of the bundle, each once.
+// addedRoots are the certificates of a bundle that are in no file of shipped, each once, in the
+// order of the bundle. Files that cannot be read count as empty.
 func addedRoots(bundle string, shipped fs.FS) string {
 	text, err := os.ReadFile(bundle)
 	if err != nil || len(text) > mostRoots {
@@ -60,13 +59,12 @@ func addedRoots(bundle string, shipped fs.FS) string {
 			return
 		}
 		known[sum] = true
-		// A buffer takes everything.
-		_ = pem.Encode(&added, &pem.Block{Type: block.Type, Bytes: block.Bytes})
+		_ = pem.Encode(&added, &pem.Block{Type: block.Type, Bytes: block.Bytes}) // a buffer cannot fail
 	})
 	return added.String()
 }
 
-// certificates calls each for the certificates of a PEM file, parsed or not.
+// certificates calls each with the certificates of a PEM file, which need not parse.
 func certificates(text []byte, each func(*pem.Block)) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == "CERTIFICATE" {

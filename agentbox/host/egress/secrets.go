@@ -10,10 +10,10 @@ import (
 	"agentbox/policy/secrets"
 )
 
-// SetSecret says where a secret is kept and where it may be sent. A value in the request is written
-// to the system's keyring, and nowhere else: Missing, with other ways, where there is none. Running
-// boxes may use it at once; its placeholder they have from their next command on, since that is
-// when variables are set.
+// SetSecret records where a secret is kept and where it may be sent. A value in the request is
+// written to the system's keyring and nowhere else; Missing, with alternatives, if there is no
+// keyring. Running boxes may use the secret at once, and see its placeholder from their next
+// command on.
 func (e *Policies) SetSecret(ctx context.Context, req api.SecretRequest, progress agentbox.Progress) (api.SecretInfo, error) {
 	s := project.Secret{From: req.From, Secret: policy.Secret{Name: req.Name, Header: req.Header, Form: req.Form, User: req.User}}
 	if !req.Everywhere {
@@ -37,15 +37,15 @@ func (e *Policies) SetSecret(ctx context.Context, req api.SecretRequest, progres
 	if err := e.Store.SetSecret(s); err != nil {
 		return api.SecretInfo{}, err
 	}
-	if err := e.Remember(req.Environ); err != nil {
+	if err := e.RememberEnv(req.Environ); err != nil {
 		return api.SecretInfo{}, err
 	}
-	e.Tell(func(g Governed) bool { return s.Applies(g.Project) }, progress)
-	return e.tellSecret(ctx, s), nil
+	e.Notify(func(g Scope) bool { return s.Applies(g.Project) }, progress)
+	return e.describeSecret(ctx, s), nil
 }
 
-// ListSecrets lists the secrets of a repository's boxes, those for all included, and whether each
-// has a value now. Finding that out reads files and the keyring, and runs no command.
+// ListSecrets lists the secrets of a repository's boxes, including those for all boxes, and whether
+// each has a value now. It reads files and the keyring for that, but runs no command.
 func (e *Policies) ListSecrets(ctx context.Context, ref api.PolicyRef, _ agentbox.Progress) ([]api.SecretInfo, error) {
 	_, p, err := e.projectOf(ctx, ref.BoxRef)
 	if err != nil {
@@ -55,19 +55,19 @@ func (e *Policies) ListSecrets(ctx context.Context, ref api.PolicyRef, _ agentbo
 	if err != nil {
 		return nil, err
 	}
-	if err := e.Remember(ref.Environ); err != nil {
+	if err := e.RememberEnv(ref.Environ); err != nil {
 		return nil, err
 	}
 	out := []api.SecretInfo{}
 	for _, s := range list {
-		out = append(out, e.tellSecret(ctx, s))
+		out = append(out, e.describeSecret(ctx, s))
 	}
 	return out, nil
 }
 
-// RemoveSecret forgets a secret, and its entry in the keyring. No running box can use it any more.
-// An entry that cannot be removed from the keyring is a Problem of the answer, not an error: the
-// secret itself is gone.
+// RemoveSecret removes a secret and its entry in the keyring; no running box can use it any more.
+// If the entry cannot be removed, the answer has a Problem and there is no error, since the secret
+// itself is gone.
 func (e *Policies) RemoveSecret(ctx context.Context, ref api.SecretRef, progress agentbox.Progress) (api.SecretInfo, error) {
 	_, p, err := e.projectOf(ctx, ref.BoxRef)
 	if err != nil {
@@ -77,9 +77,9 @@ func (e *Policies) RemoveSecret(ctx context.Context, ref api.SecretRef, progress
 	if err != nil {
 		return api.SecretInfo{}, err
 	}
-	e.Tell(func(g Governed) bool { return s.Applies(g.Project) }, progress)
+	e.Notify(func(g Scope) bool { return s.Applies(g.Project) }, progress)
 	out := secretInfo(s)
-	// An entry with a name of its own was not made by us alone.
+	// An entry with a name of its own may belong to others.
 	if s.From.Kind == secrets.Keyring && s.From.Of == "" {
 		if err := s.From.Forget(s.Name); err != nil {
 			out.Problem = "its entry in the keyring is still there: " + err.Error()
@@ -88,14 +88,14 @@ func (e *Policies) RemoveSecret(ctx context.Context, ref api.SecretRef, progress
 	return out, nil
 }
 
-// secretInfo is what may be told of a secret.
+// secretInfo is a secret without its value.
 func secretInfo(s project.Secret) api.SecretInfo {
 	return api.SecretInfo{Secret: s.Secret, From: s.From.String(), Project: s.Project}
 }
 
-// tellSecret tells, beside what is known of a secret, why it has no value now. Commands are not run
-// for that. The value is read and dropped.
-func (e *Policies) tellSecret(ctx context.Context, s project.Secret) api.SecretInfo {
+// describeSecret also says why a secret has no value now. It reads and drops the value, but runs no
+// command.
+func (e *Policies) describeSecret(ctx context.Context, s project.Secret) api.SecretInfo {
 	out := secretInfo(s)
 	if s.From.Kind == secrets.Command {
 		return out

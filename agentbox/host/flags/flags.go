@@ -1,10 +1,8 @@
-// Package flags is what a command line asks for when a box is made, over the configuration of the
-// repository, and what of a configuration a box was made for. It makes nothing, and knows nothing
-// of what makes it.
+// Package flags holds what a command line asks for beyond the repository's configuration when a box
+// is made, and which settings a box was made for. It acts on neither.
 //
-// Two values are written into a box's record: Flags, so that a reset or a later up makes the box
-// from the same wishes; and Settings, so that a later up can say which keys of the configuration
-// have changed since.
+// Both are part of a box's record: Flags, so that a reset or a later up honours them; Settings, so
+// that a later up can say which keys of the configuration have changed.
 package flags
 
 import (
@@ -20,23 +18,22 @@ import (
 	"agentbox/agentbox/toolchain"
 )
 
-// Flags are what the user asked for on the command line when a box was made, over the
-// configuration. They are part of the box's record. Zero fields are flags that were not given. They
-// are the user's own wishes, so nothing in them needs approval.
+// Flags are what the user asked for on the command line when a box was made. Zero fields are flags
+// that were not given. They are the user's own wishes, so they need no approval.
 type Flags struct {
 	Image     string             `json:"image,omitempty"`
 	Isolation agentbox.Isolation `json:"isolation,omitempty"`
 	CPUs      int                `json:"cpus,omitempty"`
 	Memory    string             `json:"memory,omitempty"`
 	Agent     string             `json:"agent,omitempty"` // whose program the box has
-	// Tools: that the agent needs, itself among them.
+	// Tools are what the agent needs, itself included.
 	Tools toolchain.Needs `json:"tools,omitempty"`
-	// Variables: of the caller's environment, that the includes name.
+	// Variables are those of the caller's environment that includes name.
 	Variables map[string]string `json:"variables,omitempty"`
 }
 
-// Of are the flags of a request, with the profile of the agent that it names, if any, and the
-// variables of the caller that includes name. An agent whose needs cannot be read is an error.
+// Of returns the flags of a request, with the needs of its agent, if it names one, and the caller's
+// variables that includes name. It fails if the agent's needs cannot be read.
 func Of(req api.UpRequest, cfg *config.Config, agent agents.Profile) (o Flags, err error) {
 	o = Flags{
 		Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory, Agent: agent.Name,
@@ -48,8 +45,7 @@ func Of(req api.UpRequest, cfg *config.Config, agent agents.Profile) (o Flags, e
 	return o, err
 }
 
-// Check holds what was asked for on the command line to the bounds that configurations have.
-// Invalid, with the flag's name.
+// Check applies the limits of configurations to the flags. Invalid, with the name of the flag.
 func (o Flags) Check() error {
 	if o.CPUs != 0 && (o.CPUs < agentbox.MinCPUs || o.CPUs > agentbox.MaxCPUs) {
 		return agentbox.Errorf(agentbox.Invalid, "--cpus %d is out of range: %d to %d", o.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs)
@@ -68,10 +64,10 @@ func (o Flags) Check() error {
 	return nil
 }
 
-// Apply makes a configuration ask for what the flags ask for: cfg is changed. Another image takes
-// the configuration's packages away, since they were meant for the one it names; a repository
-// without a configuration gets the workstation's instead, in an apt: image. A variable that the
-// caller does not have stays as it is written, and copying the file fails by that name.
+// Apply overrides a configuration, which it changes. Another image drops the configuration's
+// packages, which were meant for the image it names; a repository without a configuration gets the
+// workstation's packages if the image is apt:. A variable that the caller does not have stays as it
+// is written, and copying the file fails with its name.
 func (o Flags) Apply(cfg *config.Config) (err error) {
 	if o.Image != "" {
 		cfg.Image, cfg.Packages = o.Image, nil
@@ -90,7 +86,7 @@ func (o Flags) Apply(cfg *config.Config) (err error) {
 			return agentbox.Errorf(agentbox.Invalid, "memory: %w", err)
 		}
 	}
-	// Any other image has the agent itself, or not.
+	// Tools can be installed in no other image.
 	if len(o.Tools) > 0 && strings.HasPrefix(cfg.Image, "apt:") {
 		cfg.Toolchain = append(slices.Clone(cfg.Toolchain), o.Tools...)
 		cfg.Toolchain.Sort()
@@ -106,9 +102,8 @@ func (o Flags) Apply(cfg *config.Config) (err error) {
 	return nil
 }
 
-// Variables are the variables that includes name, as the caller has them: the daemon's own
-// environment is that of the command that happened to start it. A variable that is set to nothing
-// counts as not set.
+// Variables are the caller's variables that includes name. The daemon's own environment is that of
+// whichever command started it. An empty variable counts as not set.
 func Variables(cfg *config.Config, environ []string) map[string]string {
 	have := map[string]string{}
 	for _, kv := range environ {
@@ -127,8 +122,8 @@ func Variables(cfg *config.Config, environ []string) map[string]string {
 	return named
 }
 
-// With gives the flags of a box with those of a later command over them. Isolation is not among
-// them, as a box keeps its kind for life.
+// With returns the flags of a box, overridden by those of a later command. Isolation is not
+// overridden, since a box keeps its kind for life.
 func (o Flags) With(later Flags) Flags {
 	if later.Image != "" {
 		o.Image = later.Image
@@ -151,7 +146,7 @@ func (o Flags) With(later Flags) Flags {
 	return o
 }
 
-// Set tells which keys of the configuration that a reset puts into effect the flags set.
+// Set tells which keys of the configuration the flags override, of those that a reset applies.
 func (o Flags) Set() map[string]bool {
 	return map[string]bool{"image": o.Image != "", "cpus": o.CPUs != 0, "memory": o.Memory != ""}
 }

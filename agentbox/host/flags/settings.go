@@ -11,13 +11,12 @@ import (
 	"agentbox/agentbox/config"
 )
 
-// Settings are what a configuration, with its flags applied, asks of a machine: a digest of the
-// value for every key that a reset puts into effect. They are written down to tell later which of
-// them have changed.
+// Settings are digests of the values that a configuration, with flags applied, has for each key
+// that a reset applies. They tell later which keys have changed.
 type Settings map[string]string
 
-// SettingsOf are those of a configuration. Digests, 64 bits each in hex, because values may be long
-// and environments private, and equality is all that is asked.
+// SettingsOf computes the settings of a configuration: 64 bits of a digest for each key, in hex.
+// Digests keep environments private, and only equality matters.
 func SettingsOf(cfg *config.Config) Settings {
 	s := Settings{}
 	for key, value := range map[string]any{
@@ -35,7 +34,7 @@ func SettingsOf(cfg *config.Config) Settings {
 	return s
 }
 
-// constraintsOf are the tools and versions that are asked for, whichever files ask for them.
+// constraintsOf lists the tools and versions that are asked for, whichever files ask for them.
 func constraintsOf(cfg *config.Config) []string {
 	var out []string
 	for _, n := range cfg.Toolchain {
@@ -44,7 +43,7 @@ func constraintsOf(cfg *config.Config) []string {
 	return out
 }
 
-// Changed names the keys that are different now.
+// Changed names the keys whose values differ.
 func (s Settings) Changed(now Settings) []string {
 	var keys []string
 	for _, key := range slices.Sorted(maps.Keys(s)) {

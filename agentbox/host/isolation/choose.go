@@ -1,6 +1,6 @@
-// Package isolation decides which kind of machine a box gets on this host, and says why, in one
-// line that users see. It asks the drivers and makes nothing. A box keeps its kind for life: its
-// disks are in the form of that kind.
+// Package isolation decides which kind of machine a box gets on this host, and says why in one line
+// that users see. It asks drivers and starts nothing. A box keeps its kind for life, because its
+// disks have that kind's format.
 package isolation
 
 import (
@@ -17,17 +17,17 @@ import (
 // Kinds are the kinds of isolation that auto chooses from, the strongest first.
 var Kinds = []agentbox.Isolation{agentbox.MicroVM, agentbox.GVisor}
 
-// Env is the variable, in the caller's environment, that says what auto means on this machine.
+// Env is the variable in the caller's environment that defines what auto means on this machine.
 const Env = "AGENTBOX_ISOLATION"
 
-// Choice is the isolation a box gets and why, in one line.
+// Choice is the kind of machine a box gets, and why, in one line.
 type Choice struct {
 	Kind   agentbox.Isolation
 	Facts  vmm.Facts
 	Reason string
 }
 
-// String is the line that a user is told.
+// String is the line that the user sees.
 func (c Choice) String() string {
 	if c.Facts.Accel == "" {
 		return fmt.Sprintf("%s: %s", c.Kind, c.Reason)
@@ -35,14 +35,14 @@ func (c Choice) String() string {
 	return fmt.Sprintf("%s/%s: %s", c.Kind, c.Facts.Accel, c.Reason)
 }
 
-// Wish is the isolation somebody asks for; by is "" when nobody does.
+// Wish is the isolation that somebody asks for; by is "" if nobody does.
 type Wish struct {
 	kind agentbox.Isolation
 	by   string // --isolation, the name of a file, or AGENTBOX_ISOLATION
 }
 
-// WishOf is the flag's word, else the configuration's, else the machine's. A wish for auto is no
-// wish.
+// WishOf is the flag's wish, else the configuration's, else the machine's. A wish for auto counts
+// as none.
 func WishOf(flag agentbox.Isolation, cfg *config.Config, environ []string) Wish {
 	w := Wish{flag, "--isolation"}
 	if w.kind == "" {
@@ -67,14 +67,13 @@ func variable(environ []string, name string) agentbox.Isolation {
 	return ""
 }
 
-// Chooser chooses among the kinds that drivers make.
+// Chooser chooses among the kinds that have drivers.
 type Chooser struct {
 	Driver func(agentbox.Isolation) (vmm.Driver, error)
 }
 
-// Choose settles on a kind of isolation for a new box: the one asked for, or the strongest that is
-// fast here. A kind that is asked for and does not work here is an error, and no other is taken in
-// its place.
+// Choose decides on the kind of a new box: the one asked for, or the strongest that is fast here.
+// It fails if the kind that is asked for does not work here, and takes no other.
 func (c Chooser) Choose(ctx context.Context, w Wish) (Choice, error) {
 	if w.by == "" {
 		return c.Auto(ctx)
@@ -90,9 +89,9 @@ func (c Chooser) Choose(ctx context.Context, w Wish) (Choice, error) {
 	return Choice{w.kind, facts, reason}, nil
 }
 
-// Auto takes hardware virtualization where it works, else a kernel in user space, else an emulated
-// machine. An emulated machine comes last: it is slow, and QEMU promises no isolation without
-// hardware. When none works, the error has why of each.
+// Auto chooses hardware virtualization where it works, else a kernel in user space, else an
+// emulated machine, which is slow and for which QEMU promises no isolation. If none works, the
+// error says why for each.
 func (c Chooser) Auto(ctx context.Context) (Choice, error) {
 	micro, microErr := c.Probe(ctx, agentbox.MicroVM, false)
 	if microErr == nil && micro.Hardware {
@@ -116,8 +115,8 @@ func (c Chooser) Auto(ctx context.Context) (Choice, error) {
 	return Choice{}, agentbox.Errorf(e.Code, "no kind of isolation works here: microvm: %s; gvisor: %w", why, e).WithHint("%s", e.Hint)
 }
 
-// Keep is the choice for a box that has its kind already, as it is here now. The reason is new only
-// if the machine runs in another way than before.
+// Keep is the choice for a box that has its kind already. The reason changes only if the machine
+// now runs in another way.
 func (c Chooser) Keep(ctx context.Context, box agentbox.Box) (Choice, error) {
 	facts, err := c.Probe(ctx, box.Isolation, false)
 	if err != nil {
@@ -130,7 +129,7 @@ func (c Chooser) Keep(ctx context.Context, box agentbox.Box) (Choice, error) {
 	return kept, nil
 }
 
-// consequence is what the driver found out, and what it means for the user of the box.
+// consequence is the driver's reason, and what it means for the user of the box.
 func consequence(kind agentbox.Isolation, facts vmm.Facts) string {
 	if kind == agentbox.MicroVM && !facts.Hardware {
 		return facts.Reason + ", so the machine is emulated: it computes slowly, and QEMU promises no isolation"
@@ -138,7 +137,7 @@ func consequence(kind agentbox.Isolation, facts vmm.Facts) string {
 	return facts.Reason
 }
 
-// Probe is what a driver finds out about this host; fresh: not what it remembers.
+// Probe is what a driver finds out about this host; fresh ignores what it remembers.
 func (c Chooser) Probe(ctx context.Context, kind agentbox.Isolation, fresh bool) (vmm.Facts, error) {
 	driver, err := c.Driver(kind)
 	if err != nil {
@@ -147,8 +146,7 @@ func (c Chooser) Probe(ctx context.Context, kind agentbox.Isolation, fresh bool)
 	return driver.Probe(ctx, fresh)
 }
 
-// Check refuses to find a box of another kind than the one the user insists on: a box keeps its
-// kind for life.
+// Check returns Conflict if the user insists on a kind that the box does not have.
 func Check(box agentbox.Box, flag agentbox.Isolation) error {
 	if flag == "" || flag == agentbox.Auto || flag == box.Isolation {
 		return nil

@@ -1,18 +1,17 @@
-// Package keyed has locks by name: what is made once for a key is made by one caller while the
-// others wait for it.
+// Package keyed has locks by name, so that one caller makes what a key stands for while the others
+// wait for it. It does not remember what was made.
 package keyed
 
 import "sync"
 
-// Locks are locks by name. The zero value is ready; a lock is kept for good, so names should be
-// few.
+// Locks are locks by name. The zero value is ready. A lock is never freed, so names should be few.
 type Locks struct {
 	mu  sync.Mutex
 	all map[string]*sync.Mutex
 }
 
-// Lock waits for the lock of a name, and gives what lets go of it. unlock is called once. A waiter
-// is not cancelled by a context: what it waits for is bounded by its maker.
+// Lock waits for the lock of a name. unlock releases it and is called once. No context ends the
+// wait: the caller that holds the lock bounds it.
 func (l *Locks) Lock(name string) (unlock func()) {
 	l.mu.Lock()
 	if l.all == nil {

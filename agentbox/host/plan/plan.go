@@ -1,7 +1,6 @@
-// Package plan decides what `up` and `reset` do, from what is known before anything is done. It
-// reads nothing and does nothing: `up --explain` shows a plan, and host carries it out, step by
-// step. So what up does, and in which order, is read in this file from top to bottom, and tested
-// without machines.
+// Package plan decides what `up` and `reset` do, from facts that are known before anything is done.
+// It reads nothing and does nothing: host carries out a plan step by step, and `up --explain` shows
+// it. So what up does, and in which order, can be read in this file and tested without machines.
 package plan
 
 import (
@@ -24,34 +23,34 @@ type Facts struct {
 	Repo    workspace.Repo
 	Config  *config.Config // with the flags applied
 	Flags   flags.Flags    // of this command line
-	Agent   agents.Profile // that it names, if it names one
-	// Review: what the repository asks of this host, and what of that waits for approval.
+	Agent   agents.Profile // that the command line names, if any
+	// Review: what the repository asks of this host, and what of it waits for approval.
 	Review  project.Review
-	Kind    isolation.Choice // of the machine, where one is made
+	Kind    isolation.Choice // of a new machine
 	Subdir  bool             // the repository has files where the caller is
-	Results bool             // what setup makes is kept here by key
+	Results bool             // setup results are kept here by key
 	Found   Found
-	Box     *Box // that is there already; nil: one is made
+	Box     *Box // the existing box; nil: a new one is made
 }
 
-// Found is whether what a new box starts from is here: api.UpHere, api.UpMissing, or "" where that
-// depends on what is made before. It changes how long a step takes, and no step: each looks again.
+// Found tells whether what a new box starts from is here: api.UpHere, api.UpMissing, or "" if that
+// depends on an earlier step. It says how long a step takes; each step looks again.
 type Found struct {
 	Image, Tools, Setup, Template string
 }
 
-// Box is a box that is there already.
+// Box is an existing box.
 type Box struct {
 	agentbox.Box
 	Approved           string // digest of the document that governs it
-	Agent              string // whose program it has
-	SetupDue, StartDue bool   // commands that are still to be run in it
+	Agent              string // that is installed in it
+	SetupDue, StartDue bool   // commands that have yet to run in it
 	Task               bool
 	Start              []string
 	Services           []protocol.Service
 }
 
-// Up is what `up` does.
+// Up plans an `up`.
 func Up(f Facts) (Plan, error) {
 	if f.Box != nil {
 		return f.again()
@@ -59,24 +58,24 @@ func Up(f Facts) (Plan, error) {
 	return f.fresh()
 }
 
-// Plan is what is done, in this order.
+// Plan is a list of steps, in order.
 type Plan []api.UpStep
 
 func (p *Plan) add(do api.UpAction, how string) { *p = append(*p, api.UpStep{Do: do, How: how}) }
 
-// when adds a step if something is so.
+// when adds a step if is holds.
 func (p *Plan) when(is bool, do api.UpAction, how string) {
 	if is {
 		p.add(do, how)
 	}
 }
 
-// Has tells whether a step is among those of a plan.
+// Has tells whether a plan has a step.
 func (p Plan) Has(do api.UpAction) bool {
 	return slices.ContainsFunc(p, func(s api.UpStep) bool { return s.Do == do })
 }
 
-// fresh makes a box. Until the step that makes it nothing of it exists.
+// fresh plans a new box. Nothing of the box exists before the step that makes it.
 func (f Facts) fresh() (p Plan, err error) {
 	if f.Request.Command && f.Repo.Subdir != "" && !f.Subdir {
 		return nil, agentbox.Errorf(agentbox.Invalid, "the box will not have %s: it holds nothing but what git ignores", f.Repo.Subdir).
@@ -90,8 +89,8 @@ func (f Facts) fresh() (p Plan, err error) {
 		start = api.UpBoot
 	}
 	p.add(api.UpBox, start)
-	// What setup made by key is in the box already; where it failed in its clean box, it runs in
-	// this one.
+	// A box that has a setup result skips this step. Where setup failed in its clean box, it runs
+	// here.
 	p.when(len(f.Config.Setup) > 0, api.UpRunSetup, f.setup())
 	p.when(len(f.Config.Start) > 0, api.UpRunStart, "")
 	p.when(len(f.Agent.Sessions) > 0 && !f.Request.Task, api.UpRecall, "")
@@ -99,8 +98,8 @@ func (f Facts) fresh() (p Plan, err error) {
 	return p, nil
 }
 
-// stand gets what a machine starts from. It stops where the repository asks for something of this
-// host that nobody has approved.
+// stand plans how to get what a machine starts from. It stops if something of this host waits for
+// approval.
 func (f Facts) stand() (p Plan) {
 	pending, host := f.Review.Pending()
 	if host {
@@ -115,8 +114,8 @@ func (f Facts) stand() (p Plan) {
 	return p
 }
 
-// setup tells whether setup runs once for its key, in a clean box, or in every box: it has a key
-// when the configuration says what it depends on or what it fills.
+// setup is api.UpOnce if setup runs once for its key, in a clean box, and "" if it runs in every
+// box. It has a key if the configuration says what it depends on or what it fills.
 func (f Facts) setup() string {
 	if f.Results && f.Config.SetupOnce() {
 		return api.UpOnce
@@ -124,10 +123,10 @@ func (f Facts) setup() string {
 	return ""
 }
 
-// stops tells whether a plan does nothing but say what waits for approval.
+// stops tells whether a plan only reports what waits for approval.
 func (p Plan) stops() bool { return p[0] == api.UpStep{Do: api.UpApproval, How: api.UpStop} }
 
-// again makes a box that is there run. What the configuration says now takes effect at the next
+// again plans the use of an existing box. Changes of the configuration take effect at the next
 // reset.
 func (f Facts) again() (p Plan, err error) {
 	b := f.Box
@@ -139,8 +138,7 @@ func (f Facts) again() (p Plan, err error) {
 		return nil, err
 	}
 	p.add(api.UpChanges, "")
-	// While something waits the box stays as it was made: what is asked of this host it has not
-	// got, and gets no sooner than by a reset.
+	// While something waits for approval the box stays as it was made. A reset applies it later.
 	pending, _ := f.Review.Pending()
 	p.when(pending, api.UpApproval, api.UpLater)
 	p.when(!pending && b.Approved != f.Review.InForce, api.UpGovern, "")
@@ -153,10 +151,11 @@ func (f Facts) again() (p Plan, err error) {
 	return p, nil
 }
 
-// Reset is what a reset does before the old machine ends: all that the new one starts from.
+// Reset plans what a reset does before the old machine ends: getting everything the new one starts
+// from.
 func Reset(f Facts) Plan { return f.stand() }
 
-// Restart is a reset of a box whose checkout is gone, and its configuration with it.
+// Restart plans a reset of a box whose checkout is gone, and its configuration with it.
 func Restart(f Facts) (p Plan) {
 	p.when(!f.Request.Cold, api.UpTemplate, "")
 	return p

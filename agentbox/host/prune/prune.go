@@ -1,7 +1,6 @@
-// Package prune finds what nothing on this machine needs any more, and removes it when it is told
-// to. What is needed the boxes say: a home with a box whose record cannot be read is not pruned,
-// since what that box needs is not known. It frees what a user can get again by waiting; work it
-// touches only when it is told so in as many words.
+// Package prune finds what nothing on this machine needs any more, and removes it on request. It
+// does not decide what is needed: boxes say so, and if the record of one cannot be read, nothing is
+// pruned. It removes what a user gets again by waiting, and work only when asked for explicitly.
 package prune
 
 import (
@@ -19,8 +18,8 @@ import (
 	"agentbox/vmm/image"
 )
 
-// Pruner prunes a home. It runs beside everything else: what is in use at this moment has a user
-// that Boxes or Images know.
+// Pruner prunes a home. It may run beside everything else, since Boxes and Images know what is in
+// use.
 type Pruner struct {
 	Home      home.Home
 	Boxes     Boxes
@@ -30,16 +29,16 @@ type Pruner struct {
 
 // Boxes say what is needed.
 type Boxes interface {
-	// Unreadable is about boxes whose needs nobody knows, nil when there are none.
+	// Unreadable is the error about boxes whose needs are unknown, nil if there are none.
 	Unreadable() error
 	Known(id agentbox.BoxID) bool
-	// Templates are the keys of those that boxes are made from.
+	// Templates are the keys of the templates that boxes were made from.
 	Templates() map[string]bool
 	// Idle are the boxes without a machine.
 	Idle() []Box
 }
 
-// Box is one of them.
+// Box is a box without a machine.
 type Box struct {
 	agentbox.Box
 	Detached bool         // its Branch is a commit
@@ -59,11 +58,11 @@ type Images interface {
 	Forget(ctx context.Context, d agentbox.Digest) error
 }
 
-// Prune removes what nothing needs: templates no box refers to, images neither a box nor a recent
-// build needs, audit logs of boxes long gone, and, when it is told to, boxes whose directory or
-// branch is gone and which hold no machine: there may be work in them that is nowhere else. With
-// DryRun it only lists them. It stops at the first thing that cannot be removed. Boxes go first, so
-// that what they alone needed goes with them.
+// Prune removes what nothing needs: templates that no box was made from, images that neither a box
+// nor a recent build needs, audit logs of boxes that are long gone. On request it also removes
+// boxes without a machine whose directory or branch is gone; they may hold work that exists nowhere
+// else. With DryRun it only lists. It stops at the first item that cannot be removed. Boxes go
+// first, so that what only they needed goes with them.
 func (p Pruner) Prune(ctx context.Context, req api.PruneRequest, progress agentbox.Progress) (api.PruneResponse, error) {
 	var out api.PruneResponse
 	if err := p.Boxes.Unreadable(); err != nil {
@@ -90,20 +89,21 @@ func (p Pruner) Prune(ctx context.Context, req api.PruneRequest, progress agentb
 	return out, nil
 }
 
-// boxKind is how a box is called in what prune says.
+// boxKind is the kind of boxes in reports.
 const boxKind = "box"
 
-// auditTime is how long the audit log of a box that is gone is kept: for the question of what it
-// did, which comes late.
+// auditTime is how long the audit log of a removed box is kept, since questions about what it did
+// come late.
 const auditTime = 30 * 24 * time.Hour
 
-// prunable is something that nothing needs, with what removes it.
+// prunable is an item that nothing needs, with the function that removes it.
 type prunable struct {
 	api.PruneItem
 	remove func() error
 }
 
-// audits are the logs of boxes that are gone. The time is that of the last change of the directory.
+// audits are the logs of boxes that have been gone for auditTime, counted from the last change of
+// the directory.
 func (p Pruner) audits(context.Context) ([]prunable, error) {
 	entries, err := os.ReadDir(p.Home.Audits())
 	if err != nil && !os.IsNotExist(err) {
@@ -125,8 +125,7 @@ func (p Pruner) audits(context.Context) ([]prunable, error) {
 	return out, nil
 }
 
-// boxes are those without a machine whose checkout is gone, or the branch of it that they were made
-// for.
+// boxes are those without a machine whose checkout, or its branch that they were made for, is gone.
 func (p Pruner) boxes(ctx context.Context) ([]prunable, error) {
 	var out []prunable
 	for _, b := range p.Boxes.Idle() {
@@ -147,9 +146,9 @@ func (p Pruner) boxes(ctx context.Context) ([]prunable, error) {
 	return out, nil
 }
 
-// branchGone tells whether the branch of a box is gone from its checkout. What cannot be found out
-// is not gone. A box that began without a commit, or on a detached HEAD, has no branch that could be
-// looked for.
+// branchGone tells whether the branch of a box is gone from its checkout. If that cannot be found
+// out, it is not. A box that began without a commit, or on a detached HEAD, has no branch to look
+// for.
 func branchGone(ctx context.Context, b Box) bool {
 	repo, err := workspace.Describe(ctx, b.Directory)
 	if err != nil || b.Commit == "" || b.Detached || repo.Branch == b.Branch {
@@ -159,7 +158,7 @@ func branchGone(ctx context.Context, b Box) bool {
 	return err == nil && !exists
 }
 
-// templates are those that no box, and no machine of the pool, was made from.
+// templates are those that neither a box nor a machine of the pool was made from.
 func (p Pruner) templates(context.Context) ([]prunable, error) {
 	keys, err := p.Templates.Unneeded(p.Boxes.Templates())
 	var out []prunable
@@ -172,7 +171,7 @@ func (p Pruner) templates(context.Context) ([]prunable, error) {
 	return out, err
 }
 
-// images are those that have had no user for a week, see images.Unneeded.
+// images are those without a user for a week, see images.Unneeded.
 func (p Pruner) images(ctx context.Context) ([]prunable, error) {
 	list, err := p.Images.Unneeded()
 	var out []prunable

@@ -14,19 +14,19 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// Connection is a Guest at the other end of an SSH connection, as the box's user.
+// Connection is a Guest over an SSH connection, as the box's user.
 type Connection struct {
 	*ssh.Client
 	user string
 }
 
-// Open connects to a box of this machine. The caller closes it.
+// Open connects to a box of this machine. The caller closes the connection.
 func Open(ctx context.Context, a environment.Address, user string) (Connection, error) {
 	client, err := environment.Open(ctx, a, user)
 	return Connection{client, user}, err
 }
 
-// Take implements Guest. The guest makes the archive; what arrives is bounded by the caller.
+// Take implements Guest. The guest makes the archive; the caller bounds its size.
 func (c Connection) Take(ctx context.Context, root string, dirs []string, w io.Writer) error {
 	what := environment.Export{Root: root}
 	for _, dir := range dirs {
@@ -45,7 +45,7 @@ func (c Connection) Give(ctx context.Context, root string, r io.Reader) error {
 	return errors.Join(files.TarTo(ctx, r, root, environment.CopyOptions{}), files.Close())
 }
 
-// maxHome bounds what a box says its user's home is.
+// maxHome bounds the path that a box gives as its user's home, in bytes.
 const maxHome = 4 << 10
 
 // Home implements Guest.

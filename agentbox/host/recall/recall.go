@@ -1,11 +1,10 @@
-// Package recall keeps what agents remember of their conversations, by project, and gives it back
-// to later boxes, so that a reset or a new box does not make an agent forget. It wakes no box, and
-// nothing fails by it: a box that cannot be asked in half a minute loses its latest conversations,
-// and is told so.
+// Package recall keeps agents' conversations by project and gives them to later boxes, so that an
+// agent does not forget them with a reset or a new box. It wakes no box, and nothing fails because
+// of it: a box that does not answer within half a minute loses its latest conversations, and the
+// user is told.
 //
-// Kept is one archive for each project and agent (home.Sessions), which the package history merges:
-// files are data from a box, bounded in number and size, and are judged there before anything is
-// kept.
+// There is one archive for each project and agent (home.Sessions), which package history merges.
+// Its files are data from boxes; history bounds their number and size and decides what is kept.
 package recall
 
 import (
@@ -30,25 +29,24 @@ import (
 
 // Bounds of one exchange with a box.
 const (
-	historyTime = 30 * time.Second // for getting what an agent remembers, or giving it back
-	// Bytes that are taken of a box, most of which may not be kept.
+	historyTime = 30 * time.Second // for getting or restoring conversations
+	// Bytes that are read from a box; history keeps less.
 	historyMost = 4 * history.MaxBytes
 )
 
-// Recall is that of a home. Keeping for the same project and agent is done by one caller at a time;
-// others may be going on.
+// Recall has the conversations of a home. One caller at a time merges those of a project and agent.
 type Recall struct {
 	Home home.Home
 	Log  *slog.Logger
 	keys keyed.Locks
 }
 
-// Box is a box that runs.
+// Box is a running box.
 type Box struct {
 	ID      agentbox.BoxID
 	Name    string
 	Project string // its id
-	// Open connects to it.
+	// Open connects to the box.
 	Open func(ctx context.Context) (Guest, error)
 }
 
@@ -56,17 +54,16 @@ type Box struct {
 type Guest interface {
 	// Home is the user's home directory.
 	Home(ctx context.Context) (string, error)
-	// Take writes the files below some directories, as a tar archive with names relative to root. A
-	// missing one is no error.
+	// Take writes the files below some directories as a tar archive, with names relative to root.
+	// Missing directories are no error.
 	Take(ctx context.Context, root string, dirs []string, w io.Writer) error
-	// Give unpacks an archive.
+	// Give unpacks an archive below root.
 	Give(ctx context.Context, root string, r io.Reader) error
 	Close() error
 }
 
-// Keep keeps what is remembered in a box: dirs are, for each agent, the directories below the home
-// of the box's user that have its conversations. Nothing waits for it for long: what cannot be kept
-// is told.
+// Keep saves the conversations in a box. dirs lists, for each agent, the directories below the
+// user's home that have them. It takes half a minute at most; what cannot be kept is reported.
 func (r *Recall) Keep(ctx context.Context, b Box, dirs map[string][]string, progress agentbox.Progress) {
 	ctx, cancel := context.WithTimeout(ctx, historyTime)
 	defer cancel()
@@ -78,8 +75,8 @@ func (r *Recall) Keep(ctx context.Context, b Box, dirs map[string][]string, prog
 	}
 }
 
-// keep takes what one agent of a box remembers and merges it into what is kept. Both files are
-// temporary until then, in the same directory, so that the last step is a rename.
+// keep merges the conversations of one agent into its archive. The temporary files are in the
+// archive's directory, so that the last step is a rename.
 func (r *Recall) keep(ctx context.Context, b Box, agent string, dirs []string) error {
 	kept := r.file(b, agent)
 	defer r.keys.Lock(kept)()
@@ -107,8 +104,8 @@ func (r *Recall) keep(ctx context.Context, b Box, agent string, dirs []string) e
 	return agentbox.OrNoSpace(merge(kept, fresh, dirs))
 }
 
-// merge puts what a box has into what is kept, which is replaced as a whole. Where both have a
-// file, history decides.
+// merge merges fresh into the archive kept, which is replaced as a whole. history decides where
+// both have a file.
 func merge(kept string, fresh *os.File, dirs []string) error {
 	var before io.ReadSeeker
 	f, err := os.Open(kept)
@@ -122,7 +119,7 @@ func merge(kept string, fresh *os.File, dirs []string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(out.Name()) // there is none of that name after the rename
+	defer os.Remove(out.Name()) // after the rename there is no such file
 	err = history.Merge(out, fresh, before, dirs)
 	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
 		return err
@@ -133,18 +130,18 @@ func merge(kept string, fresh *os.File, dirs []string) error {
 	return durable.SyncDir(filepath.Dir(kept))
 }
 
-// tooMuch refuses what a box says beyond what is kept.
+// tooMuch is the error of a box that sends more than is kept.
 func tooMuch() error {
 	return agentbox.Errorf(agentbox.Conflict, "the box says more than can be kept: delete old conversations in it")
 }
 
-// file is where an agent's conversations about a project are kept.
+// file is the archive of an agent's conversations about a project.
 func (r *Recall) file(b Box, agent string) string {
 	return filepath.Join(r.Home.Sessions(b.Project, agent), "kept.tar")
 }
 
-// Give unpacks what is kept for an agent into a box: in there, by its own user. Nothing is kept for
-// an agent that was never run: then there is nothing to do.
+// Give unpacks the archive of an agent in a box, as the box's user. Without an archive it does
+// nothing.
 func (r *Recall) Give(ctx context.Context, b Box, agent string) error {
 	ctx, cancel := context.WithTimeout(ctx, historyTime)
 	defer cancel()

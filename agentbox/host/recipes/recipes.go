@@ -1,6 +1,6 @@
-// Package recipes gets the image that a repository's configuration asks for, as far as somebody has
-// approved what that takes, pinned in agentbox.lock beside the configuration. It makes no image
-// itself: it stands between consent, which says what may be read, and images, which reads it.
+// Package recipes gets the image of a repository's configuration, as far as it was approved, pinned
+// by agentbox.lock beside the configuration. It makes no image itself: consent says what may be
+// read, and images reads it.
 package recipes
 
 import (
@@ -17,7 +17,7 @@ import (
 	"agentbox/vmm/image"
 )
 
-// Recipes are those of this machine's repositories.
+// Recipes get the images of this machine's repositories.
 type Recipes struct {
 	Consent Consent
 	Images  Images
@@ -36,9 +36,8 @@ type Images interface {
 	Describe(img image.Image) api.Image
 }
 
-// Ensure finds or makes the image of a reviewed configuration. With update it is made anew and
-// replaces the pin. The pin that was used is remembered as this project's, so that another one in
-// its place is asked about.
+// Ensure finds or makes the image of a reviewed configuration. With update it makes it anew and
+// replaces the pin. The pin is remembered for the project, so that a change of it needs approval.
 func (r Recipes) Ensure(ctx context.Context, review project.Review, cfg *config.Config, update bool, progress agentbox.Progress) (image.Image, error) {
 	recipe, err := r.Consent.Granted(ctx, review, consent.RecipeOf(cfg))
 	if err != nil {
@@ -50,8 +49,8 @@ func (r Recipes) Ensure(ctx context.Context, review project.Review, cfg *config.
 	}, progress)
 }
 
-// Build makes the image of a directory's configuration; with Update it replaces the pin. It is
-// `image build`, outside of any box. A directory that is no checkout is its own root.
+// Build makes the image of a directory's configuration, for `image build`; with Update it replaces
+// the pin. A directory outside of a checkout is its own root.
 func (r Recipes) Build(ctx context.Context, req api.ImageBuildRequest, progress agentbox.Progress) (api.Image, error) {
 	cfg, err := config.Load(ctx, req.Directory)
 	if err != nil {

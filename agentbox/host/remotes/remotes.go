@@ -1,5 +1,5 @@
-// Package remotes makes boxes git remotes of the checkouts that they were made from, so that git
-// fetch, pull and push bring work back. It changes nothing else of a checkout.
+// Package remotes makes boxes git remotes of their checkouts, so that git fetch, pull and push work
+// with them. It changes nothing else in a checkout.
 package remotes
 
 import (
@@ -15,15 +15,16 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// Remotes are those of the boxes of a home.
+// Remotes adds and removes the remotes of a home's boxes.
 type Remotes struct {
 	Home   home.Home
 	Binary string // this program's file, which git runs
 	Log    *slog.Logger
 }
 
-// Add makes a box a remote of its checkout, and gives its name there. A checkout that cannot be
-// written to gets none, "". Any other failure is an error, as the user would miss the remote later.
+// Add makes a box a remote of its checkout and returns the remote's name. It returns "" for a
+// checkout that cannot be written to. Other failures are errors, because the user would miss the
+// remote later.
 func (r Remotes) Add(ctx context.Context, repo workspace.Repo, box agentbox.Box, progress agentbox.Progress) (string, error) {
 	err := workspace.AddRemote(ctx, repo, workspace.Remote{Name: box.Name, Box: box.ID.String(), Binary: r.Binary, Home: r.Home.Dir})
 	switch {
@@ -36,9 +37,8 @@ func (r Remotes) Add(ctx context.Context, repo workspace.Repo, box agentbox.Box,
 	return "", err
 }
 
-// Remove takes the remote of a box out of the user's repository. A repository that is gone, or that
-// git refuses, must not keep a box alive. Failures are logged: the remote then leads to a box that
-// is gone, and git says so.
+// Remove removes the remote of a box from the user's repository. Failures are logged, since a
+// repository that is gone, or that git refuses, must not keep a box from being removed.
 func (r Remotes) Remove(name string, box agentbox.Box) {
 	if name == "" || workspace.Gone(box.Directory) {
 		return

@@ -1,6 +1,5 @@
-// Package serving waits for the services of boxes that run, and forwards their ports. It starts
-// nothing in a box: services are started by the guest agent, when the box gets its configuration,
-// and ports are forwarded by the supervisor.
+// Package serving waits for the services of running boxes and forwards their ports. It starts
+// neither: the guest agent starts services, and the supervisor forwards ports.
 package serving
 
 import (
@@ -15,7 +14,7 @@ import (
 	"agentbox/agentbox/host/consent"
 )
 
-// Machine is the supervisor of a box that runs (supervisors.Supervisor).
+// Machine is the supervisor of a running box (supervisors.Supervisor).
 type Machine interface {
 	Status(ctx context.Context, req api.StatusRequest) (api.SupervisorStatus, error)
 	// Forward opens configured ports.
@@ -24,16 +23,15 @@ type Machine interface {
 	ClosePort(ctx context.Context, req api.PortRequest) error
 }
 
-// Ports are those of the boxes that a reference names.
+// Ports forwards ports of boxes by reference.
 type Ports struct {
-	// Wake makes sure that a box runs; Find gives its machine if it does. Either fails where there
-	// is none.
+	// Wake makes sure that a box runs; Find fails if it does not.
 	Wake func(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (Machine, error)
 	Find func(ctx context.Context, ref api.BoxRef) (Machine, error)
 }
 
-// Open forwards a port of a box to the host's loopback. The box is woken for it. The answer says
-// where on the loopback it answers.
+// Open forwards a port of a box, which it wakes, to the host's loopback. The answer has the
+// address.
 func (p Ports) Open(ctx context.Context, req api.PortRequest, progress agentbox.Progress) (agentbox.Port, error) {
 	m, err := p.Wake(ctx, req.BoxRef, progress)
 	if err != nil {
@@ -42,7 +40,7 @@ func (p Ports) Open(ctx context.Context, req api.PortRequest, progress agentbox.
 	return m.OpenPort(ctx, req)
 }
 
-// Close ends a forwarding. It does not wake the box: without a machine nothing is forwarded.
+// Close ends a forwarding. It does not wake the box, since without a machine nothing is forwarded.
 func (p Ports) Close(ctx context.Context, req api.PortRequest, _ agentbox.Progress) (api.None, error) {
 	m, err := p.Find(ctx, req.BoxRef)
 	if err != nil {
@@ -51,8 +49,8 @@ func (p Ports) Close(ctx context.Context, req api.PortRequest, _ agentbox.Progre
 	return api.None{}, m.ClosePort(ctx, req)
 }
 
-// Reopen forwards again what the configuration forwards, and says what moved: forwarded ports end
-// with the supervisor.
+// Reopen forwards the configured ports again, since forwarding ends with the supervisor, and
+// reports those that moved.
 func Reopen(ctx context.Context, m Machine, ports []agentbox.ConfiguredPort, progress agentbox.Progress) error {
 	if len(ports) == 0 {
 		return nil
@@ -64,23 +62,23 @@ func Reopen(ctx context.Context, m Machine, ports []agentbox.ConfiguredPort, pro
 	return nil
 }
 
-// TellMoved says which configured ports answer elsewhere, because somebody else has them on this
-// host.
+// TellMoved reports configured ports that are forwarded from another port, because theirs is taken
+// on this host.
 func TellMoved(ctx context.Context, m Machine, ports []agentbox.ConfiguredPort, progress agentbox.Progress) {
 	if len(ports) == 0 {
 		return
 	}
 	st, err := m.Status(ctx, api.StatusRequest{})
 	if err != nil {
-		return // the next use of the box says that it does not answer
+		return // the next use of the box reports that
 	}
 	for _, line := range movedPorts(ports, st.Ports) {
 		progress.Say(line)
 	}
 }
 
-// movedPorts has a line for each configured port that answers at another address than the one that
-// was asked for, with why.
+// movedPorts has a line for each configured port that is forwarded from another address, with the
+// reason.
 func movedPorts(configured []agentbox.ConfiguredPort, open []agentbox.Port) []string {
 	var lines []string
 	for _, c := range configured {

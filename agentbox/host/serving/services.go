@@ -12,15 +12,15 @@ import (
 )
 
 // servicesWait is how long `up` waits for the services of a box before it runs the user's command
-// all the same: a service that hangs must not lock its user out.
+// anyway: a service that hangs must not lock its user out.
 const servicesWait = 30 * time.Second
 
-// servicesPoll is how often it looks. The guest tells of no change by itself.
+// servicesPoll is how often the guest is asked. It does not notify.
 const servicesPoll = 100 * time.Millisecond
 
-// Await returns when every service of a box is ready or has failed, or servicesWait has passed, and
-// says which are not ready. That is no error: the command may be what mends them. status asks the
-// box, guest and all.
+// Await returns when every service of a box is ready or one has failed, or after servicesWait, and
+// reports those that are not ready. That is no error, because the command may be what repairs them.
+// status asks the box and its guest.
 func Await(ctx context.Context, box string, services []protocol.Service, status func(context.Context) (api.SupervisorStatus, error), progress agentbox.Progress) error {
 	if len(services) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func Await(ctx context.Context, box string, services []protocol.Service, status 
 	}
 }
 
-// names are the names of services, for a message.
+// names lists the names of services, for a message.
 func names(services []protocol.Service) string {
 	var out []string
 	for _, s := range services {
@@ -54,12 +54,11 @@ func names(services []protocol.Service) string {
 	return strings.Join(out, ", ")
 }
 
-// settled tells whether waiting changes nothing more: one that has failed is started again, but not
-// soon.
+// settled tells whether waiting longer is useless: a failed service is not restarted soon.
 func settled(services []agentbox.Service) bool {
 	for _, s := range services {
 		if s.State == protocol.ServiceFailed {
-			return true // those behind it in the order wait for it
+			return true // later ones wait for it
 		}
 		if s.State != protocol.ServiceReady {
 			return false
@@ -68,7 +67,7 @@ func settled(services []agentbox.Service) bool {
 	return true
 }
 
-// tellServices says of each service that is not ready what it does and how to see its log.
+// tellServices reports each service that is not ready, and how to see its log.
 func tellServices(name string, services []agentbox.Service, progress agentbox.Progress) {
 	for _, s := range services {
 		if s.State == protocol.ServiceReady {
@@ -82,7 +81,7 @@ func tellServices(name string, services []agentbox.Service, progress agentbox.Pr
 	}
 }
 
-// countReady is how many services are ready, for a message.
+// countReady says how many services are ready.
 func countReady(services []agentbox.Service) string {
 	ready := 0
 	for _, s := range services {

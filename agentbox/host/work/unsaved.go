@@ -13,10 +13,10 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Unsaved tells what would be lost with a box: it asks git in the box, which it wakes for that, and
-// git in the checkout that the box was made from. Conflict where the box's git cannot say: the
-// caller must not take that for nothing. Titles and names in the answer are the box's words, at
-// most ten of each.
+// Unsaved says what would be lost with a box. It asks git in the box, which it wakes, and in the
+// checkout that the box was made from. Conflict if the box's git cannot say, which does not mean
+// that nothing would be lost. Titles and names in the answer come from the box, at most maxNamed of
+// each.
 func (w Work) Unsaved(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.UnsavedWork, error) {
 	b, err := w.Enter(ctx, ref, progress)
 	if err != nil {
@@ -28,17 +28,17 @@ func (w Work) Unsaved(ctx context.Context, ref api.BoxRef, progress agentbox.Pro
 		return out, err
 	}
 	repo, err := workspace.Describe(ctx, b.Directory)
-	if err != nil { // the checkout is gone, and all that is in the box with it
+	if err != nil { // the checkout is gone, so everything in the box would be lost
 		return told(out, workspace.Work{Commits: state.Commits, Files: state.Paths()}), nil
 	}
 	work, err := workspace.Unsaved(ctx, repo, state)
 	return told(out, work), err
 }
 
-// maxNamed is how many commits and files are named; the others are only counted.
+// maxNamed is how many commits and files are named; more are only counted.
 const maxNamed = 10
 
-// told is the answer for what would be lost. What git says need not be UTF-8, and JSON has to be.
+// told is the answer for what would be lost. Git's text need not be UTF-8; JSON must be.
 func told(out api.UnsavedWork, work workspace.Work) api.UnsavedWork {
 	out.Commits, out.Files = len(work.Commits), len(work.Files)
 	for _, c := range work.Commits[:min(len(work.Commits), maxNamed)] {
@@ -50,16 +50,15 @@ func told(out api.UnsavedWork, work workspace.Work) api.UnsavedWork {
 	return out
 }
 
-// Bounds of what is read of the git in a box, in bytes: a program that took its place could go on
-// for ever, and all of it is held in memory. A line of the state takes some 150, so that is room
-// for 200,000 changed files.
+// Bounds, in bytes, of what is read from git in a box and held in memory; a program in its place
+// could write without end. At some 150 bytes a line, that is room for 200,000 changed files.
 const (
 	mostState     = 32 << 20
 	mostComplaint = 4 << 10
 )
 
-// stateOf asks git in a box what its workspace holds. Where it cannot say, or says more than is
-// read, that is Conflict: nobody may take it for nothing.
+// stateOf asks git in a box what its workspace holds. Conflict if it cannot say or says too much,
+// which does not mean that nothing is there.
 func stateOf(ctx context.Context, b Box) (workspace.State, error) {
 	guest, err := b.Open(ctx)
 	if err != nil {

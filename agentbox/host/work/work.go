@@ -1,9 +1,9 @@
-// Package work tells what was done in a box, brings it into a checkout, and says what would be lost
-// with the box. It asks git in the box, and changes nothing there.
+// Package work shows what was done in a box, brings it into a checkout, and says what would be lost
+// with the box. It asks git in the box and changes nothing there.
 //
-// What the box's git says is judged by the package snapshot, which takes objects and nothing else
-// of it into the project's mirror, a bare repository of this host; diffs and branches are made from
-// the mirror. So neither configuration nor hooks that a box wrote are ever run here.
+// Package snapshot checks what the box's git says. It takes only objects into the project's mirror,
+// a bare repository on this host, and diffs and branches are made from the mirror. So no
+// configuration or hook that a box wrote runs here.
 package work
 
 import (
@@ -18,31 +18,31 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Work is asked of boxes. It has no state of its own, and its methods may be called at once.
+// Work looks into boxes. It has no state, and its methods may be called concurrently.
 type Work struct {
 	Home home.Home
 	// Enter makes sure that a box runs.
 	Enter func(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (Box, error)
 }
 
-// Box is a box that runs.
+// Box is a running box.
 type Box struct {
 	ID        agentbox.BoxID
 	Name      string
 	Directory string // the checkout that it was made from
-	Commit    string // which it began with
-	// Open connects to it.
+	Commit    string // that it began with
+	// Open connects to the box.
 	Open func(ctx context.Context) (Guest, error)
 }
 
-// Guest is what is asked in a box (snapshot.Connection).
+// Guest is a connection into a box (snapshot.Connection).
 type Guest interface {
 	snapshot.Guest
 	Close() error
 }
 
-// Diff tells what changed in a box since it began. It wakes the box, which has to say. Conflict
-// where the box's git cannot say.
+// Diff shows what changed in a box since it began. It wakes the box. Conflict if the box's git
+// cannot say.
 func (w Work) Diff(ctx context.Context, req api.DiffRequest, progress agentbox.Progress) (api.WorkDiff, error) {
 	b, kept, err := w.keep(ctx, req.BoxRef, progress)
 	if err != nil {
@@ -57,8 +57,8 @@ func (w Work) Diff(ctx context.Context, req api.DiffRequest, progress agentbox.P
 	return out, nil
 }
 
-// Pull brings what was done in a box into a checkout, as a branch. NotFound when nothing was done.
-// The mirror has the work afterwards, also when the checkout could not take it.
+// Pull brings the work in a box into a checkout, as a branch. NotFound if nothing was done. The
+// mirror has the work afterwards, even if the checkout could not take it.
 func (w Work) Pull(ctx context.Context, req api.PullRequest, progress agentbox.Progress) (api.PulledWork, error) {
 	repo, err := workspace.Describe(ctx, req.Into)
 	if err != nil {
@@ -82,7 +82,7 @@ func (w Work) Pull(ctx context.Context, req api.PullRequest, progress agentbox.P
 	return out, snapshot.Pull(ctx, kept, repo, req.Branch, snapshot.PulledRef(b.ID.String()))
 }
 
-// keep has what a box holds now in the mirror of its project.
+// keep copies the present work of a box into the mirror of its project.
 func (w Work) keep(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (Box, snapshot.Kept, error) {
 	b, err := w.Enter(ctx, ref, progress)
 	if err != nil {
