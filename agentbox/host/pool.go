@@ -64,7 +64,7 @@ func (m *Manager) DropTemplates(gone func(templates.Origin) bool) error {
 		if !gone(origin) {
 			continue
 		}
-		if coolErr := m.pool.Cool(key); coolErr != nil || m.boxes.templates()[key] {
+		if coolErr := m.pool.Withdraw(key); coolErr != nil || m.boxes.templates()[key] {
 			err = errors.Join(err, coolErr)
 			continue
 		}

@@ -51,7 +51,7 @@ func newDesk(t *testing.T) desk {
 // noBoxes is a machine without any.
 type noBoxes struct{ egress.Boxes }
 
-func (noBoxes) Running() []egress.Box                 { return nil }
+func (noBoxes) Running() []egress.Box                    { return nil }
 func (noBoxes) SetApproved(string, string, string) error { return nil }
 
 // repository makes a git repository with one commit.

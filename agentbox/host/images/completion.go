@@ -11,55 +11,54 @@ import (
 	"agentbox/vmm/partial"
 )
 
-// completions are the images that are being completed, one Filling each, for as long as the daemon
-// runs or until the image is removed.
+// completions are the images that are being completed, with one Filling each, until the daemon ends
+// or the image is removed.
 //
-// What a box waits for comes first. What an earlier boot is known to have read comes next, at once;
-// the rest comes when for a while nobody has needed anything, so that it does not compete with a
-// box that starts. mu guards the maps for a moment. opening is held while a completion is opened,
-// which may ask elsewhere, so that an image has one.
+// Blocks that a box waits for come first, then at once those that an earlier boot is known to have
+// read. The rest comes when nothing was needed for a while, so that it does not compete with a box
+// that starts. mu guards the maps.
 type completions struct {
 	room *Images
 
 	mu      sync.Mutex
 	now     map[agentbox.Digest]*completion
 	waiting map[agentbox.BoxID]Waiting
-	opening sync.Mutex // held while a completion is opened
+	opening sync.Mutex // held while one is opened, which may ask remotes: one per image
 }
 
-// Waiting is what a machine waits for: bytes of its image, from a place that does not give them;
-// Why is its last error.
+// Waiting says that a machine waits for bytes of its image, since when, from where, and the last
+// error.
 type Waiting struct {
 	Since     time.Time
 	From, Why string
 }
 
-// completion is one image's. Those that use it are counted in work, so that drop can wait for them;
-// mu guards used and taken, and is held while the image is made a plain file, which happens once.
+// completion completes one image. work counts its users, so that drop can wait for them. mu guards
+// used and taken, and is held while the image becomes a plain file, which happens once.
 type completion struct {
 	Filling
 	room   *Images
 	img    image.Image
 	ctx    context.Context // ends when it is dropped
 	cancel context.CancelFunc
-	work   sync.WaitGroup // its goroutine, and who uses it
+	work   sync.WaitGroup // its goroutines and its users
 
-	booking sync.Mutex       // held while who sent what is written down
+	booking sync.Mutex       // held while received bytes are recorded
 	before  []image.Received // by earlier completions
-	booked  int64            // bytes of this one that are written down
+	booked  int64            // bytes of this one that are recorded
 
 	mu    sync.Mutex
-	used  time.Time // when somebody last needed something; zero for never
-	taken bool      // the image is a plain file by now
+	used  time.Time // when a block was last needed; zero for never
+	taken bool      // the image is a plain file
 }
 
-// newCompletions makes the completions of a room; none is open.
+// newCompletions makes the completions of i; none is open.
 func newCompletions(i *Images) *completions {
 	return &completions{room: i, now: map[agentbox.Digest]*completion{}, waiting: map[agentbox.BoxID]Waiting{}}
 }
 
-// open gives the completion of an image, which it starts when there is none. The caller gives it
-// back with release. Conflict for an image that is all here.
+// open returns the completion of an image, and starts one if there is none. The caller releases it.
+// Conflict for a complete image.
 func (c *completions) open(ctx context.Context, img image.Image) (*completion, error) {
 	c.opening.Lock()
 	defer c.opening.Unlock()
@@ -83,7 +82,8 @@ func (c *completions) open(ctx context.Context, img image.Image) (*completion, e
 	return c.share(img.Digest), nil
 }
 
-// share counts one more who uses a completion that is there. None joins one that is being dropped.
+// share adds a user to a completion that is open, nil if there is none. Nobody can join one that is
+// being dropped.
 func (c *completions) share(d agentbox.Digest) *completion {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,9 +94,9 @@ func (c *completions) share(d agentbox.Digest) *completion {
 	return got
 }
 
-// here counts the bytes of an image that have come, those of the last moments too.
+// here counts the bytes of an image that have arrived, including those not yet durable.
 func (c *completions) here(ctx context.Context, img image.Image) int64 {
-	// A manifest that is gone is got again, and until then nothing is here.
+	// Without the manifest, which is fetched again, nothing counts as here.
 	lasting, _ := c.room.Content.Here(ctx, img)
 	f := c.share(img.Digest)
 	if f == nil {
@@ -108,12 +108,12 @@ func (c *completions) here(ctx context.Context, img image.Image) int64 {
 
 // Times of a completion.
 const (
-	quietTime = 5 * time.Second  // without a need, before the rest is got
-	lastRetry = 10 * time.Second // the longest between two tries to get bytes from elsewhere
-	slowNeed  = time.Second      // after which a need that has not been met is called waiting
+	quietTime = 5 * time.Second  // how long no block is needed before the rest is fetched
+	lastRetry = 10 * time.Second // the longest pause between two attempts
+	slowNeed  = time.Second      // after which a box counts as waiting
 )
 
-// run gets what is foretold and then, when it is quiet, the rest.
+// run fetches the blocks that a boot is known to read and then, when no box needs blocks, the rest.
 func (f *completion) run() {
 	ctx := f.ctx
 	f.persist(ctx, "get what a box reads first", func() error { return f.Prefetch(ctx, f.ReadFirst()) })
@@ -129,11 +129,11 @@ func (f *completion) run() {
 	}
 }
 
-// persist does something until it succeeds or ctx ends. A failure is logged once: it may go on for
-// days, while other machines are off.
+// persist retries do until it succeeds or ctx ends. It logs the first failure only, since other
+// machines may be off for days.
 func (f *completion) persist(ctx context.Context, what string, do func() error) {
 	told := false
-	_ = partial.Retry(ctx, lastRetry, do, func(err error) bool { // what is left is the end of ctx
+	_ = partial.Retry(ctx, lastRetry, do, func(err error) bool { // the remaining error is the end of ctx
 		if !told {
 			f.room.Log.Warn("an image that comes lazily: cannot "+what, "image", f.img.Digest.Short(), "from", f.img.Lazy.From, "error", err)
 		}
@@ -142,11 +142,11 @@ func (f *completion) persist(ctx context.Context, what string, do func() error) 
 	})
 }
 
-// release gives a completion back that open, share or find has given.
+// release ends a use that open, share or find began.
 func (f *completion) release() { f.work.Done() }
 
-// quiet returns when for a while nobody has needed anything, after somebody had; false when ctx
-// ended before.
+// quiet waits until no block was needed for quietTime, after one was. It returns false if ctx ends
+// first.
 func (f *completion) quiet(ctx context.Context) bool {
 	tick := time.NewTicker(quietTime / 10)
 	defer tick.Stop()
@@ -165,15 +165,15 @@ func (f *completion) quiet(ctx context.Context) bool {
 	}
 }
 
-// use says that somebody needs something of the image now, so the rest waits.
+// use says that a block is needed now, so that the rest waits.
 func (f *completion) use() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.used = time.Now()
 }
 
-// completed makes the image a plain file. It remembers what boxes read first: the blocks that were
-// needed before the rest came. It may be called again.
+// completed makes the image a plain file and remembers what boxes read first: the blocks that were
+// needed before the rest came. It may be repeated.
 func (f *completion) completed(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -191,10 +191,9 @@ func (f *completion) completed(ctx context.Context) error {
 	return nil
 }
 
-// need returns when a block of an image may be read, with all that may, and shows meanwhile that
-// the box waits. It gives up when ctx ends and not before: the other end of it is a machine, which
-// knows no other answer than the bytes. Invalid, a block that the image does not have, is the one
-// error that ends it.
+// need waits until a block of an image can be read and returns all blocks that can. Meanwhile the
+// box is shown as waiting. It only gives up when ctx ends, because the machine can use nothing but
+// the bytes. Invalid for a block that the image does not have.
 func (c *completions) need(ctx context.Context, box agentbox.BoxID, img image.Image, block int) (agentbox.Blocks, error) {
 	f, err := c.find(ctx, img)
 	if err != nil {
@@ -221,8 +220,7 @@ func (c *completions) need(ctx context.Context, box agentbox.BoxID, img image.Im
 	return agentbox.Blocks{Path: f.Path(), Have: f.Have()}, nil
 }
 
-// find is open for a machine that reads on where an earlier daemon served it: by now the image may
-// be all here.
+// find is open for a machine that an earlier daemon served; the image may be complete by now.
 func (c *completions) find(ctx context.Context, img image.Image) (*completion, error) {
 	if img.Lazy == nil {
 		manifest, err := c.room.Content.Keep(ctx, img, 0)
@@ -234,7 +232,7 @@ func (c *completions) find(ctx context.Context, img image.Image) (*completion, e
 	return c.open(ctx, img)
 }
 
-// note says that a box waits, since when it first did, and why. It is logged once for each wait.
+// note records that a box waits, since when and why. It logs each wait once.
 func (c *completions) note(box agentbox.BoxID, img image.Image, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,8 +245,8 @@ func (c *completions) note(box agentbox.BoxID, img image.Image, why string) {
 	c.waiting[box] = w
 }
 
-// met forgets that a box waits, as soon as one of its reads was answered: the others say so again
-// if they go on waiting.
+// met records that a box no longer waits because one of its reads was answered. Other reads call
+// note again.
 func (c *completions) met(box agentbox.BoxID, slow *time.Timer) {
 	slow.Stop()
 	c.mu.Lock()
@@ -256,7 +254,7 @@ func (c *completions) met(box agentbox.BoxID, slow *time.Timer) {
 	delete(c.waiting, box)
 }
 
-// Waiting tells what a box waits for; the zero BoxID is a machine of this process.
+// Waiting says what a box waits for. The zero BoxID is a machine of this process.
 func (i *Images) Waiting(box agentbox.BoxID) (Waiting, bool) {
 	c := i.completions
 	c.mu.Lock()
@@ -265,8 +263,8 @@ func (i *Images) Waiting(box agentbox.BoxID) (Waiting, bool) {
 	return w, ok
 }
 
-// drop ends the completion of an image. It waits for those that use it, and what has come stays in
-// the store. One that is not open is nothing to drop.
+// drop ends the completion of an image, if one is open, and waits for its users. The store keeps
+// what has arrived.
 func (c *completions) drop(d agentbox.Digest) error {
 	c.mu.Lock()
 	f := c.now[d]
@@ -281,12 +279,12 @@ func (c *completions) drop(d agentbox.Digest) error {
 	return f.Close()
 }
 
-// resume goes on with the images that machines run from which an earlier daemon completed.
+// resume completes the images that machines run from and that an earlier daemon was completing.
 func (c *completions) resume(using []Using) {
 	for _, u := range using {
 		img, err := c.room.Lazy(c.room.ctx, u.Isolation, u.File, nil)
 		if err != nil || img == nil {
-			continue // its supervisor asks when it needs anything
+			continue // its supervisor asks when it needs a block
 		}
 		if f, err := c.open(c.room.ctx, *img); err == nil {
 			f.use()
@@ -295,7 +293,7 @@ func (c *completions) resume(using []Using) {
 	}
 }
 
-// close ends them all.
+// close drops all completions.
 func (c *completions) close() error {
 	c.mu.Lock()
 	var all []agentbox.Digest

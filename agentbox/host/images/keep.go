@@ -6,17 +6,17 @@ import (
 	"agentbox/agentbox"
 )
 
-// How often keep looks, and how fast it reads. An image that was just made is used at once, by
-// somebody who has waited long enough.
+// How often keep runs, and how fast it reads. Somebody waits for an image that was just made, so keep
+// must not compete for the disk.
 const (
 	keepEvery = time.Minute
 	keepRate  = 32 << 20 // bytes a second: a few hundredths of a processor
 )
 
-// keep takes the images that were here the last time it looked into the store, one after the other
-// and gently: there they are read from time to time, repaired when they are damaged, and to be had
-// by others. The disk holds them once. What fails is tried again the next time. It gives the images
-// that are here now. When they were made is not asked: clocks are stepped.
+// keep adds to the store the images that were already here when it last ran, slowly and one after
+// the other. The store verifies and repairs them from time to time and offers them to others, and
+// the disk holds them once. Failures are retried the next time. keep returns the images that are
+// here now; it does not rely on their times, since clocks are stepped.
 func (i *Images) keep(before map[agentbox.Digest]bool) map[agentbox.Digest]bool {
 	list, err := i.Store.List()
 	if err != nil {
@@ -29,7 +29,7 @@ func (i *Images) keep(before map[agentbox.Digest]bool) map[agentbox.Digest]bool 
 	}
 	for _, img := range list {
 		if img.Lazy != nil || img.Origin != "" || !before[img.Digest] {
-			continue // what came from somebody is in the store already
+			continue // images from elsewhere are in the store already
 		}
 		_, err := i.Content.Keep(i.ctx, img, keepRate)
 		if i.ctx.Err() != nil {
@@ -45,7 +45,7 @@ func (i *Images) keep(before map[agentbox.Digest]bool) map[agentbox.Digest]bool 
 	return now
 }
 
-// KeepNow says that there may be an image that was not here a moment ago. It does not wait.
+// KeepNow says that there may be a new image. It does not block.
 func (i *Images) KeepNow() {
 	select {
 	case i.fresh <- struct{}{}:
@@ -53,8 +53,8 @@ func (i *Images) KeepNow() {
 	}
 }
 
-// keepFresh takes new images into the store at once and at full speed where the team waits for
-// them. Images with includes are not shared, so nobody waits for them.
+// keepFresh adds new images to the store at once and at full speed if the team waits for them.
+// Images with includes are not shared.
 func (i *Images) keepFresh() {
 	for {
 		select {

@@ -15,33 +15,31 @@ import (
 	"agentbox/vmm/partial"
 )
 
-// Content keeps images and gets them from elsewhere, whole or piece by piece. Its methods may be
-// called at once. layers.Images is one, with the daemon's content around it.
+// Content keeps images and gets them from elsewhere, whole or block by block. Its methods may be
+// called concurrently. layers.Images implements it.
 type Content interface {
-	// Keep takes an image that is here into the store, reading so many bytes a second, 0 for as
-	// fast as it goes. An error of code Corrupt says that it is not what it was.
+	// Keep adds an image that is here to the store, reading rate bytes a second, 0 for no limit.
+	// Corrupt if the image is damaged.
 	Keep(ctx context.Context, img image.Image, rate int64) (manifest agentbox.Digest, err error)
-	// Forget lets go of it, and of the space it takes there.
+	// Forget removes an image from the store.
 	Forget(ctx context.Context, digest agentbox.Digest) error
-	// Export writes an image into a directory, with the blocks that boxes read first. progress is
-	// told how many of its pieces are there.
+	// Export writes an image to a directory, with the blocks that boxes read first. progress gets
+	// the number of pieces.
 	Export(ctx context.Context, img image.Image, trace []uint32, dir string, progress func(done, total int)) error
-	// Look lists the images at a place; all are lazy.
+	// Look lists the images at a remote; all are lazy.
 	Look(ctx context.Context, from string) ([]image.Image, error)
-	// Begin makes one of them expected, and Open its file, after Begin.
+	// Begin prepares the completion of one of them. Open opens its file afterwards.
 	Begin(ctx context.Context, img image.Image) error
 	Open(ctx context.Context, img image.Image) (Filling, error)
-	// Repair puts right what is damaged in the store's file of an image, with pieces from remotes
-	// that are named or remembered, and gives the file, which lasts until release. NotFound when
-	// the store does not have the image.
+	// Repair repairs the store's file of an image with pieces from the given or known remotes. The
+	// file lasts until release. NotFound if the store does not have the image.
 	Repair(ctx context.Context, digest agentbox.Digest, remotes ...string) (file string, release func(), err error)
-	// Here counts its bytes that have come and will last.
+	// Here counts the bytes of an image that are durable.
 	Here(ctx context.Context, img image.Image) (int64, error)
 }
 
-// Filling is the file of an image that is being completed (cachestore.Filling). A block is readable
-// in it from the moment when Need or Have says so, and what it says was verified against the
-// manifest.
+// Filling is the file of an image that is being completed (cachestore.Filling). A block can be read
+// once Need or Have says so; it was verified against the manifest.
 type Filling interface {
 	Path() string
 	BlockSize() int64
@@ -56,9 +54,9 @@ type Filling interface {
 	Close() error
 }
 
-// Fetch gets an image from a directory or URL: all of it, or with Lazy what a box needs as it needs
-// it. What is here whole already is not asked for. Lazily, it returns as soon as the description is
-// here.
+// Fetch gets an image from a directory or URL, all of it, or with Lazy only what a box needs when
+// it needs it. An image that is complete is not fetched. With Lazy, Fetch returns when the
+// description is here.
 func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress agentbox.Progress) (api.Image, error) {
 	list, err := i.Content.Look(ctx, req.From)
 	if err != nil {
@@ -86,8 +84,8 @@ func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress 
 	return i.Describe(img), nil
 }
 
-// pick finds the image that ref means: a digest, the beginning of one, or a name. NotFound and
-// Conflict name the images at that place.
+// pick finds an image by digest, prefix of a digest, or name. NotFound and Conflict name the images
+// at that remote.
 func pick(list []image.Image, ref, from string) (image.Image, error) {
 	var found []image.Image
 	hex := strings.TrimPrefix(ref, "sha256:")
@@ -110,8 +108,8 @@ func pick(list []image.Image, ref, from string) (image.Image, error) {
 		WithHint("name one of them by the beginning of its digest")
 }
 
-// Export writes an image into a directory from which Fetch gets it. An image that is not all here
-// is completed first.
+// Export writes an image to a directory, from which Fetch gets it. An incomplete image is completed
+// first.
 func (i *Images) Export(ctx context.Context, req api.ImageExportRequest, progress agentbox.Progress) (api.Image, error) {
 	if !filepath.IsAbs(req.Directory) {
 		return api.Image{}, agentbox.Errorf(agentbox.Invalid, "%q is not an absolute path", req.Directory)
@@ -134,8 +132,8 @@ func (i *Images) Export(ctx context.Context, req api.ImageExportRequest, progres
 	return i.Describe(img), nil
 }
 
-// whole gets the rest of an image, and gives it as it is then: a plain file. It may take as long as
-// its remotes do; ctx ends it, and what has come is kept.
+// whole completes an image and returns it as a plain file. It takes as long as the remotes need;
+// what has arrived when ctx ends is kept.
 func (i *Images) whole(ctx context.Context, img image.Image, progress agentbox.Progress) (image.Image, error) {
 	end := progress.Begin("image", "getting the rest of "+img.Digest.Short()+" from "+img.Lazy.From)
 	f, err := i.completions.open(ctx, img)
@@ -156,8 +154,8 @@ func (i *Images) whole(ctx context.Context, img image.Image, progress agentbox.P
 	return i.Store.Get(img.Digest.String())
 }
 
-// notComing says of an image that its bytes do not come, and of one that came by itself how to do
-// without.
+// notComing is the error of an image whose bytes do not arrive, with a hint how to do without an
+// image of the team.
 func notComing(img image.Image, err error) error {
 	err = fmt.Errorf("image %s: %w", img.Digest.Short(), err)
 	if img.Origin == "" {
@@ -168,9 +166,8 @@ func notComing(img image.Image, err error) error {
 	return &e
 }
 
-// repaired does what needs an image, and once more when it fails because the image is damaged and
-// that could be mended: pieces come from the remotes that are named, then from those that are
-// known. The error is that of do, as the user did not ask for a repair.
+// repaired calls do, and again if do failed because of a damaged image that could be repaired, with
+// pieces from the given remotes, then from known ones. If the repair fails, the error is do's.
 func (i *Images) repaired(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error), remotes ...string) (image.Image, error) {
 	img, err := do()
 	var damaged *image.DamagedError
@@ -191,8 +188,7 @@ func (i *Images) repaired(ctx context.Context, progress agentbox.Progress, do fu
 	return do()
 }
 
-// orWhole does what needs a whole image again, when it says that it does or that the image is
-// damaged.
+// orWhole calls do, and again if do failed because it needs a complete or undamaged image.
 func (i *Images) orWhole(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error)) (image.Image, error) {
 	img, err := i.repaired(ctx, progress, do)
 	var missing *image.NotHereError
@@ -205,9 +201,9 @@ func (i *Images) orWhole(ctx context.Context, progress agentbox.Progress, do fun
 	return do()
 }
 
-// Lazy gives the image of a machine when it is not all here, nil when it is. On a host where
-// machines of this kind have to have it all, it is got first. A file that is there counts as whole,
-// without a look at the store: this is on the way of every start.
+// Lazy returns the image of a machine if only a part of it is here, nil if it is complete. If
+// machines of this kind need complete images on this host, it completes the image. An existing file
+// counts as complete; the store is not asked, because every start calls Lazy.
 func (i *Images) Lazy(ctx context.Context, kind agentbox.Isolation, file string, progress agentbox.Progress) (*image.Image, error) {
 	if _, err := os.Stat(file); err == nil || i.Content == nil {
 		return nil, nil
@@ -228,7 +224,7 @@ func (i *Images) Lazy(ctx context.Context, kind agentbox.Isolation, file string,
 	return nil, err
 }
 
-// ReadsBlocks tells why a driver's machines cannot start from a part of an image here, nil if they
+// ReadsBlocks says why a driver's machines cannot start from a part of an image here, nil if they
 // can.
 func ReadsBlocks(d vmm.Driver) error {
 	if reader, ok := d.(vmm.BlockReader); ok {
@@ -237,8 +233,8 @@ func ReadsBlocks(d vmm.Driver) error {
 	return errors.New("it has no way to")
 }
 
-// Need serves a supervisor whose machine reads a block that is not here. It returns when the block
-// is there, however long that takes, or ctx ends.
+// Need serves a supervisor whose machine reads a missing block. It returns when the block is here,
+// however long that takes, or when ctx ends.
 func (i *Images) Need(ctx context.Context, req api.ImageNeed, progress agentbox.Progress) (agentbox.Blocks, error) {
 	img, err := i.Store.Get(req.Image.String())
 	if err != nil {
@@ -247,7 +243,7 @@ func (i *Images) Need(ctx context.Context, req api.ImageNeed, progress agentbox.
 	return i.completions.need(ctx, req.Box, img, req.Block)
 }
 
-// Partial is what a supervisor needs to read an image that is not all here.
+// Partial is what a supervisor needs to read an incomplete image.
 func (i *Images) Partial(ctx context.Context, img image.Image) (partial.Image, error) {
 	f, err := i.completions.open(ctx, img)
 	if err != nil {
@@ -257,9 +253,8 @@ func (i *Images) Partial(ctx context.Context, img image.Image) (partial.Image, e
 	return partial.Image{Path: f.Path(), Size: img.Size, Block: f.BlockSize()}, nil
 }
 
-// ReadLazily makes a machine of this process read an image that is not all here. close ends that,
-// after the machine. It is for the machine that a template is made of, which has no supervisor.
-// stop is called once the machine has ended.
+// ReadLazily lets a machine of this process read an incomplete image. It is for the machine that a
+// template is made from, which has no supervisor. stop is called once the machine has ended.
 func (i *Images) ReadLazily(ctx context.Context, spec *vmm.Spec, img image.Image) (stop func(), err error) {
 	about, err := i.Partial(ctx, img)
 	if err != nil {
@@ -275,8 +270,8 @@ func (i *Images) ReadLazily(ctx context.Context, spec *vmm.Spec, img image.Image
 	return func() { f.Close() }, nil
 }
 
-// Stalled explains why a machine of this process did not come up with what it waits for, if it
-// does.
+// Stalled returns an error about the missing bytes that a machine of this process waits for, or err
+// if it does not wait.
 func (i *Images) Stalled(img *image.Image, err error) error {
 	w, ok := i.Waiting(agentbox.BoxID{})
 	if img == nil || !ok {

@@ -12,18 +12,18 @@ import (
 	"agentbox/vmm/image"
 )
 
-// bookEvery is how often it is written down who sent what of an image that comes: a daemon that is
-// killed forgets that much of it.
+// bookEvery is how often it is recorded who sent what of an image. A daemon that is killed forgets
+// that much.
 const bookEvery = 2 * time.Second
 
-// book writes down from whom the image comes, until the completion ends.
+// book records who sends the image, until the completion ends.
 func (f *completion) book() {
 	tick := time.NewTicker(bookEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-f.ctx.Done():
-			return // who dropped it notes the rest
+			return // drop records the rest
 		case <-tick.C:
 			f.note()
 			if f.isTaken() {
@@ -33,15 +33,15 @@ func (f *completion) book() {
 	}
 }
 
-// isTaken tells whether the image is a plain file by now.
+// isTaken tells whether the image is complete and a plain file.
 func (f *completion) isTaken() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.taken
 }
 
-// note writes down from whom the image came so far. What was there before this completion began is
-// added, so that the sum is over all daemons that took part.
+// note records who sent the image so far, including earlier completions, so that the sum covers all
+// daemons.
 func (f *completion) note() {
 	f.booking.Lock()
 	defer f.booking.Unlock()
@@ -58,12 +58,12 @@ func (f *completion) note() {
 	}
 }
 
-// received is what came in this completion and those before.
+// received is what came in this completion and earlier ones.
 func (f *completion) received(now []image.Received) []image.Received {
 	return image.AddReceived(slices.Clone(f.before), now...)
 }
 
-// sumOf is how many bytes came, from all together.
+// sumOf is the number of bytes from all senders.
 func sumOf(list []image.Received) int64 {
 	sum := int64(0)
 	for _, r := range list {
@@ -72,7 +72,7 @@ func sumOf(list []image.Received) int64 {
 	return sum
 }
 
-// receivedOf tells from whom the bytes of an image came, those of the last moments too.
+// receivedOf says who sent the bytes of an image, including those that are not recorded yet.
 func (i *Images) receivedOf(d agentbox.Digest) []image.Received {
 	f := i.completions.share(d)
 	if f == nil {
@@ -82,9 +82,9 @@ func (i *Images) receivedOf(d agentbox.Digest) []image.Received {
 	return f.received(f.Received())
 }
 
-// Show tells where an image came from: who made it, and who sent how much of it. The parts add up
-// to the image's size, but for blocks that came twice. What nobody sent was made here, for an image
-// of this machine, and else was empty or here in other images.
+// Show says who made an image, and who sent how much of it. The parts add up to its size, except
+// for blocks that came twice. The rest was made here, if the image is this machine's; else it was
+// empty or here in other images.
 func (i *Images) Show(_ context.Context, req api.ImageRef, _ agentbox.Progress) (api.ImageDetail, error) {
 	img, err := i.Store.Get(req.Image)
 	if err != nil {
@@ -101,7 +101,7 @@ func (i *Images) Show(_ context.Context, req api.ImageRef, _ agentbox.Progress) 
 		out.Received = append(out.Received, api.ImageReceived{Peer: r.Peer, Remote: r.Remote, Bytes: r.Bytes})
 	}
 	slices.SortStableFunc(out.Received, func(a, b api.ImageReceived) int { return int(min(1, max(-1, b.Bytes-a.Bytes))) })
-	// A block that was damaged and came again was sent twice.
+	// A block that arrived damaged was sent twice.
 	if rest := max(0, here-sumOf(list)); img.Lazy == nil && len(list) == 0 && img.Origin == "" {
 		out.Made = rest
 	} else {

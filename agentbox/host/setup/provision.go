@@ -60,20 +60,20 @@ func (s *Setup) Drop(ctx context.Context, err error, progress agentbox.Progress)
 // was is what the box has, if it is there already. With the same key it keeps its image, whatever
 // became of that result since: its workspace has the other part of it. The key's lock is held while
 // it is found or made, so that of several boxes one runs setup and the others wait for its result.
-func (s *Setup) Provision(ctx context.Context, req Request, was agentbox.Box, base image.Image, progress agentbox.Progress) (Result, error) {
+func (s *Setup) Provision(ctx context.Context, req Request, previous agentbox.Box, base image.Image, progress agentbox.Progress) (Result, error) {
 	in, err := ingredientsOf(req, base)
 	if err != nil {
 		return Result{}, err
 	}
-	if was.Cache != in.Key() { // a box that has its branch's own result keeps it
+	if previous.Cache != in.Key() { // a box that has its branch's own result keeps it
 		if in, err = s.readable(ctx, in, progress); err != nil {
 			return Result{}, err
 		}
 	}
-	if was.Cache == in.Key() {
-		img, err := s.Images.Get(ctx, was.Image, progress)
+	if previous.Cache == in.Key() {
+		img, err := s.Images.Get(ctx, previous.Image, progress)
 		if err == nil {
-			return Result{Image: img, Cache: was.Cache}, nil
+			return Result{Image: img, Cache: previous.Cache}, nil
 		}
 		progress.Say("the image that the box started from is gone: " + err.Error())
 	}
@@ -100,7 +100,7 @@ func (s *Setup) provision(ctx context.Context, req Request, base image.Image, in
 }
 
 // sound looks for a result, and drops those that it finds damaged.
-func (s *Setup) sound(ctx context.Context, progress agentbox.Progress, find func() (caches.Made, error)) (caches.Made, error) {
+func (s *Setup) dropDamaged(ctx context.Context, progress agentbox.Progress, find func() (caches.Made, error)) (caches.Made, error) {
 	for {
 		made, err := find()
 		err = damaged(made.Result, err)
@@ -112,7 +112,7 @@ func (s *Setup) sound(ctx context.Context, progress agentbox.Progress, find func
 
 // find is what was published here for a key, dropping what is damaged. NotFound when nothing was.
 func (s *Setup) find(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (caches.Made, error) {
-	return s.sound(ctx, progress, func() (caches.Made, error) { return s.Results.Find(ctx, key) })
+	return s.dropDamaged(ctx, progress, func() (caches.Made, error) { return s.Results.Find(ctx, key) })
 }
 
 // Has tells whether what setup makes for a request is here, on its own branch or on the default
@@ -187,10 +187,10 @@ func (s *Setup) readable(ctx context.Context, in caches.Ingredients, progress ag
 // default branch. NotFound where there is none at all.
 func (s *Setup) nearest(ctx context.Context, in caches.Ingredients, progress agentbox.Progress) (caches.Made, error) {
 	of := func() (caches.Made, error) { return s.Results.Nearest(ctx, in.Family()) }
-	made, err := s.sound(ctx, progress, of)
+	made, err := s.dropDamaged(ctx, progress, of)
 	if agentbox.CodeOf(err) == agentbox.NotFound && in.Branch != "" {
 		in.Branch = ""
-		return s.sound(ctx, progress, of)
+		return s.dropDamaged(ctx, progress, of)
 	}
 	return made, err
 }

@@ -69,7 +69,7 @@ func (s *Setup) equipped(ctx context.Context, req Request, needs toolchain.Needs
 	key := equipmentKey(base.Digest, needs)
 	defer s.keys.Lock("toolchain " + key.Hex())()
 	if e, img, err := s.known(ctx, key, progress); err == nil {
-		sayUnmet(e.Plan, progress)
+		reportUnmet(e.Plan, progress)
 		return img, nil
 	}
 	// Another machine may have installed them. What is not to be had for the box, it was told
@@ -81,7 +81,7 @@ func (s *Setup) equipped(ctx context.Context, req Request, needs toolchain.Needs
 	if err != nil {
 		return base, err
 	}
-	sayUnmet(e.Plan, progress)
+	reportUnmet(e.Plan, progress)
 	return img, s.writeEquipment(key, e)
 }
 
@@ -285,8 +285,8 @@ func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string
 		WithHint("write image: and packages: in agentbox.yaml (agentbox init makes one), or allow what it needs: agentbox policy show")
 }
 
-// sayUnmet tells what a repository asks for and its box has not.
-func sayUnmet(p toolchain.Plan, progress agentbox.Progress) {
+// reportUnmet tells what a repository asks for and its box has not.
+func reportUnmet(p toolchain.Plan, progress agentbox.Progress) {
 	for _, u := range p.Unmet {
 		progress.Say(u.String())
 	}

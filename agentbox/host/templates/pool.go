@@ -10,12 +10,11 @@ import (
 	"agentbox/agentbox/resources"
 )
 
-// PoolConfig is what a Pool needs to know of its machines, of type M, each made from an L. Make may
-// take seconds, and is given a context that ends with BootTimeout. None of the functions may call
-// the pool.
+// PoolConfig is what a Pool needs to handle its machines, of type M, each made from an L. Make may
+// take seconds; its context ends after BootTimeout. None of the functions may call the pool.
 type PoolConfig[L, M any] struct {
-	// Want: machines per template, where no configuration says; negative: as many as the machine
-	// affords.
+	// Want is how many machines to keep for each template if no configuration says; negative: as
+	// many as this machine can afford.
 	Want   int
 	Make   func(ctx context.Context, like L) (M, error)
 	Live   func(M) bool
@@ -23,39 +22,39 @@ type PoolConfig[L, M any] struct {
 	Log    *slog.Logger
 }
 
-// Pool keeps machines restored, greeted and stopped ahead of need: a few for each template somebody
-// used since the daemon started. A machine of the pool is leased once and never comes back. mu
-// guards the maps. wake holds one token: several reasons to look are one. Machines are of type M so
-// that the pool can be tested without any.
+// Pool keeps machines restored, greeted and stopped ahead of need: a few for each template used
+// since the daemon started. A machine is leased once and never returns. mu guards the fields below
+// it. wake holds one token, so that several reasons to refill are one. The type parameters let
+// tests run without machines.
 type Pool[L, M any] struct {
 	PoolConfig[L, M]
-	wake  chan struct{}
-	mu    sync.Mutex
-	hot   map[string]order[L] // by template
-	ready map[string][]M
-	dead  []M // have ended while they waited; what is left of them goes with the next round of Run
-	gone  bool
+	wake    chan struct{}
+	mu      sync.Mutex
+	demands map[string]demand[L] // by template
+	ready   map[string][]M
+	dead    []M // ended while they waited; Run removes them
+	drained bool
 	// withdrawals counts calls of Cool: a machine whose making began before one is not leased.
 	withdrawals int
 }
 
-// order is what machines of a template are made from, and how many.
-type order[L any] struct {
+// demand is what machines of a template are made from, and how many are wanted.
+type demand[L any] struct {
 	want int // negative leaves it to the pool
 	like L
 	// withdrawals is Pool.withdrawals as next found it.
 	withdrawals int
 }
 
-// NewPool gives an empty pool.
+// NewPool makes an empty pool.
 func NewPool[L, M any](cfg PoolConfig[L, M]) *Pool[L, M] {
-	return &Pool[L, M]{PoolConfig: cfg, wake: make(chan struct{}, 1), hot: map[string]order[L]{}, ready: map[string][]M{}}
+	return &Pool[L, M]{PoolConfig: cfg, wake: make(chan struct{}, 1), demands: map[string]demand[L]{}, ready: map[string][]M{}}
 }
 
-// refillAfter is how long the pool lets a new box have the machine to itself.
+// refillAfter is how long the pool leaves the CPUs to a new box before it refills.
 const refillAfter = 2 * time.Second
 
-// affordable is the pool's size on this machine now.
+// affordable is the size of the pool that this machine can afford now.
 func affordable() int {
 	machine, err := resources.Measure()
 	if err != nil {
@@ -64,13 +63,13 @@ func affordable() int {
 	return machine.Pool()
 }
 
-// Take leases a machine of the template if one is ready, and has the pool filled up again. One that
-// has ended meanwhile is passed over and removed later: a box that starts must not wait for that.
+// Take leases a machine of the template if one is ready, and has the pool refilled. A machine that
+// has ended is skipped and removed later, so that a box that starts need not wait for that.
 func (p *Pool[L, M]) Take(template string) (m M, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.ready[template]) > 0 {
-		p.nudge()
+		p.signal()
 		m := p.ready[template][0]
 		p.ready[template] = p.ready[template][1:]
 		if p.Live(m) {
@@ -81,24 +80,25 @@ func (p *Pool[L, M]) Take(template string) (m M, ok bool) {
 	return m, false
 }
 
-// WarmUp tells the pool that boxes like this one are wanted here: so many as its configuration
-// says, where that is not negative. Nothing is made for "", a box that was booted.
+// WarmUp tells the pool to keep machines for boxes like this one: want of them, or its own choice
+// if want is negative. It does nothing for template "", a box that was booted.
 func (p *Pool[L, M]) WarmUp(template string, want int, like L) {
 	if template == "" {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hot[template] = order[L]{want: want, like: like}
-	p.nudge()
+	p.demands[template] = demand[L]{want: want, like: like}
+	p.signal()
 }
 
-// Cool ends the machines of a template that is not to be used any more, and makes no others.
-func (p *Pool[L, M]) Cool(template string) error {
+// Withdraw removes the machines of a template that must not be used any more, and makes no more of
+// them.
+func (p *Pool[L, M]) Withdraw(template string) error {
 	p.mu.Lock()
 	ready := p.ready[template]
 	delete(p.ready, template)
-	delete(p.hot, template)
+	delete(p.demands, template)
 	p.withdrawals++
 	p.mu.Unlock()
 	var errs []error
@@ -109,7 +109,7 @@ func (p *Pool[L, M]) Cool(template string) error {
 }
 
 // wanted is how many machines to keep: what a configuration says, else what suits this machine.
-func (p *Pool[L, M]) wanted(o order[L]) int {
+func (p *Pool[L, M]) wanted(o demand[L]) int {
 	if o.want >= 0 {
 		return o.want
 	}
@@ -119,16 +119,15 @@ func (p *Pool[L, M]) wanted(o order[L]) int {
 	return p.Want
 }
 
-// nudge has Run look, now or after what it is doing.
-func (p *Pool[L, M]) nudge() {
+// signal makes Run check the pool, now or after what it is doing.
+func (p *Pool[L, M]) signal() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Run fills the pool until ctx ends. An error ends this round; the next box that is made begins
-// another.
+// Run fills the pool until ctx ends. An error ends a round; the next new box starts another.
 func (p *Pool[L, M]) Run(ctx context.Context) {
 	for {
 		select {
@@ -136,8 +135,7 @@ func (p *Pool[L, M]) Run(ctx context.Context) {
 			return
 		case <-p.wake:
 		}
-		// The box that took a machine is about to use it: restoring the next one now would take its
-		// CPU.
+		// Restoring the next machine now would take CPU from the box that just got one.
 		select {
 		case <-ctx.Done():
 			return
@@ -153,9 +151,8 @@ func (p *Pool[L, M]) Run(ctx context.Context) {
 	}
 }
 
-// trim ends machines that the machine no longer affords, as the pool gives way before any box does,
-// and removes what those left that have ended by themselves.
-// Remove is called without mu, as it takes its time.
+// trim removes machines that ended by themselves, and those that this machine can no longer afford:
+// the pool makes room before any box does. It calls Remove without mu, since that takes a while.
 func (p *Pool[L, M]) trim() {
 	for _, m := range p.excess() {
 		if err := p.Remove(m); err != nil {
@@ -164,14 +161,14 @@ func (p *Pool[L, M]) trim() {
 	}
 }
 
-// excess takes out of the pool what it has too many of, and what does not live.
+// excess takes superfluous and ended machines out of the pool.
 func (p *Pool[L, M]) excess() []M {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := p.dead
 	p.dead = nil
 	for template, list := range p.ready {
-		n, live := p.wanted(p.hot[template]), []M(nil)
+		n, live := p.wanted(p.demands[template]), []M(nil)
 		for _, m := range list {
 			if len(live) < n && p.Live(m) {
 				live = append(live, m)
@@ -184,12 +181,12 @@ func (p *Pool[L, M]) excess() []M {
 	return out
 }
 
-// next is a template that has too few machines.
-func (p *Pool[L, M]) next() (template string, o order[L], ok bool) {
+// next returns a template that has too few machines.
+func (p *Pool[L, M]) next() (template string, o demand[L], ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for template, o := range p.hot {
-		if len(p.ready[template]) < p.wanted(o) && !p.gone {
+	for template, o := range p.demands {
+		if len(p.ready[template]) < p.wanted(o) && !p.drained {
 			o.withdrawals = p.withdrawals
 			return template, o, true
 		}
@@ -197,8 +194,9 @@ func (p *Pool[L, M]) next() (template string, o order[L], ok bool) {
 	return "", o, false
 }
 
-// add makes one machine and puts it in, or removes it if it is not wanted any more.
-func (p *Pool[L, M]) add(ctx context.Context, template string, o order[L]) error {
+// add makes one machine and puts it into the pool, or removes it if its template was withdrawn
+// meanwhile.
+func (p *Pool[L, M]) add(ctx context.Context, template string, o demand[L]) error {
 	ctx, cancel := context.WithTimeout(ctx, BootTimeout)
 	defer cancel()
 	m, err := p.Make(ctx, o.like)
@@ -208,16 +206,16 @@ func (p *Pool[L, M]) add(ctx context.Context, template string, o order[L]) error
 	return p.put(template, m, func() bool { return p.withdrawals == o.withdrawals })
 }
 
-// Put gives the pool a machine, which it removes when it takes none any more.
+// Put adds a machine to the pool, or removes it if the pool was drained.
 func (p *Pool[L, M]) Put(template string, m M) error {
 	return p.put(template, m, func() bool { return true })
 }
 
-// put is Put for a machine that may not be wanted any more. wanted is called with mu held, Remove
-// without.
+// put is Put for a machine that may not be wanted any more. It calls wanted with mu held, and
+// Remove without.
 func (p *Pool[L, M]) put(template string, m M, wanted func() bool) error {
 	p.mu.Lock()
-	take := !p.gone && wanted()
+	take := !p.drained && wanted()
 	if take {
 		p.ready[template] = append(p.ready[template], m)
 	}
@@ -239,11 +237,10 @@ func (p *Pool[L, M]) Size() int {
 	return n
 }
 
-// Drain ends every machine of the pool; none is added afterwards. It is called when the daemon
-// ends.
+// Drain removes every machine of the pool, for good. It is called when the daemon ends.
 func (p *Pool[L, M]) Drain() {
 	p.mu.Lock()
-	p.gone = true
+	p.drained = true
 	all := p.dead
 	for _, list := range p.ready {
 		all = append(all, list...)

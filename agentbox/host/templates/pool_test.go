@@ -54,7 +54,7 @@ func TestAMachineOfThePoolIsLeasedOnce(t *testing.T) {
 func TestThePoolGivesWay(t *testing.T) {
 	p := newPool(1)
 	for key, want := range map[string]int{"by the machine": -1, "asked for": 3} {
-		p.hot[key] = order[string]{want: want}
+		p.demands[key] = demand[string]{want: want}
 		for i := range 3 {
 			p.ready[key] = append(p.ready[key], &machine{i, true})
 		}
@@ -71,7 +71,7 @@ func TestMachinesThatEndedAreRemoved(t *testing.T) {
 	gone := map[int]bool{}
 	p := newPool(0)
 	p.Remove = func(m *machine) error { gone[m.id] = true; return nil }
-	p.hot["template"] = order[string]{want: 4}
+	p.demands["template"] = demand[string]{want: 4}
 	p.ready["template"] = []*machine{{1, false}, {2, true}, {3, false}, {4, true}}
 	if m, ok := p.Take("template"); !ok || m.id != 2 {
 		t.Fatalf("%+v, %v", m, ok)
@@ -89,7 +89,7 @@ func TestAMachineOfAWithdrawnTemplateIsNotPooled(t *testing.T) {
 	var removed []*machine
 	p.Remove = func(m *machine) error { removed = append(removed, m); return nil }
 	p.Make = func(context.Context, string) (*machine, error) {
-		if err := p.Cool("template"); err != nil {
+		if err := p.Withdraw("template"); err != nil {
 			t.Error(err)
 		}
 		p.WarmUp("template", 1, "another")

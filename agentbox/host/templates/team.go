@@ -12,16 +12,17 @@ import (
 	"agentbox/vmm/kernel"
 )
 
-// Team is what templates need of the other machines (agentbox/team).
+// Team is what templates need from the other machines of a team (agentbox/team).
 type Team interface {
-	// Template fills dir, which is empty, with a template that another machine made for a key, and
-	// says who: for Distrusts, and for people. NotFound: nobody offers it. progress may be nil.
+	// Template fills dir, which is empty, with a template that another machine made for a key. by
+	// identifies that machine for Distrusts, name is for people. NotFound if nobody offers it.
+	// progress may be nil.
 	Template(ctx context.Context, key, dir string, progress func(done, total int)) (by, name string, err error)
-	// TemplateMade says that there is one that was not here a moment ago. It does not wait.
+	// TemplateMade says that there is a new template here. It does not block.
 	TemplateMade()
-	// ForgetTemplate takes back what others may have of one that is not here any more.
+	// ForgetTemplate withdraws the offer of a template that is no longer here.
 	ForgetTemplate(ctx context.Context, key string) error
-	// Distrusts tells whether what somebody made is not to be used any more. "" is this machine.
+	// Distrusts tells whether what a member made must not be used. "" is this machine.
 	Distrusts(by string) bool
 }
 
@@ -31,11 +32,11 @@ type Origin struct {
 	By    string          `json:"by,omitempty"` // the member that made it; "": this machine
 }
 
-// originFile is beside the files of the template. One without it was made here, of no image that
-// anybody knows.
-const originFile = kernel.FileOrigin // the same for all that travels
+// originFile is beside a template's files. A template without it was made here, from an unknown
+// image.
+const originFile = kernel.FileOrigin
 
-// origin reads where the template of a key came from; the zero Origin where there is no file.
+// origin reads where a template came from; the zero Origin if there is no file.
 func (t *Templates) origin(key string) (Origin, error) {
 	var o Origin
 	if err := durable.ReadJSON(filepath.Join(t.Home.Template(key), originFile), &o); err != nil {
@@ -44,7 +45,7 @@ func (t *Templates) origin(key string) (Origin, error) {
 	return o, nil
 }
 
-// Origins tells of each template that is here where it came from.
+// Origins returns where each template that is here came from.
 func (t *Templates) Origins() (map[string]Origin, error) {
 	entries, err := os.ReadDir(t.Home.Templates())
 	out := map[string]Origin{}
@@ -61,13 +62,13 @@ func (t *Templates) Origins() (map[string]Origin, error) {
 	return out, err
 }
 
-// trusts tells whether a machine may start from a template that is here.
+// trusts tells whether machines may start from a template.
 func (t *Templates) trusts(template *Template) bool {
 	return t.Team == nil || !t.Team.Distrusts(template.By)
 }
 
-// fetch gets a template that another machine made. It appears whole or not at all. False: there is
-// none, or it does not come. That is no error: it is made here then.
+// fetch gets a template that another machine made, as a whole or not at all. False means that none
+// could be fetched, which is no error: it is made here then.
 func (t *Templates) fetch(ctx context.Context, m Machine, key string, progress agentbox.Progress) bool {
 	if t.Team == nil {
 		return false
@@ -83,7 +84,7 @@ func (t *Templates) fetch(ctx context.Context, m Machine, key string, progress a
 	return err == nil
 }
 
-// install gets a template into a temporary directory beside the others and renames it when it is
+// install fetches a template into a temporary directory beside the others and renames it when it is
 // complete.
 func (t *Templates) install(ctx context.Context, m Machine, key string, progress agentbox.Progress) (by string, err error) {
 	dir, err := os.MkdirTemp(t.Home.Templates(), buildPrefix)
@@ -105,7 +106,7 @@ func (t *Templates) install(ctx context.Context, m Machine, key string, progress
 	return by, durable.SyncDir(t.Home.Templates())
 }
 
-// offer says that a template was made here.
+// offer records that a template was made here, and offers it to the team.
 func (t *Templates) offer(m Machine, key string) error {
 	err := durable.WriteJSON(filepath.Join(t.Home.Template(key), originFile), Origin{Image: m.Image}, 0o600)
 	if err == nil && t.Team != nil {
@@ -114,7 +115,7 @@ func (t *Templates) offer(m Machine, key string) error {
 	return err
 }
 
-// withdraw takes a template back that goes.
+// withdraw takes back the offer of a template.
 func (t *Templates) withdraw(key string) error {
 	if t.Team == nil {
 		return nil

@@ -1,15 +1,15 @@
-// Package templates has what boxes start from: machines that were booted once, came to rest and
-// were saved, and the pool of those restored ahead of need. It gives machines to nobody: a box
-// takes one from the pool, or restores its own.
+// Package templates keeps what boxes start from: machines that were booted once, came to rest and
+// were saved, and the pool of those restored ahead of need. It makes no boxes: a box takes a
+// machine from the pool or restores its own.
 //
-// A template is a directory named by its key, a digest of everything that its machine depends on:
-// kind, driver, kernel, hardware, sizes, image. So it is never changed, and one that does not fit
-// any more is found by nobody; `prune` removes it. What is saved of a box's machine is relative to
-// its template and fits no other, so templates that boxes were made from are kept.
+// A template is a directory named by its key, a digest of everything its machine depends on: kind,
+// driver, kernel, hardware, sizes, image. So it never changes; if it no longer fits, nothing looks
+// it up and `prune` removes it. A box's saved machine is relative to its template and fits no
+// other, so templates that boxes were made from are kept.
 //
-// Nothing of a repository, a user or a policy is in a template: its machine was greeted with keys
-// that nobody keeps, had no workspace, and its network led nowhere. So it may be shared with the
-// team, as far as its maker is believed (team.go).
+// A template holds nothing of a repository, a user or a policy: its machine was greeted with keys
+// that nobody keeps, had no workspace, and its network led nowhere. So it may be shared with a team
+// whose members trust its maker (team.go).
 package templates
 
 import (
@@ -34,29 +34,29 @@ import (
 	"agentbox/vmm/image"
 )
 
-// Config is what Templates need.
+// Config is what Templates needs.
 type Config struct {
 	Home   home.Home
 	Driver func(agentbox.Isolation) (vmm.Driver, error)
 	Images Images
-	Team   Team // the other machines; nil: none are asked
+	Team   Team // nil: this machine is in no team
 	Log    *slog.Logger
 }
 
 // Images are what machines boot from.
 type Images interface {
-	// Lazy gives the image of a file when it is not all here, nil when it is.
+	// Lazy returns the image of a file of which only a part is here, nil if it is complete.
 	Lazy(ctx context.Context, kind agentbox.Isolation, file string, progress agentbox.Progress) (*image.Image, error)
-	// ReadLazily makes a machine of this process read it all the same, until stop is called, after
-	// the machine.
+	// ReadLazily lets a machine of this process read such an image until stop is called, after the
+	// machine has ended.
 	ReadLazily(ctx context.Context, spec *vmm.Spec, img image.Image) (stop func(), err error)
-	// Stalled explains an error of such a machine by what it waits for, if it does.
+	// Stalled explains an error of such a machine by the bytes that it waits for, if it does.
 	Stalled(img *image.Image, err error) error
 }
 
-// Templates opens templates, and gets from the team or builds those that are missing, out of date
-// or damaged. Each is got by one caller while the others wait for it. keys is held while a template
-// of that key is opened or got; mu guards loaded.
+// Templates opens templates, and fetches or builds those that are missing or damaged. One caller
+// does so while others wait. keys is held while the template of a key is opened or made; mu guards
+// loaded.
 type Templates struct {
 	Config
 	keys keyed.Locks
@@ -65,14 +65,15 @@ type Templates struct {
 	loaded map[string]*Template
 }
 
-// Template is verified and loaded; it stays so for as long as the daemon lives.
+// Template is a verified and loaded template. It stays loaded until it is discarded or the daemon
+// ends.
 type Template struct {
 	vmm.Template
 	Origin
 	Key string
 }
 
-// Name is the key, "" of no template at all.
+// Name is the key, "" for nil.
 func (t *Template) Name() string {
 	if t == nil {
 		return ""
@@ -80,7 +81,7 @@ func (t *Template) Name() string {
 	return t.Key
 }
 
-// Machine is one that a template is for: what it depends on.
+// Machine is what a template is for and depends on.
 type Machine struct {
 	Box       string // name, for messages
 	Isolation agentbox.Isolation
@@ -88,20 +89,20 @@ type Machine struct {
 	Spec      vmm.Spec
 }
 
-// New gives the templates of a home, without what a killed daemon left half built.
+// New opens the templates of a home and removes what a killed daemon left half built.
 func New(cfg Config) (*Templates, error) {
 	t := &Templates{Config: cfg, loaded: map[string]*Template{}}
 	return t, t.cleanup()
 }
 
-// BootTimeout bounds the boot of a template's machine. It is generous: a cold boot takes seconds
-// even where everything is emulated.
+// BootTimeout bounds the boot of a template's machine, which takes seconds even if everything is
+// emulated.
 const BootTimeout = 2 * time.Minute
 
-// Open gives the template for a machine, getting or building it first where need be. It gives none
-// where the machine is to boot by itself: its kind always does, or the template is by somebody who
-// is not believed any more, and a box needs it still. The order: what is here, what the team has,
-// what can be made. A template that is damaged is made again.
+// Open returns the template for a machine: one that is here, else one from the team, else a new
+// one. A damaged template is made again. It returns nil if the machine is to boot, because its kind
+// always does, or because the template's maker is no longer trusted while a box still needs the
+// template.
 func (t *Templates) Open(ctx context.Context, m Machine, progress agentbox.Progress) (*Template, error) {
 	driver, err := t.Driver(m.Isolation)
 	if err != nil {
@@ -135,7 +136,8 @@ func (t *Templates) Open(ctx context.Context, m Machine, progress agentbox.Progr
 	return t.load(ctx, snapshotter, key)
 }
 
-// loadOrDiscard gives a template that is here, nil when there is none, or was one that is damaged.
+// loadOrDiscard returns a template that is here. It returns nil if there is none, or if it was
+// damaged and has been discarded.
 func (t *Templates) loadOrDiscard(ctx context.Context, s vmm.Snapshotter, key string, progress agentbox.Progress) (*Template, error) {
 	if _, err := os.Stat(t.Home.Template(key)); errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -148,8 +150,7 @@ func (t *Templates) loadOrDiscard(ctx context.Context, s vmm.Snapshotter, key st
 	return nil, t.Discard(key)
 }
 
-// Has tells whether the template for a machine is here. It is not looked into, so Open may still
-// find it damaged.
+// Has tells whether the template for a machine is here. It does not verify it.
 func (t *Templates) Has(ctx context.Context, m Machine) bool {
 	driver, err := t.Driver(m.Isolation)
 	if err != nil {
@@ -162,9 +163,9 @@ func (t *Templates) Has(ctx context.Context, m Machine) bool {
 	return err == nil
 }
 
-// OpenKey gives a template that a saved state refers to. It cannot be built anew: the state fits no
-// other. Conflict where the box's machine cannot come back under this version, Corrupt where the
-// template is gone; both hint at a reset.
+// OpenKey returns the template that a saved state refers to; the state fits no other. Conflict if
+// the box's machine cannot be restored under this version, Corrupt if the template is gone; both
+// hint at a reset.
 func (t *Templates) OpenKey(ctx context.Context, m Machine, key string) (*Template, error) {
 	driver, err := t.Driver(m.Isolation)
 	if err != nil {
@@ -185,9 +186,8 @@ func (t *Templates) OpenKey(ctx context.Context, m Machine, key string) (*Templa
 	return got, err
 }
 
-// fits tells whether what is saved of a machine from this template can be restored here. A machine
-// goes on under another agentbox, QEMU or kernel than it was started by, but what is saved of it
-// then comes back nowhere.
+// fits returns Conflict if a machine saved from this template cannot be restored here. A running
+// machine survives a new agentbox, QEMU or kernel, but its saved state does not.
 func (t *Templates) fits(ctx context.Context, driver vmm.Driver, m Machine, key string) error {
 	now, err := keyOf(ctx, driver, m)
 	if err != nil || now == key {
@@ -197,11 +197,11 @@ func (t *Templates) fits(ctx context.Context, driver vmm.Driver, m Machine, key 
 		WithHint("agentbox reset %s gives it a new machine and keeps the workspace", m.Box)
 }
 
-// Savable fails before a machine from the template of a key is saved that could not be restored:
-// what says what was to be done to its box.
+// Savable fails if a machine that is to be saved could not be restored. what says what was to be
+// done to its box.
 func (t *Templates) Savable(ctx context.Context, m Machine, key, what string) error {
 	if key == "" {
-		return nil // saving it fails, and says so
+		return nil // saving it fails and reports that
 	}
 	driver, err := t.Driver(m.Isolation)
 	if err == nil {
@@ -213,7 +213,7 @@ func (t *Templates) Savable(ctx context.Context, m Machine, key, what string) er
 	return agentbox.Errorf(agentbox.Conflict, "box %s cannot be %s, because it could not come back: %w", m.Box, what, err).WithHint("%s", agentbox.AsError(err).Hint)
 }
 
-// Unneeded are the keys of the templates that are not in use.
+// Unneeded are the keys of templates that are not in used.
 func (t *Templates) Unneeded(used map[string]bool) ([]string, error) {
 	entries, err := os.ReadDir(t.Home.Templates())
 	var out []string
@@ -225,10 +225,10 @@ func (t *Templates) Unneeded(used map[string]bool) ([]string, error) {
 	return out, err
 }
 
-// Short is what people are shown of a key.
+// Short shortens a key for people.
 func Short(key string) string { return key[:min(12, len(key))] }
 
-// keyOf names a template by everything it depends on: the driver knows what that is
+// keyOf is the key of a machine's template. The driver knows what the machine depends on
 // (vmm.Driver.Fingerprint).
 func keyOf(ctx context.Context, driver vmm.Driver, m Machine) (string, error) {
 	fingerprint, err := driver.Fingerprint(ctx, m.Spec)
@@ -239,7 +239,7 @@ func keyOf(ctx context.Context, driver vmm.Driver, m Machine) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// load opens a template once and keeps it open: mapping it again for each box would cost
+// load opens a template once and keeps it open, because mapping it for each box would cost
 // milliseconds. The caller holds its key.
 func (t *Templates) load(ctx context.Context, s vmm.Snapshotter, key string) (*Template, error) {
 	t.mu.Lock()
@@ -267,8 +267,8 @@ func (t *Templates) load(ctx context.Context, s vmm.Snapshotter, key string) (*T
 	return got, nil
 }
 
-// build boots a machine without a workspace, lets it come to rest and saves it. It is saved under
-// its name by one rename, so a crash leaves nothing but a directory that cleanup removes.
+// build boots a machine without a workspace, lets it come to rest and saves it. The template gets
+// its name by one rename, so a crash leaves only a directory that cleanup removes.
 func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s vmm.Snapshotter, key string, progress agentbox.Progress) error {
 	end := progress.Begin("template", "booting once")
 	dir, err := os.MkdirTemp(t.Home.Templates(), buildPrefix)
@@ -309,13 +309,12 @@ func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s v
 	return t.offer(m, key)
 }
 
-// restTime is how long a guest is left alone before it is saved: what it still has to do then,
-// every clone would do again. It is not waited for, as the guest cannot tell that it has nothing to
-// do.
+// restTime is how long a guest is left alone before it is saved, since every clone would repeat
+// what it has yet to do. The guest cannot tell when it has nothing to do.
 const restTime = time.Second
 
-// quiesce greets the guest with keys nobody keeps, has it run a command as clones will be asked to,
-// so that its agent knows all the requests, asks it to come to rest, and lets it.
+// quiesce greets the guest with keys nobody keeps, runs a command as clones will, so that its agent
+// has seen each request, and lets it come to rest.
 func quiesce(ctx context.Context, machine vmm.Machine) error {
 	client, err := guest.Connect(ctx, machine.Stream(), guest.NewHello("agentbox"))
 	if err != nil {
@@ -335,12 +334,11 @@ func quiesce(ctx context.Context, machine vmm.Machine) error {
 	}
 }
 
-// ConsoleFile is the driver's file, in a machine's directory, with what the machine printed on its
-// console.
+// ConsoleFile, in a machine's directory, has what the machine printed on its console. The driver
+// writes it.
 const ConsoleFile = "console.log"
 
-// withConsole adds the last line the machine printed: after a failed boot that is the best hint
-// there is.
+// withConsole adds the last line that the machine printed, the best hint after a failed boot.
 func withConsole(err error, console string) error {
 	b, rerr := os.ReadFile(console)
 	if rerr != nil {
@@ -365,8 +363,8 @@ func (t *Templates) cleanup() error {
 	return err
 }
 
-// Discard closes and removes a template. A template that boxes or the pool use must not be
-// discarded: see Manager.DropTemplates and prune.
+// Discard closes and removes a template. No box and no machine of the pool may use it: see
+// Manager.DropTemplates and prune.
 func (t *Templates) Discard(key string) error {
 	if err := t.withdraw(key); err != nil {
 		t.Log.Warn("a template that goes is still offered", "key", Short(key), "error", err)
@@ -382,7 +380,7 @@ func (t *Templates) Discard(key string) error {
 	return os.RemoveAll(t.Home.Template(key))
 }
 
-// Close closes them all.
+// Close closes all templates.
 func (t *Templates) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

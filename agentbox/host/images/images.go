@@ -15,24 +15,23 @@ import (
 // Config is what Images needs.
 type Config struct {
 	Store   *image.Store
-	Content Content // keeps images and gets them from elsewhere; nil where they are made here only
-	// Waits tells whether other machines want what is made here as soon as it is there; nil: none
-	// do.
+	Content Content // nil: images are only made here
+	// Waits tells whether other machines wait for what is made here; nil: none do.
 	Waits func() bool
-	// Lost says what of an image can be had from nobody, nil when all may come; nil: it is always
-	// waited for.
+	// Lost says why part of an image can no longer be had from anyone, nil while all may still
+	// arrive. Without the function, images are waited for indefinitely.
 	Lost func(context.Context, image.Image) error
 	// UsedBy names the boxes that run from an image.
 	UsedBy func(agentbox.Digest) []string
-	// Whole is why machines of a kind cannot start from a part of an image here, nil if they can.
-	// An error of the other result says that there are no such machines.
+	// Whole says why machines of a kind cannot start from a part of an image here, nil if they can.
+	// err: there are no such machines.
 	Whole func(agentbox.Isolation) (why, err error)
-	Home  string // where the images of this machine are said to come from when they are all here
+	Home  string // the source that is shown for this machine's complete images
 	Log   *slog.Logger
 }
 
-// Images are the images of this machine. Its methods may be called at once by many; it locks for
-// itself, and nothing is held while bytes are waited for.
+// Images are the images of this machine. Its methods may be called concurrently. No lock is held
+// while bytes are waited for.
 type Images struct {
 	Config
 
@@ -44,7 +43,7 @@ type Images struct {
 	fresh       chan struct{} // an image was made or got
 }
 
-// New gives the images of a store. Nothing runs before Start.
+// New opens the images of a store. Nothing runs before Start.
 func New(cfg Config) *Images {
 	i := &Images{Config: cfg, fresh: make(chan struct{}, 1)}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
@@ -52,9 +51,8 @@ func New(cfg Config) *Images {
 	return i
 }
 
-// Start takes images into the store from now on, and goes on completing those that machines run
-// from already. using gives their kinds and files. It returns at once; what it starts ends with
-// Close.
+// Start begins to add images to the store, and to complete those that machines already run from. It
+// returns at once; Close ends what it starts.
 func (i *Images) Start(using []Using) {
 	i.running.Go(func() { i.completions.resume(using) })
 	if i.Content == nil {
@@ -70,15 +68,15 @@ type Using struct {
 	File      string
 }
 
-// Close ends what Start began, and every completion. What has come is kept. Calls to Need that wait
-// end with an error, and supervisors ask the next daemon.
+// Close ends what Start began and all completions; what has arrived is kept. Pending calls of Need
+// fail, and supervisors ask the next daemon.
 func (i *Images) Close() error {
 	i.cancel()
 	i.running.Wait()
 	return i.completions.close()
 }
 
-// keepAll takes the images that are here into the store, again and again.
+// keepAll runs keep at an interval.
 func (i *Images) keepAll() {
 	var seen map[agentbox.Digest]bool
 	tick := time.NewTicker(keepEvery)
@@ -93,7 +91,7 @@ func (i *Images) keepAll() {
 	}
 }
 
-// Want is an image that is asked for: by a recipe, and pinned by a lock file where there is one.
+// Want is an image that is asked for: a recipe, and a lock file that pins it.
 type Want struct {
 	Recipe image.Recipe
 	// Lock: the lock file that pins it; "" for what nobody wrote down.
@@ -102,8 +100,8 @@ type Want struct {
 	Pinned func(recipe image.Recipe) error // called when an image was made by the lock file
 }
 
-// Ensure finds or makes an image. It is here when that returns, whole or lazily. Of several callers
-// with one recipe one makes it (vmm/image).
+// Ensure finds or makes an image. It returns when the image is here, whole or lazily. One of
+// several callers with one recipe makes it (vmm/image).
 func (i *Images) Ensure(ctx context.Context, w Want, progress agentbox.Progress) (image.Image, error) {
 	end := progress.Begin("image", w.Recipe.Source)
 	find := func() (image.Image, error) { return i.pinned(ctx, w, progress) }
@@ -116,8 +114,8 @@ func (i *Images) Ensure(ctx context.Context, w Want, progress agentbox.Progress)
 	return img, nil
 }
 
-// unlessLost does what finds an image again, when the one it found will never be all here. That
-// happens when the members of a team that had it are gone. It is forgotten and done again once.
+// unlessLost calls find, and once more if the image it found can never be completed because the
+// members that had it are gone. That image is forgotten first.
 func (i *Images) unlessLost(ctx context.Context, progress agentbox.Progress, find func() (image.Image, error)) (image.Image, error) {
 	img, err := find()
 	lost := i.lost(ctx, img, err)
@@ -131,8 +129,7 @@ func (i *Images) unlessLost(ctx context.Context, progress agentbox.Progress, fin
 	return find()
 }
 
-// lost says why an image that was found and is not all here will never be, unless a box runs from
-// it.
+// lost says why an incomplete image can never be completed, unless a box runs from it.
 func (i *Images) lost(ctx context.Context, img image.Image, err error) error {
 	if err != nil || img.Lazy == nil || i.Lost == nil || len(i.UsedBy(img.Digest)) > 0 {
 		return nil
@@ -140,7 +137,7 @@ func (i *Images) lost(ctx context.Context, img image.Image, err error) error {
 	return i.Lost(ctx, img)
 }
 
-// pinned gives the image that the lock file pins, or makes it and pins it.
+// pinned returns the image that the lock file pins, or makes and pins it.
 func (i *Images) pinned(ctx context.Context, w Want, progress agentbox.Progress) (image.Image, error) {
 	if w.Lock == "" {
 		return i.Store.Ensure(ctx, w.Recipe, agentbox.Digest{}, progress)
@@ -152,20 +149,18 @@ func (i *Images) pinned(ctx context.Context, w Want, progress agentbox.Progress)
 	return img, w.Pinned(w.Recipe)
 }
 
-// Get gives an image that is here by its digest, repaired where it was damaged. NotFound where
-// there is none.
+// Get returns an image that is here, repaired if it was damaged. NotFound if there is none.
 func (i *Images) Get(ctx context.Context, d agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
 	return i.repaired(ctx, progress, func() (image.Image, error) { return i.Store.Get(d.String()) })
 }
 
-// Find gives base with layers of a key that were laid over it here, or by another machine of the
-// team.
+// Find returns base with the layers of a key, made here or by another member of the team.
 func (i *Images) Find(ctx context.Context, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
 	return i.unlessLost(ctx, progress, func() (image.Image, error) { return i.Store.Find(ctx, base, key, progress) })
 }
 
-// Derive lays layers over an image, of which all is got first. The result is named by d.Key, so it
-// is made once.
+// Derive adds layers to an image, which it completes first. d.Key names the result, so it is made
+// once.
 func (i *Images) Derive(ctx context.Context, base image.Image, d image.Derivation, progress agentbox.Progress) (image.Image, error) {
 	img, err := i.unlessLost(ctx, progress, func() (image.Image, error) {
 		return i.orWhole(ctx, progress, func() (image.Image, error) { return i.Store.Derive(ctx, base, d, progress) })
@@ -174,11 +169,11 @@ func (i *Images) Derive(ctx context.Context, base image.Image, d image.Derivatio
 	return img, agentbox.OrNoSpace(err)
 }
 
-// Made gives the base of a recipe if it was made here and is still here.
+// Made returns the base of a recipe if it was made here and still exists.
 func (i *Images) Made(r image.Recipe) (image.Image, bool) { return i.Store.Made(r) }
 
-// Pull makes an image from a source, without a repository and without a pin. A registry that is
-// private may be read: the user asked for it by name.
+// Pull makes an image from a source, without a repository or a pin. It may be from a private
+// registry, since the user asked for it by name.
 func (i *Images) Pull(ctx context.Context, req api.ImagePullRequest, progress agentbox.Progress) (api.Image, error) {
 	img, err := i.Ensure(ctx, Want{Recipe: image.Recipe{Source: req.Source, Private: true}}, progress)
 	if err != nil {
@@ -197,7 +192,7 @@ func (i *Images) Describe(img image.Image) api.Image {
 	return out
 }
 
-// List lists the images present here.
+// List lists the images that are here.
 func (i *Images) List(context.Context, api.None, agentbox.Progress) ([]api.Image, error) {
 	list, err := i.Store.List()
 	if err != nil {
@@ -210,7 +205,7 @@ func (i *Images) List(context.Context, api.None, agentbox.Progress) ([]api.Image
 	return out, nil
 }
 
-// Remove removes an image no box needs. A damaged one can be removed, too.
+// Remove removes an image that no box uses, even if it is damaged.
 func (i *Images) Remove(ctx context.Context, req api.ImageRef, _ agentbox.Progress) (api.Image, error) {
 	img, err := i.Store.Get(req.Image)
 	if err != nil && agentbox.CodeOf(err) != agentbox.Corrupt {
@@ -224,7 +219,7 @@ func (i *Images) Remove(ctx context.Context, req api.ImageRef, _ agentbox.Progre
 	return out, i.Forget(ctx, img.Digest)
 }
 
-// Forget removes an image with what the store has of it alone.
+// Forget removes an image, and what the store has for it alone.
 func (i *Images) Forget(ctx context.Context, d agentbox.Digest) error {
 	if i.Content == nil {
 		return i.Store.Remove(ctx, d)
@@ -232,9 +227,8 @@ func (i *Images) Forget(ctx context.Context, d agentbox.Digest) error {
 	return errors.Join(i.completions.drop(d), i.Store.Remove(ctx, d), i.Content.Forget(ctx, d))
 }
 
-// Drop removes an image that is not to be used any more. It is false while a box runs from it.
-// False: it is to be tried again. It is called when a member is no builder any more, whose images
-// must not be used.
+// Drop removes an image that must not be used any more, because its maker is no longer a builder of
+// the team. It returns false, to be retried later, while a box runs from the image.
 func (i *Images) Drop(ctx context.Context, d agentbox.Digest) bool {
 	if _, err := i.Store.Get(d.String()); err != nil && agentbox.CodeOf(err) != agentbox.Corrupt {
 		return agentbox.CodeOf(err) == agentbox.NotFound
@@ -249,11 +243,10 @@ func (i *Images) Drop(ctx context.Context, d agentbox.Digest) bool {
 	return true
 }
 
-// idle is how long an image without a box is kept: removing a box should not cost the next one its
-// image.
+// idle is how long an image without a box is kept, so that the next box need not make it again.
 const idle = 7 * 24 * time.Hour
 
-// Unneeded are the images that no box, no image and no recent build needs.
+// Unneeded are the images that no box, no other image and no recent build needs.
 func (i *Images) Unneeded() ([]image.Image, error) {
 	list, err := i.Store.List()
 	if err != nil {
