@@ -15,22 +15,23 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// setupLog, in a box's directory, has what its setup and start commands printed. It goes with the
-// box.
+// setupLog, in a box's directory, has the output of its setup and start commands. It is removed
+// with the box.
 const setupLog = "setup.log"
 
-// mostLog bounds, in bytes, what one run adds to it, and what it may have before it is begun anew.
+// mostLog bounds, in bytes, what one run adds to the log, and the size above which a new run
+// truncates it.
 const mostLog = 8 << 20
 
-// setupLogFile is the log of one run. Output and errors of a command are written by two goroutines;
-// mu orders them.
+// setupLogFile is the log of one run. Two goroutines write a command's output and errors; mu orders
+// them.
 type setupLogFile struct {
 	*os.File
 	mu   sync.Mutex
 	head bounded.Head
 }
 
-// openLog opens the log of a box for one run. The caller closes it.
+// openLog opens a box's log for one run. The caller closes it.
 func openLog(b Box) (*setupLogFile, error) {
 	f, err := os.OpenFile(filepath.Join(b.Dir, setupLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -45,17 +46,16 @@ func openLog(b Box) (*setupLogFile, error) {
 	return &setupLogFile{File: f, head: bounded.Head{W: f, Left: mostLog}}, nil
 }
 
-// Write implements io.Writer. What is beyond the bound is dropped.
+// Write implements io.Writer. It drops what exceeds the bound.
 func (l *setupLogFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.head.Write(p)
 }
 
-// Run runs commands in a box, in order, as its user, in its workspace. What they print is said, and
-// kept in the box's directory. hint says what to do when one fails, which is an error of code
-// Conflict. The first failure ends it. Each runs in a shell of its own, so what one sets in its
-// environment the next does not have.
+// Run runs commands in a box, in order, as its user, in its workspace, each in a shell of its own.
+// It reports their output and writes it to the log. The first failure ends it with Conflict and the
+// given hint.
 func Run(ctx context.Context, b Box, step string, commands []string, hint string, progress agentbox.Progress) error {
 	end := progress.Begin(step, b.Name)
 	log, err := openLog(b)
@@ -87,18 +87,18 @@ func Run(ctx context.Context, b Box, step string, commands []string, hint string
 	return nil
 }
 
-// lines writes output to a log and says it line by line. A line longer than maxLine is said in
-// pieces.
+// lines writes output to a log and reports it line by line. It splits lines longer than maxLine.
 type lines struct {
 	log  io.Writer
 	say  func(string)
 	rest []byte
 }
 
-// maxLine bounds, in bytes, what is held back of a line that does not end.
+// maxLine bounds, in bytes, how much of an unfinished line is held back.
 const maxLine = 4 << 10
 
-// Write implements io.Writer. What is said is the box's words: the command line cleans it.
+// Write implements io.Writer. The box chose the text; the command line removes control sequences
+// from it.
 func (l *lines) Write(p []byte) (int, error) {
 	if _, err := l.log.Write(p); err != nil {
 		return 0, err
@@ -119,7 +119,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	}
 }
 
-// flush says what is left: a last line that does not end.
+// flush reports a last line without an end.
 func (l *lines) flush() {
 	if len(l.rest) > 0 {
 		l.say(string(bytes.TrimRight(l.rest, "\r")))

@@ -17,12 +17,12 @@ import (
 	"agentbox/vmm/image"
 )
 
-// resultBound is the most that is kept of one part of what setup made. A box must not fill this
-// host's disk, nor keep a daemon busy for ever.
+// resultBound bounds each part of a setup result, so that a box cannot fill this host's disk or
+// keep the daemon busy.
 var resultBound = environment.Bound{Bytes: 32 << 30, Files: 2_000_000, Time: time.Hour}
 
-// exports are the parts of what setup made: the caches whole, everything else as far as it is not
-// as it was before. Git's directory is no part of what setup made: it is each box's own.
+// exports are the parts of a setup result: the caches as a whole, and changes of everything else.
+// Git's directory is not part of it, since each box has its own.
 func exports(dirs []string) map[caches.Part]environment.Export {
 	all := map[caches.Part]environment.Export{
 		caches.Runtime:   {Root: "/", Skip: slices.Concat(dirs, notSetup), Whole: image.OwnDirectories(), Bound: resultBound},
@@ -34,19 +34,19 @@ func exports(dirs []string) map[caches.Part]environment.Export {
 	return all
 }
 
-// inventories are what was in a box before setup ran, for the parts of which only what is new is
-// kept. It is never written by the box, which could hide a change in it.
+// inventories list what was in a box before setup ran, for the parts of which only changes are
+// kept.
 type inventories map[caches.Part]*os.File
 
-// close closes their files, which are removed with their directory.
+// close closes the files, which are removed with their directory.
 func (i inventories) close() {
 	for _, f := range i {
 		f.Close() // it was read only
 	}
 }
 
-// inventories takes them. They are kept here and not in the box, so that nothing in it changes
-// them.
+// inventories takes the inventories of a box. They are files on the host, where the box cannot hide
+// a change.
 func (s *Setup) inventories(ctx context.Context, b Box, all map[caches.Part]environment.Export, dir string) (inventories, error) {
 	known := inventories{}
 	for part, what := range all {
@@ -65,7 +65,7 @@ func (s *Setup) inventories(ctx context.Context, b Box, all map[caches.Part]envi
 	return known, nil
 }
 
-// take writes the files of a box to an archive on the host, a tar in a file that must not exist.
+// take writes files of a box to a new tar archive on the host.
 func (s *Setup) take(ctx context.Context, b Box, what environment.Export, to string) error {
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -74,8 +74,8 @@ func (s *Setup) take(ctx context.Context, b Box, what environment.Export, to str
 	return errors.Join(s.inside(ctx, b, f, what.Take), f.Close())
 }
 
-// inside calls do with a connection into a box. Each step has a connection of its own: between two
-// of them a command may run for an hour.
+// inside calls do with a connection into a box. Each step has its own, because a command may run
+// for an hour between two of them.
 func (s *Setup) inside(ctx context.Context, b Box, w io.Writer, do func(context.Context, *ssh.Client, io.Writer) error) error {
 	client, err := environment.Open(ctx, b.Address, b.User)
 	if err != nil {

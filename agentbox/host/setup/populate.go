@@ -19,12 +19,12 @@ import (
 	"agentbox/vmm/image"
 )
 
-// populate runs setup in a clean box of its own, over the caches of the nearest key, and publishes
-// what it made. Services do not run there: what they write is state, not a cache. An error of code
-// Conflict means that setup itself failed.
+// populate runs setup in a clean box, over the caches of the nearest key, and publishes the result.
+// Services do not run there, because what they write is state and not a cache. Conflict means that
+// setup itself failed.
 //
-// The box is never ready, so nobody else finds it and a daemon that dies takes it along. It ends
-// with the box removed, whatever happened in it.
+// The box is never ready, so nobody else finds it, and it is always removed: here or, after a
+// crash, by the next daemon.
 func (s *Setup) populate(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (caches.Made, error) {
 	made := caches.Made{Key: in.Key(), Ingredients: in, Private: len(base.Include) > 0}
 	progress.Say("setup runs in a clean box, once for key " + made.Key.Short())
@@ -40,14 +40,14 @@ func (s *Setup) populate(ctx context.Context, req Request, base image.Image, in 
 	return made, errors.Join(err, b.Remove())
 }
 
-// notSetup are places whose changes are the machine's own and not setup's.
+// notSetup are places whose changes are the machine's and not setup's.
 var notSetup = slices.Concat([]string{
 	"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys", protocol.WorkspaceDir,
 }, image.OwnFiles())
 
-// export runs setup in the box and publishes what it made: first an inventory of the files, then
-// the commands, then everything that is not as it was. The archives are temporary files of the
-// box's directory.
+// export runs setup in the box and publishes the result: an inventory of the files, then the
+// commands, then everything that has changed. The archives are temporary files in the box's
+// directory.
 func (s *Setup) export(ctx context.Context, b Box, cfg *config.Config, made caches.Made, progress agentbox.Progress) (caches.Made, error) {
 	paths, err := s.cachePaths(ctx, b, cfg.Caches)
 	if err != nil {
@@ -85,9 +85,9 @@ func (s *Setup) export(ctx context.Context, b Box, cfg *config.Config, made cach
 	return made, err
 }
 
-// publish keeps what a populate run made, and gives what its key stands for from now on: where
-// another result is here that is to be believed, that one. The same ingredients should have given
-// the same, so people are told.
+// publish stores the result of a populate run and returns the result that its key stands for from
+// now on. That is another one if a trusted one was there first. The user is told, since the same
+// ingredients should give the same result.
 func (s *Setup) publish(ctx context.Context, made caches.Made, files map[caches.Part]string, progress agentbox.Progress) (caches.Made, error) {
 	err := s.Results.Publish(ctx, made, files)
 	if err == nil {
@@ -100,8 +100,8 @@ func (s *Setup) publish(ctx context.Context, made caches.Made, files map[caches.
 	return s.find(ctx, made.Key, progress)
 }
 
-// cachePaths makes the configured directories absolute: only the box knows where its user's home
-// is. Those in the workspace are part of what setup made there.
+// cachePaths makes the configured cache directories absolute; the box is asked for its user's home.
+// Directories in the workspace are left out, because they are part of the workspace's changes.
 func (s *Setup) cachePaths(ctx context.Context, b Box, configured []string) ([]string, error) {
 	client, err := environment.Open(ctx, b.Address, b.User)
 	if err != nil {
@@ -126,12 +126,13 @@ func (s *Setup) cachePaths(ctx context.Context, b Box, configured []string) ([]s
 	return out, nil
 }
 
-// mostHome bounds what a box says its user's home is, in bytes: the longest path of Linux.
+// mostHome bounds the path that a box gives as its user's home, in bytes: the longest path on
+// Linux.
 const mostHome = 4 << 10
 
-// homeIn asks a box for the home directory of its user, an absolute path in it. exec runs a command
-// as that user; its shell is the image's, so the answer is bounded and checked. Conflict: there is
-// no such directory.
+// homeIn asks a box for its user's home directory, an absolute path. exec runs a command as that
+// user. The shell comes from the image, so the answer is bounded and checked. Conflict if there is
+// no home.
 func homeIn(ctx context.Context, user string, exec func(context.Context, environment.Command) (environment.Status, error)) (string, error) {
 	none := agentbox.Errorf(agentbox.Conflict, "user %s of the box has no home directory", user)
 	var home bytes.Buffer

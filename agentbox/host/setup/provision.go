@@ -17,15 +17,15 @@ import (
 // Result is what a box starts from.
 type Result struct {
 	Image image.Image
-	// Cache: key of what setup made that it has; zero when setup is to run in the box itself.
+	// Cache is the key of the setup result in the image; zero if setup is to run in the box itself.
 	Cache agentbox.Digest
-	// Made names the result of that key that the image is of, whose other part belongs in the
-	// workspace (Overlay). Zero for a box that has its workspace already.
+	// Made is the setup result in the image, whose workspace part belongs in the workspace
+	// (Overlay). Zero for a box that has its workspace already.
 	Made agentbox.Digest
 }
 
 // Damaged is the error of a setup result whose bytes are not what was published, or not all here.
-// Drop makes room for another one.
+// Drop removes the result.
 type Damaged struct {
 	Result agentbox.Digest
 	Cause  error
@@ -34,7 +34,7 @@ type Damaged struct {
 func (e *Damaged) Error() string { return e.Cause.Error() }
 func (e *Damaged) Unwrap() error { return e.Cause }
 
-// damaged is err as a Damaged if it says that a result is.
+// damaged turns err into a Damaged if it says that the result is corrupt.
 func damaged(result agentbox.Digest, err error) error {
 	if agentbox.CodeOf(err) == agentbox.Corrupt && !result.IsZero() {
 		return &Damaged{result, err}
@@ -42,8 +42,8 @@ func damaged(result agentbox.Digest, err error) error {
 	return err
 }
 
-// Drop takes a result back if err says that it is damaged, and tells the user. It returns nil then,
-// and the next Provision makes another; else err.
+// Drop removes a result if err is a Damaged, reports it and returns nil; the next Provision makes
+// another result. It returns any other err.
 func (s *Setup) Drop(ctx context.Context, err error, progress agentbox.Progress) error {
 	var d *Damaged
 	if !errors.As(err, &d) {
@@ -53,13 +53,13 @@ func (s *Setup) Drop(ctx context.Context, err error, progress agentbox.Progress)
 	return s.Results.Forget(ctx, d.Result)
 }
 
-// Provision lets a box start from what setup made for its key, running setup in a clean box first
-// when nobody has. When it fails there, the box runs it itself, over the caches of the nearest key,
-// and what comes of that is published nowhere.
+// Provision adds a setup result to the image of a box. If there is none for its key, it runs setup
+// in a clean box first. If setup fails there, the box runs it itself, over the caches of the
+// nearest key, and that is not published.
 //
-// was is what the box has, if it is there already. With the same key it keeps its image, whatever
-// became of that result since: its workspace has the other part of it. The key's lock is held while
-// it is found or made, so that of several boxes one runs setup and the others wait for its result.
+// previous is the box that a reset is for. If its key is still the same it keeps its image, because
+// its workspace has the other part of that result. The key's lock is held while the result is found
+// or made, so that one of several boxes runs setup and the others wait.
 func (s *Setup) Provision(ctx context.Context, req Request, previous agentbox.Box, base image.Image, progress agentbox.Progress) (Result, error) {
 	in, err := ingredientsOf(req, base)
 	if err != nil {
@@ -87,8 +87,7 @@ func (s *Setup) Provision(ctx context.Context, req Request, previous agentbox.Bo
 	return r, err
 }
 
-// provision is what a box starts from with what setup made for these ingredients, or, where setup
-// fails, without.
+// provision does one attempt of Provision for these ingredients.
 func (s *Setup) provision(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (Result, error) {
 	made, img, err := s.setupImage(ctx, req, base, in, progress)
 	if agentbox.CodeOf(err) == agentbox.Conflict && ctx.Err() == nil { // setup itself failed
@@ -99,7 +98,7 @@ func (s *Setup) provision(ctx context.Context, req Request, base image.Image, in
 	return Result{Image: img, Cache: in.Key(), Made: made.Result}, err
 }
 
-// sound looks for a result, and drops those that it finds damaged.
+// dropDamaged calls find again as long as it finds damaged results, which it drops.
 func (s *Setup) dropDamaged(ctx context.Context, progress agentbox.Progress, find func() (caches.Made, error)) (caches.Made, error) {
 	for {
 		made, err := find()
@@ -110,13 +109,13 @@ func (s *Setup) dropDamaged(ctx context.Context, progress agentbox.Progress, fin
 	}
 }
 
-// find is what was published here for a key, dropping what is damaged. NotFound when nothing was.
+// find returns the local result of a key and drops damaged ones. NotFound if there is none.
 func (s *Setup) find(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (caches.Made, error) {
 	return s.dropDamaged(ctx, progress, func() (caches.Made, error) { return s.Results.Find(ctx, key) })
 }
 
-// Has tells whether what setup makes for a request is here, on its own branch or on the default
-// one. It is for `up --explain`: nothing is fetched.
+// Has tells whether the setup result of a request is here, for its own branch or the default one.
+// It fetches nothing; it is for `up --explain`.
 func (s *Setup) Has(ctx context.Context, req Request, base image.Image) bool {
 	in, err := ingredientsOf(req, base)
 	if err != nil {
@@ -129,8 +128,8 @@ func (s *Setup) Has(ctx context.Context, req Request, base image.Image) bool {
 	return err == nil
 }
 
-// setupImage is base with what setup made for these ingredients, which is made first where nobody
-// has.
+// setupImage is base with the setup result of these ingredients, which is made first if nobody has
+// it.
 func (s *Setup) setupImage(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (caches.Made, image.Image, error) {
 	made, err := s.find(ctx, in.Key(), progress)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
@@ -158,10 +157,9 @@ func (s *Setup) nearestImage(ctx context.Context, base image.Image, in caches.In
 	return s.derive(ctx, base, made, progress, caches.Dirs)
 }
 
-// readable are the ingredients of the result that a box reads: that of the project's default branch
-// where there is one, which every branch may read, else that of its own branch. What a branch makes
-// is read by that branch alone. Otherwise a branch that anybody may push could put into every box
-// what it likes.
+// readable returns the ingredients of the result that a box reads: that of the project's default
+// branch if there is one, which every branch may read, else that of its own branch. Only a branch
+// itself reads what it made. Otherwise anyone who can push a branch could put files into every box.
 func (s *Setup) readable(ctx context.Context, in caches.Ingredients, progress agentbox.Progress) (caches.Ingredients, error) {
 	if in.Branch == "" {
 		return in, nil
@@ -183,8 +181,8 @@ func (s *Setup) readable(ctx context.Context, in caches.Ingredients, progress ag
 	return in, nil
 }
 
-// nearest is the newest result of the box's branch whose lockfiles alone differ, else that of the
-// default branch. NotFound where there is none at all.
+// nearest is the newest result of the box's branch that differs only in lockfiles, else that of the
+// default branch. NotFound if there is none.
 func (s *Setup) nearest(ctx context.Context, in caches.Ingredients, progress agentbox.Progress) (caches.Made, error) {
 	of := func() (caches.Made, error) { return s.Results.Nearest(ctx, in.Family()) }
 	made, err := s.dropDamaged(ctx, progress, of)
@@ -195,9 +193,9 @@ func (s *Setup) nearest(ctx context.Context, in caches.Ingredients, progress age
 	return made, err
 }
 
-// ingredientsOf is everything that the result of setup depends on, as far as it is known: two
-// requests with equal ingredients get the same result. The lockfiles are read from the checkout; a
-// branch is an ingredient unless it is the default one.
+// ingredientsOf is everything known that a setup result depends on: two requests with equal
+// ingredients get the same result. Lockfiles are read from the checkout. A branch is an ingredient
+// unless it is the default one.
 func ingredientsOf(req Request, base image.Image) (caches.Ingredients, error) {
 	in := caches.Ingredients{
 		Image: base.Digest, Arch: runtime.GOARCH, User: req.User, Setup: req.Config.Setup, Caches: req.Config.Caches,
@@ -210,8 +208,8 @@ func ingredientsOf(req Request, base image.Image) (caches.Ingredients, error) {
 	return in, in.ReadLockfiles(req.Config.Root, req.Config.Lockfiles)
 }
 
-// derive gives base with parts of what was made laid over it. Only parts that the result has are
-// laid. The archives are opened when the image is made, which it is once for these parts.
+// derive adds parts of a result to base, those of them that it has. Archives are opened only if the
+// image has to be made.
 func (s *Setup) derive(ctx context.Context, base image.Image, made caches.Made, progress agentbox.Progress, parts ...caches.Part) (image.Image, error) {
 	d := image.Derivation{Key: derivationKey(base, made, parts), Name: "with setup"}
 	if len(parts) == 1 {
@@ -229,7 +227,8 @@ func (s *Setup) derive(ctx context.Context, base image.Image, made caches.Made, 
 	return s.Images.Derive(ctx, base, d, progress)
 }
 
-// derivationKey names an image by what it is made of. One key can have had another result before.
+// derivationKey identifies an image by what it is made from, including the result, since a key may
+// have had another one before.
 func derivationKey(base image.Image, made caches.Made, parts []caches.Part) agentbox.Digest {
 	text := base.Digest.String() + "\n" + made.Key.String() + "\n" + made.Result.String() + "\n"
 	for _, p := range parts {
@@ -239,9 +238,9 @@ func derivationKey(base image.Image, made caches.Made, parts []caches.Part) agen
 	return d
 }
 
-// Overlay adds to a staged workspace what setup made in another one: the workspace's part of the
-// very result that the image of the box has, whatever its key stands for meanwhile. No result adds
-// nothing. The error is a Damaged where the result is.
+// Overlay adds to a staged workspace the workspace part of the result that the box's image is made
+// from, whatever its key stands for by now. A zero result adds nothing. The error is a Damaged if
+// the result is.
 func (s *Setup) Overlay(ctx context.Context, result agentbox.Digest, add func(io.Reader) error) error {
 	if result.IsZero() {
 		return nil
@@ -253,7 +252,7 @@ func (s *Setup) Overlay(ctx context.Context, result agentbox.Digest, add func(io
 	return damaged(result, errors.Join(add(r), r.Close()))
 }
 
-// open opens a part of a result. Opening and reading fail with a Damaged where it is.
+// open opens a part of a result. Opening and reading fail with a Damaged if it is damaged.
 func (s *Setup) open(ctx context.Context, result agentbox.Digest, part caches.Part) (io.ReadCloser, error) {
 	r, err := s.Results.Open(ctx, result, part)
 	if err != nil {
@@ -262,7 +261,7 @@ func (s *Setup) open(ctx context.Context, result agentbox.Digest, part caches.Pa
 	return resultPart{r, result}, nil
 }
 
-// resultPart is a part of a result that is read.
+// resultPart is an open part of a result.
 type resultPart struct {
 	io.ReadCloser
 	result agentbox.Digest

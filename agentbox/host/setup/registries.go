@@ -13,23 +13,22 @@ import (
 	"agentbox/vmm/image"
 )
 
-// Registries know where this machine takes packages from.
+// Registries knows where this machine gets packages from.
 type Registries interface {
-	// Unanswered are the questions about some ecosystems that nobody has answered.
+	// Unanswered are the open questions about some ecosystems.
 	Unanswered(ctx context.Context, ecosystems []string) []registries.Question
-	// Record takes answers, by question. They are those of a clean box: whom a repository could
-	// have told what to say is not asked.
+	// Record stores answers by question. They come from a clean box, which a repository could not
+	// influence.
 	Record(answers map[string]string) error
-	// GiveUp leaves questions alone that could not be asked.
+	// GiveUp skips questions that could not be asked.
 	GiveUp(questions []registries.Question)
 }
 
-// askRegistries finds out where the tools that a repository asks for take packages from, as far as
-// neither the files nor the tools of this machine say it: the distribution's tools say it, in a
-// clean box of an image into which nothing of the repository came. What cannot be found out is
-// told; the box is made all the same. equipped tells whether base has the tools that come from
-// registries themselves; only these are asked then. One box at a time asks, so that none asks what
-// another just learns.
+// askRegistries finds out where the tools that a repository asks for get packages from, if neither
+// files nor tools of this machine say so. It asks the distribution's tools, in a clean box of an
+// image without anything of the repository. Failures are reported and do not keep the box from
+// being made. equipped tells whether base has the tools from registries; only those are asked then.
+// One box at a time asks, so that no question is asked twice.
 func (s *Setup) askRegistries(ctx context.Context, req Request, base image.Image, equipped bool, progress agentbox.Progress) {
 	defer s.keys.Lock("registries")()
 	questions := slices.DeleteFunc(s.unanswered(ctx, req), func(q registries.Question) bool { return (q.Package == "") != equipped })
@@ -49,8 +48,8 @@ func (s *Setup) askRegistries(ctx context.Context, req Request, base image.Image
 	progress.Say("cannot find out where " + ecosystems(questions) + " is had from, so boxes reach what agentbox policy allow permits: " + err.Error())
 }
 
-// unanswered are the questions of what a repository asks for that a clean box is still to answer:
-// none where its image has files that the repository chose.
+// unanswered are the open questions for a repository that a clean box can answer: none if its image
+// has files that the repository chose.
 func (s *Setup) unanswered(ctx context.Context, req Request) []registries.Question {
 	if len(req.Config.Include) > 0 {
 		return nil
@@ -58,7 +57,7 @@ func (s *Setup) unanswered(ctx context.Context, req Request) []registries.Questi
 	return s.Registries.Unanswered(ctx, req.Config.Toolchain.Ecosystems())
 }
 
-// ecosystems are the names of what is asked about, for a message.
+// ecosystems names the ecosystems of questions, for a message.
 func ecosystems(questions []registries.Question) string {
 	var names []string
 	for _, q := range questions {
@@ -67,8 +66,8 @@ func ecosystems(questions []registries.Question) string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// askIn asks the tools of a clean box, which it gets where its image has them not, and records the
-// answers. Nothing of the repository is in that box, so the answers are the distribution's.
+// askIn installs the tools that a clean box lacks, asks them, and records the answers, which are
+// the distribution's.
 func (s *Setup) askIn(ctx context.Context, b Box, questions []registries.Question, installed toolchain.Candidates) error {
 	var missing []string
 	for _, q := range questions {

@@ -1,18 +1,17 @@
-// Package setup gives boxes what their repository's setup makes: tools and results are made once
-// for each key, in a clean box, and laid over the image that boxes start from. It makes no box
-// itself: its callers give it clean ones (Request.Clean, Request.Empty).
+// Package setup makes tools and setup results once for each key, in a clean box, and adds them to
+// the image that boxes start from. It makes no box itself: callers provide clean ones
+// (Request.Clean, Request.Empty).
 //
-// Two things are laid over an image, in this order. Tools (toolchain.go, Equip) are the packages
-// that a repository's files ask for, installed by root in a box without the repository, keyed by
-// the image and the needs. The setup result (provision.go, populate.go, export.go) is what the
-// configuration's setup commands leave behind, keyed by caches.Ingredients: caches, changes of the
-// runtime, and files of the workspace, which staging adds. A populate run is one such run in a
-// clean box.
+// Two things are added to an image, in this order. Tools (toolchain.go, Equip) are the packages
+// that a repository's files ask for; root installs them in a box without the repository, and the
+// image and the needs are their key. The setup result (provision.go, populate.go, export.go) is
+// what the configuration's setup commands leave behind: caches, changes of the runtime, and files
+// of the workspace, which staging adds. Its key is caches.Ingredients, and it is made by a populate
+// run in a clean box.
 //
-// What a populate run leaves is data from a box: it is exported by the guest agent as archives,
-// bounded in size (resultBound), and judged by those that unpack it. It is shared with the team by
-// key (team.go). Where setup fails in its clean box, the user's box runs it itself, in front of the
-// user.
+// A result is data from a box: the guest agent exports it as archives, whose size is bounded
+// (resultBound), and the code that unpacks it checks it. It is shared with the team by key
+// (team.go). If setup fails in the clean box, the user's box runs it, in front of the user.
 package setup
 
 import (
@@ -34,46 +33,46 @@ import (
 type Config struct {
 	Home    home.Home
 	Images  Images
-	Results Results // what setup made, by key; nil where every box runs setup itself
-	Team    Team    // the other machines; nil: none are asked
+	Results Results // setup results by key; nil: every box runs setup itself
+	Team    Team    // nil: this machine is in no team
 	Log     *slog.Logger
-	// Registries are the machine's, where packages come from.
+	// Registries says where this machine gets packages from.
 	Registries Registries
 }
 
-// Setup keeps what setup makes. Its methods may be called at once; keys orders those that make the
-// same.
+// Setup makes and finds tools and setup results. Its methods may be called concurrently; keys
+// orders those that make the same.
 type Setup struct {
 	Config
 	keys keyed.Locks
 }
 
-// New gives the setup of a home.
+// New makes the Setup of a home.
 func New(cfg Config) *Setup { return &Setup{Config: cfg} }
 
 // Images are those that boxes start from.
 type Images interface {
-	// Get gives an image that is here; an error says that there is none.
+	// Get returns an image that is here, else an error.
 	Get(ctx context.Context, d agentbox.Digest, progress agentbox.Progress) (image.Image, error)
-	// Find gives base with the layers of a key, made here or by another machine.
+	// Find returns base with the layers of a key, made here or by another machine.
 	Find(ctx context.Context, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error)
-	// Derive lays layers over an image.
+	// Derive adds layers to an image.
 	Derive(ctx context.Context, base image.Image, d image.Derivation, progress agentbox.Progress) (image.Image, error)
 }
 
-// Results keeps what setup made, by key. What it hands out was verified.
+// Results keeps setup results by key. What it returns was verified.
 type Results interface {
-	// Find gives what was published for a key; an error of code NotFound means that nothing was, one
-	// of code Corrupt that it is damaged, of which Made.Result is set.
+	// Find returns the result of a key. NotFound if there is none; Corrupt, with Made.Result set,
+	// if it is damaged.
 	Find(ctx context.Context, key agentbox.Digest) (caches.Made, error)
-	// Nearest gives the newest that was published for any key of a family; errors as above.
+	// Nearest returns the newest result for any key of a family, with the same errors.
 	Nearest(ctx context.Context, family agentbox.Digest) (caches.Made, error)
-	// Publish keeps what a populate run made. It is there completely or not at all.
+	// Publish stores what a populate run made, completely or not at all.
 	Publish(ctx context.Context, made caches.Made, parts map[caches.Part]string) error
-	// Forget takes back a result, because it is damaged. One that is not here is no error.
+	// Forget removes a damaged result. One that does not exist is no error.
 	Forget(ctx context.Context, result agentbox.Digest) error
-	// Open reads one part of a result: NotFound if the populate run gave no such part, Corrupt, when
-	// it is read too, if it is damaged.
+	// Open reads one part of a result. NotFound if it has no such part; Corrupt, also from Read, if
+	// it is damaged.
 	Open(ctx context.Context, result agentbox.Digest, part caches.Part) (io.ReadCloser, error)
 }
 
@@ -84,18 +83,17 @@ type Box struct {
 	Address    environment.Address
 }
 
-// CleanBox is a box of an image that nobody else finds, and that a daemon that dies takes along.
-// Remove ends it, and has to be called.
+// CleanBox is a box that nobody else finds and that the next daemon removes after a crash. The
+// caller must call Remove.
 type CleanBox struct {
 	Box
 	Remove func() error
 }
 
-// Request is what a box is to be made of.
+// Request says what a box is to be made from.
 type Request struct {
 	Config *config.Config // with flags applied
-	// Agent are the tools of Config that are there for the agent's sake, itself among them; none
-	// where there is no agent.
+	// Agent has the tools of Config that the agent needs, itself included; empty without an agent.
 	Agent     toolchain.Needs
 	Project   string // its canonical name
 	Directory string // of the checkout
@@ -103,6 +101,6 @@ type Request struct {
 	Detached  bool   // Branch is a commit
 	User      string // of the box, as which setup runs
 	Suite     string // release of an apt: image, "" for any other
-	// Clean makes a clean box with the repository's files, Empty one without any.
+	// Clean makes a clean box with the repository's files, Empty one without them.
 	Clean, Empty func(ctx context.Context, img image.Image, progress agentbox.Progress) (CleanBox, error)
 }

@@ -7,17 +7,17 @@ import (
 	"agentbox/agentbox/caches"
 )
 
-// Team is what boxes need of the other machines (agentbox/team).
+// Team is what setup needs from the other machines of a team (agentbox/team).
 type Team interface {
-	// Setup brings what setup made elsewhere for a key onto the Results, and says who made it.
-	// NotFound: nobody offers it.
+	// Setup fetches the setup result of a key into Results, and says who made it. NotFound if
+	// nobody offers it.
 	Setup(ctx context.Context, key agentbox.Digest, progress func(done, total int)) (by string, err error)
-	// Once makes something unless get gets it, one machine at a time.
+	// Once calls make unless get succeeds, on one machine of the team at a time.
 	Once(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error
 }
 
-// findOrFetch finds what setup made here, or gets what it made elsewhere. NotFound when nobody has
-// it.
+// findOrFetch returns the local setup result of a key, or fetches it from the team. NotFound if
+// nobody has it.
 func (s *Setup) findOrFetch(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (caches.Made, error) {
 	made, err := s.find(ctx, key, progress)
 	if s.Team == nil || agentbox.CodeOf(err) != agentbox.NotFound {
@@ -31,7 +31,7 @@ func (s *Setup) findOrFetch(ctx context.Context, key agentbox.Digest, progress a
 	return s.find(ctx, key, progress)
 }
 
-// onceInTeam makes what setup makes, unless another machine did or does.
+// onceInTeam makes a setup result, unless another machine has made it or is making it.
 func (s *Setup) onceInTeam(ctx context.Context, in caches.Ingredients, progress agentbox.Progress, populate func(context.Context) (caches.Made, error)) (made caches.Made, err error) {
 	if s.Team == nil {
 		return populate(ctx)

@@ -21,19 +21,18 @@ import (
 	"agentbox/vmm/image"
 )
 
-// equipment is how the tools that a repository asks for came to an image: what was planned, and the
-// image that has them. It names no repository: all that ask for the same tools on the same image
-// get the same.
+// equipment records how tools came to an image: the plan, and the image that has them. It names no
+// repository, since all that ask for the same tools on the same image share it.
 type equipment struct {
 	Plan  toolchain.Plan  `json:"plan"`
 	Image agentbox.Digest `json:"image"`
 }
 
-// Equip gives base with the tools that the repository asks for, and those of its agent over them.
-// Each of the two is installed once for each image and set of needs, by root in a clean box without
-// a workspace, and what that adds is a layer over the image: no repository's code runs there. So an
-// agent is installed once for all repositories whose own tools are the same, and a repository's
-// tools once for all agents.
+// Equip returns base with the tools that the repository asks for, and those of its agent on top.
+// Root installs each of the two once for each image and set of needs, in a clean box without a
+// workspace, and the change becomes a layer. No code of the repository runs there. So an agent is
+// installed once for all repositories with the same tools, and a repository's tools once for all
+// agents.
 func (s *Setup) Equip(ctx context.Context, req Request, base image.Image, progress agentbox.Progress) (image.Image, error) {
 	s.askRegistries(ctx, req, base, false, progress)
 	img := base
@@ -47,9 +46,8 @@ func (s *Setup) Equip(ctx context.Context, req Request, base image.Image, progre
 	return img, nil
 }
 
-// stages parts needs into those that are installed first and those that come over them, of which
-// there may be none: a repository's own, and what its agent needs besides. Of a tool that both ask
-// for there is one version, which is chosen with the repository's.
+// stages splits needs into the repository's own, which are installed first, and those of its agent.
+// A tool that both ask for is installed once, with the repository's.
 func stages(all, agents toolchain.Needs) []toolchain.Needs {
 	repository := slices.DeleteFunc(slices.Clone(all), func(n toolchain.Need) bool { return slices.Contains(agents, n) })
 	tools := repository.Tools()
@@ -72,8 +70,7 @@ func (s *Setup) equipped(ctx context.Context, req Request, needs toolchain.Needs
 		reportUnmet(e.Plan, progress)
 		return img, nil
 	}
-	// Another machine may have installed them. What is not to be had for the box, it was told
-	// there.
+	// Another machine may have installed them, and reported there which could not be had.
 	if img, err := s.Images.Find(ctx, base, key, progress); err == nil {
 		return img, s.writeEquipment(key, equipment{Image: img.Digest})
 	}
@@ -97,7 +94,7 @@ func (s *Setup) Equipped(ctx context.Context, all, agents toolchain.Needs, base 
 	return img, true
 }
 
-// known is an image with tools that is here.
+// known returns the image with the tools of a key, if it is here.
 func (s *Setup) known(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (equipment, image.Image, error) {
 	e, err := s.readEquipment(key)
 	if err != nil {
@@ -107,15 +104,15 @@ func (s *Setup) known(ctx context.Context, key agentbox.Digest, progress agentbo
 	return e, img, err
 }
 
-// equipmentKey identifies an image with tools by what it is made from, the way of installing them
-// included.
+// equipmentKey identifies an image with tools by what it is made from, including the way of
+// installing them.
 func equipmentKey(base agentbox.Digest, needs toolchain.Needs) agentbox.Digest {
 	text := "toolchain 2\n" + base.String() + "\n" + toolchain.Recipe() + "\n" + needs.Sum()
 	d, _, _ := agentbox.DigestOf(strings.NewReader(text)) // reading a string cannot fail
 	return d
 }
 
-// install plans, and carries the plan out where it adds anything.
+// install plans what to install, and does so unless nothing has to be added.
 func (s *Setup) install(ctx context.Context, req Request, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (equipment, image.Image, error) {
 	installed := toolchain.Installed(base.Versions)
 	if needs.Settled(installed) {
@@ -136,7 +133,7 @@ func (s *Setup) install(ctx context.Context, req Request, needs toolchain.Needs,
 	return equipment{plan, img.Digest}, img, nil
 }
 
-// toolNames are the tools that are asked for, for a message.
+// toolNames names the tools that are asked for, for a message.
 func toolNames(needs toolchain.Needs) string {
 	var names []string
 	for _, t := range needs.Tools() {
@@ -145,8 +142,8 @@ func toolNames(needs toolchain.Needs) string {
 	return strings.Join(names, ", ")
 }
 
-// installIn installs what is asked for in a clean box, and lays what that added over base. apt's
-// lists, caches and logs are removed first: they differ from run to run and are of no use in a box.
+// installIn installs tools in a clean box and makes a layer of the changes. It first removes apt's
+// lists, caches and logs, which differ from run to run and are useless in a box.
 func (s *Setup) installIn(ctx context.Context, b Box, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (toolchain.Plan, image.Image, error) {
 	dir, err := os.MkdirTemp(b.Dir, ".tmp-toolchain-")
 	if err != nil {
@@ -172,9 +169,9 @@ func (s *Setup) installIn(ctx context.Context, b Box, needs toolchain.Needs, bas
 	return plan, img, err
 }
 
-// Install finds out what a box can get, and runs the plan that follows. Commands of ours run as
-// root, with nothing of the repository but names and versions, which the plan has checked. The plan
-// says what could not be had.
+// Install finds out what a box can get, plans, and runs the plan's commands as root. Of the
+// repository they contain only names and versions, which the plan has checked. The plan says what
+// could not be had.
 func (s *Setup) Install(ctx context.Context, b Box, needs toolchain.Needs, installed toolchain.Candidates) (toolchain.Plan, error) {
 	offer, err := s.offer(ctx, b, needs)
 	if err != nil {
@@ -189,9 +186,9 @@ func (s *Setup) Install(ctx context.Context, b Box, needs toolchain.Needs, insta
 	return plan, nil
 }
 
-// offer is what a box has and can get of the tools that are asked for. The distribution is asked
-// only for what is to come from it: the lists of its packages take longer to get than some tools.
-// A registry of npm's that does not answer is an error where the distribution's Node.js does not do.
+// offer is which of the needed tools a box has and can get. The distribution is asked only for what
+// has to come from it, because its package lists take longer to fetch than some tools. If npm's
+// registry does not answer, that is an error unless the distribution's Node.js will do.
 func (s *Setup) offer(ctx context.Context, b Box, needs toolchain.Needs) (toolchain.Offer, error) {
 	var offer toolchain.Offer
 	var silent error
@@ -206,7 +203,7 @@ func (s *Setup) offer(ctx context.Context, b Box, needs toolchain.Needs) (toolch
 	if err := s.asRoot(ctx, b, nil, "apt-get", "-q", "update"); err != nil {
 		return offer, err
 	}
-	// It fails where there is no such package at all, and shows the others.
+	// It fails if one package does not exist, and still shows the others.
 	shown, _ := s.answer(ctx, b, append([]string{"apt-cache", "show", "--no-all-versions"}, asked...))
 	offer.Distribution = toolchain.ParseCandidates(shown)
 	if offer.DistributionHas(wanted) {
@@ -215,8 +212,8 @@ func (s *Setup) offer(ctx context.Context, b Box, needs toolchain.Needs) (toolch
 	return offer, silent
 }
 
-// offerNode finds out which Node.js the box has, and which it can get of the npm registry unless it
-// has what is wanted.
+// offerNode finds out which Node.js the box has and, if that is not what is wanted, which ones the
+// npm registry offers.
 func (s *Setup) offerNode(ctx context.Context, b Box, wanted []string, offer *toolchain.Offer) error {
 	said, err := s.answer(ctx, b, toolchain.AskNode())
 	if err != nil {
@@ -236,7 +233,7 @@ func (s *Setup) offerNode(ctx context.Context, b Box, wanted []string, offer *to
 	return nil
 }
 
-// answer is what a command prints that root runs in a box, to a bound.
+// answer is the bounded output of a command that root runs in a box.
 func (s *Setup) answer(ctx context.Context, b Box, argv []string) (io.Reader, error) {
 	var said bytes.Buffer
 	tooLong := agentbox.Errorf(agentbox.Conflict, "%s says more than is read", argv[0])
@@ -244,8 +241,8 @@ func (s *Setup) answer(ctx context.Context, b Box, argv []string) (io.Reader, er
 	return &said, err
 }
 
-// layerOf lays what a clean box has beyond its image over that image. dir is where the archive is
-// until then.
+// layerOf adds what a clean box has beyond its image to that image as a layer. The archive is kept
+// in dir until then.
 func (s *Setup) layerOf(ctx context.Context, b Box, what environment.Export, dir string, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
 	layer := filepath.Join(dir, "layer.tar")
 	if err := s.take(ctx, b, what, layer); err != nil {
@@ -257,12 +254,12 @@ func (s *Setup) layerOf(ctx context.Context, b Box, what environment.Export, dir
 	return s.Images.Derive(ctx, base, d, progress)
 }
 
-// mostAnswer bounds what a tool in a clean box may answer, in bytes: its image may have another
-// program of that name. All that a distribution says of a few dozen packages is a tenth of it.
+// mostAnswer bounds a tool's answer in bytes, since the image may have another program of its name.
+// A distribution's answer about dozens of packages is a tenth of that.
 const mostAnswer = 4 << 20
 
-// asRoot runs a command of ours in a box. Its output goes to out, where that is set, else the end
-// of it into the error.
+// asRoot runs a command as root in a box. Its output goes to out; without out, the end of it is in
+// the error.
 func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string) error {
 	client, err := environment.Open(ctx, b.Address, "root")
 	if err != nil {
@@ -285,15 +282,14 @@ func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string
 		WithHint("write image: and packages: in agentbox.yaml (agentbox init makes one), or allow what it needs: agentbox policy show")
 }
 
-// reportUnmet tells what a repository asks for and its box has not.
+// reportUnmet reports what a repository asks for and its box lacks.
 func reportUnmet(p toolchain.Plan, progress agentbox.Progress) {
 	for _, u := range p.Unmet {
 		progress.Say(u.String())
 	}
 }
 
-// readEquipment reads how the tools of a key came to an image; an error satisfying fs.ErrNotExist
-// where they did not.
+// readEquipment reads the equipment of a key. fs.ErrNotExist if there is none.
 func (s *Setup) readEquipment(key agentbox.Digest) (e equipment, err error) {
 	b, err := os.ReadFile(s.Home.Toolchain(key.Hex()))
 	if err != nil {
@@ -302,7 +298,7 @@ func (s *Setup) readEquipment(key agentbox.Digest) (e equipment, err error) {
 	return e, json.Unmarshal(b, &e)
 }
 
-// writeEquipment remembers it, in a file of its own for each key.
+// writeEquipment stores the equipment of a key in a file of its own.
 func (s *Setup) writeEquipment(key agentbox.Digest, e equipment) error {
 	path := s.Home.Toolchain(key.Hex())
 	b, err := json.MarshalIndent(e, "", "  ")

@@ -1,9 +1,9 @@
-// Package staging makes the workspace of a new box: the repository's files, with what setup made in
-// the workspace of another box of the same key. The repository itself is read and not changed.
+// Package staging fills the workspace of a new box with the repository's files and those of a setup
+// result. It only reads the repository.
 //
-// What of a repository comes in is decided by the package workspace; here is how it gets to where
-// the box has it. A driver whose workspaces are directories gets the files once, in their place;
-// any other gets a temporary tree to make a disk of.
+// Package workspace decides which files come into a box. If a driver's workspaces are directories,
+// the files are copied once, into place; any other driver gets a temporary tree to make a disk
+// from.
 package staging
 
 import (
@@ -19,28 +19,28 @@ import (
 	"agentbox/vmm"
 )
 
-// Stager makes workspaces.
+// Stager fills workspaces.
 type Stager struct {
-	// Overlay has add read what a setup result has for a workspace; not for the zero result.
+	// Overlay lets add read the workspace part of a setup result.
 	Overlay func(ctx context.Context, result agentbox.Digest, add func(io.Reader) error) error
 	Log     *slog.Logger
 }
 
-// Target is where a workspace is to be.
+// Target is the workspace to fill.
 type Target struct {
 	Box     agentbox.BoxID
 	Path    string // the reserved workspace
 	Size    int64  // of it, in bytes
 	Staging string // a directory for a driver that makes its own form of it
-	// Begin: where it is written down what the workspace holds beyond its commit; "" for a box that
-	// nobody takes work from.
+	// Begin is where to record what the workspace holds beyond its commit; "" for a box that nobody
+	// takes work from.
 	Begin  string
 	Commit string
 	Setup  agentbox.Digest // the setup result that belongs in it; zero for none
 }
 
-// Fill copies a repository into a box's reserved workspace. It is done beside the start of the
-// machine. On failure what is in the workspace is unfinished, and the box is erased.
+// Fill copies a repository into a box's reserved workspace, while the machine starts. If it fails,
+// the workspace is incomplete and the box is erased.
 func (s Stager) Fill(ctx context.Context, driver vmm.Driver, to Target, repo workspace.Repo, progress agentbox.Progress) error {
 	end := progress.Begin("workspace", repo.Root)
 	var stats workspace.Stats
@@ -60,9 +60,9 @@ func (s Stager) Fill(ctx context.Context, driver vmm.Driver, to Target, repo wor
 	return nil
 }
 
-// fromStaging puts the files together elsewhere for the driver to make a workspace of.
+// fromStaging assembles the files in a temporary tree, from which the driver makes the workspace.
 func (s Stager) fromStaging(ctx context.Context, driver vmm.Driver, to Target, repo workspace.Repo) (workspace.Stats, error) {
-	defer workspace.RemoveTemp(to.Staging) // erase does it again for a daemon that was killed here
+	defer workspace.RemoveTemp(to.Staging) // erase repeats it if the daemon is killed here
 	tree, stats, err := workspace.StageTemp(ctx, repo, to.Staging)
 	if err == nil {
 		err = s.overlay(ctx, to, tree, &stats)
@@ -76,8 +76,8 @@ func (s Stager) fromStaging(ctx context.Context, driver vmm.Driver, to Target, r
 	return stats, err
 }
 
-// inPlace copies the files once, to where the box has them. The reserved workspace is empty. A
-// directory has no size, so it is measured here against the box's disk; watchDisk does so later.
+// inPlace copies the files into the reserved, empty workspace. A directory has no size of its own,
+// so it is compared with the size of the box's disk here, and later by watchDisk.
 func (s Stager) inPlace(ctx context.Context, driver vmm.DirectoryWorkspaces, to Target, repo workspace.Repo) (workspace.Stats, error) {
 	path := to.Path
 	stats, err := workspace.Stage(ctx, repo, path, workspace.Options{Limit: to.Size})
@@ -91,15 +91,14 @@ func (s Stager) inPlace(ctx context.Context, driver vmm.DirectoryWorkspaces, to 
 		err = workspace.TooLarge(to.Size)
 	}
 	if err == nil {
-		// The top has the repository's mode by now, which may let nobody else in.
+		// The top directory has the repository's mode by now, which may exclude others.
 		err = driver.FinishWorkspace(path)
 	}
 	return stats, err
 }
 
-// begins writes down what a staged workspace holds beyond its commit, for diff and pull to tell it
-// from what the box does. A box that nobody takes work from needs none, and one whose git cannot
-// say it goes without.
+// begins records what a staged workspace holds beyond its commit, so that diff and pull can tell it
+// from the box's work. A failure is logged and does not stop the box.
 func (s Stager) begins(ctx context.Context, to Target, tree string) error {
 	if to.Begin == "" {
 		return nil
@@ -112,7 +111,7 @@ func (s Stager) begins(ctx context.Context, to Target, tree string) error {
 	return err
 }
 
-// overlay adds what setup made in the workspace of another box.
+// overlay adds the files of a setup result.
 func (s Stager) overlay(ctx context.Context, to Target, tree string, stats *workspace.Stats) error {
 	return s.Overlay(ctx, to.Setup, func(r io.Reader) error {
 		files, err := workspace.Overlay(ctx, tree, r)
@@ -121,7 +120,7 @@ func (s Stager) overlay(ctx context.Context, to Target, tree string, stats *work
 	})
 }
 
-// branchOf says which state of a repository was staged, for a message.
+// branchOf names the state of a repository that was staged, for a message.
 func branchOf(repo workspace.Repo) string {
 	switch {
 	case repo.Commit == "":

@@ -11,7 +11,7 @@ import (
 	"agentbox/agentbox/supervisor"
 )
 
-// Ask calls the supervisor of a box, without progress. If it has gone meanwhile, the error says
+// Ask calls the supervisor of a box, without progress. If the supervisor has ended, the error says
 // why.
 func Ask[Req, Resp any](ctx context.Context, s *Supervisor, e api.Endpoint[Req, Resp], req Req) (Resp, error) {
 	resp, err := api.Call(ctx, s.Client, e, req, nil)
@@ -21,8 +21,8 @@ func Ask[Req, Resp any](ctx context.Context, s *Supervisor, e api.Endpoint[Req, 
 	return resp, err
 }
 
-// WhyGone replaces "no answer" by what the supervisor of a box left as its reason. It stays there
-// for who writes it down. It changes only errors of code Unavailable: others are an answer.
+// WhyGone replaces an Unavailable error of a box by the reason that its supervisor left when it
+// ended. It does not remove that note. Other errors are unchanged.
 func WhyGone(names home.Box, err error) error {
 	if agentbox.CodeOf(err) != agentbox.Unavailable {
 		return err
@@ -44,27 +44,27 @@ func WhyGone(names home.Box, err error) error {
 	return err
 }
 
-// boxEnded is the error of a box whose machine is gone. Why is a fact of it, not a part of its text.
+// boxEnded is the error of a box whose machine is gone. End is a field, not part of the text.
 func boxEnded(id string, end agentbox.End) *agentbox.Error {
 	e := agentbox.Errorf(agentbox.Unavailable, "box %s ended", id)
 	e.End = &end
 	return e
 }
 
-// Status is what a supervisor says of itself, and of its guest where that is asked for. It waits
-// while the machine starts.
+// Status is a supervisor's report of itself and, on request, of its guest. It waits while the
+// machine starts.
 func (s *Supervisor) Status(ctx context.Context, req api.StatusRequest) (api.SupervisorStatus, error) {
 	return api.Call(ctx, s.Client, api.SupervisorStatusE, req, nil)
 }
 
-// Save writes the state of its machine, which goes on.
+// Save saves the state of the machine, which goes on.
 func (s *Supervisor) Save(ctx context.Context, req api.SaveRequest) error {
 	_, err := Ask(ctx, s, api.SupervisorSave, req)
 	return err
 }
 
-// Govern puts in force what compose gives. Of two calls the later one stays: compose is called with
-// the lock held, so what it reads is not older than what the call before it put in force.
+// Govern puts in force what compose returns. compose is called with the lock held, so of two calls
+// the one that composed later is in force in the end.
 func (s *Supervisor) Govern(ctx context.Context, compose func() (api.PolicyInForce, error)) error {
 	s.policy.Lock()
 	defer s.policy.Unlock()
@@ -76,13 +76,13 @@ func (s *Supervisor) Govern(ctx context.Context, compose func() (api.PolicyInFor
 	return err
 }
 
-// Forward opens the ports that a configuration names.
+// Forward opens configured ports.
 func (s *Supervisor) Forward(ctx context.Context, ports []agentbox.ConfiguredPort) error {
 	_, err := Ask(ctx, s, api.SupervisorPorts, ports)
 	return err
 }
 
-// OpenPort forwards a port to the host's loopback, and says where it answers.
+// OpenPort forwards a port to the host's loopback and returns its address.
 func (s *Supervisor) OpenPort(ctx context.Context, req api.PortRequest) (agentbox.Port, error) {
 	return Ask(ctx, s, api.SupervisorOpen, req)
 }

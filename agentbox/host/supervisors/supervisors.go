@@ -1,10 +1,10 @@
-// Package supervisors starts the processes that hold the machines of boxes, finds those that an
-// earlier daemon started, and ends them. What a machine is for is not its business.
+// Package supervisors starts the processes that hold boxes' machines, finds those of an earlier
+// daemon, and ends them. It does not know what a machine is for.
 //
-// A supervisor is found by its box's lock file, which it holds and its machine inherits, and in
-// which its process id is written: a lock that is held means that one of the two lives. It is
-// called through a socket of the box. Both, and the configuration, are handed down when it is
-// started (agentbox/supervisor, Files and Config).
+// A supervisor is found by its box's lock file, which has its process id. It holds the lock, and
+// its machine inherits it, so a held lock means that one of the two lives. Calls go through a
+// socket of the box. The supervisor inherits both, and its configuration, when it is started
+// (agentbox/supervisor, Files and Config).
 package supervisors
 
 import (
@@ -29,24 +29,24 @@ import (
 	"agentbox/vmm"
 )
 
-// Supervisor is a live supervisor, started by this daemon or by an earlier one. A nil Supervisor is
-// that of a box without a machine: only Stop may be called.
+// Supervisor is a live supervisor, started by this daemon or an earlier one. A nil Supervisor is
+// that of a box without a machine; only Stop may be called on it.
 type Supervisor struct {
 	Client *api.Client
 	Gone   chan struct{} // closed when the process has ended and its machine with it
 	Box    home.Box      // the files of its box
-	// policy: held from when its policy is composed until it is in force: the latest stays
+	// policy is held from when a policy is composed until it is in force.
 	policy sync.Mutex
 }
 
-// Supervisors starts them for the boxes of a home.
+// Supervisors starts the supervisors of a home.
 type Supervisors struct {
 	Home   home.Home
 	Binary string // this program's file
 }
 
-// Start starts a supervisor and returns at once: its sockets already exist, and calls to it wait
-// until it serves them. Conflict when the box has one already.
+// Start starts a supervisor and returns at once. Its sockets exist already, and calls wait until it
+// serves them. Conflict if the box has a supervisor.
 func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Supervisor, error) {
 	names := m.Home.Box(cfg.Box)
 	if err := os.MkdirAll(names.Run, 0o700); err != nil {
@@ -56,7 +56,7 @@ func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Super
 	if err != nil {
 		return nil, err
 	}
-	// The child has its own; the template's belong to the template.
+	// The child has copies; the template's files belong to the template.
 	defer closeAll(files.Lock, files.Control, files.SSH)
 	cmd := exec.Command(m.Binary, supervisor.Verb)
 	cmd.Env = append(os.Environ(), home.EnvDir+"="+m.Home.Dir)
@@ -78,13 +78,13 @@ func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Super
 		return nil, fmt.Errorf("start a supervisor: %w", err)
 	}
 	s := &Supervisor{Client: api.NewClient(names.Control()), Gone: make(chan struct{}), Box: names}
-	// This goroutine ends with the supervisor, which may outlive us: nobody waits for it.
+	// This goroutine ends with the supervisor, which may outlive this daemon, so nothing waits for it.
 	go func() {
 		_ = cmd.Wait()
 		awaitFree(names.Lock())
 		close(s.Gone)
 	}()
-	// Its id first: from then on a daemon that finds the lock held knows which process to kill.
+	// The process id first, so that another daemon that finds the lock held knows which process to kill.
 	_, err = fmt.Fprintln(files.Lock, cmd.Process.Pid)
 	if err == nil {
 		err = supervisor.WriteConfig(stdin, cfg, len(files.Template))
@@ -96,8 +96,8 @@ func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Super
 	return s, nil
 }
 
-// supervisorFiles takes the box's lock and binds its sockets, which the child inherits: the lock
-// belongs to the open file, so it passes to the child without a moment at which it is free.
+// supervisorFiles takes the box's lock and binds its sockets for the child to inherit. The lock
+// belongs to the open file, so it is never free in between.
 func supervisorFiles(names home.Box, template vmm.Template) (supervisor.Files, error) {
 	var files supervisor.Files
 	lock, err := durable.TryLock(names.Lock())
@@ -142,7 +142,7 @@ func listen(path string) (*os.File, error) {
 	return l.File()
 }
 
-// closeAll closes files of which some may not have been opened.
+// closeAll closes files, some of which may be nil.
 func closeAll(files ...*os.File) {
 	for _, f := range files {
 		if f != nil {
@@ -151,9 +151,9 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// Adopt finds the supervisor of a box that an earlier daemon started; nil when there is none. watch
-// runs what waits for its end until ctx ends. That it is no child of ours makes one difference: its
-// end is noticed by a call that it answers when it ends.
+// Adopt finds the supervisor that an earlier daemon started for a box, nil if there is none. watch
+// runs the function that waits for its end, until ctx ends. It is not our child, so its end is
+// noticed by a call that it answers when it ends.
 func Adopt(ctx context.Context, names home.Box, watch func(func())) (*Supervisor, error) {
 	held, err := durable.Held(names.Lock())
 	if err != nil || !held {
@@ -161,7 +161,7 @@ func Adopt(ctx context.Context, names home.Box, watch func(func())) (*Supervisor
 	}
 	s := &Supervisor{Client: api.NewClient(names.Control()), Gone: make(chan struct{}), Box: names}
 	watch(func() {
-		// Returns when it ends, or we do.
+		// Returns when the supervisor or ctx ends.
 		_, _ = api.Call(ctx, s.Client, api.SupervisorWait, api.None{}, nil)
 		if ctx.Err() == nil {
 			awaitFree(names.Lock())
@@ -171,9 +171,8 @@ func Adopt(ctx context.Context, names home.Box, watch func(func())) (*Supervisor
 	return s, nil
 }
 
-// awaitFree returns when no process holds the lock: the supervisor is gone, and its machine, which
-// inherited the lock. It looks again and again, as there is no way to wait for a lock that takes
-// nobody's turn; it does so for milliseconds.
+// awaitFree returns when no process holds the lock: the supervisor and its machine are gone. It
+// polls for the milliseconds that this takes, because waiting for a lock would take it.
 func awaitFree(lock string) {
 	for {
 		if held, err := durable.Held(lock); !held && err == nil {
@@ -183,17 +182,15 @@ func awaitFree(lock string) {
 	}
 }
 
-// Grace is enough for user processes to end and the workspace to be synced, where a user waits for
-// it.
+// Grace is how long user processes get to end and the workspace to be synced, where a user waits.
 const Grace = 5 * time.Second
 
-// stopWait is waited beyond the grace before a supervisor is killed. A supervisor that has not
-// ended by then will not.
+// stopWait is how long beyond the grace a supervisor may take to end before it is killed.
 const stopWait = 15 * time.Second
 
-// Stop ends a supervisor and its machine, politely if grace allows, and returns when both are gone.
-// That of nobody is gone. With no grace the machine ends as at a power failure. It does not take a
-// context: an end that was begun is seen through.
+// Stop ends a supervisor and its machine and returns when both are gone. Without grace the machine
+// ends as at a power failure. It takes no context, because an end that has begun must be completed.
+// Stop of a nil Supervisor does nothing.
 func (s *Supervisor) Stop(grace time.Duration) error {
 	if s == nil {
 		return nil
@@ -212,7 +209,7 @@ func (s *Supervisor) Stop(grace time.Duration) error {
 	return s.kill()
 }
 
-// kill ends a supervisor and its machine at once, and returns when both are gone.
+// kill kills a supervisor with its machine and returns when both are gone.
 func (s *Supervisor) kill() error {
 	defer s.Client.Close()
 	if err := KillHolder(s.Box.Lock()); err != nil {
@@ -226,8 +223,8 @@ func (s *Supervisor) kill() error {
 	}
 }
 
-// KillHolder kills the supervisor that holds a lock. Its id is in the file. When it is gone already
-// and only its machine still holds the lock, there is nothing to do: the machine dies with it.
+// KillHolder kills the supervisor that holds a lock, by the process id in the file. If only its
+// dying machine holds the lock, there is nothing to do.
 func KillHolder(lock string) error {
 	held, err := durable.Held(lock)
 	if err != nil || !held {
