@@ -7,14 +7,13 @@ import (
 	"agentbox/agentbox"
 )
 
-// answer finds what the answer of a model's API says of its usage, in JSON or in a stream of events
-// with a JSON document each. It takes bytes as they come, in pieces of any size, with memory of a
-// fixed size. What it does not understand it passes over: a number that is not found is not
-// counted. The server is believed: what it says is what its owner bills.
+// answer finds the usage in a response of a model's API, which is JSON or a stream of events with a
+// JSON document each. It takes bytes in pieces of any size and uses a fixed amount of memory. It
+// skips what it does not understand, and does not count a number that it does not find. The server
+// is trusted, since it also writes the bill.
 //
-// What is looked for is in places, in the document or one level down (wraps).
-//
-// A stream says some of it more than once, each time what it comes to so far: the largest counts.
+// It looks for places, in the document or one level down (wraps). A stream repeats some numbers
+// with the total so far: the largest counts.
 type answer struct {
 	events bool // of text/event-stream
 	field  int  // bytes of the line that are those of dataField; otherField for another field
@@ -24,7 +23,7 @@ type answer struct {
 	// doc is the document that is being read, count the largest number of each meaning so far.
 	doc   document
 	count [numbers]int64
-	// said is set once a number was found; an answer without one is counted as such.
+	// said is set once a number was found. An answer without numbers is counted as unsaid.
 	said  bool
 	model string
 }
@@ -35,7 +34,7 @@ const (
 	otherField = -1
 )
 
-// Write takes what comes next. It fails never.
+// Write takes the next bytes. It never fails.
 func (a *answer) Write(b []byte) (int, error) {
 	a.doc.found = a.found
 	for _, c := range b {
@@ -48,7 +47,7 @@ func (a *answer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// event takes a byte of a stream of events. Lines end with CR, LF or both, and an empty one ends an
+// event takes a byte of a stream of events. Lines end with CR, LF or both; an empty line ends an
 // event.
 func (a *answer) event(c byte) {
 	afterCR := a.cr
@@ -71,8 +70,7 @@ func (a *answer) event(c byte) {
 	}
 }
 
-// Bounds of what is believed, of one answer: a number of tokens beyond these, or a name of a model
-// that is longer, is nonsense, and neither sums nor logs take it.
+// Bounds of one answer. Larger numbers of tokens and longer names of models are ignored.
 const (
 	mostTokens   = 1e12 // of an answer
 	longestModel = 64
@@ -98,7 +96,7 @@ func printable(s string) bool {
 	return s != "" && len(s) <= longestModel && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
-// result is what was said so far. Some APIs count what a cache had as input, others beside it:
+// result is what was found so far. Some APIs count cached tokens as input, others separately;
 // Tokens has each once.
 func (a *answer) result() (model string, t agentbox.Tokens) {
 	n := &a.count

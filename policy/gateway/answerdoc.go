@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// meaning is what a place in an answer says.
+// meaning is what a place in an answer stands for.
 type meaning int
 
 // The meanings; those below numbers are indices into answer.count.
@@ -21,8 +21,8 @@ const (
 	modelName
 )
 
-// places are the members that are looked for, by their path, with what they mean. Anthropic and
-// OpenAI have usage, Gemini usageMetadata.
+// places are the paths of the members that are looked for. Anthropic and OpenAI have usage, Gemini
+// usageMetadata.
 var places = map[string]meaning{
 	"model": modelName, "modelVersion": modelName,
 	"usage.input_tokens": input, "usage.prompt_tokens": input, "usage.output_tokens": output, "usage.completion_tokens": output,
@@ -33,11 +33,11 @@ var places = map[string]meaning{
 	"usageMetadata.candidatesTokenCount": output, "usageMetadata.thoughtsTokenCount": thoughts,
 }
 
-// wraps are members that have such a document within theirs: Anthropic's first event, OpenAI's
-// last, the first message of OpenAI's realtime API.
+// wraps are members that contain such a document: in Anthropic's first event, OpenAI's last, and
+// the first message of OpenAI's realtime API.
 var wraps = []string{"message", "response", "session"}
 
-// words are the names in places and wraps, so that one that was read is kept as one of these.
+// words are the names in places and wraps, so that a name that was read is kept as one of these.
 var words = func() map[string]string {
 	known := map[string]string{}
 	for _, name := range wraps {
@@ -51,14 +51,14 @@ var words = func() map[string]string {
 	return known
 }()
 
-// Bounds of what is looked at; the rest of a document is only counted in braces.
+// Bounds of what is parsed. Of the rest of a document only braces are counted.
 const (
 	deepest  = 5   // the deepest member that is looked for, one array around all included
 	longText = 128 // bytes of a name or value that are looked at; longer ones are not ours
 )
 
-// document reads a JSON document byte by byte and tells the values of members that have a meaning.
-// It checks of JSON only what it needs to know where it is, and gives up where that is lost.
+// document parses JSON byte by byte and reports the values of members that have a meaning. It
+// checks only what it needs to know its place, and gives up when it loses it.
 type document struct {
 	found func(meaning, string)
 

@@ -8,17 +8,16 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// nameBurst is in bytes; nameMemory bounds how many names are remembered as known, so that a
-// program that asks for the same names again costs nothing.
+// nameBurst is in bytes. nameMemory is how many names are remembered: asking for one again is free.
 const (
 	nameBurst  = 16 << 10
 	nameRate   = 64 // bytes a second
 	nameMemory = 4096
 )
 
-// budget bounds the new names of a box below wildcards (lookup.go), where the box chooses the name:
-// each is a message to the server that answers for the domain, whatever becomes of a connection.
-// Names known already are free. mu guards what follows it.
+// budget limits a box's new names below wildcards (lookup.go). There the box chooses the name, and
+// each is a message to the domain's name server, even if no connection follows. Known names are
+// free. mu guards what follows it.
 type budget struct {
 	now   func() time.Time
 	bytes *rate.Limiter // of new names
@@ -32,8 +31,7 @@ func newBudget() *budget {
 	return &budget{now: time.Now, bytes: rate.NewLimiter(nameRate, nameBurst), known: map[string]*list.Element{}}
 }
 
-// spend tells whether a name may be used, and takes it off the budget when it is new. One that was
-// refused is not remembered: it is new again the next time. It may be called at once.
+// spend tells whether a name may be used, and charges for a new one. A refused name stays new.
 func (b *budget) spend(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

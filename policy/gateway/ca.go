@@ -19,22 +19,22 @@ import (
 	"time"
 )
 
-// CA signs certificates that one box believes, and those forked from it. Nothing outside of them
-// trusts it, and the box never sees its key. Its methods may be called at once.
+// CA signs certificates that one box and its forks trust. Nothing else trusts it, and the box never
+// sees its key. Its methods may be called concurrently.
 type CA struct {
-	// cert is what the box believes.
+	// cert is what the box trusts.
 	cert *x509.Certificate
-	// key signs; Encode alone gives it away.
+	// key signs; only Encode reveals it.
 	key  *ecdsa.PrivateKey
-	leaf *ecdsa.PrivateKey // one for all names: a key is the costly part, and the same hands hold them all
+	leaf *ecdsa.PrivateKey // one for all names, since making keys is slow and we hold them all
 
 	mu sync.Mutex
-	// leaves has the certificates by name, as making one costs a signature.
+	// leaves caches certificates by name, since making one takes a signature.
 	leaves map[string]*tls.Certificate
 }
 
-// caLifetime bounds how long a box, with its forks, goes on with one authority: ParseCA refuses one
-// whose leaves would outlive it. maxLeaves bounds memory, as a box chooses names below wildcards.
+// caLifetime bounds how long a box and its forks use one authority: ParseCA refuses one that its
+// leaves would outlive. maxLeaves bounds memory, since a box chooses names below wildcards.
 const (
 	caLifetime   = 365 * 24 * time.Hour
 	leafLifetime = 30 * 24 * time.Hour
@@ -42,15 +42,15 @@ const (
 	maxLeaves    = 4096
 )
 
-// NewCA mints the authority of one box. box is for people who look at the certificate.
+// NewCA makes the authority of one box. box is for people who look at the certificate.
 func NewCA(box string) (*CA, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	// It may sign leaves and no other authority. It is not bound to names, since which ones a
-	// policy opens changes while the box runs.
+	// It may sign leaves but no authorities. Its names are not constrained, because a policy may
+	// open others while the box runs.
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "agentbox " + box, Organization: []string{"agentbox, valid in this box only"}},
 		NotBefore:             now.Add(-backdate),
@@ -67,14 +67,13 @@ func NewCA(box string) (*CA, error) {
 	return newCA(cert, key)
 }
 
-// newCA makes the key of the leaves besides.
+// newCA also makes the key of the leaves.
 func newCA(cert *x509.Certificate, key *ecdsa.PrivateKey) (*CA, error) {
 	leaf, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	return &CA{cert: cert, key: key, leaf: leaf, leaves: map[string]*tls.Certificate{}}, err
 }
 
-// sign makes the certificate of a key, of the issuer with the other one. Its serial number is
-// random.
+// sign makes a certificate with a random serial number for the key of, signed by the issuer's key.
 func sign(template, issuer *x509.Certificate, of, by *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, issuer, &of.PublicKey, by)
 	if err != nil {
@@ -83,8 +82,8 @@ func sign(template, issuer *x509.Certificate, of, by *ecdsa.PrivateKey) (*x509.C
 	return x509.ParseCertificate(der)
 }
 
-// Encode gives the authority with its key, for a file that nobody else can read: what a box trusts
-// has to last as long as the memory of its programs does, so through every pause.
+// Encode returns the authority with its key, for a file that nobody else can read. It must last
+// through pauses, as long as the memory of the box's programs, which trust it.
 func (c *CA) Encode() ([]byte, error) {
 	der, err := x509.MarshalECPrivateKey(c.key)
 	if err != nil {
@@ -93,8 +92,8 @@ func (c *CA) Encode() ([]byte, error) {
 	return append(c.PEM(), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})...), nil
 }
 
-// ParseCA reads what Encode gave. One that expires within a leaf's lifetime is an error, for the
-// caller to mint another.
+// ParseCA reads what Encode returned. It fails for an authority that expires within a leaf's
+// lifetime; the caller then makes another.
 func ParseCA(text []byte) (*CA, error) {
 	pair, err := tls.X509KeyPair(text, text)
 	if err != nil {
@@ -116,7 +115,7 @@ func (c *CA) PEM() []byte {
 }
 
 // FileName is the name under which OpenSSL looks for the authority in a directory of certificates:
-// a hash of its subject, every value of which it reads in lower case.
+// a hash of its subject in lower case.
 func (c *CA) FileName() (string, error) {
 	var subject []byte
 	for _, rdn := range c.cert.Subject.ToRDNSequence() {
@@ -137,15 +136,15 @@ func (c *CA) FileName() (string, error) {
 	return fmt.Sprintf("%08x.0", binary.LittleEndian.Uint32(sum[:4])), nil
 }
 
-// Certificate gives the certificate for a name or an address, minting it the first time and when
-// the last one is about to expire. The caller has decided that the box may ask for it.
+// Certificate returns the certificate of a name or address. It makes a new one the first time and
+// when the last is about to expire. The caller has decided that the box may ask for it.
 func (c *CA) Certificate(name string) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cert := c.leaves[name]; cert != nil && time.Now().Before(cert.Leaf.NotAfter.Add(-backdate)) {
 		return cert, nil
 	}
-	// All of them: they are made again as fast as they are needed.
+	// Certificates are made again when they are needed.
 	if len(c.leaves) >= maxLeaves {
 		clear(c.leaves)
 	}
@@ -168,7 +167,7 @@ func (c *CA) mint(name string) (*tls.Certificate, error) {
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
 	}
-	// Clients look at the alternative names only, and tell addresses from names there.
+	// Clients only look at the alternative names.
 	if ip := net.ParseIP(name); ip != nil {
 		template.IPAddresses = []net.IP{ip}
 	} else {

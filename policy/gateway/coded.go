@@ -12,28 +12,26 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// codings are those of HTTP that are read here.
+// codings are the HTTP content codings that are decoded here.
 var codings = []string{"gzip", "x-gzip", "deflate", "zstd", "br"}
 
-// Bounds of what a server can have us do by sending little: what comes out of a compressed answer
-// is read so far, with a window of that size (RFC 9659), for so many answers of a box at once. What
-// is beyond them passes unread.
+// Bounds on decompression, against small answers that expand: the decoded bytes that are read, the
+// window (RFC 9659), and the number of answers of a box at once. What exceeds them passes unread.
 const (
 	mostDecoded = 64 << 20 // the longest answers of models have a third of it, as events
 	mostWindow  = 8 << 20
 	maxDecoders = 16
 )
 
-// decoders has a place for each compressed answer that is read at present.
+// decoders has a slot for each compressed answer that is being read.
 type decoders chan struct{}
 
 func newDecoders() decoders { return make(decoders, maxDecoders) }
 
-// ear gives what an answer is to be told in, as it comes: directly where it has no coding, and else
-// from a decoder; nothing is heard in a coding that is not known, or when all places are taken. Its
-// Close returns when all of that was heard. What goes wrong in it is no error: the answer passes
-// all the same.
-func (d decoders) ear(coding string, to io.Writer) io.WriteCloser {
+// tap returns a writer that passes an answer to to, decoded if it has a coding. It discards the
+// answer if the coding is unknown or all slots are taken. Close returns when everything was passed.
+// Errors are ignored, since the answer itself passes anyway.
+func (d decoders) tap(coding string, to io.Writer) io.WriteCloser {
 	if plain(coding) {
 		return direct{to}
 	}
@@ -50,7 +48,7 @@ func (d decoders) ear(coding string, to io.Writer) io.WriteCloser {
 	return direct{io.Discard}
 }
 
-// decode writes what r has in a coding, as far as that can be read and is not too much.
+// decode writes what r contains in a coding, as far as it can be read and is not too much.
 func decode(coding string, r io.Reader, to io.Writer) {
 	in, err := decoder(coding, r)
 	if err != nil {
@@ -60,8 +58,8 @@ func decode(coding string, r io.Reader, to io.Writer) {
 	_, _ = io.Copy(to, io.LimitReader(in, mostDecoded)) // an error ends what can be read
 }
 
-// decoder reads a coding in lower case. A zstd frame that asks for a larger window is an error, as
-// is what is not in the coding.
+// decoder reads a coding, given in lower case. A zstd frame that asks for a larger window is an
+// error.
 func decoder(coding string, r io.Reader) (io.ReadCloser, error) {
 	switch coding {
 	case "deflate":
@@ -83,23 +81,22 @@ func decoder(coding string, r io.Reader) (io.ReadCloser, error) {
 }
 
 // widest are the bits that begin a brotli stream with a window of 16 MiB (RFC 7932, 9.1), the only
-// one beyond mostWindow: the decoder takes as much as the stream asks for.
+// one beyond mostWindow. The decoder allocates what the stream asks for.
 const widest = 0b1111
 
-// direct hears without a decoder.
+// direct passes bytes without decoding.
 type direct struct{ io.Writer }
 
 func (direct) Close() error { return nil }
 
-// listener hears in a goroutine of its own, for readers that want to be the ones who ask. A write
-// returns when it was taken, and Close when all was heard.
+// listener passes what is written to it to a reading function in a goroutine. Write returns when
+// the bytes were taken, Close when the function has returned.
 type listener struct {
 	*io.PipeWriter
 	done chan struct{}
 }
 
-// newListener starts read in a goroutine, which ends when read returns; that is at the latest when
-// the listener is closed.
+// newListener starts read in a goroutine, which ends when read returns, at the latest after Close.
 func newListener(read func(io.Reader)) io.WriteCloser {
 	r, w := io.Pipe()
 	l := &listener{w, make(chan struct{})}

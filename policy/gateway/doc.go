@@ -1,28 +1,27 @@
-// Package gateway is what happens to a flow that a box opens: it is decided, and then ended here
-// and begun anew towards the place that was decided about, with the box's secrets put in on the
-// way. It knows nothing of machines and packets: a network stack hands it connections, and it never
-// sees what the stack refused.
+// Package gateway handles the flows that a box opens. It decides about each, terminates it, and opens
+// a new one to the destination that was allowed, with the box's secrets inserted on the way. It knows
+// nothing of machines and packets: a network stack passes it connections, and not what it refused.
 //
 // One name counts for a flow. It is the name the box looked up; the TLS server name, the Host of
 // each request and the address that is dialled must all be that name's, or the flow is denied. The
 // host resolves the name again, and each address is decided about at the moment it is dialled, so
 // that nothing a resolver says later leads elsewhere.
 //
-// A Gateway carries the flows of one box; its supervisor holds it and hands it what vmm/netstack
-// accepts. The network stack asks Lookup for a name, Accept for the first packet of a flow, and
-// then hands over a connection (Stream) or datagrams (Packets). Evaluator takes the decisions one
-// by one; Check takes them all at once for policy check, with the same code.
+// A Gateway carries the flows of one box, in the box's supervisor. The network stack (vmm/netstack)
+// calls Lookup for a name and Accept for the first packet of a flow, then passes on a connection
+// (Stream) or datagrams (Packets). Evaluator makes the decisions one by one; Check makes them all at
+// once, for `policy check`, with the same code.
 //
-// A TCP connection takes one of three ways (stream.go): HTTP in the clear is served by web; TLS
-// whose inside a rule or a secret needs is ended with a certificate of the box's CA and served by
-// web, too; all else is dialled and passes, with what can be seen of it checked. web is a server of
-// net/http with a strict check of HTTP/1 before it (framing.go, head.go), and httputil.ReverseProxy
-// behind it, which sends each request with its secrets in place (secrets.go) and takes them out of
-// the answer (redact.go, frames.go).
+// There are three kinds of TCP connections (stream.go). web serves HTTP in the clear. If a rule or a
+// secret needs to see inside of TLS, it is terminated with a certificate of the box's CA, and web
+// serves it too. Everything else is dialled and passes, with its visible parts checked. web is a
+// net/http server behind a strict check of HTTP/1 (framing.go, head.go). Its httputil.ReverseProxy
+// sends each request with its secrets (secrets.go) and redacts them from the response (redact.go,
+// frames.go).
 //
-// What always holds:
+// Invariants:
 //
-//   - whatever begins is registered first and decided afterwards (live.go), so a change of policy
+//   - every flow is registered first and decided afterwards (active.go), so a change of policy
 //     either ends it or is in its decision;
 //   - the value of a secret goes into headers of requests in its scope, and into nothing else; no
 //     error, event or log holds one;

@@ -13,23 +13,21 @@ import (
 	"agentbox/policy"
 )
 
-// Resolver gives a name's addresses. name is canonical. What it says is only what is tried: each
-// address is decided about.
+// Resolver resolves a canonical name. Its answers are not trusted: each address is decided about.
 type Resolver func(ctx context.Context, name string) ([]netip.Addr, error)
 
-// Evaluator takes the decisions that a flow meets on its way: about its name, its connection, its
-// request and each address. A gateway takes them one by one, as the flow comes to them; Check takes
-// them all, for a person who asks beforehand. There is no other code that decides, so both say the
-// same.
+// Evaluator makes the decisions about a flow: its name, its connection, its request and each
+// address. A gateway makes them one by one; Check makes them all, for a person who asks beforehand.
+// No other code decides, so both agree.
 //
 // A Policy is required.
 type Evaluator struct {
-	// Policy decides; it never changes, so an Evaluator is made for each question of a gateway.
+	// Policy decides. It never changes; a gateway makes an Evaluator for each question.
 	Policy  *policy.Policy
 	Resolve Resolver // nil means the host's
 }
 
-// refused is a verdict that no rule can change; kind is its word in the log.
+// refused is a verdict that no rule can change; kind is for the log.
 func refused(kind, reason string) policy.Verdict {
 	return policy.Verdict{Source: policy.Builtin, Kind: kind, Reason: reason}
 }
@@ -47,20 +45,19 @@ func (e Evaluator) name(name string) policy.Verdict {
 func (e Evaluator) connect(f policy.Flow) policy.Verdict {
 	v := e.Policy.Decide(f)
 	if v.Allow && f.Proto == policy.UDP && f.Port == quicPort && !strings.HasPrefix(v.Rule, "udp://") {
-		// Nothing in it can be checked, and its clients go on with TCP at once.
+		// Nothing in it can be checked, and its clients fall back to TCP at once.
 		return refused("quic", "QUIC is not carried: its names cannot be checked; use TCP")
 	}
 	return v
 }
 
-// onlyTLS is said in two places: before a request on port 443 was read, and about one that was
-// asked for beforehand.
+// onlyTLS is the reason for refusing requests in the clear on port 443.
 const onlyTLS = "only TLS is spoken to port 443"
 
 // request decides about a request.
 //
-// A request in HTTP/2 has come without a line or a head that could be checked, so this is where its
-// method and target are, as those of HTTP/1 are in parseHead.
+// A request of HTTP/2 has no request line that could be checked, so its method and target are
+// checked here, as parseHead does for HTTP/1.
 func (e Evaluator) request(f policy.Flow) policy.Verdict {
 	switch {
 	case !isMethod([]byte(f.Method)) || f.Method == http.MethodConnect:
@@ -77,7 +74,7 @@ func (e Evaluator) request(f policy.Flow) policy.Verdict {
 	return e.Policy.Decide(f)
 }
 
-// address decides about one of the addresses of an allowed connection.
+// address decides about one address of an allowed connection.
 func (e Evaluator) address(f policy.Flow, a netip.Addr) policy.Verdict {
 	f.Addr, f.Method, f.Path = a.Unmap(), "", ""
 	if f.Proto != policy.UDP {
@@ -88,8 +85,8 @@ func (e Evaluator) address(f policy.Flow, a netip.Addr) policy.Verdict {
 	return v
 }
 
-// addresses are a flow's, most of a name's being ignored: a name with thousands is no reason to try
-// them all. HostName is the host's loopback. It takes resolveTimeout at most.
+// addresses resolves a flow's name, and returns the first few addresses: a name with thousands is
+// no reason to try them all. HostName is the host's loopback. It takes at most resolveTimeout.
 func (e Evaluator) addresses(ctx context.Context, f policy.Flow) ([]netip.Addr, error) {
 	switch f.Name {
 	case "":
@@ -110,17 +107,17 @@ func (e Evaluator) addresses(ctx context.Context, f policy.Flow) ([]netip.Addr, 
 	if len(addrs) == 0 {
 		return nil, errors.New("the name has no address")
 	}
-	// Resolvers sort by what is best to try first.
+	// Resolvers sort the best ones first.
 	const most = 8
 	return addrs[:min(len(addrs), most)], nil
 }
 
-// resolveHost asks the host's resolver for exactly this name: the dot keeps its search list out.
+// resolveHost asks the host's resolver for exactly this name; the dot disables its search list.
 func resolveHost(ctx context.Context, name string) ([]netip.Addr, error) {
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", name+".")
 }
 
-// Answer is what would happen to a flow. Without Allow, Addresses ends with one that was denied,
+// Answer is what would happen to a flow. If it is denied, the last of Addresses is the denied one,
 // and Secrets is empty.
 type Answer struct {
 	policy.Verdict
@@ -128,12 +125,12 @@ type Answer struct {
 	Secrets   []string     // names of those that may be sent with it
 }
 
-// Check takes every decision about a flow. Of a name's addresses one that is allowed is enough: the
-// gateway goes on to it. A name that has none here and now is decided about without.
+// Check makes every decision about a flow. One allowed address of a name is enough, as the gateway
+// would try the next. A name without an address here and now is decided without one.
 func (e Evaluator) Check(ctx context.Context, f policy.Flow) Answer {
 	connection := f
 	connection.Method, connection.Path = "", ""
-	// A request comes on a connection, which is decided about without knowing of it.
+	// The connection of a request is decided without the request.
 	if f.Proto == policy.HTTP {
 		connection.Proto = policy.TCP
 	}
@@ -152,8 +149,8 @@ func (e Evaluator) Check(ctx context.Context, f policy.Flow) Answer {
 	return e.checkAddresses(ctx, f, connection, v)
 }
 
-// hinted is the verdict on a name with the hint for the connection: a caller that asks for a port
-// is told the command that has it.
+// hinted is the verdict on a name with the hint for the connection, which names the command that
+// allows its port.
 func (e Evaluator) hinted(name policy.Verdict, connection policy.Flow) policy.Verdict {
 	if v := e.Policy.Decide(connection); !v.Allow {
 		return v
@@ -161,7 +158,7 @@ func (e Evaluator) hinted(name policy.Verdict, connection policy.Flow) policy.Ve
 	return name
 }
 
-// checkAddresses goes on where connection and request are allowed, as v says.
+// checkAddresses continues Check once connection and request are allowed.
 func (e Evaluator) checkAddresses(ctx context.Context, f, connection policy.Flow, v policy.Verdict) Answer {
 	out := Answer{Verdict: v}
 	addrs, _ := e.addresses(ctx, connection) // none where it cannot be resolved
@@ -183,12 +180,12 @@ func (e Evaluator) checkAddresses(ctx context.Context, f, connection policy.Flow
 	return out
 }
 
-// IsOwn tells whether an address is this host's; it is for policy.New. It is asked anew each time:
+// IsOwn tells whether an address is this host's; it is for policy.New. It asks each time, because
 // laptops move.
 func IsOwn(a netip.Addr) bool {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return true // nothing that may be ours is reached by mistake
+		return true // safe: the address may be ours
 	}
 	return slices.ContainsFunc(addrs, func(own net.Addr) bool {
 		p, err := netip.ParsePrefix(own.String())

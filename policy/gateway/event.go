@@ -9,8 +9,8 @@ import (
 	"agentbox/policy"
 )
 
-// entry is a flow that was carried, for the audit log; dialled is where it went, if anywhere. A flow
-// that began and came to nothing has one, too.
+// entry is the audit log's entry of a flow that was allowed; dialled is the address it went to, if
+// any.
 func (t *traffic) entry(f policy.Flow, v policy.Verdict, dialled netip.Addr, begun time.Time) policy.Entry {
 	e := policy.EntryFor(f, v)
 	if dialled.IsValid() {
@@ -20,15 +20,15 @@ func (t *traffic) entry(f policy.Flow, v policy.Verdict, dialled netip.Addr, beg
 	return e
 }
 
-// A box asks as often as it likes. What repeats itself within a window is written once and then as
-// a number, and so is what differs from one to the next, beyond the first few.
+// Bounds of what is logged for a box that repeats itself. Within a window, equal refusals are written
+// once and then counted, as are different ones beyond the first few.
 const (
 	floodWindow = 5 * time.Second
 	maxAlike    = 128 // refusals of one kind that are told apart in a window
 )
 
-// recorder writes entries and folds floods of refusals. What was allowed is never folded: each such
-// flow carried something. mu guards the maps, and is not held while an entry is written.
+// recorder writes entries and aggregates floods of refusals. Entries of allowed flows are always
+// written. mu guards the maps and is not held while an entry is written.
 type recorder struct {
 	// write is Config.Audit.
 	write func(policy.Entry)
@@ -38,8 +38,8 @@ type recorder struct {
 	kinds map[string]int          // how many of them there are of each kind
 }
 
-// alike is what two refusals must share to be one line. The path is not in it: a box that tries
-// many has one line for each method.
+// alike is what refusals must have in common to be aggregated. It lacks the path, so that a box
+// that tries many has one line for each method.
 type alike struct {
 	kind, name, method, address string
 	proto                       policy.Proto
@@ -50,7 +50,7 @@ func newRecorder(write func(policy.Entry)) *recorder {
 	return &recorder{write: write, alike: map[alike]*policy.Entry{}, kinds: map[string]int{}}
 }
 
-// run ends windows until ctx ends; the gateway's last flush is its own.
+// run ends windows until ctx ends. Gateway.Close flushes the last one.
 func (r *recorder) run(ctx context.Context) {
 	tick := time.NewTicker(floodWindow)
 	defer tick.Stop()
@@ -64,18 +64,18 @@ func (r *recorder) run(ctx context.Context) {
 	}
 }
 
-// record writes an entry, or counts it with one like it. It may block as long as write does.
+// record writes an entry or counts it. It may block as long as write does.
 func (r *recorder) record(e policy.Entry) {
 	if e.Allow || !r.fold(e) {
 		r.write(e)
 	}
 }
 
-// fold counts a refusal that was written already in this window.
+// fold counts a refusal that was already written in this window.
 //
-// The first of its sort is written at once, so that a person who looks sees it; those after it are
-// counted, and written together at the window's end. Beyond maxAlike of one kind, all others are
-// counted as one line without a name.
+// The first of its sort is written at once, so that a person sees it. Later ones are counted and
+// written at the end of the window. Beyond maxAlike of one kind, all others are counted in one line
+// without a name.
 func (r *recorder) fold(e policy.Entry) bool {
 	sort := alike{e.Kind, e.Name, e.Method, e.Address, e.Proto, e.Port}
 	r.mu.Lock()
@@ -99,7 +99,7 @@ func (r *recorder) fold(e policy.Entry) bool {
 	return true
 }
 
-// flush writes what was counted, and begins a window.
+// flush writes what was counted and begins a window.
 func (r *recorder) flush() {
 	r.mu.Lock()
 	repeated := r.alike

@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// frameHead is what a frame of a WebSocket begins with (RFC 6455).
+// frameHead is the head of a WebSocket frame (RFC 6455).
 type frameHead struct {
 	fin      bool // the last one of its message
 	reserved bool // it has bits that belong to extensions
@@ -14,9 +14,9 @@ type frameHead struct {
 	mask     [4]byte // all zeros without one
 }
 
-// readFrameHead reads the head of a frame, 2 to 14 bytes, and no byte of the payload. raw has the
-// bytes that were read, those before an error too, so that they can be passed on. A length in a
-// longer form than it needs is taken.
+// readFrameHead reads the head of a frame, 2 to 14 bytes, and nothing of its payload. raw has the
+// bytes that were read, also before an error, so that they can be passed on. A length in a longer
+// form than necessary is accepted.
 func readFrameHead(r io.Reader) (h frameHead, raw []byte, err error) {
 	raw = make([]byte, 0, 14)
 	take := func(n int) []byte { // zeros behind an error
@@ -45,12 +45,12 @@ func readFrameHead(r io.Reader) (h frameHead, raw []byte, err error) {
 	return h, raw, err
 }
 
-// control tells whether the frame is one by itself, which may come in the middle of a message.
+// control tells whether it is a control frame, which may come in the middle of a message.
 func (h frameHead) control() bool { return h.opcode&0x08 != 0 }
 
-// follow checks the head of the frame that comes when a message has begun and not ended, or none
-// has, and gives which of both it is then. What RFC 6455 does not allow without extensions is
-// errNoFrame: reserved bits, unknown opcodes, long or divided control frames, a message within a
+// follow checks the head of the next frame and tells whether a message is unfinished after it;
+// message tells whether one was before it. It returns errNoFrame for what RFC 6455 forbids without
+// extensions: reserved bits, unknown opcodes, long or fragmented control frames, a message inside a
 // message.
 func (h frameHead) follow(message bool) (bool, error) {
 	const continuation, binary, closing, pong, longestControl = 0, 2, 8, 10, 125

@@ -6,10 +6,10 @@ import (
 	"io"
 )
 
-// frames redacts what a server says in a WebSocket (RFC 6455): the payload of every frame, masked
-// or not, and what a message of several frames says over their seams. Frames keep their lengths. It
-// holds back only what could be the beginning of hidden text, and that no longer than until the
-// next control frame, which may come in the middle of a message and has to be answered.
+// frames redacts what a server sends in a WebSocket (RFC 6455): the payload of every frame, masked
+// or not, also across the frames of a message. Frames keep their lengths. It holds back only what
+// could be the beginning of hidden text, and only until the next control frame, which may come in
+// the middle of a message and must be answered.
 type frames struct {
 	io.Closer
 	// in is the server's side of the stream.
@@ -19,29 +19,29 @@ type frames struct {
 	left    uint64 // of the payload of the frame that is being read
 	key     []byte // its mask, all zeros without one
 	at      int    // how far in it the mask is
-	last    bool   // nothing of the message follows it, or it is a control frame
+	last    bool   // it is the last frame of its message, or a control frame
 	message bool   // a message has begun and not ended
 
-	queue []byte // to be given, in order
-	said  []byte // payload in the queue that may yet have to be changed, unmasked
+	queue []byte // to be read, in order
+	said  []byte // payload in the queue that may still change, unmasked
 	where []spot // where each byte of it is
-	// err is what ended it; it is given once the queue is empty.
+	// err is what ended the stream; Read returns it once the queue is empty.
 	err error
 }
 
-// spot is the place of a byte of payload in the queue, and what it is masked with.
+// spot is the place of a byte of payload in the queue, and its mask.
 type spot struct {
 	at  int
 	key byte
 }
 
-// newFrames redacts body, whose bytes it reads ahead; Close closes it.
+// newFrames redacts body, from which it reads ahead. Close closes body.
 func newFrames(body io.ReadCloser, hide []hidden) *frames {
 	return &frames{Closer: body, in: bufio.NewReaderSize(body, spliceBuffer), hide: hide}
 }
 
-// Read gives what is safe to give. After an error, which is also that of a frame that makes no
-// sense, it gives the rest of the queue first.
+// Read returns what cannot change any more. Before it returns an error, which may be that of an
+// invalid frame, it returns the rest of the queue.
 func (f *frames) Read(p []byte) (int, error) {
 	for f.safe() == 0 {
 		if f.err != nil {
@@ -59,7 +59,7 @@ func (f *frames) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// safe is how much of the queue will not change any more.
+// safe is how many bytes of the queue cannot change any more.
 func (f *frames) safe() int {
 	if len(f.where) > 0 {
 		return f.where[0].at
@@ -67,10 +67,10 @@ func (f *frames) safe() int {
 	return len(f.queue)
 }
 
-// release lets go of what is held back.
+// release stops holding anything back.
 func (f *frames) release() { f.hold(0) }
 
-// hold keeps the last n bytes of what is held back.
+// hold keeps back only the last n bytes.
 func (f *frames) hold(n int) {
 	f.said = f.said[:copy(f.said, f.said[len(f.said)-n:])]
 	f.where = f.where[:copy(f.where, f.where[len(f.where)-n:])]
@@ -91,11 +91,10 @@ func (f *frames) step() error {
 	return nil
 }
 
-// errNoFrame ends the stream: behind it nobody knows where text is, so nothing could be kept from
-// the box.
+// errNoFrame ends the stream: after an invalid frame, text in it could not be found.
 var errNoFrame = errors.New("the server says what is no frame of a WebSocket, so secrets in it could not be found")
 
-// head reads the head of the next frame, which passes as it is.
+// head reads the head of the next frame, which passes unchanged.
 func (f *frames) head() error {
 	h, raw, err := readFrameHead(f.in)
 	f.queue = append(f.queue, raw...)
@@ -112,7 +111,7 @@ func (f *frames) head() error {
 	return nil
 }
 
-// payload reads what has come of a payload, and hides in it what has to be.
+// payload reads the available payload and hides secrets in it.
 func (f *frames) payload() error {
 	b := make([]byte, min(f.left, 4<<10))
 	n, err := f.in.Read(b)

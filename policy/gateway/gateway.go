@@ -41,9 +41,9 @@ type Gateway struct {
 	audit  *recorder
 	// lookup bounds new names below wildcards.
 	lookup *budget
-	conns  *live // connections of the box
-	calls  *live // requests within them
-	outs   *live // connections outside, those that are kept for later requests too
+	conns  *activeSet // connections of the box
+	calls  *activeSet // requests within them
+	outs   *activeSet // connections outside, those that are kept for later requests too
 	// up dials, web serves requests.
 	up  *upstream
 	web *web
@@ -67,7 +67,7 @@ const (
 
 // New makes a gateway. Close ends it. The box can begin at once.
 func New(cfg Config) *Gateway {
-	g := &Gateway{cfg: cfg, lookup: newBudget(), conns: newLive(maxConns), calls: newLive(maxCalls), outs: newLive(maxOuts), decoders: newDecoders()}
+	g := &Gateway{cfg: cfg, lookup: newBudget(), conns: newActiveSet(maxConns), calls: newActiveSet(maxCalls), outs: newActiveSet(maxOuts), decoders: newDecoders()}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.policy.Store(cfg.Policy)
 	g.audit = newRecorder(cfg.Audit)
@@ -102,7 +102,7 @@ func (g *Gateway) Close() {
 // Connections kept for later requests are closed: the next request dials under the new policy.
 func (g *Gateway) SetPolicy(p *policy.Policy) {
 	g.policy.Store(p)
-	stays := func(q *passage) bool {
+	stays := func(q *activeFlow) bool {
 		v := q.review(p)
 		if !v.Allow {
 			v.Kind = policyChanged
@@ -119,8 +119,8 @@ func (g *Gateway) SetPolicy(p *policy.Policy) {
 // policyChanged is the kind of what ends because the policy is another one.
 const policyChanged = "policy-changed"
 
-// mayCarry tells whether all secrets that a passage carries may be sent there under a policy.
-func mayCarry(p *policy.Policy, q *passage) bool {
+// mayCarrySecrets tells whether all secrets that a passage carries may be sent there under a policy.
+func mayCarrySecrets(p *policy.Policy, q *activeFlow) bool {
 	for _, name := range q.secrets {
 		if !slices.ContainsFunc(p.SecretsFor(q.flow), func(s policy.Secret) bool { return s.Name == name }) {
 			return false
@@ -160,7 +160,7 @@ func (g *Gateway) refuse(f policy.Flow, kind, reason string) *Refusal {
 
 // begin registers a passage; done ends it, and has to be called. The error is a *Refusal when there
 // are too many, net.ErrClosed after Close.
-func (g *Gateway) begin(l *live, p *passage) (done func(), err error) {
+func (g *Gateway) begin(l *activeSet, p *activeFlow) (done func(), err error) {
 	done, ok := l.add(p)
 	switch {
 	case ok:

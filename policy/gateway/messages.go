@@ -8,19 +8,19 @@ import (
 // readMessages reads along the messages of a server's WebSocket, each a JSON document, and tells of
 // each that says what it used: one for each answer. The name of the model may have been in an
 // earlier one. The bytes pass as they are; what is no frame ends the listening.
-func readMessages(body io.ReadWriteCloser, tell told) io.ReadWriteCloser {
-	ear := newListener(func(r io.Reader) { hearMessages(r, tell) })
-	o := &overheard{ReadCloser: body, ear: ear, over: func() {}}
+func readMessages(body io.ReadWriteCloser, report usageFunc) io.ReadWriteCloser {
+	tap := newListener(func(r io.Reader) { parseMessages(r, report) })
+	o := &tappedBody{ReadCloser: body, tap: tap, over: func() {}}
 	return struct {
 		io.ReadCloser
 		io.Writer
 	}{o, body}
 }
 
-// hearMessages reads frames until something is none, or r ends. An answer is what one message says;
+// parseMessages reads frames until something is none, or r ends. An answer is what one message says;
 // the next begins with the name of the model that the last one had. Payloads are parsed as they
 // come. A control frame may come between the frames of a message, and says nothing of use.
-func hearMessages(r io.Reader, tell told) {
+func parseMessages(r io.Reader, report usageFunc) {
 	var a answer
 	for message := false; ; {
 		h, _, err := readFrameHead(r)
@@ -41,7 +41,7 @@ func hearMessages(r io.Reader, tell told) {
 			continue
 		}
 		if model, t := a.result(); t.Unsaid == 0 {
-			tell(model, t)
+			report(model, t)
 		}
 		a = answer{model: a.model}
 	}

@@ -111,8 +111,8 @@ func FuzzMessages(f *testing.F) {
 			return
 		}
 		var cut, whole []string
-		hearMessages(&steps{b, step}, func(model string, u agentbox.Tokens) { cut = append(cut, fmt.Sprint(model, u)) })
-		hearMessages(bytes.NewReader(b), func(model string, u agentbox.Tokens) { whole = append(whole, fmt.Sprint(model, u)) })
+		parseMessages(&steps{b, step}, func(model string, u agentbox.Tokens) { cut = append(cut, fmt.Sprint(model, u)) })
+		parseMessages(bytes.NewReader(b), func(model string, u agentbox.Tokens) { whole = append(whole, fmt.Sprint(model, u)) })
 		if !slices.Equal(cut, whole) || len(whole) > len(b) {
 			t.Fatalf("cut %v, whole %v", cut, whole)
 		}

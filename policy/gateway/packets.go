@@ -24,7 +24,7 @@ const quicPort = 443
 func (g *Gateway) Packets(ctx context.Context, f policy.Flow, c net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done, err := g.begin(g.conns, &passage{flow: f, end: cancel})
+	done, err := g.begin(g.conns, &activeFlow{flow: f, end: cancel})
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	c.cancel = cancel
 	// Registered, then decided once more: see SetPolicy.
-	p := &passage{flow: c.flow, secrets: c.secrets.names(), end: cancel}
+	p := &activeFlow{flow: c.flow, secrets: c.secrets.names(), end: cancel}
 	done, err := w.g.begin(w.g.calls, p)
 	if err != nil {
 		http.Error(rw, "agentbox: "+err.Error(), http.StatusServiceUnavailable)
@@ -105,13 +105,13 @@ func (w informational) WriteHeader(status int) {
 // (rewrite). A nil answer admits it.
 func (c *call) admit(r *http.Request) *Refusal {
 	c.verdict = c.g.rules().request(c.flow)
-	if reason := c.strayed(r); c.verdict.Kind == "" && reason != "" { // what is no sound request has no authority to speak of
+	if reason := c.wrongAuthority(r); c.verdict.Kind == "" && reason != "" { // what is no sound request has no authority to speak of
 		c.verdict = refused("authority", reason)
 	}
 	if !c.verdict.Allow {
 		return c.g.deny(c.flow, c.verdict)
 	}
-	if refusal := c.overridden(r); refusal != nil {
+	if refusal := c.checkMethodOverride(r); refusal != nil {
 		return refusal
 	}
 	var refusal *Refusal
@@ -119,8 +119,8 @@ func (c *call) admit(r *http.Request) *Refusal {
 	return refusal
 }
 
-// strayed says what is wrong with the authorities of a request, "" if nothing is.
-func (c *call) strayed(r *http.Request) string {
+// wrongAuthority says what is wrong with the authorities of a request, "" if nothing is.
+func (c *call) wrongAuthority(r *http.Request) string {
 	for _, host := range append([]string{r.Host}, r.Header["Host"]...) { // HTTP/2 may have both
 		if reason := c.checkAuthority(host); reason != "" {
 			return reason
@@ -144,9 +144,9 @@ func (c *call) checkAuthority(authority string) string {
 	return ""
 }
 
-// overridden decides about the method that some servers take from a header instead: each that the
+// checkMethodOverride decides about the method that some servers take from a header instead: each that the
 // request names must be allowed, too.
-func (c *call) overridden(r *http.Request) *Refusal {
+func (c *call) checkMethodOverride(r *http.Request) *Refusal {
 	for _, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
 		for _, method := range r.Header[name] {
 			f := c.flow
@@ -263,8 +263,8 @@ func modify(res *http.Response) error {
 		if err != nil {
 			return err
 		}
-		if told := c.g.cfg.Usage; told != nil && talksToModel(c.flow) {
-			body = readMessages(body, told)
+		if usage := c.g.cfg.Usage; usage != nil && talksToModel(c.flow) {
+			body = readMessages(body, usage)
 		}
 		res.Body = struct {
 			io.ReadCloser
@@ -273,9 +273,9 @@ func modify(res *http.Response) error {
 		c.session.framing.opaque.Store(true)
 		return nil
 	}
-	res.Body = c.secrets.redact(res, countingReader{early{res.Body, c.cancel}, &c.traffic.got})
-	if told := c.g.cfg.Usage; told != nil && res.StatusCode == http.StatusOK && asksModel(c.flow) {
-		res.Body = readUsage(res, res.Body, c.g.decoders, told)
+	res.Body = c.secrets.redact(res, countingReader{cancelOnClose{res.Body, c.cancel}, &c.traffic.got})
+	if usage := c.g.cfg.Usage; usage != nil && res.StatusCode == http.StatusOK && asksModel(c.flow) {
+		res.Body = readUsage(res, res.Body, c.g.decoders, usage)
 	}
 	return nil
 }
@@ -283,12 +283,12 @@ func modify(res *http.Response) error {
 // early is an answer that may end before its request does. Closing a body of HTTP/2 waits until the
 // request is sent, which a client that has the answer may never go on with: what is under way ends
 // first.
-type early struct {
+type cancelOnClose struct {
 	io.ReadCloser
 	end context.CancelFunc
 }
 
-func (e early) Close() error {
+func (e cancelOnClose) Close() error {
 	e.end()
 	return e.ReadCloser.Close()
 }

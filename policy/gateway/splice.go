@@ -19,7 +19,7 @@ const (
 
 var (
 	buffers = buffersOf(spliceBuffer)
-	bulk    = lender{pool: buffersOf(bulkBuffer), most: mostBulk}
+	bulk    = boundedPool{pool: buffersOf(bulkBuffer), most: mostBulk}
 )
 
 func buffersOf(size int) *sync.Pool {
@@ -27,7 +27,7 @@ func buffersOf(size int) *sync.Pool {
 }
 
 // lender lends a few buffers, most of them at once.
-type lender struct {
+type boundedPool struct {
 	pool *sync.Pool
 	most int64
 	// lent counts those that are out.
@@ -35,7 +35,7 @@ type lender struct {
 }
 
 // borrow gives nil when all are lent.
-func (l *lender) borrow() *[]byte {
+func (l *boundedPool) get() *[]byte {
 	if l.lent.Add(1) > l.most {
 		l.lent.Add(-1)
 		return nil
@@ -44,7 +44,7 @@ func (l *lender) borrow() *[]byte {
 }
 
 // giveBack takes a buffer that borrow gave.
-func (l *lender) giveBack(b *[]byte) {
+func (l *boundedPool) put(b *[]byte) {
 	l.pool.Put(b)
 	l.lent.Add(-1)
 }
@@ -56,13 +56,13 @@ type traffic struct{ sent, got atomic.Int64 }
 // side did it. To end it, close the connections. The error is the first one: both say the same.
 func splice(box, away net.Conn, t *traffic) error {
 	back := make(chan error, 1)
-	go func() { back <- pour(box, away, &t.got) }()
-	return cmp.Or(pour(away, box, &t.sent), <-back)
+	go func() { back <- copyOneWay(box, away, &t.got) }()
+	return cmp.Or(copyOneWay(away, box, &t.sent), <-back)
 }
 
 // pour copies one direction and passes its end on. A direction that failed ends the other too.
-func pour(to, from net.Conn, count *atomic.Int64) error {
-	err := carry(countingWriter{to, count}, from)
+func copyOneWay(to, from net.Conn, count *atomic.Int64) error {
+	err := copyBuffered(countingWriter{to, count}, from)
 	if err != nil {
 		_ = to.Close()
 		_ = from.Close()
@@ -72,13 +72,13 @@ func pour(to, from net.Conn, count *atomic.Int64) error {
 }
 
 // carry copies until from ends, and keeps large buffers no longer than there is much to carry.
-func carry(to io.Writer, from io.Reader) error {
+func copyBuffered(to io.Writer, from io.Reader) error {
 	small := buffers.Get().(*[]byte)
 	defer buffers.Put(small)
 	b := small
 	defer func() {
 		if b != small {
-			bulk.giveBack(b)
+			bulk.put(b)
 		}
 	}()
 	for {
@@ -94,11 +94,11 @@ func carry(to io.Writer, from io.Reader) error {
 		case err != nil:
 			return err
 		case b == small && n == len(*b):
-			if large := bulk.borrow(); large != nil {
+			if large := bulk.get(); large != nil {
 				b = large
 			}
 		case b != small && n < len(*small):
-			bulk.giveBack(b)
+			bulk.put(b)
 			b = small
 		}
 	}

@@ -39,7 +39,7 @@ func TestCarryBorrowsForBulk(t *testing.T) {
 	var rooms []int
 	from := &gulps{from: bytes.NewReader(want.Bytes()), sizes: sizes, before: func(room int) { rooms = append(rooms, room) }}
 	var got bytes.Buffer
-	if err := carry(&got, from); err != nil || !bytes.Equal(got.Bytes(), want.Bytes()) {
+	if err := copyBuffered(&got, from); err != nil || !bytes.Equal(got.Bytes(), want.Bytes()) {
 		t.Errorf("%d of %d bytes arrived: %v", got.Len(), want.Len(), err)
 	}
 	if rooms[1] != spliceBuffer || rooms[2] != bulkBuffer || rooms[6] != spliceBuffer {
@@ -63,7 +63,7 @@ func TestCarryBorrowsNoMoreThanThereIs(t *testing.T) {
 				<-free
 			}
 		}}
-		go func() { done <- carry(io.Discard, from) }()
+		go func() { done <- copyBuffered(io.Discard, from) }()
 	}
 	for range carriers {
 		<-begun

@@ -30,7 +30,7 @@ type stream struct {
 	begun   time.Time
 	first   []byte // read from the box already
 	// passage is how a change of policy finds the connection.
-	passage *passage
+	passage *activeFlow
 	away    atomic.Pointer[net.Conn] // the place outside of a connection that passes unread
 }
 
@@ -53,7 +53,7 @@ func (g *Gateway) Stream(ctx context.Context, f policy.Flow, c net.Conn) error {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
-	s.passage = &passage{flow: s.flow, end: func() { cancel(); s.end() }}
+	s.passage = &activeFlow{flow: s.flow, end: func() { cancel(); s.end() }}
 	// On port 80 every request is decided; elsewhere that is known once somebody has looked.
 	s.passage.unread.Store(s.flow.Port != 80)
 	done, err := g.begin(g.conns, s.passage)
@@ -162,7 +162,7 @@ func (s *stream) any(ctx context.Context, away net.Conn) error {
 		<-back
 		return err
 	}
-	err = pour(away, &replay{Conn: s.box, first: s.first}, &s.traffic.sent)
+	err = copyOneWay(away, &replay{Conn: s.box, first: s.first}, &s.traffic.sent)
 	err = cmp.Or(err, <-back)
 	s.over(away)
 	return err
@@ -180,7 +180,7 @@ func (s *stream) answers(away net.Conn, spoken *atomic.Bool) error {
 		_ = closeWrite(s.box)
 		return nil
 	}
-	return pour(s.box, &replay{Conn: away, first: b[:n]}, &s.traffic.got)
+	return copyOneWay(s.box, &replay{Conn: away, first: b[:n]}, &s.traffic.got)
 }
 
 // over records a connection that was carried.

@@ -90,7 +90,7 @@ func (u *upstream) dial(ctx context.Context, network string, f policy.Flow) (net
 			if err := u.decide(f, a.Addr()); err != nil {
 				return err
 			}
-			return connectAhead(network, a, socket)
+			return startConnect(network, a, socket)
 		},
 	}
 	if u.memory != nil {
@@ -135,7 +135,7 @@ func (c *outgoing) CloseWrite() error { return closeWrite(c.Conn) }
 // more: the policy may have changed since the address was dialled.
 func (u *upstream) register(c net.Conn, f policy.Flow, a netip.Addr) (net.Conn, error) {
 	f.Addr = a.Unmap()
-	done, err := u.g.begin(u.g.outs, &passage{flow: f, end: func() { _ = c.Close() }})
+	done, err := u.g.begin(u.g.outs, &activeFlow{flow: f, end: func() { _ = c.Close() }})
 	if err != nil {
 		_ = c.Close()
 		return nil, err

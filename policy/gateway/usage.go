@@ -58,52 +58,52 @@ func readable(coding string) bool {
 func plain(coding string) bool { return coding == "" || strings.EqualFold(coding, "identity") }
 
 // told is called with what a model says that it used, and its name as it says that.
-type told func(model string, t agentbox.Tokens)
+type usageFunc func(model string, t agentbox.Tokens)
 
 // readUsage reads along what a model answers, and tells once what it says of its usage, when the
 // answer has ended or nobody wants the rest. The bytes pass as they are and as they come: what is
 // read of them is a few bytes at a time, with memory of a fixed size.
-func readUsage(res *http.Response, body io.ReadCloser, slots decoders, tell told) io.ReadCloser {
+func readUsage(res *http.Response, body io.ReadCloser, slots decoders, report usageFunc) io.ReadCloser {
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	a := &answer{events: kind == "text/event-stream"}
-	return &overheard{ReadCloser: body, ear: slots.ear(res.Header.Get("Content-Encoding"), a), over: func() { tell(a.result()) }}
+	return &tappedBody{ReadCloser: body, tap: slots.tap(res.Header.Get("Content-Encoding"), a), over: func() { report(a.result()) }}
 }
 
-// overheard gives an ear what is read of a body, and tells when that has ended. It never holds
+// tappedBody gives an ear what is read of a body, and tells when that has ended. It never holds
 // anything back: a body that nobody reads to its end is told of when it is closed.
-type overheard struct {
+type tappedBody struct {
 	io.ReadCloser
-	ear  io.WriteCloser // what it says of its writes is nobody's concern: it may have heard enough
+	tap  io.WriteCloser // what it says of its writes is nobody's concern: it may have heard enough
 	over func()         // once, when ear is closed
 
 	mu    sync.Mutex
 	ended bool
 }
 
-func (o *overheard) Read(p []byte) (int, error) {
+func (o *tappedBody) Read(p []byte) (int, error) {
 	n, err := o.ReadCloser.Read(p)
 	o.heard(p[:n], err != nil)
 	return n, err
 }
 
-func (o *overheard) Close() error {
+func (o *tappedBody) Close() error {
 	o.heard(nil, true)
 	return o.ReadCloser.Close()
 }
 
 // heard gives the ear what was read. Read and Close may come from different goroutines, and either
 // may be the end.
-func (o *overheard) heard(b []byte, end bool) {
+func (o *tappedBody) heard(b []byte, end bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended {
 		return
 	}
 	if len(b) > 0 {
-		_, _ = o.ear.Write(b)
+		_, _ = o.tap.Write(b)
 	}
 	if o.ended = end; end {
-		_ = o.ear.Close()
+		_ = o.tap.Close()
 		o.over()
 	}
 }

@@ -21,7 +21,7 @@ func TestConnectAhead(t *testing.T) {
 		defer l.Close()
 		ahead := false
 		d := net.Dialer{Timeout: time.Minute, Control: func(network, address string, socket syscall.RawConn) error {
-			if err := connectAhead(network, netip.MustParseAddrPort(address), socket); err != nil {
+			if err := startConnect(network, netip.MustParseAddrPort(address), socket); err != nil {
 				return err
 			}
 			return socket.Control(func(fd uintptr) {
@@ -57,7 +57,7 @@ func TestConnectAheadFails(t *testing.T) {
 	address := l.Addr().String()
 	l.Close()
 	d := net.Dialer{Timeout: time.Minute, Control: func(network, address string, socket syscall.RawConn) error {
-		return connectAhead(network, netip.MustParseAddrPort(address), socket)
+		return startConnect(network, netip.MustParseAddrPort(address), socket)
 	}}
 	if c, err := d.Dial("tcp", address); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a port that nobody listens on: %v, %v", c, err)

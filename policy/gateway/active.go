@@ -11,19 +11,19 @@ import (
 
 // live is what is under way: connections of the box, its requests, or connections outside. mu
 // guards the set; it is held neither while something is reviewed nor while it is ended.
-type live struct {
+type activeSet struct {
 	// most is how many there may be.
 	most int
 
 	mu     sync.Mutex
 	closed bool
 	// all are those under way, and wg counts them for close.
-	all map[*passage]struct{}
+	all map[*activeFlow]struct{}
 	wg  sync.WaitGroup
 }
 
 // passage is one connection or request under way.
-type passage struct {
+type activeFlow struct {
 	flow policy.Flow
 	// secrets are the names of those it carries, of a request.
 	secrets []string
@@ -32,10 +32,10 @@ type passage struct {
 }
 
 // review says whether a passage may go on under a policy, and why not.
-func (q *passage) review(p *policy.Policy) policy.Verdict {
+func (q *activeFlow) review(p *policy.Policy) policy.Verdict {
 	v := p.Decide(q.flow)
 	switch {
-	case v.Allow && !mayCarry(p, q):
+	case v.Allow && !mayCarrySecrets(p, q):
 		return policy.Verdict{Source: policy.Builtin, Reason: "a secret it carries may not be sent there any more"}
 	case v.Allow && v.Inside && q.unread.Load():
 		// Its keys are the box's and the server's alone, so it cannot be opened now; the next one
@@ -45,11 +45,13 @@ func (q *passage) review(p *policy.Policy) policy.Verdict {
 	return v
 }
 
-func newLive(most int) *live { return &live{most: most, all: map[*passage]struct{}{}} }
+func newActiveSet(most int) *activeSet {
+	return &activeSet{most: most, all: map[*activeFlow]struct{}{}}
+}
 
 // add registers a passage, unless there are too many or all is over. Call the returned function
 // when it has ended.
-func (l *live) add(p *passage) (done func(), ok bool) {
+func (l *activeSet) add(p *activeFlow) (done func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || len(l.all) >= l.most {
@@ -66,14 +68,14 @@ func (l *live) add(p *passage) (done func(), ok bool) {
 }
 
 // count is how many there are.
-func (l *live) count() int {
+func (l *activeSet) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.all)
 }
 
 // review ends every passage that may not stay.
-func (l *live) review(stays func(*passage) bool) {
+func (l *activeSet) review(stays func(*activeFlow) bool) {
 	l.mu.Lock()
 	list := slices.Collect(maps.Keys(l.all))
 	l.mu.Unlock()
@@ -85,10 +87,10 @@ func (l *live) review(stays func(*passage) bool) {
 }
 
 // close ends every passage and lets none begin any more; it returns when all have ended.
-func (l *live) close() {
+func (l *activeSet) close() {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	l.review(func(*passage) bool { return false })
+	l.review(func(*activeFlow) bool { return false })
 	l.wg.Wait()
 }
