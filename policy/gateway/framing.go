@@ -12,37 +12,35 @@ import (
 	"time"
 )
 
-// maxHead is the most bytes the head of a request may have. It is also the server's bound for
-// HTTP/2.
+// maxHead bounds the head of a request in bytes, also for the HTTP/2 server.
 const maxHead = 64 << 10
 
-// framing is a connection on which requests of HTTP/1 come in. What passes through Read is checked
-// first: a server behind it sees whole, sound heads and bodies that end where they say, and EOF
-// where something else came.
+// framing checks the HTTP/1 requests that come in on a connection. The server that reads through it
+// sees complete, valid heads and bodies that end where they say, and EOF in place of anything else.
 //
-// It stands before net/http because that server is generous in places, and tells nobody where it
-// was. Only one goroutine reads at a time, the server's; the last four fields are others', too.
+// It stands before net/http because that server is lenient in places and does not say where. Only
+// the server's goroutine reads; the last four fields are shared.
 type framing struct {
 	net.Conn
 	r *bufio.Reader
-	// wrong is called once, with what was wrong, before Read gives EOF. idle says that no request
-	// is under way, so that nobody else is writing.
+	// wrong is called once with the error, before Read returns EOF. idle says that no request is
+	// under way, so nobody else is writing.
 	wrong func(err error, idle bool)
 
 	state frameState
-	// line is what was read of a head, or of one line behind it, and not checked yet.
+	// line is the part of a head, or of a line after it, that has not been checked.
 	line  []byte
-	ready []byte // checked, and not yet given on
+	ready []byte // checked and not yet read
 	left  int64  // of a body or a chunk
 
 	// opaque says that the connection speaks another protocol, for good.
 	opaque atomic.Bool
-	// opened counts requests whose head was given on and that are not finished: while there is one
-	// the server may be writing, so nobody else may.
+	// opened counts requests that were passed on and are not finished. While there is one, the
+	// server may be writing, so nobody else may.
 	opened atomic.Int64
-	// recall says that the reader is called back, by a deadline that had passed when it was set.
+	// recall says that the server interrupts a read, by a deadline that had already passed.
 	recall atomic.Bool
-	// failed is what was wrong; nothing is read behind it.
+	// failed is the error; nothing is read after it.
 	failed atomic.Pointer[error]
 }
 
@@ -54,7 +52,7 @@ type framing struct {
 //	                                   └─ 0 ─▶ inTrailer ─▶ inHead
 type frameState int
 
-// What is read next. Heads and trailers end with an empty line, so these are read by lines.
+// What is read next. Heads and trailers end with an empty line, so they are read by lines.
 const (
 	inHead      frameState = iota
 	inBody                 // left bytes
@@ -64,14 +62,14 @@ const (
 	inTrailer              // must be the empty line
 )
 
-// newFraming checks what comes on c. wrong is called by the goroutine that reads.
+// newFraming checks the requests on c. The reading goroutine calls wrong.
 func newFraming(c net.Conn, wrong func(err error, idle bool)) *framing {
 	return &framing{Conn: c, r: bufio.NewReaderSize(c, 32<<10), wrong: wrong}
 }
 
-// SetReadDeadline tells a limit from a call to come back. The server reads ahead while it answers a
-// request, and interrupts that with a deadline of long ago: part of the next head may have come by
-// then, and the client is not late with the rest.
+// SetReadDeadline tells a timeout from an interruption. The server reads ahead while it answers a
+// request, and interrupts that with a deadline in the past. Part of the next head may have arrived
+// by then, and the client is not late with the rest.
 func (f *framing) SetReadDeadline(t time.Time) error {
 	f.recall.Store(!t.IsZero() && t.Before(time.Now()))
 	return f.Conn.SetReadDeadline(t)
@@ -80,7 +78,7 @@ func (f *framing) SetReadDeadline(t time.Time) error {
 // finished says that a request was answered.
 func (f *framing) finished() { f.opened.Add(-1) }
 
-// why gives what was wrong, nil so far.
+// why returns the error, nil so far.
 func (f *framing) why() error {
 	if wrong := f.failed.Load(); wrong != nil {
 		return *wrong
@@ -88,8 +86,8 @@ func (f *framing) why() error {
 	return nil
 }
 
-// Read gives on what is checked. An error of the connection (a deadline that passed, above all)
-// leaves everything as it is: the next Read goes on.
+// Read returns what was checked. An error of the connection, usually a passed deadline, changes
+// nothing: the next Read continues.
 func (f *framing) Read(p []byte) (int, error) {
 	for len(p) > 0 {
 		opaque := f.opaque.Load()
@@ -159,7 +157,7 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
-// advance looks at f.line, whose last byte ends a line if whole is set.
+// advance checks f.line; whole says that its last byte ends a line.
 func (f *framing) advance(whole bool) error {
 	if f.state == inHead {
 		return f.head(whole)
@@ -194,8 +192,8 @@ func (f *framing) advance(whole bool) error {
 	return nil
 }
 
-// chunk takes the line with a chunk's size: hex digits and nothing else, no extension, since those
-// are where readings differ.
+// chunk takes the line with a chunk's size. It accepts hex digits only, and no extensions, because
+// servers read those differently.
 func (f *framing) chunk(size string) error {
 	n, err := strconv.ParseUint(size, 16, 62)
 	if err != nil || len(size) > 15 || strings.ContainsAny(size, "+_xX") {
@@ -208,7 +206,7 @@ func (f *framing) chunk(size string) error {
 	return nil
 }
 
-// head looks for the end of a head, and checks it then.
+// head checks the head once it is complete.
 func (f *framing) head(whole bool) error {
 	if len(f.line) > maxHead {
 		return errors.New("the head of the request is too long")

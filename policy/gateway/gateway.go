@@ -13,59 +13,58 @@ import (
 	"agentbox/policy"
 )
 
-// Config is what a gateway needs. Policy, CA and Audit are required. Its funcs may be called from
-// many goroutines at once.
+// Config is what a gateway needs. Policy, CA and Audit are required. Its functions may be called
+// concurrently.
 type Config struct {
 	Policy *policy.Policy
-	// Values gives the present values of the policy's secrets; nil where there are none.
+	// Values returns the present values of the policy's secrets; nil if there are none.
 	Values policy.Values
 	CA     *CA
-	// Audit is called once per flow, at its end, and for each refusal; it must not block for long.
-	// It has no way to fail: a log that cannot be written is its caller's to act on.
+	// Audit is called once for each flow, at its end, and for each refusal. It must not block for
+	// long. It cannot fail: the caller handles a log that cannot be written.
 	Audit func(policy.Entry)
 	Roots *x509.CertPool // what upstream servers are verified with; nil means the host's
-	// Resolve gives a name's addresses; nil means the host's resolver. What it says is believed by
-	// nobody: each address is decided about before it is dialled.
+	// Resolve resolves names; nil means the host's resolver. Its answers are not trusted: each
+	// address is decided about before it is dialled.
 	Resolve Resolver
-	// Usage is told of each answer of a model, where the gateway has opened the traffic: what it
-	// says that it used, and the model's name as it says that. It has servers asked for codings
-	// that are read here. Must not block; nil: nobody wants to know.
+	// Usage is called with the usage that a model's answer reports, and the model's name in it,
+	// where the traffic is decrypted. If it is set, servers are asked for codings that can be read
+	// here. It must not block; nil disables it.
 	Usage func(model string, t agentbox.Tokens)
 }
 
-// Gateway carries the flows of one box. Its methods may be called from any number of goroutines.
+// Gateway carries the flows of one box. Its methods may be called concurrently.
 type Gateway struct {
-	// cfg is what New was given; policy is the present one.
+	// cfg is what New got; policy is the present policy.
 	cfg    Config
 	policy atomic.Pointer[policy.Policy]
 	audit  *recorder
-	// lookup bounds new names below wildcards.
+	// lookup limits new names below wildcards.
 	lookup *budget
 	conns  *activeSet // connections of the box
 	calls  *activeSet // requests within them
-	outs   *activeSet // connections outside, those that are kept for later requests too
+	outs   *activeSet // outgoing connections, including idle ones
 	// up dials, web serves requests.
 	up  *upstream
 	web *web
 
 	decoders decoders // of what models answer
 
-	// ctx ends with Close. wg has the recorder's goroutine; flows are waited for by conns, calls
-	// and outs, and those run in goroutines of the network stack and of web.
+	// ctx ends with Close. wg has the recorder's goroutine. Flows run in goroutines of the network
+	// stack and of web; conns, calls and outs wait for them.
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 }
 
-// How many connections a box may have open at once, and requests on them. Beyond it new ones are
-// refused.
+// How many connections a box may have open at once, and requests on them. More are refused.
 const (
 	maxConns = 2048
 	maxCalls = 4096
-	maxOuts  = 2 * (maxConns + maxCalls) // a bound for mistakes of ours: each has one of the former, or is kept idle
+	maxOuts  = 2 * (maxConns + maxCalls) // in case of our own bugs: each belongs to one of the former, or is idle
 )
 
-// New makes a gateway. Close ends it. The box can begin at once.
+// New makes a gateway that the box can use at once. Close ends it.
 func New(cfg Config) *Gateway {
 	g := &Gateway{cfg: cfg, lookup: newBudget(), conns: newActiveSet(maxConns), calls: newActiveSet(maxCalls), outs: newActiveSet(maxOuts), decoders: newDecoders()}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
@@ -77,9 +76,9 @@ func New(cfg Config) *Gateway {
 	return g
 }
 
-// Close ends every flow and returns when all are over and recorded. What begins later is refused.
-// The order is that in which one waits for the other: a connection's requests, then what they have
-// outside.
+// Close ends every flow and returns when all are over and recorded. Later ones are refused. A
+// connection waits for its requests and these for their outgoing connections, so they end in this
+// order.
 func (g *Gateway) Close() {
 	g.cancel()
 	g.conns.close()
@@ -91,15 +90,15 @@ func (g *Gateway) Close() {
 	g.audit.flush()
 }
 
-// SetPolicy changes the policy. What the new one denies ends at once: connections and requests
-// under way, those to addresses that are denied now, those that carry a secret which may not be
-// sent there any more, and connections that pass unread where requests are decided from now on.
+// SetPolicy changes the policy and ends what the new one denies: connections and requests, those to
+// addresses that it denies, those that carry a secret which may no longer be sent there, and unread
+// connections to places where requests are decided from now on.
 //
-// Whatever begins is registered first and decided afterwards, so that a change of policy either
-// finds it or is in its decision.
+// Every flow is registered first and decided afterwards, so a change of policy either finds it or
+// is part of its decision.
 //
-// It returns when everything that has to end was told to. Each is in the log, as policy-changed.
-// Connections kept for later requests are closed: the next request dials under the new policy.
+// SetPolicy returns when everything that must end was told to, and logs each as policy-changed.
+// Idle connections are closed, so that the next request dials under the new policy.
 func (g *Gateway) SetPolicy(p *policy.Policy) {
 	g.policy.Store(p)
 	stays := func(q *activeFlow) bool {
@@ -116,10 +115,10 @@ func (g *Gateway) SetPolicy(p *policy.Policy) {
 	g.up.closeIdle()
 }
 
-// policyChanged is the kind of what ends because the policy is another one.
+// policyChanged is the kind of flows that a change of policy ended.
 const policyChanged = "policy-changed"
 
-// mayCarrySecrets tells whether all secrets that a passage carries may be sent there under a policy.
+// mayCarrySecrets tells whether a policy lets a flow carry the secrets that it carries.
 func mayCarrySecrets(p *policy.Policy, q *activeFlow) bool {
 	for _, name := range q.secrets {
 		if !slices.ContainsFunc(p.SecretsFor(q.flow), func(s policy.Secret) bool { return s.Name == name }) {
@@ -132,10 +131,9 @@ func mayCarrySecrets(p *policy.Policy, q *activeFlow) bool {
 // rules decides by the present policy.
 func (g *Gateway) rules() Evaluator { return Evaluator{g.policy.Load(), g.cfg.Resolve} }
 
-// Accept decides about a flow when its first packet is seen. Proto is TCP or UDP, Name what the box
-// has looked up, and Addr is for an address that no name was looked up for. An error, a *Refusal,
-// refuses it, and is in the log. That it is allowed here is not the last word: Stream and Packets
-// decide again once it is registered.
+// Accept decides about a flow when its first packet arrives. Proto is TCP or UDP, Name what the box
+// looked up, and Addr an address for which no name was looked up. A *Refusal denies it and was
+// logged. Stream and Packets decide again once the flow is registered.
 func (g *Gateway) Accept(f policy.Flow) error {
 	if v := g.rules().connect(f); !v.Allow {
 		return g.deny(f, v)
@@ -146,20 +144,20 @@ func (g *Gateway) Accept(f policy.Flow) error {
 	return nil
 }
 
-// deny records a refusal and gives its error.
+// deny records a refusal and returns its error.
 func (g *Gateway) deny(f policy.Flow, v policy.Verdict) *Refusal {
 	v.Allow = false
 	g.audit.record(policy.EntryFor(f, v))
 	return &Refusal{Flow: f, Verdict: v}
 }
 
-// refuse denies for a reason of the gateway's own, which no rule can lift.
+// refuse denies for a reason that no rule can change.
 func (g *Gateway) refuse(f policy.Flow, kind, reason string) *Refusal {
 	return g.deny(f, refused(kind, reason))
 }
 
-// begin registers a passage; done ends it, and has to be called. The error is a *Refusal when there
-// are too many, net.ErrClosed after Close.
+// begin registers a flow; the caller must call done at its end. *Refusal if there are too many,
+// net.ErrClosed after Close.
 func (g *Gateway) begin(l *activeSet, p *activeFlow) (done func(), err error) {
 	done, ok := l.add(p)
 	switch {
@@ -171,8 +169,8 @@ func (g *Gateway) begin(l *activeSet, p *activeFlow) (done func(), err error) {
 	return nil, g.refuse(p.flow, "flood", fmt.Sprintf("more than %d at once", l.most))
 }
 
-// Attempt records what the network stack refused by itself, count times since it last said so. kind
-// is the entry's.
+// Attempt records what the network stack refused by itself, count times since it last reported it.
+// kind is the entry's.
 func (g *Gateway) Attempt(kind, detail string, count int) {
 	e := policy.EntryFor(policy.Flow{}, refused(kind, detail))
 	if count > 1 {

@@ -18,10 +18,9 @@ type body struct {
 	upgrade bool // to WebSocket
 }
 
-// parseHead checks the head of an HTTP/1 request, up to and with its empty line, and says how its
-// body is framed. It takes what every server reads in the same way, and nothing else: RFC 9112
-// without what it lets a recipient be generous about. What was read differently on two sides of a
-// proxy has been the way around it ever since.
+// parseHead checks the head of an HTTP/1 request, including its empty line, and says how its body
+// is framed. It accepts only what every server reads in the same way: RFC 9112 without the leniency
+// it permits. Requests that two sides of a proxy read differently are the usual way around it.
 func parseHead(head []byte) (body, error) {
 	lines := bytes.Split(head, []byte("\r\n"))
 	if len(lines) < 3 {
@@ -51,8 +50,8 @@ const (
 	maxFields = 200
 )
 
-// parseRequestLine takes METHOD TARGET VERSION with one space between, the target in origin form,
-// or * for OPTIONS.
+// parseRequestLine parses METHOD TARGET VERSION, separated by single spaces. The target is in
+// origin form, or * for OPTIONS.
 func parseRequestLine(line string) (method, version string, err error) {
 	parts := strings.Split(line, " ")
 	if len(parts) != 3 {
@@ -83,7 +82,7 @@ func parseRequestLine(line string) (method, version string, err error) {
 // maxFieldName is in bytes.
 const maxFieldName = 256
 
-// parseFields reads the fields, each as often as it came.
+// parseFields parses the fields, repeated ones included.
 func parseFields(lines [][]byte) (http.Header, error) {
 	if len(lines) > maxFields {
 		return nil, fmt.Errorf("more than %d header fields", maxFields)
@@ -102,8 +101,8 @@ func parseFields(lines [][]byte) (http.Header, error) {
 	return h, nil
 }
 
-// framedBody reads the fields that frame the request, and refuses those that may come once and came
-// twice.
+// framedBody reads the fields that frame the request. It refuses repeated fields that may come only
+// once.
 func framedBody(h http.Header, method, version string) (body, error) {
 	for _, name := range []string{"Host", "Content-Length", "Transfer-Encoding", "Upgrade", "Expect", "Authorization"} {
 		if len(h[name]) > 1 {
@@ -132,8 +131,8 @@ func framedBody(h http.Header, method, version string) (body, error) {
 	return b, b.frame(h, version)
 }
 
-// frame says how long the body is. Both ways of saying so at once, or any that a server could skip,
-// is where requests are smuggled.
+// frame determines the length of the body. It refuses requests that give it in two ways, or in one
+// that a server could ignore, because that is how requests are smuggled.
 func (b *body) frame(h http.Header, version string) error {
 	coding, length := h["Transfer-Encoding"], h["Content-Length"]
 	switch {

@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// maxHello bounds what is kept of a connection before its name is known. A ClientHello with
-// post-quantum keys and many tickets is some 4 KiB.
+// maxHello bounds what is read of a connection before its name is known, in bytes. A ClientHello
+// with post-quantum keys and many tickets has some 4 KiB.
 const maxHello = 64 << 10
 
-// hello is what a TLS client says before anything is encrypted.
+// hello is a TLS ClientHello, which is not encrypted.
 type hello struct {
 	name string // the one host name of the SNI extension, "" without
-	raw  []byte // every byte read, to be played again to the side that answers
+	raw  []byte // every byte read, to be replayed to the server
 }
 
-// errHelloRead ends the handshake of readHello: nothing after the hello is wanted.
+// errHelloRead ends readHello's handshake after the ClientHello.
 var errHelloRead = errors.New("the hello was read")
 
-// readHello reads a ClientHello and nothing behind its records. crypto/tls parses it, so that what
-// we understand is what a TLS implementation understands; it refuses extensions and names that come
-// twice. raw is what was read, also with an error. The caller sets the deadline.
+// readHello reads a ClientHello and nothing after its records. crypto/tls parses it and refuses
+// duplicate extensions and names, so we understand it as a TLS implementation does. raw is what was
+// read, also after an error. The caller sets the deadline.
 func readHello(r io.Reader) (hello, error) {
 	var h hello
 	var seen bytes.Buffer
@@ -50,7 +50,7 @@ func readHello(r io.Reader) (hello, error) {
 	return h, err
 }
 
-// helloConn reads from a client and lets nothing be said to it.
+// helloConn reads from a client and discards what is written to it.
 type helloConn struct{ io.Reader }
 
 func (helloConn) Write(p []byte) (int, error)      { return len(p), nil }
@@ -61,7 +61,7 @@ func (helloConn) SetDeadline(time.Time) error      { return nil }
 func (helloConn) SetReadDeadline(time.Time) error  { return nil }
 func (helloConn) SetWriteDeadline(time.Time) error { return nil }
 
-// replay is a connection whose first bytes were read already.
+// replay is a connection whose first bytes have already been read.
 type replay struct {
 	net.Conn
 	first []byte
@@ -76,10 +76,10 @@ func (c *replay) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// CloseWrite passes a half-close on where the connection has one.
+// CloseWrite half-closes the connection if it can.
 func (c *replay) CloseWrite() error { return closeWrite(c.Conn) }
 
-// closeWrite ends our direction of a connection; one that cannot be half-closed is closed.
+// closeWrite ends our direction of a connection, or closes it if it cannot be half-closed.
 func closeWrite(c net.Conn) error {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -6,8 +6,8 @@ import (
 	"agentbox/policy"
 )
 
-// Types of DNS questions that programs ask for a name they will connect to. Whatever else is asked
-// (TXT, NULL, ANY, ...) is of use for tunnels only here, since nothing is asked of any resolver.
+// The types of DNS questions that programs ask before they connect to a name. Others (TXT, NULL, ANY
+// and so on) would only serve tunnels, since no resolver is asked.
 const (
 	typeA     = 1
 	typeAAAA  = 28
@@ -15,16 +15,15 @@ const (
 	typeHTTPS = 65
 )
 
-// Lookup decides about a question to the resolver. Nothing is asked of any resolver: the answer to
-// an allowed name is an address that stands for it. name is in lower case without the dot at its
-// end.
+// Lookup decides about a DNS question. No resolver is asked: an allowed name gets an address that
+// stands for it. name is in lower case, without a final dot.
 //
 // qtype is DNS's number. nil means that the name may be resolved, or for other types that it exists
-// and has none of that; an error is a *Refusal, in the log.
+// and has no such record. A *Refusal denies it and was logged.
 func (g *Gateway) Lookup(name string, qtype uint16) error {
 	f := policy.Flow{Proto: policy.DNS, Name: name}
 	v := g.rules().name(name)
-	if v.Kind != "" { // it is none, so it is not written down
+	if v.Kind != "" { // not a name, so it is not logged
 		return g.deny(policy.Flow{Proto: policy.DNS}, v)
 	}
 	if !v.Allow {
@@ -34,8 +33,7 @@ func (g *Gateway) Lookup(name string, qtype uint16) error {
 	case typeA, typeAAAA, typeSVCB, typeHTTPS:
 	default:
 		g.refuse(f, "dns-type", "only addresses are answered")
-		// The name exists, and has none of that: programs that ask for more than addresses go on.
-		return nil // an empty answer: the name exists
+		return nil // the answer is empty, and programs go on with their other questions
 	}
 	if wild(v.Rule) && !g.lookup.spend(name) {
 		return g.refuse(f, "dns-rate", "too many new names below a wildcard in a short time")
@@ -43,7 +41,7 @@ func (g *Gateway) Lookup(name string, qtype uint16) error {
 	return nil
 }
 
-// wild tells whether the rule leaves the choice of the name to the box.
+// wild tells whether the rule lets the box choose the name.
 func wild(rule string) bool {
 	r, err := policy.ParseRule(rule)
 	return err == nil && strings.HasPrefix(r.Host, "*")

@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// readMessages reads along the messages of a server's WebSocket, each a JSON document, and tells of
-// each that says what it used: one for each answer. The name of the model may have been in an
-// earlier one. The bytes pass as they are; what is no frame ends the listening.
+// readMessages reads the messages of a server's WebSocket, each a JSON document, as they pass, and
+// reports each that contains usage. The name of the model may be in an earlier message. An invalid
+// frame ends the reading, not the stream.
 func readMessages(body io.ReadWriteCloser, report usageFunc) io.ReadWriteCloser {
 	tap := newListener(func(r io.Reader) { parseMessages(r, report) })
 	o := &tappedBody{ReadCloser: body, tap: tap, over: func() {}}
@@ -17,9 +17,8 @@ func readMessages(body io.ReadWriteCloser, report usageFunc) io.ReadWriteCloser 
 	}{o, body}
 }
 
-// parseMessages reads frames until something is none, or r ends. An answer is what one message says;
-// the next begins with the name of the model that the last one had. Payloads are parsed as they
-// come. A control frame may come between the frames of a message, and says nothing of use.
+// parseMessages parses frames until one is invalid or r ends. One message is one answer; the next
+// starts with the model of the last. Control frames may come within a message and are skipped.
 func parseMessages(r io.Reader, report usageFunc) {
 	var a answer
 	for message := false; ; {

@@ -9,18 +9,18 @@ import (
 	"agentbox/policy"
 )
 
-// maxDatagram is the largest UDP datagram there is, in bytes.
+// maxDatagram is the size of the largest UDP datagram, in bytes.
 const maxDatagram = 64 << 10
 
-// idlePackets is how long a UDP flow may be silent; UDP has no end of its own.
+// idlePackets is how long a UDP flow may be silent, since UDP has no end of its own.
 const idlePackets = 2 * time.Minute
 
-// quicPort is where browsers try HTTP/3.
+// quicPort is the port on which browsers try HTTP/3.
 const quicPort = 443
 
-// Packets carries the datagrams of an accepted UDP flow, each Read or Write of c one of them, and
-// returns when it is over, with both ends closed. One after Accept is decided about again. A flow
-// that has been silent for idlePackets is over.
+// Packets carries the datagrams of an accepted UDP flow, one for each Read or Write of c, and
+// returns when it is over, with both ends closed. It decides again, as Accept did. A flow that is
+// silent for idlePackets is over.
 func (g *Gateway) Packets(ctx context.Context, f policy.Flow, c net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -58,8 +58,8 @@ func relayDatagrams(box, away net.Conn, t *traffic) {
 	back.Wait()
 }
 
-// copyDatagrams carries one direction until an error or silence. A datagram that cannot be sent
-// ends it, too: the port outside is closed.
+// copyDatagrams carries one direction until an error or silence. A datagram that cannot be sent,
+// because the remote port is closed, also ends it.
 func copyDatagrams(to countingWriter, from net.Conn) {
 	b := make([]byte, maxDatagram)
 	for {

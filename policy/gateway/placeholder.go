@@ -14,10 +14,10 @@ import (
 	"agentbox/policy"
 )
 
-// findPlaceholder looks for placeholders where none may be: in the target, in what is left of the
-// headers (h), whole, split over fields, and behind encodings. A placeholder is worth nothing, so
-// this list need not be complete to keep secrets secret; it is there to tell of attempts. It gives
-// the secret, and where its placeholder is, for people.
+// findPlaceholder looks for placeholders where none may be: in the target and the remaining headers
+// (h), whole, split over fields, and encoded. It returns the secret and, for people, where its
+// placeholder is. It need not find everything, since a placeholder is worth nothing; it reports
+// attempts.
 func findPlaceholder(all []policy.Secret, r *http.Request, h http.Header) (policy.Secret, string, bool) {
 	for _, secret := range all {
 		if secret.Placeholder == "" {
@@ -43,8 +43,8 @@ func findPlaceholder(all []policy.Secret, r *http.Request, h http.Header) (polic
 	return policy.Secret{}, "", false
 }
 
-// mentions tells whether text holds a placeholder, or a piece of it that is no accident, plain or
-// encoded up to three times.
+// mentions tells whether text contains a placeholder or a significant piece of it, plain or encoded
+// up to three times.
 func mentions(text, placeholder string) bool {
 	const deepest = 3
 	list := []string{text}
@@ -61,11 +61,11 @@ func mentions(text, placeholder string) bool {
 	return false
 }
 
-// pieceLength is as much of a placeholder's random part as nobody writes by accident.
+// pieceLength is how many characters of a placeholder's random part cannot be a coincidence.
 const pieceLength = 12
 
-// holdsPiece looks for any pieceLength characters of the random part, in any case. It is what finds
-// one that is split over fields.
+// holdsPiece looks for any pieceLength characters of the random part, in any case, which finds a
+// placeholder that is split over fields.
 func holdsPiece(text, placeholder string) bool {
 	text, placeholder = strings.ToLower(text), strings.ToLower(placeholder)
 	random := strings.TrimPrefix(placeholder, policy.PlaceholderPrefix)
@@ -80,8 +80,8 @@ func holdsPiece(text, placeholder string) bool {
 	return false
 }
 
-// decoded gives what text says in the encodings that it could be in; at most a few, each shorter
-// than the text.
+// decoded decodes text in the encodings it could have: at most a few results, each shorter than the
+// text.
 func decoded(text string) []string {
 	var list []string
 	if strings.ContainsRune(text, '%') {
@@ -89,7 +89,7 @@ func decoded(text string) []string {
 			list = append(list, t)
 		}
 	}
-	// = stands between a name and its value, and at the end of base64.
+	// = separates names from values and ends base64.
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;:&?\"'/=", r) }) {
 		const shortest, most = 16, 32
 		if len(word) < shortest || len(list) > most {
@@ -104,8 +104,9 @@ func decoded(text string) []string {
 	return list
 }
 
-// watch looks for placeholders in a body as it is sent, and ends it there. Only whole ones, as they
-// are: a body may be any amount of anything, and what it says is worth nothing to its receiver.
+// watch looks for placeholders in a body while it is sent, and stops it there. It finds only whole,
+// plain ones: a body can be anything of any size, and a placeholder is worth nothing to its
+// receiver.
 func (c *call) watch(body io.ReadCloser) io.ReadCloser {
 	body = countingReader{body, &c.traffic.sent}
 	secrets := slices.DeleteFunc(c.g.policy.Load().Secrets(), func(s policy.Secret) bool { return s.Placeholder == "" })
@@ -115,21 +116,21 @@ func (c *call) watch(body io.ReadCloser) io.ReadCloser {
 	return &watcher{ReadCloser: body, call: c, secrets: secrets}
 }
 
-// watcher reads a body and remembers its last bytes, so that a placeholder is found across reads.
+// watcher reads a body and keeps its last bytes, so that it finds a placeholder across reads.
 type watcher struct {
 	io.ReadCloser
 	call    *call
 	secrets []policy.Secret
-	// tail is the last maxPlaceholder bytes that were read, err the refusal once one was found.
+	// tail has the last maxPlaceholder bytes; err is the refusal once a placeholder was found.
 	tail []byte
 	err  error
 }
 
-// maxPlaceholder bounds, in bytes, what is remembered of a body; ours are shorter.
+// maxPlaceholder bounds, in bytes, what is kept of a body. Our placeholders are shorter.
 const maxPlaceholder = 256
 
-// Read passes on what the body has, until a placeholder is in it. What went out before it stays
-// out: a body is not held back as a whole.
+// Read passes the body on until it contains a placeholder. What was sent before that stays sent,
+// since a body is not held back.
 func (w *watcher) Read(p []byte) (int, error) {
 	if w.err != nil {
 		return 0, w.err
@@ -148,7 +149,7 @@ func (w *watcher) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// holds looks into what was read, and over the seam to what was read before.
+// holds looks into what was read, and across the boundary to the previous read.
 func (w *watcher) holds(p, placeholder []byte) bool {
 	if bytes.Contains(p, placeholder) {
 		return true

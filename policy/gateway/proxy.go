@@ -22,35 +22,35 @@ import (
 	"agentbox/policy"
 )
 
-// call is one request of the box on its way. The fields without a lock are set before it goes out;
-// those that are atomic change while the proxy's goroutines carry it.
+// call is one request of the box. Fields without a lock are set before it is sent; the proxy's
+// goroutines change the atomic ones.
 type call struct {
 	g       *Gateway
 	session *session
-	// flow is the request as it is decided about, verdict what was decided.
+	// flow is the request as it is decided about, verdict the decision.
 	flow    policy.Flow
 	verdict policy.Verdict
 	begun   time.Time
 	traffic traffic
-	// secrets is what the request carries of them; nil: nothing.
+	// secrets are those that the request carries; nil: none.
 	secrets *substitution
-	// status is the server's answer, 0 before it came.
+	// status is the server's, 0 before it answered.
 	status atomic.Int64
-	// dialled is where it went, nil when it went nowhere.
+	// dialled is the address it went to, nil if it went nowhere.
 	dialled atomic.Pointer[netip.Addr]
-	refused atomic.Pointer[Refusal] // what was found on the way: a placeholder in the body
+	refused atomic.Pointer[Refusal] // a placeholder in the body, found while it was sent
 	cancel  context.CancelFunc      // ends what is under way to the server
 }
 
-// callKey is where a request's context has its call.
+// callKey is the context key of a request's call.
 type callKey struct{}
 
 // ServeHTTP checks, decides and carries one request. A refusal is answered in words that an agent
-// can act on (Refusal.Text). It is called by the server, in a goroutine for each request.
+// can act on (Refusal.Text). The server calls it in a goroutine for each request.
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w.wg.Add(1)
 	defer w.wg.Done()
-	// What the request is for is the connection's, not what it says: that is compared in admit.
+	// The destination is the connection's. admit compares it with what the request says.
 	s := r.Context().Value(sessionKey{}).(*session)
 	if s.framing != nil {
 		defer s.framing.finished()
@@ -73,8 +73,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
-	// Once more: fetching the values of its secrets may have taken a while, and the policy has
-	// changed meanwhile.
+	// The policy may have changed while the values of secrets were fetched.
 	if v := p.review(w.g.policy.Load()); !v.Allow {
 		v.Kind = policyChanged
 		refusal := w.g.deny(c.flow, v)
@@ -85,7 +84,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w.proxy.ServeHTTP(informational{rw, c}, r.WithContext(ctx))
 }
 
-// informational looks after what a server says before its answer, which is made nowhere else.
+// informational redacts 1xx responses, which ModifyResponse does not see.
 type informational struct {
 	http.ResponseWriter
 	call *call
@@ -93,7 +92,7 @@ type informational struct {
 
 func (w informational) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader redacts the fields of a 1xx answer, which ModifyResponse never sees.
+// WriteHeader implements http.ResponseWriter.
 func (w informational) WriteHeader(status int) {
 	if status < http.StatusOK && w.call.secrets.hides() {
 		w.call.secrets.redactHeader(w.Header())
@@ -101,11 +100,11 @@ func (w informational) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// admit decides about a request, and fetches the values of its secrets, which go in when it is sent
-// (rewrite). A nil answer admits it.
+// admit decides about a request and fetches the values of its secrets, which rewrite inserts when
+// it is sent. nil admits it.
 func (c *call) admit(r *http.Request) *Refusal {
 	c.verdict = c.g.rules().request(c.flow)
-	if reason := c.wrongAuthority(r); c.verdict.Kind == "" && reason != "" { // what is no sound request has no authority to speak of
+	if reason := c.wrongAuthority(r); c.verdict.Kind == "" && reason != "" { // an invalid request has no authority
 		c.verdict = refused("authority", reason)
 	}
 	if !c.verdict.Allow {
@@ -129,8 +128,7 @@ func (c *call) wrongAuthority(r *http.Request) string {
 	return ""
 }
 
-// checkAuthority says what is wrong with the authority of a request, "" if nothing is: it must be
-// the connection's.
+// checkAuthority says why an authority is not the connection's, "" if it is.
 func (c *call) checkAuthority(authority string) string {
 	host, port := authority, ""
 	if h, p, err := net.SplitHostPort(authority); err == nil {
@@ -144,8 +142,8 @@ func (c *call) checkAuthority(authority string) string {
 	return ""
 }
 
-// checkMethodOverride decides about the method that some servers take from a header instead: each that the
-// request names must be allowed, too.
+// checkMethodOverride decides about the methods in headers that some servers use in place of the
+// request's. Each must be allowed, too.
 func (c *call) checkMethodOverride(r *http.Request) *Refusal {
 	for _, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
 		for _, method := range r.Header[name] {
@@ -160,7 +158,7 @@ func (c *call) checkMethodOverride(r *http.Request) *Refusal {
 	return nil
 }
 
-// over records a request that was admitted, once its answer was carried or came to nothing.
+// over records an admitted request after its response was carried or it failed.
 func (c *call) over() {
 	if refusal := c.refused.Load(); refusal != nil {
 		return // recorded when it was found
@@ -177,8 +175,8 @@ func (c *call) over() {
 	c.g.audit.record(e)
 }
 
-// newProxy makes what carries requests on and responses back, each byte as it comes: FlushInterval
-// -1 holds nothing back, as agents read streams.
+// newProxy carries requests and responses, each byte as it arrives: FlushInterval -1 holds nothing
+// back, because agents read streams.
 func newProxy(g *Gateway) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite:        rewrite,
@@ -191,14 +189,14 @@ func newProxy(g *Gateway) http.Handler {
 	}
 }
 
-// pool lends the proxy the buffers that connections use.
+// pool lends the proxy the buffers of connections.
 type pool struct{}
 
 func (pool) Get() []byte  { return *buffers.Get().(*[]byte) }
 func (pool) Put(b []byte) { buffers.Put(&b) }
 
-// rewrite makes the request that goes out. It is for the connection's name, and else what the box
-// sent.
+// rewrite makes the request that is sent. Its destination is the connection's name; the rest is
+// what the box sent.
 func rewrite(p *httputil.ProxyRequest) {
 	c := p.In.Context().Value(callKey{}).(*call)
 	port := strconv.Itoa(int(c.flow.Port))
@@ -211,8 +209,7 @@ func rewrite(p *httputil.ProxyRequest) {
 		p.Out.Host = strings.TrimSuffix(p.Out.Host, ":"+port)
 	}
 	setTarget(p.Out.URL, p.In)
-	// The proxy has dropped what a client said of proxies before us; to its server we are none, so
-	// it goes as it was said.
+	// ReverseProxy drops these fields. To the server we are no proxy, so they pass as they came.
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if v, ok := p.In.Header[name]; ok {
 			p.Out.Header[name] = v
@@ -225,7 +222,7 @@ func rewrite(p *httputil.ProxyRequest) {
 	if p.Out.Body != nil {
 		p.Out.Body = c.watch(p.Out.Body)
 	}
-	// No check sees what comes behind a body, so it is not carried.
+	// Trailers are not checked, so they are not carried.
 	p.Out.Trailer = nil
 	p.Out = p.Out.WithContext(httptrace.WithClientTrace(p.Out.Context(), &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
@@ -235,7 +232,7 @@ func rewrite(p *httputil.ProxyRequest) {
 	}))
 }
 
-// setTarget keeps path and query byte for byte: what was decided about is what the server gets.
+// setTarget keeps path and query byte for byte, so that the server gets what was decided about.
 func setTarget(u *url.URL, in *http.Request) {
 	path, query, hasQuery := strings.Cut(in.RequestURI, "?")
 	u.Path, u.RawPath = in.URL.Path, in.URL.RawPath
@@ -245,15 +242,14 @@ func setTarget(u *url.URL, in *http.Request) {
 	}
 }
 
-// modify looks after a response: what it says of itself goes to the log, and secrets in it back to
-// their placeholders.
+// modify prepares a response: it notes the status for the log, redacts secrets, and reads usage.
 func modify(res *http.Response) error {
 	c := res.Request.Context().Value(callKey{}).(*call)
 	c.status.Store(int64(res.StatusCode))
 	if res.StatusCode == http.StatusSwitchingProtocols {
-		// HTTP/2 has no upgrades, and a server that is not asked, or for another protocol, must not
-		// change anything: the proxy would refuse what it says, and go on with the connection, on
-		// which nothing would be checked any more. Folded alone, K would be the Kelvin sign's.
+		// HTTP/2 has no upgrades, and a server must not change to a protocol that it was not asked
+		// for: the proxy would refuse that and go on with a connection on which nothing is checked
+		// any more. Lengths are compared because EqualFold takes the Kelvin sign for a K.
 		body, ok := res.Body.(io.ReadWriteCloser)
 		asked, changed := res.Request.Header.Get("Upgrade"), res.Header.Get("Upgrade")
 		if !ok || c.session.framing == nil || asked == "" || len(asked) != len(changed) || !strings.EqualFold(asked, changed) {
@@ -280,9 +276,9 @@ func modify(res *http.Response) error {
 	return nil
 }
 
-// early is an answer that may end before its request does. Closing a body of HTTP/2 waits until the
-// request is sent, which a client that has the answer may never go on with: what is under way ends
-// first.
+// cancelOnClose is a response that may end before its request does. Closing an HTTP/2 body waits
+// until the request is sent, which a client that has its response may never finish, so the request
+// is cancelled first.
 type cancelOnClose struct {
 	io.ReadCloser
 	end context.CancelFunc
@@ -293,9 +289,8 @@ func (e cancelOnClose) Close() error {
 	return e.ReadCloser.Close()
 }
 
-// failed answers a request that was admitted and came to nothing: with the refusal that ended it on
-// its way, if one did, else 502. The error goes to the box; it may name addresses, which are no
-// secret there.
+// failed answers an admitted request that failed: with the refusal that ended it, if there is one,
+// else 502. The error goes to the box; addresses in it are no secret there.
 func failed(rw http.ResponseWriter, r *http.Request, err error) {
 	c := r.Context().Value(callKey{}).(*call)
 	var refusal *Refusal

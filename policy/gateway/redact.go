@@ -5,11 +5,11 @@ import (
 	"io"
 )
 
-// redactor replaces text in a stream by text of the same length. It holds back only what could be
-// the beginning of such text, so events of a long stream come through at once.
+// redactor replaces text in a stream by other text of the same length. It holds back only what
+// could be the beginning of such text, so that the events of a long stream pass at once.
 type redactor struct {
 	io.ReadCloser
-	// hide is what must not be seen, each with what is seen instead.
+	// hide is the text to replace.
 	hide []hidden
 	end  func() // called when the stream has ended
 
@@ -18,8 +18,8 @@ type redactor struct {
 	err  error
 }
 
-// Read gives what is safe to give, waiting for more only while nothing is. An error of the stream
-// comes after all that was read before it.
+// Read returns bytes that cannot change any more, and waits only if there are none. An error comes
+// after everything that was read before it.
 func (r *redactor) Read(p []byte) (int, error) {
 	for r.safe == 0 {
 		if r.err != nil {
@@ -33,8 +33,8 @@ func (r *redactor) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads once, most bytes at most, and finds how much of the buffer is safe to give. At the end
-// of the stream all of it is: the beginning of a secret is none.
+// fill reads at most most bytes, once, and finds how much of the buffer cannot change any more. At
+// the end of the stream that is all of it, since the beginning of a secret is none.
 func (r *redactor) fill(most int) {
 	have := len(r.buf)
 	r.buf = append(r.buf, make([]byte, most)...)
@@ -50,7 +50,7 @@ func (r *redactor) fill(most int) {
 	r.safe -= pending(r.buf, r.hide)
 }
 
-// conceal replaces hidden text where it is, in place. What was replaced is not looked at again.
+// conceal replaces hidden text in place. It does not look again at what it replaced.
 func conceal(buf []byte, hide []hidden) {
 	for _, h := range hide {
 		for i := 0; ; {
@@ -63,9 +63,8 @@ func conceal(buf []byte, hide []hidden) {
 	}
 }
 
-// pending is how many bytes at the buffer's end may be the beginning of what is hidden: those of
-// the longest beginning that fits, of any of them, and never a whole one, which conceal has
-// replaced.
+// pending is how many bytes at the end of the buffer may be the beginning of hidden text: the
+// longest beginning that fits. It is never a whole text, because conceal has replaced those.
 func pending(buf []byte, hide []hidden) int {
 	longest := 0
 	for _, h := range hide {

@@ -21,8 +21,8 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("%s: %s", target(r.Flow), r.Verdict.Reason)
 }
 
-// Text is what the agent in the box reads: what was denied, why, and the command that a person
-// would permit it with.
+// Text is what the agent in the box reads: what was denied, why, and the command with which a
+// person can allow it.
 func (r *Refusal) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "agentbox: denied: %s\nreason: %s\n", target(r.Flow), r.Verdict.Reason)
@@ -32,7 +32,7 @@ func (r *Refusal) Text() string {
 	return b.String()
 }
 
-// target names what a flow is after, for people.
+// target names the destination of a flow, for people.
 func target(f policy.Flow) string {
 	host := f.Host()
 	if f.Port != 0 {
@@ -44,13 +44,14 @@ func target(f policy.Flow) string {
 	return f.Method + " " + host + withoutQuery(f.Path)
 }
 
-// withoutQuery cuts the query off a target: it may hold what is nobody's business.
+// withoutQuery removes the query from a target, which may be confidential.
 func withoutQuery(path string) string {
 	path, _, _ = strings.Cut(path, "?")
 	return path
 }
 
-// answer writes a refusal as a response. X-Agentbox tells programs that it is not the server's.
+// answer writes a refusal as a response. X-Agentbox tells programs that the response is not the
+// server's.
 func (r *Refusal) answer(w http.ResponseWriter, status int) {
 	h := w.Header()
 	clear(h)
@@ -61,8 +62,7 @@ func (r *Refusal) answer(w http.ResponseWriter, status int) {
 	_, _ = w.Write([]byte(r.Text()))
 }
 
-// status is the response's that says so: 421 for another authority, 400 for what is no sound
-// request, else 403.
+// status is the response's: 421 for another authority, 400 for an invalid request, else 403.
 func (r *Refusal) status() int {
 	switch r.Verdict.Kind {
 	case "authority":
@@ -73,8 +73,8 @@ func (r *Refusal) status() int {
 	return http.StatusForbidden
 }
 
-// writeRefusal writes a refusal to a connection where no server answers, because what came is no
-// request that one could.
+// writeRefusal writes a refusal to a connection on which no server answers, because no request
+// could be read.
 func writeRefusal(w io.Writer, r *Refusal) {
 	text := r.Text()
 	_, _ = fmt.Fprintf(w, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nX-Agentbox: denied\r\nContent-Length: %d\r\n\r\n%s", len(text), text)

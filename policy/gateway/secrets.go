@@ -16,29 +16,29 @@ import (
 	"agentbox/policy"
 )
 
-// substitution is what a request carries of secrets: headers to set, and what must not come back. A
-// nil one carries none. It belongs to one call, and holds values: nothing prints it.
+// substitution is what a request carries of secrets: headers to set, and text to hide in the
+// response. nil carries none. It belongs to one call. It contains values, so nothing prints it.
 type substitution struct {
 	// used are the secrets whose values are in header.
 	used   []policy.Secret
-	header map[string][]string // canonical name: what it will hold
+	header map[string][]string // by canonical name
 	hide   []hidden
 }
 
-// hidden is text that a response must not show the box, and text of the same length that it shows
-// instead.
+// hidden is text to hide from the box, and the text of the same length in its place.
 type hidden struct{ text, instead string }
 
-// valueTimeout bounds asking a source for a value: it may be a command that asks a person.
+// valueTimeout bounds how long a source may take for a value; it may be a command that asks a
+// person.
 const valueTimeout = 30 * time.Second
 
-// substitute puts the secrets that a request may carry in place of their placeholders, in headers
-// only, and over whatever else the box has put where a secret belongs. A placeholder anywhere else
-// refuses the request: it is either a mistake that the box should hear of, or an attempt to learn
-// what is done with it.
+// substitute prepares the headers in which placeholders are replaced by the secrets that the
+// request may carry. A secret with a header of its own replaces whatever the box put there. A
+// placeholder anywhere else refuses the request: it is a mistake that the box should hear of, or an
+// attempt to find out what happens to it.
 //
-// r is not changed: the values go into the request that is sent, by apply. Values are fetched for
-// those secrets only that the request does carry.
+// r is not changed; apply sets the headers of the request that is sent. Only the values of secrets
+// that the request carries are fetched.
 func (g *Gateway) substitute(r *http.Request, f policy.Flow) (*substitution, *Refusal) {
 	p := g.policy.Load()
 	all := p.Secrets()
@@ -46,7 +46,7 @@ func (g *Gateway) substitute(r *http.Request, f policy.Flow) (*substitution, *Re
 		return nil, nil
 	}
 	s := &substitution{header: map[string][]string{}}
-	// What is left of the headers once every placeholder in its right place is taken out.
+	// The headers without the placeholders that are in their right place.
 	rest := r.Header.Clone()
 	for _, secret := range p.SecretsFor(f) {
 		if !s.needs(secret, rest) {
@@ -58,7 +58,7 @@ func (g *Gateway) substitute(r *http.Request, f policy.Flow) (*substitution, *Re
 		}
 		s.put(secret, value, rest)
 	}
-	// All secrets, not those that may be sent here: each of them is in a wrong place.
+	// All secrets, since any placeholder that is left is in a wrong place.
 	if secret, where, found := findPlaceholder(all, r, rest); found {
 		reason := fmt.Sprintf("the placeholder of secret %s is in %s, where it may not be sent", secret.Name, where)
 		if !f.TLS && inTLS(secret, f) {
@@ -69,14 +69,14 @@ func (g *Gateway) substitute(r *http.Request, f policy.Flow) (*substitution, *Re
 	return s, nil
 }
 
-// inTLS tells whether a secret might be sent with a request if that were inside of TLS.
+// inTLS tells whether a secret could be sent with a request if that used TLS.
 func inTLS(secret policy.Secret, f policy.Flow) bool {
 	f.TLS = true
 	return secret.Covers(f)
 }
 
-// misused refuses a request because of a secret, and names it in the log; a placeholder in the path
-// is written there as the secret's name.
+// misused refuses a request because of a secret, which the log names. A placeholder in the path is
+// logged as the secret's name.
 func (g *Gateway) misused(f policy.Flow, secret policy.Secret, kind, reason string) *Refusal {
 	if secret.Placeholder != "" {
 		f.Path = strings.ReplaceAll(f.Path, secret.Placeholder, "["+secret.Name+"]")
@@ -88,8 +88,8 @@ func (g *Gateway) misused(f policy.Flow, secret policy.Secret, kind, reason stri
 	return refusal
 }
 
-// value asks for the present value of a secret. The error goes to the box and into the log, and
-// must hold no value, as policy.Values promises.
+// value fetches the present value of a secret. Its error goes to the box and into the log and
+// contains no value, as policy.Values promises.
 func (g *Gateway) value(ctx context.Context, name string) (string, error) {
 	if g.cfg.Values == nil {
 		return "", fmt.Errorf("there is no source of values")
@@ -103,7 +103,7 @@ func (g *Gateway) value(ctx context.Context, name string) (string, error) {
 	return value, err
 }
 
-// needs tells whether a request that may carry a secret does.
+// needs tells whether a request carries a secret that it may carry.
 func (s *substitution) needs(secret policy.Secret, h http.Header) bool {
 	if secret.Header != "" {
 		return s.header[http.CanonicalHeaderKey(secret.Header)] == nil // the first secret for a header has it
@@ -118,8 +118,8 @@ func (s *substitution) needs(secret policy.Secret, h http.Header) bool {
 	return false
 }
 
-// put notes what headers will hold, and takes the placeholders it replaces out of rest. What comes
-// back is searched for the value, and for its token (behind Bearer, or with the user in base64).
+// put records the headers with the value and removes the placeholders from rest. The value, and its
+// token after Bearer or in Basic credentials, are hidden in the response.
 func (s *substitution) put(secret policy.Secret, value string, rest http.Header) {
 	s.used = append(s.used, secret)
 	s.conceal(secret, value)
@@ -151,17 +151,17 @@ func (s *substitution) put(secret policy.Secret, value string, rest http.Header)
 	}
 }
 
-// conceal notes text that must not come back to the box.
+// conceal records text to hide from the box.
 func (s *substitution) conceal(secret policy.Secret, text string) {
-	const shortest = 4 // shorter ones would be found in everything
+	const shortest = 4 // shorter text would match by chance
 	if len(text) < shortest {
 		return
 	}
 	instead := cmp.Or(secret.Placeholder, "redacted-") + strings.Repeat("*", len(text))
-	s.hide = append(s.hide, hidden{text, instead[:len(text)]}) // as long, so that lengths stay true
+	s.hide = append(s.hide, hidden{text, instead[:len(text)]}) // of the same length, so that Content-Length stays right
 }
 
-// replacePlaceholder replaces a placeholder in a header's value, in Basic credentials too.
+// replacePlaceholder replaces a placeholder in a header's value, also in Basic credentials.
 func replacePlaceholder(v, placeholder, value string) (string, bool) {
 	if placeholder == "" {
 		return v, false
@@ -180,15 +180,15 @@ func replacePlaceholder(v, placeholder, value string) (string, bool) {
 	return scheme + " " + base64.StdEncoding.EncodeToString([]byte(strings.ReplaceAll(string(plain), placeholder, value))), true
 }
 
-// apply sets the headers of the request that goes out, and has the server answer in a way that can
-// be read here.
+// apply sets the headers of the request that is sent, and asks the server for a response that can
+// be redacted.
 func (s *substitution) apply(h http.Header) {
 	if s == nil || len(s.used) == 0 {
 		return
 	}
 	maps.Copy(h, s.header)
-	h.Set("Accept-Encoding", "identity") // what comes back has to be readable here
-	h.Del(extensions)                    // and so has what comes back in a WebSocket
+	h.Set("Accept-Encoding", "identity") // the response must be readable here
+	h.Del(extensions)                    // and so must WebSocket frames
 }
 
 // names are those of the secrets that a request carries.
@@ -203,14 +203,14 @@ func (s *substitution) names() []string {
 	return names
 }
 
-// redact keeps secrets that a server sends back from the box: in headers, in the body as it is
-// read, and in trailers once that has ended.
+// redact hides secrets in a response: in headers, in the body as it is read, and in trailers after
+// it.
 func (s *substitution) redact(res *http.Response, body io.ReadCloser) io.ReadCloser {
 	if !s.hides() {
 		return body
 	}
 	s.redactHeader(res.Header)
-	s.redactHeader(res.Trailer) // the names so far
+	s.redactHeader(res.Trailer) // so far only names
 	r := &redactor{ReadCloser: body, hide: s.hide}
 	r.end = func() { s.redactHeader(res.Trailer) }
 	return r
@@ -219,12 +219,12 @@ func (s *substitution) redact(res *http.Response, body io.ReadCloser) io.ReadClo
 // extensions is the field in which both sides of a WebSocket agree on compression.
 const extensions = "Sec-Websocket-Extensions"
 
-// upgraded keeps secrets that a server sends back from the box when it changes to WebSocket, and
-// behind that.
+// upgraded hides secrets in the response that changes to WebSocket, and in the frames after it.
 //
-// An error ends the connection: the server compresses frames although it was not asked to.
+// It fails, which ends the connection, if the server compresses frames although it was not asked
+// to.
 func (s *substitution) upgraded(res *http.Response, body io.ReadWriteCloser) (io.ReadWriteCloser, error) {
-	res.Status = "101 " + http.StatusText(http.StatusSwitchingProtocols) // the server's words go to the box else
+	res.Status = "101 " + http.StatusText(http.StatusSwitchingProtocols) // not the server's words
 	if !s.hides() {
 		return body, nil
 	}
@@ -238,11 +238,11 @@ func (s *substitution) upgraded(res *http.Response, body io.ReadWriteCloser) (io
 	}{newFrames(body, s.hide), body}, nil
 }
 
-// hides tells whether there is anything to keep from the box.
+// hides tells whether there is anything to hide.
 func (s *substitution) hides() bool { return s != nil && len(s.hide) > 0 }
 
-// redactHeader redacts values, and drops fields that have a secret for a name: names come in any
-// case.
+// redactHeader redacts values and drops fields whose name contains a secret, since names come in
+// any case.
 func (s *substitution) redactHeader(h http.Header) {
 	for name, values := range h {
 		if slices.ContainsFunc(s.hide, func(v hidden) bool { return strings.Contains(strings.ToLower(name), strings.ToLower(v.text)) }) {

@@ -8,13 +8,12 @@ import (
 	"sync/atomic"
 )
 
-// Memory of one direction of one connection, in bytes. One that fills what it has carries much at
-// once, and borrows more while it does: each read and write is a trip through two network stacks.
-// All boxes of one process share the pools; there is one.
+// Buffers of one direction of a connection, in bytes. A direction that fills its buffer gets a larger
+// one for as long as it does, since each read and write passes through two network stacks.
 const (
 	spliceBuffer = 32 << 10
 	bulkBuffer   = 256 << 10
-	mostBulk     = 64 // of the latter at once, in all directions there are
+	mostBulk     = 64 // of the latter at once
 )
 
 var (
@@ -26,15 +25,15 @@ func buffersOf(size int) *sync.Pool {
 	return &sync.Pool{New: func() any { b := make([]byte, size); return &b }}
 }
 
-// lender lends a few buffers, most of them at once.
+// boundedPool is a pool that lends at most most buffers at a time.
 type boundedPool struct {
 	pool *sync.Pool
 	most int64
-	// lent counts those that are out.
+	// lent counts the buffers in use.
 	lent atomic.Int64
 }
 
-// borrow gives nil when all are lent.
+// get returns nil if all buffers are in use.
 func (l *boundedPool) get() *[]byte {
 	if l.lent.Add(1) > l.most {
 		l.lent.Add(-1)
@@ -43,24 +42,24 @@ func (l *boundedPool) get() *[]byte {
 	return l.pool.Get().(*[]byte)
 }
 
-// giveBack takes a buffer that borrow gave.
+// put returns a buffer from get.
 func (l *boundedPool) put(b *[]byte) {
 	l.pool.Put(b)
 	l.lent.Add(-1)
 }
 
-// traffic counts the bytes of a flow: those from the box, and those to it.
+// traffic counts the bytes from the box and to it.
 type traffic struct{ sent, got atomic.Int64 }
 
-// splice carries bytes both ways until both directions have ended, each half-closed as the other
-// side did it. To end it, close the connections. The error is the first one: both say the same.
+// splice copies in both directions until both have ended, each half-closed as on the other side.
+// Closing the connections ends it. It returns the first error.
 func splice(box, away net.Conn, t *traffic) error {
 	back := make(chan error, 1)
 	go func() { back <- copyOneWay(box, away, &t.got) }()
 	return cmp.Or(copyOneWay(away, box, &t.sent), <-back)
 }
 
-// pour copies one direction and passes its end on. A direction that failed ends the other too.
+// copyOneWay copies one direction and passes on its end. An error ends the other direction too.
 func copyOneWay(to, from net.Conn, count *atomic.Int64) error {
 	err := copyBuffered(countingWriter{to, count}, from)
 	if err != nil {
@@ -71,7 +70,7 @@ func copyOneWay(to, from net.Conn, count *atomic.Int64) error {
 	return closeWrite(to)
 }
 
-// carry copies until from ends, and keeps large buffers no longer than there is much to carry.
+// copyBuffered copies until from ends, with a large buffer only while there is much to copy.
 func copyBuffered(to io.Writer, from io.Reader) error {
 	small := buffers.Get().(*[]byte)
 	defer buffers.Put(small)
@@ -104,8 +103,8 @@ func copyBuffered(to io.Writer, from io.Reader) error {
 	}
 }
 
-// countingWriter and countingReader add what passes to one of the counts of a traffic, as it
-// passes: meters read them while the flow goes on.
+// countingWriter and countingReader count bytes as they pass, since meters read the counts
+// meanwhile.
 type countingWriter struct {
 	io.Writer
 	n *atomic.Int64

@@ -15,10 +15,10 @@ import (
 	"agentbox/policy"
 )
 
-// helloTimeout is how long a client may take to say what it wants. Emulated machines are slow.
+// helloTimeout is how long a client may take to send its first bytes. Emulated machines are slow.
 const helloTimeout = 30 * time.Second
 
-// stream is one TCP connection of the box. It is one goroutine's, but for away, and for the counts
+// stream is one TCP connection of the box. It belongs to one goroutine, except away and the counts
 // in traffic.
 type stream struct {
 	g *Gateway
@@ -29,12 +29,12 @@ type stream struct {
 	traffic traffic
 	begun   time.Time
 	first   []byte // read from the box already
-	// passage is how a change of policy finds the connection.
+	// passage registers the connection for changes of policy.
 	passage *activeFlow
-	away    atomic.Pointer[net.Conn] // the place outside of a connection that passes unread
+	away    atomic.Pointer[net.Conn] // the outgoing connection of one that passes unread
 }
 
-// end closes both sides now: when a change of policy is in force nothing more passes.
+// end closes both sides: nothing more passes once a changed policy is in force.
 func (s *stream) end() {
 	_ = s.box.Close()
 	if away := s.away.Load(); away != nil {
@@ -42,11 +42,11 @@ func (s *stream) end() {
 	}
 }
 
-// Stream carries an accepted TCP connection and returns when it is over; the caller closes c then.
-// CloseWrite, where c has it, ends our direction: the box reads EOF.
-// Where nothing needs the inside of the connection the place outside is dialled before anything is
-// read, so that a connection that fails there fails in the box too. The error says why it ended
-// otherwise than by its ends; all that matters is in the log by then.
+// Stream carries an accepted TCP connection and returns when it is over; then the caller closes c.
+// If c has CloseWrite, it ends our direction, and the box reads EOF. If nothing needs to see inside
+// the connection, the destination is dialled before anything is read, so that a connection that
+// fails there also fails in the box. The error says why it ended other than by its ends; everything
+// that matters was logged.
 func (g *Gateway) Stream(ctx context.Context, f policy.Flow, c net.Conn) error {
 	s := &stream{g: g, box: c, flow: f, begun: time.Now()}
 	ctx, cancel := context.WithCancel(ctx)
@@ -54,14 +54,14 @@ func (g *Gateway) Stream(ctx context.Context, f policy.Flow, c net.Conn) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
 	s.passage = &activeFlow{flow: s.flow, end: func() { cancel(); s.end() }}
-	// On port 80 every request is decided; elsewhere that is known once somebody has looked.
+	// On port 80 every request is decided. Elsewhere that depends on the first bytes.
 	s.passage.unread.Store(s.flow.Port != 80)
 	done, err := g.begin(g.conns, s.passage)
 	if err != nil {
 		return err
 	}
 	defer done()
-	// Again, after Accept: the policy may have changed before we were registered.
+	// The policy may have changed between Accept and the registration.
 	if s.verdict = g.rules().connect(f); !s.verdict.Allow {
 		return g.deny(f, s.verdict)
 	}
@@ -79,8 +79,8 @@ func (s *stream) http(ctx context.Context) error {
 	return s.g.web.serve(ctx, s, &replay{Conn: s.box, first: s.first})
 }
 
-// inside serves a connection whose requests must be seen: TLS that is opened, or plain HTTP on a
-// port that is not TLS's.
+// inside serves a connection whose requests must be seen: TLS, which is decrypted, or plain HTTP on
+// a port other than 443.
 func (s *stream) inside(ctx context.Context) error {
 	s.passage.unread.Store(false)
 	if err := s.peek(); err != nil {
@@ -96,8 +96,8 @@ func (s *stream) inside(ctx context.Context) error {
 	return s.g.web.open(ctx, s, h)
 }
 
-// outside carries a connection that nothing needs the inside of: what is TLS has its name checked,
-// what is HTTP its requests, and the rest passes.
+// outside carries a connection whose inside nothing needs to see. The name in TLS is checked, HTTP
+// requests are decided, and the rest passes.
 func (s *stream) outside(ctx context.Context) error {
 	away, err := s.g.up.dial(ctx, "tcp", s.flow)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *stream) outside(ctx context.Context) error {
 	}
 	defer away.Close()
 	s.away.Store(&away)
-	// Ended while it was dialled, when end found no connection to close.
+	// end may have been called while there was no connection to close.
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -118,7 +118,7 @@ func (s *stream) outside(ctx context.Context) error {
 	return s.any(ctx, away)
 }
 
-// pass carries TLS as it is, with its name checked: the hello goes on as it came.
+// pass checks the name in a ClientHello, and passes TLS on unchanged.
 func (s *stream) pass(away net.Conn) error {
 	if err := s.peek(); err != nil {
 		return err
@@ -136,14 +136,14 @@ func (s *stream) pass(away net.Conn) error {
 	return err
 }
 
-// any carries a connection to a port that may speak anything. The server may speak first (SSH,
-// SMTP, MySQL), so its bytes pass at once; the client's first bytes say whether there is something
+// any carries a connection to a port that may speak any protocol. The server may speak first (SSH,
+// SMTP, MySQL), so its bytes pass at once. The client's first bytes show whether there is something
 // to check.
 //
-// Whichever comes first decides: once the server has said something the connection passes unread,
-// as no request can be served on it any more. TLS is found there too, its name checked, and passes.
+// The side that speaks first decides. Once the server has, the connection passes unread, because no
+// request can be served on it. TLS is recognized there too; its name is checked and it passes.
 func (s *stream) any(ctx context.Context, away net.Conn) error {
-	var spoken atomic.Bool // one side has, and has the connection
+	var spoken atomic.Bool // set by the side that spoke first
 	back := make(chan error, 1)
 	go func() { back <- s.answers(away, &spoken) }()
 	err := s.peekRequest()
@@ -151,7 +151,7 @@ func (s *stream) any(ctx context.Context, away net.Conn) error {
 		_, err = s.hello()
 	}
 	if err == nil && isRequest(s.first) && spoken.CompareAndSwap(false, true) {
-		// The connection was not needed: each request is decided, and sent on one of its own.
+		// Each request is decided and sent on a connection of its own.
 		s.passage.unread.Store(false)
 		_ = away.Close()
 		<-back
@@ -168,8 +168,7 @@ func (s *stream) any(ctx context.Context, away net.Conn) error {
 	return err
 }
 
-// answers carries what the server says, unless the client's requests were taken over before it said
-// anything.
+// answers passes on what the server sends, unless requests of the client were taken over first.
 func (s *stream) answers(away net.Conn, spoken *atomic.Bool) error {
 	b := make([]byte, 4<<10)
 	n, err := away.Read(b)
@@ -188,8 +187,7 @@ func (s *stream) over(away net.Conn) {
 	s.g.audit.record(s.traffic.entry(s.flow, s.verdict, dialledAddr(away), s.begun))
 }
 
-// failed records a connection that was allowed and came to nothing. One that the policy refused is
-// recorded already.
+// failed records an allowed connection that failed. One that the policy refused was recorded.
 func (s *stream) failed(err error) {
 	if _, refused := errors.AsType[*Refusal](err); refused {
 		return
@@ -199,7 +197,7 @@ func (s *stream) failed(err error) {
 	s.g.audit.record(s.traffic.entry(s.flow, v, netip.Addr{}, s.begun))
 }
 
-// peek reads what the box says first. On port 443 that is TLS, or the end.
+// peek reads the box's first bytes. On port 443 they must be TLS.
 func (s *stream) peek() error {
 	b := make([]byte, 512)
 	_ = s.box.SetReadDeadline(time.Now().Add(helloTimeout))
@@ -213,16 +211,16 @@ func (s *stream) peek() error {
 	return s.box.SetReadDeadline(time.Time{})
 }
 
-// silent is the error of a client that connects and does not say what it wants.
+// silent is the error of a client that connects and sends nothing.
 func (s *stream) silent(err error) error {
 	if errors.Is(err, io.EOF) {
-		return err // a port scan, or a client that thought better of it: nothing was asked
+		return err // nothing was asked for, as by a port scan
 	}
 	return s.g.refuse(s.flow, "slow", fmt.Sprintf("the client said nothing that could be checked: %v", err))
 }
 
-// peekRequest reads as much as it takes to tell a request of HTTP from anything else. It has no
-// deadline: in many protocols the server speaks first, and for as long as it likes.
+// peekRequest reads enough to tell an HTTP request from anything else. It has no deadline, because
+// in many protocols the server speaks first, for as long as it likes.
 func (s *stream) peekRequest() error {
 	b := make([]byte, 512)
 	for len(s.first) == 0 || mayBeRequest(s.first) && !isRequest(s.first) {
@@ -238,8 +236,8 @@ func (s *stream) peekRequest() error {
 	return nil
 }
 
-// hello reads the ClientHello and checks its name; a wrong one is told by a TLS alert. s.first then
-// is all that was read.
+// hello reads the ClientHello and checks its name; a wrong name is answered by a TLS alert. s.first
+// is everything that was read.
 func (s *stream) hello() (hello, error) {
 	_ = s.box.SetReadDeadline(time.Now().Add(helloTimeout))
 	h, err := readHello(&replay{Conn: s.box, first: s.first})
@@ -276,10 +274,10 @@ func (s *stream) checkName(name string) string {
 	return ""
 }
 
-// alertUnrecognizedName is a TLS alert as anybody may send it before anything is encrypted.
+// alertUnrecognizedName is a TLS alert in the clear, as it is sent before encryption starts.
 var alertUnrecognizedName = []byte{21, 3, 3, 0, 2, 2, 112}
 
-// notTLS refuses what is not TLS on its port, in words if it seems to be a request.
+// notTLS refuses what is not TLS on port 443, with a response if it looks like a request.
 func (s *stream) notTLS() error {
 	refusal := s.g.refuse(s.flow, "not-tls", onlyTLS)
 	if mayBeRequest(s.first) {
@@ -288,24 +286,24 @@ func (s *stream) notTLS() error {
 	return refusal
 }
 
-// isTLS tells whether b begins as a record of a TLS handshake does.
+// isTLS tells whether b begins like a TLS handshake record.
 func isTLS(b []byte) bool { return len(b) > 0 && b[0] == 22 }
 
-// isRequest tells whether b begins as a request of HTTP/1 does: a method in capitals and a space.
-// The preface of HTTP/2 is none, since nothing in it can be checked here: it passes where the rule
-// is for the port as a whole.
+// isRequest tells whether b begins like an HTTP/1 request: a method in capitals and a space. The
+// preface of HTTP/2 does not count, since nothing in it can be checked here. It passes if the rule
+// is for the whole port.
 func isRequest(b []byte) bool {
 	method, _, ok := bytes.Cut(b, []byte(" "))
 	return ok && isMethod(method) && string(method) != "PRI"
 }
 
-// mayBeRequest tells whether b could be the beginning of a request.
+// mayBeRequest tells whether b could become the beginning of a request.
 func mayBeRequest(b []byte) bool { return isRequest(b) || len(b) > 0 && isMethod(b) }
 
-// maxMethod bounds a method, in bytes: IANA lists none as long.
+// maxMethod bounds a method, in bytes. IANA lists none as long.
 const maxMethod = 24
 
-// isMethod tells whether b is a method as our rules and every server read it: capitals, hyphens and
+// isMethod tells whether b is a method as rules and servers read it: capitals, hyphens and
 // underscores.
 func isMethod(b []byte) bool {
 	return len(b) > 0 && len(b) <= maxMethod && len(bytes.Trim(b, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_")) == 0

@@ -15,7 +15,7 @@ import (
 	"agentbox/policy"
 )
 
-// Deadlines of what we dial. There is none for an answer: agents wait for models for many minutes.
+// Deadlines of outgoing connections. Responses have none: models may take many minutes.
 const (
 	resolveTimeout = 10 * time.Second
 	dialTimeout    = 10 * time.Second // per address
@@ -23,17 +23,17 @@ const (
 	idleUpstream   = 90 * time.Second
 )
 
-// upstream dials places for the box, and keeps connections to web servers for its next requests.
-// Nothing else in the gateway opens a connection.
+// upstream dials destinations for the box, and keeps connections to web servers for later requests.
+// Nothing else in the gateway opens connections.
 type upstream struct {
 	g         *Gateway
 	transport *http.Transport
-	ports     map[uint16]uint16 // of a test's servers, which cannot have the ports of the web
-	memory    func() net.Conn   // to a test's server that has no address; nil for the network
+	ports     map[uint16]uint16 // for tests, whose servers cannot have the usual ports
+	memory    func() net.Conn   // for tests without a network; else nil
 }
 
 // newUpstream makes the transport of requests. Its dialer is ours, so each connection is decided
-// about; servers are verified against the host's roots, or Config.Roots.
+// about. Servers are verified with the host's roots, or Config.Roots.
 func newUpstream(g *Gateway) *upstream {
 	u := &upstream{g: g}
 	u.transport = &http.Transport{
@@ -46,14 +46,14 @@ func newUpstream(g *Gateway) *upstream {
 			if err != nil {
 				return nil, err
 			}
-			// The transport asks for what rewrite put into the URL: the connection's name and port.
+			// The address is from the URL that rewrite made: the connection's name and port.
 			f := policy.Flow{Proto: policy.TCP, Port: uint16(n)}
 			if f.Name, f.Addr, err = policy.CanonicalHost(host); err != nil {
 				return nil, err
 			}
 			return u.dial(ctx, "tcp", f)
 		},
-		// No client certificates: a box's requests are not this host's.
+		// No client certificates, since a box's requests are not this host's.
 		TLSClientConfig:        &tls.Config{RootCAs: g.cfg.Roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    tlsTimeout,
 		ForceAttemptHTTP2:      true,
@@ -68,13 +68,12 @@ func newUpstream(g *Gateway) *upstream {
 	return u
 }
 
-// closeIdle ends the connections that no request uses; the others end with their requests.
+// closeIdle closes the idle connections; the others end with their requests.
 func (u *upstream) closeIdle() { u.transport.CloseIdleConnections() }
 
-// dial connects to where a flow leads. Each address is decided about as it is dialled, by the
-// dialer itself, so that nothing between the question and the connection can lead elsewhere.
-// network is tcp or udp. The addresses are tried one after the other; the error joins what each
-// said, with a *Refusal where one was denied.
+// dial connects to the destination of a flow. The dialer decides about each address just before it
+// connects, so that nothing in between can lead elsewhere. network is tcp or udp. It tries the
+// addresses one after the other and joins their errors, with a *Refusal for a denied one.
 func (u *upstream) dial(ctx context.Context, network string, f policy.Flow) (net.Conn, error) {
 	addrs, err := u.g.rules().addresses(ctx, f)
 	if err != nil {
@@ -117,7 +116,7 @@ func (u *upstream) dial(ctx context.Context, network string, f policy.Flow) (net
 	return nil, errors.Join(errs...)
 }
 
-// outgoing is a connection outside that a change of policy finds.
+// outgoing is an outgoing connection that changes of policy can find.
 type outgoing struct {
 	net.Conn
 	done func() // once
@@ -131,8 +130,8 @@ func (c *outgoing) Close() error {
 // CloseWrite passes a half-close on.
 func (c *outgoing) CloseWrite() error { return closeWrite(c.Conn) }
 
-// register has a change of policy end a connection to an address that it denies, and decides once
-// more: the policy may have changed since the address was dialled.
+// register lets a change of policy end a connection to an address that it denies, and decides
+// again, because the policy may have changed since the address was dialled.
 func (u *upstream) register(c net.Conn, f policy.Flow, a netip.Addr) (net.Conn, error) {
 	f.Addr = a.Unmap()
 	done, err := u.g.begin(u.g.outs, &activeFlow{flow: f, end: func() { _ = c.Close() }})
@@ -148,7 +147,7 @@ func (u *upstream) register(c net.Conn, f policy.Flow, a netip.Addr) (net.Conn, 
 	return out, nil
 }
 
-// decide answers for one address, and records a denial.
+// decide decides about one address, and records a denial.
 func (u *upstream) decide(f policy.Flow, a netip.Addr) error {
 	f.Addr = a.Unmap()
 	if v := u.g.rules().address(f, a); !v.Allow {
@@ -157,11 +156,11 @@ func (u *upstream) decide(f policy.Flow, a netip.Addr) error {
 	return nil
 }
 
-// dialledAddr is the address behind a connection, for the log.
+// dialledAddr is the remote address of a connection, for the log.
 func dialledAddr(c net.Conn) netip.Addr {
 	if c.RemoteAddr() == nil {
 		return netip.Addr{}
 	}
-	a, _ := netip.ParseAddrPort(c.RemoteAddr().String()) // none where it is of another kind
+	a, _ := netip.ParseAddrPort(c.RemoteAddr().String()) // the zero address for another kind
 	return a.Addr().Unmap()
 }

@@ -12,24 +12,24 @@ import (
 	"agentbox/policy"
 )
 
-// asksModel tells whether a request asks a model: whose API it is, is its server's business, and a
-// server may stand in for another. So it is the path that says it: that of Anthropic's messages, of
-// OpenAI's responses and completions, and of Gemini's generateContent, below whatever prefix.
+// asksModel tells whether a request is one to a model, by its path, since any server may offer such
+// an API: Anthropic's messages, OpenAI's responses and completions, and Gemini's generateContent,
+// below any prefix.
 func asksModel(f policy.Flow) bool {
 	path := withoutQuery(f.Path)
 	return f.Method == http.MethodPost && (strings.HasSuffix(path, "/messages") || strings.HasSuffix(path, "/responses") || strings.HasSuffix(path, "/completions") ||
 		strings.HasSuffix(path, ":generateContent") || strings.HasSuffix(path, ":streamGenerateContent"))
 }
 
-// talksToModel tells whether a request that becomes a WebSocket asks models in it: OpenAI's
-// responses and its realtime API, below whatever prefix.
+// talksToModel tells whether a WebSocket request talks to models: OpenAI's responses and realtime
+// API, below any prefix.
 func talksToModel(f policy.Flow) bool {
 	path := withoutQuery(f.Path)
 	return f.Method == http.MethodGet && (strings.HasSuffix(path, "/responses") || strings.HasSuffix(path, "/realtime"))
 }
 
-// askReadable has a server that a model is asked of answer in a coding that is read here, and not
-// change the frames of a WebSocket.
+// askReadable makes a model's server answer in a coding that can be read here, without WebSocket
+// compression.
 func askReadable(h http.Header) {
 	h.Del(extensions)
 	wanted, ok := h["Accept-Encoding"]
@@ -49,32 +49,30 @@ func askReadable(h http.Header) {
 	h.Set("Accept-Encoding", strings.Join(rest, ", "))
 }
 
-// readable and plain are about one coding: whether answers in it are understood here, and whether
-// it is none.
+// readable tells whether answers in a coding can be read here, plain whether the coding is none.
 func readable(coding string) bool {
 	return plain(coding) || slices.Contains(codings, strings.ToLower(coding))
 }
 
 func plain(coding string) bool { return coding == "" || strings.EqualFold(coding, "identity") }
 
-// told is called with what a model says that it used, and its name as it says that.
+// usageFunc is called with the usage that a model reports, and its name.
 type usageFunc func(model string, t agentbox.Tokens)
 
-// readUsage reads along what a model answers, and tells once what it says of its usage, when the
-// answer has ended or nobody wants the rest. The bytes pass as they are and as they come: what is
-// read of them is a few bytes at a time, with memory of a fixed size.
+// readUsage reads a model's answer as it passes, and reports its usage once, when the answer has
+// ended or is closed. It changes and delays nothing, and uses a fixed amount of memory.
 func readUsage(res *http.Response, body io.ReadCloser, slots decoders, report usageFunc) io.ReadCloser {
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	a := &answer{events: kind == "text/event-stream"}
 	return &tappedBody{ReadCloser: body, tap: slots.tap(res.Header.Get("Content-Encoding"), a), over: func() { report(a.result()) }}
 }
 
-// tappedBody gives an ear what is read of a body, and tells when that has ended. It never holds
-// anything back: a body that nobody reads to its end is told of when it is closed.
+// tappedBody copies what is read of a body to a tap, and calls over when the body has ended or is
+// closed. It holds nothing back.
 type tappedBody struct {
 	io.ReadCloser
-	tap  io.WriteCloser // what it says of its writes is nobody's concern: it may have heard enough
-	over func()         // once, when ear is closed
+	tap  io.WriteCloser // its errors are ignored: it may have read enough
+	over func()         // called once, when tap is closed
 
 	mu    sync.Mutex
 	ended bool
@@ -91,8 +89,8 @@ func (o *tappedBody) Close() error {
 	return o.ReadCloser.Close()
 }
 
-// heard gives the ear what was read. Read and Close may come from different goroutines, and either
-// may be the end.
+// heard copies what was read to the tap. Read and Close may come from different goroutines, and
+// either may be the end.
 func (o *tappedBody) heard(b []byte, end bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

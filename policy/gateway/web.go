@@ -14,20 +14,19 @@ import (
 	"agentbox/policy"
 )
 
-// Deadlines of the box's side of HTTP. Bodies have none.
+// Deadlines of the box's HTTP connections. Bodies have none.
 const (
 	headTimeout = 30 * time.Second // from the beginning of a request to the end of its head
 	idleBox     = 2 * time.Minute  // between two requests
 )
 
-// web serves requests of the box: one server of HTTP/1 and HTTP/2, fed with connections one at a
-// time by the goroutines of their streams, which wait until they are over. wg has the server and
-// its requests.
+// web serves the box's requests with one server of HTTP/1 and HTTP/2. The goroutines of streams
+// pass it their connections and wait until these are over. wg has the server and its requests.
 type web struct {
 	g      *Gateway
 	server *http.Server
 	proxy  http.Handler
-	// tls is what every opened connection has in common; each has a certificate of its own.
+	// tls is shared by all decrypted connections; each adds its certificate.
 	tls *tls.Config
 	// feed is the listener of server.
 	feed feed
@@ -42,8 +41,8 @@ func newWeb(g *Gateway) *web {
 		// Older versions are refused, as servers outside refuse them.
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"},
-		// Tickets would bind one name's session to another's certificate, and a box makes few
-		// connections a second.
+		// A ticket would connect one name's session to another's certificate, and a box opens few
+		// connections.
 		SessionTicketsDisabled: true,
 	}
 	w.server = &http.Server{
@@ -54,7 +53,7 @@ func newWeb(g *Gateway) *web {
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, sessionKey{}, sessionOf(c))
 		},
-		ErrorLog: log.New(io.Discard, "", 0), // what is wrong with requests is in the audit log
+		ErrorLog: log.New(io.Discard, "", 0), // invalid requests are in the audit log
 	}
 	w.wg.Go(func() { _ = w.server.Serve(&w.feed) })
 	return w
@@ -67,8 +66,8 @@ func (w *web) close() {
 	w.wg.Wait()
 }
 
-// session is one connection whose requests are served: the box's, or TLS's below that of the
-// server. over is closed with it.
+// session is a connection whose requests are served: the box's, or the one below TLS. over is
+// closed with it.
 type session struct {
 	net.Conn
 	// stream is the connection of the box that it is.
@@ -79,7 +78,7 @@ type session struct {
 	once    sync.Once
 }
 
-// sessionKey is where a request's context has its session.
+// sessionKey is the context key of a request's session.
 type sessionKey struct{}
 
 func (s *session) Close() error {
@@ -87,8 +86,8 @@ func (s *session) Close() error {
 	return s.Conn.Close()
 }
 
-// sessionOf finds the session of a connection that the server was given: below the check of HTTP/1,
-// which HTTP/2 has not, and below TLS.
+// sessionOf finds the session below the connection that the server has, which adds the check of
+// HTTP/1 or TLS.
 func sessionOf(c net.Conn) *session {
 	if f, ok := c.(*framing); ok {
 		c = f.Conn
@@ -103,8 +102,8 @@ func sessionOf(c net.Conn) *session {
 // CloseWrite ends our direction.
 func (s *session) CloseWrite() error { return closeWrite(s.Conn) }
 
-// linger lets a client that is still sending read what it was told: closing at once would reset the
-// connection under it.
+// linger reads on for a moment, so that a client that is still sending can read its answer: closing
+// at once would reset the connection.
 func linger(c net.Conn) {
 	const patience, most = 500 * time.Millisecond, 1 << 20
 	_ = closeWrite(c)
@@ -118,7 +117,7 @@ func (w *web) serve(ctx context.Context, st *stream, c net.Conn) error {
 	return w.run(ctx, s, w.framed(s, s))
 }
 
-// framed puts the check of HTTP/1 before a connection.
+// framed adds the check of HTTP/1 to a connection.
 func (w *web) framed(s *session, c net.Conn) net.Conn {
 	s.framing = newFraming(c, func(err error, idle bool) {
 		refusal := w.g.refuse(s.stream.requests(), "framing", err.Error())
@@ -130,10 +129,10 @@ func (w *web) framed(s *session, c net.Conn) net.Conn {
 	return s.framing
 }
 
-// open ends the box's TLS here, as the server it asked for, and answers the requests inside.
+// open terminates the box's TLS in place of the server, and answers the requests inside.
 //
-// The certificate is for the name that the box looked up, or for the address, not for what the
-// hello asks: hello has compared them.
+// The certificate is for the name that the box looked up, or for the address. hello has compared it
+// with the name in the ClientHello.
 func (w *web) open(ctx context.Context, st *stream, h hello) error {
 	s := &session{Conn: &replay{Conn: st.box, first: h.raw}, stream: st, tls: true, over: make(chan struct{})}
 	cert, err := w.g.cfg.CA.Certificate(st.flow.Host())
@@ -149,14 +148,14 @@ func (w *web) open(ctx context.Context, st *stream, h hello) error {
 	if err != nil {
 		return w.g.refuse(st.flow, "handshake", fmt.Sprintf("TLS has to be opened for a rule or a secret, and the client did not go along (does it know this box's certificate authority?): %v", err))
 	}
-	// HTTP/2 has one way to frame a request; net/http's reader of it needs no check before it.
+	// HTTP/2 frames requests in one way only, so it needs no check before net/http.
 	if conn.ConnectionState().NegotiatedProtocol == "h2" {
 		return w.run(ctx, s, conn)
 	}
 	return w.run(ctx, s, w.framed(s, conn))
 }
 
-// run hands a connection to the server and returns when it is over, or the gateway is.
+// run passes a connection to the server and returns when it, or the gateway, is over.
 func (w *web) run(ctx context.Context, s *session, c net.Conn) error {
 	select {
 	case w.feed.conns <- c:
@@ -173,7 +172,7 @@ func (w *web) run(ctx context.Context, s *session, c net.Conn) error {
 	return nil
 }
 
-// usualPort is the one that an authority need not name.
+// usualPort is the port that an authority may omit.
 func (s *session) usualPort() string {
 	if s.tls {
 		return "443"
@@ -181,14 +180,14 @@ func (s *session) usualPort() string {
 	return "80"
 }
 
-// requests is the flow of what is served on a connection, before a request is seen.
+// requests is the flow of a connection's requests, before one is seen.
 func (st *stream) requests() policy.Flow {
 	f := st.flow
 	f.Proto = policy.HTTP
 	return f
 }
 
-// feed is a listener that accepts what it is handed, until the gateway's end.
+// feed is a listener that accepts the connections that it is passed, until the gateway ends.
 type feed struct {
 	ctx   context.Context
 	conns chan net.Conn

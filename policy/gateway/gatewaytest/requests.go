@@ -1,19 +1,18 @@
-// Package gatewaytest has the requests that a gateway may not carry, for the gateway's own tests
-// and for those that make them from inside of a box. It tests nothing itself.
+// Package gatewaytest has requests that a gateway must refuse, for the gateway's own tests and for
+// those that send them from inside of a box. It tests nothing itself.
 package gatewaytest
 
 import "strings"
 
-// More of each than any server need take; the gateway's own bounds are just below (maxFields,
-// maxHead).
+// Just above the gateway's bounds (maxFields, maxHead).
 const (
 	manyFields = 201
 	longHead   = 64 << 10
 )
 
-// Framings are requests, by what is wrong with them, that not every server reads in the same way.
-// They are for a host of that name; a server that reads one as it is not meant asks evil.example
-// for something. Each is whole, but for "endless head", which only a bound ends.
+// Framings are requests that servers read in different ways, by what is wrong with them. They are
+// for the given host; a server that misreads one requests something from evil.example. Each is
+// complete, except "endless head", which only a bound ends.
 func Framings(host string) map[string]string {
 	all := map[string]string{
 		"duplicate Host":          "GET / HTTP/1.1\r\nHost: a.test\r\nHost: evil.example\r\n\r\n",
@@ -58,8 +57,8 @@ func Framings(host string) map[string]string {
 	return all
 }
 
-// Chunkings are bodies of requests, by what is wrong with them, that are not chunked as RFC 9112
-// has it, or go on where it ends. What follows is no request of its own.
+// Chunkings are bodies with invalid chunks, or with bytes after their end, by what is wrong with
+// them. What follows is no request of its own.
 func Chunkings() map[string]string {
 	return map[string]string{
 		"trailers":         "3\r\nabc\r\n0\r\nX: y\r\n\r\n",
