@@ -2,14 +2,12 @@ package qemu
 
 import "agentbox/vmm/confine"
 
-// systemFiles are the host's programs and libraries, and what these read to be loaded: nobody's
-// own.
+// systemFiles are the host's programs and libraries, and the configuration of their loader.
 var systemFiles = []string{"/usr", "/bin", "/lib", "/lib64", "/opt", "/nix/store", "/etc/ld.so.cache", "/etc/localtime", "/sys/devices/system"}
 
-// files are all that QEMU may open, besides what it inherits: a guest that has taken it over
-// reaches nothing else. program is the absolute path of QEMU. The machine's memory and sockets are
-// inherited, and a descriptor needs no rule. Keep it in step with argv: a path that is named there
-// and not here makes QEMU fail at its start.
+// files are all that QEMU may open, besides the descriptors that it inherits. program is the
+// absolute path of QEMU. Keep it in step with argv: with a path that is missing here QEMU fails to
+// start.
 func (c command) files(program string) confine.Files {
 	f := confine.Files{Read: append([]string{program}, systemFiles...)}
 	if !c.Incoming {

@@ -11,9 +11,9 @@ import (
 // ReadsBlocks implements vmm.BlockReader: every QEMU that we start speaks NBD.
 func (d *Driver) ReadsBlocks() error { return nil }
 
-// serveImage answers QEMU's reads of the image until the machine has ended. Both goroutines are in
-// m.serving, for which watch waits. conn is closed by the server. An error is logged only, because
-// the machine sees it, too, as one of its disk.
+// serveImage answers QEMU's reads of the image until the machine has ended; watch waits for its
+// goroutines. The server closes conn. An error is only logged, since the machine sees it as one of
+// its disk.
 func (m *machine) serveImage(conn net.Conn, log *slog.Logger) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.serving.Go(func() {

@@ -12,20 +12,20 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// link implements vmm.Link: the cable, in QEMU's framing of a stream socket, where the length of
-// each frame stands before it in 4 bytes, the highest first. What the guest has sent waits in the
-// socket's buffer; when that is full, QEMU stops taking frames from the guest, so nothing is lost.
+// link implements vmm.Link with QEMU's framing of a stream socket: 4 bytes of length, big-endian,
+// before each frame. When the socket's buffer is full, QEMU takes no more frames from the guest, so
+// none is lost.
 type link struct {
 	conn net.Conn
 	// Only the one goroutine that reads uses it.
 	in *bufio.Reader
 
 	mu sync.Mutex // one frame is written at a time
-	// The length before a frame, here so that a write allocates none.
+	// The length before a frame, here to avoid an allocation.
 	head [4]byte
 }
 
-// linkBuffer holds some frames of any size, so that many small ones are read at once.
+// linkBuffer holds several frames of any size, so that many small ones are read at once.
 const linkBuffer = 256 << 10
 
 func newLink(conn net.Conn) *link {
@@ -34,8 +34,8 @@ func newLink(conn net.Conn) *link {
 
 func (l *link) MTU() int { return protocol.NetworkMTU }
 
-// ReadFrame implements vmm.Link. The length is the guest's own claim: it is used to skip, never to
-// make room.
+// ReadFrame implements vmm.Link. The length is the guest's claim: it is used to skip, never to
+// allocate.
 func (l *link) ReadFrame(buf []byte) (int, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(l.in, head[:]); err != nil {
@@ -54,7 +54,7 @@ func (l *link) ReadFrame(buf []byte) (int, error) {
 	return int(n), nil
 }
 
-// WriteFrame implements vmm.Link, with one system call for length and parts together.
+// WriteFrame implements vmm.Link, with one system call.
 func (l *link) WriteFrame(parts ...[]byte) error {
 	n := 0
 	for _, p := range parts {

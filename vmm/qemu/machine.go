@@ -20,7 +20,7 @@ import (
 )
 
 // machine is one QEMU process and our ends of its sockets. It implements vmm.Machine and
-// vmm.Networked. Everything but the last two groups is set before start returns and never changes.
+// vmm.Networked. The first two groups of fields never change after start.
 type machine struct {
 	spec        vmm.Spec
 	fingerprint string
@@ -43,12 +43,12 @@ type machine struct {
 	*child.End
 }
 
-// Stream, Link and PIDs implement vmm.Machine and vmm.Networked. QEMU is one process.
+// Stream, Link and PIDs implement vmm.Machine and vmm.Networked.
 func (m *machine) Stream() net.Conn { return m.stream }
 func (m *machine) Link() vmm.Link   { return m.link }
 func (m *machine) PIDs() []int      { return []int{m.proc.PID} }
 
-// Freeze and Thaw implement vmm.Machine. QEMU takes both twice; stopping may flush disks.
+// Freeze and Thaw implement vmm.Machine. QEMU accepts both twice; stopping may flush disks.
 func (m *machine) Freeze(ctx context.Context) error {
 	return m.explain(m.qmp.run(ctx, slowCommand, "stop", nil))
 }
@@ -60,8 +60,7 @@ func (m *machine) Thaw(ctx context.Context) error {
 // Kill implements vmm.Machine.
 func (m *machine) Kill() error { return m.End.Kill(m.proc.Kill) }
 
-// event is called from the monitor's reader. It is on the way of every answer, so it must not wait:
-// a second RESUME that nobody waits for is dropped.
+// event is called from the monitor's reader, so it must not wait. It drops a second RESUME.
 func (m *machine) event(name string, data json.RawMessage) {
 	switch name {
 	case "RESUME":
@@ -78,9 +77,8 @@ func (m *machine) event(name string, data json.RawMessage) {
 }
 
 // watch waits for the end of the process and then for everything that belongs to the machine. It
-// runs as long as the machine does. The order matters:
-// what QEMU said last is read to its end before reason looks for it, and the cable and the stream
-// are closed so that the supervisor's readers return.
+// reads the console to its end before reason looks at it, and closes link and stream so that the
+// supervisor's readers return.
 func (m *machine) watch() {
 	<-m.proc.Done()
 	m.qmp.close()
@@ -94,8 +92,8 @@ func (m *machine) watch() {
 	m.Reach(m.reason)
 }
 
-// reason says why the process ended, in one line, and is nil where the guest switched itself off. A
-// reset counts as a failure, because a panic resets (see kernelArgs). Errors have code Unavailable.
+// reason says in one line why the process ended, and is nil if the guest switched itself off. A
+// reset is a failure, because a panic resets (see kernelArgs). Errors have code Unavailable.
 func (m *machine) reason() error {
 	why, _ := m.shutdown.Load().(string)
 	said := m.proc.stderr.OneLine()
@@ -119,22 +117,21 @@ func (m *machine) exit() string {
 	return m.proc.Err().Error()
 }
 
-// brokenSocket are signs that QEMU is on its way out, with something to say. An error that QEMU
-// answered is none.
+// brokenSocket are errors that mean that QEMU is ending. An error in an answer of QEMU's is none.
 var brokenSocket = []error{errMonitorClosed, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET}
 
-// explain gives the error of a command the reason why the machine ended, where that is what it
-// looks like.
+// explain replaces the error of a command by the reason why the machine ended, if that is the
+// cause.
 func (m *machine) explain(err error) error {
 	return m.Explain(m.spec.Name, err, quickCommand, brokenSocket...)
 }
 
-// deathNotice is how long a failure to start waits for QEMU's own end to explain it: its memory and
-// sockets fail first.
+// deathNotice is how long a failed start waits for QEMU's own end to explain it: memory and sockets
+// fail before the process is gone.
 const deathNotice = time.Second
 
-// abandon kills a machine that did not get started, and says why it ended if it ended by itself:
-// whatever failed then failed for that reason. It returns when the process is gone.
+// abandon kills a machine that failed to start with err. If it ended by itself, that is the reason
+// it returns. The process is gone when it returns.
 func (m *machine) abandon(err error) error {
 	ended := false
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && agentbox.CodeOf(err) != agentbox.Corrupt {

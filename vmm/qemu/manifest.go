@@ -12,12 +12,11 @@ import (
 )
 
 // formatVersion changes with the meaning of any file of a template or saved state, or of the
-// command line. It is part of the fingerprint, so another one makes other templates.
+// command line. It is part of the fingerprint.
 const formatVersion = 2
 
-// manifest describes a template or a saved state. With the digests in it, every byte is accounted
-// for, except those of the disks of a saved state: they may be large, and carry their file system's
-// own checksums.
+// manifest describes a template or a saved state. Its digests cover every byte but the disks of a
+// saved state, which may be large, and whose file systems have checksums of their own.
 type manifest struct {
 	statedir.Basis
 
@@ -34,8 +33,8 @@ type savedDisks struct {
 	Workspace int64 `json:"workspace"` // bytes
 }
 
-// Check says what is wrong with it, as far as that can be said without the other files. Sizes in
-// whole regions are what a page set covers; vmm.Spec.Check lets no other machine start.
+// Check reports what is wrong with the manifest itself. Page sets cover whole regions, hence the
+// sizes; vmm.Spec.Check lets no other machine start.
 func (m manifest) Check() error {
 	if err := m.CheckFormat(formatVersion); err != nil {
 		return err
@@ -46,8 +45,8 @@ func (m manifest) Check() error {
 	return nil
 }
 
-// readDigested reads a small file of a directory that must have the given digest: otherwise the
-// directory is Corrupt.
+// readDigested reads a small file that must have the given digest; otherwise the directory is
+// Corrupt.
 func readDigested(dir, name string, want agentbox.Digest) ([]byte, error) {
 	b, err := os.ReadFile(filepath.Join(dir, name))
 	if errors.Is(err, os.ErrNotExist) {
@@ -62,8 +61,7 @@ func readDigested(dir, name string, want agentbox.Digest) ([]byte, error) {
 	return b, nil
 }
 
-// readIndex reads the index of the page set called name in a directory, decoded and as it stands in
-// the file. It must cover space bytes.
+// readIndex reads the index of a page set, decoded and as bytes. It must cover space bytes.
 func readIndex(dir, name string, want agentbox.Digest, space int64) (*pageIndex, []byte, error) {
 	b, err := readDigested(dir, name+indexSuffix, want)
 	if err != nil {

@@ -16,25 +16,23 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// filesystem describes one ext4 file system to make in a file of its final size, all of it a hole.
-// It is how a workspace gets its files without mounting anything and without root.
+// filesystem describes an ext4 file system to make in a file of its final size, which is one hole.
+// Thus a workspace gets its files without a mount and without root.
 type filesystem struct {
 	path string
 	tree string // copied in; "" for none
-	// MiB; 0 for none, which is for a layer that a host crash drops anyway.
+	// MiB; 0 for none, for a layer that is lost in a host crash anyway.
 	journal int
 	owner   int // of the root directory
-	// At most 16 bytes; protocol.LabelChown asks the guest to hand the files over.
+	// At most 16 bytes; protocol.LabelChown asks the guest to change the files' owner.
 	label string
 }
 
 // argv is mke2fs's command line without the program.
 //
-// The file is known to be zeros, so neither journal nor inode tables are written, here or by the
-// guest's lazy initialisation: 64 GiB take 10 ms and under 1 MiB. Nothing ever grows the file
-// system, so no blocks are kept for that.
-//
-// prezeroed is whether to say so in mke2fs's words, which e2fsprogs has since 1.47.
+// The file is all zeros, so neither journal nor inode tables are written, here or by the guest's
+// lazy initialisation: 64 GiB take 10 ms and under 1 MiB. Nothing ever grows the file system, so no
+// blocks are reserved for that. prezeroed passes this on by an option of e2fsprogs 1.47 and later.
 func (fs filesystem) argv(prezeroed bool) []string {
 	features, extended := "^resize_inode", fmt.Sprintf("root_owner=%d:%d", fs.owner, fs.owner)
 	if fs.journal == 0 {
@@ -56,9 +54,8 @@ func (fs filesystem) argv(prezeroed bool) []string {
 	return append(a, fs.path)
 }
 
-// make runs mke2fs, inside a user namespace in which we are the guest's user, so that our files
-// become its files. An mke2fs that is too old is told by its complaint about the option, since no
-// version says more reliably what it takes.
+// make runs mke2fs. It recognizes one that is too old by its complaint about the option, which is
+// more reliable than a version.
 func (fs filesystem) make(ctx context.Context) error {
 	err := fs.attempt(ctx, true)
 	if err != nil && strings.Contains(err.Error(), "assume_storage_prezeroed") {
@@ -67,9 +64,9 @@ func (fs filesystem) make(ctx context.Context) error {
 	return err
 }
 
-// attempt runs mke2fs once. Only a tree has owners to translate. Where this host forbids user
-// namespaces the files keep the host's user, and a label asks the guest's agent to change them at
-// the first mount.
+// attempt runs mke2fs once, for a tree in a user namespace in which we are the guest's user, so
+// that our files become that user's. Where this host forbids user namespaces the files keep the
+// host's user, and a label asks the guest's agent to change it at the first mount.
 func (fs filesystem) attempt(ctx context.Context, prezeroed bool) error {
 	if fs.tree == "" {
 		return runTool(ctx, nil, "mke2fs", fs.argv(prezeroed)...)
@@ -82,11 +79,11 @@ func (fs filesystem) attempt(ctx context.Context, prezeroed bool) error {
 	return err
 }
 
-// errNoNamespace is told from other failures by the start itself: mke2fs did not run.
+// errNoNamespace means that mke2fs could not even start in a namespace.
 var errNoNamespace = errors.New("this host forbids user namespaces")
 
-// guestUser maps us, and nobody else, to the guest's user, in a user namespace of the tool's own.
-// Files of other users in the tree, which staging does not make, would belong to nobody.
+// guestUser maps us, and nobody else, to the guest's user. Files of other users in the tree, which
+// staging does not make, would belong to nobody.
 func guestUser() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
@@ -95,9 +92,8 @@ func guestUser() *syscall.SysProcAttr {
 	}
 }
 
-// runTool runs a program of e2fsprogs and turns its complaints into an error. A missing program is
-// an error of code Missing, a full disk one of NoSpace. The output is in English whatever the
-// user's language, for toolError reads it.
+// runTool runs a program of e2fsprogs. A missing program is an error of code Missing, a full disk
+// one of NoSpace. The output is in English whatever the user's language, for toolError reads it.
 func runTool(ctx context.Context, attr *syscall.SysProcAttr, name string, argv ...string) error {
 	program, err := vmm.FindProgram(name)
 	if err != nil {
@@ -123,9 +119,9 @@ func runTool(ctx context.Context, attr *syscall.SysProcAttr, name string, argv .
 	return nil
 }
 
-// toolError finds out whether there was no room, on the host (free some) or in the file system
-// being made (a larger disk: is needed). Both are code NoSpace and differ in their hint. mke2fs has
-// one exit status for all failures, so its words are all there is to go by.
+// toolError tells whether there was no space, on the host (free some) or in the new file system (a
+// larger disk: is needed); both are code NoSpace. mke2fs has one exit status for all failures, so
+// it has to look at the text.
 func toolError(name, stderr string, err error) error {
 	said := strings.Join(strings.FieldsFunc(stderr, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	switch {

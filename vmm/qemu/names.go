@@ -1,6 +1,6 @@
 package qemu
 
-// Every name this driver puts on disk. What is in each file is in docs/internals/formats.md; a
+// Every name that this driver puts on disk. docs/internals/formats.md describes the files; a
 // changed meaning changes formatVersion.
 const (
 	// In a machine's own directory (vmm.Spec.Dir).

@@ -9,16 +9,15 @@ import (
 	"agentbox/vmm/console"
 )
 
-// process is a running QEMU that dies with this process, and the last that it wrote to its standard
-// error.
+// process is a running QEMU that dies with this process, and the end of its standard error.
 type process struct {
 	*child.Process
 	stderr console.Tail
 }
 
-// startProcess runs a program with the given descriptors from 3 on, which stay the caller's; a nil
-// one leaves its number closed. It can open nothing but what reach names, or everything that we can
-// where reach is nil.
+// startProcess runs a program with files as descriptors from 3 on, which stay the caller's; a nil
+// one leaves its number closed. The program can open only what reach names, or anything if reach is
+// nil.
 func startProcess(program string, argv []string, files []*os.File, reach *confine.Files) (*process, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // the confined thread could not
 	if err != nil {

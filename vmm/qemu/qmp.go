@@ -20,16 +20,16 @@ const (
 	slowCommand  = time.Minute      // may flush disks
 )
 
-// maxMessage bounds one line from QEMU, which an escaped guest may speak through. A longer line
-// ends the conversation, and so the machine's use.
+// maxMessage bounds one line from QEMU, which a guest may have taken over. A longer line ends the
+// conversation, and so the machine's use.
 const maxMessage = 1 << 20
 
-// errMonitorClosed is what commands fail with when QEMU has ended, or is about to.
+// errMonitorClosed is the error of commands when QEMU has ended, or is about to.
 var errMonitorClosed = errors.New("QEMU closed its control socket")
 
 // monitor is a client of the QEMU Machine Protocol: JSON objects, one a line, answers matched by
-// id, events between. Commands may be sent by any number of goroutines, and wait for their own
-// answers only. One goroutine reads, until the socket fails or is closed; close waits for it.
+// id, events in between. Any number of goroutines may send commands. One goroutine reads, until the
+// socket fails or is closed; close waits for it.
 type monitor struct {
 	conn    *net.UnixConn
 	onEvent func(name string, data json.RawMessage) // called from the reader; must not block
@@ -42,8 +42,8 @@ type monitor struct {
 	closed chan struct{}
 }
 
-// message is anything QEMU says: the greeting, an event, or the answer to the command of that ID.
-// What it returns besides success is not read.
+// message is the greeting, an event, or the answer to the command with that ID. Results of commands
+// are not read.
 type message struct {
 	Greeting json.RawMessage `json:"QMP"`
 	ID       uint64          `json:"id"`
@@ -55,8 +55,7 @@ type message struct {
 	Data  json.RawMessage `json:"data"`
 }
 
-// newMonitor takes over conn and reads until it closes. The caller's first command must be
-// negotiate.
+// newMonitor takes over conn and reads until it closes. The first command must be negotiate.
 func newMonitor(conn *net.UnixConn, onEvent func(string, json.RawMessage)) *monitor {
 	m := &monitor{conn: conn, onEvent: onEvent, pending: map[uint64]chan message{}, closed: make(chan struct{})}
 	go m.read()
@@ -68,8 +67,7 @@ func (m *monitor) close() {
 	<-m.closed
 }
 
-// read is the one goroutine that reads. A QEMU that says anything but JSON is not spoken to any
-// more.
+// read is the reader. It ends the conversation at anything but JSON.
 func (m *monitor) read() {
 	defer close(m.closed)
 	lines := bufio.NewScanner(m.conn)
@@ -89,8 +87,8 @@ func (m *monitor) read() {
 	m.fail(err)
 }
 
-// dispatch hands a message to the one who waits for it. An answer that nobody waits for any more,
-// or one to an ID that was never used, is dropped: QEMU may be in a guest's hands.
+// dispatch passes a message to the command that waits for it. It drops an answer that nobody waits
+// for: QEMU may be in a guest's hands.
 func (m *monitor) dispatch(msg message) {
 	switch {
 	case msg.Event != "":
@@ -123,10 +121,9 @@ func (m *monitor) negotiate(ctx context.Context) error {
 	return m.run(ctx, quickCommand, "qmp_capabilities", nil)
 }
 
-// run executes a command, of whose answer nobody wants more than whether it failed. limit bounds the
-// wait besides ctx, since a QEMU that does not answer would otherwise hold its caller for ever. files
-// go along as descriptors, as add-fd wants it, and stay the caller's. An error begins with the
-// command's name; errors.Is finds errMonitorClosed and those of a context.
+// run executes a command and reports whether it failed. limit bounds the wait besides ctx, since
+// QEMU may never answer. files are sent along, as add-fd requires, and stay the caller's. An error
+// begins with the command's name; errors.Is finds errMonitorClosed and those of a context.
 func (m *monitor) run(ctx context.Context, limit time.Duration, name string, args any, files ...*os.File) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -145,7 +142,7 @@ func (m *monitor) run(ctx context.Context, limit time.Duration, name string, arg
 	}
 }
 
-// finish is the outcome of a command; ok is false when the reader ended before its answer.
+// finish is the result of a command; ok is false when the reader ended before its answer.
 func (m *monitor) finish(name string, msg message, ok bool) error {
 	switch {
 	case !ok:
@@ -158,9 +155,9 @@ func (m *monitor) finish(name string, msg message, ok bool) error {
 	return nil
 }
 
-// send writes one command. The answer channel holds one message, so the reader never waits for a
-// caller that gave up. m.mu is held while it writes, so a command is on the wire whole and in the
-// order of its ID.
+// send writes one command. The channel has room for its answer, so the reader never waits for a
+// caller that gave up. m.mu is held while it writes, so that commands are whole and in the order of
+// their IDs.
 func (m *monitor) send(ctx context.Context, files []*os.File, name string, args any) (uint64, chan message, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

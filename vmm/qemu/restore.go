@@ -15,9 +15,9 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// Restore implements vmm.Snapshotter. QEMU starts while the disks are being filled: it reads
-// nothing of them before the guest runs. Disk files have their full size before QEMU opens them,
-// since it asks for that once. On failure QEMU has ended and the files that were made are removed.
+// Restore implements vmm.Snapshotter. QEMU starts while the disks are being filled, since it reads
+// nothing of them before the guest runs; it asks for their size at once, so they have that before.
+// On failure QEMU has ended and new files are removed.
 func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, saved string) (vmm.Machine, error) {
 	t, err := statedir.Own[*template](from)
 	if err != nil {
@@ -61,8 +61,8 @@ func (r *restoration) readSaved() (err error) {
 	return err
 }
 
-// run makes the machine. The fingerprint is compared before QEMU runs: QEMU itself cannot know that
-// it or the kernel was replaced since.
+// run makes the machine. It compares the fingerprint before QEMU runs, since QEMU cannot know that
+// it or the kernel was replaced.
 func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 	m, cmd, err := d.prepare(ctx, r.spec)
 	if err != nil {
@@ -98,9 +98,9 @@ func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 	return m, nil
 }
 
-// state is a pipe with the device state: QEMU 11 takes none from a file that it inherits, 7.2 knows
-// no address for one by name, and both read a pipe. fed is closed when all of it was written, or
-// when QEMU, the only reader, has ended.
+// state is a pipe with the device state: QEMU 11 accepts no inherited file, 7.2 no address of a
+// file by name, and both read a pipe. fed is closed when all was written, or when QEMU, the only
+// reader, has ended.
 func (r *restoration) state() (state *os.File, fed chan struct{}, err error) {
 	var from io.Reader = bytes.NewReader(r.devices)
 	if r.dir == "" {
@@ -120,8 +120,8 @@ func (r *restoration) state() (state *os.File, fed chan struct{}, err error) {
 }
 
 // load fills disks and memory, loads the device state and waits until the CPUs run. Memory goes
-// first: devices have parts of their state in it (virtio's rings), which QEMU looks at while it
-// loads them.
+// first, since it holds parts of devices' state (virtio's rings), which QEMU reads while it loads
+// them.
 func (r *restoration) load(ctx context.Context, m *machine, fill func(context.Context) error) error {
 	filled := make(chan error, 1)
 	go func() { filled <- fill(ctx) }()
@@ -140,9 +140,9 @@ func (r *restoration) load(ctx context.Context, m *machine, fill func(context.Co
 	return m.awaitRunning(ctx)
 }
 
-// inject writes the saved pages into the machine's private mapping of the template's memory, before
-// any device looks. The writes make private copies, as the guest's own did, so the next save finds
-// them again and differences do not stack.
+// inject writes the saved pages into the machine's private mapping of the template's memory. The
+// writes make private copies, as the guest's own did, so the next save finds them again and
+// differences do not stack.
 func (r *restoration) inject(ctx context.Context, m *machine) error {
 	memory, err := openProcessMemory(m.proc.PID, r.man.Memory)
 	if err != nil {
@@ -151,8 +151,7 @@ func (r *restoration) inject(ctx context.Context, m *machine) error {
 	return loadPages(ctx, r.dir, memoryFile, r.memory, memory)
 }
 
-// awaitRunning waits for the end of an incoming migration: the CPUs run, or QEMU has ended with a
-// complaint. QEMU tells of a failed migration by ending.
+// awaitRunning waits until the CPUs run. QEMU reports a failed migration by ending.
 func (m *machine) awaitRunning(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, slowCommand)
 	defer cancel()
@@ -166,10 +165,10 @@ func (m *machine) awaitRunning(ctx context.Context) error {
 	}
 }
 
-// disks creates the disk files at full size and returns what fills them. There are three cases: a
-// template, whose runtime layer is in memory and which has no workspace; a state without disks,
-// whose disks must still be where they were; a state with disks, which are copied. What is returned
-// is called at most once and closes the files.
+// disks creates the disk files at full size and returns what fills and closes them, to be called at
+// most once. There are three cases: a template, whose runtime layer is in memory and which has no
+// workspace; a state without disks, whose disks must still be in place; a state with disks, which
+// are copied.
 func (r *restoration) disks() (func(context.Context) error, error) {
 	runtime := filepath.Join(r.spec.Dir, runtimeFile)
 	switch {
@@ -205,8 +204,8 @@ func (r *restoration) create(path string, size int64) (*os.File, error) {
 	return f, err
 }
 
-// copied prepares a copy of the saved disk called name at path: the file of that size now, its
-// bytes when the result is called. A saved disk of another size is Corrupt.
+// copied creates path with the size of the saved disk called name, and returns what copies its
+// bytes. A saved disk of another size is Corrupt.
 func (r *restoration) copied(path, name string, size int64) (func(context.Context) error, error) {
 	src, err := statedir.Open(r.dir, name, size)
 	if err != nil {
@@ -223,8 +222,8 @@ func (r *restoration) copied(path, name string, size int64) (func(context.Contex
 	}, nil
 }
 
-// checkDisk refuses to go on without the disk a state rests on. Its bytes cannot be checked: they
-// have no digest, and a changed one shows as a damaged file system.
+// checkDisk requires the disk of a state without disks. Its bytes have no digest; a changed disk
+// shows as a damaged file system.
 func (r *restoration) checkDisk(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -236,7 +235,7 @@ func (r *restoration) checkDisk(path string) error {
 	return nil
 }
 
-// undo removes what was made, and nothing that was there before.
+// undo removes the files that were made.
 func (r *restoration) undo() error {
 	var errs []error
 	for _, path := range r.made {

@@ -17,7 +17,7 @@ import (
 )
 
 // SaveTemplate implements vmm.Snapshotter. The machine is killed as soon as its device state is
-// written: nothing changes its memory file, which we hold, and its disk any more then.
+// written: after that nothing changes its disk and its memory file, which we hold.
 func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) error {
 	m, err := statedir.Own[*machine](vm)
 	if err != nil {
@@ -59,7 +59,7 @@ func (m *machine) manifest() manifest {
 }
 
 // Save implements vmm.Snapshotter. A passing state is like any with disks. Disks and memory are
-// written at the same time; nothing changes either, since the machine is frozen first and stays so.
+// written at the same time, while the machine is frozen.
 func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.Saving) error {
 	m, err := statedir.Own[*machine](vm)
 	if err != nil {
@@ -91,13 +91,12 @@ func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.S
 	})
 }
 
-// saveDevices freezes the machine and writes the state of its devices, not of its memory and disks,
-// to the file devices, synced, and its digest to man.
+// saveDevices freezes the machine and writes the state of its devices, without memory and disks, to
+// a synced file, and the digest to man.
 //
 // QEMU's ordinary migration would stream all memory of a private mapping. This command of its Xen
 // support writes the devices only, works without Xen, and the result is loaded like any migration.
-// QEMU may open no file, so it is given ours as a descriptor set, by a name that only it
-// understands.
+// As QEMU may open no file, it gets ours as a descriptor set, which it opens by a name of its own.
 func (m *machine) saveDevices(ctx context.Context, dir string, man *manifest) error {
 	path := filepath.Join(dir, devicesFile)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -131,9 +130,8 @@ func (m *machine) saveDevices(ctx context.Context, dir string, man *manifest) er
 	return err
 }
 
-// saveMemory writes the pages in which the machine differs from its template: those that its
-// private mapping of the template's memory holds copies of. The pages that the template has are
-// kept even when they are zero now.
+// saveMemory writes the pages in which the machine differs from its template: those of which its
+// private mapping holds copies. Pages that the template has are kept even when they are zero now.
 func (m *machine) saveMemory(ctx context.Context, dir string, man *manifest) error {
 	memory, err := openProcessMemory(m.proc.PID, m.spec.Memory)
 	if err != nil {
@@ -147,8 +145,8 @@ func (m *machine) saveMemory(ctx context.Context, dir string, man *manifest) err
 	return err
 }
 
-// saveDisks copies the disks into dir, or, for a state in place, makes durable what the guest wrote
-// to them where they are: QEMU ignores the guest's flushes of the runtime layer.
+// saveDisks copies the disks into dir, or syncs them where they are for a state in place: QEMU
+// ignores the guest's flushes of the runtime layer.
 func (m *machine) saveDisks(ctx context.Context, dir string, disks bool, man *manifest) error {
 	if !disks {
 		return errors.Join(syncFile(m.runtime), syncFile(m.workspace))
@@ -172,7 +170,7 @@ func syncFile(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// saveFile writes what is not zero in a file of space bytes as the page set called name.
+// saveFile writes the first space bytes of a file, without zeros, as the page set called name.
 func saveFile(ctx context.Context, dir, name string, f *os.File, space int64) (agentbox.Digest, error) {
 	all, err := fileCandidates(f, space)
 	if err != nil {

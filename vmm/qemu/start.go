@@ -27,8 +27,7 @@ func (d *Driver) Boot(ctx context.Context, spec vmm.Spec) (vmm.Machine, error) {
 	return m, nil
 }
 
-// boot starts a machine from its kernel. The runtime layer begins as an empty file system, which is
-// made here.
+// boot starts a machine from its kernel, with an empty file system as its runtime layer.
 func (d *Driver) boot(ctx context.Context, spec vmm.Spec) (*machine, error) {
 	m, cmd, err := d.prepare(ctx, spec)
 	if err != nil {
@@ -63,7 +62,7 @@ func (d *Driver) boot(ctx context.Context, spec vmm.Spec) (*machine, error) {
 }
 
 // prepare checks a spec and describes its machine, but for the memory and the content of its
-// runtime layer. The machine is not running: no process and no socket exists yet.
+// runtime layer. No process and no socket exists yet.
 func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, command, error) {
 	if err := spec.Check(filepath.Join(spec.Kernel, kernelFile), filepath.Join(spec.Kernel, initrdFile)); err != nil {
 		return nil, command{}, err
@@ -91,7 +90,7 @@ func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, command,
 
 // describe is the command of a machine that boots; Restore changes it for a clone. The order of
 // disks is the order of devices in a saved state. Fingerprint calls it for a machine without paths,
-// so everything that is no path belongs in here.
+// so everything that is no path belongs here.
 func describe(m *machine, accel string) command {
 	return command{
 		Name: m.spec.Name, Accel: accel, CPUs: m.spec.CPUs, Memory: m.spec.Memory,
@@ -106,7 +105,7 @@ func describe(m *machine, accel string) command {
 }
 
 // placeholder makes the empty workspace slot of a machine without a workspace. Nothing is ever
-// written to it, so the one of an earlier machine will do.
+// written to it, so an earlier machine's is reused.
 func placeholder(spec vmm.Spec) (string, error) {
 	path := filepath.Join(spec.Dir, placeholderFile)
 	if info, err := os.Stat(path); err == nil && info.Size() == spec.Disk {
@@ -127,10 +126,9 @@ func freshDisk(path string, size int64) (*os.File, error) {
 	return createSized(path, size)
 }
 
-// start runs QEMU with its sockets and files, and the goroutines that belong to the machine. After
-// an error nothing runs. files are those from fdMemory on, and stay the caller's. The ends of the
-// socket pairs that QEMU gets are closed here, so that QEMU's end is seen as the end of the
-// sockets.
+// start runs QEMU with its sockets and files, and the goroutines of the machine. After an error
+// nothing runs. files are those from fdMemory on, and stay the caller's. QEMU's ends of the socket
+// pairs are closed here, so that the end of QEMU closes the sockets.
 func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 	program, err := d.binary()
 	if err != nil {

@@ -15,25 +15,23 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// templateBase is what a machine keeps of its template: enough to tell later what it changed. It
-// never changes and outlives the opened template.
+// templateBase is what a machine keeps of its template, to find out later what it changed. It never
+// changes and outlives the opened template.
 type templateBase struct {
 	ID       agentbox.Digest // of the template's manifest
 	Manifest manifest
 	Memory   *pageIndex // the pages of the template that are not zero
 }
 
-// template is an opened template. Its bytes were verified while they were read into memory files
-// that nobody can change any more, not even a VMM that a guest has taken over: machines map the
-// very bytes that were verified.
+// template is an opened template. Its bytes were verified while they were read into sealed memory
+// files, so machines map the very bytes that were verified, and no VMM can change them.
 type template struct {
 	templateBase
 
 	// The guest's memory and the runtime layer, both sparse.
 	memory, runtime *os.File
 	devices         *os.File // QEMU's device state
-	// What else another process needs to inherit it: the manifest's line, and behind it the memory's
-	// index as it is on disk, so that both can be checked again.
+	// For InheritTemplate: the manifest's line, and the memory's index as it is on disk.
 	about *os.File
 }
 
@@ -43,8 +41,8 @@ func (t *template) Files() []*os.File { return []*os.File{t.memory, t.devices, t
 // Close implements vmm.Template. Machines that were started go on: they have the files mapped.
 func (t *template) Close() error { return statedir.Close(t.Files()...) }
 
-// OpenTemplate implements vmm.Snapshotter. It reads everything once, verifying it, which takes 60
-// to 90 ms for 105 MB: once for each template and daemon, since supervisors inherit the result.
+// OpenTemplate implements vmm.Snapshotter. It reads and verifies everything, which takes 60 to 90
+// ms for 105 MB: once for each template and daemon, since supervisors inherit the result.
 func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, error) {
 	man, id, err := statedir.ReadManifest[manifest](dir)
 	if err != nil {
@@ -58,9 +56,8 @@ func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, er
 	return t, nil
 }
 
-// load reads everything but the manifest, verifying it, into sealed memory files. On an error some
-// of the files are open; the caller closes them. The files are sealed after they were filled and
-// before anybody else sees them.
+// load reads and verifies everything but the manifest into sealed memory files. After an error some
+// are open; the caller closes them.
 func (t *template) load(ctx context.Context, dir string) error {
 	memory, index, err := readIndex(dir, memoryFile, t.Manifest.MemoryIndex, t.Manifest.Memory)
 	if err != nil {
@@ -92,8 +89,7 @@ func (t *template) load(ctx context.Context, dir string) error {
 	return err
 }
 
-// sealedPages verifies a page set of a directory into a sealed memory file of this name, with the
-// pages at their places.
+// sealedPages verifies a page set into a sealed memory file, with the pages at their offsets.
 func sealedPages(ctx context.Context, dir, set, name string, x *pageIndex) (*os.File, error) {
 	f, err := memfile.New(name, x.Space)
 	if err != nil {
@@ -109,8 +105,7 @@ func sealedPages(ctx context.Context, dir, set, name string, x *pageIndex) (*os.
 	return f, nil
 }
 
-// loadPages verifies a page set of a directory into sink; pages that do not match make the
-// directory corrupt, and so does something behind them.
+// loadPages verifies a page set into sink. Pages that do not match make the directory corrupt.
 func loadPages(ctx context.Context, dir, name string, x *pageIndex, sink pageSink) error {
 	f, err := statedir.Open(dir, name+pagesSuffix, x.Length)
 	if err != nil {
@@ -124,8 +119,8 @@ func loadPages(ctx context.Context, dir, name string, x *pageIndex, sink pageSin
 	return err
 }
 
-// InheritTemplate implements vmm.Snapshotter. The files are trusted as far as they are sealed: they
-// come from a process of the same user that verified them.
+// InheritTemplate implements vmm.Snapshotter. It trusts sealed files: they come from a process of
+// the same user that verified them.
 func (d *Driver) InheritTemplate(files []*os.File) (vmm.Template, error) {
 	if err := memfile.Check(files, 4); err != nil {
 		return nil, err
@@ -137,8 +132,8 @@ func (d *Driver) InheritTemplate(files []*os.File) (vmm.Template, error) {
 	return t, nil
 }
 
-// inherit decodes what the memory file about says. The manifest and the index are checked again, as
-// they are small; the pages are not.
+// inherit decodes the file about. It checks manifest and index again, as they are small, but no
+// pages.
 func (t *template) inherit() error {
 	about, err := io.ReadAll(io.NewSectionReader(t.about, 0, 1<<30))
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// ReserveWorkspace implements vmm.Driver: QEMU needs to know the size of a disk, and nothing of
-// what is on it. path must not exist.
+// ReserveWorkspace implements vmm.Driver: QEMU needs to know the size of a disk and nothing else.
 func (d *Driver) ReserveWorkspace(_ context.Context, path string, size int64) error {
 	f, err := createSized(path, size)
 	if err != nil {
@@ -26,7 +25,7 @@ func (d *Driver) ReserveWorkspace(_ context.Context, path string, size int64) er
 // NewWorkspace implements vmm.Driver: a workspace is a sparse file that holds an ext4 file system.
 //
 // A file that exists keeps its inode, since a running QEMU may have it open. That machine has not
-// mounted it, so its guest has nothing cached of it.
+// mounted it, so its guest has cached nothing of it.
 func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64) error {
 	f, err := createSized(path, size)
 	existed := errors.Is(err, os.ErrExist)
@@ -47,9 +46,8 @@ func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64
 	return errors.Join(err, emptyAgain(context.WithoutCancel(ctx), f, size))
 }
 
-// emptyAgain makes a workspace whose filling failed an empty one. A host that has no room even for
-// that keeps it reserved, which is no error here: the filling's own error has told why. The caller
-// gives a context that its own cancellation does not end.
+// emptyAgain makes a workspace whose filling failed an empty one. Without space even for that it
+// stays reserved, which is no error here. ctx must outlive the caller's cancellation.
 func emptyAgain(ctx context.Context, f *os.File, size int64) error {
 	err := punch(f, size)
 	if err == nil {
@@ -61,8 +59,8 @@ func emptyAgain(ctx context.Context, f *os.File, size int64) error {
 	return err
 }
 
-// openEmptied makes a whole existing file a hole again. A file of another size is code Conflict: a
-// machine may know its size by now.
+// openEmptied turns an existing file into one hole. A file of another size is code Conflict: a
+// machine may know its size.
 func openEmptied(path string, size int64) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -89,9 +87,8 @@ func punch(f *os.File, size int64) error {
 	return nil
 }
 
-// formatWorkspace makes the file system without the lost+found that mke2fs insists on: a user who
-// lists the workspace, and git, would stumble over a directory they may not read. debugfs removes
-// it without mounting.
+// formatWorkspace makes the file system, without the lost+found of mke2fs: users and git would
+// stumble over a directory that they may not read. debugfs removes it without mounting.
 func formatWorkspace(ctx context.Context, path, tree string, size int64) error {
 	if err := (filesystem{path: path, tree: tree, journal: journalSize(size), owner: vmm.GuestUID}).make(ctx); err != nil {
 		return err
@@ -104,17 +101,16 @@ func formatWorkspace(ctx context.Context, path, tree string, size int64) error {
 	return runTool(ctx, nil, "debugfs", "-w", "-R", "rmdir lost+found", path)
 }
 
-// journalSize is that of a workspace in MiB: a sixteenth, but no more than saves time. The smallest
-// disk that vmm.Spec.Check lets through gets 4.
+// journalSize is that of a workspace in MiB: a sixteenth, up to what saves time, and 4 at least.
 func journalSize(size int64) int { return int(min(size>>24, 64)) }
 
-// CopyWorkspace implements vmm.Driver. Where the file system can share extents the copy costs
-// nothing and takes no room until one of the two is written to.
+// CopyWorkspace implements vmm.Driver. Where the file system can share extents, the copy costs
+// nothing and takes no space until one of the two is written to.
 func (d *Driver) CopyWorkspace(ctx context.Context, dst, src string) error {
 	return copyFile(ctx, dst, src)
 }
 
-// copyFile makes dst, which must not exist, a sparse copy of src, synced; on failure nothing is
+// copyFile makes dst, which must not exist, a synced sparse copy of src; on failure nothing is
 // left.
 func copyFile(ctx context.Context, dst, src string) (err error) {
 	from, err := os.Open(src)
