@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// File is the log in a machine's directory, of mode 0600: what the guest's console said. A machine
-// that is started again in the same directory adds to what the one before it said.
+// File is the log in a machine's directory, of mode 0600. A machine that is started again in the
+// same directory appends to it.
 const File = "console.log"
 
-// Console copies what the guest says on its console to a Log, from a goroutine that ends with the
+// Console copies what the guest prints on its console to a Log, in a goroutine that ends with the
 // machine.
 type Console struct {
 	log  Log
@@ -19,9 +19,8 @@ type Console struct {
 }
 
 // New starts copying from conn, which it owns, to the log in dir, an existing directory. The
-// goroutine ends when conn is closed at its other end or fails to be read, which the end of the
-// machine's process brings about. Nothing else ends it: a console whose other end some process
-// still holds goes on.
+// goroutine ends when conn fails or every process has closed its other end, which the end of the
+// machine's process brings about.
 func New(dir string, conn io.ReadCloser) *Console {
 	c := &Console{log: Log{Path: filepath.Join(dir, File), Perm: 0o600}, done: make(chan struct{})}
 	go func() {
@@ -34,14 +33,13 @@ func New(dir string, conn io.ReadCloser) *Console {
 	return c
 }
 
-// Wait returns when the other end of conn was closed and everything it said is in the log. Any
-// number of goroutines may wait.
+// Wait returns when the other end of conn was closed and everything is in the log. Any number of
+// goroutines may wait.
 func (c *Console) Wait() { <-c.done }
 
-// LastWords is the end of the console for an error message: the line of the panic if there is one.
-// It begins with a colon and a space, so that it can be appended to a message, and is "" where
-// nothing was said. A panic counts more than the last line, since the kernel goes on printing after
-// it. The text is the guest's own and may say anything; it is shown to people and never parsed.
+// LastWords is the end of the console for an error message, after a colon and a space; "" if
+// nothing was printed. It is the last line, or that of a kernel panic, after which the kernel
+// prints more. The text is the guest's own and may say anything.
 func (c *Console) LastWords() string {
 	lines := c.last.Lines()
 	if len(lines) == 0 {

@@ -7,14 +7,13 @@ import (
 	"sync"
 )
 
-// Limit bounds a Log's file, in bytes. A write that would go beyond it begins a new file, so a log
-// may be shorter by one write.
+// Limit bounds a Log's file, in bytes. A write that would exceed it begins a new file.
 const Limit = 1 << 20
 
-// Log is a file of at most Limit bytes; the one before it is kept beside it, with .1 behind its
-// name. What cannot be written is dropped: a full disk must not stop who writes. It opens its file
-// at the first byte, and again after it was closed, and appends to one that is there. Any number of
-// goroutines may write to it.
+// Log is a file of at most Limit bytes, with its predecessor beside it under the name with .1
+// appended. What cannot be written is dropped: a full disk must not stop the writer. It opens its
+// file at the first write and after Close, and appends to an existing one. Any number of goroutines
+// may write to it.
 type Log struct {
 	Path string // its directory is made where it is missing
 	Perm os.FileMode
@@ -24,8 +23,8 @@ type Log struct {
 	size int64
 }
 
-// Copy logs all that r has and closes both. It reads in small pieces: what is logged says little at
-// a time, and a buffer for each of many is memory that an idle machine holds.
+// Copy logs all of r and closes both. Its buffer is small, since an idle machine has one for each
+// of many logs.
 func (l *Log) Copy(r io.ReadCloser) {
 	defer l.Close()
 	defer r.Close()
@@ -54,7 +53,7 @@ func (l *Log) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// open makes the file, or goes on at its end; mu is held.
+// open makes the file, or continues at its end; mu is held.
 func (l *Log) open() bool {
 	os.MkdirAll(filepath.Dir(l.Path), 0o755) // without it the file cannot be made either
 	f, err := os.OpenFile(l.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, l.Perm)

@@ -12,8 +12,8 @@ type Tail struct {
 	buf []byte
 }
 
-// tailSize is enough for the last words of a VMM and of a guest's kernel that panics, whose traces
-// take a few KiB.
+// tailSize is enough for the last lines of a VMM and for the traces of a kernel panic, which take a
+// few KiB.
 const tailSize = 16 << 10
 
 // Write implements io.Writer; it never fails.
@@ -27,8 +27,8 @@ func (t *Tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Lines are the lines kept, the oldest first, without the program's name that QEMU puts before
-// each. The first of them may have lost its beginning; empty lines are left out.
+// Lines are the non-empty lines kept, the oldest first, without the program's name that QEMU puts
+// before each. The first may have lost its beginning.
 func (t *Tail) Lines() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,15 +39,14 @@ func (t *Tail) Lines() []string {
 	return lines
 }
 
-// OneLine joins the last three lines for an error message: QEMU says what failed in the last one,
-// and on what in those before. It is "" where nothing was written.
+// OneLine joins the last three lines for an error message: QEMU's last line says what failed, those
+// before it on what. It is "" if nothing was written.
 func (t *Tail) OneLine() string {
 	lines := t.Lines()
 	return strings.Join(lines[max(0, len(lines)-3):], "; ")
 }
 
-// FirstLine is the first line kept. It is for a VMM that never got to run a guest: what it
-// complains about first is the cause, and what follows are consequences.
+// FirstLine is the first line kept: the cause, for a VMM that never got to run a guest.
 func (t *Tail) FirstLine() string {
 	if lines := t.Lines(); len(lines) > 0 {
 		return lines[0]

@@ -1,8 +1,9 @@
-// Package memfile makes files in memory that nobody can change any more once they are sealed. Both
-// drivers keep opened templates in them (vmm/qemu, vmm/gvisor): what many machines start from must
-// be the very bytes that were verified, and no VMM that a guest has taken over may change them for
-// the others, whatever descriptors it holds. Such a file has no name on disk, is handed to other
-// processes as a descriptor, and goes with the last of these. See memfd_create(2).
+// Package memfile makes files in memory that nobody can change once they are sealed. It does not
+// interpret their content. Both drivers keep opened templates in them (vmm/qemu, vmm/gvisor): many
+// machines start from exactly the bytes that were verified, and no VMM that a guest has taken over
+// may change them for the others, whatever descriptors it holds. Such a file has no name on disk,
+// is passed to other processes as a descriptor, and goes with the last of these. See
+// memfd_create(2).
 package memfile
 
 import (
@@ -14,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// New makes a file of size bytes, all of it a hole: it takes memory only where it is written to. It
-// can be sealed. name shows in /proc/PID/maps of the processes that map it; the caller closes it.
+// New makes a file of size bytes that can be sealed. It is one hole and takes memory only where it
+// is written to. name shows in /proc/PID/maps of the processes that map it; the caller closes it.
 func New(name string, size int64) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -29,11 +30,11 @@ func New(name string, size int64) (*os.File, error) {
 	return f, nil
 }
 
-// seals are everything that can be forbidden, the adding of further seals included.
+// seals forbid every change, and further seals.
 const seals = unix.F_SEAL_SEAL | unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK
 
 // Seal makes a file of New's immutable, for everybody and for good. It fails while some process has
-// it mapped, shared and for writing.
+// a shared writable mapping of it.
 func Seal(f *os.File) error {
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
 		return fmt.Errorf("seal %s: %w", f.Name(), err)
@@ -41,8 +42,8 @@ func Seal(f *os.File) error {
 	return nil
 }
 
-// Check is nil if what another process passed on are so many files, all of them sealed: no process
-// that has one open can change it. What is in them is for the caller to judge.
+// Check is nil if another process passed on this number of files, all of them sealed. It does not
+// look at their content.
 func Check(files []*os.File, number int) error {
 	if len(files) != number {
 		return fmt.Errorf("a template is inherited as %d files, not %d", number, len(files))
@@ -56,7 +57,7 @@ func Check(files []*os.File, number int) error {
 	return nil
 }
 
-// Sealed makes a file with this content and seals it. Nothing is left when that fails.
+// Sealed makes a file with this content and seals it. After an error nothing is left.
 func Sealed(name string, content io.Reader) (*os.File, error) {
 	f, err := New(name, 0)
 	if err != nil {
@@ -72,7 +73,7 @@ func Sealed(name string, content io.Reader) (*os.File, error) {
 	return f, nil
 }
 
-// Reopen gives a second file, to be read from its beginning, with an offset of its own.
+// Reopen opens the file a second time, to read it from its beginning with an offset of its own.
 func Reopen(f *os.File) (*os.File, error) {
 	return os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 }

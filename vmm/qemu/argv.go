@@ -8,9 +8,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// The descriptors QEMU inherits, in the order in which process.go hands them over.
+// The descriptors that QEMU inherits, in the order in which process.go passes them.
 const (
-	// The first three descriptors are standard input, output and error, all /dev/null or ours.
 	fdQMP     = 3 + iota // one end of a socket pair: control
 	fdAgent              // one end of a socket pair: the stream to the guest agent
 	fdConsole            // one end of a socket pair: the serial console
@@ -21,23 +20,19 @@ const (
 )
 
 // kernelArgs is the guest's command line. The agent is /init of the initrd, so there is no root=. A
-// panic resets, which ends QEMU (-no-reboot) with a reason that tells it from a shutdown.
-//
-// The kernel's watchdog would take a paused machine for a hung one.
+// panic resets, which ends QEMU (-no-reboot) with a reason that differs from a shutdown's. The
+// kernel's watchdog would take a paused machine for a hung one.
 //
 // tsc=reliable: emulated CPUs fail the check that their counters agree, since checking is slow, and
-// the guest would fall back to a clock of 4 ms steps. An emulated CPU does not speculate either, so
-// it needs no mitigations. norandmaps: QEMU translates code by its address, so a library that lies
-// elsewhere in each process is translated in each process. Security modules without a policy, which
-// nothing in a box loads, and pressure statistics are code on the way of every system call and
-// every switch.
+// the guest would fall back to a clock of 4 ms steps. mitigations=off: an emulated CPU does not
+// speculate. norandmaps: QEMU translates code by its address, so a library at another address in
+// each process is translated for each. Security modules without a policy and pressure statistics
+// cost time at every system call and context switch.
 //
-// GODEBUG is the agent's, and reaches nothing that it starts: signals that preempt its goroutines,
-// and questions after the number of CPUs, which does not change, are code that every clone would
-// have to translate.
+// GODEBUG is for the agent and reaches nothing that it starts: preemption signals and checks of the
+// number of CPUs, which never changes, are code that every clone would have to translate.
 //
-// Everything here is part of the fingerprint. The figures behind each argument are in
-// docs/internals/measurements.md, "Machines".
+// All of it is part of the fingerprint. Measurements: docs/internals/measurements.md, "Machines".
 func kernelArgs(accel string) string {
 	args := "console=ttyS0 quiet loglevel=3 panic=-1 reboot=t i8042.noaux i8042.nokbd random.trust_cpu=on cryptomgr.notests" +
 		" nowatchdog GODEBUG=asyncpreemptoff=1,updatemaxprocs=0"
@@ -52,14 +47,14 @@ type disk struct {
 	Name     string
 	Path     string
 	ReadOnly bool
-	// Its bytes come over fdImage, by NBD, and Path is not opened.
+	// Read over fdImage, by NBD; Path is not opened.
 	Served   bool
 	Volatile bool // a host crash may lose what the guest flushed, since it loses the layer anyway
 }
 
-// command is everything the command line of a machine is made from. A template and its clones
-// differ in paths, Name, Share and Incoming only; a clone is given no kernel. That is what lets a
-// template's device state be loaded into a clone: QEMU expects the same devices in the same order.
+// command is everything that the command line of a machine is made from. A template and its clones
+// differ in paths, Name, Share and Incoming only, and a clone gets no kernel. Thus a template's
+// device state can be loaded into a clone: QEMU expects the same devices in the same order.
 type command struct {
 	Name     string
 	Accel    string // kvm or tcg
@@ -74,11 +69,10 @@ type command struct {
 	Incoming bool // wait for device state instead of booting
 }
 
-// argv is QEMU's command line without the program: a pure function, so it is tested without QEMU.
-// What it gives for the machines that exist is kept as golden files in testdata. -nodefaults and
-// -no-user-config leave nothing to the host's QEMU configuration. -sandbox is QEMU's own filter and
-// comes on top of ours. No PIT and PIC: a guest that knows its counter's rate (tsc.go) needs
-// neither. Memory pages are neither merged nor dumped.
+// argv is QEMU's command line without the program: a pure function, tested without QEMU by golden
+// files in testdata. -nodefaults and -no-user-config keep the host's QEMU configuration out.
+// -sandbox is QEMU's own filter on top of ours. A guest that knows its counter's rate (tsc.go)
+// needs no PIT and PIC. Memory pages are neither merged nor dumped.
 func (c command) argv() []string {
 	a := []string{
 		"-name", "guest=" + escape(c.Name) + ",debug-threads=on",
@@ -86,8 +80,8 @@ func (c command) argv() []string {
 		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
 		"-machine", "microvm,acpi=on,rtc=on,pit=off,pic=off,x-option-roms=off,auto-kernel-cmdline=off,mem-merge=off,dump-guest-core=off," +
 			"suppress-vmdesc=on,memory-backend=ram",
-		// With ACPI the default of a microvm has been a SeaBIOS since QEMU 10, which never starts
-		// our kernel without option ROMs.
+		// With ACPI the default of a microvm has been SeaBIOS since QEMU 10, which never starts our
+		// kernel without option ROMs.
 		"-bios", "qboot.rom",
 		"-accel", accelerator(c.Accel),
 		"-cpu", cpuModel(c.Accel),
@@ -109,20 +103,18 @@ func (c command) argv() []string {
 		a = append(a, networkArgv()...)
 	}
 	if c.Incoming {
-		// A clone's kernel is in its memory. QEMU would keep a copy of the file in its own, 14 MB
-		// of every clone.
+		// A clone's kernel is in its memory. QEMU would keep a copy of the file, 14 MB for every
+		// clone.
 		return append(a, "-incoming", "defer")
 	}
 	return append(a, "-kernel", c.Kernel, "-initrd", c.Initrd, "-append", c.Args)
 }
 
-// argv attaches the file as it is: no format to probe, no lock to get in the way of populating a
-// slot that the guest has not mounted yet. That a workspace has one machine at a time is for the
-// layer above to keep.
+// argv attaches the file as it is: no format is probed, and no lock prevents filling a slot that
+// the guest has not mounted yet. The layer above keeps a workspace to one machine at a time.
 func (d disk) argv() []string {
 	if d.Served {
-		// The other end is in our parent, without whom there is no machine: nothing to reconnect
-		// to.
+		// No reconnection: without our parent, which has the other end, there is no machine.
 		node := fmt.Sprintf("driver=nbd,node-name=%s,server.type=fd,server.str=%d,read-only=on", d.Name, fdImage)
 		return []string{"-blockdev", node, "-device", "virtio-blk-device,drive=" + d.Name + ",serial=" + d.Name}
 	}
@@ -136,8 +128,8 @@ func (d disk) argv() []string {
 	return []string{"-blockdev", node, "-device", "virtio-blk-device,drive=" + d.Name + ",serial=" + d.Name}
 }
 
-// networkArgv is one card whose other end is ours: QEMU itself has no network. Its guest need not
-// announce itself after a restore: we know where it is.
+// networkArgv is one card with a link to us: QEMU itself has no network. The guest need not
+// announce itself after a restore.
 func networkArgv() []string {
 	return []string{
 		"-netdev", fmt.Sprintf("socket,id=net,fd=%d", fdNetwork),
@@ -145,8 +137,8 @@ func networkArgv() []string {
 	}
 }
 
-// accelerator bounds the cache of translated code, which would grow to 1 GiB whatever the size of
-// the machine. 256 MiB; a machine of 512 MiB was seen to fill the default.
+// accelerator bounds the cache of translated code to 256 MiB. It would grow to 1 GiB whatever the
+// size of the machine; one of 512 MiB was seen to fill that.
 func accelerator(accel string) string {
 	if accel == accelTCG {
 		return accel + ",tb-size=256"
@@ -154,9 +146,9 @@ func accelerator(accel string) string {
 	return accel
 }
 
-// cpuModel leaves out of an emulated CPU what makes every access to memory dearer: a fifth level of
-// page tables, which no machine of ours is large enough for, and SMAP, for which QEMU keeps another
-// set of translations and cuts code at each system call's copies.
+// cpuModel leaves out of an emulated CPU what makes memory accesses slower: a fifth level of page
+// tables, which no machine of ours is large enough for, and SMAP, for which QEMU keeps a second set
+// of translations and splits code at each copy of a system call.
 func cpuModel(accel string) string {
 	if accel == accelKVM {
 		return "host"
@@ -164,7 +156,7 @@ func cpuModel(accel string) string {
 	return "max,-la57,-smap"
 }
 
-// escape doubles commas, which separate options: names and paths may hold some.
+// escape doubles commas, which separate options.
 func escape(s string) string { return strings.ReplaceAll(s, ",", ",,") }
 
 func onOff(b bool) string {

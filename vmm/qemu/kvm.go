@@ -19,8 +19,8 @@ import (
 	"agentbox/vmm/memfile"
 )
 
-// verdict says whether KVM runs a guest here. It is kept in the memo and holds until one of the
-// first three fields differs from what is found now; Reason is a sentence for people.
+// verdict says whether KVM runs a guest here. The memo keeps it until one of the first three fields
+// changes. Reason is a sentence for people.
 type verdict struct {
 	Kernel string `json:"kernel"` // of the host: uname -r and -v
 	QEMU   string `json:"qemu"`
@@ -29,28 +29,26 @@ type verdict struct {
 	Reason string `json:"reason"`
 }
 
-// kvmDevice is what QEMU opens; a driver in a test looks at another file in its place.
+// kvmDevice is what QEMU opens; a driver in a test looks at another file.
 const kvmDevice = "/dev/kvm"
 
-// limits are how long a guest may take to reach its first program. Where KVM works it takes a
-// fraction of a second; where KVM is itself emulated it may take a minute, or for ever. A guest
-// that prints is a guest that boots, and its kernel prints at once. So silence is what tells a slow
-// KVM from one that hangs, and the whole is bounded only so that a guest which prints for ever
-// ends, too.
+// limits are how long a guest may take to reach its first program: a fraction of a second where KVM
+// works, a minute or for ever where KVM is itself emulated. A guest that boots prints, and its
+// kernel does so at once, so silence tells a KVM that hangs from a slow one. The whole is bounded,
+// too, for a guest that prints for ever.
 type limits struct {
 	first   time.Duration // to the first byte
 	silence time.Duration // from one byte to the next
 	whole   time.Duration
 }
 
-// patience is long on purpose: a wrong "no" makes every machine of this host slow for as long as
-// the verdict holds.
+// patience is long on purpose: a wrong "no" makes every machine of this host slow until the verdict
+// changes.
 var patience = limits{first: 10 * time.Second, silence: 30 * time.Second, whole: 2 * time.Minute}
 
-// kvmVerdict finds out whether KVM works, or remembers. That the device opens proves nothing, so a
-// guest is booted. The error is not about KVM but about finding out, and then nothing is
-// remembered; a missing device or kernel is not remembered either, since asking again costs
-// nothing. d.mu is held.
+// kvmVerdict finds out whether KVM works, or remembers. A device that opens proves nothing, so it
+// boots a guest. An error means that it could not find out, and then it remembers nothing. Nor does
+// it remember a missing device or kernel, which is quick to check. d.mu is held.
 func (d *Driver) kvmVerdict(ctx context.Context, known *memo, version string) (verdict, error) {
 	v := verdict{QEMU: version, Kernel: hostKernel()}
 	f, err := os.OpenFile(d.device, os.O_RDWR, 0)
@@ -83,8 +81,8 @@ func (d *Driver) kvmVerdict(ctx context.Context, known *memo, version string) (v
 	return v, nil
 }
 
-// tryKVM runs a guest under KVM until its first program runs. The error is not about KVM. reason is
-// a sentence for people either way.
+// tryKVM boots a guest under KVM until its first program runs. reason is a sentence for people
+// either way. An error is not about KVM.
 func (d *Driver) tryKVM(ctx context.Context) (works bool, reason string, err error) {
 	kernel, err := d.config.Kernel(ctx)
 	if err != nil {
@@ -105,8 +103,8 @@ func (d *Driver) tryKVM(ctx context.Context) (works bool, reason string, err err
 	return false, ended, nil
 }
 
-// probeGuest boots the kernel with KVM and returns "" if it comes up, else why it did not. The QEMU
-// has ended when it returns. The guest needs no disk: its agent says that it has started before it
+// probeGuest boots the kernel with KVM and returns "" if it comes up, else why it did not. QEMU has
+// ended when it returns. The guest needs no disk: its agent prints that it has started before it
 // looks for any.
 func probeGuest(ctx context.Context, program, kernel string, limit limits) (string, error) {
 	conn, theirs, err := child.SocketPair("console")
@@ -139,25 +137,26 @@ func probeGuest(ctx context.Context, program, kernel string, limit limits) (stri
 	return awaitStart(ctx, conn, p, limit)
 }
 
-// probeMemory is that of the trial machine in bytes: enough for kernel and initrd.
+// probeMemory is enough for kernel and initrd, in bytes.
 const probeMemory = 512 << 20
 
-// probeCommand is a machine without disks whose only output is its console. Its control socket,
-// agent port and network share another: nobody listens there. It prints no more than shows that it
-// gets on: each byte is an exit to the host.
+// probeCommand is a machine without disks whose only output is its console. Nobody listens to its
+// control socket, agent port and network. It prints no more than shows progress, since each byte is
+// an exit to the host.
 func probeCommand(kernel string) command {
 	return command{
 		Name: "kvm-probe", Accel: accelKVM, CPUs: 1, Memory: probeMemory, Share: true,
 		Kernel: filepath.Join(kernel, kernelFile), Initrd: filepath.Join(kernel, initrdFile),
 		// What asks the firmware for disks prints before the kernel proper runs, which is no sign
 		// of life.
+		// Without edd=off the firmware is asked for disks before the kernel proper runs, and prints.
 		Args: strings.NewReplacer("quiet", "edd=off", "loglevel=3", "loglevel=6").Replace(kernelArgs(accelKVM)),
 	}
 }
 
-// awaitStart reads the console until the guest's first program says that it runs ("" and no error).
-// Each silence has its own limit, and a guest that prints more than a message may have is given up.
-// An error is that of ctx only.
+// awaitStart reads the console until the guest's first program says that it runs, and then returns
+// "". It gives up after a silence, or when the guest prints more than a message may have. An error
+// is that of ctx.
 func awaitStart(ctx context.Context, conn net.Conn, p *process, limit limits) (string, error) {
 	var seen []byte
 	buf, end := make([]byte, 4<<10), time.Now().Add(limit.whole)
@@ -187,7 +186,7 @@ func awaitStart(ctx context.Context, conn net.Conn, p *process, limit limits) (s
 			return whyEnded(p, seen), nil
 		}
 	}
-	return "KVM opens here but a guest only babbled", nil
+	return "KVM opens here but a guest printed without end before its first program ran", nil
 }
 
 // whyEnded tells a guest that reset or switched itself off, which ends QEMU in good order, from a
@@ -202,7 +201,7 @@ func whyEnded(p *process, seen []byte) string {
 	return "KVM opens here but a guest ended before its first program ran, and printed nothing"
 }
 
-// lastPrinted is the last line of a console, quoted for a message, "" if there is none.
+// lastPrinted is the last line of a console, quoted for a message, or "".
 func lastPrinted(seen []byte) string {
 	text := bytes.TrimSpace(seen)
 	line := text[bytes.LastIndexAny(text, "\r\n")+1:]

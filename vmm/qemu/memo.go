@@ -13,7 +13,7 @@ import (
 
 // memo is what the driver remembers of this host across processes, so that starting a machine from
 // a new process runs no QEMU for its version, hashes no kernel and tries no KVM. Losing it costs a
-// second; it is never wrong, since every part names what it rests on: compare before you believe.
+// second. Each part names what it was derived from, to be compared before use.
 type memo struct {
 	Binary  fileIdentity   `json:"binary"`
 	Version string         `json:"version"` // of Binary
@@ -28,11 +28,11 @@ type digestedFile struct {
 	Digest agentbox.Digest `json:"digest"`
 }
 
-// maxDigests is more files than one host's kernels. The oldest are forgotten first.
+// maxDigests is more files than one host's kernels. The oldest are dropped first.
 const maxDigests = 16
 
-// fileIdentity is a file and what it was like: size, inode and times, compared for equality only. A
-// file that is replaced or written to has another, so what was learned of it is learned anew.
+// fileIdentity is a file with its size, inode and times, compared for equality only: a file that is
+// replaced or written to has another.
 type fileIdentity struct {
 	Path string `json:"path"`
 	durable.Identity
@@ -44,7 +44,7 @@ func identify(path string) (fileIdentity, error) {
 	return fileIdentity{path, id}, err
 }
 
-// recall returns the memo; d.mu is held. What cannot be read was never known.
+// recall returns the memo, empty if it cannot be read; d.mu is held.
 func (d *Driver) recall() *memo {
 	if d.known == nil {
 		d.known = &memo{}
@@ -56,8 +56,8 @@ func (d *Driver) recall() *memo {
 	return d.known
 }
 
-// remember replaces the memo on disk if it has changed; d.mu is held. Another process may do the
-// same: the last one wins.
+// remember replaces the memo on disk if it has changed; d.mu is held. If several processes do, the
+// last one wins.
 func (d *Driver) remember(known *memo) error {
 	if !known.changed {
 		return nil
@@ -73,9 +73,8 @@ func (d *Driver) remember(known *memo) error {
 	return nil
 }
 
-// digest hashes a file once for as long as it does not change. A missing file is reported as an
-// incomplete kernel, for that is what is hashed besides QEMU, which was found already. d.mu is
-// held, so one caller hashes and the others wait.
+// digest hashes a file once until it changes. A missing file means an incomplete kernel, since QEMU
+// was found before. d.mu is held, so one caller hashes while others wait.
 func (m *memo) digest(path string) (string, error) {
 	id, err := identify(path)
 	if errors.Is(err, os.ErrNotExist) {

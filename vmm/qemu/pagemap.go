@@ -13,7 +13,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// memoryName is the name of the memory file behind every guest, by which its mapping is found in
+// memoryName is the name of every guest's memory file, by which its mapping is found in
 // /proc/PID/maps.
 const memoryName = "agentbox-memory"
 
@@ -22,8 +22,8 @@ type mapping struct {
 	offset     int64  // in the guest's memory
 }
 
-// guestMappings are the mappings of the memory file among all that a process has. They come by
-// ascending address, as the kernel lists them. QEMU may have the file mapped in several pieces.
+// guestMappings are a process's mappings of the memory file, by ascending address, as the kernel
+// lists them. QEMU may map it in several pieces.
 func guestMappings(all []*procfs.ProcMap) (found []mapping) {
 	for _, m := range all {
 		if strings.HasPrefix(m.Pathname, "/memfd:"+memoryName) {
@@ -40,7 +40,7 @@ const (
 	pagemapFile    = 1 << 61 // or shared anonymous memory
 )
 
-// privatePage tells whether an entry is a page of the process's own: in a private mapping of a
+// privatePage reports whether an entry is a page of the process's own: in a private mapping of a
 // file, one that was written to.
 func privatePage(entry uint64) bool {
 	return entry&(pagemapPresent|pagemapSwapped) != 0 && entry&pagemapFile == 0
@@ -53,8 +53,8 @@ type processMemory struct {
 }
 
 // openProcessMemory finds the guest's memory in the VMM. All size bytes must be mapped, in order
-// and without a gap: anything else is not a machine that we started. The pid must be a child that
-// has not been reaped, or it may be another's process by now.
+// and without a gap. The pid must be a child that has not been reaped, or it may be another's
+// process.
 func openProcessMemory(pid int, size int64) (*processMemory, error) {
 	process, err := procfs.NewProc(pid)
 	if err != nil {
@@ -78,9 +78,8 @@ func openProcessMemory(pid int, size int64) (*processMemory, error) {
 	return &processMemory{pid, maps, size}, nil
 }
 
-// changed lists the pages that differ, or once differed, from the file of which the memory is a
-// private mapping, by ascending offset. The machine must be frozen, so that the answer holds until
-// the pages were read.
+// changed lists the pages that were written to since the private mapping was made, by ascending
+// offset. The machine must stay frozen until the pages were read.
 func (p *processMemory) changed() ([]candidate, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", p.pid))
 	if err != nil {
@@ -102,8 +101,7 @@ func (p *processMemory) changed() ([]candidate, error) {
 	return c, nil
 }
 
-// scanPagemap adds the private pages among the entries of consecutive pages, the first of which
-// lies at offset.
+// scanPagemap adds the private pages among the entries of consecutive pages that begin at offset.
 func scanPagemap(entries []byte, offset int64, c *candidates) {
 	for i := 0; i+8 <= len(entries); i += 8 {
 		if privatePage(binary.LittleEndian.Uint64(entries[i:])) {
@@ -113,8 +111,8 @@ func scanPagemap(entries []byte, offset int64, c *candidates) {
 	}
 }
 
-// readPages implements pageSource, writePages pageSink. Both go through the kernel in one call for
-// each region, without stopping or tracing the process.
+// readPages implements pageSource, writePages pageSink. Each takes one system call for a region,
+// and neither stops nor traces the process.
 func (p *processMemory) readPages(dst []byte, offset int64, pages *bitmap) error {
 	return p.transfer(dst, offset, pages, unix.ProcessVMReadv)
 }
@@ -126,7 +124,7 @@ func (p *processMemory) writePages(src []byte, offset int64, pages *bitmap) erro
 type vmTransfer func(pid int, local []unix.Iovec, remote []unix.RemoteIovec, flags uint) (int, error)
 
 // transfer moves the pages of one region between buf, where they are packed, and the process. A
-// region has at most 128 runs of pages, and the kernel takes 1024 ranges at once.
+// region has at most 128 runs of pages; the kernel takes 1024 ranges at once.
 func (p *processMemory) transfer(buf []byte, offset int64, pages *bitmap, do vmTransfer) error {
 	var remote []unix.RemoteIovec
 	for _, run := range pages.runs() {
@@ -144,8 +142,8 @@ func (p *processMemory) transfer(buf []byte, offset int64, pages *bitmap, do vmT
 	return nil
 }
 
-// locate appends where a range of guest memory lies in the process: one range for each mapping that
-// it touches.
+// locate appends the addresses of a range of guest memory: one range for each mapping that it
+// touches.
 func (p *processMemory) locate(to []unix.RemoteIovec, off, length int64) []unix.RemoteIovec {
 	for _, m := range p.maps {
 		end := m.offset + int64(m.end-m.start)
@@ -159,8 +157,8 @@ func (p *processMemory) locate(to []unix.RemoteIovec, off, length int64) []unix.
 	return to
 }
 
-// traceError explains why a VMM's memory cannot be reached. It is our own child, so only a host
-// setting forbids it.
+// traceError explains why a VMM's memory cannot be reached. As it is our own child, only a host
+// setting forbids that.
 func traceError(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return agentbox.Errorf(agentbox.Missing, "this host forbids reading a child's memory, which saving a machine needs: %w", err).

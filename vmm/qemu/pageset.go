@@ -19,9 +19,9 @@ import (
 // layer are page sets, so there is one writer, one reader and one decoder for all. Regions are
 // independent, so they are read, hashed, verified and written by all CPUs at once.
 
+// A region is what is read, hashed and written at once, with one digest. recordSize is an encoded
+// region: two offsets, the bitmap, the digest.
 const (
-	// A region is what is read, hashed and written in one go, and what has one digest. recordSize
-	// is a region as it is encoded: two offsets, the bitmap, the digest.
 	pageSize    = 4096
 	regionPages = 256
 	regionSize  = regionPages * pageSize // 1 MiB
@@ -58,8 +58,8 @@ func (b *bitmap) runs() []extent {
 	return runs
 }
 
-// region is the pages of one aligned MiB of the space that a set holds. It is written to disk as it
-// stands, field by field (binary.Write), so its layout is the format.
+// region is the pages of one aligned MiB of the space that a set holds. binary.Write puts it on
+// disk field by field, so its layout is the format.
 type region struct {
 	Offset int64  // in the space
 	Data   int64  // in X.pages
@@ -70,15 +70,15 @@ type region struct {
 
 func (r *region) length() int64 { return int64(r.Pages.count()) * pageSize }
 
-// pageIndex is the decoded X.index: regions by ascending Offset, each at most once. It never
-// changes after it was decoded or written, so any number of goroutines may read it.
+// pageIndex is the decoded X.index: regions by ascending Offset, each at most once. It is
+// immutable, so any number of goroutines may read it.
 type pageIndex struct {
 	Space   int64 // size of the space in bytes
 	Length  int64 // size of X.pages
 	Regions []region
 }
 
-// has tells whether the set holds the page at off, a multiple of pageSize.
+// has reports whether the set holds the page at off, a multiple of pageSize.
 func (x *pageIndex) has(off int64) bool {
 	base := off &^ (regionSize - 1)
 	i := sort.Search(len(x.Regions), func(i int) bool { return x.Regions[i].Offset >= base })
@@ -98,9 +98,9 @@ func (x *pageIndex) encode() []byte {
 	return b.Bytes()
 }
 
-// decodeIndex accepts only what encode can have written, so that what uses the result need not
-// check again. It is fed by a fuzz target: a template may come from another member of the team. The
-// number of regions is checked against the bytes there are before room is made for them.
+// decodeIndex accepts only what encode can have written, so that nobody has to check the result
+// again. A template may come from another member of the team. It compares the number of regions
+// with the size of b before it allocates them.
 func decodeIndex(b []byte) (*pageIndex, error) {
 	rest, ok := bytes.CutPrefix(b, []byte(indexMagic))
 	if !ok || len(rest) < 24 {
@@ -119,9 +119,9 @@ func decodeIndex(b []byte) (*pageIndex, error) {
 	return x, x.check()
 }
 
-// check makes sure of what has, readPages and the sinks rely on: ascending aligned regions that
-// hold something, all pages inside of the space, all data inside of X.pages. That the lengths add
-// up to the whole file leaves no bytes that no digest covers.
+// check verifies what has, readPages and the sinks rely on: ascending aligned regions that hold
+// something, pages inside of the space, data inside of X.pages. As the lengths add up to the whole
+// file, a digest covers every byte.
 func (x *pageIndex) check() error {
 	last, total := int64(-1), int64(0)
 	for i := range x.Regions {

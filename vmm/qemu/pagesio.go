@@ -15,22 +15,21 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// pageSource is a space pages are read from: a memory file, a disk, another process. It is called
-// by several goroutines at once, for different regions.
+// pageSource is a space that pages are read from: a memory file, a disk, another process. Several
+// goroutines call it at once, for different regions.
 type pageSource interface {
-	// readPages fills dst with the pages of the region at offset that have their bits set, packed:
-	// dst is exactly as long as they are together.
+	// readPages fills dst with the pages of the region at offset that have their bits set, packed.
+	// dst has exactly their size.
 	readPages(dst []byte, offset int64, pages *bitmap) error
 }
 
-// pageSink is a space pages are written to. It is called as a pageSource is; src stays the
-// caller's.
+// pageSink is a space that pages are written to, called as a pageSource is. src stays the caller's.
 type pageSink interface {
 	writePages(src []byte, offset int64, pages *bitmap) error
 }
 
-// regionBuffers are shared by all transfers of this process: a buffer is a MiB, and a restore needs
-// one for each CPU and no longer than it lasts.
+// regionBuffers are shared by all transfers of this process: a restore needs one MiB for each CPU,
+// for as long as it lasts.
 var regionBuffers = sync.Pool{New: func() any { return new([regionSize]byte) }}
 
 type candidate struct {
@@ -38,11 +37,10 @@ type candidate struct {
 	pages  bitmap
 }
 
-// writePages stores the candidates' pages in f, which is empty, and returns their index. A page of
-// zeros is stored only where keepZero says so. f is filled in the order in which regions are ready,
-// so the same pages may give other files; the index says where each lies. keepZero must be true for
-// a page that is not zero in the template, which would otherwise shine through in a restored
-// machine.
+// writePages stores the candidates' pages in f, which is empty, and returns their index. It stores
+// a page of zeros only if keepZero is true for it: the page is not zero in the template, which
+// would otherwise shine through in a restored machine. Regions are stored in the order in which
+// they are ready, so the same pages may give different files.
 func writePages(ctx context.Context, f *os.File, space int64, from []candidate, src pageSource, keepZero func(off int64) bool) (*pageIndex, error) {
 	var (
 		length atomic.Int64
@@ -74,8 +72,8 @@ func writePages(ctx context.Context, f *os.File, space int64, from []candidate, 
 	return x, err
 }
 
-// dropZeroPages compacts data in place and clears the bits of what it drops. What it returns is a
-// part of data.
+// dropZeroPages compacts data in place and clears the bits of what it drops. The result is a part
+// of data.
 func dropZeroPages(data []byte, r *region, keepZero func(off int64) bool) []byte {
 	kept, pages := data[:0], bitmap{}
 	for _, run := range r.Pages.runs() {
@@ -95,9 +93,9 @@ func dropZeroPages(data []byte, r *region, keepZero func(off int64) bool) []byte
 
 var errPages = errors.New("pages do not match their digest")
 
-// readPages verifies every region of a set and hands it to sink. The sink sees nothing of a region
-// that does not match; of a set with such a region it may have seen others. An error that wraps
-// errPages means that the files are damaged; any other is one of reading or of the sink.
+// readPages verifies every region of a set and passes it to sink, which sees no region that does
+// not match, but may have seen others before. An error that wraps errPages means that the files are
+// damaged; any other is one of reading or of the sink.
 func readPages(ctx context.Context, f io.ReaderAt, x *pageIndex, sink pageSink) error {
 	return eachRegion(ctx, len(x.Regions), func(i int, buf []byte) error {
 		r := &x.Regions[i]
@@ -114,8 +112,8 @@ func readPages(ctx context.Context, f io.ReaderAt, x *pageIndex, sink pageSink) 
 	})
 }
 
-// eachRegion calls work for 0..n-1 on all CPUs, each call with a buffer of its own, which it must
-// not keep. The first error ends the others at their next region and is returned.
+// eachRegion calls work for 0..n-1 on all CPUs, each time with a buffer that work must not keep.
+// After the first error, which it returns, no further region begins.
 func eachRegion(ctx context.Context, n int, work func(i int, buf []byte) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
@@ -137,8 +135,8 @@ func eachRegion(ctx context.Context, n int, work func(i int, buf []byte) error) 
 	return group.Wait()
 }
 
-// fileSpace is a file as a space, source and sink: pages at their natural offsets, sparse. What is
-// never written stays a hole.
+// fileSpace is a file as source and sink: pages at their natural offsets. What is never written
+// stays a hole.
 type fileSpace struct{ f *os.File }
 
 // readPages implements pageSource; holes read as zeros.
@@ -162,8 +160,8 @@ func (s fileSpace) writePages(src []byte, offset int64, pages *bitmap) error {
 	return nil
 }
 
-// fileCandidates are all pages of a sparse file of size bytes that are not in a hole. They may
-// still be zeros: writePages drops those.
+// fileCandidates are all pages of a sparse file of size bytes that are not in a hole. They may be
+// zeros.
 func fileCandidates(f *os.File, size int64) ([]candidate, error) {
 	var c candidates
 	for off := int64(0); ; {
@@ -181,8 +179,8 @@ func fileCandidates(f *os.File, size int64) ([]candidate, error) {
 
 type candidates []candidate
 
-// add takes every page that [from, to) touches. Ranges come in ascending order; two may touch the
-// same page.
+// add takes every page that [from, to) touches. Ranges come in ascending order; two may touch one
+// page.
 func (c *candidates) add(from, to int64) {
 	for p := from &^ (pageSize - 1); p < to; p += pageSize {
 		base := p &^ (regionSize - 1)

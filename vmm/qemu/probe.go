@@ -32,9 +32,8 @@ func (d *Driver) binary() (string, error) {
 	return program, nil
 }
 
-// Probe implements vmm.Driver. A first call may boot a guest to try KVM, which takes up to
-// patience; others wait for it and then find the verdict remembered. fresh forgets the verdict and
-// QEMU's version, and keeps digests, which name what they are of.
+// Probe implements vmm.Driver. A first call may boot a guest to try KVM; other calls wait for it
+// and then find the verdict. fresh drops verdict and version, but no digests.
 func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 	program, err := d.binary()
 	if err != nil {
@@ -68,7 +67,7 @@ func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 	return facts, d.remember(known)
 }
 
-// version is QEMU's, as remembered for as long as the program is the same file. d.mu is held.
+// version is QEMU's, remembered as long as the program is the same file. d.mu is held.
 func (d *Driver) version(ctx context.Context, known *memo, program string) (string, error) {
 	id, err := identify(program)
 	if err != nil || known.Binary == id {
@@ -96,8 +95,8 @@ func qemuVersion(ctx context.Context, program string) (string, error) {
 // Fingerprint implements vmm.Driver: the hex SHA-256 of everything that a saved state depends on.
 // That is the command line of an abstract machine, without name and paths but with its kernel
 // arguments, the bytes of QEMU, kernel and initrd (and so the guest agent), and the format of our
-// files; under KVM also the CPU, whose features the guest has seen. spec.Kernel, CPUs, Memory and
-// Disk are all that it takes from spec.
+// files; under KVM also the CPU, whose features the guest has seen. Of spec it uses Kernel, CPUs,
+// Memory and Disk.
 func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error) {
 	facts, err := d.Probe(ctx, false)
 	if err != nil {

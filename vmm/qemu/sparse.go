@@ -14,9 +14,9 @@ import (
 
 type extent struct{ off, len int64 }
 
-// nextExtent finds the first extent at or after off within the first size bytes; io.EOF when only a
-// hole is left. It moves the file's offset, which nothing else here uses. A file system without
-// SEEK_DATA reports the whole file as one extent: correct, and slow.
+// nextExtent finds the first extent at or after off within the first size bytes; io.EOF if there is
+// only a hole. It moves the file's offset, which nothing else here uses. Without SEEK_DATA a file
+// system reports the whole file as one extent.
 func nextExtent(f *os.File, off, size int64) (extent, error) {
 	start, err := unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) || err == nil && start >= size {
@@ -32,8 +32,8 @@ func nextExtent(f *os.File, off, size int64) (extent, error) {
 	return extent{start, min(end, size) - start}, nil
 }
 
-// createSized makes a new sparse file of the given size, all of it a hole. An existing one is an
-// error that wraps os.ErrExist.
+// createSized makes a new file of the given size, all of it a hole. An existing one is an error
+// that wraps os.ErrExist.
 func createSized(path string, size int64) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -72,11 +72,11 @@ func copySparse(ctx context.Context, dst, src *os.File) error {
 	}
 }
 
-// copyStep bounds how long a copy goes on after its context has ended.
+// copyStep bounds how long a copy goes on after its context has ended, in bytes.
 const copyStep = 16 << 20
 
-// copyExtent copies inside the kernel, in steps, and through our own memory where the kernel cannot
-// copy between these two files.
+// copyExtent copies inside the kernel, in steps, and through our own memory where the kernel
+// cannot.
 func copyExtent(ctx context.Context, dst, src *os.File, e extent) error {
 	for e.len > 0 {
 		if err := ctx.Err(); err != nil {
@@ -100,5 +100,4 @@ func copyExtent(ctx context.Context, dst, src *os.File, e extent) error {
 	return nil
 }
 
-// cannotCopy is what the kernel says of two files that it cannot copy between.
 var cannotCopy = []error{unix.EXDEV, unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP}

@@ -9,11 +9,11 @@ import (
 // that rate to keep time. Left alone it measures the rate against an emulated timer chip, which
 // fails on a busy host, and then hangs for ever. So we measure it, against a good clock, and tell.
 
-// tscMeasurement is a wait, on the way of a cold boot only. 20 ms is enough for the rate in kHz.
+// tscMeasurement delays a cold boot only. 20 ms is enough for the rate in kHz.
 const tscMeasurement = 20 * time.Millisecond
 
-// tscArgs is the kernel argument that tells the rate, with a space before it. It is not part of the
-// fingerprint: measurements differ in the last digits, and only a boot reads it.
+// tscArgs is the kernel argument for the rate, after a space. It is not part of the fingerprint:
+// measurements differ in the last digits, and only a boot reads it.
 func tscArgs(accel string) string {
 	if accel != accelTCG {
 		return "" // KVM has a clock of its own
@@ -28,8 +28,8 @@ func tscArgs(accel string) string {
 	return fmt.Sprintf(" tsc_early_khz=%d", int64(khz+0.5))
 }
 
-// tscSample reads clock and counter at about the same moment: of ten attempts the one that took
-// least, since in the others this thread may have been interrupted between the two.
+// tscSample reads clock and counter at about the same moment: the fastest of ten attempts, since
+// this thread may be interrupted between the two.
 func tscSample() (at time.Time, count uint64) {
 	best := time.Hour
 	for range 10 {

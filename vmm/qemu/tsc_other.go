@@ -2,5 +2,5 @@
 
 package qemu
 
-// readTSC is for hosts that count their time stamps otherwise: 0 makes the guest find out.
+// readTSC returns 0, by which the guest measures the rate itself.
 func readTSC() uint64 { return 0 }

@@ -9,28 +9,27 @@ import (
 	"agentbox/vmm"
 )
 
-// Basis is what every manifest says of the machine that was saved. It is embedded in the driver's
-// own manifest, so its fields stand among the others in the file.
+// Basis is the part of every manifest that describes the machine. Drivers embed it in their own
+// manifests.
 type Basis struct {
 	// The driver's own number, which changes with the meaning of any file.
 	Format   int             `json:"format"`
 	Template agentbox.Digest `json:"template,omitzero"` // saved states: the manifest of the template they rest on
-	// As vmm.Driver.Fingerprint had it when the machine was started.
+	// As vmm.Driver.Fingerprint returned it when the machine was started.
 	Fingerprint string `json:"fingerprint"`
-	// The spec's sizes, which the state was made with and fits alone.
+	// The spec's sizes, the only ones that the state fits.
 	CPUs   int   `json:"cpus"`
 	Memory int64 `json:"memory"` // bytes
 	Disk   int64 `json:"disk"`   // bytes
 }
 
-// BasisOf is that of a machine with this spec. Template is left for the caller to set.
+// BasisOf describes a machine with this spec. The caller sets Template.
 func BasisOf(format int, fingerprint string, spec vmm.Spec) Basis {
 	return Basis{Format: format, Fingerprint: fingerprint, CPUs: spec.CPUs, Memory: spec.Memory, Disk: spec.Disk}
 }
 
-// CheckFormat says what is wrong when a manifest was written in another format. There is no reader
-// of older ones: templates are made again, and a saved machine needs the very driver that saved it
-// anyway.
+// CheckFormat refuses a manifest of another format. There is no reader of older ones: templates are
+// made again, and a saved machine needs the very driver that saved it anyway.
 func (b Basis) CheckFormat(format int) error {
 	if b.Format != format {
 		return fmt.Errorf("it has format %d, this agentbox writes and reads %d", b.Format, format)
@@ -38,10 +37,9 @@ func (b Basis) CheckFormat(format int) error {
 	return nil
 }
 
-// Fits refuses a spec that the state cannot be loaded into, since its memory and disks have fixed
-// sizes: one of another size or fingerprint (code Conflict; rests is what a fingerprint is of), or,
-// where the state has disks (disks), one with a workspace although it was saved without (saved is
-// false), or the reverse (code Invalid).
+// Fits refuses a spec that the state cannot be loaded into: one of another size or fingerprint
+// (code Conflict; rests names what the fingerprint covers), or, if the state has disks (disks), one
+// with a workspace although it was saved without (saved is false), or the reverse (code Invalid).
 func (b Basis) Fits(spec vmm.Spec, fingerprint, rests string, disks, saved bool) error {
 	if spec.CPUs != b.CPUs || spec.Memory != b.Memory || spec.Disk != b.Disk {
 		return agentbox.Errorf(agentbox.Conflict, "%s has %d CPUs, %d bytes of memory and %d of disk, but what it is restored from has %d, %d and %d",
@@ -57,11 +55,9 @@ func (b Basis) Fits(spec vmm.Spec, fingerprint, rests string, disks, saved bool)
 	return nil
 }
 
-// Origin is the manifest of what a machine is restored from: the saved state of that directory, or,
-// where that is "", the template with this digest and manifest. A state that was saved from a machine
-// of another template is refused (code Conflict): it holds only what differs from its template, or
-// refers to memory that the template's guest had, so with any other it would make a machine of two
-// halves.
+// Origin is the manifest of what a machine is restored from: that of the directory saved, or, if
+// saved is "", of, the template's with this digest. It refuses a state that was saved from a
+// machine of another template (code Conflict), since such a state is only a difference to its own.
 func Origin[M Manifest](saved string, template agentbox.Digest, of M) (M, error) {
 	if saved == "" {
 		return of, nil
@@ -75,8 +71,8 @@ func Origin[M Manifest](saved string, template agentbox.Digest, of M) (M, error)
 
 func (b Basis) basis() Basis { return b }
 
-// Own gives a driver its own machine or template out of an interface, and an error for another
-// driver's or nil: callers hold vmm.Machine and vmm.Template, and could mix them up.
+// Own returns a driver's own machine or template from an interface, and an error for another
+// driver's or nil.
 func Own[T any](v any) (T, error) {
 	own, ok := v.(T)
 	if !ok {

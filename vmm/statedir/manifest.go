@@ -12,14 +12,14 @@ import (
 	"agentbox/agentbox"
 )
 
-// ManifestFile is the file of a directory that describes the others. It is written last.
+// ManifestFile describes the other files of a directory. It is written last.
 const ManifestFile = "manifest.json"
 
-// A Manifest describes what is in a directory, by size and digest. Each driver has its own type,
-// with a Basis in it; what encoding/json makes of it is the format on disk.
+// Manifest describes the files of a directory, by size and digest. Each driver has its own type,
+// with a Basis in it, and writes it as encoding/json does.
 type Manifest interface {
-	// Check says what is wrong with it, as far as that can be said without the other files. It must
-	// refuse every format but the driver's own, and sizes that would do harm when used.
+	// Check reports what is wrong with the manifest itself. It must refuse every format but the
+	// driver's own, and sizes that would do harm when used.
 	Check() error
 	basis() Basis // by embedding one
 }
@@ -30,8 +30,8 @@ type envelope struct {
 	Manifest json.RawMessage `json:"manifest"`
 }
 
-// Seal gives the file's bytes and the digest that names the whole. The digest is of the manifest's
-// JSON as it stands in the file, so it does not depend on how a reader would encode it.
+// Seal returns the file's bytes and the digest that names the whole. The digest is of the
+// manifest's JSON as it is in the file, so it does not depend on how a reader would encode it.
 func Seal(m Manifest) ([]byte, agentbox.Digest, error) {
 	body, err := json.Marshal(m)
 	if err != nil {
@@ -42,9 +42,9 @@ func Seal(m Manifest) ([]byte, agentbox.Digest, error) {
 	return append(b, '\n'), id, err
 }
 
-// Unseal gives the manifest that Seal was given, and its digest, and an error if that is not what b
-// holds. An unknown field is an error: it means that a newer agentbox has written something that
-// this one would leave out of account. What Check refuses is refused here.
+// Unseal returns the manifest that Seal was given, and its digest, or an error if b holds something
+// else. An unknown field is an error: this agentbox would ignore what a newer one wrote. What Check
+// refuses is refused.
 func Unseal[M Manifest](b []byte) (m M, id agentbox.Digest, err error) {
 	var e envelope
 	if err := json.Unmarshal(b, &e); err != nil {
@@ -61,8 +61,8 @@ func Unseal[M Manifest](b []byte) (m M, id agentbox.Digest, err error) {
 	return m, e.Digest, m.Check()
 }
 
-// ReadManifest unseals the manifest of a directory. Anything wrong with it, a missing file
-// included, is an error of code Corrupt; a file that cannot be read is an error without a code.
+// ReadManifest unseals the manifest of a directory. If it is wrong or missing the error has code
+// Corrupt; a file that cannot be read is an error without a code.
 func ReadManifest[M Manifest](dir string) (m M, id agentbox.Digest, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, ManifestFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -87,8 +87,8 @@ func WriteManifest(dir string, m Manifest, write func(string, []byte, fs.FileMod
 	return write(filepath.Join(dir, ManifestFile), b, 0o600)
 }
 
-// Open opens a file that a manifest says has size bytes. One that is missing or has another size is
-// an error of code Corrupt; what is in it is for the caller to verify.
+// Open opens a file that must have size bytes. One that is missing or has another size is an error
+// of code Corrupt; the caller verifies its content.
 func Open(dir, name string, size int64) (*os.File, error) {
 	f, err := os.Open(filepath.Join(dir, name))
 	if errors.Is(err, os.ErrNotExist) {

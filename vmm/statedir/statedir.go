@@ -1,13 +1,12 @@
 // Package statedir makes and checks the directories in which drivers keep templates and saved
-// machines: whole or not at all, with errors that say what a caller can do. Both drivers have their
-// own files in them; what they share is here: how a directory appears (New), the sealed manifest
-// that describes its files (Seal, ReadManifest), and what a manifest says of every machine (Basis).
+// machines: whole or not at all, with errors that say what a caller can do. It knows no box, no
+// template key and no driver. The two drivers, vmm/qemu and vmm/gvisor, share how a directory
+// appears (New), the sealed manifest of its files (Seal, ReadManifest), and what a manifest says of
+// every machine (Basis).
 //
-// Its callers are vmm/qemu and vmm/gvisor. The rules that they rely on: a directory is never
-// changed after New has returned, except that it may be removed; its manifest's digest is its
-// identity; and anything in it that is not as it was written is an error of code Corrupt, which
-// callers answer by making it again (templates) or by telling the user (saved machines). It knows
-// no box, no template key and no driver.
+// A directory never changes after New has returned, but it may be removed. Its manifest's digest is
+// its identity. Anything in it that is not as it was written is an error of code Corrupt: callers
+// make a template again, and tell the user about a saved machine.
 package statedir
 
 import (
@@ -21,9 +20,8 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// HostError gives errors of this host's file system the code that a caller acts on: NoSpace with a
-// hint for a full disk or an exceeded quota. Errors that have a code already, and all others, are
-// returned as they are; nil is nil.
+// HostError gives a full disk and an exceeded quota the code NoSpace and a hint. Errors with a
+// code, and all others, are returned as they are; nil is nil.
 func HostError(err error) error {
 	var coded *agentbox.Error
 	switch {
@@ -35,8 +33,8 @@ func HostError(err error) error {
 	return err
 }
 
-// Corrupt says that a template or saved state is not what was written. dir is its directory, which
-// the message begins with and the hint says to remove; format and args may wrap an error with %w.
+// Corrupt means that a template or saved state is not what was written. The message begins with its
+// directory, dir, and the hint says to remove it; format and args may wrap an error with %w.
 func Corrupt(dir, format string, args ...any) error {
 	e := agentbox.Errorf(agentbox.Corrupt, format, args...)
 	e.Message = dir + ": " + e.Message
@@ -44,19 +42,19 @@ func Corrupt(dir, format string, args ...any) error {
 }
 
 // New fills a directory under a temporary name beside it and renames it when it is complete: dir
-// appears whole or not at all, also across a power loss. fill is given the temporary directory and
+// appears whole or not at all, also across a power loss. fill gets the temporary directory and
 // syncs the files it makes. dir must not exist (code Exists); its parent must. On failure nothing
-// is left, except after a crash, when a directory with a leading dot is.
+// is left, but after a crash a directory with a leading dot may be.
 func New(dir string, fill func(tmp string) error) error { return create(dir, fill, durable.SyncDir) }
 
-// NewPassing is New without waiting for the disk: for states that a power loss makes worthless
-// anyway, such as that of a fork on its way. fill syncs nothing either.
+// NewPassing is New without any sync, for states that a power loss makes worthless anyway, such as
+// that of a fork. fill need not sync either.
 func NewPassing(dir string, fill func(tmp string) error) error {
 	return create(dir, fill, func(string) error { return nil })
 }
 
 // create does what New says; sync makes the names in a directory durable. The parent is synced
-// after the rename, because a name is durable only when its directory is.
+// after the rename, since a name is durable only when its directory is.
 func create(dir string, fill func(tmp string) error, sync func(dir string) error) (err error) {
 	if _, err := os.Lstat(dir); err == nil {
 		return agentbox.Errorf(agentbox.Exists, "%s exists already", dir)
