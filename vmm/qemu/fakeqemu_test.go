@@ -125,7 +125,7 @@ func TestProbeGuest(t *testing.T) {
 		"silent":   {"exit 3", "QEMU cannot use it (it said nothing, exit status 3)"},
 		"resets":   {"printf '[ 0.1] first\\r\\n[ 0.2] triple \\033[31mfault\\r\\n' >&5; exit 0", `ended before its first program ran; the last it printed: "[ 0.2] triple \x1b[31mfault"`},
 		"resets 2": {"exit 0", "ended before its first program ran, and printed nothing"},
-		"babble":   {"exec yes >&5", "babbled"},
+		"flood":    {"exec yes >&5", "printed without end"},
 	} {
 		got, err := probeGuest(context.Background(), script(t, test.body), "/k", patience)
 		if err != nil || (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
