@@ -12,14 +12,12 @@ import (
 	"agentbox/vmm"
 )
 
-// ReadBlocks reads an image at the far end of what serves it, as a machine does. It may be called
-// at once.
+// ReadBlocks reads an image through what serves it, as a machine does. Calls may overlap.
 type ReadBlocks func(p []byte, off int64) error
 
 // TestBlocks checks what serves a vmm.Blocks to machines: they see the image's bytes or nothing,
-// wait for those that are not here for as long as that takes, and others do not wait with them.
-// serve begins to serve until ctx ends. The reader that serve returns is at the far end: it goes
-// through the protocol, as a machine's reads do.
+// wait for missing ones as long as it takes, and do not make others wait. serve serves until ctx
+// ends. Its reader goes through the protocol, as a machine's reads do.
 func TestBlocks(t *testing.T, serve func(t *testing.T, ctx context.Context, image vmm.Blocks) ReadBlocks) {
 	t.Run("Bytes", func(t *testing.T) { testBytes(t, serve) })
 	t.Run("Waits", func(t *testing.T) { testWaits(t, serve) })
@@ -27,52 +25,51 @@ func TestBlocks(t *testing.T, serve func(t *testing.T, ctx context.Context, imag
 	t.Run("Deadline", func(t *testing.T) { testDeadline(t, serve) })
 }
 
-// scarce is an image of which a part is withheld, from the offset from to that of to. It implements
-// vmm.Blocks.
-type scarce struct {
+// withheld is a vmm.Blocks that holds back the bytes from offset from to offset to.
+type withheld struct {
 	io.ReaderAt
 	size     int64
 	from, to int64
-	come     chan struct{} // closed when the part may be read
+	released chan struct{} // closed when the part may be read
 	asked    chan struct{} // gets something when the part is wanted
 
 	mu   sync.Mutex
 	fail error
 }
 
-// Of a made-up image the size is no multiple of any block, so the end is tested, too; the part is
-// far enough from both ends for the kernel's read-ahead.
+// The size of the made-up image is no multiple of any block, so the end is tested, too. The part
+// that is held back is far enough from both ends for the kernel's read-ahead.
 const (
-	scarceSize = 4<<20 + 123
-	scarceFrom = 2 << 20
-	scarceTo   = scarceFrom + 64<<10
+	withheldSize = 4<<20 + 123
+	withheldFrom = 2 << 20
+	withheldTo   = withheldFrom + 64<<10
 )
 
-// newScarce makes up an image. Each byte tells its place, roughly, so a read from the wrong place is
-// seen.
-func newScarce() *scarce {
-	content := make([]byte, scarceSize)
+// newWithheld makes up an image. Each byte depends on its offset, so that a read from the wrong
+// place shows.
+func newWithheld() *withheld {
+	content := make([]byte, withheldSize)
 	for i := range content {
 		content[i] = byte(1 + i>>4%255) // none is zero: zeros are what was not read
 	}
-	return withhold(bytes.NewReader(content), scarceSize, scarceFrom, scarceTo)
+	return withhold(bytes.NewReader(content), withheldSize, withheldFrom, withheldTo)
 }
 
-// withhold keeps a part of an image back until come is closed.
-func withhold(image io.ReaderAt, size, from, to int64) *scarce {
-	return &scarce{ReaderAt: image, size: size, from: from, to: to, come: make(chan struct{}), asked: make(chan struct{}, 1)}
+// withhold holds back a part of an image until released is closed.
+func withhold(image io.ReaderAt, size, from, to int64) *withheld {
+	return &withheld{ReaderAt: image, size: size, from: from, to: to, released: make(chan struct{}), asked: make(chan struct{}, 1)}
 }
 
-func (s *scarce) Size() int64 { return s.size }
+func (s *withheld) Size() int64 { return s.size }
 
-func (s *scarce) ReadBlocks(ctx context.Context, p []byte, off int64) error {
+func (s *withheld) ReadBlocks(ctx context.Context, p []byte, off int64) error {
 	if off < s.to && off+int64(len(p)) > s.from {
 		select {
 		case s.asked <- struct{}{}:
 		default: // somebody was told
 		}
 		select {
-		case <-s.come:
+		case <-s.released:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -85,19 +82,19 @@ func (s *scarce) ReadBlocks(ctx context.Context, p []byte, off int64) error {
 	return s.fail
 }
 
-func (s *scarce) fails(err error) {
+func (s *withheld) fails(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = err
 }
 
-func (s *scarce) expect(off int64, n int) []byte {
+func (s *withheld) expect(off int64, n int) []byte {
 	p := make([]byte, n)
 	s.ReadAt(p, off)
 	return p
 }
 
-func (s *scarce) check(t *testing.T, read ReadBlocks, off int64, n int) {
+func (s *withheld) check(t *testing.T, read ReadBlocks, off int64, n int) {
 	t.Helper()
 	p := make([]byte, n)
 	if err := read(p, off); err != nil {
@@ -111,36 +108,36 @@ type serveBlocks = func(t *testing.T, ctx context.Context, image vmm.Blocks) Rea
 
 // testBytes reads whole and odd ranges, alone and from many goroutines.
 func testBytes(t *testing.T, serve serveBlocks) {
-	s := newScarce()
-	close(s.come)
+	s := newWithheld()
+	close(s.released)
 	read := serve(t, t.Context(), s)
 	for _, r := range []struct {
 		off int64
 		n   int
-	}{{0, 1}, {4095, 4098}, {scarceSize - 1, 1}, {scarceFrom - 5, 70 << 10}, {0, scarceSize}} {
+	}{{0, 1}, {4095, 4098}, {withheldSize - 1, 1}, {withheldFrom - 5, 70 << 10}, {0, withheldSize}} {
 		s.check(t, read, r.off, r.n)
 	}
 	var wg sync.WaitGroup
 	for w := range 8 {
 		wg.Go(func() {
 			for i := range 50 {
-				s.check(t, read, int64((i*99991+w*777777)%(scarceSize-9000)), 9000)
+				s.check(t, read, int64((i*99991+w*777777)%(withheldSize-9000)), 9000)
 			}
 		})
 	}
 	wg.Wait()
 }
 
-func (s *scarce) begin(read ReadBlocks) (p []byte, done chan error) {
+func (s *withheld) begin(read ReadBlocks) (p []byte, done chan error) {
 	p, done = make([]byte, 1000), make(chan error, 1)
-	go func() { done <- read(p, scarceFrom+500) }()
+	go func() { done <- read(p, withheldFrom+500) }()
 	<-s.asked
 	return p, done
 }
 
-// testWaits has one read wait while others go on, and then get what came.
+// testWaits has one read wait while others go on, and then get its bytes.
 func testWaits(t *testing.T, serve serveBlocks) {
-	s := newScarce()
+	s := newWithheld()
 	read := serve(t, t.Context(), s)
 	p, done := s.begin(read)
 	s.check(t, read, 100, 1000)
@@ -150,17 +147,17 @@ func testWaits(t *testing.T, serve serveBlocks) {
 		t.Fatalf("a read of what is not here ended: %v", err)
 	case <-time.After(50 * time.Millisecond): // one that gives up later is seen by what it has read
 	}
-	close(s.come)
-	if err := <-done; err != nil || !bytes.Equal(p, s.expect(scarceFrom+500, 1000)) {
+	close(s.released)
+	if err := <-done; err != nil || !bytes.Equal(p, s.expect(withheldFrom+500, 1000)) {
 		t.Errorf("what came at last: %v", err)
 	}
 }
 
-// A source that says no, for good: nothing is made up, and what it has later is read. The range was
+// testSourceFails has the source fail: nothing is made up, and a later read succeeds. The range was
 // not read before, so no cache answers.
 func testSourceFails(t *testing.T, serve serveBlocks) {
-	s := newScarce()
-	close(s.come)
+	s := newWithheld()
+	close(s.released)
 	read := serve(t, t.Context(), s)
 	s.fails(errors.New("gone"))
 	if err := read(make([]byte, 1000), 3<<20); err == nil {
@@ -172,7 +169,7 @@ func testSourceFails(t *testing.T, serve serveBlocks) {
 
 // testDeadline ends serving while a read waits: the read must fail, and not hang.
 func testDeadline(t *testing.T, serve serveBlocks) {
-	s := newScarce()
+	s := newWithheld()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	read := serve(t, ctx, s)

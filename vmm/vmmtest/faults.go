@@ -13,20 +13,20 @@ import (
 	"agentbox/vmm"
 )
 
-// OpenTemplate makes a template and opens it, for what a driver tests beyond the suite. It is
-// closed when the test ends.
+// OpenTemplate makes and opens a template, for a driver's own tests. It is closed when the test
+// ends.
 func OpenTemplate(t *testing.T, h Harness) vmm.Template {
 	r := newRig(t, h)
 	return r.open(r.makeTemplate())
 }
 
 // orphanVariable makes a test binary a process that starts a machine and waits to be killed. Its
-// value are the arguments of Orphans, one a line.
+// value is the arguments of Orphans, one a line.
 const orphanVariable = "AGENTBOX_TEST_ORPHAN"
 
-// Main is TestMain for tests that call Orphans. In the process that Orphans kills, setup gives the
-// driver and the spec of the machine, from the arguments that Orphans was called with. That process
-// never returns from here: it prints its machine's processes and sleeps until it is killed.
+// Main is TestMain for tests that call Orphans. In the process that Orphans kills, setup returns
+// the driver and the spec of the machine, from the arguments of Orphans. That process prints the
+// pids of its machine and sleeps until it is killed.
 func Main(m *testing.M, setup func(args []string) (vmm.Snapshotter, vmm.Spec)) {
 	args, orphan := os.LookupEnv(orphanVariable)
 	if !orphan {
@@ -38,9 +38,8 @@ func Main(m *testing.M, setup func(args []string) (vmm.Snapshotter, vmm.Spec)) {
 	time.Sleep(time.Hour)
 }
 
-// startOrphan restores a machine from the template on descriptors 3 to 6. It gives its processes or
-// what went wrong. Templates of both drivers have four files. What it prints goes to Orphans over a
-// pipe.
+// startOrphan restores a machine from the template on descriptors 3 to 6: templates of both drivers
+// have four files. It returns the machine's pids, or what went wrong, as text.
 func startOrphan(driver vmm.Snapshotter, spec vmm.Spec) string {
 	var files []*os.File
 	for fd := uintptr(3); fd < 7; fd++ {
@@ -57,10 +56,9 @@ func startOrphan(driver vmm.Snapshotter, spec vmm.Spec) string {
 	return strings.Trim(fmt.Sprint(m.PIDs()), "[]")
 }
 
-// Orphans tests that no process of a machine outlives the one that started it. A machine has at
-// least so many. It runs this test binary again as the process that starts the machine, with the
-// template's files, and kills it with SIGKILL, which leaves it no time to clean up. args reach
-// Main's setup.
+// Orphans tests that no process of a machine outlives the process that started it. It runs this
+// test binary again as that process, with the template's files, and kills it with SIGKILL, which
+// leaves it no time to clean up. A machine has at least so many processes. args reach Main's setup.
 func Orphans(t *testing.T, tp vmm.Template, least int, args ...string) {
 	parent := exec.Command("/proc/self/exe")
 	parent.Env = append(os.Environ(), orphanVariable+"="+strings.Join(args, "\n"))
@@ -96,8 +94,8 @@ func Orphans(t *testing.T, tp vmm.Template, least int, args ...string) {
 	WantGone(t, pids)
 }
 
-// WantGone waits until no process of a list runs. One that is a zombie has ended; its parent may be
-// slow to say so.
+// WantGone waits until no process of a list runs. A zombie has ended, though its parent may be slow
+// to reap it.
 func WantGone(t *testing.T, pids []int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {

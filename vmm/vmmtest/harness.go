@@ -10,7 +10,7 @@ import (
 	"agentbox/vmm"
 )
 
-// Storage is where a guest keeps a file, by what happens to it when the machine ends.
+// Storage is where a guest keeps a file, by what happens to the file when the machine ends.
 type Storage int
 
 const (
@@ -19,13 +19,13 @@ const (
 	Workspace                // on the workspace, after Attach
 )
 
-// Guest is a guest that does what the suite asks. What Put has returned for is on the machine's
-// disk. Files are named by place and name, a relative path. Its methods are called one at a time
-// but for Get, which may wait in a frozen guest.
+// Guest is a guest that does what the suite asks. A file that Put has returned for is on the
+// machine's disk. Files are named by place and relative path. Methods are called one at a time but
+// for Get, which may wait in a frozen guest.
 type Guest interface {
-	// Put writes the file, replacing one that is there.
+	// Put writes the file, replacing an existing one.
 	Put(ctx context.Context, place Storage, name string, data []byte) error
-	// Get is what the file holds; one that is not there is an error.
+	// Get returns the content of the file; a missing one is an error.
 	Get(ctx context.Context, place Storage, name string) ([]byte, error)
 	Attach(ctx context.Context) error // mount the workspace
 	// Quiesce readies the guest to become a template; only Close follows.
@@ -34,10 +34,9 @@ type Guest interface {
 	Close() error                       // ends this conversation; the guest goes on
 }
 
-// Harness is a driver and what its machines need. Run takes it by value and shares the Driver among
-// all tests.
+// Harness is a driver and what its machines need. All tests share the Driver.
 type Harness struct {
-	// What is tested. Its optional abilities are found out by type assertions.
+	// The driver under test. Its optional abilities are found by type assertions.
 	Driver vmm.Driver
 	// Spec is complete but for Name, Dir and Workspace.
 	Spec vmm.Spec
@@ -45,17 +44,16 @@ type Harness struct {
 	Connect func(ctx context.Context, m vmm.Machine) (Guest, error)
 	// Crash ends the machine's processes behind the driver's back.
 	Crash func(m vmm.Machine) error
-	// Unverified tells of files of a saved state, by base name, whose bytes carry no digest; the
-	// suite only truncates and removes them.
+	// Unverified names files of a saved state, by base name, whose bytes carry no digest; the suite
+	// only truncates and removes them.
 	Unverified func(name string) bool
 }
 
-// limit bounds each test of the suite: emulated machines on a busy host are slow. A test that needs
+// limit bounds each test of the suite, for emulated machines on a busy host. A test that needs
 // longer hangs.
 const limit = 3 * time.Minute
 
-// rig is a harness with a place on disk and the test's context. A rig is made anew for each
-// subtest, so that what one leaves behind is not in the way of the next.
+// rig is a harness with a directory and a context. Each subtest has its own.
 type rig struct {
 	Harness
 	*testing.T
@@ -71,15 +69,14 @@ func newRig(t *testing.T, h Harness) *rig {
 	return &rig{h, t, ctx, t.TempDir()}
 }
 
-// sub runs f as a subtest with its own directory. Subtests run one after the other: machines are
-// heavy, and a test's own machines may be many.
+// sub runs f as a subtest. Subtests run one after the other, since machines take much memory.
 func (r *rig) sub(name string, f func(*rig)) {
 	r.Run(name, func(t *testing.T) { f(newRig(t, r.Harness)) })
 }
 
 func (r *rig) path(name string) string { return filepath.Join(r.base, name) }
 
-// spec is that of a machine with a fresh directory. Its size and image are the harness's.
+// spec is that of a machine with a new directory. Its size and image are the harness's.
 func (r *rig) spec(name string) vmm.Spec {
 	r.Helper()
 	s := r.Spec
@@ -95,8 +92,8 @@ func (r *rig) ok(err error) {
 	}
 }
 
-// owned kills the machine when the test ends. It takes the results of Boot or Restore as they are,
-// and ends the test where that failed.
+// owned kills the machine when the test ends. It takes the results of Boot or Restore, and ends the
+// test after an error.
 func (r *rig) owned(m vmm.Machine, err error) vmm.Machine {
 	r.Helper()
 	r.ok(err)
@@ -108,7 +105,7 @@ func (r *rig) owned(m vmm.Machine, err error) vmm.Machine {
 	return m
 }
 
-// connect begins a life of the guest. Why the machine ended, if it did, is in the message.
+// connect begins a life of the guest. A failure message includes why the machine ended.
 func (r *rig) connect(m vmm.Machine) Guest {
 	r.Helper()
 	g, err := r.Connect(r.ctx, m)
@@ -123,7 +120,7 @@ func (r *rig) put(g Guest, p Storage, name, data string) {
 	r.ok(g.Put(r.ctx, p, name, []byte(data)))
 }
 
-// want reports a file that holds anything but data, and goes on.
+// want reports a file whose content is not data, and goes on.
 func (r *rig) want(g Guest, p Storage, name, data string) {
 	r.Helper()
 	b, err := g.Get(r.ctx, p, name)
@@ -132,7 +129,7 @@ func (r *rig) want(g Guest, p Storage, name, data string) {
 	}
 }
 
-// wantEnd waits for the machine's end. It wants no reason: each test looks at Err itself.
+// wantEnd waits for the machine's end. Tests look at Err themselves.
 func (r *rig) wantEnd(m vmm.Machine) {
 	r.Helper()
 	select {

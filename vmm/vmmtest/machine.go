@@ -9,8 +9,8 @@ import (
 	"agentbox/vmm"
 )
 
-// Run tests everything the interfaces of package vmm promise. It calls setup once. Templates and
-// saved states are tested where the driver is a vmm.Snapshotter.
+// Run tests everything that the interfaces of package vmm promise. It calls setup once. Templates
+// and saved states are tested if the driver is a vmm.Snapshotter.
 func Run(t *testing.T, setup func(*testing.T) Harness) {
 	r := newRig(t, setup(t))
 	r.sub("Probe", testProbe)
@@ -71,7 +71,7 @@ func testBoot(r *rig) {
 }
 
 // testFreeze checks that a frozen guest answers nothing, by waiting a while for an answer that must
-// not come, that Freeze and Thaw may be repeated, and that the guest can be greeted anew.
+// not come, that Freeze and Thaw are idempotent, and that another life of the guest can begin.
 func testFreeze(r *rig, m vmm.Machine, g Guest) {
 	r.ok(m.Freeze(r.ctx))
 	r.ok(m.Freeze(r.ctx))
@@ -93,8 +93,8 @@ func testFreeze(r *rig, m vmm.Machine, g Guest) {
 	r.want(r.connect(m), Memory, "m", "memory") // a second life of the same guest
 }
 
-// testKill checks what a Machine promises after its end: no error, no frame, no more bytes than
-// were under way.
+// testKill checks what a Machine promises after its end: no error, no frame, and no bytes but those
+// in transit.
 func testKill(r *rig, m vmm.Machine) {
 	r.ok(m.Kill())
 	r.ok(m.Kill())
@@ -114,7 +114,8 @@ func testKill(r *rig, m vmm.Machine) {
 	}
 }
 
-// wantCut wants the cable of a machine that has ended to be cut, once what it had sent is read.
+// wantCut requires the link of a machine that has ended to be closed, once all that it had sent was
+// read.
 func wantCut(r *rig, m vmm.Machine) {
 	n, ok := m.(vmm.Networked)
 	if !ok || n.Link() == nil {

@@ -10,12 +10,12 @@ import (
 
 // testServed has machines whose image is no file of the host: one that waits for its bytes goes on
 // when they come, and can be ended while they do not. The spec names an image file that does not
-// exist, so a driver that opens it is found out.
+// exist, so a driver that opens it fails.
 func testServed(r *rig) {
 	if r.Spec.Image == "" {
 		r.Skip("machines of this kind have no image")
 	}
-	served := func(name string) (vmm.Spec, *scarce) {
+	served := func(name string) (vmm.Spec, *withheld) {
 		r.Helper()
 		s := r.spec(name)
 		f, err := os.Open(s.Image)
@@ -29,7 +29,7 @@ func testServed(r *rig) {
 	}
 	spec, image := served("boot")
 	// The guest is on its way by then, or is not: it has to come up either way.
-	time.AfterFunc(100*time.Millisecond, func() { close(image.come) })
+	time.AfterFunc(100*time.Millisecond, func() { close(image.released) })
 	m := r.owned(r.Driver.Boot(r.ctx, spec))
 	g := r.connect(m)
 	r.put(g, Runtime, "r", "runtime")
@@ -65,9 +65,9 @@ func testServed(r *rig) {
 	}
 }
 
-// testServedTemplate has clones of a machine with such an image, with and without one. A template
-// says nothing of how its machine got its image, so clones may have it either way.
-func testServedTemplate(r *rig, m vmm.Machine, served func(string) (vmm.Spec, *scarce)) {
+// testServedTemplate has clones of a machine with such an image, with and without one: a template
+// does not depend on how its machine got its image.
+func testServedTemplate(r *rig, m vmm.Machine, served func(string) (vmm.Spec, *withheld)) {
 	s, ok := r.Driver.(vmm.Snapshotter)
 	if !ok {
 		return
@@ -80,7 +80,7 @@ func testServedTemplate(r *rig, m vmm.Machine, served func(string) (vmm.Spec, *s
 	r.ok(err)
 	defer t.Close()
 	spec, image := served("clone")
-	close(image.come)
+	close(image.released)
 	for _, spec := range []vmm.Spec{spec, r.spec("plain")} {
 		clone := r.owned(s.Restore(r.ctx, spec, t, ""))
 		g := r.connect(clone)

@@ -11,8 +11,8 @@ import (
 	"agentbox/vmm"
 )
 
-// testSnapshots makes one template and tests everything that begins with it. All of them begin with
-// the same template, which none may change: those that damage it put it right again.
+// testSnapshots makes one template and tests everything that begins with it. Tests that damage it
+// repair it.
 func testSnapshots(r *rig) {
 	template := r.makeTemplate()
 	for _, t := range []struct {
@@ -35,8 +35,7 @@ func testSnapshots(r *rig) {
 
 func (r *rig) snap() vmm.Snapshotter { return r.Driver.(vmm.Snapshotter) }
 
-// makeTemplate boots a machine that remembers something and makes it a template. The machine has
-// ended then, and cannot become another.
+// makeTemplate boots a machine, puts files into it and makes it a template.
 func (r *rig) makeTemplate() string {
 	r.Helper()
 	dir := r.path("template")
@@ -68,7 +67,7 @@ func (r *rig) restore(s vmm.Spec, t vmm.Template, saved string) vmm.Machine {
 	return r.owned(r.snap().Restore(r.ctx, s, t, saved))
 }
 
-// testClones checks that clones begin alike, change apart, and need no open template.
+// testClones checks that clones begin alike, change independently, and need no open template.
 func testClones(r *rig, template string) {
 	t := r.open(template)
 	one := r.restore(r.spec("one"), t, "")
@@ -89,7 +88,7 @@ func testClones(r *rig, template string) {
 	r.want(second, Memory, "m", "template")
 }
 
-// testInherit restores from a template that only its files are left of, as a supervisor does.
+// testInherit restores from a template of which only its files are left, as a supervisor does.
 func testInherit(r *rig, template string) {
 	t := r.open(template)
 	var files []*os.File
@@ -126,8 +125,8 @@ func testWorkspaceOfClone(r *rig, template string) {
 	r.wantTree(g)
 }
 
-// working is a clone with a workspace that has changed everywhere. Everything in it says "changed"
-// in the three places of Storage.
+// working is a clone with a workspace, in which the files of all three kinds of Storage say
+// "changed".
 func (r *rig) working(t vmm.Template) (vmm.Spec, vmm.Machine, Guest) {
 	r.Helper()
 	s := r.spec("working")
@@ -139,7 +138,7 @@ func (r *rig) working(t vmm.Template) (vmm.Spec, vmm.Machine, Guest) {
 	return s, m, g
 }
 
-// change writes to in every place that a guest has; wantAll looks for it.
+// change writes to into a file of each kind of Storage; wantAll reads them.
 func (r *rig) change(g Guest, to string) {
 	r.Helper()
 	r.put(g, Memory, "m", to)
@@ -196,8 +195,8 @@ func testSaveWithDisks(r *rig, template string) {
 	r.wantAll(g, "original")
 }
 
-// testSavePassing forks once. The state is good for nothing more. A restore that fails on the way
-// must leave it to the next try, as long as it took nothing.
+// testSavePassing forks once. A restore that fails before it took anything must leave the state as
+// it was.
 func testSavePassing(r *rig, template string) {
 	t := r.open(template)
 	_, m, g := r.working(t)
@@ -226,8 +225,8 @@ func testSavePassing(r *rig, template string) {
 	r.wantAll(g, "changed")
 }
 
-// testRefusals asks for what must not work: machines of another size, a template that is not there
-// or of the wrong machine, a context that has ended.
+// testRefusals asks for what must fail: machines of another size, a missing template, one of the
+// wrong machine, a context that has ended.
 func testRefusals(r *rig, template string) {
 	t := r.open(template)
 	refuse := func(what string, change func(*vmm.Spec)) {
@@ -262,8 +261,8 @@ func testRefusals(r *rig, template string) {
 	r.wantNoFile("bad")
 }
 
-// testCorruptTemplate damages each file of a template in each way: it must be found out, and the
-// template good again when the damage is undone.
+// testCorruptTemplate damages each file of a template in each way, which must be detected, and then
+// opens the repaired template.
 func testCorruptTemplate(r *rig, template string) {
 	r.eachDamage(template, nil, func(what string) {
 		if t, err := r.snap().OpenTemplate(r.ctx, template); agentbox.CodeOf(err) != agentbox.Corrupt {
@@ -276,7 +275,7 @@ func testCorruptTemplate(r *rig, template string) {
 	r.open(template)
 }
 
-// testCorruptSave does so with a saved state; a restore that fails leaves no workspace.
+// testCorruptSave does the same with a saved state. A failed restore leaves no workspace.
 func testCorruptSave(r *rig, template string) {
 	t := r.open(template)
 	_, m, _ := r.working(t)
@@ -301,9 +300,9 @@ func testCorruptSave(r *rig, template string) {
 	r.ok(restore())
 }
 
-// eachDamage damages every file below dir in turn, calls check, and repairs it. Bits are flipped at
-// the beginning, in the middle and at the end, unless the file carries no digest; it is taken away,
-// and cut in half.
+// eachDamage damages every file below dir in turn, calls check, and repairs it. It flips bits at
+// the beginning, in the middle and at the end, unless the file carries no digest; it removes the
+// file, and cuts it in half.
 func (r *rig) eachDamage(dir string, unverified func(string) bool, check func(what string)) {
 	r.Helper()
 	var files []string

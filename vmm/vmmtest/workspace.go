@@ -8,8 +8,8 @@ import (
 // oddNames are files of the tree that becomes a workspace; each holds its own name.
 var oddNames = []string{"plain", "sp ace", "new\nline", "\xff\xfe not UTF-8", "-dash", "Case", "case", "dir/sub/deep", "it's \"quoted\""}
 
-// makeTree makes a tree with what is hard to copy. Hard to copy are names of any bytes, links of
-// both kinds, directories without files, and modes.
+// makeTree makes a tree that is hard to copy: names of any bytes, links of both kinds, empty
+// directories, modes.
 func (r *rig) makeTree() string {
 	r.Helper()
 	tree := r.path("tree")
@@ -25,7 +25,7 @@ func (r *rig) makeTree() string {
 	return tree
 }
 
-// newWorkspace makes a workspace of the spec's size, with a tree's files or empty, and gives its
+// newWorkspace makes a workspace of the spec's size, with a tree's files or empty, and returns its
 // path.
 func (r *rig) newWorkspace(name, tree string) string {
 	r.Helper()
@@ -69,8 +69,8 @@ func (r *rig) wantNoFile(name string) {
 	}
 }
 
-// wantTree checks a workspace made from makeTree, from inside. It also writes as the box's user,
-// which shows whose the files are.
+// wantTree checks a workspace of makeTree's from inside. It also writes as the box's user, who must
+// own the files.
 func (r *rig) wantTree(g Guest) {
 	r.Helper()
 	for _, name := range oddNames {
