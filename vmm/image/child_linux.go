@@ -5,20 +5,19 @@ import (
 	"syscall"
 )
 
-// childAttributes put a program into a group of its own, which one signal reaches, and let it end
-// with the thread that started it. As root it also gets a mount namespace of its own: mmdebstrap
-// mounts /proc, /sys and the host's /dev/shm below its directory, and if it is killed they must go
-// with its processes, not stay in the host's tree. SIGTERM and not SIGKILL: mmdebstrap has mounts
-// to undo.
+// childAttributes start a program in a process group of its own, and with SIGTERM at the end of the
+// thread that started it, so that mmdebstrap can clean up. As root it also gets a mount namespace:
+// mmdebstrap mounts /proc, /sys and the host's /dev/shm, and if it is killed the mounts must end with
+// its processes.
 func childAttributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if os.Geteuid() == 0 {
-		a.Unshareflags = syscall.CLONE_NEWNS // with this flag the standard library makes all mounts private as well
+		a.Unshareflags = syscall.CLONE_NEWNS // the standard library also makes all mounts private
 	}
 	return a
 }
 
-// mountTable lists what is mounted for this process, in the order in which it was mounted.
+// mountTable lists the mounts of this process, in the order in which they were made.
 func mountTable() ([]mounted, error) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

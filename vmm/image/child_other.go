@@ -4,9 +4,8 @@ package image
 
 import "syscall"
 
-// childAttributes put a program into a group of its own, which one signal reaches.
+// childAttributes start a program in a process group of its own.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// mountTable is empty: mmdebstrap, which mounts, and mounts of single directories exist on Linux
-// only.
+// mountTable is empty: only Linux has mmdebstrap and mounts of single directories.
 func mountTable() ([]mounted, error) { return nil, nil }

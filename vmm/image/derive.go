@@ -10,20 +10,19 @@ import (
 	"agentbox/vmm/image/rootfs"
 )
 
-// Derivation is what makes one image of another.
+// Derivation makes an image from another one.
 type Derivation struct {
-	Key    agentbox.Digest                 // of everything it depends on, the base among it
-	Name   string                          // added to the base's name
-	Upon   []string                        // PeerIDs of members of the team who made the layers
-	Layers []func() (io.ReadCloser, error) // tar archives, applied in this order as layers of an OCI image are
+	Key    agentbox.Digest                 // of everything that the result depends on, the base included
+	Name   string                          // added to the name of the base
+	Upon   []string                        // PeerIDs of the members that made the layers
+	Layers []func() (io.ReadCloser, error) // tar archives, applied in this order like layers of an OCI image
 }
 
-// derivedKey is the recipe's key of what a derivation gives.
+// derivedKey is the key under which the store records the result of a derivation.
 func derivedKey(key agentbox.Digest) string { return "derived-" + key.Hex() }
 
-// Find gives the image that a derivation of base with a key gave, here or elsewhere, for callers
-// that would have to do more than Derive to make it. NotFound: nobody has made it. An image of the
-// key that is made of another base is none.
+// Find returns the image that a derivation of base gave, here or elsewhere, for callers that cannot
+// simply make it. NotFound if nobody has made it, or it has another base.
 func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p agentbox.Progress) (Image, error) {
 	var img Image
 	var err error
@@ -39,9 +38,9 @@ func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p age
 	return img, err
 }
 
-// Derive gives the image that d makes of base, making it if it is not here. It asks Store.Elsewhere
-// before it makes it, for which base must be here whole: *NotHereError otherwise. Layers are opened
-// only if it has to be made, and each once.
+// Derive returns the image that d makes from base, and makes it if neither the store nor
+// Store.Elsewhere has it. For that base must be completely here: *NotHereError otherwise. Only then
+// are layers opened, each once.
 func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p agentbox.Progress) (Image, error) {
 	ask := func(key string) (Image, bool) { return s.elsewhere(ctx, agentbox.Digest{}, key, p) }
 	return s.over(ctx, derivedKey(d.Key), base, d.Name, p, ask, func(b *build) error {
@@ -50,16 +49,14 @@ func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p agentbox
 				return err
 			}
 		}
-		// The members who made the layers are noted, so that the image goes when one of them is
-		// revoked.
+		// If a member that made a layer is revoked, the image is removed.
 		b.image.restOn(d.Upon...)
-		return b.makeKeys() // of packages that came with the layers, which lack their keys
+		return b.makeKeys() // of packages in the layers
 	})
 }
 
-// over makes an image of base by a change to its tree, once for a key. What base says of its
-// source, packages and environment is said of it, too; who made base becomes something that it
-// rests on. ask is as once wants it.
+// over makes an image by a change to the tree of base, once for a key. It inherits source, packages and
+// environment of base, and rests on the member that made base. ask is that of once.
 func (s *Store) over(ctx context.Context, key string, base Image, name string, p agentbox.Progress, ask func(key string) (Image, bool), change func(*build) error) (Image, error) {
 	return s.once(ctx, key, p, nil, ask, func(b *build) error {
 		if err := b.startFrom(ctx, s.limits, base); err != nil {
@@ -73,8 +70,8 @@ func (s *Store) over(ctx context.Context, key string, base Image, name string, p
 	})
 }
 
-// startFrom makes the tree of an image the tree of the build. The file stays open until the build
-// is closed, since the tree's contents stay in it.
+// startFrom reads the tree of the build from an image. The file stays open until the build is closed,
+// as the contents of files stay in it.
 func (b *build) startFrom(ctx context.Context, limits rootfs.Limits, base Image) error {
 	if _, err := os.Stat(base.Path); err != nil && base.Lazy != nil {
 		return &NotHereError{base}
@@ -88,7 +85,7 @@ func (b *build) startFrom(ctx context.Context, limits rootfs.Limits, base Image)
 	return err
 }
 
-// apply opens a layer and puts it on the tree.
+// apply opens a layer and applies it to the tree.
 func (b *build) apply(ctx context.Context, layer func() (io.ReadCloser, error)) error {
 	r, err := layer()
 	if err != nil {

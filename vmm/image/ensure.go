@@ -13,33 +13,31 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// Ensure gives the image of a recipe, making it if it is not here.
+// Ensure returns the image of a recipe, and makes it if it is not here. Concurrent calls for one
+// recipe, also in several processes, make it once.
 //
-// pin, if not zero, is the digest that the base of the recipe must have (Image.Pin, from
-// agentbox.lock). If that image is here it is used at once. Else the image that has the very
-// packages of r.Versions serves as well: scripts of packages make keys and the like, so two builds
-// need not have the same bytes, and the user is told. If the recipe gives other packages, the error
-// names them, and the new image stays in the store. Concurrent calls for one recipe, also from
-// several processes, make it once.
+// pin, if it is not zero, is the digest that agentbox.lock pins for the base (Image.Pin). If this image
+// is here, Ensure uses it. Otherwise an image with the same packages (r.Versions) will do, and the
+// user is told: two builds can differ in bytes, since scripts of packages make keys and the like. If
+// the recipe gives other packages, the error names them and the new image stays in the store.
 //
-// What is included from this host is laid over the base afterwards, and is never asked for
-// elsewhere. The image may be lazy (Image.Lazy) where Store.Elsewhere gave it. Errors: Invalid for
-// a recipe that is none, NotFound, Missing, Unavailable or NoSpace from its source, Conflict where
-// a pin cannot be kept.
+// Includes are added to the base afterwards, only here. The image may be lazy (Image.Lazy) if it comes
+// from Store.Elsewhere. Errors: Invalid for a wrong recipe; NotFound, Missing, Unavailable or NoSpace
+// from its source; Conflict if the pin cannot be kept.
 func (s *Store) Ensure(ctx context.Context, r Recipe, pin agentbox.Digest, p agentbox.Progress) (Image, error) {
 	return s.ensure(ctx, r, p, func(base Recipe) (Image, error) { return s.ensureBase(ctx, base, pin, p) })
 }
 
-// Rebuild makes the image of a recipe anew, whatever is here, and gives it with the newest
-// packages, or the image that an OCI reference names now. r.Manifest is ignored.
+// Rebuild makes the image of a recipe again, with the newest packages or from what an OCI reference
+// names now. It ignores r.Manifest.
 func (s *Store) Rebuild(ctx context.Context, r Recipe, p agentbox.Progress) (Image, error) {
-	r.Manifest = "" // what the reference names now, not what the lock file says it named
+	r.Manifest = ""
 	never := func(agentbox.Digest) bool { return false }
 	return s.ensure(ctx, r, p, func(base Recipe) (Image, error) { return s.makeBase(ctx, base, p, never, nil) })
 }
 
-// ensure gives the image of a recipe whose base make gives.
-func (s *Store) ensure(ctx context.Context, r Recipe, p agentbox.Progress, make func(base Recipe) (Image, error)) (Image, error) {
+// ensure returns the image of a recipe; getBase returns its base.
+func (s *Store) ensure(ctx context.Context, r Recipe, p agentbox.Progress, getBase func(base Recipe) (Image, error)) (Image, error) {
 	r, err := r.normal()
 	if err != nil {
 		return Image{}, err
@@ -48,22 +46,21 @@ func (s *Store) ensure(ctx context.Context, r Recipe, p agentbox.Progress, make 
 	if err != nil {
 		return Image{}, err
 	}
-	base, err := make(r.Base())
+	base, err := getBase(r.Base())
 	if err != nil || len(includes) == 0 {
 		return base, err
 	}
 	return s.ensureIncluded(ctx, base, r, includes, p)
 }
 
-// Has tells whether the base of a recipe was made here and is still here, so that nobody need be
-// asked for it.
+// Has tells whether the base of a recipe was made here and is still here.
 func (s *Store) Has(r Recipe) bool {
 	_, ok := s.Made(r)
 	return ok
 }
 
-// Made gives the base of a recipe if it was made here and is still here. It costs a look into the
-// store, and asks nobody. A recipe that is none was never made.
+// Made returns the base of a recipe if it was made here and is still here. It only looks into the
+// store.
 func (s *Store) Made(r Recipe) (Image, bool) {
 	d, ok := s.recipeOf(r)
 	img, err := s.describe(d)
@@ -83,15 +80,14 @@ func (s *Store) recipeOf(r Recipe) (agentbox.Digest, bool) {
 	return s.recipe(key)
 }
 
-// ensureBase gives the base as pin wants it, see Ensure.
+// ensureBase returns the base of a recipe with a pin, see Ensure.
 func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p agentbox.Progress) (Image, error) {
-	// A pinned image that is here needs no recipe, no network and no lock.
+	// A pinned image that is here needs neither a network nor a lock.
 	if about, err := s.describe(pin); err == nil && about.isBaseOf(r) {
 		return s.open(pin)
 	}
 	enough := func(have agentbox.Digest) bool {
-		// Without a pin whatever the recipe gave before will do: images do not grow old by
-		// themselves.
+		// Without a pin, any image that the recipe gave before will do.
 		if pin.IsZero() || have == pin {
 			return true
 		}
@@ -113,20 +109,20 @@ func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p
 	return Image{}, mismatch(r, pin, img)
 }
 
-// isBaseOf tells whether an image was made from the source of r and has nothing of anybody on top.
-// A lock file is the repository's: what else is in the store it must not name. Otherwise a
-// repository could have its boxes made of another project's setup result by naming its digest.
+// isBaseOf tells whether an image was made from the source of r with nothing on top. Otherwise a
+// repository could name the digest of another project's setup result in its lock file, and get it into
+// its boxes.
 func (i Image) isBaseOf(r Recipe) bool {
 	return i.Base.IsZero() && len(i.Include) == 0 && i.Source == r.Source && i.Platform == r.Platform
 }
 
-// samePackages tells whether an image has the very packages that the recipe is pinned to.
+// samePackages tells whether an image has the packages to which the recipe is pinned.
 func (r Recipe) samePackages(img Image) bool {
 	return len(r.Versions) > 0 && slices.Equal(r.Versions, img.Versions)
 }
 
-// mostNamed is how many packages an error names.
-const mostNamed = 5
+// maxNamed is how many packages an error names.
+const maxNamed = 5
 
 // mismatch says in one line why a pin cannot be kept: which packages differ, or that only bytes do.
 func mismatch(r Recipe, pin agentbox.Digest, img Image) error {
@@ -134,16 +130,16 @@ func mismatch(r Recipe, pin agentbox.Digest, img Image) error {
 		r.Source, pin.Short(), img.Digest.Short())
 	if list := changes(r.Versions, img.Versions); len(r.Versions) > 0 && len(list) > 0 {
 		more := ""
-		if len(list) > mostNamed {
-			list, more = list[:mostNamed], fmt.Sprintf(" and %d more", len(list)-mostNamed)
+		if len(list) > maxNamed {
+			list, more = list[:maxNamed], fmt.Sprintf(" and %d more", len(list)-maxNamed)
 		}
 		err = agentbox.Errorf(agentbox.Conflict, "image %s is pinned in agentbox.lock to other versions than there are now: %s%s", r.Source, strings.Join(list, ", "), more)
 	}
 	return err.WithHint("`agentbox image build --update` pins what there is now; commit agentbox.lock afterwards")
 }
 
-// makeBase gives the image that a recipe gave before if enough says so, or that ask, which may be
-// nil, finds by the recipe's key; else it builds it.
+// makeBase returns the image that a recipe gave before, if enough accepts it, or that ask finds by the
+// key of the recipe. Otherwise it builds the image. ask may be nil.
 func (s *Store) makeBase(ctx context.Context, r Recipe, p agentbox.Progress, enough func(agentbox.Digest) bool, ask func(key string) (Image, bool)) (Image, error) {
 	key, err := r.baseKey()
 	if err != nil {
@@ -151,22 +147,21 @@ func (s *Store) makeBase(ctx context.Context, r Recipe, p agentbox.Progress, eno
 	}
 	return s.once(ctx, key, p, enough, ask, func(b *build) error {
 		b.image = Image{Name: r.Source, Source: r.Source, Platform: r.Platform, Packages: r.Packages}
-		make := b.oci
+		unpack := b.oci
 		if k, _ := r.source(); k == fromApt {
-			make = b.apt
+			unpack = b.apt
 		}
-		if err := make(ctx, r); err != nil {
+		if err := unpack(ctx, r); err != nil {
 			return err
 		}
 		return b.prepare()
 	})
 }
 
-// once builds what key stands for unless it was built already, or ask, which may be nil, gives it;
-// one caller at a time. enough says of an image that was made before whether it will do; nil: any
-// does. fill makes the tree and the description of a build. The flock of the key is held while it
-// is made, so other processes wait and then find it. It is looked for before the lock, too, since
-// that is what happens most of the time.
+// once returns the image that was made for key before, if enough accepts it, or that ask finds.
+// Otherwise it builds one: fill makes the tree and the description. Both enough and ask may be nil.
+// once holds the flock of the key while it builds, so that other processes wait and then find the
+// image. It looks for the image before it locks, too, since most calls find it.
 func (s *Store) once(ctx context.Context, key string, p agentbox.Progress, enough func(agentbox.Digest) bool, ask func(key string) (Image, bool), fill func(*build) error) (Image, error) {
 	made := func() (agentbox.Digest, bool) {
 		d, ok := s.recipe(key)
@@ -175,7 +170,6 @@ func (s *Store) once(ctx context.Context, key string, p agentbox.Progress, enoug
 	if d, ok := made(); ok {
 		return s.open(d)
 	}
-	// The lock is of this key: other images are made meanwhile.
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, key), func() {
 		p.Move(step, "wait another process makes this image", 0, 0)
 	})
@@ -201,16 +195,16 @@ func (s *Store) once(ctx context.Context, key string, p agentbox.Progress, enoug
 	if err == nil {
 		img, err = s.finish(ctx, b)
 	}
-	// The build's own error says more than one of clearing up.
+	// The error of the build is more useful than that of the cleanup.
 	if closed := b.close(); err == nil && closed != nil {
 		err = closed
 	}
 	return img, hostError(err)
 }
 
-// baseKey is the key of the base of a recipe in its normal form. What comes from this host has in
-// it what tells one content from another: an archive's size, inode and time (and no ctime: a file
-// that was moved is the same), and of a layout the manifest that it names.
+// baseKey returns the key of the base of a normalized recipe. For an archive the key contains its size,
+// inode and modification time (not ctime, as a moved file is the same), for a layout the manifest that
+// it names now.
 func (r Recipe) baseKey() (string, error) {
 	switch k, rest := r.source(); k {
 	case fromArchive:
@@ -221,7 +215,7 @@ func (r Recipe) baseKey() (string, error) {
 		}
 		return r.key(fmt.Sprintf("%d %d %d", now.Size, now.Inode, now.MTime)), nil
 	case fromLayout:
-		img, err := openLayout(rest, r) // each time: its index may name another manifest by now
+		img, err := openLayout(rest, r)
 		if err != nil {
 			return "", ociError(r.Source, err)
 		}
@@ -231,7 +225,7 @@ func (r Recipe) baseKey() (string, error) {
 	return r.key(""), nil
 }
 
-// missingSource gives a path that is not there its code.
+// missingSource makes the error for a path that cannot be read.
 func missingSource(path string, err error) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return agentbox.Errorf(agentbox.NotFound, "no image at %s", path)

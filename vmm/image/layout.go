@@ -12,12 +12,11 @@ import (
 	"agentbox/agentbox"
 )
 
-// refName is the annotation by which a layout names an image.
+// refName is the annotation that has the name of an image in a layout.
 const refName = "org.opencontainers.image.ref.name"
 
-// openLayout finds the image that rest, DIR[:TAG|@DIGEST], names for the recipe's platform. Every
-// index and manifest on the way has the digest by which it was named; the layers are verified when
-// they are applied.
+// openLayout finds the image that rest, DIR[:TAG|@DIGEST], names for the recipe's platform. It verifies
+// the digest of every index and manifest on the way. Layers are verified when they are applied.
 func openLayout(rest string, r Recipe) (v1.Image, error) {
 	dir, tag := splitTag(rest)
 	if _, err := os.Stat(filepath.Join(dir, "index.json")); err != nil {
@@ -52,7 +51,7 @@ func openLayout(rest string, r Recipe) (v1.Image, error) {
 	return img, verify(r.Source, desc.Digest, img.RawManifest)
 }
 
-// verify compares a manifest or a configuration of an image with the digest by which it was named.
+// verify compares a manifest or a configuration of an image with its digest.
 func verify(source string, want v1.Hash, read func() ([]byte, error)) error {
 	raw, err := read()
 	if err != nil {
@@ -64,11 +63,11 @@ func verify(source string, want v1.Hash, read func() ([]byte, error)) error {
 	return nil
 }
 
-// hashOf is a digest as the library has it. No other algorithm than SHA-256 is taken.
+// hashOf converts a digest to the type of the library.
 func hashOf(d agentbox.Digest) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: d.Hex()} }
 
-// selectManifest chooses by tag or digest, then by platform. Exactly one must fit. A tag may be the
-// whole name or what comes after a colon in it.
+// selectManifest chooses by tag or digest and by platform. Exactly one must fit. A tag is a whole name
+// in the layout, or what follows a colon in it.
 func selectManifest(index v1.ImageIndex, tag string, r Recipe) (v1.Descriptor, error) {
 	m, err := index.IndexManifest()
 	if err != nil {

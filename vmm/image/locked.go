@@ -10,14 +10,13 @@ import (
 	"agentbox/agentbox"
 )
 
-// EnsureLocked gives the image of a recipe as the lock file at path pins it, and pins it there if
-// it does not yet. With update it makes the image anew and replaces the pin. Where the lock file
-// cannot be written because the directory is read-only, the image is given all the same, unpinned,
-// and the user is told. path is agentbox.lock's; it need not exist. A lock file that is damaged is
-// an error, and is not written over.
+// EnsureLocked returns the image of a recipe as the lock file at path pins it. If the file, which need
+// not exist, has no pin, EnsureLocked adds one. With update it makes the image again and replaces the
+// pin. If the file cannot be written, the image is returned unpinned and the user is told. A damaged
+// lock file is an error and is never overwritten.
 func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update bool, p agentbox.Progress) (Image, error) {
 	lock, err := LoadLock(path)
-	if err != nil { // nor does an update write over what a person can still restore
+	if err != nil {
 		return Image{}, err
 	}
 	pinned, pin := lock.Pin(r)
@@ -27,7 +26,7 @@ func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update 
 	} else {
 		img, err = s.Ensure(ctx, pinned, pin, p)
 	}
-	if err != nil || !pin.IsZero() && !update { // what has the same packages leaves the pin as it is
+	if err != nil || !pin.IsZero() && !update {
 		return img, err
 	}
 	for _, change := range changes(pinned.Versions, img.Versions) {

@@ -22,19 +22,17 @@ import (
 // LockFile is the name of a repository's lock file, beside its agentbox.yaml.
 const LockFile = "agentbox.lock"
 
-// lockHeader is for people who open the file.
+// lockHeader is the comment at the beginning of the file.
 const lockHeader = `# Written by agentbox: the exact images this repository's boxes are made from. Commit it.
 # ` + "`agentbox image build --update`" + ` renews it.
 `
 
-// maxLock bounds how much of a lock file is read. In bytes: a repository's file is data, and is not
-// read without a bound.
+// maxLock is the most bytes of a lock file, which comes from a repository.
 const maxLock = 4 << 20
 
-// Lock is what agentbox.lock says: for every recipe the image it gave when it was pinned. What a
-// recipe includes from its host is not part of it, so that one file serves every machine. The zero
-// value is an empty lock. Entries are sorted by source, platform and packages, so that the file
-// changes only where something did.
+// Lock is the content of agentbox.lock: for each recipe the image that it gave when it was pinned.
+// Includes are not part of it, so that one file serves every machine. The zero value is an empty lock.
+// Entries are sorted by source, platform and packages, so that diffs are small.
 type Lock struct {
 	Version int         `yaml:"version"`
 	Images  []LockEntry `yaml:"images"`
@@ -42,16 +40,16 @@ type Lock struct {
 
 // LockEntry pins one recipe.
 type LockEntry struct {
-	// The first three are the recipe, in its normal form: what the entry is found by.
+	// The recipe in its normal form, except for what does not identify it.
 	Source   string     `yaml:"source"`
 	Packages []string   `yaml:"packages,omitempty,flow"`
 	Platform string     `yaml:"platform"`
 	Image    lockDigest `yaml:"image"`
-	Manifest string     `yaml:"manifest,omitempty"` // of an OCI source: what is pulled to make the image
-	Versions []string   `yaml:"versions,omitempty"` // of an apt source: what was installed, to see what an update changes
+	Manifest string     `yaml:"manifest,omitempty"` // of an OCI source: the digest that is pulled
+	Versions []string   `yaml:"versions,omitempty"` // of an apt source: the packages, to show what an update changes
 }
 
-// lockDigest is a digest that knows its line when it is wrong.
+// lockDigest is a digest whose errors have the line.
 type lockDigest agentbox.Digest
 
 func (d lockDigest) MarshalYAML() (any, error) { return agentbox.Digest(d).String(), nil }
@@ -65,10 +63,10 @@ func (d *lockDigest) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// LoadLock reads a lock file; none at all is an empty lock. Anything but a regular file is an
-// error, and so is one that ParseLock refuses: a pin that cannot be read must not look like none.
+// LoadLock reads a lock file. A missing file is an empty lock. A file that is not regular, or that
+// ParseLock refuses, is an error: a pin that cannot be read must not look like none.
 func LoadLock(path string) (*Lock, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe is not waited for
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not wait for a pipe
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Lock{}, nil
 	}
@@ -82,9 +80,8 @@ func LoadLock(path string) (*Lock, error) {
 	return ParseLock(f, path)
 }
 
-// ParseLock reads a lock; name is what errors call it. Errors have code Invalid and say what to do.
-// An unknown key or another version is one, since it may mean something that this agentbox would
-// leave out of account.
+// ParseLock parses a lock file, which errors call name. Unknown keys and other versions are errors,
+// since this agentbox would ignore what they mean. Errors have code Invalid.
 func ParseLock(r io.Reader, name string) (*Lock, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxLock+1))
 	if err != nil {
@@ -99,7 +96,6 @@ func ParseLock(r io.Reader, name string) (*Lock, error) {
 	if err := d.Decode(l); err != nil && err != io.EOF {
 		return nil, lockError(name, tidyYAML(err))
 	}
-	// An empty file has version 0, and is damaged, too.
 	if l.Version != lockVersion {
 		return nil, lockError(name, fmt.Sprintf("it says version %d, and this agentbox reads version %d", l.Version, lockVersion))
 	}
@@ -118,7 +114,7 @@ func ParseLock(r io.Reader, name string) (*Lock, error) {
 // lockVersion is what Save writes and ParseLock reads.
 const lockVersion = 1
 
-// lockError says what is wrong with a lock file, called name.
+// lockError makes an error about the lock file that is called name.
 func lockError(name, why string) *agentbox.Error {
 	return agentbox.Errorf(agentbox.Invalid, "%s is damaged: %s", name, why).
 		WithHint("restore it with git, or remove it and run `agentbox image build --update`")
@@ -126,13 +122,13 @@ func lockError(name, why string) *agentbox.Error {
 
 var yamlPrefix = agentbox.Pattern(`^yaml: (unmarshal errors:\s*)?`)
 
-// tidyYAML makes one line of what the YAML library says.
+// tidyYAML makes one line of an error of the YAML library.
 func tidyYAML(err error) string {
 	text := yamlPrefix().ReplaceAllString(err.Error(), "")
 	return strings.Join(strings.Fields(strings.ReplaceAll(text, "\n", "; ")), " ")
 }
 
-// recipe is what the entry pins.
+// recipe returns the recipe that the entry pins.
 func (e LockEntry) recipe() Recipe {
 	return Recipe{Source: e.Source, Packages: e.Packages, Platform: e.Platform}
 }
@@ -142,8 +138,8 @@ func (e LockEntry) same(r Recipe) bool {
 	return e.Source == r.Source && e.Platform == r.Platform && slices.Equal(e.Packages, r.Packages)
 }
 
-// tidy says what is wrong with an entry, "" for nothing, and puts its lists in order: a person who
-// merges two branches may leave them in any. What it lets through goes into keys and references.
+// tidy checks an entry and sorts its lists, whose order a merge may have changed. It returns what is
+// wrong, "" for nothing. Its fields become parts of keys and references.
 func (e *LockEntry) tidy() string {
 	if e.Source == "" || agentbox.Digest(e.Image).IsZero() {
 		return "an entry lacks its source or its image"
@@ -162,7 +158,7 @@ func (e *LockEntry) tidy() string {
 	return ""
 }
 
-// of is the entry of a recipe, whatever it includes; nil for none.
+// of returns the entry of a recipe without its includes, or nil.
 func (l *Lock) of(r Recipe) *LockEntry {
 	want, err := r.Base().normal()
 	i := slices.IndexFunc(l.Images, func(e LockEntry) bool { return err == nil && e.same(want) })
@@ -172,8 +168,8 @@ func (l *Lock) of(r Recipe) *LockEntry {
 	return &l.Images[i]
 }
 
-// Pin gives the recipe as the lock pins it, and the digest to ask Ensure for; both unchanged and
-// zero if it does not. The recipe's includes do not matter.
+// Pin returns the recipe as the lock pins it, and the digest for Ensure. If there is no pin, it returns
+// the recipe unchanged and a zero digest.
 func (l *Lock) Pin(r Recipe) (Recipe, agentbox.Digest) {
 	e := l.of(r)
 	if e == nil {
@@ -183,8 +179,8 @@ func (l *Lock) Pin(r Recipe) (Recipe, agentbox.Digest) {
 	return r, agentbox.Digest(e.Image)
 }
 
-// PinOf is a digest of all that the lock says about a recipe; "" for nothing. host/consent compares
-// it with what was approved.
+// PinOf returns a digest of the entry of a recipe, "" if there is none. host/consent compares it with
+// what was approved.
 func (l *Lock) PinOf(r Recipe) string {
 	e := l.of(r)
 	if e == nil {
@@ -194,8 +190,7 @@ func (l *Lock) PinOf(r Recipe) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// Set pins what a recipe gave and tells whether that changed anything. An image with other packages
-// but the same digest cannot be; one that differs in neither digest nor manifest changes nothing.
+// Set pins a recipe to an image, and tells whether that changed anything: the digest or the manifest.
 func (l *Lock) Set(r Recipe, img Image) bool {
 	want, err := r.Base().normal()
 	if err != nil {
@@ -216,35 +211,35 @@ func (l *Lock) Set(r Recipe, img Image) bool {
 	return true
 }
 
-// changes lists, for people, what is not the same in two lists of packages with their versions, if
-// there was one before. Each is a line such as "git 1:2.39 -> 1:2.40", sorted by name.
+// changes lists the differences of two lists of packages, as lines such as "git 1:2.39 -> 1:2.40",
+// sorted by name. It returns nothing if there were no packages before.
 func changes(before, now []string) []string {
-	was := map[string]string{}
+	if len(before) == 0 {
+		return nil
+	}
+	previous := map[string]string{}
 	for _, v := range before {
 		name, version, _ := strings.Cut(v, "=")
-		was[name] = version
-	}
-	if len(was) == 0 {
-		return nil
+		previous[name] = version
 	}
 	var list []string
 	for _, v := range now {
 		name, version, _ := strings.Cut(v, "=")
-		if old, ok := was[name]; !ok {
+		if old, ok := previous[name]; !ok {
 			list = append(list, name+" "+version+" (new)")
 		} else if old != version {
 			list = append(list, name+" "+old+" -> "+version)
 		}
-		delete(was, name)
+		delete(previous, name)
 	}
-	for name, version := range was {
+	for name, version := range previous {
 		list = append(list, name+" "+version+" (gone)")
 	}
 	slices.Sort(list)
 	return list
 }
 
-// Save writes the lock file; a crash leaves the old or the new one.
+// Save writes the lock file. A crash leaves the old or the new one.
 func (l *Lock) Save(path string) error {
 	l.Version = lockVersion
 	var text bytes.Buffer

@@ -20,9 +20,9 @@ import (
 	"agentbox/vmm/image/rootfs"
 )
 
-// oci makes the root file system of a container image. Every layer is compared with the digest that
-// the image's configuration names for it, wherever it comes from. A registry's layers are
-// downloaded while earlier ones are applied. r is normal. Errors are as ociError makes them.
+// oci makes the root file system of a container image. It compares every layer with its digest in the
+// configuration, and downloads layers from a registry while it applies earlier ones. r is normalized.
+// Errors are those of ociError.
 func (b *build) oci(ctx context.Context, r Recipe) error {
 	k, rest := r.source()
 	img, err := openOCI(ctx, k, rest, r)
@@ -37,7 +37,7 @@ func (b *build) oci(ctx context.Context, r Recipe) error {
 	if err != nil {
 		return ociError(r.Source, err)
 	}
-	// The manifest lists layers, the configuration their digests: both must mean the same ones.
+	// The manifest lists the layers, and the configuration their digests.
 	if len(layers) != len(config.RootFS.DiffIDs) {
 		return agentbox.Errorf(agentbox.Corrupt, "image %s has %d layers but digests for %d", r.Source, len(layers), len(config.RootFS.DiffIDs))
 	}
@@ -49,7 +49,7 @@ func (b *build) oci(ctx context.Context, r Recipe) error {
 			cancel()
 			return ociError(r.Source, err)
 		}
-		// Downloads are cancelled first and then waited for: deferred calls run backwards.
+		// Deferred calls run backwards: cancel the downloads, then wait for them.
 		defer d.wait()
 		defer cancel()
 		open = d.open
@@ -63,8 +63,8 @@ func (b *build) oci(ctx context.Context, r Recipe) error {
 	return nil
 }
 
-// layer applies one layer and verifies it. What a layer that turns out wrong has done to the tree
-// is thrown away with it. open gives the layer uncompressed; i is its number, from 0.
+// layer applies layer i and verifies it. After an error the tree is of no use. open returns the
+// uncompressed layer.
 func (b *build) layer(ctx context.Context, id v1.Hash, open func(int) (io.ReadCloser, error), i int) error {
 	rc, err := open(i)
 	if err != nil {
@@ -77,8 +77,8 @@ func (b *build) layer(ctx context.Context, id v1.Hash, open func(int) (io.ReadCl
 	if agentbox.CodeOf(applied) != "" && agentbox.CodeOf(applied) != agentbox.Corrupt {
 		return applied
 	}
-	// What follows the archive's end belongs to the digest, and a digest that is wrong explains a
-	// broken archive.
+	// The digest covers what follows the end of the archive. If it is wrong, that explains a broken
+	// archive.
 	if _, err := io.Copy(io.Discard, in); err != nil {
 		return err
 	}
@@ -88,8 +88,8 @@ func (b *build) layer(ctx context.Context, id v1.Hash, open func(int) (io.ReadCl
 	return applied
 }
 
-// openOCI finds the image; no layer is read yet. A registry is called with the credentials that the
-// user has for it, and at public addresses only unless that was approved (Recipe.Private).
+// openOCI finds the image and reads no layer. It uses the user's credentials for a registry, and
+// connects to public addresses only, unless Recipe.Private allows others.
 func openOCI(ctx context.Context, k kind, rest string, r Recipe) (v1.Image, error) {
 	switch k {
 	case fromLayout:
@@ -117,14 +117,14 @@ func openOCI(ctx context.Context, k kind, rest string, r Recipe) (v1.Image, erro
 		return nil, agentbox.Errorf(agentbox.Invalid, "platform %q: %w", r.Platform, err)
 	}
 	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithPlatform(*p), remote.WithUserAgent("agentbox")}
-	if !r.Private && !local(ref.Context().RegistryStr()) { // a name that says itself that it is private was part of the plan
-		options = append(options, remote.WithTransport(publicWay()))
+	if !r.Private && !local(ref.Context().RegistryStr()) { // the consent to a source covers a name that is obviously private
+		options = append(options, remote.WithTransport(publicTransport()))
 	}
 	return remote.Image(ref, options...)
 }
 
-// reference reads an image reference; a manifest digest from agentbox.lock takes the place of its
-// tag. Code Invalid for what is none.
+// reference parses an image reference. A manifest digest from agentbox.lock replaces its tag. Code
+// Invalid if it cannot be parsed.
 func reference(s, manifest string) (name.Reference, error) {
 	ref, err := name.ParseReference(s)
 	if err != nil {
@@ -141,9 +141,8 @@ func reference(s, manifest string) (name.Reference, error) {
 	return pinned, nil
 }
 
-// describeOCI verifies what names the layers, and notes what users of the image want to know. The
-// configuration has the layers' digests, so it is compared with its own. An image for another
-// platform is code Invalid.
+// describeOCI verifies the configuration, which has the digests of layers, and sets Manifest and Env of
+// the image. An image for another platform is code Invalid.
 func (b *build) describeOCI(img v1.Image, k kind, r Recipe) (*v1.ConfigFile, error) {
 	if k != fromArchive { // an archive has no manifest of its own
 		m, err := img.Manifest()
@@ -171,9 +170,8 @@ func (b *build) describeOCI(img v1.Image, k kind, r Recipe) (*v1.ConfigFile, err
 	return config, nil
 }
 
-// splitTag cuts PATH:TAG or PATH@DIGEST where PATH ends: at the first separator before which there
-// is a file. Both may contain colons. Where nothing exists, the last component's first colon is
-// taken.
+// splitTag cuts PATH:TAG or PATH@DIGEST at the first separator before which there is a file, as both
+// may contain colons. If there is no file, it cuts at the first colon of the last component.
 func splitTag(s string) (path, tag string) {
 	if _, err := os.Stat(s); err == nil {
 		return s, ""

@@ -17,9 +17,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// ociError gives what the registry library reports its code, and the hint what to do. The library
-// has types for answers of a registry only, so the rest is told by its words; what none fits stays
-// without a code. Cancellation stays what it is.
+// ociError adds a code and a hint to errors of the registry library. The library has types only for
+// answers of a registry, so other errors are recognized by their text. Unknown errors get no code.
+// Cancellation stays as it is.
 func ociError(source string, err error) error {
 	var known *agentbox.Error
 	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -54,7 +54,7 @@ func ociError(source string, err error) error {
 	return hostError(err)
 }
 
-// againHint is what to do about an image that cannot be unpacked.
+// againHint is the hint for an image that cannot be unpacked.
 func againHint(source string) string {
 	if strings.HasPrefix(source, "docker-archive:") {
 		return "make or copy it again; gunzip one that is compressed, and unpack an OCI archive (tar -x) and import the directory"
@@ -62,8 +62,8 @@ func againHint(source string) string {
 	return "make or copy it again"
 }
 
-// answerError is for what a registry answered. It does not tell "forbidden" from "no such image":
-// many say one for the other.
+// answerError makes the error for an answer of a registry. Many registries answer "forbidden" for
+// images that do not exist.
 func answerError(source string, answer *transport.Error) error {
 	switch code := answer.StatusCode; {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:

@@ -8,10 +8,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// Privileged says which rights of this host's user making an image of source takes beyond asking a
-// public registry; "" for none. It asks the user's own configuration of registries, and no
-// registry. What it says is a part of what a repository asks this host for, and shown to a person
-// as it is.
+// Privileged describes what making an image from source needs beyond a public registry, such as the
+// user's credentials; "" for nothing. It reads the user's configuration and calls no registry. The
+// text is shown to people as a part of what a repository asks for.
 func Privileged(source string) string {
 	kind, rest := Recipe{Source: source}.source()
 	switch kind {
@@ -22,11 +21,11 @@ func Privileged(source string) string {
 	}
 	ref, err := name.ParseReference(rest)
 	if err != nil {
-		return "" // making it says what is wrong
+		return "" // making the image will say what is wrong
 	}
 	registry := ref.Context().Registry
 	switch {
-	// The library leaves encryption out for names such as localhost.
+	// The library uses http for names such as localhost.
 	case registry.Scheme() != "https":
 		return "without encryption"
 	case local(registry.RegistryStr()):
@@ -38,8 +37,8 @@ func Privileged(source string) string {
 	return ""
 }
 
-// local tells whether a registry's name is one of this host's network and not of everybody's. A
-// name without a dot, or below .internal or .local, is nobody's in public.
+// local tells whether a registry's name cannot be public: a private address, a name without a dot, or
+// one below .internal or .local.
 func local(registry string) bool {
 	host, _, _ := strings.Cut(registry, ":")
 	if strings.HasPrefix(registry, "[") {

@@ -35,7 +35,7 @@ func TestARegistryIsCalledAtPublicAddressesOnly(t *testing.T) {
 	called := false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { called = true }))
 	defer server.Close()
-	client := &http.Client{Transport: publicWay()}
+	client := &http.Client{Transport: publicTransport()}
 	if _, err := client.Get(server.URL); agentbox.CodeOf(err) != agentbox.Conflict || !strings.Contains(err.Error(), "private address") || called {
 		t.Errorf("%v, called %v", err, called)
 	}
@@ -43,8 +43,8 @@ func TestARegistryIsCalledAtPublicAddressesOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &way{proxy: func(*http.Request) (*url.URL, error) { return proxy, nil }}
-	client = &http.Client{Transport: &http.Transport{Proxy: w.through, DialContext: w.dial}}
+	w := &publicDialer{proxy: func(*http.Request) (*url.URL, error) { return proxy, nil }}
+	client = &http.Client{Transport: &http.Transport{Proxy: w.chooseProxy, DialContext: w.dial}}
 	resp, err := client.Get("http://registry.example/v2/")
 	if err != nil || !called {
 		t.Fatalf("the user's own proxy: %v, called %v", err, called)
@@ -62,13 +62,13 @@ func TestARegistryRefersToPublicAddressesOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &way{proxy: func(r *http.Request) (*url.URL, error) { // the outer one stands for a server of the internet
+	w := &publicDialer{proxy: func(r *http.Request) (*url.URL, error) { // the outer one stands for a server of the internet
 		if r.URL.Host == "registry.example" {
 			return at, nil
 		}
 		return nil, nil
 	}}
-	client := &http.Client{Transport: &http.Transport{Proxy: w.through, DialContext: w.dial}}
+	client := &http.Client{Transport: &http.Transport{Proxy: w.chooseProxy, DialContext: w.dial}}
 	if _, err := client.Get("http://registry.example/v2/"); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Error(err)
 	}

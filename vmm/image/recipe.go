@@ -15,8 +15,7 @@ import (
 // DefaultSource is the image of a repository that names none.
 const DefaultSource = "apt:bookworm"
 
-// Recipe says what an image is made from. It is a value; methods of the store bring it into its
-// normal form themselves.
+// Recipe says what an image is made from. Methods of the store normalize it themselves.
 type Recipe struct {
 	// Source is one of
 	//
@@ -27,19 +26,17 @@ type Recipe struct {
 	//
 	// DIR and FILE are absolute.
 	Source string
-	// Names as apt takes them, with an architecture or a version behind them where somebody wants
-	// one.
-	Packages []string  // Debian packages, of an apt source only
+	// Packages of an apt source: names as apt takes them, with an architecture or a version if one is
+	// wanted.
+	Packages []string
 	Include  []Include // copied from this host over the base
 	Platform string    // os/arch; "" means linux and this machine's architecture
 
-	// Private says that somebody has approved, or the user wishes, that the registry may be at a
-	// private address whatever its name looks like. It is not part of what the recipe is.
-	Private bool
-
-	// From agentbox.lock, and not part of what the recipe is.
-	Manifest string   // the digest that an OCI source is pinned to
-	Versions []string // the packages that an apt source is pinned to
+	// The rest does not identify a recipe. Private allows a registry at a private address: the user
+	// has named it, or somebody has approved it.
+	Private  bool
+	Manifest string   // the digest to which agentbox.lock pins an OCI source
+	Versions []string // the packages to which agentbox.lock pins an apt source
 }
 
 // Include copies a file or a directory of this host into the image.
@@ -47,15 +44,15 @@ type Include struct {
 	From string `json:"from"` // may begin with ~ and contain $NAME
 	To   string `json:"to"`   // absolute path in the image; ~ is the box user's home
 
-	// Exact says that somebody has approved From as it is: where a link leads elsewhere by now, it
-	// is refused.
+	// Exact means that somebody has approved the path From. It is refused if a link leads elsewhere by
+	// now.
 	Exact bool `json:"exact,omitempty"`
 }
 
-// kind is how a source is obtained.
+// kind is the kind of a source.
 type kind int
 
-// How a source is obtained; the prefixes are in source.
+// The kinds; source has the prefixes.
 const (
 	fromApt kind = iota
 	fromLayout
@@ -80,15 +77,14 @@ func (r Recipe) Base() Recipe {
 }
 
 var (
-	// What may stand in a command line of mmdebstrap or a key. Versions of packages are Debian's.
+	// What can be an argument of mmdebstrap and part of a key.
 	suiteName   = agentbox.Pattern(`^[a-z0-9][a-z0-9.+-]*$`)
 	packageName = agentbox.Pattern(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?(=[A-Za-z0-9.+:~-]+)?$`)
 	platform    = agentbox.Pattern(`^linux/[a-z0-9]+(/[a-z0-9]+)?$`)
 )
 
-// normal checks a recipe and gives the form in which equal recipes are equal. Defaults are filled
-// in, packages sorted and each named once. It touches no file, and asks nobody. Errors have code
-// Invalid.
+// normal checks a recipe and returns its normal form: with defaults, and with packages sorted and
+// without duplicates. It reads no files and asks nobody. Errors have code Invalid.
 func (r Recipe) normal() (Recipe, error) {
 	r.Source = strings.TrimSpace(r.Source)
 	if r.Source == "" {
@@ -121,21 +117,20 @@ func (r Recipe) normal() (Recipe, error) {
 	return r, nil
 }
 
-// version changes whenever the same recipe would give other bytes than before.
+// version changes whenever a recipe gives other bytes than before.
 const version = 3
 
-// key identifies what a recipe gives; extra is what only this host knows of it, such as the
-// fingerprint of a file. 32 hex digits. Pins and includes are not in it: a pin says which of its
-// results is wanted.
+// key returns 32 hex digits that identify what a recipe gives. extra is what only this host knows, such
+// as the fingerprint of a file. Pins and includes are not in the key.
 func (r Recipe) key(extra string) string {
-	// The field names are a part of the key: renaming one makes every image anew.
+	// The names of the fields are in the key: after a change, every image is made again.
 	b, err := json.Marshal(struct {
 		Version          int
 		Source, Platform string
 		Packages         []string
 		Extra            string
 	}{version, r.Source, r.Platform, r.Packages, extra})
-	if err != nil { // strings always marshal
+	if err != nil { // impossible: strings can be marshalled
 		b = []byte(r.Source + "\x00" + extra)
 	}
 	sum := sha256.Sum256(b)
