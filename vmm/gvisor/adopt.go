@@ -15,12 +15,11 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// adopt gives everything in a workspace that no machine uses to this process's user: what root of
-// the box made belongs to an id that only a machine's namespace knows, and its directories could
-// not even be removed. Only a process inside of a namespace with the same ids may change those
-// owners, so a launcher is started for it alone. A tree without files of others costs a walk and no
-// process. dir must not be used by a machine; ctx ends the launcher, and what it has not reached
-// stays as it was. launcher is the program's path.
+// adopt gives everything in a workspace to this process's user. What root of the box made belongs to an
+// id of the machine's namespace, so that the user could not even remove its directories. Only a process
+// in a namespace with the same ids can change the owner, so adopt starts a launcher, unless the user
+// owns everything already. No machine may use dir. If ctx ends, a part of dir stays as it was. launcher
+// is the program's path.
 func adopt(ctx context.Context, launcher, dir string) error {
 	foreign, err := hasForeign(dir)
 	if err != nil || !foreign {
@@ -57,8 +56,7 @@ func adopt(ctx context.Context, launcher, dir string) error {
 	return nil
 }
 
-// Reclaim implements vmm.Reclaimer. A directory that is not there is an error that wraps
-// fs.ErrNotExist.
+// Reclaim implements vmm.Reclaimer. If dir is missing, the error wraps fs.ErrNotExist.
 func (d *Driver) Reclaim(ctx context.Context, dir string) error {
 	programs, err := d.programs.Ensure()
 	if err != nil {

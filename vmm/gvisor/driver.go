@@ -9,24 +9,18 @@ import (
 	"agentbox/vmm/gvisor/runsc"
 )
 
-// Config is what a driver needs to know of its surroundings.
+// Config configures a driver. It does not change after New.
 type Config struct {
-	// The fields are set before New and never change. StateDir is an existing directory in which
-	// the driver keeps the programs it unpacks. Processes may share it.
-	StateDir string
-	// Agent is the guest agent, which is unpacked beside runsc and shown to the guest as its first
-	// program.
-	Agent runsc.Agent
-	// Log receives what no caller can be told by an error; nil drops it.
-	Log *slog.Logger
+	StateDir string       // an existing directory for unpacked programs; processes may share it
+	Agent    runsc.Agent  // the guest agent, the guest's first program
+	Log      *slog.Logger // gets what no error can report; may be nil
 }
 
 // Driver implements vmm.Driver, vmm.Snapshotter, vmm.Reclaimer and vmm.DirectoryWorkspaces.
 type Driver struct {
-	config Config
-	// Both may be used by any number of goroutines; there is no lock of the driver's own.
+	config   Config
 	programs *runsc.Unpacker
-	tried    atomic.Bool // namespaces can be made here
+	tried    atomic.Bool // Probe has made namespaces
 }
 
 var (
@@ -36,7 +30,7 @@ var (
 	_ vmm.Reclaimer           = (*Driver)(nil)
 )
 
-// New makes a driver. It touches nothing: whether machines can run here is for Probe to say.
+// New makes a driver. It touches nothing; Probe tells whether machines can run here.
 func New(config Config) *Driver {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)

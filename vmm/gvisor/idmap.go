@@ -18,28 +18,22 @@ import (
 	"agentbox/vmm"
 )
 
-// idRange is a run of ids inside a user namespace and what they are outside: a line of
-// /proc/PID/uid_map.
+// idRange maps a range of ids in a user namespace to ids outside of it: a line of /proc/PID/uid_map.
 type idRange struct{ Inside, Outside, Size int }
 
-// idMaps are those of a machine's user namespace: the box's user is the caller, so that what it
-// writes in its workspace is the caller's; all others, root too, are ids that own nothing on the
-// host.
+// idMaps are the maps of a machine's user namespace. The box's user is the caller, who so owns what it
+// writes in the workspace. All others, root too, are ids that own nothing on the host.
 type idMaps struct {
 	UIDs, GIDs []idRange
-	// Written by newuidmap and newgidmap, which are setuid programs, since the caller is not root
-	// and may map no id but its own.
-	Helpers bool
+	Helpers    bool // written by the setuid programs newuidmap and newgidmap, for a caller that is not root
 }
 
-// guestIDs is how many ids a guest has: those that distributions use, nobody included. 65534 is
-// nobody in most images.
+// guestIDs is how many ids a guest has: all that distributions use, up to nobody, 65534.
 const guestIDs = 65536
 
-// hostIDs chooses the maps for this process, or says what is missing for it. It reads files and
-// changes nothing, so it is asked before each start: a fingerprint depends on it, because files of
-// a saved runtime layer have the ids as they were. A missing program or line is an error of code
-// Missing with a hint that names the command to run.
+// hostIDs returns the maps for this process. It only reads files. Fingerprints depend on its result,
+// because the files of a saved runtime layer have these ids. If a program or a line in a file is
+// missing, the error has code Missing and a hint with the command.
 func hostIDs() (idMaps, error) {
 	if os.Geteuid() == 0 {
 		uids, err1 := rootRange("/proc/self/uid_map")
@@ -64,9 +58,8 @@ func hostIDs() (idMaps, error) {
 	return idMaps{UIDs: around(os.Geteuid(), uids), GIDs: around(os.Getegid(), gids), Helpers: true}, nil
 }
 
-// around maps guest user GuestUID to own, and all other ids to those of free, one after the other.
-// free may be too small for all: what is left over does not exist in the guest then, and the ids
-// below GuestUID, which packages use, come first.
+// around maps GuestUID to own, and the other ids to those of free, in order. If free is too small, the
+// highest ids do not exist in the guest; packages use those below GuestUID.
 func around(own int, free idRange) []idRange {
 	below := min(vmm.GuestUID, free.Size)
 	maps := []idRange{{0, free.Outside, below}, {vmm.GuestUID, own, 1}}
@@ -76,9 +69,8 @@ func around(own int, free idRange) []idRange {
 	return maps
 }
 
-// subordinate finds the ids that a file gives to a user. Fewer than those below GuestUID are as
-// good as none (code Missing). file is /etc/subuid or /etc/subgid; that it does not exist is the
-// same as having no line in it.
+// subordinate returns the ids that a file, /etc/subuid or /etc/subgid, gives to a user. Code Missing if
+// there is no file, no line, or fewer than GuestUID ids.
 func subordinate(file string, who *user.User) (idRange, error) {
 	f, err := os.Open(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -96,9 +88,8 @@ func subordinate(file string, who *user.User) (idRange, error) {
 	return best, nil
 }
 
-// largestRange reads lines of the form name-or-id:first:count. Of several lines for the user the
-// one with the most ids counts, since ids of one range are enough. Lines that make no sense are
-// passed over.
+// largestRange reads lines of the form name-or-id:first:count, and returns the largest range of the
+// user. It skips malformed lines.
 func largestRange(r io.Reader, who *user.User) idRange {
 	var best idRange
 	lines := bufio.NewScanner(r)
@@ -116,14 +107,13 @@ func largestRange(r io.Reader, who *user.User) idRange {
 	return best
 }
 
-// rootBase is where root takes ids from: far from those of users and of their subordinates. useradd
-// hands out subordinate ids from 100000 on.
+// rootBase is the first id for root's guests, far from users and their subordinate ids, which useradd
+// allocates from 100000 on.
 const rootBase = 1 << 30
 
-// rootRange chooses ids for the guests of root. Root may map any that its own user namespace has,
-// but in a container that may be few. Then the upper half of them serves, as far as it goes, so
-// that the guest's ids are none that the container's own programs have. file is /proc/self/uid_map
-// or gid_map.
+// rootRange chooses ids for the guests of root, who may map any id of its user namespace. If that has
+// few, as in a container, it takes the upper half, which the container's own programs hardly use. file
+// is /proc/self/uid_map or gid_map.
 func rootRange(file string) (idRange, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -147,8 +137,7 @@ func rootRange(file string) (idRange, error) {
 	return idRange{0, best.Inside + best.Size - size, size}, nil
 }
 
-// apply writes the maps of a process that waits for them. Users come before groups. The process is
-// a launcher whose namespaces are new: maps can be written once only.
+// apply writes the maps of a new launcher, which waits for them. Maps can be written only once.
 func (m idMaps) apply(ctx context.Context, pid int) error {
 	if m.Helpers {
 		return errors.Join(runMapper(ctx, "newuidmap", pid, m.UIDs), runMapper(ctx, "newgidmap", pid, m.GIDs))
@@ -164,8 +153,7 @@ func writeMap(pid int, name string, ranges []idRange) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, name), []byte(text.String()), 0)
 }
 
-// runMapper has one of the two helpers write a map. What it complains about goes into the error, of
-// code Missing.
+// runMapper runs one of the two helpers to write a map. Errors have code Missing and its output.
 func runMapper(ctx context.Context, program string, pid int, ranges []idRange) error {
 	args := []string{strconv.Itoa(pid)}
 	for _, r := range ranges {

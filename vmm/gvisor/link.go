@@ -12,35 +12,34 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// link is the cable: a packet socket on the other end of the pair of interfaces of which the
-// sandbox has one. What comes too fast for the buffers of the two sockets is lost, as on any
-// Ethernet. Before each frame stands a header as virtio-net has it (packet(7), PACKET_VNET_HDR), by
-// which one frame carries a TCP segment of many times the MTU. It implements vmm.Link and
-// vmm.Segmenter. One goroutine reads; any number write, since each frame is one system call.
+// link is the cable: a packet socket on our end of a pair of interfaces, the other end of which the
+// sandbox has. Frames that do not fit into the buffers of the sockets are lost, as on any Ethernet.
+// Each frame has a virtio-net header (packet(7), PACKET_VNET_HDR), so that it can be a TCP segment
+// longer than the MTU. link implements vmm.Link and vmm.Segmenter. One goroutine reads; any number may
+// write, since each frame is one system call.
 type link struct {
 	file *os.File
-	// Of file, whose reads and writes wait in Go's poller and not in a thread.
-	raw  syscall.RawConn
-	head [vnetLen]byte // of the frame being read
+	raw  syscall.RawConn // of file: calls wait in Go's poller
+	head [vnetLen]byte   // of the frame that is read
 }
 
 var _ vmm.Segmenter = (*link)(nil)
 
-// The header: flags, type, and in the host's byte order the length of all headers, the size of each
-// segment, where the sum to be completed begins, and where in that it goes (virtio 1.2, 5.1.6).
+// The header (virtio 1.2, 5.1.6) has flags and type, and in the host's byte order the length of all
+// headers, the size of a segment, the offset from which the checksum is computed, and the offset after
+// that of the checksum.
 const (
 	vnetLen       = 10
 	vnetNeedsSum  = 1
 	vnetSegmentV4 = 1
 )
 
-// maxSegment is a little less than what the buffers of runsc's own card hold, which cut off what is
-// longer. In bytes, all headers included.
+// maxSegment is the most bytes of a segment, headers included. The buffers of runsc's interface, which
+// truncates longer ones, are a little larger.
 const maxSegment = 60 << 10
 
-// newLink takes over a packet socket that does not block, also when it fails. fd comes from the
-// launcher, which made it inside of the machine's network namespace. From here on each frame has a
-// header before it.
+// newLink takes over a non-blocking packet socket, also if it fails. The launcher made fd in the
+// machine's network namespace.
 func newLink(fd int) (*link, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
 		unix.Close(fd)
@@ -58,10 +57,9 @@ func (l *link) MTU() int { return plan.MTU }
 
 func (l *link) MaxSegment() int { return maxSegment }
 
-// ReadFrame gives the guest's next frame. A long one is no error here but cut off: none is longer
-// than the 64 KiB that the kernel gives a segment. The header of an incoming frame is dropped: a
-// frame with several segments is handed on as one, with a checksum that need not hold, for the
-// network stack verifies none (vmm/netstack).
+// ReadFrame reads the guest's next frame. No frame is longer than the 64 KiB of a segment, so a long one
+// is truncated and no error. A frame with several segments is passed on as one. Its checksum may be
+// incomplete: vmm/netstack verifies none.
 func (l *link) ReadFrame(buf []byte) (int, error) {
 	var n int
 	var err error
@@ -75,11 +73,10 @@ func (l *link) ReadFrame(buf []byte) (int, error) {
 	return max(n-vnetLen, 0), nil
 }
 
-// WriteFrame implements vmm.Link. A header of zeros says that the frame stands for itself.
+// WriteFrame implements vmm.Link. With a header of zeros, the frame is sent as it is.
 func (l *link) WriteFrame(parts ...[]byte) error { return l.write([vnetLen]byte{}, parts) }
 
-// WriteSegment implements vmm.Segmenter. A segment that stands for itself (Size 0) still leaves its
-// checksum to the guest's side.
+// WriteSegment implements vmm.Segmenter. The guest's side completes the checksum, also if Size is 0.
 func (l *link) WriteSegment(s vmm.Segment, parts ...[]byte) error {
 	var h [vnetLen]byte
 	h[0] = vnetNeedsSum
@@ -92,8 +89,8 @@ func (l *link) WriteSegment(s vmm.Segment, parts ...[]byte) error {
 	return l.write(h, parts)
 }
 
-// write sends one frame. The kernel takes it as a whole or not at all. A full buffer of the
-// interface drops it (ENOBUFS) without an error, as Ethernet would: TCP sends it again.
+// write sends one frame, completely or not at all. If the interface's buffer is full (ENOBUFS), the
+// frame is lost, as on Ethernet, and TCP sends it again.
 func (l *link) write(head [vnetLen]byte, parts [][]byte) error {
 	frame := append(append(make([][]byte, 0, len(parts)+1), head[:]), parts...)
 	var err error
@@ -110,7 +107,7 @@ func (l *link) write(head [vnetLen]byte, parts [][]byte) error {
 	return nil
 }
 
-// retried is a system call that no signal has interrupted.
+// retried repeats a system call while signals interrupt it.
 func retried(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); err != unix.EINTR {

@@ -13,17 +13,14 @@ import (
 	"agentbox/vmm/child"
 )
 
-// namespaces are all new. The network one has nothing but a loopback interface. The launcher is
-// thereby the first process of a PID namespace, which is what ends everything with it.
+// namespaces are the new namespaces of a launcher. As it is the first process of a PID namespace,
+// everything ends with it.
 const namespaces = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 
-// startLauncher runs the launcher with the given descriptors from 3 on, which stay the caller's. It
-// waits for its ids. It is the first process of its namespaces: when it has been reaped, no process
-// of them is left.
-//
-// It keeps its capabilities across exec, although it has no ids yet, as ambient ones.
-//
-// stderr may be nil. Its environment is empty, and it starts in /.
+// startLauncher starts the launcher, which waits for its ids. When it has been reaped, no process of
+// its namespaces is left. files are its descriptors from 3 on and stay the caller's. stderr may be nil.
+// Its environment is empty, and it starts in /. Its capabilities are ambient, so that it keeps them
+// across exec although it has no ids yet.
 func startLauncher(program string, stderr *os.File, files []*os.File) (*child.Process, error) {
 	cmd := exec.Command(program)
 	cmd.ExtraFiles = files
@@ -39,8 +36,8 @@ func startLauncher(program string, stderr *os.File, files []*os.File) (*child.Pr
 	return child.Start(cmd, nil)
 }
 
-// family lists a process and its descendants, the process first. It reads /proc while processes
-// come and go, so it is a picture for accounting and never a list to kill by.
+// family lists a process and then its descendants. Processes come and go meanwhile, so use it for
+// accounting only and never to kill.
 func family(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {

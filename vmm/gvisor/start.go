@@ -39,8 +39,8 @@ func (d *Driver) Boot(ctx context.Context, spec vmm.Spec) (vmm.Machine, error) {
 	return m, nil
 }
 
-// prepare checks a spec, makes the files of its machine and the plan of its launcher, but for Argv.
-// No process runs yet, and what it makes is below spec.Dir.
+// prepare checks a spec, and makes the files of its machine, below spec.Dir, and the launcher's plan
+// without Argv. It starts no process.
 func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, plan.Plan, error) {
 	if err := spec.Check(spec.Dir); err != nil {
 		return nil, plan.Plan{}, err
@@ -60,8 +60,8 @@ func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, plan.Pla
 	return m, planOf(spec, programs), nil
 }
 
-// makeMachineDir makes the machine's files in place of any that an earlier one left. The runtime
-// layer of an earlier machine in spec.Dir goes with them.
+// makeMachineDir makes the machine's files. It removes those of an earlier machine in spec.Dir, with its
+// runtime layer.
 func makeMachineDir(spec vmm.Spec) error {
 	dir := filepath.Join(spec.Dir, machineDir)
 	if err := os.RemoveAll(dir); err != nil {
@@ -72,7 +72,7 @@ func makeMachineDir(spec vmm.Spec) error {
 			return err
 		}
 	}
-	// A template keeps what it saw of this directory, and shows it of every workspace after it.
+	// A template keeps the mode of this directory, and every workspace after it shows the same.
 	if err := os.Chmod(filepath.Join(dir, emptyDir), 0o755); err != nil {
 		return err
 	}
@@ -83,8 +83,8 @@ func makeMachineDir(spec vmm.Spec) error {
 	return os.WriteFile(filepath.Join(dir, specFile), b, 0o600)
 }
 
-// planOf is the launcher's plan of a machine. The machine's own directory is the only writable
-// thing in its root besides the workspace: runsc keeps its records and the runtime layer there.
+// planOf makes the launcher's plan of a machine. Only the workspace and the machine's own directory,
+// where runsc keeps its records and the runtime layer, are writable.
 func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 	dir := filepath.Join(spec.Dir, machineDir)
 	workspace := spec.Workspace
@@ -115,9 +115,9 @@ func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 	return p
 }
 
-// someCPUs chooses as many of this process's CPUs as the machine has: gVisor shows the guest those
-// it may run on. Machines begin at different ones. nil means all. The first one follows from the
-// machine's directory, so that the machines of a host spread over it without anybody keeping count.
+// someCPUs chooses as many of this process's CPUs as the machine has, since gVisor shows the guest all
+// that it may run on; nil means all. The first one depends on a hash of the machine's directory, so
+// that machines are spread over the CPUs.
 func someCPUs(spec vmm.Spec) []int {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil || set.Count() <= spec.CPUs {
@@ -137,10 +137,9 @@ func someCPUs(spec vmm.Spec) []int {
 	return chosen
 }
 
-// start runs the launcher with its pipes, and the goroutines that belong to the machine. files are
-// for the command that starts the sandbox, from plan.FDFirst on. After an error nothing runs. ctx
-// ends a start under way by killing the launcher. The order is the launcher's: it waits for its
-// ids, then for its plan.
+// start starts the launcher, waits until the sandbox runs, and starts the machine's goroutine. files
+// are the descriptors from plan.FDFirst on for the command that starts the sandbox. After an error
+// nothing runs. If ctx ends during the start, the launcher is killed.
 func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os.File) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -171,8 +170,8 @@ func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os
 	return nil
 }
 
-// launch starts the launcher with its ends of the pipes and sockets. Those are closed here once it
-// has them, so that its end is seen at ours.
+// launch starts the launcher with its ends of the pipes and sockets, and closes them here, so that we
+// notice when the launcher closes them.
 func (m *machine) launch(files []*os.File) (err error) {
 	var theirs []*os.File
 	defer func() {
@@ -203,15 +202,14 @@ func (m *machine) launch(files []*os.File) (err error) {
 	return nil
 }
 
-// sysctls are where the host's settings are.
+// sysctls has the host's settings.
 const sysctls = "/proc/sys"
 
-// namespaceError says what forbids namespaces here, where that is why the launcher could not be
-// started.
+// namespaceError explains why the launcher could not be started.
 func namespaceError(err error) error { return namespaceErrorBy(sysctls, err) }
 
-// namespaceErrorBy looks at the settings of the host that are known to forbid them, below the
-// directory settings, and names the first that does with the command that changes it.
+// namespaceErrorBy looks in the directory settings for those that are known to forbid namespaces. It
+// names the first that does, with the command that changes it.
 func namespaceErrorBy(settings string, err error) error {
 	if !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("start the launcher: %w", err)
@@ -223,7 +221,7 @@ func namespaceErrorBy(settings string, err error) error {
 		{"kernel.apparmor_restrict_unprivileged_userns", "1", "0"},
 	} {
 		if b, err := os.ReadFile(filepath.Join(settings, strings.ReplaceAll(s.name, ".", "/"))); err == nil && strings.TrimSpace(string(b)) == s.bad {
-			// The kernel's own error may be "no space left on device", and misleads.
+			// The kernel's own error is misleading: it may be "no space left on device".
 			return agentbox.Errorf(agentbox.Missing, forbidden, userName(), fmt.Errorf("%s is %s", s.name, s.bad)).
 				WithHint("as root: sysctl -w %s=%s", s.name, s.good)
 		}
@@ -239,9 +237,9 @@ func userName() string {
 	return "an ordinary user"
 }
 
-// await sends the plan and waits until the sandbox runs. With a Plan.Image there is one event
-// before: the image has to be served before the sandbox can read it. Errors are the launcher's
-// words, or say that it has ended.
+// await sends the plan and waits until the sandbox runs. With Plan.Image there is an event before that,
+// since the image has to be served before the sandbox reads it. Errors are those of the launcher, or
+// say that it has ended.
 func (m *machine) await(ctx context.Context, p plan.Plan) error {
 	line, err := json.Marshal(p)
 	if err != nil {
@@ -251,10 +249,10 @@ func (m *machine) await(ctx context.Context, p plan.Plan) error {
 	if _, err := m.news.Write(append(line, '\n')); err != nil {
 		return fmt.Errorf("tell the launcher: %w", err)
 	}
-	e, fds, rest, err := m.hear()
+	e, fds, rest, err := m.receive()
 	if err == nil && e.Image {
 		if err = m.serveImage(ctx, fds); err == nil {
-			e, fds, rest, err = m.hear()
+			e, fds, rest, err = m.receive()
 		}
 	}
 	if err != nil {
@@ -274,10 +272,10 @@ func (m *machine) await(ctx context.Context, p plan.Plan) error {
 	return nil
 }
 
-// hear reads one event, the descriptors that came with it, and what came after it. The kernel joins
-// no bytes across descriptors, so an event that brings some is the last of what is read here; rest
-// is what a later reader has to begin with.
-func (m *machine) hear() (e plan.Event, fds []int, rest []byte, err error) {
+// receive reads one event with its descriptors. rest is what was read after the event, for a later
+// reader. A read never goes beyond a message with descriptors, so an event with descriptors is the last
+// in what is read.
+func (m *machine) receive() (e plan.Event, fds []int, rest []byte, err error) {
 	buf, oob := make([]byte, 4<<10), make([]byte, unix.CmsgSpace(2*4))
 	n, rn, _, _, err := m.news.ReadMsgUnix(buf, oob)
 	if err != nil || n == 0 {
@@ -293,9 +291,9 @@ func (m *machine) hear() (e plan.Event, fds []int, rest []byte, err error) {
 	return e, descriptors(oob[:rn]), rest, nil
 }
 
-// abandon ends a machine that did not get started, and adds what runsc said. What runsc wrote into
-// its log says more than a closed socket does, so it comes first. An error that has a code already
-// (no ids, no namespaces) stays as it is.
+// abandon ends a machine that could not be started, and returns the most telling error: what runsc
+// wrote into its log, an error with a code (no ids, no namespaces), or err with the last words of the
+// console.
 func (m *machine) abandon(ctx context.Context, err error) error {
 	m.end()
 	m.news.Close()

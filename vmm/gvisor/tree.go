@@ -15,32 +15,29 @@ import (
 	"agentbox/agentbox"
 )
 
-// treeCopy copies a directory tree: names, modes, times, symlinks and hard links, to files of this
-// process's user. Sockets and devices are left out: nothing answers behind them. It is written for
-// a tree that nothing changes meanwhile: what stages a workspace has ended, or the machine that had
-// it is frozen or gone. Links are copied as links and never followed.
+// treeCopy copies a directory tree with names, modes, times, symlinks and hard links. This process's
+// user owns the copies. Sockets and devices are left out. Links are never followed. Nothing may change
+// the tree meanwhile: its machine is frozen or has ended.
 type treeCopy struct {
 	ctx   context.Context
 	from  string
 	to    string
-	limit int64 // bytes; 0 means none
-	// Bytes of files copied so far, each once however many names it has.
-	size  int64
-	links map[inode]string // the first copy of a file that has several names
+	limit int64            // in bytes; 0 means none
+	size  int64            // bytes of files copied so far, each counted once
+	links map[inode]string // the first copy of each file with several names
 }
 
 type inode struct{ dev, ino uint64 }
 
-// copyTree copies what is in src into the directory dst, which exists. dst's own mode and times are
-// left alone. limit bounds the bytes of all files together, 0 means none; beyond it the error has
-// code NoSpace. A failed copy leaves what it has made for the caller to remove.
+// copyTree copies what is in src into the existing directory dst, whose own mode and times stay. If all
+// files together have more than limit bytes, the error has code NoSpace; 0 means no limit. After an
+// error the caller removes what was copied.
 func copyTree(ctx context.Context, dst, src string, limit int64) error {
 	c := &treeCopy{ctx: ctx, from: src, to: dst, limit: limit, links: map[inode]string{}}
 	return c.directory("")
 }
 
-// directory copies a directory's entries and then its own mode and times, which copying into it
-// changes.
+// directory copies a directory's entries and then, as copying changes them, its mode and times.
 func (c *treeCopy) directory(rel string) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
@@ -59,14 +56,13 @@ func (c *treeCopy) directory(rel string) error {
 		}
 	}
 	if rel == "" {
-		return nil // the top is the caller's, with its mode and times
+		return nil
 	}
 	target := filepath.Join(c.to, rel)
 	return errors.Join(chmod(target, info), setTimes(target, info))
 }
 
-// entry copies one thing by its type. A directory is made for its owner only, until its content is
-// there: its own mode may forbid writing to it.
+// entry copies one entry. A directory gets its mode last, since it may forbid writing.
 func (c *treeCopy) entry(rel string) error {
 	src, dst := filepath.Join(c.from, rel), filepath.Join(c.to, rel)
 	info, err := os.Lstat(src)
@@ -96,7 +92,7 @@ func (c *treeCopy) entry(rel string) error {
 	return nil
 }
 
-// file copies a regular file, or links it to the copy of another name of it.
+// file copies a regular file, or links to the copy of its other name.
 func (c *treeCopy) file(dst, src string, info fs.FileInfo) error {
 	st, _ := info.Sys().(*syscall.Stat_t)
 	if st != nil && st.Nlink > 1 {
@@ -159,13 +155,12 @@ func copyData(to, from *os.File, size int64) error {
 	return to.Truncate(size)
 }
 
-// chmod also gives the bits that os.FileMode names otherwise.
+// chmod sets permissions with setuid, setgid and sticky bits.
 func chmod(path string, info fs.FileInfo) error {
 	return os.Chmod(path, info.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky))
 }
 
-// setTimes gives a copy the time of change of its original, for both its times, and does not follow
-// a link.
+// setTimes sets both times of a copy to the modification time of the original. It follows no link.
 func setTimes(path string, info fs.FileInfo) error {
 	ts := unix.NsecToTimespec(info.ModTime().UnixNano())
 	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -182,10 +177,9 @@ func removeContent(dir string) error {
 	return err
 }
 
-// listTree writes one line for everything in a tree: what a copy of it must have besides the bytes.
-// Of directories it leaves the times out: looking after a copy changes them. The order is that of
-// filepath.WalkDir, by name, so equal trees have equal listings. Owners are left out: all files are
-// the caller's.
+// listTree writes a line for each entry of a tree, sorted by name: everything that a copy must preserve
+// except for the bytes of files. Times of directories, which reading a copy changes, and owners, who
+// are always the caller, are left out.
 func listTree(w io.Writer, root string) error {
 	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
