@@ -52,8 +52,8 @@ type Segment struct {
 	Size     int // most bytes of payload of each segment it stands for; 0 when it stands for itself
 }
 
-// CableCut marks an error as one of a machine's link.
-func CableCut(err error) error { return fmt.Errorf("the machine's network cable: %w", err) }
+// LinkError marks an error as one of a machine's link.
+func LinkError(err error) error { return fmt.Errorf("the machine's network cable: %w", err) }
 
 // CloseOnce closes c, and ignores that it was closed before.
 func CloseOnce(c io.Closer) error {

@@ -32,16 +32,16 @@ func (e *End) Err() error {
 	}
 }
 
-// Reach records, once, that the machine and everything of it is gone. why is asked for the reason
+// Finish records, once, that the machine and everything of it is gone. why is asked for the reason
 // unless we killed it.
-func (e *End) Reach(why func() error) {
+func (e *End) Finish(why func() error) {
 	if !e.killed.Load() {
 		e.err = why()
 	}
 	close(e.done)
 }
 
-// Kill has kill end the processes of the machine, and waits for Reach. Such an end is no failure.
+// Kill has kill end the processes of the machine, and waits for Finish. Such an end is no failure.
 // It is idempotent.
 func (e *End) Kill(kill func() error) error {
 	select {

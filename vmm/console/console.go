@@ -37,10 +37,10 @@ func New(dir string, conn io.ReadCloser) *Console {
 // goroutines may wait.
 func (c *Console) Wait() { <-c.done }
 
-// LastWords is the end of the console for an error message, after a colon and a space; "" if
+// LastLine is the end of the console for an error message, after a colon and a space; "" if
 // nothing was printed. It is the last line, or that of a kernel panic, after which the kernel
 // prints more. The text is the guest's own and may say anything.
-func (c *Console) LastWords() string {
+func (c *Console) LastLine() string {
 	lines := c.last.Lines()
 	if len(lines) == 0 {
 		return ""

@@ -28,7 +28,7 @@ func TestConsoleIsBounded(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
-	if got := c.LastWords(); got != ": Kernel panic - not syncing: test" {
+	if got := c.LastLine(); got != ": Kernel panic - not syncing: test" {
 		t.Errorf("last words: %q", got)
 	}
 }

@@ -43,12 +43,12 @@ const maxSegment = 60 << 10
 func newLink(fd int) (*link, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
 		unix.Close(fd)
-		return nil, vmm.CableCut(os.NewSyscallError("setsockopt", err))
+		return nil, vmm.LinkError(os.NewSyscallError("setsockopt", err))
 	}
 	l := &link{file: os.NewFile(uintptr(fd), "cable")}
 	var err error
 	if l.raw, err = l.file.SyscallConn(); err != nil {
-		return nil, vmm.CableCut(errors.Join(err, l.file.Close()))
+		return nil, vmm.LinkError(errors.Join(err, l.file.Close()))
 	}
 	return l, nil
 }
@@ -68,7 +68,7 @@ func (l *link) ReadFrame(buf []byte) (int, error) {
 		return err != unix.EAGAIN
 	})
 	if err = errors.Join(waitErr, err); err != nil {
-		return 0, vmm.CableCut(err)
+		return 0, vmm.LinkError(err)
 	}
 	return max(n-vnetLen, 0), nil
 }
@@ -102,7 +102,7 @@ func (l *link) write(head [vnetLen]byte, parts [][]byte) error {
 		return nil // lost
 	}
 	if err = errors.Join(waitErr, err); err != nil {
-		return vmm.CableCut(err)
+		return vmm.LinkError(err)
 	}
 	return nil
 }

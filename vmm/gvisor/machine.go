@@ -103,7 +103,7 @@ func (m *machine) end() error {
 // watch waits for the end of the launcher and then for everything that belongs to the machine. It
 // runs as long as the machine does. It is the only reader of events. The launcher tells how the
 // sandbox ended before it ends itself, so that is read first; nothing but an end comes after the
-// start. Reach comes last, when all files of the machine are closed and the workspace is the
+// start. Finish comes last, when all files of the machine are closed and the workspace is the
 // caller's again.
 func (m *machine) watch() {
 	var end *plan.End
@@ -124,7 +124,7 @@ func (m *machine) watch() {
 		m.image.Wait()
 	}
 	m.adopt()
-	m.Reach(func() error { return m.reason(end) })
+	m.Finish(func() error { return m.reason(end) })
 }
 
 // adopt gives what the box's root made in the workspace to the caller. What fails here fails again
@@ -151,10 +151,10 @@ func (m *machine) reason(end *plan.End) error {
 	case end.Signal != 0 && end.Orphan:
 		return agentbox.Errorf(agentbox.Unavailable, "gVisor's file server of %s was killed", m.spec.Name)
 	case end.Signal != 0:
-		return agentbox.Errorf(agentbox.Unavailable, "gVisor of %s ended (signal: %s)%s", m.spec.Name, syscall.Signal(end.Signal), m.console.LastWords()).
+		return agentbox.Errorf(agentbox.Unavailable, "gVisor of %s ended (signal: %s)%s", m.spec.Name, syscall.Signal(end.Signal), m.console.LastLine()).
 			WithHint("its log is %s", filepath.Join(m.spec.Dir, machineDir, logFile))
 	}
-	return agentbox.Errorf(agentbox.Unavailable, "the guest of %s ended (exit status %d)%s", m.spec.Name, end.Status, m.console.LastWords()).
+	return agentbox.Errorf(agentbox.Unavailable, "the guest of %s ended (exit status %d)%s", m.spec.Name, end.Status, m.console.LastLine()).
 		WithHint("its console is in %s", filepath.Join(m.spec.Dir, console.File))
 }
 

@@ -315,7 +315,7 @@ func (m *machine) abandon(ctx context.Context, err error) error {
 	if errors.As(err, &coded) {
 		return err
 	}
-	return agentbox.Errorf(agentbox.Unavailable, "start %s: %w%s", m.spec.Name, err, m.console.LastWords())
+	return agentbox.Errorf(agentbox.Unavailable, "start %s: %w%s", m.spec.Name, err, m.console.LastLine())
 }
 
 // lastError returns the last line of runsc's log, which holds nothing but errors, for people; "" if

@@ -39,17 +39,17 @@ func (l *link) MTU() int { return protocol.NetworkMTU }
 func (l *link) ReadFrame(buf []byte) (int, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(l.in, head[:]); err != nil {
-		return 0, vmm.CableCut(err)
+		return 0, vmm.LinkError(err)
 	}
 	n := int64(binary.BigEndian.Uint32(head[:]))
 	if n > int64(len(buf)) {
 		if _, err := io.CopyN(io.Discard, l.in, n); err != nil {
-			return 0, vmm.CableCut(err)
+			return 0, vmm.LinkError(err)
 		}
 		return 0, vmm.ErrLongFrame
 	}
 	if _, err := io.ReadFull(l.in, buf[:n]); err != nil {
-		return 0, vmm.CableCut(err)
+		return 0, vmm.LinkError(err)
 	}
 	return int(n), nil
 }
@@ -65,7 +65,7 @@ func (l *link) WriteFrame(parts ...[]byte) error {
 	binary.BigEndian.PutUint32(l.head[:], uint32(n))
 	frame := net.Buffers(slices.Insert(slices.Clone(parts), 0, l.head[:]))
 	if _, err := frame.WriteTo(l.conn); err != nil {
-		return vmm.CableCut(err)
+		return vmm.LinkError(err)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func (m *machine) watch() {
 	if m.memory != nil {
 		m.memory.Close()
 	}
-	m.Reach(m.reason)
+	m.Finish(m.reason)
 }
 
 // reason says in one line why the process ended, and is nil if the guest switched itself off. A
@@ -101,7 +101,7 @@ func (m *machine) reason() error {
 	case m.proc.Err() == nil && why == "guest-shutdown":
 		return nil
 	case m.proc.Err() == nil && why == "guest-reset":
-		return agentbox.Errorf(agentbox.Unavailable, "the guest of %s reset itself, as a kernel panic does%s", m.spec.Name, m.console.LastWords()).
+		return agentbox.Errorf(agentbox.Unavailable, "the guest of %s reset itself, as a kernel panic does%s", m.spec.Name, m.console.LastLine()).
 			WithHint("its console is in %s", filepath.Join(m.spec.Dir, console.File))
 	case said != "":
 		return agentbox.Errorf(agentbox.Unavailable, "QEMU of %s ended (%s): %s", m.spec.Name, m.exit(), said)
