@@ -21,7 +21,7 @@ type Config struct {
 	// place. The index does not go through it: badger maps its files.
 	FS disk.FS
 
-	// Trusted tells whether to believe what a producer of names says. nil: nobody but us (Key). It
+	// Trusted reports whether to believe what a producer of names says. nil: nobody but us (Key). It
 	// is asked at every lookup, not when the name is taken, so that a revoked member's names stop
 	// to count at once. It may be called from any goroutine, with locks of the store held, so it
 	// must not call the Store.

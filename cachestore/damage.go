@@ -7,10 +7,10 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// damage takes a claim back that does not hold, remembers where it was, and gives the error for the
-// reader: Corrupt, or that of a disk that failed otherwise, when nothing is taken back. When the
-// claim has changed meanwhile there is no damage to remember, and the error is the same: the caller
-// reads again or gives up.
+// damage removes a claim that does not hold, records the damage, and returns the error for the
+// reader: Corrupt. An error of the disk that says nothing about the bytes is returned as it is, and
+// nothing is removed. If the claim has changed meanwhile nothing is recorded, and the error is the
+// same: the caller reads again or gives up.
 func (s *Store) damage(d agentbox.Digest, p index.Location, why error) error {
 	if !lostBytes(why) {
 		return s.hostError(why)

@@ -1,12 +1,14 @@
-// Package cachestore keeps every byte that agentbox can get again: images, setup results, workspace
+// Package cachestore stores every byte that agentbox can get again: images, setup results, workspace
 // bases, snapshots and artifacts, cut into chunks that are named by their SHA-256 and stored once.
-// It knows nothing of boxes and of peers: where missing bytes come from is a Source, and what a
-// blob is good for is a Kind, which matters for quotas only.
+// It knows nothing of boxes and peers: missing bytes come from a Source, and what a blob is for is a
+// Kind, which matters for quotas only.
 //
-// The main types: a Store is the open directory. PutStream and PutImage (PutImageFile) take bytes
-// in and give the digest of a manifest. OpenBlob, File, FillImage and CopyTo give them back, and
-// complete them from a Source on the way. Publish and Pin say what has to stay, GC removes the
-// rest, Verify and Scrub look for damage. Its callers are agentbox/layers, which says what the
+// A Store is the open directory. It is composed of small types, each with its own lock and tests:
+// names and pins (what has to stay), space and ballast (quota), quarantine (damage), imageFiles,
+// packs, handles and guard (what gc must not touch). PutStream and PutImage (PutImageFile) store
+// bytes and return the digest of a manifest. OpenBlob, File, FillImage and CopyTo read them, and get
+// what is missing from a Source. Publish and Pin keep a manifest, GC removes what nothing keeps,
+// Verify and Scrub look for damage. Its callers are agentbox/layers, which says what the
 // blobs mean, and agentbox/daemon, which opens the one store of a home.
 //
 // Words, besides those of package blob: a claim is an entry of the index, "this chunk lies there".
@@ -29,10 +31,10 @@
 //   - small files are replaced as a whole (disk.Replace), and what was half written has a name that
 //     the next Open removes.
 //
-// Nothing is handed out that was not hashed on the way, by SHA-256 or by a keyed hash that knows
-// the very bytes that were (identify.go); Stored is the one exception and says so. A chunk that
-// does not match is taken out of the index, named in Damage, and got again from a Source; it never
-// becomes zeros.
+// Everything is hashed as it is read, by SHA-256 or by a keyed hash of bytes whose SHA-256 is known
+// (identify.go); Stored is the one exception and says so. A chunk that
+// does not match is removed from the index, listed in Damaged, and fetched again from a Source; it
+// never becomes zeros.
 //
 // One process has a store open (a lock sees to it); all methods may be called at once. Locks are
 // taken in this order: Store.gcMu, names.mu, pins.mu, the mutex of a filler or of workers, writer.mu,

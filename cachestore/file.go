@@ -12,7 +12,7 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// File gives an image as a plain file, to be attached and never written to, and keeps it until
+// File returns an image as a plain file, to be attached and never written to, and keeps it until
 // release is called. It is the file the store keeps, completed with the blocks that so far lay in
 // other images' files, or came from src (which may be nil). All of it was hashed, once since the
 // store was opened.
@@ -85,13 +85,13 @@ func (s *Store) complete(ctx context.Context, d agentbox.Digest, m blob.Manifest
 // goes by it when there are two files; that the bytes are right is another matter (checked).
 func (s *Store) setWhole(d agentbox.Digest) error {
 	return s.changeMeta(d, func(m *index.Meta, known bool) bool {
-		was := m.Whole
+		changed := known && !m.Whole
 		m.Whole = true
-		return known && !was
+		return changed
 	})
 }
 
-// resize gives a file its length again that was cut short: its end may be a hole. One that has it
+// resize restores the length of a file that was cut short: its end may be a hole. One that has it
 // is not touched.
 func resize(file disk.File, size int64) error {
 	st, err := file.Stat()

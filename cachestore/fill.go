@@ -42,8 +42,7 @@ func (s *Store) newFiller(d agentbox.Digest, m blob.Manifest, src Source) *fille
 	return &filler{s: s, manifest: d, m: m, src: src, w: s.newWriter(m.Kind)}
 }
 
-// get has chunks come from the Source and returns when they are stored. Callers have seen to it
-// that there is one.
+// get fetches chunks from the Source, which must not be nil, and returns when they are stored.
 func (f *filler) get(ctx context.Context, p Priority, chunks []int) error {
 	session, err := f.begin(ctx)
 	if err != nil {
@@ -66,9 +65,8 @@ func (f *filler) begin(ctx context.Context) (Session, error) {
 	return f.session, nil
 }
 
-// arrived takes what came (Arrived): it believes nothing that a Source says, hashes it, stores it,
-// and tells came. So a Source learns at once that its bytes were wrong, and nothing is hashed
-// twice.
+// arrived is the filler's Arrived: it hashes what a Source gave, stores it, and calls came. The
+// Source learns at once that its bytes were wrong, and nothing is hashed twice.
 func (f *filler) arrived(ctx context.Context, i int, b []byte) error {
 	c := f.m.Chunks[i]
 	if _, err := sized(b, c); err != nil {
@@ -84,7 +82,7 @@ func (f *filler) arrived(ctx context.Context, i int, b []byte) error {
 	return f.came(ctx, i, b)
 }
 
-// chunk gives chunk i, from here or else from the Source, which it then is here from. The bytes may
+// chunk returns chunk i, from the store or else from the Source, which also stores it. The bytes may
 // be shared.
 //
 // buf may be used for the answer, and may be nil. Readers that need a chunk at the same time share
@@ -196,7 +194,7 @@ func (s *Store) ensureImage(d agentbox.Digest, m blob.Manifest) (uint64, error) 
 	return id, s.addMeta(d, m, 0, commitment{file: id})
 }
 
-// flush makes what was got last, and charges it to the manifest. A Reader that runs for days
+// flush flushes what was got, and charges it to the manifest. A Reader that runs for days
 // flushes as it goes (flushBytes) but charges here.
 func (f *filler) flush() error {
 	if err := f.w.flush(); err != nil {
@@ -210,7 +208,7 @@ func (f *filler) flush() error {
 	})
 }
 
-// close ends the session first, so that nothing more arrives, and makes what came last.
+// close ends the session, so that nothing more arrives, and flushes what came.
 func (f *filler) close() error {
 	var err error
 	if f.session != nil {
@@ -219,8 +217,8 @@ func (f *filler) close() error {
 	return errors.Join(err, f.flush(), f.w.close())
 }
 
-// Fetch gets what is missing of a blob from src, up to everything, and makes it last. progress,
-// which may be nil, is told how many of the missing chunks are here.
+// Fetch gets everything that is missing of a blob from src, and flushes it. progress, which may be
+// nil, is called with the number of missing chunks that have come.
 //
 // The manifest comes first, if it is not here; a stream's chunks go to packs, an image's to its own
 // file. NotFound when src does not have all of it; what it has stays. Fetching again asks only for
@@ -243,7 +241,7 @@ func (s *Store) Fetch(ctx context.Context, manifest agentbox.Digest, src Source,
 	return errors.Join(f.both(ctx, soon, rest), f.close())
 }
 
-// counting gives a func for filler.came that counts. progress is called by one goroutine at a time.
+// counting returns a func for filler.came that counts. progress is called by one goroutine at a time.
 func counting(total int, progress func(done, total int)) func(context.Context, int, []byte) error {
 	var mu sync.Mutex
 	done := 0

@@ -36,8 +36,8 @@ type Filling struct {
 	// the first call: what the next machine with this image will read first.
 	asked map[int]bool
 	trace []uint32
-	// tell has the funcs of track, by their addresses: funcs cannot be compared.
-	tell map[*func()]bool
+	// listeners are the funcs of track, by their addresses: funcs cannot be compared.
+	listeners map[*func()]bool
 }
 
 // FillImage opens an image for reading while it comes from src, whose pieces are asked for as they
@@ -47,7 +47,7 @@ type Filling struct {
 // Invalid when that is of a stream. Nothing is readable at first but zeros, unless this process has
 // found the whole file right before: what an earlier process got is hashed as it is asked for.
 func (s *Store) FillImage(ctx context.Context, manifest agentbox.Digest, src Source) (_ *Filling, err error) {
-	l := &Filling{s: s, d: manifest, release: s.guard.hold(manifest), asked: map[int]bool{}, tell: map[*func()]bool{}}
+	l := &Filling{s: s, d: manifest, release: s.guard.hold(manifest), asked: map[int]bool{}, listeners: map[*func()]bool{}}
 	defer func() {
 		if err != nil {
 			l.release()
@@ -138,7 +138,7 @@ func (l *Filling) demand(block int) {
 	}
 }
 
-// track tells progress of how many blocks of a list may be read, until stop. The list has every
+// track calls progress with how many blocks of a list may be read, until stop. The list has every
 // block that is not zero, so each that arrives is in it.
 func (l *Filling) track(list []int, progress func(done, total int)) (stop func()) {
 	l.mu.Lock()
@@ -153,11 +153,11 @@ func (l *Filling) track(list []int, progress func(done, total int)) (stop func()
 		done++
 		progress(done, len(list))
 	}
-	l.tell[&arrived] = true
+	l.listeners[&arrived] = true
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.tell, &arrived)
+		delete(l.listeners, &arrived)
 	}
 }
 
@@ -166,7 +166,7 @@ func (l *Filling) track(list []int, progress func(done, total int)) (stop func()
 // what is not here is an error that mayFetch knows.
 func (l *Filling) get(ctx context.Context, block int, ask bool) error {
 	_, err := l.flights.do(ctx, block, func() ([]byte, error) {
-		if l.may(block) {
+		if l.readable(block) {
 			return nil, nil
 		}
 		err := l.f.place(ctx, l.file, block, nil, ask)
@@ -178,15 +178,15 @@ func (l *Filling) get(ctx context.Context, block int, ask bool) error {
 	return err
 }
 
-// may tells whether a block may be read.
-func (l *Filling) may(block int) bool {
+// readable reports whether a block may be read.
+func (l *Filling) readable(block int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.have[block]
 }
 
-// came puts a chunk that came where it belongs in this file. Another image may have it too, and
-// then filler.put left it there.
+// came writes a chunk that came to its place in this file: filler.put leaves it out if another image
+// has it.
 func (l *Filling) came(ctx context.Context, block int, b []byte) error {
 	if err := l.f.settle(ctx, l.file, block, b); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (l *Filling) came(ctx context.Context, block int, b []byte) error {
 	return nil
 }
 
-// arrived says that a block may be read, and tells those who track that, with mu held.
+// arrived makes a block readable, and notifies listeners, with mu held.
 func (l *Filling) arrived(block int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,8 +203,8 @@ func (l *Filling) arrived(block int) {
 		return
 	}
 	l.have[block] = true
-	for tell := range l.tell {
-		(*tell)()
+	for notify := range l.listeners {
+		(*notify)()
 	}
 }
 
@@ -217,7 +217,7 @@ func (l *Filling) Prefetch(ctx context.Context, blocks []uint32) error {
 			list = append(list, int(b))
 		}
 	}
-	return errors.Join(l.bring(ctx, blocks, list), l.f.flush())
+	return errors.Join(l.fetchAll(ctx, blocks, list), l.f.flush())
 }
 
 // Complete gets everything, demands before it. When it returns without an error the file is the
@@ -229,7 +229,7 @@ func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) 
 	if progress != nil {
 		defer l.track(list, progress)()
 	}
-	if err := errors.Join(l.bring(ctx, l.Trace(), list), l.f.flush()); err != nil {
+	if err := errors.Join(l.fetchAll(ctx, l.Trace(), list), l.f.flush()); err != nil {
 		return err
 	}
 	if err := l.s.setWhole(l.d); err != nil {
@@ -239,10 +239,10 @@ func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) 
 	return nil
 }
 
-// bring makes blocks of a list readable, those that order or the manifest's trace name before the
+// fetchAll makes blocks of a list readable, those that order or the manifest's trace name before the
 // others. What is here, in another file or since an earlier process, is not asked for, so that a
 // restarted daemon does not fetch an image twice.
-func (l *Filling) bring(ctx context.Context, order []uint32, list []int) error {
+func (l *Filling) fetchAll(ctx context.Context, order []uint32, list []int) error {
 	missing, err := l.settleHere(ctx, list)
 	if err != nil {
 		return err
@@ -278,8 +278,7 @@ func (l *Filling) settleHere(ctx context.Context, list []int) (missing []int, er
 	return missing, err
 }
 
-// Close makes what came last, and lets go of the manifest. Nothing may be needed any more: a call
-// that is under way fails. The file stays, with its holes, and a later Filling goes on with it.
+// Close flushes what came, and releases the manifest. A call that is under way fails. The file stays, with its holes, and a later Filling goes on with it.
 func (l *Filling) Close() error {
 	defer l.release()
 	return l.f.close()
@@ -307,14 +306,14 @@ func (f *filler) place(ctx context.Context, file *blockFile, i int, buf []byte, 
 	return f.settle(ctx, file, i, b)
 }
 
-// hole tells whether a file has nothing at a place: of an image that has just begun to come, all of
+// hole reports whether a file has nothing at a place: of an image that has just begun to come, all of
 // it is a hole, and reading and hashing that would take as long as for an image that is there.
 func hole(file disk.File, off, n int64) bool {
 	start, _, err := file.NextData(off)
 	return errors.Is(err, io.EOF) || err == nil && start >= off+n
 }
 
-// read gives chunk i, asking the Source for it or not.
+// read returns chunk i, asking the Source for it or not.
 func (f *filler) read(ctx context.Context, i int, buf []byte, ask bool) ([]byte, error) {
 	if ask {
 		return f.chunk(ctx, i, buf)
@@ -327,18 +326,18 @@ func (f *filler) read(ctx context.Context, i int, buf []byte, ask bool) ([]byte,
 	return sized(b, c)
 }
 
-// settle puts block i, whose bytes were hashed, at its place in the image's own file, unless it is
+// settle writes block i, whose bytes were hashed, at its place in the image's own file, unless it is
 // known to lie there.
 func (f *filler) settle(ctx context.Context, file *blockFile, i int, b []byte) error {
 	off := int64(i) * blob.BlockSize
-	if f.w.lies(f.m.Chunks[i].Digest, file.id, off) {
+	if f.w.liesAt(f.m.Chunks[i].Digest, file.id, off) {
 		return nil
 	}
 	return f.write(ctx, file, b, off)
 }
 
-// claim says that block i lies in its place, with the next flush, unless it is said to lie
-// somewhere. Its bytes were hashed, but perhaps never synced: dirty sees to that.
+// claim claims block i at its place with the next flush, unless there is a claim already. Its bytes
+// were hashed, but perhaps never synced, so the file is marked as dirty.
 func (f *filler) claim(file *blockFile, i int) error {
 	c := f.m.Chunks[i]
 	ok, err := f.w.has(c.Digest)

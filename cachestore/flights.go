@@ -5,30 +5,30 @@ import (
 	"sync"
 )
 
-// flights lets callers that want the same thing at the same time share one way of getting it.
-// golang.org/x/sync/singleflight does nearly that, but gives everybody the error of the first, also
-// when only the first was cancelled.
+// flights lets callers that want the same key at the same time share one call that gets it.
+// golang.org/x/sync/singleflight gives everybody the error of the first caller, even if only that
+// one was cancelled.
 type flights[K comparable] struct {
-	// shared tells the errors that are everybody's; after another, each tries for itself. nil: none
-	// is.
+	// shared reports whether an error is that of all callers; after any other, each tries for
+	// itself. nil: none is.
 	shared func(error) bool
 	mu     sync.Mutex
 	now    map[K]*flight
 }
 
-// flight is something that is being got. b and err are set when done is closed.
+// flight is a call under way. b and err are set when done is closed.
 type flight struct {
 	done chan struct{}
 	b    []byte
 	err  error
 }
 
-// do gets what k names, or waits for the call that is getting it. The bytes are shared: nobody may
-// change them. A caller that waits is not bound to the patience of the one that gets, only to ctx.
+// do calls get for k, or waits for the call that is under way. The bytes are shared and must not be
+// changed. A caller that waits is bound to its own ctx only, not to that of the caller that gets.
 func (f *flights[K]) do(ctx context.Context, k K, get func() ([]byte, error)) ([]byte, error) {
 	for {
-		other, mine := f.board(k)
-		if mine {
+		other, first := f.join(k)
+		if first {
 			other.b, other.err = get()
 			f.mu.Lock()
 			delete(f.now, k)
@@ -47,8 +47,8 @@ func (f *flights[K]) do(ctx context.Context, k K, get func() ([]byte, error)) ([
 	}
 }
 
-// board gives the flight under way, or begins one, which is the caller's then.
-func (f *flights[K]) board(k K) (_ *flight, mine bool) {
+// join returns the flight under way, or begins one: first is true then, and the caller gets it.
+func (f *flights[K]) join(k K) (_ *flight, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if other := f.now[k]; other != nil {

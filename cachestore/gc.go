@@ -44,6 +44,11 @@ type GCReport struct {
 	Young int      `json:"young"` // things that stay only because they are new
 }
 
+// add adds a line to the report.
+func (r *GCReport) add(kind, name string, bytes int64, why string) {
+	r.Items = append(r.Items, GCItem{Kind: kind, Name: name, Bytes: bytes, Why: why})
+}
+
 // GC removes names that have expired, evicts manifests while a quota is exceeded (those used once
 // or never first, then by the time of their last use), and gives back the space of chunks that no
 // manifest needs. Roots, what is open, and what is younger than the grace period stays. Readers and
@@ -58,7 +63,7 @@ func (s *Store) GC(ctx context.Context, o GCOptions) (GCReport, error) {
 	if !o.DryRun && s.space.room() != nil {
 		s.ballast.drop()
 	}
-	g := &collection{s: s, o: o, grace: s.cfg.Grace, report: GCReport{Items: []GCItem{}}, over: map[uint64]struct{}{}}
+	g := &collection{s: s, o: o, grace: s.cfg.Grace, report: GCReport{Items: []GCItem{}}, dropped: map[uint64]struct{}{}}
 	if g.grace < 0 {
 		g.grace = 0
 	}
@@ -101,11 +106,11 @@ type collection struct {
 	// grace is that of the configuration, not below zero.
 	grace  time.Duration
 	report GCReport
-	// live and over hold the short digests of chunks that are needed, and of what was dropped by
+	// live and dropped hold the short digests of chunks that are needed, and of what was dropped by
 	// name, for which there is no grace. Eight bytes each instead of 32: a store has millions, and
 	// a collision only keeps garbage.
-	live map[uint64]struct{}
-	over map[uint64]struct{}
+	live    map[uint64]struct{}
+	dropped map[uint64]struct{}
 	// kept are the manifests that roots keep, owners all that stay, once evict is done.
 	kept   map[agentbox.Digest]bool
 	owners map[agentbox.Digest]index.Meta
@@ -116,7 +121,7 @@ type collection struct {
 
 func (g *collection) run(ctx context.Context) error {
 	err := g.s.names.expire(g.o.DryRun, g.grace, func(n blob.Name) {
-		g.say("name", n.Namespace+"/"+n.Key, 0, "expired "+n.Expires.Format(time.RFC3339))
+		g.report.add("name", n.Namespace+"/"+n.Key, 0, "expired "+n.Expires.Format(time.RFC3339))
 	})
 	if err != nil {
 		return err
@@ -150,11 +155,6 @@ func (g *collection) run(ctx context.Context) error {
 		return nil // what was asked for is gone
 	}
 	return g.unread
-}
-
-// say adds a line to the report.
-func (g *collection) say(kind, name string, bytes int64, why string) {
-	g.report.Items = append(g.report.Items, GCItem{Kind: kind, Name: name, Bytes: bytes, Why: why})
 }
 
 // candidate is a manifest that may be evicted.
@@ -205,7 +205,7 @@ func (g *collection) evict(ctx context.Context, roots roots) error {
 		}
 		if gone {
 			plan.freed(c.meta)
-			g.say(string(c.meta.Kind), c.digest.String(), c.meta.Charged, why)
+			g.report.add(string(c.meta.Kind), c.digest.String(), c.meta.Charged, why)
 		}
 	}
 	return nil
@@ -218,14 +218,14 @@ func (g *collection) noGrace(ctx context.Context, d agentbox.Digest) error {
 	if err != nil && !mayFetch(err) {
 		return err
 	}
-	g.over[short(d)] = struct{}{}
+	g.dropped[shortDigest(d)] = struct{}{}
 	for _, c := range m.Chunks {
-		g.over[short(c.Digest)] = struct{}{}
+		g.dropped[shortDigest(c.Digest)] = struct{}{}
 	}
 	return nil
 }
 
-// cheaper tells what to evict first: what was used once or never, so that one pass over everything
+// cheaper reports what to evict first: what was used once or never, so that one pass over everything
 // cannot push out what is used again and again (2Q, Johnson and Shasha, VLDB 1994), then what was
 // not used for longest.
 func cheaper(a, b index.Meta) bool {

@@ -9,11 +9,11 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// guard keeps gc from what is in use: chunks that a writer has found here and counts on, manifests
-// that are open, files that are being written. What is given back while gc runs stays guarded until
-// its end, because gc has looked already.
+// guard protects from gc what is in use: chunks that a writer found here and counts on, manifests
+// that are open, files that are being written. What is released while gc runs stays guarded until
+// gc ends, because gc may have looked at it already.
 //
-// All are counts: the same thing may be in use several times. mu is the last lock that is taken;
+// All are reference counts. mu is the last lock that is taken;
 // dropMeta and unclaim hold it during a write to the index.
 type guard struct {
 	mu sync.Mutex
@@ -26,7 +26,7 @@ type guard struct {
 	// collecting says that a gc runs. It is atomic because the index asks for it through
 	// space.room, also while mu is held.
 	collecting atomic.Bool
-	later      []func() // to be given back after gc; called with mu held
+	later      []func() // releases that wait for the end of gc; called with mu held
 }
 
 func (g *guard) init() {
@@ -52,8 +52,8 @@ func (g *guard) end() {
 	g.later = nil
 }
 
-// short is enough of a digest to tell chunks apart where a mistake only keeps garbage.
-func short(d agentbox.Digest) uint64 { return binary.BigEndian.Uint64(d[:]) }
+// shortDigest is enough of a digest to tell chunks apart where a mistake only keeps garbage.
+func shortDigest(d agentbox.Digest) uint64 { return binary.BigEndian.Uint64(d[:]) }
 
 // count changes a count, and drops it from the map at zero.
 func count[K comparable](m map[K]int, k K, by int) {
@@ -62,7 +62,7 @@ func count[K comparable](m map[K]int, k K, by int) {
 	}
 }
 
-// giveBack does it now, or after gc. do is called with mu held.
+// giveBack calls do now, or when the running gc has ended. do is called with mu held.
 func (g *guard) giveBack(do func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,17 +73,17 @@ func (g *guard) giveBack(do func()) {
 	do()
 }
 
-// hold keeps a manifest and its chunks until the func it gives is called, once or more often, by
-// any goroutine. It need not be here: what comes under that digest is then held from the start.
-func (g *guard) hold(d agentbox.Digest) func() {
+// hold keeps a manifest and its chunks until release is called, which any goroutine may do any
+// number of times. The manifest need not be here yet.
+func (g *guard) hold(d agentbox.Digest) (release func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	count(g.manifests, d, 1)
 	return sync.OnceFunc(func() { g.giveBack(func() { count(g.manifests, d, -1) }) })
 }
 
-// write keeps an image file from being punched until the func it gives is called.
-func (g *guard) write(image uint64) func() {
+// write keeps an image file from being punched until release is called.
+func (g *guard) write(image uint64) (release func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	count(g.images, image, 1)
@@ -91,7 +91,7 @@ func (g *guard) write(image uint64) func() {
 	return sync.OnceFunc(func() { g.giveBack(func() { count(g.images, image, -1) }) })
 }
 
-// fill keeps a pack from being removed or moved until filled has been told as often.
+// fill keeps a pack from being removed or moved until filled was called for each fill.
 func (g *guard) fill(pack uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,32 +104,32 @@ func (g *guard) filled(pack uint64, times int) {
 	count(g.packs, pack, -times)
 }
 
-// welcome guards the chunks of a manifest that becomes known while gc runs: gc did not count them
+// protect guards the chunks of a manifest that becomes known while gc runs: gc did not count them
 // among those needed.
-func (g *guard) welcome(m blob.Manifest) {
+func (g *guard) protect(m blob.Manifest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.collecting.Load() {
 		return
 	}
 	for _, c := range m.Chunks {
-		count(g.chunks, short(c.Digest), 1)
+		count(g.chunks, shortDigest(c.Digest), 1)
 	}
 	g.later = append(g.later, func() {
 		for _, c := range m.Chunks {
-			count(g.chunks, short(c.Digest), -1)
+			count(g.chunks, shortDigest(c.Digest), -1)
 		}
 	})
 }
 
-// isHeld tells whether somebody has a manifest open.
+// isHeld reports whether somebody has a manifest open.
 func (g *guard) isHeld(d agentbox.Digest) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.manifests[d] > 0
 }
 
-// busyPack tells whether claims on a pack may come that were not there when gc began: pieces that
+// busyPack reports whether claims on a pack may come that were not there when gc began: pieces that
 // were appended and not flushed.
 func (g *guard) busyPack(id uint64) bool {
 	g.mu.Lock()
@@ -145,7 +145,7 @@ func (g *guard) busyImage(id uint64) bool {
 	return g.images[id] > 0 || g.touched[id]
 }
 
-// isWritten tells whether an image file is being written now; a rebuild leaves it to its writer.
+// isWritten reports whether an image file is being written now; a rebuild leaves it to its writer.
 func (g *guard) isWritten(image uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -167,13 +167,13 @@ func (g *guard) newClaims() *claims { return &claims{g: g, held: map[uint64]bool
 func (c *claims) add(d agentbox.Digest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held[short(d)] {
+	if c.held[shortDigest(d)] {
 		return
 	}
-	c.held[short(d)] = true
+	c.held[shortDigest(d)] = true
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()
-	count(c.g.chunks, short(d), 1)
+	count(c.g.chunks, shortDigest(d), 1)
 }
 
 // release gives all of them back, at the end of gc if one runs.

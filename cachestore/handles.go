@@ -83,14 +83,14 @@ func (h *handles) path(k fileKey) string {
 	return h.name(k)
 }
 
-// know remembers which image a file number is of.
-func (h *handles) know(id uint64, manifest agentbox.Digest) {
+// register remembers which image a file number is of.
+func (h *handles) register(id uint64, manifest agentbox.Digest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.images[id] = manifest
 }
 
-// imageOf gives the manifest of an image file, false when there is no such file.
+// imageOf returns the manifest of an image file, false when there is no such file.
 func (h *handles) imageOf(id uint64) (agentbox.Digest, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,7 +98,7 @@ func (h *handles) imageOf(id uint64) (agentbox.Digest, bool) {
 	return d, ok
 }
 
-// isImageOf tells whether a number is that of an image file of a manifest.
+// isImageOf reports whether a number is that of an image file of a manifest.
 func (h *handles) isImageOf(id uint64, manifest agentbox.Digest) bool {
 	owner, ok := h.imageOf(id)
 	return ok && owner == manifest

@@ -14,7 +14,7 @@ import (
 // digest than one that was just computed, and Get, Verify and rebuild, on which others rely,
 // compute it too.
 
-// identify gives the digest of a chunk, and tells whether it is here; if it is, it stays until the
+// identify returns the digest of a chunk, and tells whether it is here; if it is, it stays until the
 // writer is closed. A fingerprint is believed only for a chunk that is here: a digest under which
 // something is stored was computed by SHA-256 from these very bytes.
 func (w *writer) identify(p []byte) (d agentbox.Digest, here bool, err error) {
@@ -34,16 +34,16 @@ func (w *writer) identify(p []byte) (d agentbox.Digest, here bool, err error) {
 	return d, here, err
 }
 
-// remember says what a fingerprint stands for, with the next flush. It must have been computed.
+// remember records with the next flush which digest a fingerprint stands for. The digest must have
+// been computed.
 func (w *writer) remember(f blob.Fingerprint, d agentbox.Digest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.known[f] = d
 }
 
-// recognise tells whether p is what d names, as an error of code Corrupt. It is the check of all
-// who read for this host; a fingerprint that is not known costs the SHA-256 that it would have
-// saved.
+// recognise returns an error of code Corrupt unless d is the digest of p. It is the check of all reads
+// for this host. If the fingerprint is not known, SHA-256 is computed.
 func (s *Store) recognise(d agentbox.Digest, p []byte) error {
 	if known, ok, err := s.index.Known(s.prints.Of(p)); err == nil && ok && known == d {
 		return nil
@@ -56,7 +56,7 @@ func (s *Store) recognise(d agentbox.Digest, p []byte) error {
 func (g *collection) forget(ctx context.Context) error {
 	var b index.Batch
 	err := g.s.index.EachKnown(ctx, func(f blob.Fingerprint, d agentbox.Digest) error {
-		if _, ok := g.live[short(d)]; ok {
+		if _, ok := g.live[shortDigest(d)]; ok {
 			return nil
 		}
 		if _, ok, err := g.s.index.Chunk(d); ok || err != nil {

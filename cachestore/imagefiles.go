@@ -43,7 +43,7 @@ func (i *imageFiles) name(id uint64, manifest agentbox.Digest) error {
 	if err := i.fs.Rename(i.fresh(id), i.path(imagesDir, imageName(id, manifest))); err != nil {
 		return i.hostError(err)
 	}
-	i.handles.know(id, manifest) // whether or not the name lasts: until then it is found there
+	i.handles.register(id, manifest) // whether or not the name lasts: until then it is found there
 	return i.hostError(i.fs.SyncDir(i.path(imagesDir)))
 }
 

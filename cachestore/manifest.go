@@ -10,7 +10,7 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// Manifest gives a manifest that is here: NotFound or Corrupt otherwise. It need not be known (it
+// Manifest returns a manifest that is here: NotFound or Corrupt otherwise. It need not be known (it
 // is a chunk like any other), and its blob need not be complete.
 func (s *Store) Manifest(ctx context.Context, d agentbox.Digest) (blob.Manifest, error) {
 	b, err := s.Get(ctx, d, blob.MaxManifest)
@@ -20,7 +20,7 @@ func (s *Store) Manifest(ctx context.Context, d agentbox.Digest) (blob.Manifest,
 	return blob.DecodeManifest(b)
 }
 
-// EnsureManifest gives a manifest, from src when it is not here or damaged, and makes it known:
+// EnsureManifest returns a manifest, from src when it is not here or damaged, and makes it known:
 // from then on the store may hold any part of its blob. src may be nil. What src gives is hashed
 // and decoded before it is kept. Callers hold d: without a root nothing but the grace period keeps
 // it.
@@ -97,7 +97,7 @@ type Entry struct {
 	Open  bool        `json:"open,omitempty"` // this process uses it now
 }
 
-// List gives every manifest that is known, with its roots, in the order of digests.
+// List returns every manifest that is known, with its roots, in the order of digests.
 func (s *Store) List(ctx context.Context) ([]Entry, error) {
 	roots, err := s.roots()
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Store) List(ctx context.Context) ([]Entry, error) {
 	return out, err
 }
 
-// Presence tells how much of a blob is here. Bytes are decoded, of the chunks that are here.
+// Presence reports how much of a blob is here. Bytes are decoded, of the chunks that are here.
 type Presence struct {
 	Chunks  int   `json:"chunks"` // without those that are zeros; one that occurs twice counts twice
 	Here    int   `json:"here"`

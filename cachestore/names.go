@@ -50,7 +50,7 @@ type names struct {
 // key, a manifest and a scope. A key is published once: see Take for what happens to a second
 // claim.
 //
-// It gives the name as it was signed, its times rounded to seconds. Created may be zero: now.
+// It returns the name as it was signed, its times rounded to seconds. Created may be zero: now.
 // Missing when the store has no key; otherwise the errors of Take.
 func (t *names) Publish(ctx context.Context, n blob.Name) (blob.Name, error) {
 	if t.key == nil {
@@ -102,7 +102,7 @@ func (t *names) Take(ctx context.Context, n blob.Name) error {
 	return t.contest(old, n)
 }
 
-// outranks tells whether a name is worth writing over one of the same key and manifest: it is
+// outranks reports whether a name is worth writing over one of the same key and manifest: it is
 // trusted and the other is not, which is not shown, or both are or neither is and it ends no
 // earlier.
 func (t *names) outranks(n, old blob.Name) bool {
@@ -126,7 +126,7 @@ func (t *names) contest(old, n blob.Name) error {
 		WithHint("one key must give one result: agentbox doctor shows both producers")
 }
 
-// trusts tells whether a name's producer is us or believed by the configuration, now.
+// trusts reports whether a name's producer is us or believed by the configuration, now.
 func (t *names) trusts(n blob.Name) bool {
 	if t.key != nil && bytes.Equal(n.Producer, t.key.Public().(ed25519.PublicKey)) {
 		return true
@@ -177,7 +177,7 @@ func (t *names) read(file string) (blob.Name, error) {
 	return n, nil
 }
 
-// Lookup gives the name of a key: NotFound when there is none, or it has expired, or its producer
+// Lookup returns the name of a key: NotFound when there is none, or it has expired, or its producer
 // is not trusted (any more); Corrupt when its file is damaged, until the key is published again.
 // That a manifest has a name does not mean that all of its chunks are here.
 func (t *names) Lookup(namespace, key string) (blob.Name, error) {
@@ -194,7 +194,7 @@ func (t *names) Lookup(namespace, key string) (blob.Name, error) {
 	return n, err
 }
 
-// Names gives the names of a namespace whose keys begin with prefix, those that hold, sorted by
+// Names returns the names of a namespace whose keys begin with prefix, those that hold, sorted by
 // namespace and key. A namespace of "" is all of them. Files that are damaged are passed over. It
 // reads and verifies every name of the store.
 func (t *names) Names(namespace, prefix string) ([]blob.Name, error) {

@@ -138,7 +138,7 @@ func (p *packs) seal() error {
 	return p.leave()
 }
 
-// idle tells whether nothing will be appended to a pack any more, and everything in it is claimed
+// idle reports whether nothing will be appended to a pack any more, and everything in it is claimed
 // that will be.
 func (p *packs) idle(id uint64) bool {
 	p.mu.Lock()
@@ -156,8 +156,8 @@ func (p *packs) close() error {
 	return p.leave()
 }
 
-// record encodes a piece for a pack, compressed where that saves an eighth.
-func (s *Store) record(what pack.What, d agentbox.Digest, piece []byte) (pack.Record, []byte) {
+// encodeRecord encodes a piece for a pack, compressed where that saves an eighth.
+func (s *Store) encodeRecord(what pack.What, d agentbox.Digest, piece []byte) (pack.Record, []byte) {
 	stored, enc := s.codec.Encode(piece)
 	return pack.Record{What: what, Encoding: enc, Digest: d, Size: len(piece), Stored: len(stored)}, stored
 }

@@ -68,7 +68,7 @@ func (t *pins) Pin(ctx context.Context, name string, manifests ...agentbox.Diges
 	return t.hostError(disk.Replace(t.fs, t.path(pinsDir, hashed(name)), b))
 }
 
-// check tells what is wrong with a pin, as an error of code Corrupt.
+// check reports what is wrong with a pin, as an error of code Corrupt.
 func (p Pin) check() error {
 	switch {
 	case p.Version != pinVersion:
@@ -86,7 +86,7 @@ func (p Pin) check() error {
 	return nil
 }
 
-// encode gives a line of JSON and a line with its digest: a bit that flips in a pin must not unpin
+// encode returns a line of JSON and a line with its digest: a bit that flips in a pin must not unpin
 // anything.
 func (p Pin) encode() ([]byte, error) {
 	b, err := json.Marshal(p)

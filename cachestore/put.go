@@ -78,7 +78,7 @@ func (s *Store) commit(ctx context.Context, w *writer, m blob.Manifest, c commit
 // them for garbage.
 func (s *Store) addMeta(d agentbox.Digest, m blob.Manifest, charged int64, c commitment) error {
 	now := s.cfg.Now().UTC()
-	s.guard.welcome(m)
+	s.guard.protect(m)
 	return s.changeMeta(d, func(meta *index.Meta, known bool) bool {
 		if !known {
 			*meta = index.Meta{

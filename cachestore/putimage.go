@@ -131,7 +131,7 @@ func (in *intake) blocks(ctx context.Context) error {
 	return in.workers.wait(err)
 }
 
-// dataFinder gives a func that tells where the next data is, at or after a place: at an offset far
+// dataFinder returns a func that tells where the next data is, at or after a place: at an offset far
 // beyond every image when only holes follow. Places must not go back. For a reader that knows of no
 // holes everything is data.
 func dataFinder(r io.ReaderAt) func(off int64) (int64, error) {
@@ -194,7 +194,7 @@ func (in *intake) block(ctx context.Context, i int) error {
 	// sync.
 	if in.linked {
 		n := uint32(len(buf))
-		in.w.wrote(d, index.Location{Image: true, File: in.file.id, Off: off, Stored: n, Size: n, Seen: in.s.seen()}, int64(n))
+		in.w.account(d, index.Location{Image: true, File: in.file.id, Off: off, Stored: n, Size: n, Seen: in.s.seen()}, int64(n))
 		return nil
 	}
 	f, err := in.open()

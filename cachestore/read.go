@@ -11,7 +11,7 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// Get gives the bytes of a piece, a chunk or an encoded manifest, checked against its digest by
+// Get returns the bytes of a piece, a chunk or an encoded manifest, checked against its digest by
 // SHA-256, as others rely on them. max is in bytes; a longer piece is Corrupt. NotFound when it is
 // not here, Corrupt when it was and is damaged: from then on it is not here. So a Store is a
 // Source. The bytes are the caller's.
@@ -19,18 +19,18 @@ func (s *Store) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, er
 	return s.read(ctx, d, max, nil, blob.Check)
 }
 
-// Has tells whether a piece is claimed to be here. It reads no file: the piece may turn out to be
+// Has reports whether a piece is claimed to be here. It reads no file: the piece may turn out to be
 // damaged, and without being held it may be gone a moment later.
 func (s *Store) Has(d agentbox.Digest) (bool, error) {
 	_, ok, err := s.index.Chunk(d)
 	return ok, err
 }
 
-// moves bounds how often a reader looks again because gc has moved a chunk that it was about to
+// maxLookups bounds how often a reader looks again because gc has moved a chunk that it was about to
 // read, so that claims that keep changing cannot keep it for ever.
-const moves = 8
+const maxLookups = 8
 
-// check tells whether bytes are what a digest names, as an error of code Corrupt: blob.Check or
+// check reports whether bytes are what a digest names, as an error of code Corrupt: blob.Check or
 // Store.recognise.
 type check func(agentbox.Digest, []byte) error
 
@@ -41,7 +41,7 @@ type check func(agentbox.Digest, []byte) error
 func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte, check check) ([]byte, error) {
 	var last index.Location
 	var lastErr error
-	for range moves {
+	for range maxLookups {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}

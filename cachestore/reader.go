@@ -73,7 +73,7 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// find gives the chunk that holds the byte at off, which is in the blob, and where that chunk
+// find returns the chunk that holds the byte at off, which is in the blob, and where that chunk
 // begins.
 func (r *Reader) find(off int64) (chunk int, start int64) {
 	if r.fill.m.Blocks {
@@ -92,7 +92,7 @@ func (r *Reader) start(i int) int64 {
 	return r.starts[i]
 }
 
-// chunk gives chunk i, which nobody may change, and keeps it for a while.
+// chunk returns chunk i, which nobody may change, and keeps it for a while.
 func (r *Reader) chunk(i int) ([]byte, error) {
 	if b := r.recent.get(i); b != nil {
 		return b, nil

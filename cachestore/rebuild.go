@@ -64,7 +64,7 @@ type rebuilding struct {
 }
 
 // charge charges the manifests that became known with what was claimed for them. What several share
-// counts for the first, as when it was written. Image files are counted by own.
+// counts for the first, as when it was written. Image files are counted by assignFile.
 func (r *rebuilding) charge(ctx context.Context) error {
 	for _, d := range r.revived {
 		m, err := r.s.Manifest(ctx, d)
@@ -76,8 +76,8 @@ func (r *rebuilding) charge(ctx context.Context) error {
 		}
 		charged := int64(0)
 		for _, c := range append(m.Chunks, blob.Chunk{Digest: d}) {
-			charged += r.claimed[short(c.Digest)]
-			delete(r.claimed, short(c.Digest))
+			charged += r.claimed[shortDigest(c.Digest)]
+			delete(r.claimed, shortDigest(c.Digest))
 		}
 		if err := r.s.addMeta(d, m, charged, commitment{}); err != nil {
 			return err
@@ -108,7 +108,7 @@ func (r *rebuilding) claim(d agentbox.Digest, p index.Location, b []byte) error 
 	}
 	p.Seen = r.s.seen()
 	if !p.Image {
-		r.claimed[short(d)] = int64(p.Stored) + pack.HeaderSize
+		r.claimed[shortDigest(d)] = int64(p.Stored) + pack.HeaderSize
 	}
 	r.batch.SetChunk(d, p)
 	r.batch.Remember(r.s.prints.Of(b), d)
@@ -217,7 +217,7 @@ func (r *rebuilding) image(ctx context.Context, id uint64, owner agentbox.Digest
 	if err := r.flush(); err != nil {
 		return err
 	}
-	return r.own(owner, id, whole, charged)
+	return r.assignFile(owner, id, whole, charged)
 }
 
 // block claims the block at off of an image file, and tells whether it is there and what the
@@ -239,9 +239,9 @@ func (r *rebuilding) block(c blob.Chunk, file uint64, off int64, next func(int64
 	return true, r.claim(c.Digest, p, b)
 }
 
-// own gives a manifest its image file, the wholest when there are several: two may have been begun
-// when a crash came between naming one and saying so in the index.
-func (r *rebuilding) own(owner agentbox.Digest, id uint64, whole bool, charged int64) error {
+// assignFile gives a manifest its image file, the most complete if there are several: two may have
+// been begun when a crash came between naming one and saying so in the index.
+func (r *rebuilding) assignFile(owner agentbox.Digest, id uint64, whole bool, charged int64) error {
 	return r.s.changeMeta(owner, func(m *index.Meta, known bool) bool {
 		if !known || m.File != 0 && m.Whole && m.File != id {
 			return false
@@ -260,7 +260,7 @@ func (m rebuildMark) begin() error {
 	return m.hostError(disk.Replace(m.fs, m.path(rebuildName), nil))
 }
 
-// begun tells whether a rebuild was begun and has not ended.
+// begun reports whether a rebuild was begun and has not ended.
 func (m rebuildMark) begun() (bool, error) {
 	f, err := m.fs.Open(m.path(rebuildName), false)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,7 +18,7 @@ import (
 // upstream. A Store is one. A Source that can do better than one piece after the other is also a
 // Sessions. storetest.TestSource is what each must pass.
 type Source interface {
-	// Get gives the decoded bytes of a piece, at most max of them. It is called from many
+	// Get returns the decoded bytes of a piece, at most max of them. It is called from many
 	// goroutines, for different pieces. Callers check the bytes against the digest, so a Source may
 	// be wrong but not silent: it returns when ctx ends. NotFound means that it does not have the
 	// piece; any other error that asking again may help.

@@ -13,8 +13,8 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// space keeps account of bytes, those that are about to be written among them. Without the
-// reservations two writers could each find room for one, and then both write.
+// space accounts for the bytes on disk, and for those about to be written: without reservations two
+// writers could find room for one of them, and both write.
 type space struct {
 	dir
 	keepFree int64 // Config.KeepFree
@@ -52,7 +52,7 @@ func (p *space) uncharge(kind blob.Kind, n int64) {
 	}
 }
 
-// short tells by how much n bytes more would exceed the quota, and which one; 0 when they fit.
+// short returns by how much n bytes more would exceed the quota, and which quota; 0 if they fit.
 // Callers hold mu.
 func (p *space) short(kind blob.Kind, n int64) (int64, string) {
 	if over := p.used + p.reserved + n - p.quota.Total; p.quota.Total > 0 && over > 0 {
@@ -160,7 +160,7 @@ func decodeQuota(b []byte) (Quota, error) {
 	return q, q.check()
 }
 
-// check tells what is wrong with a quota, as an error of code Invalid.
+// check reports what is wrong with a quota, as an error of code Invalid.
 func (q Quota) check() error {
 	if q.Total < 0 {
 		return agentbox.Errorf(agentbox.Invalid, "a quota of %d bytes", q.Total)

@@ -183,7 +183,7 @@ func (s *Store) surveyFile(dir, name string) error {
 	if dir == imagesDir {
 		var owner agentbox.Digest
 		if id, owner, ok = parseImage(name); ok {
-			s.handles.know(id, owner)
+			s.handles.register(id, owner)
 		}
 	}
 	if !ok {

@@ -31,7 +31,7 @@ func openStore(t *testing.T, dir string, change ...func(*Config)) *Store {
 	return s
 }
 
-// noise gives bytes that do not compress, the same for the same seed.
+// noise returns bytes that do not compress, the same for the same seed.
 func noise(seed uint64, n int) []byte {
 	b := make([]byte, n)
 	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), 1})
@@ -39,7 +39,7 @@ func noise(seed uint64, n int) []byte {
 	return b
 }
 
-// diskImage gives an image with data, zeros, a block that occurs twice, and a short end.
+// diskImage returns an image with data, zeros, a block that occurs twice, and a short end.
 func diskImage(seed uint64, blocks int) []byte {
 	b := noise(seed, blocks*blob.BlockSize+12345)
 	clear(b[blob.BlockSize : 2*blob.BlockSize])

@@ -15,7 +15,7 @@ type Piece struct {
 	Size     int // decoded
 }
 
-// Stored gives a piece as it lies on disk, neither decoded nor hashed, for somebody who does both.
+// Stored returns a piece as it lies on disk, neither decoded nor hashed, for somebody who does both.
 // It sees more than Get: what a transfer wrote a moment ago and has not made last. buf may be used
 // for the answer. NotFound when it is not here.
 //
@@ -25,7 +25,7 @@ type Piece struct {
 func (s *Store) Stored(ctx context.Context, d agentbox.Digest, buf []byte) (Piece, error) {
 	var last index.Location
 	var lastErr error
-	for range moves {
+	for range maxLookups {
 		if err := ctx.Err(); err != nil {
 			return Piece{}, err
 		}
@@ -44,7 +44,7 @@ func (s *Store) Stored(ctx context.Context, d agentbox.Digest, buf []byte) (Piec
 	return Piece{}, lastErr
 }
 
-// Bits tells which chunks Stored would give: bit i%8 of byte i/8, the lowest first. Chunks of zeros
+// Bits reports which chunks Stored would give: bit i%8 of byte i/8, the lowest first. Chunks of zeros
 // count as here.
 func (s *Store) Bits(m blob.Manifest) ([]byte, error) {
 	bits := make([]byte, (len(m.Chunks)+7)/8)
@@ -63,7 +63,7 @@ func (s *Store) Bits(m blob.Manifest) ([]byte, error) {
 	return bits, nil
 }
 
-// locate tells where a piece lies, claimed or only written.
+// locate reports where a piece lies, claimed or only written.
 func (s *Store) locate(d agentbox.Digest) (index.Location, bool, error) {
 	if p, ok := s.fresh.Load(d); ok {
 		return p.(index.Location), true, nil

@@ -53,16 +53,16 @@ func (g *collection) mark(ctx context.Context) error {
 
 // need marks a manifest and its chunks as needed.
 func (g *collection) need(ctx context.Context, d agentbox.Digest) error {
-	g.live[short(d)] = struct{}{}
+	g.live[shortDigest(d)] = struct{}{}
 	m, err := g.s.Manifest(ctx, d)
 	for _, c := range m.Chunks {
-		g.live[short(c.Digest)] = struct{}{}
+		g.live[shortDigest(c.Digest)] = struct{}{}
 	}
 	return err
 }
 
-// dead is a claim that goes; move and Verify use it for claims that stay, too.
-type dead struct {
+// claimOn is a claim of the index: the chunk, and where it lies.
+type claimOn struct {
 	digest agentbox.Digest
 	place  index.Location
 }
@@ -74,13 +74,13 @@ type dead struct {
 // Chunks that no manifest needs stay for the grace period since they were claimed: their manifest
 // may be about to come.
 func (g *collection) sweep(ctx context.Context) error {
-	var list []dead
+	var list []claimOn
 	var bytes int64
 	err := g.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
-		if _, ok := g.live[short(d)]; ok {
+		if _, ok := g.live[shortDigest(d)]; ok {
 			return nil
 		}
-		_, over := g.over[short(d)]
+		_, over := g.dropped[shortDigest(d)]
 		if !over && g.unread != nil {
 			return nil
 		}
@@ -88,7 +88,7 @@ func (g *collection) sweep(ctx context.Context) error {
 			g.report.Young++
 			return nil
 		}
-		list = append(list, dead{d, p})
+		list = append(list, claimOn{d, p})
 		bytes += int64(p.Stored)
 		return nil
 	})
@@ -96,7 +96,7 @@ func (g *collection) sweep(ctx context.Context) error {
 		return err
 	}
 	if len(list) > 0 {
-		g.say("chunks", agentbox.Plural(len(list), "chunk"), bytes, "no manifest needs them")
+		g.report.add("chunks", agentbox.Plural(len(list), "chunk"), bytes, "no manifest needs them")
 	}
 	if g.o.DryRun {
 		g.report.Freed = bytes
@@ -104,7 +104,7 @@ func (g *collection) sweep(ctx context.Context) error {
 	}
 	// What nobody needs cannot be repaired by anybody, and would be reported for ever.
 	for _, dmg := range g.s.Damaged() {
-		if _, ok := g.live[short(dmg.Digest)]; !ok {
+		if _, ok := g.live[shortDigest(dmg.Digest)]; !ok {
 			g.s.quarantine.forget(dmg.Digest, "not needed any more")
 		}
 	}
@@ -127,12 +127,12 @@ func (g *collection) sweep(ctx context.Context) error {
 
 // unclaim takes claims back that nobody has begun to count on since they were judged. The guard's
 // lock is held from the question to the deed, see writer.has.
-func (g *collection) unclaim(list []dead) error {
+func (g *collection) unclaim(list []claimOn) error {
 	g.s.guard.mu.Lock()
 	defer g.s.guard.mu.Unlock()
 	var b index.Batch
 	for _, x := range list {
-		if g.s.guard.chunks[short(x.digest)] == 0 && g.s.guard.manifests[x.digest] == 0 {
+		if g.s.guard.chunks[shortDigest(x.digest)] == 0 && g.s.guard.manifests[x.digest] == 0 {
 			b.DropChunk(x.digest)
 		}
 	}
@@ -208,7 +208,7 @@ func (s *Store) idlePacks() ([]uint64, error) {
 // reclaimPacks removes the packs of which nothing is claimed, and those of which little is, once that
 // was moved to the present pack.
 func (g *collection) reclaimPacks(ctx context.Context, packs []uint64, claimed map[fileKey]*extent) error {
-	moving := map[uint64][]dead{}
+	moving := map[uint64][]claimOn{}
 	for _, id := range packs {
 		k := fileKey{id: id}
 		size, err := g.sizeOf(k)
@@ -258,15 +258,15 @@ func (g *collection) sizeOf(k fileKey) (disk.Stat, error) {
 }
 
 // claimsOn fills in the claims on some packs, those of each in the order in which they lie there.
-func (g *collection) claimsOn(ctx context.Context, packs map[uint64][]dead) error {
+func (g *collection) claimsOn(ctx context.Context, packs map[uint64][]claimOn) error {
 	err := g.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
 		if list, ok := packs[p.File]; ok && !p.Image {
-			packs[p.File] = append(list, dead{d, p})
+			packs[p.File] = append(list, claimOn{d, p})
 		}
 		return nil
 	})
 	for _, list := range packs {
-		slices.SortFunc(list, func(a, b dead) int { return cmp.Compare(a.place.Off, b.place.Off) })
+		slices.SortFunc(list, func(a, b claimOn) int { return cmp.Compare(a.place.Off, b.place.Off) })
 	}
 	return err
 }
@@ -290,8 +290,8 @@ func (g *collection) remove(k fileKey, counted int64) error {
 // header may be damaged while the bytes behind it are right. A piece that is damaged itself is not
 // copied: its claim is taken back. Room is not asked for: what is written here is less than what
 // the removal frees, and gc runs when there is none.
-func (g *collection) move(ctx context.Context, id uint64, list []dead) error {
-	var moved []dead
+func (g *collection) move(ctx context.Context, id uint64, list []claimOn) error {
+	var moved []claimOn
 	packs := map[uint64]bool{}
 	defer func() {
 		for _, x := range moved {
@@ -321,7 +321,7 @@ func (g *collection) move(ctx context.Context, id uint64, list []dead) error {
 			return err
 		}
 		packs[to.File] = true
-		moved = append(moved, dead{x.digest, to})
+		moved = append(moved, claimOn{x.digest, to})
 	}
 	for to := range packs {
 		if err := g.s.packs.sync(to); err != nil {
@@ -351,7 +351,7 @@ func (g *collection) appendCopy(d agentbox.Digest, p index.Location, stored []by
 
 // reclaimed says where the pieces of a pack are now, unless one was claimed elsewhere or given up
 // meanwhile.
-func (g *collection) reclaimed(moved []dead, from uint64) error {
+func (g *collection) reclaimed(moved []claimOn, from uint64) error {
 	g.s.metaMu.Lock()
 	defer g.s.metaMu.Unlock()
 	var b index.Batch

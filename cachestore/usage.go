@@ -8,7 +8,7 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// Usage tells what the store takes. It reads what is known of every manifest.
+// Usage reports what the store takes. It reads what is known of every manifest.
 func (s *Store) Usage(ctx context.Context) (Usage, error) {
 	free, err := s.fs.Free(s.cfg.Dir)
 	if err != nil {

@@ -92,14 +92,14 @@ type verification struct {
 
 // claims lists all claims in the order in which they lie on disk, so that files are read in long
 // stretches. What is claimed later is not looked at: it was hashed just now.
-func (v *verification) claims(ctx context.Context) ([]dead, error) {
-	var list []dead
+func (v *verification) claims(ctx context.Context) ([]claimOn, error) {
+	var list []claimOn
 	err := v.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
-		list = append(list, dead{d, p})
+		list = append(list, claimOn{d, p})
 		v.total += int64(p.Stored)
 		return nil
 	})
-	slices.SortFunc(list, func(a, b dead) int {
+	slices.SortFunc(list, func(a, b claimOn) int {
 		return cmp.Or(cmp.Compare(a.place.File, b.place.File), cmp.Compare(a.place.Off, b.place.Off))
 	})
 	return list, err
@@ -109,7 +109,7 @@ func (v *verification) claims(ctx context.Context) ([]dead, error) {
 const verifyRun = 4 << 20
 
 // check has workers look at the claims, a run each.
-func (v *verification) check(ctx context.Context, list []dead) error {
+func (v *verification) check(ctx context.Context, list []claimOn) error {
 	workers := newWorkers(ctx)
 	var err error
 	for len(list) > 0 && err == nil {
@@ -127,7 +127,7 @@ func (v *verification) check(ctx context.Context, list []dead) error {
 
 // checkRun looks at some claims that lie side by side. One that changed meanwhile is no damage:
 // Store.damage asks the index again.
-func (v *verification) checkRun(ctx context.Context, workers *workers, part []dead, bytes int64) error {
+func (v *verification) checkRun(ctx context.Context, workers *workers, part []claimOn, bytes int64) error {
 	buf := workers.buffer()
 	defer workers.recycle(buf)
 	for _, x := range part {
@@ -197,7 +197,7 @@ func (v *verification) replace(ctx context.Context, w *writer, dmg Damage, piece
 	return w.putRecord(ctx, what, dmg.Digest, piece)
 }
 
-// isBlock tells whether a piece belongs where a record of damage says that it lay: the record may be
+// isBlock reports whether a piece belongs where a record of damage says that it lay: the record may be
 // damaged itself, and what is written there must not be another block's.
 func (v *verification) isBlock(ctx context.Context, owner agentbox.Digest, dmg Damage) bool {
 	m, err := v.s.Manifest(ctx, owner)

@@ -56,7 +56,7 @@ func (c *workers) locked(do func()) {
 	do()
 }
 
-// buffer gives a slice of no length that has room for the largest chunk; recycle gives it back.
+// buffer returns a slice of no length that has room for the largest chunk; recycle gives it back.
 // Nothing may use it afterwards.
 func (c *workers) buffer() []byte { return c.buffers.Get().([]byte) }
 

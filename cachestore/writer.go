@@ -12,8 +12,8 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// writer stores the pieces of one blob. Nothing it wrote is claimed before flush, and gc lets
-// everything be that it wrote or found until close. Its methods may be called at once; close comes
+// writer stores the pieces of one blob. Nothing it wrote is claimed before flush, and gc leaves
+// alone what it wrote or found until close. Its methods may be called at once; close comes
 // after all of them.
 type writer struct {
 	s *Store
@@ -45,16 +45,16 @@ type blockFile struct {
 	// dirty says that something was written since the last sync; it is guarded by the writer's
 	// mutex.
 	dirty bool
-	// turn is whose turn it is to write, see WriteAt.
-	turn sync.Mutex
+	// writing is held during a write, see WriteAt.
+	writing sync.Mutex
 }
 
-// WriteAt lets one goroutine after the other write: a file system has a lock per file for it, and
-// those that wait for that one spin, and burn as much processor time as the writing takes
-// (docs/internals/measurements.md, the store).
+// WriteAt lets one goroutine write at a time. The file system has a lock for that, but waiters spin
+// on it and burn as much processor time as the writing takes (docs/internals/measurements.md, the
+// store).
 func (f *blockFile) WriteAt(p []byte, off int64) (int, error) {
-	f.turn.Lock()
-	defer f.turn.Unlock()
+	f.writing.Lock()
+	defer f.writing.Unlock()
 	return f.File.WriteAt(p, off)
 }
 
@@ -70,7 +70,7 @@ func (s *Store) newWriter(kind blob.Kind) *writer {
 // synced and claimed. A flush for each chunk would be a sync for each chunk.
 const flushBytes = 64 << 20
 
-// has tells whether a piece is here, and from then on it stays until the writer is closed. The
+// has reports whether a piece is here, and from then on it stays until the writer is closed. The
 // claim comes before the look: gc, which takes a claim back under the same lock, either sees ours
 // or has removed the piece before we look.
 func (w *writer) has(d agentbox.Digest) (bool, error) {
@@ -85,9 +85,9 @@ func (w *writer) has(d agentbox.Digest) (bool, error) {
 	return ok, err
 }
 
-// lies tells whether a piece lies at a place of an image file, as far as this writer and the index
+// liesAt reports whether a piece lies at a place of an image file, as far as this writer and the index
 // know.
-func (w *writer) lies(d agentbox.Digest, image uint64, off int64) bool {
+func (w *writer) liesAt(d agentbox.Digest, image uint64, off int64) bool {
 	w.mu.Lock()
 	p, ok := w.pending[d]
 	w.mu.Unlock()
@@ -123,7 +123,7 @@ func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Diges
 	if ok, err := w.has(d); ok || err != nil {
 		return err
 	}
-	r, stored := w.s.record(what, d, piece)
+	r, stored := w.s.encodeRecord(what, d, piece)
 	n := int64(len(stored)) + pack.HeaderSize
 	if err := w.s.space.reserve(ctx, w.kind, n); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Diges
 	if err != nil {
 		return err
 	}
-	w.wrote(d, p, n)
+	w.account(d, p, n)
 	w.mu.Lock()
 	w.packs[p.File]++
 	full := w.bytes >= flushBytes
@@ -144,9 +144,9 @@ func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Diges
 	return nil
 }
 
-// wrote accounts for a piece of n bytes on disk that lies at p now, and shows it to Stored before
-// it is claimed.
-func (w *writer) wrote(d agentbox.Digest, p index.Location, n int64) {
+// account records a piece of n bytes on disk that lies at p now, and shows it to Stored before it is
+// claimed.
+func (w *writer) account(d agentbox.Digest, p index.Location, n int64) {
 	w.s.space.add(w.kind, n)
 	w.s.fresh.Store(d, p)
 	w.mu.Lock()
@@ -167,7 +167,7 @@ func (w *writer) putBlock(ctx context.Context, f *blockFile, d agentbox.Digest, 
 	if _, err := f.WriteAt(piece, off); err != nil {
 		return w.s.hostError(err)
 	}
-	w.wrote(d, index.Location{Image: true, File: f.id, Off: off, Stored: uint32(n), Size: uint32(n), Seen: w.s.seen()}, n)
+	w.account(d, index.Location{Image: true, File: f.id, Off: off, Stored: uint32(n), Size: uint32(n), Seen: w.s.seen()}, n)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f.dirty = true
@@ -206,9 +206,8 @@ func (w *writer) openImage(id uint64, owner agentbox.Digest) (*blockFile, error)
 	return w.images[id], nil
 }
 
-// flush makes what was written last, and then claims it. Only then does anybody else see it, but
-// for Stored. After an error nothing was forgotten: the pieces are pending still, and the next
-// flush tries again.
+// flush syncs what was written, and then claims it. Only then do others see it, except through
+// Stored. After an error the pieces are still pending, and the next flush tries again.
 func (w *writer) flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -263,8 +262,8 @@ func (w *writer) charge(set func(written int64) error) error {
 	return nil
 }
 
-// forgetFresh is for pending pieces that are claimed now, or never will be. Another writer may have
-// written one too, and then that one stays. Callers hold mu.
+// forgetFresh removes from fresh the pending pieces, which are claimed now or never will be. An entry
+// that another writer made stays. Callers hold mu.
 func (w *writer) forgetFresh() {
 	for d, p := range w.pending {
 		w.s.fresh.CompareAndDelete(d, p)
@@ -279,8 +278,8 @@ func (w *writer) leavePacks() {
 	clear(w.packs)
 }
 
-// close gives back what the writer holds. What was not flushed is left for gc, which finds bytes in
-// files that no claim is on. It may be called after any error of the others, and once.
+// close releases what the writer holds. What was not flushed is left for gc: bytes in files without
+// a claim. It is called once, also after errors.
 func (w *writer) close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
