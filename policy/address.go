@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Class says what kind of place an address is.
+// Class is the kind of place that an address is.
 type Class string
 
-// The classes. Only what is Public is covered by an ordinary rule.
+// The classes. Ordinary rules cover only Public.
 const (
 	Public  Class = "public"  // the internet, as far as an address can tell
 	Private Class = "private" // private, shared or loopback ranges, and the host's own addresses: reached by explicit grant only
 	Refused Class = "refused" // reached by no grant: link-local, metadata, multicast, translation and reserved ranges
 )
 
-// metadataNames are names of such services. Those that lead to link-local addresses are refused
+// metadataNames are names of metadata services. Those that lead to link-local addresses are refused
 // there too; some have public addresses, and some are answered by a proxy on the way.
 var metadataNames = []string{
 	"metadata.google.internal", "metadata.goog", "metadata.azure.internal", "metadata.azure.com", "instance-data.ec2.internal", "instance-data",
@@ -24,18 +24,19 @@ var metadataNames = []string{
 	"metadata.digitalocean.com", "api.metadata.cloud.ibm.com", "metadata",
 }
 
-// isMetadata is what such an address or name is, in verdicts.
+// isMetadata describes such an address or name in verdicts.
 const isMetadata = "a platform's metadata service"
 
-// isMetadataName tells whether a canonical name is that of a metadata service, or below one. Names
-// count besides addresses because a resolver of the host's may answer them with any address.
+// isMetadataName reports whether a canonical name is that of a metadata service, or below one.
+// Names are checked in addition to addresses because the host's resolver may answer them with any
+// address.
 func isMetadataName(name string) bool {
 	return slices.ContainsFunc(metadataNames, func(m string) bool { return name == m || strings.HasSuffix(name, "."+m) })
 }
 
-// special lists the ranges that are not public. The first match counts, so narrower ranges that are
-// an exception of a wider one come before it, and ::/0 last refuses all that nobody has heard of.
-// Documentation ranges are absent: no route leads there but in networks that chose to use them.
+// special lists the ranges that are not public. The first match counts, so exceptions come before
+// the wider range that contains them, and ::/0 at the end refuses everything unknown. Documentation
+// ranges are absent: no route leads there except in networks that chose to use them.
 //
 // First are the addresses outside of link-local at which platforms serve their machines'
 // credentials and settings. Each comes from the platform's own documentation or client, and is
@@ -78,9 +79,9 @@ var special = []struct {
 	{netip.MustParsePrefix("::/0"), Refused, "not an address of the internet (NAT64 and mapped addresses included)"},
 }
 
-// Classify tells what kind of place an address is, and what it is in words when it is not public.
-// Addresses that are IPv4 in IPv6 clothes count as what they hide, or are refused. It does not know
-// which addresses are the host's own: Policy asks that besides (New).
+// Classify returns the class of an address, and a description if it is not public. IPv4 addresses
+// in IPv6 notation count as IPv4, or are refused. It does not know which addresses are the host's
+// own: Policy checks that in addition (New).
 func Classify(a netip.Addr) (Class, string) {
 	if !a.IsValid() {
 		return Refused, "no address"
@@ -89,9 +90,9 @@ func Classify(a netip.Addr) (Class, string) {
 	return classOf(netip.PrefixFrom(a, a.BitLen()))
 }
 
-// Class says what kind of place all that the rule covers is, and what it is in words when it is not
-// public. A rule about places of several kinds counts as public, and so does one about names, which
-// lead wherever they lead.
+// Class returns the class of everything that the rule covers, and a description if it is not
+// public. A rule about several classes counts as public, and so does one about names, which may
+// lead anywhere.
 func (r Rule) Class() (Class, string) {
 	switch {
 	case r.Host == HostName:

@@ -13,10 +13,10 @@ import (
 	"agentbox/agentbox"
 )
 
-// Entry is one line of the audit log: one flow and its end, or something else that a reader has to
-// know. It holds no values of secrets, no bodies, no headers and no queries. Log fills in Seq,
-// Time and Box. Members are left out when empty; new ones may be added, and readers of the
-// JSON pass over those they do not know.
+// Entry is one line of the audit log: one flow and its end, or another event that a reader has to
+// know. It holds no values of secrets, no bodies, no headers and no queries. Log fills in Seq, Time
+// and Box. Empty members are left out. New ones may be added, and readers of the JSON ignore
+// unknown ones.
 type Entry struct {
 	Seq  uint64    `json:"seq"`  // from 1, without gaps
 	Time time.Time `json:"time"` // when the entry was written: at the end of the flow
@@ -53,8 +53,8 @@ const (
 	KindStart     = "start"     // a machine of the box began its life; Reason says how it is isolated
 )
 
-// EntryFor fills an entry from a flow and its verdict. What the box chose (name, method, path) is
-// clipped, and the path has lost its query, which may hold what is nobody's business.
+// EntryFor makes an entry of a flow and its verdict. What the box chose (name, method, path) is
+// clipped, and the path loses its query, which may be private.
 func EntryFor(f Flow, v Verdict) Entry {
 	e := Entry{
 		Kind: cmp.Or(v.Kind, KindFlow), Proto: f.Proto, Name: agentbox.Clip(f.Name), Port: f.Port, Method: agentbox.Clip(f.Method),
@@ -71,8 +71,8 @@ func EntryFor(f Flow, v Verdict) Entry {
 }
 
 // line is an entry as it is stored. Hash, its last member, covers every byte of the line before it,
-// and Prev is the one of the line before. So no line can be changed, added or removed without
-// changing all that follow.
+// and Prev is that of the line before. So no line can be changed, added or removed without changing
+// all that follow.
 type line struct {
 	Entry
 	Prev string `json:"prev"`
@@ -82,15 +82,15 @@ type line struct {
 // genesis is the Prev of the first line: as long as a hash, and the hash of nothing.
 const genesis = "0000000000000000000000000000000000000000000000000000000000000000"
 
-// maxLine bounds a line, in bytes; longer ones are not ours. All that a box chooses in one is
-// clipped, so an entry is far below it.
+// maxLine bounds a line, in bytes; longer ones are not ours. Everything that a box chooses in one
+// is clipped, so an entry is far below it.
 const maxLine = 16 << 10
 
-// hashMember begins the last member of a line, behind what it covers.
+// hashMember starts the last member of a line, after what it covers.
 const hashMember = `,"hash":"`
 
-// encodeLine gives the bytes of a line, newline included, and its hash. Times are rounded to
-// microseconds, so that an entry that was read is the one that was written.
+// encodeLine returns the bytes of a line, including its newline, and its hash. Times are rounded to
+// microseconds, so that an entry survives a round trip.
 func encodeLine(prev string, e Entry) ([]byte, string, error) {
 	e.Time = e.Time.UTC().Round(time.Microsecond)
 	b, err := json.Marshal(line{Entry: e, Prev: prev})
@@ -107,9 +107,9 @@ func encodeLine(prev string, e Entry) ([]byte, string, error) {
 	return b, hash, nil
 }
 
-// decodeLine reads one line, without its newline, and checks its hash over the very bytes: JSON
-// that says the same in another way is not what was written. Unknown members are refused, as they
-// would be covered by the hash and shown to nobody.
+// decodeLine parses one line, without its newline, and checks its hash over the very bytes: JSON
+// that means the same in other words is not what was written. Unknown members are refused, as the
+// hash would cover them and nobody would see them.
 func decodeLine(b []byte) (line, error) {
 	var l line
 	body := len(b) - len(hashMember) - len(genesis) - len(`"}`)

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// segmentSize is in bytes, segments counts the current one: 128 MiB in all. A box that floods its
-// log loses its oldest entries, and the host no more than this.
+// segmentSize is in bytes, segments counts the current one: 128 MiB in all. A box that floods
+// its log loses its oldest entries, and the host no more space than this.
 const (
 	segmentSize = 16 << 20
 	segments    = 8
 )
 
-// current is the name of the segment that is written. Full ones are renamed, with numbers that count
-// up.
+// current is the name of the segment that is written. Full ones are renamed, with increasing
+// numbers.
 const (
 	current     = "log.jsonl"
 	segmentName = "log-%06d.jsonl"
@@ -26,28 +26,29 @@ const (
 
 // Log is the audit log of one box: a directory with lines of JSON, chained by hashes. One process
 // writes it, the box's supervisor; any may read it at the same time. Every entry is in the kernel's
-// hands when Append returns, so the death of the process loses none; a power cut may lose the last
-// ones: a sync for each flow would cost more than many flows do. Its methods may be called at once.
+// hands when Append returns, so the death of the process loses none. A power cut may lose the last
+// ones: a sync for each flow would cost more than many flows do. Its methods may be called
+// concurrently.
 type Log struct {
 	dir, box string
 	limit    int64 // bytes of a segment
 
-	// mu guards what follows, and is held during a write, so that lines are in the order of their
-	// numbers.
+	// mu guards the fields below. It is held during a write, so that lines are in the order of
+	// their numbers.
 	mu sync.Mutex
-	// file is the current segment, nil once the log is closed or has failed to begin one.
+	// file is the current segment, nil once the log is closed or failed to start one.
 	file *os.File
 	size int64
 	seq  uint64
 	// prev is the hash of the last line.
 	prev string
-	// failed is why nothing can be written any more; it never changes back.
+	// failed is why nothing can be written any more; it is final.
 	failed error
 }
 
-// OpenLog opens the log in dir, which it makes (0700) if need be, to append. A line that a crash
-// left unfinished is cut off, and an entry says so. box goes into every entry. It reads the
-// current segment from the start, to find its last line.
+// OpenLog opens the log in dir for appending, and makes dir (0700) if need be. A line that a crash
+// left unfinished is cut off, and an entry records that. box goes into every entry. OpenLog reads
+// the current segment from the start, to find its last line.
 func OpenLog(dir, box string) (*Log, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
@@ -59,7 +60,7 @@ func OpenLog(dir, box string) (*Log, error) {
 	return l, nil
 }
 
-// open finds the end of the chain and goes on from there.
+// open finds the end of the chain and continues there.
 func (l *Log) open() error {
 	last, err := lastOf(l.dir)
 	if err != nil {
@@ -83,10 +84,9 @@ func (l *Log) open() error {
 	return nil
 }
 
-// Append writes an entry; Seq, Time and Box are filled in, and Kind is KindFlow if it is "".
-// An entry that cannot be written is an error now and for every later one: a flow that cannot be
-// logged should not be let through, and a chain with a gap would look like one that somebody
-// changed.
+// Append writes an entry. It fills in Seq, Time and Box, and KindFlow if Kind is "". If an entry
+// cannot be written, that is an error now and for every later one: a flow that cannot be logged
+// should not pass, and a chain with a gap would look as if somebody had changed it.
 func (l *Log) Append(e Entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,8 +115,8 @@ func (l *Log) Append(e Entry) error {
 	return nil
 }
 
-// rotate begins another segment and forgets the oldest. Callers hold mu. The full one is synced:
-// afterwards nobody here has it open.
+// rotate starts another segment and removes the oldest. It syncs the full one, as nobody here has
+// it open afterwards. The caller holds mu.
 func (l *Log) rotate() error {
 	if err := errors.Join(l.file.Sync(), l.file.Close()); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (l *Log) Close() error {
 	return err
 }
 
-// tail is where a log ends.
+// tail is the end of a log.
 type tail struct {
 	seq  uint64
 	hash string
@@ -178,9 +178,9 @@ func lastOf(dir string) (tail, error) {
 	return t, err
 }
 
-// tailOf finds the last whole line of a segment. Only one without its newline is torn: any other
-// that cannot be read was changed by somebody, and stays for Verify to tell; the chain then starts
-// from its bytes as they are.
+// tailOf finds the last whole line of a segment. Only a line without its newline is torn: any other
+// that cannot be read was changed by somebody, and stays for Verify to report; the chain continues
+// after it.
 func tailOf(path string) (tail, error) {
 	t := tail{hash: genesis}
 	var pieces int64 // of a line, so far

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// oldSegments lists the full segments, oldest first. Files that are not ours are passed over.
+// oldSegments lists the full segments, oldest first. It ignores files that are not ours.
 func oldSegments(dir string) ([]string, error) {
 	return filepath.Glob(filepath.Join(dir, "log-[0-9][0-9][0-9][0-9][0-9][0-9].jsonl"))
 }
 
-// Verified says what a log that verifies holds.
+// Verified describes a log that verifies.
 type Verified struct {
 	Entries uint64 // lines read
 	First   uint64 // number of the first; above 1 when older ones were let go of
@@ -27,8 +27,8 @@ type Verified struct {
 }
 
 // Verify reads a whole log and checks every hash, the chain and the numbers. The error says where
-// the chain breaks, as FILE:LINE. It cannot tell that lines at the end are missing, nor that all of
-// it was made anew: see Verified.Head. A log without a line verifies.
+// the chain breaks, as FILE:LINE. It cannot detect that lines at the end are missing, nor that the
+// whole log was made anew: see Verified.Head. A log without a line verifies.
 func Verify(dir string) (Verified, error) {
 	var v Verified
 	prev := ""
@@ -56,14 +56,14 @@ func Verify(dir string) (Verified, error) {
 	return v, err
 }
 
-// Read passes the entries of a log to visit, oldest first, until visit gives an error, which it
-// returns; lines that cannot be read are left to Verify. No log is no error.
+// Read passes the entries of a log to visit, oldest first, until visit returns an error, which it
+// returns; it skips lines that cannot be read, which Verify reports. No log is no error.
 func Read(dir string, visit func(Entry) error) error {
 	_, err := readSince(dir, nil, entries(visit))
 	return err
 }
 
-// entries is a visitor that shows whole, sound lines only: the last one may be half written just
+// entries is a visitor that shows only whole, valid lines: the last one may be half written just
 // now.
 func entries(visit func(Entry) error) visitor {
 	return func(_ string, b []byte, whole bool) error {
@@ -74,15 +74,14 @@ func entries(visit func(Entry) error) visitor {
 	}
 }
 
-// visitor sees one line: where it is, its bytes without newline, and whether it had one.
+// visitor gets one line: where it is, its bytes without newline, and whether it had one.
 type visitor func(where string, b []byte, whole bool) error
 
-// readSince shows the lines of a log, oldest first: all of them, but where last is what it gave
-// before and no segment was begun since, only those of the current one, and none where it has not
-// grown.
+// readSince shows the lines of a log, oldest first. last is its previous result: if no segment was
+// started since then, it shows only the lines of the current one, and none if that has not grown.
 //
-// The current segment is opened before the full ones are listed: one that is begun meanwhile hides
-// no line.
+// The current segment is opened before the full ones are listed, so that one that is started
+// meanwhile hides no line.
 func readSince(dir string, last os.FileInfo, visit visitor) (now os.FileInfo, err error) {
 	f, err := os.Open(filepath.Join(dir, current))
 	if err == nil {
@@ -126,8 +125,8 @@ func readFile(path string, visit visitor) error {
 	return readLines(f, visit)
 }
 
-// readLines shows the lines of a segment. One that is longer than any of ours comes in pieces, none
-// of them whole but the last, so that it needs no memory.
+// readLines shows the lines of a segment. A line longer than any of ours comes in pieces, of which
+// only the last is whole, so that it needs no memory.
 func readLines(f *os.File, visit visitor) error {
 	r := bufio.NewReaderSize(f, maxLine+1)
 	for n := 1; ; n++ {
@@ -147,12 +146,12 @@ func readLines(f *os.File, visit visitor) error {
 }
 
 // followEvery is how often Follow looks for new lines. Watching the directory would be another
-// dependency for what a person does not notice.
+// dependency for a delay that nobody notices.
 const followEvery = 100 * time.Millisecond
 
 // Follow passes entries with numbers above after to visit, in order and each once, and new ones as
-// they are written, until the context ends, which is no error. Entries that were let go of before
-// they could be read are skipped. An error of visit ends it.
+// they are written, until the context ends, which is no error. It skips entries that were removed
+// before they could be read. An error of visit ends it.
 func Follow(ctx context.Context, dir string, after uint64, visit func(Entry) error) error {
 	newer := entries(func(e Entry) error {
 		if e.Seq <= after {

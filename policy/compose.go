@@ -2,7 +2,7 @@ package policy
 
 import "cmp"
 
-// Sources is everything a box's policy is made of. Files may be zero: they say nothing then.
+// Sources is everything that a box's policy is made of. Zero files say nothing.
 type Sources struct {
 	// Organisation are bounds: what any of them does not allow is denied (Compose).
 	Organisation []File
@@ -13,16 +13,15 @@ type Sources struct {
 	Secrets      []Secret
 }
 
-// DefaultPreset is for a repository that names none, and a user who does not either.
+// DefaultPreset applies if neither the repository nor the user names one.
 const DefaultPreset = Balanced
 
 // Compose makes the policy of one box. An organisation's file allows nothing by itself: what it
-// lists is the most that others may allow, and its preset the widest they may choose.
+// lists is the most that others may allow, and its preset the widest that they may choose.
 //
 // Layers are in the order in which verdicts name them: the organisation's, the user's, the
 // repository's, the preset's. The order decides nothing else, as any rule that denies wins and any
-// that allows suffices. The user's choice of a preset counts more than the repository's, wider or
-// not.
+// that allows suffices. The user's choice of a preset overrides the repository's, wider or not.
 func Compose(s Sources) Spec {
 	preset := cmp.Or(s.UserPreset, s.Repository.Preset, DefaultPreset)
 	spec := Spec{Secrets: s.Secrets}
@@ -41,14 +40,14 @@ func Compose(s Sources) Spec {
 	return spec
 }
 
-// layer is a file's rules as those of a source.
+// layer makes a layer of a file's rules.
 func layer(source Source, f File) Layer {
 	return Layer{Source: source, Allow: f.Allow, Deny: f.Deny, Private: f.Private}
 }
 
-// bound is the layer of an organisation. One that lists nothing to allow bounds no names; if it
-// lists private addresses, these are the most that may be granted, and all else is as others have
-// it.
+// bound is the layer of an organisation. If it lists nothing to allow, it bounds no names; if it
+// lists private addresses, these are the most that may be granted, and everything else is up to the
+// others.
 func bound(f File) Layer {
 	l := layer(Organisation, f)
 	l.Bound = f.HasAllow || f.HasPrivate
@@ -61,8 +60,8 @@ func bound(f File) Layer {
 // everything covers every flow.
 var everything = Rule{Host: "*"}
 
-// presetLayers are the rules that a preset stands for. Strict has none; offline denies, so that no
-// rule of another layer lifts it.
+// presetLayers are the rules of a preset. Strict has none; offline denies, so that no rule of
+// another layer lifts it.
 func presetLayers(preset string, machine Layer) []Layer {
 	switch preset {
 	case Offline:

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// coversHost tells whether the rule is about this destination, whatever is asked of it. A wildcard
-// covers names below it and no bare addresses; * alone covers both. Neither covers HostName, which
-// wants to be named.
+// coversHost reports whether the rule is about this destination. A wildcard covers names below it
+// and no bare addresses; * alone covers both. Neither covers HostName, which must be named.
 func (r Rule) coversHost(f Flow) bool {
 	switch {
 	case r.Host == "*":
@@ -23,11 +22,11 @@ func (r Rule) coversHost(f Flow) bool {
 	return f.Name == r.Host
 }
 
-// everything tells whether the rule is * alone: any port, any protocol. With a method or a path it is
-// about requests, so it is not.
+// everything reports whether the rule is * alone: any port, any protocol. With a method or a path
+// it is about requests, so it is not.
 func (r Rule) everything() bool { return r.Host == "*" && r.From == 0 && !r.UDP && !r.Inside() }
 
-// coversPort tells whether the rule is about this port; 0 stands for any.
+// coversPort reports whether the rule is about this port; 0 stands for any.
 func (r Rule) coversPort(port uint16) bool {
 	switch {
 	case port == 0 || r.everything() || r.UDP && r.From == 0:
@@ -38,13 +37,14 @@ func (r Rule) coversPort(port uint16) bool {
 	return r.From <= port && port <= r.To
 }
 
-// coversProto tells whether the rule is about this protocol. A question for a name may come before
-// either of TCP and UDP.
+// coversProto reports whether the rule is about this protocol. A DNS question may precede TCP or
+// UDP.
 func (r Rule) coversProto(p Proto) bool {
 	return p == DNS || r.everything() || r.UDP == (p == UDP)
 }
 
-// reach is how far a rule covers a flow. They are ordered: max of two is what both say together.
+// reach is how far a rule covers a flow. It is ordered: the maximum of two is what both cover
+// together.
 type reach int
 
 const (
@@ -54,7 +54,7 @@ const (
 )
 
 // allows is how far the rule covers a flow as one that allows. It errs on the side of not covering:
-// a path that servers read in different ways is covered by no pattern.
+// no pattern covers a path that servers interpret in different ways.
 func (r Rule) allows(f Flow) reach {
 	switch {
 	case !r.coversHost(f) || !r.coversPort(f.Port) || !r.coversProto(f.Proto):
@@ -74,9 +74,9 @@ func (r Rule) allows(f Flow) reach {
 }
 
 // denies is how far the rule covers a flow as one that denies. It errs on the other side: without a
-// port it is about all ports and protocols, and a path that servers read in different ways is
-// covered. What is true of some ports only says nothing of a name while the port is unknown. A rule
-// about an address denies whatever name leads there.
+// port it is about all ports and protocols, and it covers a path that servers interpret in
+// different ways. A rule about some ports does not deny a name while the port is unknown. A rule
+// about an address denies any name that leads there.
 func (r Rule) denies(f Flow) reach {
 	allPorts := r.From == 0 && !r.UDP
 	byAddress := f.Name != "" && r.Prefix.IsValid() && f.Addr.IsValid() && r.Prefix.Contains(f.Addr)

@@ -13,8 +13,8 @@ import (
 	"agentbox/agentbox/yamlfile"
 )
 
-// Presets, from the narrowest to the widest. They are words of agentbox.yaml, of policy files and
-// of the command line.
+// Presets, from the narrowest to the widest. They are values in agentbox.yaml, in policy files
+// and on the command line.
 const (
 	Offline  = "offline"  // nothing, whatever else is allowed
 	Strict   = "strict"   // what is listed
@@ -25,20 +25,20 @@ const (
 // Presets lists them all in that order.
 var Presets = []string{Offline, Strict, Balanced, Open}
 
-// Width orders presets: a wider one allows more. It is -1 for a word that is none.
+// Width orders presets: a wider one allows more. It is -1 for an unknown one.
 func Width(preset string) int { return slices.Index(Presets, preset) }
 
-// File is a policy as it is written: by an organisation, a user, or a repository. The zero File
-// says nothing.
+// File is a policy as written by an organisation, a user, or a repository. The zero File says
+// nothing.
 type File struct {
-	// Preset is "" when the file names none; what that means is for its reader.
+	// Preset is "" when the file names none; its reader decides what that means.
 	Preset string
 	Allow  []Rule
 	Deny   []Rule
-	// Private rules allow, at private addresses too, and name their hosts: * alone is refused.
+	// Private rules also allow private addresses. They must name their hosts: * alone is refused.
 	Private []Rule
-	// HasAllow and HasPrivate tell a key that is there, if only with an empty list: an
-	// organisation's bounds what others may allow.
+	// HasAllow and HasPrivate: the key is there, if only with an empty list. In an organisation's
+	// file, it bounds what others may allow.
 	HasAllow, HasPrivate bool
 }
 
@@ -48,10 +48,10 @@ const (
 	maxRules = 10_000
 )
 
-// ParseFile reads a policy file (docs/policy.md has its keys); name is how problems name it. They
-// are reported together, one a line, at most twenty, as one *agentbox.Error of code Invalid. An
-// empty file is the zero File. Repositories write such files too, so what it quotes of them is
-// clipped and printable.
+// ParseFile parses a policy file (docs/policy.md has its keys); name is its name in error messages.
+// All problems are reported together, one a line, at most twenty, as one *agentbox.Error of code
+// Invalid. An empty file is the zero File. Repositories write such files too, so quotes from them
+// are clipped and printable.
 func ParseFile(name string, data []byte) (File, error) {
 	if len(data) > maxFile {
 		return File{}, agentbox.Errorf(agentbox.Invalid, "%s is larger than 1 MiB: that is no policy", name)
@@ -72,7 +72,7 @@ func ParseFile(name string, data []byte) (File, error) {
 
 var fileKeys = []string{"preset", "allow", "deny", "private"}
 
-// read reads the value of one key. One without a value is there all the same: see HasAllow.
+// read parses the value of one key. A key without a value still counts: see HasAllow.
 func (f *File) read(r *yamlfile.Reader, key string, n *yaml.Node) {
 	switch key {
 	case "preset":
@@ -90,7 +90,7 @@ func (f *File) read(r *yamlfile.Reader, key string, n *yaml.Node) {
 	}
 }
 
-// readRules reads a list of rules, or a single one.
+// readRules parses a list of rules, or a single one.
 func readRules(r *yamlfile.Reader, key string, n *yaml.Node) []Rule {
 	items := []*yaml.Node{n}
 	switch {
@@ -123,8 +123,7 @@ func readRules(r *yamlfile.Reader, key string, n *yaml.Node) []Rule {
 }
 
 // Encode writes the file as ParseFile reads it, after a comment, which may have several lines.
-// Rules are in their order, in the form of Rule.String; what the file said besides its keys is
-// lost.
+// Rules keep their order, in the form of Rule.String; anything besides the keys is lost.
 func (f File) Encode(comment string) []byte {
 	var b bytes.Buffer
 	for line := range strings.Lines(comment) {
@@ -152,7 +151,7 @@ func (f File) Encode(comment string) []byte {
 }
 
 // Change is one line of a plan: what a new version of a policy, or of what a repository asks of
-// this host, adds or takes away. People approve it, so it has to say all.
+// this host, adds or removes. People approve it, so it has to be complete.
 type Change struct {
 	Add   bool   `json:"add"`   // else it goes
 	What  string `json:"what"`  // preset, allow, deny, private; agent; include, kernel, image, isolation, port of this host
@@ -160,11 +159,11 @@ type Change struct {
 	Wider bool   `json:"wider"` // more is allowed by it than before
 }
 
-// AgentChange is What of a change that counts when that agent is run, and not before.
+// AgentChange is the What of a change that takes effect only when that agent is run.
 const AgentChange = "agent"
 
-// Host tells whether a change is about this host and not about what boxes reach. What is not known
-// to be about boxes counts as the former, which is the more dangerous.
+// Host reports whether a change is about this host rather than about what boxes reach. Unknown
+// kinds count as the former, which is more dangerous.
 func (c Change) Host() bool {
 	switch c.What {
 	case "preset", "allow", "deny", "private", AgentChange:
@@ -173,7 +172,7 @@ func (c Change) Host() bool {
 	return true
 }
 
-// String is the change as people are shown it.
+// String is the change as people see it.
 func (c Change) String() string {
 	sign := "-"
 	if c.Add {
@@ -182,9 +181,9 @@ func (c Change) String() string {
 	return sign + " " + c.What + " " + c.Rule
 }
 
-// Plan lists what changes between two files of one source, key by key, what goes before what comes.
-// A preset that neither names is not a change; def is what a file means that names none. Rules are
-// compared as they are written, so two that cover the same in other words count as a change.
+// Plan lists the changes between two files of one source, key by key, removals before additions.
+// def is the preset of a file that names none. Rules are compared as text, so two that cover the
+// same in other words count as a change.
 func Plan(from, to File, def string) []Change {
 	var list []Change
 	if a, b := cmp.Or(from.Preset, def), cmp.Or(to.Preset, def); a != b {
@@ -205,7 +204,7 @@ func Plan(from, to File, def string) []Change {
 	return list
 }
 
-// missing are the rules of list that others lacks, as they are written, each once.
+// missing returns the rules of list that others lacks, as text, each once.
 func missing(list, others []Rule) []string {
 	have := map[string]bool{}
 	for _, r := range others {
@@ -221,7 +220,7 @@ func missing(list, others []Rule) []string {
 	return out
 }
 
-// Widens tells whether a plan allows anything that was not allowed before.
+// Widens reports whether a plan allows anything that was not allowed before.
 func Widens(plan []Change) bool {
 	return slices.ContainsFunc(plan, func(c Change) bool { return c.Wider })
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ParseFlow reads a URL, or HOST[:PORT], as the flow that it would be in a box: for people who ask
-// what would be decided (policy check). Without a method a URL of the web is for GET; without a
-// port it is the scheme's, and 443 without a scheme. Its errors are one line for people.
+// ParseFlow parses a URL, or HOST[:PORT], as the flow that it would be in a box, for people who ask
+// what would be decided (policy check). Without a method, a URL of the web is for GET; without a
+// port, it has the scheme's, and 443 without a scheme. Errors are one line for people.
 func ParseFlow(s, method string) (Flow, error) {
 	if !strings.Contains(s, "://") {
 		if f, ok := parseHostPort(s); ok {
@@ -45,10 +45,10 @@ func ParseFlow(s, method string) (Flow, error) {
 	return f, nil
 }
 
-// usualPorts are those of a scheme; for tcp and udp, which have none, the web's.
+// usualPorts are the ports of schemes; for tcp and udp, which have none, the web's.
 var usualPorts = map[string]uint16{"http": 80, "ws": 80, "https": 443, "wss": 443, "ssh": 22, "tcp": 443, "udp": 443}
 
-// parseHostPort reads what is no URL as a rule is read, false when it is not about one place.
+// parseHostPort parses what is no URL as a rule, false when that is not about one place.
 func parseHostPort(s string) (Flow, bool) {
 	r, err := ParseRule(s)
 	if err != nil || r.Path != "" || len(r.Methods) > 0 || r.Host == "*" || strings.HasPrefix(r.Host, "*.") {
@@ -61,7 +61,7 @@ func parseHostPort(s string) (Flow, bool) {
 	return f, f.Name != "" || f.Addr.IsValid()
 }
 
-// request adds what a request for a URL would say.
+// request adds what a request for a URL contains.
 func (f *Flow) request(u *url.URL, method string) {
 	f.Path, f.Method = cmp.Or(u.EscapedPath(), "/"), cmp.Or(strings.ToUpper(method), "GET")
 	if u.RawQuery != "" {

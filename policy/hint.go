@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// requestHint is the command that would permit this request and no other to the same place; the
-// whole place where a rule cannot say the request. The command is for a shell: what could end its
-// quotes is left out.
+// requestHint is the command that would permit only this request, or the whole place if a rule
+// cannot express the request. The command is for a shell: anything that could end its quotes is
+// left out.
 func requestHint(f Flow) string {
 	path, clear := CanonicalPath(f.Path)
 	if !clear || checkPattern(path) != nil || strings.ContainsAny(path, "'*") || !slices.Contains(methodNames, f.Method) {
@@ -24,8 +24,8 @@ func requestHint(f Flow) string {
 	return "agentbox policy allow '" + f.Method + " " + host + path + "'"
 }
 
-// hint is the command that would permit a denied flow. Denials that a user's rule cannot lift have
-// none.
+// hint is the command that would permit a denied flow; "" for denials that a user's rule cannot
+// lift.
 func hint(f Flow, v Verdict) string {
 	target := f.Host()
 	if target == "" || isMetadataName(f.Name) || v.Source == Organisation || v.Rule != "" && v.Source != User {

@@ -13,25 +13,25 @@ import (
 	"agentbox/agentbox"
 )
 
-// HostName is the name by which a box reaches services on its host's own loopback, those the user
-// granted. It is below .internal, which is in no public DNS, and neither * nor a wildcard covers
-// it.
+// HostName is the name by which a box reaches those services on its host's own loopback that the
+// user granted. It is below .internal, which is in no public DNS, and neither * nor a wildcard
+// covers it.
 const HostName = "host.agentbox.internal"
 
-// profile maps names as browsers do: case and width folded, then punycode. What a host name may
-// consist of is checked afterwards, on the result.
+// profile maps names as browsers do: case and width folded, then punycode. The characters of a host
+// name are checked afterwards, on the result.
 var profile = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.CheckHyphens(false), idna.StrictDomainName(false))
 
-// maxName and maxLabel are in bytes, as DNS has them (RFC 1035).
+// maxName and maxLabel are in bytes (RFC 1035).
 const (
 	maxName  = 253
 	maxLabel = 63
 )
 
-// CanonicalName gives the one form in which names are compared: lower case, punycode, without the
-// trailing dot. It refuses what is not a host name, addresses in any notation included: a resolver
+// CanonicalName returns the one form in which names are compared: lower case, punycode, without the
+// trailing dot. It refuses what is not a host name, including addresses in any notation: a resolver
 // or a library might take 0x7f.1 for an address that no rule was asked about. It is idempotent.
-// Errors are one line, with what was given clipped.
+// Errors are one line, and clip the input.
 func CanonicalName(s string) (string, error) {
 	if s == "" {
 		return "", errors.New("the name is empty")
@@ -67,9 +67,9 @@ func CanonicalName(s string) (string, error) {
 	return name, nil
 }
 
-// CanonicalHost reads a name or an IP address in its ordinary notation, in brackets or not; exactly
-// one of the two results is set. An address with a zone is refused, as it means another place on
-// every machine.
+// CanonicalHost parses a name or an IP address in its ordinary notation, in brackets or not;
+// exactly one of the two results is set. An address with a zone is refused, as it means another
+// place on every machine.
 func CanonicalHost(s string) (string, netip.Addr, error) {
 	if addr, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
 		if addr.Zone() != "" {
@@ -81,13 +81,13 @@ func CanonicalHost(s string) (string, netip.Addr, error) {
 	return name, netip.Addr{}, err
 }
 
-// label tells whether l may stand between two dots of a name: underscores are not of host names,
-// but of names that services use all the same.
+// label reports whether l may stand between two dots of a name. Underscores are not valid in host
+// names, but services use them in names.
 func label(l string) bool {
 	return l != "" && len(l) <= maxLabel && strings.Trim(l, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
-// numeric tells whether programs would take a name that ends in this label for an IPv4 address:
+// numeric reports whether programs would take a name that ends in this label for an IPv4 address:
 // 127.1, 0x7f.1, 017700000001.
 func numeric(l string) bool {
 	if hex, ok := strings.CutPrefix(l, "0x"); ok {

@@ -9,8 +9,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// checkPattern refuses a path that no request in canonical form could have, so that a rule that
-// would never cover anything is a mistake that is told.
+// checkPattern refuses a path that no request in canonical form can have, so that a rule that would
+// never cover anything is reported as a mistake.
 func checkPattern(p string) error {
 	if strings.ContainsAny(p, "?#%\\ ") || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return fmt.Errorf("%q is not a path pattern: write the path as it is after decoding, without query", agentbox.Clip(p))
@@ -24,10 +24,10 @@ func checkPattern(p string) error {
 	return nil
 }
 
-// CanonicalPath gives the form in which the path of a request is compared: decoded once, without
-// query. ok is false for a path that different servers read differently (encoded slashes, dots,
-// percents; dot segments; empty segments; parameters behind a semicolon): such a request is covered
-// by no rule that names a path; what is given then is raw without its query. A slash at the end
+// CanonicalPath returns the form in which the path of a request is compared: decoded once, without
+// query. ok is false for a path that different servers interpret differently (encoded slashes,
+// dots, percents; dot segments; empty segments; parameters after a semicolon). Such a request is
+// covered by no rule that allows a path, and the result is raw without its query. A trailing slash
 // stays: it is another path.
 func CanonicalPath(raw string) (string, bool) {
 	raw, _, _ = strings.Cut(raw, "?")
@@ -52,7 +52,7 @@ func matchPath(pattern, raw string) bool {
 	return ok && match(pattern, p)
 }
 
-// match keeps the set of places in the pattern where the text so far may have led, so that no
+// match keeps the set of positions in the pattern that the text so far may have reached, so that no
 // pattern takes longer than its length times that of the text.
 func match(pattern, s string) bool {
 	at := make([]bool, len(pattern)+1)

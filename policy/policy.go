@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Proto is what a flow speaks, as far as it is known.
+// Proto is the protocol of a flow, as far as it is known.
 type Proto string
 
-// What a flow speaks. TLS and HTTP are known only once the box has said something; until then they
+// The protocols. TLS and HTTP are known only once the box has sent something; until then they
 // are TCP.
 const (
 	TCP  Proto = "tcp"
@@ -21,7 +21,8 @@ const (
 )
 
 // Flow is one attempt to reach something, as far as it is known when it is decided. Exactly one of
-// Name and Addr says where the box wants to go; Addr is set besides Name once that is resolved.
+// Name and Addr says where the box wants to go; Addr is set in addition to Name once that is
+// resolved.
 type Flow struct {
 	Proto  Proto
 	Name   string     // canonical (CanonicalName); "" for a bare address
@@ -32,7 +33,7 @@ type Flow struct {
 	TLS    bool       // the request is inside of TLS
 }
 
-// Host is the name, or the address where there is none; "" without either.
+// Host is the name, or the address without a name; "" without either.
 func (f Flow) Host() string {
 	if f.Name == "" && f.Addr.IsValid() {
 		return f.Addr.String()
@@ -40,7 +41,7 @@ func (f Flow) Host() string {
 	return f.Name
 }
 
-// Source says whose rule it is.
+// Source is the source of a rule.
 type Source string
 
 // The sources, in the order in which verdicts name them.
@@ -58,17 +59,17 @@ type Verdict struct {
 	Rule   string // the rule that decided, as it is written; "" where none did (default deny)
 	Source Source
 	Reason string // one line for people
-	// Kind is the audit log's word for a denial that is not the rules' (Entry.Kind); "" for one that is.
+	// Kind is the audit log's word for a denial that does not come from a rule (Entry.Kind); else
+	// "".
 	Kind string `json:"-"`
-	// Inside says that the answer holds for the connection only: its TLS must be opened, and every
-	// request decided.
+	// Inside: the answer is about the connection only. Its TLS must be opened, and every request
+	// decided.
 	Inside bool
-	// Hint is the command that would permit a denied flow; "" where none can.
+	// Hint is the command that would permit a denied flow; "" if there is none.
 	Hint string
 }
 
-// Layer is the rules of one source. The order of rules decides which of them a verdict names,
-// nothing else.
+// Layer is the rules of one source. Their order only determines which of them a verdict names.
 type Layer struct {
 	Source  Source   `json:"source"`
 	Name    string   `json:"name,omitempty"` // the preset, or the file
@@ -80,24 +81,24 @@ type Layer struct {
 }
 
 // Policy is a compiled policy. It never changes: to change what a box may do, give its gateway
-// another one. It may be used by many goroutines.
+// another one. It may be used concurrently.
 type Policy struct {
 	layers  []Layer
 	secrets []Secret
 	own     func(netip.Addr) bool
 }
 
-// Spec describes the policy of one box; it travels as JSON and is kept in the box's record. It
-// holds no secret values.
+// Spec describes the policy of one box. It travels as JSON and is kept in the box's record. It
+// holds no values of secrets.
 type Spec struct {
 	Preset  string   `json:"preset"`
 	Layers  []Layer  `json:"layers,omitempty"`
 	Secrets []Secret `json:"secrets,omitempty"`
 }
 
-// New compiles a policy. own tells which addresses are the host's own, beside those of loopback:
-// nobody but the user may open these to a box, although they may be public. It is asked at each
-// decision, as laptops move; nil where that is unknown.
+// New compiles a policy. own reports which addresses are the host's own, besides loopback: only the
+// user may open these to a box, even if they are public. It is called for each decision, as laptops
+// move; nil if unknown.
 func New(spec Spec, own func(netip.Addr) bool) *Policy {
 	if own == nil {
 		own = func(netip.Addr) bool { return false }
@@ -105,10 +106,10 @@ func New(spec Spec, own func(netip.Addr) bool) *Policy {
 	return &Policy{layers: slices.Clone(spec.Layers), secrets: slices.Clone(spec.Secrets), own: own}
 }
 
-// Decide answers a flow. Without a port, a method or an address it answers whether some such flow
-// may be allowed, so it is asked again as more is known: by the name when it is resolved, by name
-// and port when a connection begins, by the address before it is dialled, by method and path for
-// each request where Inside is set.
+// Decide answers a flow. Without a port, a method or an address, it answers whether some such flow
+// may be allowed. So it is called again as more becomes known: with the name when that is resolved,
+// with name and port when a connection begins, with the address before it is dialled, with method
+// and path for each request if Inside is set.
 func (p *Policy) Decide(f Flow) Verdict {
 	f.Addr = f.Addr.Unmap()
 	v := p.rules(f)
@@ -127,14 +128,15 @@ func (p *Policy) Decide(f Flow) Verdict {
 	return v
 }
 
-// connects tells whether rules about requests let the box connect where a request was denied.
+// connects reports whether rules about requests let the box connect to the place of a denied
+// request.
 func (p *Policy) connects(f Flow) bool {
 	f.Proto, f.Method, f.Path = TCP, "", ""
 	return p.rules(f).Allow
 }
 
-// rules applies deny wins, then the bounds, then what is allowed, in the order of the layers. It
-// says nothing of where an address is: see address.
+// rules applies the denials, then the bounds, then what is allowed, in the order of the layers. It
+// does not look at where an address is: see address.
 func (p *Policy) rules(f Flow) Verdict {
 	if isMetadataName(f.Name) {
 		return Verdict{Source: Builtin, Reason: f.Name + " is " + isMetadata}
@@ -165,7 +167,7 @@ func (p *Policy) rules(f Flow) Verdict {
 }
 
 // allowed finds the rule that allows a flow: the first that covers it for certain, else the first
-// that may. inside says that something else needs the inside of the connection.
+// that may. inside: something else needs the inside of the connection.
 func (p *Policy) allowed(f Flow, inside bool) Verdict {
 	found := Verdict{Source: Builtin, Reason: "no rule allows it"}
 	for _, l := range p.layers {
@@ -196,7 +198,7 @@ func (l Layer) allowing(f Flow) reach {
 	return most
 }
 
-// note says where a rule of Allow comes from, where that is known.
+// note returns the origin of a rule of Allow, if known.
 func (l Layer) note(i int) string {
 	if i < 0 || i >= len(l.Notes) {
 		return ""
@@ -212,7 +214,7 @@ func (l Layer) label() string {
 	return string(l.Source)
 }
 
-// address checks where an allowed flow would really go. A rule about a name says nothing of its
+// address checks the real destination of an allowed flow. A rule about a name says nothing of its
 // addresses, which its owner, or a resolver, may point at this network.
 func (p *Policy) address(f Flow, v Verdict) Verdict {
 	class, what := Classify(f.Addr)
@@ -230,7 +232,7 @@ func (p *Policy) address(f Flow, v Verdict) Verdict {
 	return Verdict{Source: Builtin, Reason: fmt.Sprintf("%s is %s, which is allowed by explicit grant only", f.Addr, what)}
 }
 
-// granted tells whether a private address may be reached: some layer grants it, and every bound
+// granted reports whether a private address may be reached: some layer grants it, and every bound
 // does. A bound's own grant opens nothing.
 func (p *Policy) granted(f Flow) bool {
 	granted := false

@@ -11,8 +11,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Rule covers some flows. It is written in one line, the same in files, on the command line, in
-// hints and in the log:
+// Rule covers some flows. It is one line of text, the same in files, on the command line, in hints
+// and in the log:
 //
 //	[METHOD[,METHOD…] ][SCHEME://]HOST[:PORT[-PORT]][/PATH]
 //
@@ -24,11 +24,11 @@ import (
 //	192.0.2.7:5432, 2001:db8::/32          an address, or a range of them
 //	*                                      everything
 //
-// A rule with a method or a path needs the inside of TLS, so the gateway opens the connections it
-// may be about.
+// A rule with a method or a path needs the inside of TLS, so the gateway opens the connections that
+// it may apply to.
 //
-// Rules come from ParseRule, which sees to it that what they hold is canonical; String is its
-// inverse, and how rules are compared. The zero Rule covers nothing.
+// Rules come from ParseRule, which makes their fields canonical. String is its inverse, and rules
+// are compared by it. The zero Rule covers nothing.
 type Rule struct {
 	UDP      bool
 	Host     string       // canonical name, *.name, or * for everything; "" when Prefix is set
@@ -38,8 +38,8 @@ type Rule struct {
 	Path     string       // pattern beginning with /; "" means all
 }
 
-// ParseRule reads a rule. A scheme stands for its port unless one is written. Errors are one line
-// for people, without the rule's place in a file.
+// ParseRule parses a rule. A scheme implies its port unless one is written. Errors are one line for
+// people, without the rule's place in a file.
 func ParseRule(s string) (Rule, error) {
 	var r Rule
 	if len(s) > 2048 {
@@ -74,7 +74,7 @@ func ParseRule(s string) (Rule, error) {
 	return r, r.hostPort(rest)
 }
 
-// cutScheme takes a scheme off, in lower case; "" when there is none.
+// cutScheme cuts off a scheme, in lower case; "" without one.
 func cutScheme(s string) (scheme, rest string) {
 	if scheme, rest, ok := strings.Cut(s, "://"); ok {
 		return strings.ToLower(scheme), rest
@@ -82,7 +82,7 @@ func cutScheme(s string) (scheme, rest string) {
 	return "", s
 }
 
-// scheme sets what a scheme means: its port, or UDP.
+// scheme applies a scheme: its port, or UDP.
 func (r *Rule) scheme(s string) error {
 	switch port, known := usualPorts[s]; {
 	case s == "" || s == "tcp":
@@ -96,7 +96,7 @@ func (r *Rule) scheme(s string) error {
 	return nil
 }
 
-// cutPath tells a path from the length of a range of addresses.
+// cutPath distinguishes a path from the length of a range of addresses.
 func cutPath(s string) (host, path string) {
 	if _, err := netip.ParsePrefix(s); err == nil {
 		return s, ""
@@ -116,7 +116,7 @@ func cutPath(s string) (host, path string) {
 	return s[:end+i], s[end+i:]
 }
 
-// hostPort reads what is left of a rule without methods, scheme and path.
+// hostPort parses what is left of a rule without methods, scheme and path.
 func (r *Rule) hostPort(s string) error {
 	host, port, err := splitPort(s)
 	if err != nil {
@@ -150,8 +150,7 @@ func (r *Rule) hostPort(s string) error {
 	return nil
 }
 
-// unmapped writes a range of IPv4 addresses in IPv6 clothes as what it hides: that is how flows
-// have them.
+// unmapped converts a range of IPv4-mapped IPv6 addresses to IPv4, as flows have them.
 func unmapped(p netip.Prefix) (netip.Prefix, error) {
 	const clothes = 96
 	if !p.Addr().Is4In6() {
@@ -163,7 +162,7 @@ func unmapped(p netip.Prefix) (netip.Prefix, error) {
 	return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-clothes).Masked(), nil
 }
 
-// splitPort cuts a port off; an IPv6 address or a range with a port is in brackets.
+// splitPort cuts off a port; an IPv6 address or a range with a port is in brackets.
 func splitPort(s string) (host, port string, err error) {
 	if in, ok := strings.CutPrefix(s, "["); ok {
 		host, after, ok := strings.Cut(in, "]")
@@ -182,7 +181,7 @@ func splitPort(s string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// ports reads a port, a range, or * for all of them; "" leaves what the scheme said.
+// ports parses a port, a range, or * for all; "" keeps what the scheme implied.
 func (r *Rule) ports(s string) error {
 	switch s {
 	case "":
@@ -204,8 +203,8 @@ func (r *Rule) ports(s string) error {
 	return nil
 }
 
-// String is the rule as ParseRule reads it, in one form: the same for rules that mean the same by
-// their fields. A scheme is written as its port.
+// String is the canonical text of a rule: equal for rules with equal fields. A scheme is written as
+// its port.
 func (r Rule) String() string {
 	var b strings.Builder
 	if len(r.Methods) > 0 {
@@ -228,7 +227,7 @@ func (r Rule) String() string {
 	return b.String()
 }
 
-// portText is the port with its colon, "" for those of the web.
+// portText is the port with its colon, "" for the ports of the web.
 func (r Rule) portText() string {
 	switch {
 	case r.From == 0:
@@ -251,12 +250,12 @@ func (r *Rule) UnmarshalText(b []byte) error {
 	return err
 }
 
-// methodNames are those rules may name: of HTTP, WebDAV and its kin. Requests may have others,
-// which no such rule covers.
+// methodNames are the methods that rules may name: of HTTP, WebDAV and related protocols. Requests
+// may have others, which no such rule covers.
 var methodNames = []string{
 	"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY", "PROPFIND", "PROPPATCH", "MKCOL", "COPY",
 	"MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH", "PURGE",
 }
 
-// Inside tells whether only the inside of a connection can say that the rule covers it.
+// Inside reports whether the rule can only be decided inside a connection.
 func (r Rule) Inside() bool { return len(r.Methods) > 0 || r.Path != "" }

@@ -8,28 +8,28 @@ import (
 	"strings"
 )
 
-// Secret is a credential a box may use and never sees. It holds no value: the box gets Placeholder
-// in the variable Name, and the gateway puts the value in its place, in requests that Scope covers
-// and nowhere else. It is part of a Spec, so it is kept in the box's record and shown by policy
-// show.
+// Secret is a credential that a box may use and never sees. It holds no value: the box gets
+// Placeholder in the variable Name, and the gateway replaces that by the value, in requests that
+// Scope covers and nowhere else. It is part of a Spec, so it is kept in the box's record and shown
+// by policy show.
 type Secret struct {
 	Name  string `json:"name"`            // of the variable in the box; in the log it stands for the value
 	Scope []Rule `json:"scope"`           // hosts, methods and paths it may be sent to, over TLS; never empty
 	Clear []Rule `json:"clear,omitempty"` // those of Scope where it may also be sent in the clear
-	// Header is the header that carries it always, whatever the box sends there; "" for wherever
-	// the box puts the placeholder.
+	// Header always carries the secret, whatever the box sends there; "" for wherever the box puts
+	// the placeholder.
 	Header string `json:"header,omitempty"`
 	Form   Form   `json:"form,omitempty"` // how Header says it
 	User   string `json:"user,omitempty"` // for Basic
-	// Placeholder is random and of this box only, so one that turns up elsewhere says which box it
-	// came from. It is PlaceholderPrefix and hex digits; "" where Header says all.
+	// Placeholder is random and of this box only, so its box is known if it turns up elsewhere. It
+	// is PlaceholderPrefix and hex digits; "" if Header suffices.
 	Placeholder string `json:"placeholder,omitempty"`
 }
 
 // Form is how a header carries a secret.
 type Form string
 
-// The forms. They matter only with a Header: a placeholder is replaced where it is, in Basic
+// The forms. They only apply with a Header: a placeholder is replaced where it is, in Basic
 // credentials too.
 const (
 	Raw    Form = ""       // the value itself
@@ -37,18 +37,18 @@ const (
 	Basic  Form = "basic"  // Authorization: Basic base64(USER:VALUE)
 )
 
-// Values gives the present values of secrets. It is asked once per use, so that a rotated value is
-// used at once and a revoked one no more; an error denies the request. Values must not be kept,
-// logged or written anywhere.
+// Values returns the present values of secrets. It is called for each use, so that a rotated value
+// takes effect at once and a revoked one ends; an error denies the request. Values must not be
+// kept, logged or written anywhere.
 type Values interface {
-	// Value gives the value of the secret with this name, not empty and fit for a header. It may be
-	// called by many goroutines.
+	// Value returns the value of the secret with this name, not empty and fit for a header. It may
+	// be called concurrently.
 	Value(ctx context.Context, name string) (string, error)
 }
 
-// Covers tells whether the secret may be sent with a request. Without a method it tells whether
-// some request to that destination may carry it, which is why its connections are opened. A request
-// in the clear is covered by Clear alone.
+// Covers reports whether the secret may be sent with a request. Without a method, it reports
+// whether some request to that destination may carry it, which is why its connections are opened. A
+// request in the clear is covered by Clear alone.
 func (s Secret) Covers(f Flow) bool {
 	scope := s.Scope
 	if f.Method != "" && !f.TLS {
@@ -60,8 +60,8 @@ func (s Secret) Covers(f Flow) bool {
 	})
 }
 
-// AddScope adds a rule as somebody writes it. Only one that says http:// or ws:// permits requests
-// in the clear. The error is one line for people.
+// AddScope adds a rule as somebody writes it. Only one with http:// or ws:// permits requests in
+// the clear. The error is one line for people.
 func (s *Secret) AddScope(rule string) error {
 	r, err := ParseRule(rule)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Secret) AddScope(rule string) error {
 	return nil
 }
 
-// HeaderValue is what Header must hold for the value.
+// HeaderValue is what Header must contain for the value.
 func (s Secret) HeaderValue(value string) string {
 	switch s.Form {
 	case Bearer:
@@ -94,18 +94,19 @@ func (s Secret) HeaderValue(value string) string {
 	return value
 }
 
-// Secrets are the policy's secrets, in order.
+// Secrets returns the policy's secrets, in order.
 func (p *Policy) Secrets() []Secret { return slices.Clone(p.secrets) }
 
-// SecretsFor are those that may be sent with a request.
+// SecretsFor returns those that may be sent with a request.
 func (p *Policy) SecretsFor(f Flow) []Secret {
 	return slices.DeleteFunc(p.Secrets(), func(s Secret) bool { return !s.Covers(f) })
 }
 
-// secretFor tells whether requests on a connection may carry a secret, so that it has to be opened.
+// secretFor reports whether requests on a connection may carry a secret, so that it has to be
+// opened.
 func (p *Policy) secretFor(f Flow) bool {
 	return f.Name != "" && f.Proto != UDP && f.Port != 0 && slices.ContainsFunc(p.secrets, func(s Secret) bool { return s.Covers(f) })
 }
 
-// PlaceholderPrefix begins every placeholder, so that one can be recognised without knowing it.
+// PlaceholderPrefix starts every placeholder, so that one can be recognised without knowing it.
 const PlaceholderPrefix = "agentbox-secret-"

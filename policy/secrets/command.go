@@ -13,15 +13,15 @@ import (
 	"agentbox/agentbox/bounded"
 )
 
-// commandTime bounds a command; it may have to ask another machine, never a person.
+// commandTime bounds a command: it may have to ask another machine, never a person.
 const commandTime = 20 * time.Second
 
 // run asks a command as git asks its credential helpers: the question on its input, `get` as its
-// last argument, and password=VALUE among the lines of its answer. A command that prints no such
-// line has printed the value.
+// last argument, and password=VALUE among the lines of its answer. Without such a line, the output
+// is the value.
 //
 // The line is the user's own, from secret set, and runs with the rights and the environment of the
-// supervisor. Its standard error goes nowhere.
+// supervisor. Its standard error is discarded.
 func run(ctx context.Context, line, host string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()
@@ -48,8 +48,8 @@ func run(ctx context.Context, line, host string) (string, error) {
 	}
 }
 
-// password takes the value out of an answer, "" when a helper has none. That all other output is a
-// value is what makes `cat FILE` or `pass show NAME` work.
+// password extracts the value from an answer, "" when a helper has none. All other output counts as
+// a value, so that `cat FILE` or `pass show NAME` work.
 func password(answer string) string {
 	helper := false
 	for l := range strings.Lines(answer) {

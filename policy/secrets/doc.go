@@ -3,9 +3,9 @@
 // into the keyring.
 //
 // A Reference says where a value is kept, and gets it. A Resolver has those of one box, in its
-// supervisor's memory; it is the policy.Values that the gateway asks for each request that carries
+// supervisor's memory; it is the policy.Values that the gateway calls for each request that carries
 // a secret. The command line and the daemon know references alone.
 //
-// No error and no log holds what was read: it may be the value, or a part of it. For the same
-// reason output and files that cannot be understood are not quoted.
+// No error and no log contains what was read: it may be the value, or a part of it. For the same
+// reason, output and files that cannot be parsed are not quoted.
 package secrets

@@ -18,14 +18,14 @@ import (
 // more care than others, because profiles of agents name them: below the user's home, through no
 // link, of the user's own and written by nobody else.
 
-// jsonKeys is what follows the last # of a path to mean a value in the file.
+// jsonKeys matches what follows the last # of a path to name a value in the file.
 var jsonKeys = agentbox.Pattern(`^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$`)
 
-// maxJSON bounds a file that holds a token, in bytes.
+// maxJSON bounds a file that contains a token, in bytes.
 const maxJSON = 1 << 20
 
-// splitJSON takes a reference apart; keys is nil for a file that is the value itself. A path may
-// hold a # of its own, as long as what follows the last one is no list of keys.
+// splitJSON splits a reference; keys is nil for a file that contains only the value. A path may
+// have a # of its own, unless a list of keys follows the last one.
 func splitJSON(of string) (path string, keys []string) {
 	i := strings.LastIndexByte(of, '#')
 	if i < 0 || !jsonKeys().MatchString(of[i+1:]) {
@@ -58,10 +58,10 @@ func readJSON(home, path string, keys []string) (string, error) {
 	return text, nil
 }
 
-// readOwn reads a file below the home that is the user's alone, through no link.
+// readOwn reads a file below the home that only the user can write, through no link.
 //
-// Every directory on the way is looked at: a user who may write to one of them could put another
-// file in its place. The file is compared with the one that was looked at once it is open.
+// It checks every directory on the way: a user who may write to one of them could put another file
+// in its place. It compares the opened file with the one that was checked.
 func readOwn(home, path string) ([]byte, error) {
 	rel, err := filepath.Rel(home, path)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -101,7 +101,7 @@ func readOwn(home, path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxJSON))
 }
 
-// own refuses what somebody else may have put there.
+// own refuses a file or directory that somebody else may have put there.
 func own(path string, info os.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {

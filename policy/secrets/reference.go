@@ -13,7 +13,7 @@ import (
 	"github.com/zalando/go-keyring"
 )
 
-// Kind says where a value is kept.
+// Kind is where a value is kept.
 type Kind string
 
 // The kinds, as the first word of a reference.
@@ -24,15 +24,15 @@ const (
 	Keyring Kind = "keyring" // the system's keyring (Secret Service, Keychain)
 )
 
-// Reference is where a value is kept. It is written KIND:OF, in JSON too; for Keyring :OF may be
+// Reference is where a value is kept. Its text is KIND:OF, in JSON too; for Keyring, :OF may be
 // left out. It is no secret itself.
 type Reference struct {
 	Kind Kind
 	Of   string // variable, absolute path, command line for sh -c, or account in the keyring
 }
 
-// Parse reads a reference. A file must be named absolutely: it is read by a process that stands
-// elsewhere. Nothing is looked up: that there is such a variable or file shows when the value is
+// Parse parses a reference. A file must have an absolute path: the process that reads it runs
+// elsewhere. Nothing is looked up: whether the variable or file exists shows when the value is
 // needed.
 func Parse(s string) (Reference, error) {
 	kind, of, _ := strings.Cut(s, ":")
@@ -78,17 +78,17 @@ const Service = "agentbox"
 type Asker struct {
 	Name string // of the secret
 	Host string // it is for, for commands that keep several
-	// Env looks a variable up, of the environment in which agentbox was called: the supervisor's
-	// own is another.
+	// Env looks up a variable of the environment in which agentbox was called, which is not the
+	// supervisor's own.
 	Env func(string) (string, bool)
 }
 
-// maxValue bounds a value, in bytes: headers of more than that are refused by servers.
+// maxValue bounds a value, in bytes: servers refuse longer headers.
 const maxValue = 16 << 10
 
-// Value gets the present value, without line breaks at its end. It is not empty, at most 16 KiB,
-// and fits into a header. Errors name the secret and the reference, and never what was read. It may
-// take as long as a command or a keyring does: commandTime, or until ctx ends.
+// Value gets the present value, without line breaks at its end. It is not empty, has at most 16
+// KiB, and fits into a header. Errors name the secret and the reference, never what was read. A
+// command takes at most commandTime, or until ctx ends; a keyring as long as it takes.
 func (r Reference) Value(ctx context.Context, a Asker) (string, error) {
 	v, err := r.get(ctx, a)
 	v = strings.TrimRight(v, "\r\n")
@@ -107,7 +107,7 @@ func (r Reference) Value(ctx context.Context, a Asker) (string, error) {
 	return v, nil
 }
 
-// get reads what the reference leads to, as it is.
+// get reads the raw value.
 func (r Reference) get(ctx context.Context, a Asker) (string, error) {
 	switch r.Kind {
 	case Env:
@@ -137,11 +137,11 @@ func (r Reference) get(ctx context.Context, a Asker) (string, error) {
 	return "", fmt.Errorf("unknown kind %q", r.Kind)
 }
 
-// account is the entry's in the keyring: that of the reference, else the secret's name.
+// account is the entry's name in the keyring: that of the reference, else the secret's.
 func (r Reference) account(name string) string { return cmp.Or(r.Of, name) }
 
-// Store puts a value into the keyring: the only kind that can be written. It replaces what is
-// there.
+// Store writes a value to the keyring, the only kind that can be written. It replaces an earlier
+// one.
 func (r Reference) Store(name, value string) error {
 	if r.Kind != Keyring {
 		return fmt.Errorf("%s holds its value itself", r)
@@ -149,7 +149,7 @@ func (r Reference) Store(name, value string) error {
 	return keyring.Set(Service, r.account(name), value)
 }
 
-// Forget removes an entry that Store made; that there is none is no error.
+// Forget removes an entry that Store made. Without one it does nothing.
 func (r Reference) Forget(name string) error {
 	if err := keyring.Delete(Service, r.account(name)); !errors.Is(err, keyring.ErrNotFound) {
 		return err
@@ -157,8 +157,8 @@ func (r Reference) Forget(name string) error {
 	return nil
 }
 
-// readFile reads a file that is the value: somewhat more than one may have, so that a longer one is
-// told.
+// readFile reads a file that contains only the value. It reads slightly more than a value may have,
+// so that a longer one is noticed.
 func readFile(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

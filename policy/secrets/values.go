@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// fresh is for how long a value is used without asking again: a burst of requests asks once, and a
-// rotated value is in use this much later.
+// fresh is how long a value is used without asking again: a burst of requests asks once, and a
+// rotated value takes effect this much later.
 const fresh = 5 * time.Second
 
-// Resolver gets values for the box of one process. It implements policy.Values. Values are in its
-// memory for as long as they are fresh. Its methods may be called at once.
+// Resolver gets values for one box. It implements policy.Values. Values stay in its memory as long
+// as they are fresh. Its methods may be called concurrently.
 type Resolver struct {
 	group singleflight.Group
 
-	// mu guards what follows; it is not held while a value is got.
+	// mu guards the fields below; it is not held while a value is read.
 	mu   sync.Mutex
 	refs map[string]Source
-	// env are the variables that Set was given, so far.
+	// env has the variables given to Set so far.
 	env    map[string]string
 	cached map[string]cached
 	now    func() time.Time
@@ -35,19 +35,19 @@ type Source struct {
 	Host string    `json:"host,omitempty"` // as Asker's
 }
 
-// cached is a value, and until when it is fresh.
+// cached is a value, and how long it is fresh.
 type cached struct {
 	value string
 	until time.Time
 }
 
-// NewResolver makes a Resolver that knows no secret.
+// NewResolver makes a Resolver without secrets.
 func NewResolver() *Resolver {
 	return &Resolver{now: time.Now, cached: map[string]cached{}, env: map[string]string{}}
 }
 
-// Set replaces the secrets by name. Variables in env are added to those known: a person who changes
-// a policy later may not have them. What was known of values is forgotten.
+// Set replaces the secrets by name. It adds the variables in env to those known, which a person who
+// changes a policy later may not have. It forgets all values.
 func (k *Resolver) Set(refs map[string]Source, env map[string]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -56,18 +56,17 @@ func (k *Resolver) Set(refs map[string]Source, env map[string]string) {
 	clear(k.cached)
 }
 
-// Retain forgets every secret that is kept elsewhere according to refs. Between it and Set another
-// policy is put in force, so that no value is used under the rules that were for another one.
+// Retain forgets every secret that refs keeps elsewhere. It is called before another policy takes
+// effect, and Set after it, so that no value is used under the rules of another one.
 func (k *Resolver) Retain(refs map[string]Source) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	maps.DeleteFunc(k.refs, func(name string, s Source) bool { return refs[name] != s })
 }
 
-// Value gives the value of a secret: of those that ask for it at the same time one gets it, not
-// bound to the patience of the first. The error is for the log and the agent in the box, and holds
-// no value. One that was changed while it was got is an error: the request was decided under other
-// rules.
+// Value gets the value of a secret. Concurrent calls share one read, which does not end with the
+// first caller's ctx. The error is for the log and the agent in the box, and contains no value. A
+// secret that changed meanwhile is an error: the request was decided under other rules.
 func (k *Resolver) Value(ctx context.Context, name string) (string, error) {
 	k.mu.Lock()
 	source, known := k.refs[name]
@@ -96,7 +95,7 @@ func (k *Resolver) Value(ctx context.Context, name string) (string, error) {
 	return v.(string), nil
 }
 
-// lookup is Asker.Env.
+// lookup implements Asker.Env.
 func (k *Resolver) lookup(name string) (string, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
