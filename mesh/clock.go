@@ -9,9 +9,8 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// A peer that is slow to answer tells nothing of use, and sixteen clocks show whose is the odd one.
+// A slow answer is useless here, and sixteen clocks suffice to show whose is off.
 const (
-	// A slow answer is useless here, and sixteen clocks suffice to show whose is off.
 	clockTime  = 3 * time.Second // for a peer to answer
 	clockPeers = 16              // that are asked at most
 )

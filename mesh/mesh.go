@@ -232,11 +232,9 @@ func (m *Mesh) listChanged(list identity.List) {
 	m.tasks.Go(func() { m.roster.Spread(m.ctx, r.node, m.Here()) })
 }
 
-// How much load and free space change before that is worth telling: an announcement goes from every
-// member to several others, which is most of what an idle team would send.
+// By how much load and free space must change to be announced: every member passes an
+// announcement on to several others, which is most of what an idle team sends.
 const (
-	// By how much load and free space must change to be announced: every member passes an
-	// announcement on to several others, which is most of what an idle team sends.
 	loadStep  = 10 // percent of the processors
 	freeParts = 16 // a sixteenth of what was free
 )

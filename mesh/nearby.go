@@ -18,8 +18,6 @@ import (
 // Bounds of what the local network can make us try: anybody there can claim any number of
 // addresses.
 const (
-	// Bounds of what the local network can make us try: anybody there can claim any number of
-	// addresses.
 	nearbyAtOnce = 4
 	nearbyAgain  = 10 * time.Second // until an address is tried once more
 	nearbyKnown  = 256              // addresses that are remembered

@@ -11,11 +11,9 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// Bounds of messages, in bytes, and times. A peer that changes its catalogue ten times a second is
-// fetched from three times in it.
+// Bounds of messages, in bytes, and times. From a peer that changes its catalogue ten times a
+// second we fetch three times a second.
 const (
-	// Bounds of messages, in bytes, and times. From a peer that changes its catalogue ten times a
-	// second we fetch three times a second.
 	maxRequest = 1 << 10
 	maxDelta   = MaxBytes*3/2 + 1<<20 // with removals, keys of the JSON around it, and the head
 	maxHeads   = 2 << 20

@@ -16,9 +16,8 @@ import (
 // Kind says what a record is about.
 type Kind string
 
-// The kinds. Readers refuse a catalogue with a record of a kind that they do not know.
+// The kinds. Readers refuse a catalogue with a record of an unknown kind.
 const (
-	// The kinds. Readers refuse a catalogue with a record of an unknown kind.
 	Image    Kind = "image"    // Key: the image's digest in hex; Alias: its recipe
 	Setup    Kind = "setup"    // Key: FAMILY/KEY of what setup made
 	Kernel   Kind = "kernel"   // Key: its name; Digest: of its file
@@ -28,11 +27,9 @@ const (
 	Claim    Kind = "claim"    // Key: what is about to be made; TTL: for how long
 )
 
-// Bounds of a catalogue, in bytes but for MaxRecords and maxTTL. Every member has all catalogues in
-// memory.
+// Bounds of a catalogue, in bytes except MaxRecords and maxTTL. Every member has all catalogues
+// in memory.
 const (
-	// Bounds of a catalogue, in bytes except MaxRecords and maxTTL. Every member has all catalogues
-	// in memory.
 	MaxRecords = 4096
 	MaxBytes   = 2 << 20 // of all records, encoded
 	MaxKey     = 512

@@ -20,8 +20,8 @@ type removal struct {
 	Sequence uint64 `json:"sequence"`
 }
 
-// check tells whether a removal may be in a delta, as an error of code Corrupt. It is kept, and passed
-// on to others, although its owner has not signed it.
+// check tells whether a removal may be in a delta, as an error of code Corrupt. It is kept, and
+// passed on to others, although its owner has not signed it.
 func (r removal) check(d Delta) error {
 	if !isText(r.Key, MaxKey) || !isText(string(r.Kind), MaxKey) || r.Sequence <= d.Since || r.Sequence > d.Head.Sequence {
 		return corrupt("the catalogue of %s: %s %.80q was not removed between %d and %d", d.Head.Owner.Short(), r.Kind, r.Key, d.Since, d.Head.Sequence)
@@ -50,7 +50,8 @@ type Delta struct {
 	Removed removals `json:"removed,omitempty"`
 }
 
-// records, removals and heads are what a peer sends of each: no more of them than a message may have.
+// records, removals and heads are what a peer sends of each: no more of them than a message may
+// have.
 type (
 	records  []Record
 	removals []removal

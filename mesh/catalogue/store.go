@@ -286,8 +286,8 @@ func (s *Store) erase(owner identity.PeerID) error {
 	return nil
 }
 
-// former tells whether a peer is no member any more. One whose membership has only expired is: it may
-// be renewed.
+// former tells whether a peer is no member any more. One whose membership has only expired is: it
+// may be renewed.
 func former(list identity.List, owner identity.PeerID) bool {
 	m, ok := list.Member(owner)
 	return !ok || m.Revoked || m.Left

@@ -14,16 +14,16 @@
 // Guarantees:
 //
 //   - A peer is served what the Store says is shared with it, and nothing else: a request names the
-//     manifest and the number of a piece in it. For a manifest that is not shared, the answer is the
-//     same as for one that does not exist.
+//     manifest and the number of a piece in it. For a manifest that is not shared, the answer is
+//     the same as for one that does not exist.
 //   - Pieces travel as they are stored. The receiver decodes them, never to more bytes than the
 //     manifest says, and the transfer's Arrived verifies them. A peer that sent wrong bytes is not
 //     asked for that piece again, and after the second time is banned for a while (strike).
 //   - An answer counts only from the peer that was asked.
-//   - Nothing a peer sends makes this machine keep more than the frames' limits and what it requested
-//     itself.
-//   - A transfer that was interrupted is begun again by requesting what is missing: nothing about it is
-//     kept here.
+//   - Nothing a peer sends makes this machine keep more than the frames' limits and what it
+//     requested itself.
+//   - A transfer that was interrupted is begun again by requesting what is missing: nothing about
+//     it is kept here.
 //
 // Locks and goroutines. Node.mu guards everything that sessions and transfers share, including the
 // scheduler; it is never held during a read, write, hash or call of the Store's. Each session has a

@@ -16,15 +16,11 @@ const magic = "ABXBLOB1"
 // frameType is the type of a frame. The numbers are on the wire.
 type frameType uint8
 
-// What the two ends say to each other. The peer that opens sends its opening and what it has; the
-// other one answers with a welcome, what it has, and who else is there, or closes the stream. From
-// then on both are alike: each asks (request), and answers the other's requests (piece and data, or
-// none), in any order and as many at once as schedule.MaxQueued.
+// The peer that opens a session sends its opening and what it has. The other one answers with a
+// welcome, what it has, and who else is there, or closes the stream. From then on both are
+// equal: each sends requests, and answers the other's (piece and data, or none), in any order
+// and up to schedule.MaxQueued at the same time.
 const (
-	// The peer that opens a session sends its opening and what it has. The other one answers with a
-	// welcome, what it has, and who else is there, or closes the stream. From then on both are
-	// equal: each sends requests, and answers the other's (piece and data, or none), in any order
-	// and up to schedule.MaxQueued at the same time.
 	frameWelcome  frameType = iota + 1 // the answer to the opening, empty
 	frameBits                          // what the sender has: number of pieces, bitmap
 	frameHave                          // numbers of pieces that it has from now on
@@ -38,11 +34,9 @@ const (
 	framePeers                         // others with sessions about this manifest
 )
 
-// Limits of what one frame may carry. dataSize is as much of a piece as is sent before news and
-// requests get their turn; maxNumbers is schedule's bound for an open request, too.
+// Limits of what one frame may carry. After dataSize bytes of a piece, news and requests get
+// their turn; maxNumbers is also schedule's bound for an open request.
 const (
-	// Limits of what one frame may carry. After dataSize bytes of a piece, news and requests get
-	// their turn; maxNumbers is also schedule's bound for an open request.
 	dataSize    = 64 << 10
 	maxNumbers  = 512
 	maxToldOf   = 64

@@ -119,15 +119,11 @@ type shared struct {
 	otherPeers []PeerID
 }
 
-// Limits of a Node. maxSessions bounds memory and streams; liarTime is how long a peer that lied is
-// not asked. A peer whose piece has not moved for stuckAfter does not count among the uploads, so
-// slow receivers hold nobody up, but there are maxStuck of them at most. What uploads was chosen by
-// is in docs/internals/benchmarks.md.
+// Limits of a Node. maxSessions bounds memory and streams; banTime is how long a peer that sent
+// wrong bytes is not asked. A peer whose piece has not moved for stuckAfter does not count
+// among the uploads, so slow receivers hold up nobody, but there are at most maxStuck of them.
+// docs/internals/benchmarks.md has the reason for uploads.
 const (
-	// Limits of a Node. maxSessions bounds memory and streams; banTime is how long a peer that sent
-	// wrong bytes is not asked. A peer whose piece has not moved for stuckAfter does not count
-	// among the uploads, so slow receivers hold up nobody, but there are at most maxStuck of them.
-	// docs/internals/benchmarks.md has the reason for uploads.
 	maxSessions = 512
 	banTime     = 10 * time.Minute
 	idleTime    = 30 * time.Second

@@ -32,8 +32,7 @@ type session struct {
 	// haves are pieces that came since the peer was last told; one frame announces several.
 	haves []int
 	// out are the pieces that are being sent, one after the other.
-	out []*outgoing
-	// sentManifest: the manifest was sent.
+	out          []*outgoing
 	sentManifest bool // the manifest was sent
 
 	// welcomed: the peer serves us, because it opened the session or has sent a welcome.

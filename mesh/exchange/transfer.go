@@ -71,11 +71,9 @@ type arrival struct {
 	in *incoming
 }
 
-// Times of a transfer. Peers are looked for every discoverEvery; one that does not answer is left
-// alone for retryFirst, then twice as long each time, up to retryLast.
+// Times of a transfer. Peers are looked for every discoverEvery. One that does not answer is
+// left alone for retryFirst, then twice as long each time, up to retryLast.
 const (
-	// Times of a transfer. Peers are looked for every discoverEvery. One that does not answer is
-	// left alone for retryFirst, then twice as long each time, up to retryLast.
 	discoverEvery = 500 * time.Millisecond
 	retryFirst    = 250 * time.Millisecond
 	retryLast     = 15 * time.Second

@@ -30,11 +30,9 @@ type Config struct {
 	Changed func(identity.PeerID)
 }
 
-// announcePause is also how long an announcement waits for a peer that takes it. leaveTime bounds
-// the farewell in Close.
+// announcePause is also how long an announcement waits for a peer that takes it. leaveTime
+// bounds the farewell in Close.
 const (
-	// announcePause is also how long an announcement waits for a peer that takes it. leaveTime
-	// bounds the farewell in Close.
 	announcePause = 200 * time.Millisecond // between two announcements
 	leaveTime     = 500 * time.Millisecond
 )
@@ -70,14 +68,14 @@ type Gossip struct {
 	mu   sync.Mutex
 	list identity.List
 	// virtual maps virtualAddr to the members on the list.
-	virtual map[netip.AddrPort]identity.PeerID // by placeOf, of the members on the list
+	virtual map[netip.AddrPort]identity.PeerID
 	// meta is what this node announces, signed its encoded form, which memberlist has.
 	meta   Meta
 	signed []byte
 	// peers are the members that were seen since we began.
 	peers map[identity.PeerID]*Peer
 	// verified has the last valid Meta of each peer.
-	verified map[identity.PeerID]string // the Meta that was found good last
+	verified map[identity.PeerID]string
 	// dirty has the peers that changed since the last call of Changed.
 	dirty map[identity.PeerID]bool
 }

@@ -24,11 +24,9 @@ type Meta struct {
 	Addresses []netip.AddrPort // where it listens
 }
 
-// The lengths of its parts in bytes, in their order: sequence, digest, list, load, free, number of
+// The lengths of its parts in bytes, in order: sequence, digest, list, load, free, number of
 // addresses; then the addresses and the signature.
 const (
-	// The lengths of its parts in bytes, in order: sequence, digest, list, load, free, number of
-	// addresses; then the addresses and the signature.
 	metaFixed   = 8 + 32 + 8 + 2 + 4 + 1
 	metaAddress = 16 + 2
 )

@@ -12,11 +12,9 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// seekPeriod is how often absent members are looked for, this machine's addresses compared and its
-// sleep noticed.
+// seekPeriod is how often absent members are looked for, and this machine is checked for new
+// addresses and for sleep.
 const (
-	// seekPeriod is how often absent members are looked for, and this machine is checked for new
-	// addresses and for sleep.
 	seekPeriod = 3 * time.Second
 	// asleep is by how much the wall clock gets ahead of the monotonic one when the machine slept.
 	asleep = 5 * time.Second

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 )
 
-// DecodeArray reads a JSON array of at most that many elements; null is an empty one. Longer ones are
-// Corrupt. json.Unmarshal would make all elements before anybody can count them, and an element that
-// a peer writes as {} takes a hundred times as much memory as in its message.
+// DecodeArray reads a JSON array of at most that many elements; null is an empty one. Longer ones
+// are Corrupt. json.Unmarshal would make all elements before anybody can count them, and an element
+// that a peer writes as {} takes a hundred times as much memory as in its message.
 func DecodeArray[T any](b []byte, most int) ([]T, error) {
 	in := json.NewDecoder(bytes.NewReader(b))
 	switch t, err := in.Token(); {

@@ -16,9 +16,8 @@ import (
 // Role is a right that a member has beyond membership.
 type Role string
 
-// The roles. Unknown ones are refused.
+// The roles. Others are refused.
 const (
-	// The roles. Others are refused.
 	Builder Role = "builder" // what it built is used by the others
 	Admin   Role = "admin"   // may invite and revoke
 )

@@ -12,11 +12,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// Bounds of an invitation, in bytes but for MaxAddresses. A token has to fit into a line that
+// Bounds of an invitation, in bytes except MaxAddresses. A token has to fit into a line that
 // people copy.
 const (
-	// Bounds of an invitation, in bytes except MaxAddresses. A token has to fit into a line that
-	// people copy.
 	SecretSize   = 20
 	MaxAddresses = 8
 	maxAddress   = 100 // bytes
@@ -44,11 +42,9 @@ type Invite struct {
 	Addresses []string
 }
 
-// abx1 is the version. tokenFixed is what every token has before its addresses: team, secret,
-// expiry and their number.
+// The 1 of abx1 is the version. tokenFixed is the length of what precedes the addresses in
+// every token: team, secret, expiry and the number of addresses.
 const (
-	// The 1 of abx1 is the version. tokenFixed is the length of what precedes the addresses in
-	// every token: team, secret, expiry and the number of addresses.
 	tokenPrefix  = "abx1"
 	tokenFixed   = len(agentbox.Digest{}) + SecretSize + 4 + 1
 	checksumSize = 4

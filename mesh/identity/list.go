@@ -15,7 +15,6 @@ import (
 
 // Bounds of a list. Former members count too: their entries keep them from coming back.
 const (
-	// Bounds of a list. Former members count too: their entries keep them from coming back.
 	MaxEntries = 4096
 	MaxList    = 4 << 20 // bytes of its encoded form
 )

@@ -27,11 +27,9 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// Times. Questions become rare, because an answer comes to all, and a member that arrives says so
-// itself; a change of the interfaces begins anew.
+// Times. Questions become rare, because all hear an answer and a member that arrives announces
+// itself; a change of the interfaces starts over.
 const (
-	// Times. Questions become rare, because all hear an answer and a member that arrives announces
-	// itself; a change of the interfaces starts over.
 	firstPause = time.Second // between two questions; then twice as long, and so on
 	lastPause  = time.Minute
 	lookPeriod = 3 * time.Second // how often the interfaces are looked at

@@ -12,11 +12,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// Bounds of what is read of a packet, in bytes and in records: what fits into a frame of Ethernet,
-// and more than any of ours has.
+// Bounds of a packet that is read, in bytes and in records: an Ethernet frame, and more records
+// than any of ours has.
 const (
-	// Bounds of a packet that is read, in bytes and in records: an Ethernet frame, and more records
-	// than any of ours has.
 	maxPacket  = 1500
 	maxEntries = 32
 )

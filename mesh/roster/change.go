@@ -39,8 +39,9 @@ func (r *Roster) Find(what string) (identity.Member, error) {
 		WithHint("name one by its PeerID: agentbox mesh peers shows them")
 }
 
-// SetRoles gives a member these roles and no others. NotFound for a peer that is no member, Conflict
-// when this machine may not sign that. When an admin loses that role, the members that it added stay.
+// SetRoles gives a member these roles and no others. NotFound for a peer that is no member,
+// Conflict when this machine may not sign that. When an admin loses that role, the members that it
+// added stay.
 func (r *Roster) SetRoles(id identity.PeerID, roles []identity.Role) error {
 	return r.change(func() ([]identity.Entry, error) {
 		m, ok := r.List().Member(id)
@@ -52,9 +53,9 @@ func (r *Roster) SetRoles(id identity.PeerID, roles []identity.Role) error {
 }
 
 // Revoke takes a member off the list for good: its key cannot come back, so the machine needs
-// another. The members that it added stay, if this machine has the root key. Revoking a member again
-// is no error; NotFound for a peer that never was a member, Invalid for this machine itself, Conflict
-// when it may not sign that.
+// another. The members that it added stay, if this machine has the root key. Revoking a member
+// again is no error; NotFound for a peer that never was a member, Invalid for this machine itself,
+// Conflict when it may not sign that.
 func (r *Roster) Revoke(id identity.PeerID) error {
 	return r.change(func() ([]identity.Entry, error) {
 		m, ok := r.List().Member(id)
@@ -114,9 +115,9 @@ func (r *Roster) adopt(admin identity.PeerID) ([]identity.Entry, error) {
 	return out, nil
 }
 
-// entry signs what a member is from now on, after change, which may be nil, has edited the entry. Its
-// serial number makes it count. Conflict when another signer has used up the numbers and it would
-// not.
+// entry signs what a member is from now on, after change, which may be nil, has edited the entry.
+// Its serial number makes it count. Conflict when another signer has used up the numbers and it
+// would not.
 func (r *Roster) entry(m identity.Member, key ed25519.PrivateKey, change func(*identity.Entry)) (identity.Entry, error) {
 	list := r.List()
 	serial, counts := nextSerial(list, m.Key, public(key))
@@ -176,8 +177,8 @@ func (r *Roster) mergeLeaving(peer identity.PeerID, e *identity.Entry) error {
 	return r.merge(*e)
 }
 
-// Renew signs again what needs it: members with less than half of their time left, and the entries of
-// admins that left. It does nothing on a machine that may not sign. It is called every hour, and
+// Renew signs again what needs it: members with less than half of their time left, and the entries
+// of admins that left. It does nothing on a machine that may not sign. It is called every hour, and
 // writes only when there is something to sign.
 func (r *Roster) Renew() error {
 	return r.change(func() (all []identity.Entry, err error) {

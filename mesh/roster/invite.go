@@ -136,13 +136,10 @@ func (r *Roster) take(s wire.Service, by identity.PeerID, proved func(invitation
 	return open[at], r.storeInvites(open)
 }
 
-// Messages of a join: the guest proves that it has the secret and says who it is; the machine that
-// invited proves the same, and answers with the list. Neither says anything before the other's
-// proof but what is worth nothing without the secret.
+// Messages of a join. The guest proves that it has the secret and says who it is; the machine
+// that invited proves the same and answers with the list. Before the other's proof, neither
+// sends anything that is of use without the secret.
 type (
-	// Messages of a join. The guest proves that it has the secret and says who it is; the machine
-	// that invited proves the same and answers with the list. Before the other's proof, neither
-	// sends anything that is of use without the secret.
 	joinRequest struct {
 		Proof []byte `json:"proof"`
 		Key   []byte `json:"key"`
@@ -157,9 +154,8 @@ type (
 	}
 )
 
-// maxJoin bounds a request in bytes; joinTime is the guest's patience.
+// maxJoin bounds a request in bytes; joinTime is how long the guest waits.
 const (
-	// maxJoin bounds a request in bytes; joinTime is how long the guest waits.
 	maxJoin  = 4 << 10
 	joinTime = 20 * time.Second
 )

@@ -184,8 +184,8 @@ func (r *Roster) store(list identity.List) error {
 	return nil
 }
 
-// change signs entries and adds them to the list, which is kept if that changed anything. The lock is
-// held from the first look at the list on: two changes at once would have the same serial number
+// change signs entries and adds them to the list, which is kept if that changed anything. The lock
+// is held from the first look at the list on: two changes at once would have the same serial number
 // otherwise, and one of them be lost.
 func (r *Roster) change(sign func() ([]identity.Entry, error)) error {
 	r.changing.Lock()
@@ -260,10 +260,10 @@ func NoTeam() error {
 
 func public(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
-// nextSerial returns a serial number that makes an entry of a signer count: greater than those of all
-// entries about the member, whoever signed them. Where other signers have used up the numbers of
-// this one it returns its last one, and false: then a revocation still counts, as it does with any
-// number, and nothing else does.
+// nextSerial returns a serial number that makes an entry of a signer count: greater than those of
+// all entries about the member, whoever signed them. Where other signers have used up the numbers
+// of this one it returns its last one, and false: then a revocation still counts, as it does with
+// any number, and nothing else does.
 func nextSerial(list identity.List, member, signer ed25519.PublicKey) (serial uint64, counts bool) {
 	for _, e := range list.Entries() {
 		if bytes.Equal(e.Key, member) {

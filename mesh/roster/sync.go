@@ -21,11 +21,9 @@ type listMessage struct {
 	List   json.RawMessage `json:"list,omitempty"`
 }
 
-// maxMessage bounds a list with what is around it, in bytes. syncTime is for one exchange, atOnce
-// how many Spread has at the same time.
+// maxMessage bounds a list and what is around it, in bytes. syncTime is for one exchange,
+// atOnce is how many of them Spread runs at the same time.
 const (
-	// maxMessage bounds a list and what is around it, in bytes. syncTime is for one exchange,
-	// atOnce is how many of them Spread runs at the same time.
 	maxMessage = identity.MaxList + 4<<10
 	syncTime   = 10 * time.Second
 	atOnce     = 16

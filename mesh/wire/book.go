@@ -9,11 +9,9 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// Bounds of what is remembered of where peers are: a laptop is at home, at work and on a phone, and
-// a member may name what it likes.
+// Bounds of the address book: a laptop is at home, at work and on a phone, and a member may
+// announce any address.
 const (
-	// Bounds of the address book: a laptop is at home, at work and on a phone, and a member may
-	// announce any address.
 	maxAddresses = 8
 	maxPeers     = 4096
 )

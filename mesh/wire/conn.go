@@ -18,11 +18,9 @@ import (
 // Service is a protocol between peers. Its name, which includes its version, is part of the ALPN.
 type Service string
 
-// The services of agentbox. A change of a service's messages gets another version, so that peers of
-// both speak what both know.
+// The services of agentbox. A change of a service's messages gets another version, so that
+// peers with both versions speak the one they share.
 const (
-	// The services of agentbox. A change of a service's messages gets another version, so that
-	// peers with both versions speak the one they share.
 	Roster    Service = "roster-1"    // member lists
 	Gossip    Service = "gossip-1"    // who is here
 	Catalogue Service = "catalogue-1" // what each peer has
@@ -43,9 +41,8 @@ func (s Service) guest() bool { return strings.HasPrefix(string(s), joinPrefix) 
 // 1280.
 const MaxDatagram = 1100
 
-// Codes by which a connection or a stream ends.
+// Codes that end a connection or a stream.
 const (
-	// Codes that end a connection or a stream.
 	closeDone     quic.ApplicationErrorCode = 0
 	closeStranger quic.ApplicationErrorCode = 1
 	streamAborted quic.StreamErrorCode      = 1

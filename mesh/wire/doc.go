@@ -11,12 +11,13 @@
 //
 // Terms:
 //
-//   - Both sides of every connection present a certificate signed by their ed25519 identity, and both
-//     are checked against the newest member list given to Admit. Names and dates in certificates mean
-//     nothing; Conn.Peer is the hash of the key that the other side proved to have.
-//   - Dial returns when the other side has admitted us, not before. A peer that is not a member gets
-//     a failed handshake; one that does not even know the team's root key gets it before it sees our
-//     certificate.
+//   - Both sides of every connection present a certificate signed by their ed25519 identity, and
+//     both are checked against the newest member list given to Admit. Names and dates in
+//     certificates mean nothing; Conn.Peer is the hash of the key that the other side proved to
+//     have.
+//   - Dial returns when the other side has admitted us, not before. A peer that is not a member
+//     gets a failed handshake; one that does not even know the team's root key gets it before it
+//     sees our certificate.
 //   - Admit closes every connection, whichever side opened it, to a peer that the list no longer
 //     admits. An expired membership ends within seconds too.
 //   - A handler runs in its own goroutine per connection. Its ctx and the Conn end when the
@@ -24,8 +25,8 @@
 //     and waits for the handlers.
 //   - The caller of Dial owns the Conn and closes it. Nothing is pooled here: two Dials are two
 //     connections. A connection on which nothing is received for 30 s ends.
-//   - Streams are reliable and ordered, datagrams are neither, and have at most MaxDatagram bytes. A
-//     service of questions and answers needs neither: it has Conn.Ask at one end, Answers at the
+//   - Streams are reliable and ordered, datagrams are neither, and have at most MaxDatagram bytes.
+//     A service of questions and answers needs neither: it has Conn.Ask at one end, Answers at the
 //     other.
 //   - A peer may have 16 connections to one service of ours, with 256 streams each.
 //

@@ -12,11 +12,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// A connection has so many answers made at once, each within answerTime, so that a peer that asks
-// much or reads slowly holds little.
+// A connection has only this many answers made at the same time, each within answerTime. So a
+// peer that asks a lot or reads slowly takes few resources.
 const (
-	// A connection has only this many answers made at the same time, each within answerTime. So a
-	// peer that asks a lot or reads slowly takes few resources.
 	answersAtOnce = 4
 	answerTime    = 30 * time.Second
 )

@@ -29,10 +29,8 @@ type Config struct {
 }
 
 // Times and bounds of connections. Gossip notices within seconds that a peer is gone, so
-// idleTimeout is for what it does not see.
+// idleTimeout covers only what gossip does not see.
 const (
-	// Times and bounds of connections. Gossip notices within seconds that a peer is gone, so
-	// idleTimeout covers only what gossip does not see.
 	idleTimeout      = 30 * time.Second
 	handshakeTimeout = 5 * time.Second
 	expiryPeriod     = 5 * time.Second // how often memberships are looked at that expire

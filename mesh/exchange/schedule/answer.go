@@ -15,8 +15,8 @@ func (s *State) open(from Peer, id RequestID) *request {
 }
 
 // Picked says which piece a peer answers a request with, when the answer begins. False: this is not
-// one of those that it was asked for, or the request is unknown: the peer is wrong, or answered while
-// it was cancelled. It may be called again with the same piece.
+// one of those that it was asked for, or the request is unknown: the peer is wrong, or answered
+// while it was cancelled. It may be called again with the same piece.
 func (s *State) Picked(now time.Duration, from Peer, id RequestID, i int) bool {
 	r := s.open(from, id)
 	if r == nil || i < 0 || i >= len(s.pieces) {
@@ -65,8 +65,8 @@ func (s *State) Received(now time.Duration, from Peer, id RequestID) bool {
 	return first
 }
 
-// Wrong says that a peer sent wrong bytes for a piece, which is then asked of others. slot is Nobody
-// for one that has left meanwhile.
+// Wrong says that a peer sent wrong bytes for a piece, which is then asked of others. slot is
+// Nobody for one that has left meanwhile.
 func (s *State) Wrong(slot Peer, i int) {
 	s.stats.Wrong++
 	s.Failed(i)

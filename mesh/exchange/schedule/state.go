@@ -27,8 +27,8 @@ const (
 // RequestID names a request of this transfer. It is never used twice.
 type RequestID uint32
 
-// Action is something to do, now: to send a request, or to say that one is not wanted any more, unless
-// it has been answered.
+// Action is something to do, now: to send a request, or to say that one is not wanted any more,
+// unless it has been answered.
 type Action struct {
 	Peer   Peer
 	ID     RequestID
