@@ -11,15 +11,15 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// Team is a root key and the member list that it signed. Values of List that nodes were given
-// before stay as they are: Introduce, or Admit, gives them the newest.
+// Team is a root key and the member list that it signed. Nodes keep the List that they were given:
+// Introduce, or Admit, gives them the newest.
 type Team struct {
 	t    testing.TB
 	Root ed25519.PrivateKey
 	List identity.List
 }
 
-// NewTeam makes a team of nobody.
+// NewTeam makes a team without members.
 func NewTeam(t testing.TB) *Team {
 	t.Helper()
 	root := Key(t)
@@ -42,7 +42,7 @@ func ID(key ed25519.PrivateKey) identity.PeerID {
 }
 
 // Change signs an entry about a member, or a new one, with the root key, after change, which may be
-// nil, has had it. The newest one has the greatest serial.
+// nil, has edited it. The newest entry has the greatest serial number.
 func (team *Team) Change(key ed25519.PrivateKey, change func(*identity.Entry)) {
 	team.t.Helper()
 	e := identity.Entry{
@@ -61,7 +61,7 @@ func (team *Team) Change(key ed25519.PrivateKey, change func(*identity.Entry)) {
 	}
 }
 
-// Add makes a new member, and gives its identity.
+// Add makes a new member, and returns its identity.
 func (team *Team) Add(roles ...identity.Role) ed25519.PrivateKey {
 	team.t.Helper()
 	key := Key(team.t)
@@ -103,7 +103,7 @@ func Nodes(t testing.TB, n int) (*Team, []*wire.Node) {
 	return team, nodes
 }
 
-// Introduce gives every node the newest list and tells it where the others are.
+// Introduce gives every node the newest list and the addresses of the others.
 func Introduce(team *Team, nodes ...*wire.Node) {
 	for _, n := range nodes {
 		n.Admit(team.List)
@@ -113,9 +113,9 @@ func Introduce(team *Team, nodes ...*wire.Node) {
 	}
 }
 
-// Eventually waits until something holds, and fails the test when it does not within two minutes,
-// which only happens when it never will: memberlist alone may take half a minute to declare a death
-// that few others confirm (24 s of suspicion among four peers, after probes that slow down).
+// Eventually waits until something holds, and fails the test after two minutes, which only happens
+// when it never will: memberlist alone may take half a minute to declare a death that few others
+// confirm (24 s of suspicion among four peers, after probes that slow down).
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(2 * time.Minute)

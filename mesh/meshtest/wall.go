@@ -10,15 +10,15 @@ import (
 	"testing"
 )
 
-// Wall is what a partition is made with: relays of which some pass nothing while it is shut.
+// Wall makes a partition: relays of which some pass nothing while it is shut.
 type Wall struct {
 	shut atomic.Bool
 	// Weather is what happens to packets that pass through the wall. It is set before Relay.
 	Weather Weather
 }
 
-// Weather is how often, of 1, something happens to a packet on its way: it does not come, or comes
-// twice, or after the next one, or with a bit turned.
+// Weather is how often, of 1, something happens to a packet: it is lost, comes twice, comes after
+// the next one, or has a bit flipped.
 type Weather struct {
 	Lost, Twice, Late, Broken float64
 }
@@ -26,8 +26,8 @@ type Weather struct {
 // Shut shuts the wall, or opens it.
 func (w *Wall) Shut(shut bool) { w.shut.Store(shut) }
 
-// Relay gives an address at which a node can be reached, through the wall or beside it. Each client
-// has a socket of its own toward the node, so that the node tells clients apart.
+// Relay returns an address at which a node can be reached, through the wall or beside it. Each
+// client has its own socket toward the node, so that the node tells clients apart.
 func (w *Wall) Relay(t testing.TB, to netip.AddrPort, through bool) netip.AddrPort {
 	t.Helper()
 	listen, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
@@ -43,9 +43,8 @@ func (w *Wall) Relay(t testing.TB, to netip.AddrPort, through bool) netip.AddrPo
 	return listen.LocalAddr().(*net.UDPAddr).AddrPort()
 }
 
-// forward passes what clients send to the node, and what comes back, until listen is closed. The
-// packets of each client, in each direction, go through weather of their own, as they take ways of
-// their own.
+// forward relays packets between clients and the node until listen is closed. The packets of each
+// client, in each direction, have their own weather, as they take their own paths.
 func (w *Wall) forward(listen *net.UDPConn, to netip.AddrPort, through bool) {
 	clients := map[netip.AddrPort]*way{}
 	var back sync.WaitGroup
@@ -77,7 +76,7 @@ func (w *Wall) forward(listen *net.UDPConn, to netip.AddrPort, through bool) {
 	}
 }
 
-// way is one direction between two sockets, with the weather on it.
+// way is one direction between two sockets, with its weather.
 type way struct {
 	wall    *Wall
 	through bool
@@ -86,8 +85,8 @@ type way struct {
 	late    []byte // nil: none is held back
 }
 
-// way begins a direction. Its chances are drawn from the node's port, which tests do not choose:
-// what happens to which packet differs from run to run.
+// way starts a direction. Its random choices depend on the node's port, which tests do not choose:
+// what happens to which packet differs between runs.
 func (w *Wall) way(to netip.AddrPort, through bool, send func([]byte)) *way {
 	return &way{wall: w, through: through, send: send, rand: rand.New(rand.NewPCG(1, uint64(to.Port())))}
 }
@@ -95,8 +94,8 @@ func (w *Wall) way(to netip.AddrPort, through bool, send func([]byte)) *way {
 func (w *way) happens(often float64) bool { return often > 0 && w.rand.Float64() < often }
 
 // pass sends a packet as the weather is: at most one thing happens to each. One that meets the shut
-// wall is lost, as in a network; one that is late is held back until the next one is through, so
-// the last of all may never come.
+// wall is lost, as in a network. A late one is held back until the next one is through, so the last
+// of all may never come.
 func (w *way) pass(b []byte) {
 	weather := w.wall.Weather
 	switch {

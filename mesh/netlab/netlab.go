@@ -15,14 +15,14 @@ import (
 	"agentbox/agentbox"
 )
 
-// Net is a network of its own: a namespace with a bridge, and one per machine, joined to it by a
+// Net is a network of its own: a namespace with a bridge, and one per machine, connected to it by a
 // veth. Machines are numbered from 0. Its methods are called by one goroutine at a time.
 type Net struct {
 	prefix   string
 	machines int
 }
 
-// namePrefix begins the name of every namespace, and is followed by the process that made it.
+// namePrefix starts the name of every namespace; the pid of its process follows.
 const namePrefix = "abmesh"
 
 // Times for the programs that make and remove a network. They take milliseconds; a loaded machine
@@ -33,9 +33,8 @@ const (
 )
 
 // New makes a network of n machines, at most 254, whose links carry rate bits a second in each
-// direction, 0 for as fast as it goes. Networks of processes that were killed are removed first.
-// Without root it is an error of code Missing, as without iproute2 or what the kernel needs. Close
-// removes it.
+// direction, 0 for no limit. It removes networks of killed processes first. Without root it is an
+// error of code Missing, as without iproute2 or the kernel's support. Close removes it.
 func New(ctx context.Context, n int, rate int64) (_ *Net, err error) {
 	if os.Geteuid() != 0 {
 		return nil, agentbox.Errorf(agentbox.Missing, "network namespaces need root")
@@ -71,6 +70,8 @@ func (l *Net) join(ctx context.Context, i int, rate int64) error {
 	if err != nil || rate == 0 {
 		return err
 	}
+	// A token bucket on both ends of the cable: a burst of 4 ms, at least 64 KiB, so that timers
+	// keep up with the rate.
 	// A token bucket on both ends of the cable: 4 ms worth of burst, at least 64 KiB, so that timers
 	// keep up with the rate.
 	shape := fmt.Sprintf(" root tbf rate %d burst %d latency 30ms", rate, max(64<<10, rate/8/250))
@@ -82,7 +83,7 @@ func (l *Net) hub() string { return l.prefix + "hub" }
 // Name is the namespace of a machine.
 func (l *Net) Name(i int) string { return l.prefix + strconv.Itoa(i) }
 
-// Address is that of a machine, in a block that no network a host could mean uses (RFC 2544).
+// Address is that of a machine, in a block that no host's network uses (RFC 2544).
 func (l *Net) Address(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, 19, 77, byte(1 + i)}) }
 
 // Command prepares to run a program on a machine; the caller starts it. It dies with the thread
@@ -93,15 +94,15 @@ func (l *Net) Command(ctx context.Context, i int, program string, args ...string
 	return cmd
 }
 
-// Close removes the network, whatever there is of it, also when ctx has ended. Programs that run in
-// it go on, without one.
+// Close removes whatever exists of the network, even when ctx has ended. Programs in it continue
+// without a network.
 func (l *Net) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 	defer cancel()
 	return removeNamespaces(ctx, func(name string) bool { return strings.HasPrefix(name, l.prefix) })
 }
 
-// sweep removes the networks of processes that were killed.
+// sweep removes the networks of killed processes.
 func sweep(ctx context.Context) error {
 	return removeNamespaces(ctx, func(name string) bool {
 		rest, ours := strings.CutPrefix(name, namePrefix)
@@ -116,7 +117,7 @@ func (l *Net) Configure(ctx context.Context, i int, args ...string) error {
 	return run(ctx, "ip -n "+l.Name(i)+" "+strings.Join(args, " "))
 }
 
-// MTU bounds what a packet may have on all links, in bytes.
+// MTU sets the size limit of packets on all links, in bytes.
 func (l *Net) MTU(ctx context.Context, bytes int) error {
 	var errs []error
 	for i := range l.machines {
@@ -126,7 +127,7 @@ func (l *Net) MTU(ctx context.Context, bytes int) error {
 	return errors.Join(errs...)
 }
 
-// Cut takes the cable of a machine out, or puts it back.
+// Cut unplugs the cable of a machine, or plugs it in.
 func (l *Net) Cut(ctx context.Context, i int, cut bool) error {
 	if cut {
 		return l.setPort(ctx, i, "down")
@@ -134,7 +135,7 @@ func (l *Net) Cut(ctx context.Context, i int, cut bool) error {
 	return l.setPort(ctx, i, "up")
 }
 
-// Lose has every packet from and to a machine vanish, while its cable stays in, or none.
+// Lose drops every packet from and to a machine, while its cable stays in, or none.
 func (l *Net) Lose(ctx context.Context, i int, all bool) error {
 	if all {
 		return l.setPort(ctx, i, "nomaster")
@@ -149,7 +150,7 @@ func (l *Net) setPort(ctx context.Context, i int, what string) error {
 
 func port(i int) string { return "port" + strconv.Itoa(i) }
 
-// removeNamespaces removes the namespaces that which picks, and tells all errors.
+// removeNamespaces removes the namespaces that which picks, and joins all errors.
 func removeNamespaces(ctx context.Context, which func(name string) bool) error {
 	out, err := exec.CommandContext(ctx, "ip", "netns", "list").Output()
 	if err != nil {
@@ -164,7 +165,7 @@ func removeNamespaces(ctx context.Context, which func(name string) bool) error {
 	return errors.Join(errs...)
 }
 
-// run runs commands in order, up to the first that fails, which says on standard error why.
+// run runs commands in order, up to the first that fails, whose error has its standard error.
 func run(ctx context.Context, commands ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()

@@ -65,8 +65,8 @@ func (s *State) Received(now time.Duration, from Peer, id RequestID) bool {
 	return first
 }
 
-// Wrong says that a peer sent wrong bytes for a piece, which is then asked of others. slot is
-// Nobody for one that has left meanwhile.
+// Wrong says that a peer sent wrong bytes for a piece; others are asked for it. slot is Nobody for
+// a peer that has left meanwhile.
 func (s *State) Wrong(slot Peer, i int) {
 	s.stats.Wrong++
 	s.Failed(i)
@@ -75,7 +75,7 @@ func (s *State) Wrong(slot Peer, i int) {
 	}
 }
 
-// Failed says that what came could not be kept, for a reason of ours. It is wanted as before.
+// Failed says that a piece could not be kept, for a reason of ours. It is wanted as before.
 func (s *State) Failed(i int) {
 	s.pieces[i].arrived = s.pieces[i].here
 	s.requeue(i)

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// bulk asks for what nobody waits for, as much as the peers' windows allow: the rarest piece that a
-// free peer has, again and again. A piece that one peer alone holds stands for all such pieces of
-// that peer: as many open requests as it has room for name all of them.
+// bulk asks for what nobody waits for, as much as the peers' windows allow: again and again the
+// rarest piece that a free peer has. A piece that only one peer holds stands for all such pieces of
+// that peer: it gets as many open requests as its window allows, which name all of them.
 func (s *State) bulk(now time.Duration, c Class, out []Action) []Action {
 	free := s.free(now)
 	for len(s.live) < s.most() && free != 0 {
@@ -40,7 +40,7 @@ func (s *State) bulk(now time.Duration, c Class, out []Action) []Action {
 // most is how many requests may be out at all peers together: what is asked for long before it can
 // come cannot be asked of a faster peer.
 //
-// allAhead is what all peers together deliver in that time; minAll is for a beginning, when no rate
+// allAhead is what all peers together deliver in that time; minAll is for the start, when no rate
 // is known.
 func (s *State) most() int {
 	rate := 0.0
@@ -63,8 +63,8 @@ func (s *State) free(now time.Duration) uint64 {
 }
 
 // rarest is the piece of a class with the fewest holders that nobody was asked for and that one of
-// these peers has; -1: none. It looks at the first pieces of the queue only (scan), so a blob of a
-// million pieces costs no more for each request than a small one; Want has shuffled the rest.
+// these peers has; -1 for none. It looks only at the first pieces of the queue (scan), so a request
+// costs no more in a blob of a million pieces than in a small one; Want has shuffled the rest.
 func (s *State) rarest(c Class, free uint64) int {
 	best, fewest := -1, MaxPeers+1
 	q := s.compact(c)
@@ -83,7 +83,8 @@ func (s *State) rarest(c Class, free uint64) int {
 	return best
 }
 
-// soleOf lists the pieces of a class that one peer alone has and that it was not asked for by name.
+// soleOf lists the pieces of a class that only one peer has and that it was not asked for by
+// number.
 func (s *State) soleOf(c Class, sole uint64) []int {
 	var out []int
 	for _, i := range s.queues[c] {
@@ -104,7 +105,7 @@ func (s *State) askOpen(now time.Duration, q *peer, c Class, pieces []int) Actio
 	return Action{Peer: q.slot, ID: r.id, Class: c, Pieces: pieces}
 }
 
-// oneOfTwo draws two of these peers and gives the one that will deliver sooner.
+// oneOfTwo draws two of these peers and returns the one that will deliver sooner.
 func (s *State) oneOfTwo(m uint64, size int) *peer {
 	a, b := s.draw(m), s.draw(m)
 	if b.wait(size) < a.wait(size) {
@@ -120,8 +121,8 @@ func (s *State) draw(m uint64) *peer {
 	return s.peers[bits.TrailingZeros64(m)]
 }
 
-// endGame asks a second peer for pieces that are late, when nothing else is to be asked for: until
-// then a second request would cost bandwidth that brings something new.
+// endGame asks a second peer for late pieces, when nothing else is to be asked for: until then, a
+// second request would cost bandwidth for something new.
 func (s *State) endGame(now time.Duration, out []Action) []Action {
 	if s.waiting(Soon) || s.waiting(Rest) {
 		return out
@@ -143,9 +144,8 @@ func (s *State) endGame(now time.Duration, out []Action) []Action {
 	return out
 }
 
-// late tells whether a bulk piece takes much longer than pieces take here.
-//
-// Four times what a piece of mean size takes at the mean rate, or lateAfter, whichever is sooner.
+// late reports whether a bulk piece takes much longer than pieces take here: four times what a
+// piece of mean size takes at the mean rate, or lateAfter, whichever is sooner.
 func (s *State) late(now time.Duration, r *request) bool {
 	rate, n := 0.0, 0
 	for m := s.in; m != 0; m &= m - 1 {

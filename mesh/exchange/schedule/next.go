@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Next says what to ask for now. It is called after anything happened, and at the time that Wake
-// tells. What it gives counts as asked from then on.
+// Next returns what to ask for now. It is called after anything happened, and at the time that Wake
+// returns. Its result counts as asked from then on.
 func (s *State) Next(now time.Duration) []Action {
 	out := s.expire(now)
 	out = s.demand(now, out)
@@ -19,8 +19,8 @@ func (s *State) Next(now time.Duration) []Action {
 	return s.endGame(now, out)
 }
 
-// Wake tells when Next should be called although nothing happened, 0 for never: something that does
-// not happen (a peer that is silent, a demand that is late) is noticed by then.
+// Wake returns when Next should be called even if nothing happened, 0 for never. Something that
+// fails to happen (a silent peer, a late demand) is noticed by then.
 func (s *State) Wake(now time.Duration) time.Duration {
 	if len(s.live) == 0 && !s.waiting(Rest) && !s.waiting(Soon) && !s.waiting(Demand) {
 		return 0
@@ -28,8 +28,8 @@ func (s *State) Wake(now time.Duration) time.Duration {
 	return now + minHedge/2
 }
 
-// waiting tells whether a piece of a class has a holder and was asked of nobody. Pieces beyond the
-// first of the queue (scan) are not looked at; they come to the front.
+// waiting reports whether a piece of a class has a holder and was asked of nobody. It looks only at
+// the first pieces of the queue (scan); the others move up.
 func (s *State) waiting(c Class) bool {
 	q := s.compact(c)
 	for _, i := range q[:min(scan, len(q))] {
@@ -40,14 +40,14 @@ func (s *State) waiting(c Class) bool {
 	return false
 }
 
-// chosenFor tells whether the only holder of a piece has open requests that may bring it.
+// chosenFor reports whether the only holder of a piece has open requests that may bring it.
 func (s *State) chosenFor(p *piece) bool {
 	sole := s.usable(p)
 	return bits.OnesCount64(sole) == 1 && s.peers[bits.TrailingZeros64(sole)].open > 0
 }
 
-// compact drops from the front of a queue what is not wanted as of this class any more. Pieces that
-// change their class are left in the queue of the old one until then.
+// compact drops from the front of a queue what is no longer wanted in this class. Pieces that
+// change their class stay in the queue of the old one until then.
 func (s *State) compact(c Class) []int {
 	q := s.queues[c]
 	kept := q[:0]
@@ -64,7 +64,7 @@ func (s *State) compact(c Class) []int {
 	return kept
 }
 
-// expire takes back what was asked of peers that deliver nothing, or next to nothing while others
+// expire cancels what was asked of peers that deliver nothing, or next to nothing while others
 // could. It looks at most every minHedge/2, as Next is called for each message.
 func (s *State) expire(now time.Duration) []Action {
 	if now < s.looked+minHedge/2 {
@@ -86,7 +86,7 @@ func (s *State) expire(now time.Duration) []Action {
 	return out
 }
 
-// crawls tells whether a peer sends something that others have too, and hardly faster than not at
+// crawls reports whether a peer sends something that others have too, and hardly faster than not at
 // all.
 func (s *State) crawls(now time.Duration, p *peer) bool {
 	for _, r := range p.out {
@@ -98,8 +98,8 @@ func (s *State) crawls(now time.Duration, p *peer) bool {
 	return false
 }
 
-// demand asks for what somebody waits for, of the best peer, and of another one if that takes too
-// long, maxCopies in all.
+// demand asks the best peer for what somebody waits for, and another one if that takes too long,
+// maxCopies in all.
 func (s *State) demand(now time.Duration, out []Action) []Action {
 	for _, i := range s.compact(Demand) {
 		p := &s.pieces[i]
@@ -118,8 +118,8 @@ func (s *State) demand(now time.Duration, out []Action) []Action {
 	return out
 }
 
-// fastest is the request that brings a piece as a demand or has begun to, nil when none does. One
-// that waits in a peer's queue as bulk does not count.
+// fastest is the request that brings a piece as a demand or has begun to, nil without one. One that
+// waits in a peer's queue as bulk does not count.
 func (s *State) fastest(p *piece) *request {
 	var out *request
 	for _, r := range p.flights {
@@ -138,7 +138,7 @@ func (s *State) asked(p *piece) uint64 {
 	return m
 }
 
-// overdue tells whether a demand takes twice as long as it should, or has stopped coming.
+// overdue reports whether a demand takes twice as long as it should, or has stalled.
 func (s *State) overdue(now time.Duration, r *request) bool {
 	p := s.peers[r.peer]
 	rate := p.rate
@@ -172,8 +172,8 @@ func (s *State) ask(now time.Duration, q *peer, c Class, i int) Action {
 	return Action{Peer: q.slot, ID: r.id, Class: c, Pieces: []int{i}}
 }
 
-// request notes a request for about so many bytes. A peer that had nothing to do begins to be
-// measured now.
+// request records a request for about that many bytes. The rate of an idle peer is measured from
+// now on.
 func (s *State) request(now time.Duration, q *peer, c Class, size int) *request {
 	r := &request{id: s.next, peer: q.slot, class: c, picked: -1, sent: now, moved: now}
 	s.next++

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Times and amounts of the rules, windows in requests and rates in bytes a second. What some of
-// them were found with is in docs/internals/measurements.md (pieces between machines).
+// Times and amounts of the rules, windows in requests and rates in bytes a second.
+// docs/internals/measurements.md has measurements behind some of them (pieces between machines).
 const (
 	minWindow = 1                     // requests at a peer that has shown nothing yet; one more while there are fewPeers
 	fewPeers  = 2                     // and none of them may have to wait for a request
@@ -15,7 +15,7 @@ const (
 	ahead     = 60 * time.Millisecond // of a peer's rate is asked for in advance
 	allAhead  = 100 * time.Millisecond
 	minAll    = 8
-	// guess is the rate, in bytes a second, of a peer that has shown nothing yet.
+	// guess is the assumed rate, in bytes a second, of a peer that has shown nothing yet.
 	guess      = 10 << 20
 	minHedge   = 60 * time.Millisecond // a demand is not hedged sooner
 	lateAfter  = 500 * time.Millisecond
@@ -39,12 +39,12 @@ type peer struct {
 	moved time.Duration // when something last came, or it was first asked after a pause
 	done  time.Duration // when a piece last came in full
 	aside time.Duration // it is not asked before
-	// penalty is how long it was last set aside for; 0: it is in good standing.
+	// penalty is how long it was last set aside; 0: it is in good standing.
 	penalty time.Duration
 	refused int // pieces that it said it had and did not
 }
 
-// forget takes a request that was to bring size bytes out of the peer's books.
+// forget removes a request that was to bring size bytes.
 func (p *peer) forget(r *request, size int) {
 	if i := slices.Index(p.out, r); i >= 0 {
 		p.out = slices.Delete(p.out, i, i+1)
@@ -55,8 +55,8 @@ func (p *peer) forget(r *request, size int) {
 	}
 }
 
-// window is how many requests a peer may have. Where there are many, one that waits in the queue of
-// one of them is one that another could answer at once.
+// window is how many requests a peer may have. With many peers, a request that waits in the queue
+// of one of them is one that another could answer at once.
 func (s *State) window(p *peer) int {
 	if p.penalty > 0 {
 		return 1
@@ -68,7 +68,7 @@ func (s *State) window(p *peer) int {
 	return min(maxWindow, w)
 }
 
-// wait estimates how long a peer takes to deliver size bytes more than it was asked for, in
+// wait estimates how long a peer takes to deliver size bytes beyond what it was asked for, in
 // seconds.
 func (p *peer) wait(size int) float64 {
 	rate := p.rate
@@ -78,9 +78,9 @@ func (p *peer) wait(size int) float64 {
 	return float64(p.bytes+size) / rate
 }
 
-// delivered learns from a piece that came. The time counts from when the one before had come:
-// before, the peer was busy with that. A quarter of what is new counts, so that one slow piece does
-// not condemn a peer. What it was set aside for is forgiven.
+// delivered updates the rate after a piece came. The time counts from the arrival of the one
+// before, with which the peer was busy until then. A new sample counts a quarter, so that one slow
+// piece does not condemn a peer. The penalty is lifted.
 func (p *peer) delivered(now, asked time.Duration, size int) {
 	took := (now - max(asked, p.done)).Seconds()
 	p.done = now
@@ -93,8 +93,7 @@ func (p *peer) delivered(now, asked time.Duration, size int) {
 	p.penalty = 0
 }
 
-// setAside leaves a peer alone that delivered nothing, each time for longer, and thinks less of its
-// rate.
+// setAside leaves a peer alone that delivered nothing, each time for longer, and lowers its rate.
 func (p *peer) setAside(now time.Duration) {
 	p.penalty = min(max(stall, 2*p.penalty), maxAside)
 	p.aside = now + p.penalty

@@ -2,15 +2,15 @@ package schedule
 
 import "slices"
 
-// Queue is what a peer that serves sends next: demands first, then the session that got least, and
-// of an open request the piece that was sent least. Its methods are called one at a time. S names a
-// session, B a blob.
+// Queue decides what a peer that serves sends next: demands first, then the session that got least,
+// and of an open request the piece that was sent least. Its methods are called one at a time. S
+// identifies a session, B a blob.
 type Queue[S, B comparable] struct {
 	sessions map[S]*receiver[B]
-	// sent is how often each piece of a blob was sent, to whatever session.
+	// sent is how often each piece of a blob was sent, to any session.
 	sent map[B][]uint32
-	// clock is what a session that comes anew is taken to have got: no more than those that were
-	// served all the time, and no less, or it would be served alone until it has caught up.
+	// clock is what a new session is assumed to have got: as much as those that were served all the
+	// time. With less, it would be served alone until it has caught up.
 	clock int64
 }
 
@@ -21,7 +21,7 @@ type receiver[B comparable] struct {
 	queue []wanted
 }
 
-// wanted is a request. More than one piece: any of them.
+// wanted is a request. With several pieces, any of them will do.
 type wanted struct {
 	id     uint32
 	class  Class
@@ -31,8 +31,8 @@ type wanted struct {
 // Limits of what one session may ask for.
 const (
 	MaxQueued = 64 // requests
-	// maxDemands bounds those that count as demands: a peer that waits for everything waits for
-	// nothing in particular, and would be served before all others.
+	// maxDemands bounds those that count as demands: a peer that made all its requests demands
+	// would be served before all others.
 	maxDemands = 8
 )
 
@@ -41,7 +41,7 @@ func NewQueue[S, B comparable]() *Queue[S, B] {
 	return &Queue[S, B]{sessions: map[S]*receiver[B]{}, sent: map[B][]uint32{}}
 }
 
-// Open adds a session for a blob of so many pieces. It must not be open.
+// Open adds a session for a blob of that many pieces. It must not be open.
 func (q *Queue[S, B]) Open(s S, blob B, pieces int) {
 	if len(q.sent[blob]) < pieces {
 		q.sent[blob] = make([]uint32, pieces)
@@ -49,7 +49,7 @@ func (q *Queue[S, B]) Open(s S, blob B, pieces int) {
 	q.sessions[s] = &receiver[B]{blob: blob, got: q.clock}
 }
 
-// Close forgets a session, and how often pieces of a blob were sent with the last one for it.
+// Close forgets a session, and with the last one for a blob how often its pieces were sent.
 func (q *Queue[S, B]) Close(s S) {
 	r := q.sessions[s]
 	if r == nil {
@@ -64,8 +64,8 @@ func (q *Queue[S, B]) Close(s S) {
 	delete(q.sent, r.blob)
 }
 
-// Push adds a request. False: it has too many, or names pieces that do not exist, so the peer
-// breaks the rules. Of too many demands the last count as Soon.
+// Push adds a request. False: there are too many, or it names pieces that do not exist, so the peer
+// breaks the protocol. Demands beyond the bound count as Soon.
 func (q *Queue[S, B]) Push(s S, id uint32, c Class, pieces []int) bool {
 	r := q.sessions[s]
 	if r == nil || len(r.queue) >= MaxQueued || len(pieces) == 0 {
@@ -89,25 +89,25 @@ func (q *Queue[S, B]) Push(s S, id uint32, c Class, pieces []int) bool {
 	return true
 }
 
-// Cancel forgets a request that was not answered, if there is one of that id.
+// Cancel forgets the request with that id, if it is not answered.
 func (q *Queue[S, B]) Cancel(s S, id uint32) {
 	if r := q.sessions[s]; r != nil {
 		r.queue = slices.DeleteFunc(r.queue, func(w wanted) bool { return w.id == id })
 	}
 }
 
-// Answer is what to send: a piece of a session's blob, or, with Piece -1, that there is nothing of
-// what was asked for.
+// Answer is what to send: a piece of a session's blob, or, with Piece -1, that nothing of what was
+// asked for is here.
 type Answer[S comparable] struct {
-	// Session and ID are those of the request that is answered.
+	// Session and ID are those of the answered request.
 	Session S
 	ID      uint32
 	Piece   int
 }
 
-// Next takes the request to be answered next out of the queue; false when there is none. may tells
-// whether a session may be sent to now, and has whether a piece can be sent to it: it is here, and
-// not there. Which piece was chosen counts as sent.
+// Next takes the request to be answered next out of the queue; false when there is none. may
+// reports whether a session may be sent to now, and has whether a piece can be sent to it: it is
+// here, and not there. The chosen piece counts as sent.
 func (q *Queue[S, B]) Next(may func(S) bool, has func(S, int) bool) (Answer[S], bool) {
 	s, at, ok := q.first(may)
 	if !ok {
@@ -156,7 +156,7 @@ func (r *receiver[B]) foremost() int {
 	return at
 }
 
-// Sent counts bytes that a session got. Fairness is by these, not by pieces.
+// Sent counts bytes that a session got. Fairness is measured in bytes, not in pieces.
 func (q *Queue[S, B]) Sent(s S, n int) {
 	if r := q.sessions[s]; r != nil {
 		r.got += int64(n)

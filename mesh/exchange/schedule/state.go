@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// MaxPeers is how many peers a transfer may have at once: holders of a piece are a word of bits.
+// MaxPeers is how many peers a transfer may have at the same time: the holders of a piece are a
+// word of bits.
 const MaxPeers = 64
 
 // Peer is the slot of a peer in a transfer: 0 to MaxPeers-1.
 type Peer int
 
-// Class orders what is wanted.
+// Class is the priority of what is wanted.
 type Class uint8
 
 // The classes, the lowest first. They are those of cachestore.Priority, and None for what nobody
@@ -24,11 +25,10 @@ const (
 	Demand
 )
 
-// RequestID names a request of this transfer. It is never used twice.
+// RequestID identifies a request of this transfer. It is never reused.
 type RequestID uint32
 
-// Action is something to do, now: to send a request, or to say that one is not wanted any more,
-// unless it has been answered.
+// Action is something to do now: to send a request, or to cancel one, unless it has been answered.
 type Action struct {
 	Peer   Peer
 	ID     RequestID
@@ -36,13 +36,13 @@ type Action struct {
 	Pieces []int // one, or several of which the peer chooses one; none: it is not wanted any more
 }
 
-// Stats counts what the rules did: requests, and what became of them.
+// Stats counts the requests and their outcomes.
 type Stats struct {
 	Asked, Hedged, EndGame, Cancelled, Stalled, Wrong, Refused int
 	Twice                                                      int64 // bytes that came although another peer had sent them
 }
 
-// Plus adds up what two transfers did.
+// Plus adds up the Stats of two transfers.
 func (s Stats) Plus(o Stats) Stats {
 	return Stats{
 		Asked: s.Asked + o.Asked, Hedged: s.Hedged + o.Hedged, EndGame: s.EndGame + o.EndGame, Cancelled: s.Cancelled + o.Cancelled,
@@ -50,15 +50,15 @@ func (s Stats) Plus(o Stats) Stats {
 	}
 }
 
-// piece is what a transfer knows of a piece. The zero value is one that nobody wants.
+// piece is the state of a piece. The zero value is one that nobody wants.
 type piece struct {
 	class Class
 	here  bool
-	// arrived says that it is here, or being verified: nobody is asked for it.
+	// arrived: it is here, or being verified. Nobody is asked for it.
 	arrived bool
 	holders uint64 // peers that say they have it
 	barred  uint64 // peers that sent it wrong
-	// flights are the requests that bring it.
+	// flights are the requests that may bring it.
 	flights []*request
 }
 
@@ -77,12 +77,12 @@ type request struct {
 }
 
 // State is one transfer. Its methods are called one at a time. Times are since any moment, and do
-// not go back. It keeps a word of bits for each piece and set of peers, so that decisions are a few
-// operations however many peers there are.
+// not go back. It keeps a word of bits for each piece and set of peers, so that decisions take a
+// few operations however many peers there are.
 type State struct {
 	sizes []int
-	// mean is the size of a piece on average, in bytes: what an open request will bring, as far as
-	// is known.
+	// mean is the average size of a piece in bytes: the expected size of the answer to an open
+	// request.
 	mean   float64
 	pieces []piece
 	peers  [MaxPeers]*peer
@@ -91,8 +91,7 @@ type State struct {
 	live map[RequestID]*request
 	// next is the id of the next request.
 	next RequestID
-	// queues has the wanted pieces by class, with some that are wanted as of another one by now:
-	// see compact.
+	// queues has the wanted pieces by class, including some whose class has changed: see compact.
 	queues [Demand + 1][]int
 	random *rand.Rand
 	stats  Stats
@@ -100,8 +99,8 @@ type State struct {
 	looked time.Duration
 }
 
-// New begins a transfer of pieces of these sizes, in bytes, of which none is here. seed is for what
-// is drawn: two nodes have different ones, or all would ask for the same piece first.
+// New starts a transfer of pieces of these sizes, in bytes, of which none is here. seed is for
+// random choices: two nodes have different ones, or all would ask for the same piece first.
 func New(sizes []int, seed uint64) *State {
 	s := &State{sizes: sizes, pieces: make([]piece, len(sizes)), live: map[RequestID]*request{}, random: rand.New(rand.NewPCG(seed, 1))}
 	total := 0
@@ -112,12 +111,12 @@ func New(sizes []int, seed uint64) *State {
 	return s
 }
 
-// Stats tells what has been done so far.
+// Stats returns the counts so far.
 func (s *State) Stats() Stats { return s.stats }
 
-// Want has pieces be got. What is wanted more already stays so, and what is here stays as it is.
-// Rest is got in an order drawn at random, so that nodes which begin together soon have different
-// pieces to give.
+// Want adds pieces to what is wanted. Pieces of a higher class keep it, and those that are here
+// stay as they are. Rest comes in random order, so that nodes which start together soon have
+// different pieces to give.
 func (s *State) Want(c Class, pieces []int) {
 	fresh := make([]int, 0, len(pieces))
 	for _, i := range pieces {
@@ -132,15 +131,15 @@ func (s *State) Want(c Class, pieces []int) {
 	s.queues[c] = append(s.queues[c], fresh...)
 }
 
-// Unwant forgets pieces: nobody waits for them any more. What is on its way is let come.
+// Unwant forgets pieces: nobody waits for them any more. What is on its way may still come.
 func (s *State) Unwant(pieces []int) {
 	for _, i := range pieces {
 		s.pieces[i].class = None
 	}
 }
 
-// Here says that a piece is here, verified, wherever it came from. The answer cancels what else
-// would bring it.
+// Here says that a piece is here, verified, wherever it came from. The result cancels the other
+// requests for it.
 func (s *State) Here(i int) []Action {
 	p := &s.pieces[i]
 	p.here, p.arrived, p.class = true, true, None
@@ -151,7 +150,7 @@ func (s *State) Here(i int) []Action {
 	return out
 }
 
-// Gone says that a piece is not here, or not any more, and is wanted anew: from anybody.
+// Gone says that a piece is not here, or not any more, and is wanted again, from anybody.
 func (s *State) Gone(i int) {
 	p := &s.pieces[i]
 	if p.here {
@@ -174,8 +173,8 @@ func (s *State) Missing() []int {
 // usable are the peers that have a piece and may be asked for it, sooner or later.
 func (s *State) usable(p *piece) uint64 { return p.holders &^ p.barred & s.in }
 
-// Join adds a peer that has these pieces (bit i%8 of byte i/8). The slot must be free, and what was
-// known of the peer that had it is forgotten. A bitmap that is too short lacks the rest.
+// Join adds a peer that has these pieces (bit i%8 of byte i/8). The slot must be free; what was
+// known of its last peer is forgotten. A bitmap that is too short lacks the rest.
 func (s *State) Join(slot Peer, have []byte) {
 	s.peers[slot] = &peer{slot: slot}
 	s.in |= 1 << slot
@@ -189,7 +188,7 @@ func (s *State) Join(slot Peer, have []byte) {
 	}
 }
 
-// Leave removes a peer. What it was asked for is asked of others.
+// Leave removes a peer. Others are asked for what it was asked for.
 func (s *State) Leave(slot Peer) {
 	if s.peers[slot] == nil {
 		return
@@ -225,7 +224,7 @@ func (s *State) cancel(r *request) Action {
 	return Action{Peer: r.peer, ID: r.id}
 }
 
-// size is what a request will bring, a guess while the peer has not chosen.
+// size is what a request will bring, an estimate while the peer has not chosen.
 func (s *State) size(r *request) int {
 	if r.picked >= 0 {
 		return s.sizes[r.picked]

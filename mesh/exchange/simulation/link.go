@@ -9,7 +9,7 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// event is something that will happen. serial keeps the order of those at the same time.
+// event is a future event. serial keeps the order of simultaneous ones.
 type event struct {
 	at     time.Duration
 	serial int
@@ -33,14 +33,14 @@ func (e *events) Pop() any {
 	return x
 }
 
-// after has something happen in a while.
+// after schedules an event.
 func (w *world) after(d time.Duration, do func()) {
 	w.serial++
 	heap.Push(&w.events, event{w.now + d, w.serial, do})
 }
 
-// send has a message arrive after the latency, unless its receiver is dead by then. Messages are
-// counted and take no part of a link.
+// send delivers a message after the latency, unless its receiver is dead by then. Messages are
+// counted and take no bandwidth.
 func (w *world) send(to *node, do func()) {
 	w.out.Messages++
 	w.after(w.cfg.Latency, func() {
@@ -55,19 +55,19 @@ type flow struct {
 	from, to *node
 	id       schedule.RequestID
 	piece    int
-	// left is what is to come, in bytes, and rate how fast it does, in bytes a second.
+	// left is what is to come, in bytes, and rate how fast it comes, in bytes a second.
 	left float64
 	rate float64
-	// since is when left was right: it is computed anew whenever the rate changes, not as time
-	// passes.
+	// since is when left was right: it is updated whenever the rate changes, not as time passes.
 	since time.Duration
-	// version tells the arrival that was foretold last from those before a change of the rate.
+	// version distinguishes the arrival that was scheduled last from those before a change of the
+	// rate.
 	version int
 	over    bool
 	told    float64 // of left, when the receiver's scheduler was last told
 }
 
-// tell says to the receiver's scheduler how much of a piece has come.
+// tell reports to the receiver's scheduler how much of a piece has come.
 func (f *flow) tell() {
 	left := f.left - f.rate*(f.from.w.now-f.since).Seconds()
 	if n := int(f.told - left); n > 0 {
@@ -76,7 +76,7 @@ func (f *flow) tell() {
 	}
 }
 
-// start puts a flow on the links, and divides them anew.
+// start adds a flow to the links, and divides them anew.
 func (w *world) start(f *flow) {
 	f.since = w.now
 	f.from.sending = append(f.from.sending, f)
@@ -84,7 +84,7 @@ func (w *world) start(f *flow) {
 	w.share(f)
 }
 
-// end takes a flow off the links.
+// end removes a flow from the links.
 func (w *world) end(f *flow) {
 	f.over = true
 	same := func(o *flow) bool { return o == f }
@@ -93,8 +93,8 @@ func (w *world) end(f *flow) {
 	w.share(f)
 }
 
-// share gives the flows that meet f on a link their parts of it anew: those of its sender, and
-// those of every sender that its receiver gets something of.
+// share divides anew the links of the flows that meet f: those of its sender, and those of every
+// sender to its receiver.
 func (w *world) share(f *flow) {
 	w.fill(f.from)
 	for _, other := range f.to.receiving {
@@ -104,8 +104,8 @@ func (w *world) share(f *flow) {
 	}
 }
 
-// fill divides an uplink: what a flow cannot use, because its part of the downlink at its other end
-// is smaller, the others of the sender have.
+// fill divides an uplink: what a flow cannot use, because its part of the downlink at the other end
+// is smaller, goes to the sender's other flows.
 func (w *world) fill(n *node) {
 	flows := slices.Clone(n.sending)
 	part := func(f *flow) float64 { return f.to.rate / float64(len(f.to.receiving)) }
@@ -133,8 +133,8 @@ func (w *world) retime(f *flow, rate float64) {
 	})
 }
 
-// arrive ends a flow; its last byte comes a latency later, when the sender has the link for the
-// next.
+// arrive ends a flow. Its last byte comes a latency later, when the sender has the link for the
+// next one.
 func (w *world) arrive(f *flow) {
 	w.end(f)
 	w.after(w.cfg.Latency, func() {
@@ -146,7 +146,7 @@ func (w *world) arrive(f *flow) {
 	f.from.pump()
 }
 
-// abort stops what a node sends in answer to a request.
+// abort stops the answer to a request.
 func (n *node) abort(to *node, id schedule.RequestID) {
 	for _, f := range n.sending {
 		if f.to == to && f.id == id {

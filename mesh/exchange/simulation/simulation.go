@@ -9,7 +9,7 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// Config describes a run. The zero values of optional fields are said at each.
+// Config describes a run. Each optional field says what zero means.
 type Config struct {
 	Nodes     int     // that want the blob, besides the seeds
 	Seeds     int     // that have it; 0: 1
@@ -24,7 +24,7 @@ type Config struct {
 	Seed      uint64        // of what is random
 }
 
-// Result is what a run came to.
+// Result is the outcome of a run.
 type Result struct {
 	Ideal    time.Duration   // one transfer at link speed
 	Times    []time.Duration // of each node that has all of it, from its beginning, sorted
@@ -36,13 +36,13 @@ type Result struct {
 	Messages int64           // that are not pieces
 }
 
-// uploads is how many pieces a node sends at once, as in package exchange: with fewer, links are
-// idle where two senders meet at one receiver; with more, each piece takes longer until it is
-// passed on.
+// uploads is how many pieces a node sends at the same time, as in package exchange. With fewer,
+// links are idle where two senders meet at one receiver; with more, each piece takes longer until
+// it is passed on.
 const uploads = 8
 
-// longest is how many transfers at link speed a run lasts at most, after the last node began. What
-// is not done by then counts as missing.
+// longest is how many transfers at link speed a run lasts at most, after the last node started.
+// Nodes that are not done by then count as missing.
 const longest = 20
 
 // Run simulates until every node has everything, nothing happens any more, or it takes too long.
@@ -62,7 +62,7 @@ func Run(cfg Config) Result {
 type world struct {
 	cfg Config
 	now time.Duration
-	// events are what will happen, the next first; serial numbers them.
+	// events are the future ones, the next first; serial numbers them.
 	events events
 	serial int
 	nodes  []*node
@@ -72,7 +72,7 @@ type world struct {
 	out Result
 }
 
-// node is one machine: a receiver's State, but for seeds, and a sender's Queue, as in package
+// node is one machine: a receiver's State, except for seeds, and a sender's Queue, as in package
 // exchange.
 type node struct {
 	w      *world
@@ -89,8 +89,8 @@ type node struct {
 	state *schedule.State // nil for a seed
 	queue *schedule.Queue[int, int]
 	peers []*node // by slot
-	// slots has the slots of peers by their numbers; waking and planning say that a call of the
-	// scheduler is on the heap already.
+	// slots has the slots of peers by their numbers; waking and planning: a call of the scheduler
+	// is on the heap already.
 	slots map[int]schedule.Peer
 	// sending and receiving are the flows on its two links.
 	sending   []*flow
@@ -100,7 +100,7 @@ type node struct {
 	once      map[int]bool // pieces that this seed has sent
 }
 
-// newWorld makes the nodes, the seeds first, and has the others begin, one Stagger after the other.
+// newWorld makes the nodes, the seeds first, and starts the others, one Stagger after the other.
 func newWorld(cfg Config) *world {
 	cfg.Seeds = max(1, cfg.Seeds)
 	w := &world{cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 7)), left: cfg.Nodes}
@@ -175,7 +175,7 @@ func (n *node) bits() []byte {
 // gather is how long a node waits for more to happen before it plans.
 const gather = 200 * time.Microsecond
 
-// plan asks the scheduler soon, and does what it says.
+// plan calls the scheduler soon, and does what it says.
 func (n *node) plan() {
 	if n.state != nil && !n.planning {
 		n.planning = true
@@ -183,8 +183,8 @@ func (n *node) plan() {
 	}
 }
 
-// planNow tells the scheduler how far its requests are, asks it, and notes when it wants to be
-// asked again.
+// planNow reports the progress of its requests to the scheduler, calls it, and schedules the next
+// call.
 func (n *node) planNow() {
 	n.planning = false
 	if n.dead || n.done > 0 {
@@ -216,7 +216,7 @@ func (n *node) act(list []schedule.Action) {
 	}
 }
 
-// pump sends what comes next, up to uploads at once, to each receiver one piece at a time.
+// pump sends what comes next, up to uploads at the same time, one piece at a time to each receiver.
 func (n *node) pump() {
 	for !n.dead && len(n.sending) < uploads {
 		free := func(s int) bool {
@@ -254,7 +254,7 @@ func (n *node) noteSeed(piece int) {
 	}
 }
 
-// die has a node vanish, with what it was sending. Its peers notice at once.
+// die makes a node vanish, with what it was sending. Its peers notice at once.
 func (n *node) die() {
 	if n.dead {
 		return
@@ -271,8 +271,8 @@ func (n *node) die() {
 	}
 }
 
-// got is told of a piece that came in full, and tells the peers, as judge does in package exchange;
-// that takes no time here, as hashing is not what is simulated.
+// got handles a piece that came in full, and tells the peers, as package exchange does;
+// verification takes no time here.
 func (n *node) got(from *node, id schedule.RequestID, piece int) {
 	if n.have[piece] {
 		n.w.out.Twice += int64(n.w.cfg.PieceSize)
