@@ -12,12 +12,12 @@ import (
 	"agentbox/policy"
 )
 
-// Some indexes keep the files of packages on other hosts and link to them. Which hosts those are is
-// asked of the index by this machine, about one package that belongs to the ecosystem itself: what
-// a box asks, and what the author of any other package writes, has no say. A host that is learned
-// so may be read from, and only what is named as files of the ecosystem are.
-
-// ecosystem is how to ask an index of a kind, and what the files of its packages are called.
+// Some indexes keep the files of packages on other hosts and link to them. This machine asks the
+// index for those hosts, about one package that belongs to the ecosystem itself: what a box asks,
+// and what the author of any other package writes, has no influence. A host that is learned this
+// way may only be read from, and only files with the ecosystem's names.
+//
+// ecosystem is how to ask an index of a kind, and the names of the files of its packages.
 type ecosystem struct {
 	ask    string // what is asked, below the index's URL
 	accept string // the media type that is asked for
@@ -26,7 +26,7 @@ type ecosystem struct {
 }
 
 // ecosystems are those whose indexes keep files elsewhere. The package that is asked about is the
-// ecosystem's own tool; Cargo's index says it for all packages in a file of its own.
+// ecosystem's own tool; Cargo's index has a file that is valid for all packages.
 var ecosystems = map[string]ecosystem{
 	"pip":   {"pip/", "application/vnd.pypi.simple.v1+json, text/html;q=0.5", simpleLinks, []string{"/**.whl", "/**.whl.metadata", "/**.tar.gz", "/**.tar.gz.metadata", "/**.zip"}},
 	"npm":   {"npm/latest", "application/json", tarballLinks, []string{"/**.tgz"}},
@@ -40,12 +40,12 @@ const (
 	maxHosts   = 4 // that are learned of each
 )
 
-// mention is a URL that a tool or a file says; from is as Found.From.
+// mention is a URL in a tool's output or a file; from is as Found.From.
 type mention struct{ from, url string }
 
-// linked adds the hosts that the mentioned indexes keep files on.
+// linked adds the hosts on which the mentioned indexes keep files.
 //
-// find-links are pages of files, not indexes. Of Cargo's two kinds only the sparse one can be
+// find-links are pages of files, not indexes. Of Cargo's two kinds, only the sparse one can be
 // asked.
 func (l *list) linked(ctx context.Context, m Machine, mentions []mention) {
 	var asked []string
@@ -93,10 +93,10 @@ func (l *list) filesOf(ctx context.Context, m Machine, from, index string, e eco
 	}
 }
 
-// href finds links in the older form of Python's simple API, which is a page of HTML.
+// href finds links in the older form of Python's simple API, a page of HTML.
 var href = agentbox.Pattern(`(?i)href\s*=\s*["']([^"'#]+)`)
 
-// simpleLinks reads a page of Python's simple API, in either form.
+// simpleLinks parses a page of Python's simple API, in either form.
 func simpleLinks(answer []byte) []string {
 	var page struct {
 		Files []struct {
@@ -118,7 +118,7 @@ func simpleLinks(answer []byte) []string {
 	})
 }
 
-// tarballLinks reads one version of a package of npm.
+// tarballLinks parses one version of an npm package.
 func tarballLinks(answer []byte) []string {
 	var version struct {
 		Dist struct {
@@ -131,8 +131,8 @@ func tarballLinks(answer []byte) []string {
 	return []string{version.Dist.Tarball}
 }
 
-// downloadLinks reads the configuration of a sparse index of Cargo. What is in braces is filled in
-// by Cargo.
+// downloadLinks parses the configuration of a sparse index of Cargo. Cargo fills in what is in
+// braces.
 func downloadLinks(answer []byte) []string {
 	var config struct {
 		Download string `json:"dl"`

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// toolTime bounds one tool: npm takes a second to say its registry, on a loaded machine several.
+// toolTime bounds one tool: npm takes a second to print its registry, on a loaded machine several.
 const toolTime = 20 * time.Second
 
 // Host is this machine, as a user with this environment (NAME=value) sees it. directory is the
-// absolute path of the repository, "" for none. Its Run starts programs of the PATH of this process
-// with that environment.
+// absolute path of the repository, "" for none. Its Run starts programs from the PATH of this
+// process with that environment.
 func Host(directory string, environ []string) Machine {
 	m := Machine{Root: os.DirFS("/"), Directory: directory, Env: map[string]string{}}
 	for _, kv := range environ {
@@ -51,9 +51,9 @@ const (
 	maxAnswer = 4 << 20         // bounds its answer
 )
 
-// ask gets what an index of this machine's configuration says. In the clear anybody on the way
-// could name hosts, so only this machine itself is asked so; and who redirects elsewhere speaks for
-// another host than the one that was configured.
+// ask asks an index of this machine's configuration. In the clear, anybody on the way could name
+// hosts, so only this machine itself is asked in the clear; and a redirect elsewhere would speak
+// for another host than the configured one.
 //
 // The answer is cut at maxAnswer. Any status but 200 is an error.
 func ask(ctx context.Context, from, accept string) ([]byte, error) {

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// ErrNoTool is the error of a tool that the machine has not got.
+// ErrNoTool is the error for a tool that the machine does not have.
 var ErrNoTool = errors.New("the machine has no such tool")
 
-// Question is what a tool is asked to find out which registry its ecosystem uses by default. It is
-// a command, so it is asked on a machine that trusts the tool, or in a box.
+// Question is a command that makes a tool print which registry its ecosystem uses by default. It is
+// asked on a machine that trusts the tool, or in a box.
 type Question struct {
 	Ecosystem string // as the beginning of Found.From: npm, pip, go
 	Package   string // of the distribution, that has the tool; "" for a tool that comes from a registry itself
 	Argv      []string
 }
 
-// Questions are for every ecosystem whose tools can be asked. The answers are what a tool of the
-// distribution has compiled in, as long as nothing else configures it: so they are asked where no
-// repository has a say.
+// Questions has one for every ecosystem whose tools can be asked. The answers are what the
+// distribution compiled into its tools, unless something else configures them: so they are asked
+// where no repository has an influence.
 var Questions = []Question{
 	{"go", "golang-go", []string{"go", "env", "GOPROXY", "GOSUMDB"}},
 	{"npm", "npm", []string{"npm", "config", "get", "registry"}},
@@ -29,26 +29,27 @@ var Questions = []Question{
 	{"cargo", "", cargoQuestion},
 }
 
-// yarnQuestion leaves out what the box is told of npm's registry: locks of Yarn 1 name the one that
-// is compiled into it.
+// yarnQuestion hides the box's npm registry: lock files of Yarn 1 name the registry that is
+// compiled into it.
 var yarnQuestion = []string{"env", "-u", "NPM_CONFIG_REGISTRY", "yarn", "config", "get", "registry"}
 
-// Key is the question's in Machine.Said: its command, so that another wording is another question.
+// Key is the question's key in Machine.Said: its command, so that another wording is another
+// question.
 func (q Question) Key() string { return strings.Join(q.Argv, " ") }
 
-// Of gives the questions of some ecosystems, in the order of Questions.
+// Of returns the questions of some ecosystems, in the order of Questions.
 func Of(ecosystems []string) []Question {
 	return slices.DeleteFunc(slices.Clone(Questions), func(q Question) bool { return !slices.Contains(ecosystems, q.Ecosystem) })
 }
 
-// Ecosystem is whose host was found: npm of "npm: registry".
+// Ecosystem is the ecosystem of the host: npm of "npm: registry".
 func (f Found) Ecosystem() string {
 	name, _, _ := strings.Cut(f.From, ":")
 	return name
 }
 
-// cargoQuestion has cargo say where it would get a package, as it says that nowhere else: in the
-// error of one that cannot, or, since 1.96, in its log. Nothing answers at the proxy's address.
+// cargoQuestion makes cargo print where it would get a package, which only shows when it cannot: in
+// its error, or, since 1.96, in its log. Nothing answers at the proxy's address.
 var cargoQuestion = []string{"sh", "-c", `command -v cargo >/dev/null && cd "$(mktemp -d)" && mkdir src && : >src/lib.rs &&
 printf '[package]\nname = "asks"\nversion = "0.0.0"\n[dependencies]\nany = "*"\n' >Cargo.toml &&
 { CARGO_LOG=network::fetch=debug CARGO_HTTP_PROXY=http://127.0.0.1:9 CARGO_NET_RETRY=0 cargo fetch 2>&1 || true; }`}

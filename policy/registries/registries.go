@@ -15,42 +15,41 @@ import (
 	"agentbox/policy"
 )
 
-// Machine is where to look. Only Root and Run are required; Run may be called by several
-// goroutines.
+// Machine is where to look. Only Root and Run are required; Run may be called concurrently.
 type Machine struct {
 	Root fs.FS // of the host's file system
-	// Home is the user's, relative to Root: without the slash in front.
+	// Home is the user's home relative to Root, without the leading slash.
 	Home      string
 	Directory string            // of the repository on the host; "" for none
 	Env       map[string]string // of the user: variables that configure tools
-	// Run runs a tool and gives its standard output. One that takes too long is an error that is
-	// context.DeadlineExceeded, one that this machine has not got ErrNoTool.
+	// Run runs a tool and returns its standard output. The error is context.DeadlineExceeded if it
+	// takes too long, ErrNoTool if this machine has no such tool.
 	Run func(ctx context.Context, argv ...string) (string, error)
-	// Said is what tools that this machine has not got have said in a clean box, by question; see
-	// Questions.
+	// Said has, by question, the output in a clean box of tools that this machine does not have;
+	// see Questions.
 	Said map[string]string
-	// Get asks an index of this machine's configuration. Its errors are as Run's; nil asks none.
+	// Get asks an index of this machine's configuration. Its errors are like Run's; nil asks none.
 	Get func(ctx context.Context, url, accept string) ([]byte, error)
 }
 
-// Found is one host, and who says so. agentbox/project keeps it as JSON.
+// Found is one host with its origin. agentbox/project keeps it as JSON.
 type Found struct {
 	Rule policy.Rule `json:"rule"`
-	// From is ECOSYSTEM: WHERE, as "npm: registry" or "apt: /etc/apt/sources.list", for people, and
-	// for Ecosystem.
+	// From is ECOSYSTEM: WHERE, such as "npm: registry" or "apt: /etc/apt/sources.list", for
+	// people, and for Ecosystem.
 	From string `json:"from"`
-	// Variable and Value, where set, tell the same tool in a box to use the same registry.
+	// Variable and Value, if set, configure the same tool in a box to use the same registry.
 	Variable string `json:"variable,omitempty"`
 	Value    string `json:"value,omitempty"`
 }
 
-// Equal tells whether both say the same.
+// Equal reports whether both say the same.
 func (f Found) Equal(g Found) bool {
 	return f.Rule.String() == g.Rule.String() && f.From == g.From && f.Variable == g.Variable && f.Value == g.Value
 }
 
-// Files lists the hosts that files and variables of the machine name, in a fixed order, which takes
-// no time: it runs nothing.
+// Files lists the hosts in files and variables of the machine, in a fixed order. It is fast, as it
+// runs nothing.
 func Files(m Machine) []Found {
 	var l list
 	l.apt(m)
@@ -62,9 +61,9 @@ func Files(m Machine) []Found {
 }
 
 // Tools lists the hosts that the tools themselves name, for what their files do not say, and those
-// on which the indexes of all of these keep files. What is missing or fails adds nothing; answered
-// is false when one was too slow to say anything, so that the result should not be kept. That takes
-// a second or two: the tools are asked side by side, the indexes after them.
+// on which all their indexes keep files. What is missing or fails adds nothing. answered is false
+// if one was too slow, so that the result should not be kept. It takes a second or two: the tools
+// are asked concurrently, the indexes after them.
 func Tools(ctx context.Context, m Machine) (found []Found, answered bool) {
 	lists := make([]list, 5)
 	var wg sync.WaitGroup
@@ -104,14 +103,14 @@ func Variables(found []Found) map[string]string {
 	return env
 }
 
-// loopback finds the beginning of a URL that leads to this machine itself.
+// loopback matches the start of a URL that leads to this machine itself.
 var loopback = agentbox.Pattern(`://(localhost|127\.[0-9.]+|\[::1\])([:/,;"\s]|$)`)
 
-// InBox rewrites the URLs of a text that lead to this machine's loopback.
+// InBox rewrites the URLs in a text that lead to this machine's loopback.
 func InBox(text string) string { return loopback().ReplaceAllString(text, "://"+policy.HostName+"$2") }
 
-// Layer makes the layer of the preset of what was found, each rule once, with who said it first as
-// its note.
+// Layer makes the preset's layer of what was found, each rule once, with its first origin as its
+// note.
 func Layer(found []Found) policy.Layer {
 	var l policy.Layer
 	seen := map[string]bool{}
@@ -125,14 +124,14 @@ func Layer(found []Found) policy.Layer {
 	return l
 }
 
-// list collects what is found. Each of the goroutines of Tools has its own.
+// list collects what is found. Each goroutine of Tools has its own.
 type list struct {
 	found []Found
 	said  []mention // the URLs that were found
 	late  bool      // a tool, or an index, has not answered in its time
 }
 
-// url adds the host of a URL. What is not one, or points to no host, adds nothing.
+// url adds the host of a URL. Without a valid host, it adds nothing.
 func (l *list) url(from, s string) {
 	u, err := url.Parse(strings.TrimSpace(s))
 	if err != nil || u.Hostname() == "" {
@@ -149,7 +148,7 @@ func (l *list) url(from, s string) {
 	l.rule(from, host+portOf(u))
 }
 
-// rule adds a rule, once for each that says it. One that is no rule adds nothing.
+// rule adds a rule, once for each origin. An invalid one adds nothing.
 func (l *list) rule(from, s string) {
 	r, err := policy.ParseRule(s)
 	if err != nil || slices.ContainsFunc(l.found, func(f Found) bool { return f.Rule.String() == r.String() && f.From == from }) {
@@ -158,8 +157,8 @@ func (l *list) rule(from, s string) {
 	l.found = append(l.found, Found{Rule: r, From: from})
 }
 
-// portOf is the port of a rule for a URL, with its colon: none for the web's own, which a rule
-// without one covers.
+// portOf is the port of a rule for a URL, with its colon: none for the ports of the web, which a
+// rule without a port covers.
 func portOf(u *url.URL) string {
 	switch port := cmp.Or(u.Port(), usualPorts[u.Scheme]); port {
 	case "", "80", "443":
@@ -169,14 +168,14 @@ func portOf(u *url.URL) string {
 	}
 }
 
-// usualPorts are those of the schemes of git that are not the web's.
+// usualPorts are the ports of git's other schemes.
 var usualPorts = map[string]string{"ssh": "22", "git+ssh": "22", "git": "9418"}
 
-// maxConfig bounds a file of configuration that is read, in bytes.
+// maxConfig bounds a configuration file, in bytes.
 const maxConfig = 1 << 20
 
-// lines visits the lines of files below the root, without the space around them, each with the
-// absolute path of its file. What cannot be read, or is too large for a configuration, has none.
+// lines visits the trimmed lines of files below the root, each with the absolute path of its file.
+// Files that cannot be read, or are too large for a configuration, have none.
 func (m Machine) lines(paths []string) iter.Seq2[string, string] {
 	return func(yield func(name, line string) bool) {
 		for _, name := range paths {
@@ -194,7 +193,7 @@ func (m Machine) lines(paths []string) iter.Seq2[string, string] {
 	}
 }
 
-// glob are the files that match patterns, those of each in the order of their names.
+// glob returns the files that match patterns, those of each sorted by name.
 func (m Machine) glob(patterns ...string) (paths []string) {
 	for _, pattern := range patterns {
 		found, _ := fs.Glob(m.Root, pattern) // the patterns are ours
@@ -203,10 +202,8 @@ func (m Machine) glob(patterns ...string) (paths []string) {
 	return paths
 }
 
-// output is what a tool prints, "" when it is missing, fails or is late. For one that is missing
-// the same tool of a clean box speaks, if it was asked.
-//
-// Standard error is not part of it.
+// output is the standard output of a tool, "" when it fails or is late. For a missing tool, it is
+// the output of the same tool in a clean box, if that was asked.
 func (l *list) output(ctx context.Context, m Machine, argv ...string) string {
 	out, err := m.Run(ctx, argv...)
 	if err != nil {
@@ -219,13 +216,13 @@ func (l *list) output(ctx context.Context, m Machine, argv ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// isLate tells that no answer came in time from the errors that are answers.
+// isLate distinguishes an answer that did not come in time from other errors.
 func isLate(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
-// anyURL finds URLs in text that is in no common form: sources.list, TOML, the output of tools.
+// anyURL finds URLs in text of any form: sources.list, TOML, the output of tools.
 var anyURL = agentbox.Pattern(`[a-z][a-z+]*://[^\s'"\]>;,|)]+`)
 
-// urls adds every URL of a text, and remembers it for linked.
+// urls adds every URL in a text, and remembers it for linked.
 func (l *list) urls(from, text string) {
 	for _, u := range anyURL().FindAllString(text, -1) {
 		l.url(from, u)
@@ -233,8 +230,8 @@ func (l *list) urls(from, text string) {
 	}
 }
 
-// setting adds every URL of a text, and gives the first host that was found the variable that
-// configures it. Nothing was found where the text names no host.
+// setting adds every URL in a text, and gives the first host that was found the variable that
+// configures it. A text without a host has no effect.
 func (l *list) setting(from, text, variable, value string) {
 	n := len(l.found)
 	l.urls(from, text)

@@ -14,8 +14,8 @@ import (
 // aptConf are the files that may configure apt's proxies.
 var aptConf = []string{"etc/apt/apt.conf", "etc/apt/apt.conf.d/*"}
 
-// apt reads the sources in both of their forms, and the proxy: with one, a box that uses it too
-// needs no other host for packages.
+// apt reads the sources in both of their forms, and the proxy: a box that uses it too needs no
+// other host for packages.
 func (l *list) apt(m Machine) {
 	for name, line := range m.lines(m.glob("etc/apt/sources.list", "etc/apt/sources.list.d/*.list", "etc/apt/sources.list.d/*.sources")) {
 		if strings.HasPrefix(line, "deb ") || strings.HasPrefix(line, "deb-src ") || strings.HasPrefix(strings.ToLower(line), "uris:") {
@@ -29,8 +29,8 @@ func (l *list) apt(m Machine) {
 	}
 }
 
-// AptProxies is the configuration of apt's proxies, for boxes: the lines that set one, as apt.conf
-// has them. Those with credentials are left out, and loopback has the name that it has in a box.
+// AptProxies is the configuration of apt's proxies for boxes: the lines that set one, in apt.conf's
+// form. Those with credentials are left out, and loopback has the name that it has in a box.
 func AptProxies(m Machine) string {
 	var out strings.Builder
 	for _, line := range m.lines(m.glob(aptConf...)) {
@@ -41,7 +41,8 @@ func AptProxies(m Machine) string {
 	return out.String()
 }
 
-// aptProxy takes whole directives in one line only: what spans several could be cut in the middle.
+// aptProxy matches whole directives in one line only: one that spans several could be cut in the
+// middle.
 var aptProxy = agentbox.Pattern(`^(?i:Acquire::[a-z:]*proxy[^\s{}]*)\s+"[^"]*"\s*;$`)
 
 // golang asks the tool, which knows its own defaults and those of the distribution.
@@ -51,8 +52,8 @@ func (l *list) golang(ctx context.Context, m Machine) {
 	}
 }
 
-// goProxy reads both settings as Go has them: a list of proxies with commas and bars, and the name
-// of a checksum database with its key and perhaps a URL.
+// goProxy reads both settings in Go's form: a list of proxies with commas and bars, and the name of
+// a checksum database with its key and perhaps a URL.
 func (l *list) goProxy(proxy, db string) {
 	l.setting("go: GOPROXY", proxy, "GOPROXY", proxy)
 	if strings.TrimSpace(db) == "off" {
@@ -86,7 +87,7 @@ func (l *list) yarn(m Machine) {
 	}
 }
 
-// cargoDefault finds the index in what cargo says that it gets, or cannot get.
+// cargoDefault finds the index in cargo's output about what it gets, or cannot get.
 func (l *list) cargoDefault(m Machine) {
 	for _, said := range anyURL().FindAllString(m.Said[strings.Join(cargoQuestion, " ")], -1) {
 		said = strings.TrimRight(said, "`.")
@@ -96,7 +97,7 @@ func (l *list) cargoDefault(m Machine) {
 	}
 }
 
-// npmrc reads npm's files, in which scopes have registries of their own, and Yarn's variable.
+// npmrc reads npm's files, in which scopes have their own registries, and Yarn's variable.
 func (l *list) npmrc(m Machine) {
 	for name, line := range m.lines([]string{path.Join(m.Home, ".npmrc"), "etc/npmrc"}) {
 		switch key, value, _ := strings.Cut(line, "="); {
@@ -109,8 +110,8 @@ func (l *list) npmrc(m Machine) {
 	l.setting("yarn: "+yarnVariable, m.Env[yarnVariable], yarnVariable, m.Env[yarnVariable])
 }
 
-// pip asks for the configuration, and where that names no index for the default: pip says in its
-// help which one that is.
+// pip asks for the configuration, and if that names no index, for the default, which pip prints in
+// its help.
 func (l *list) pip(ctx context.Context, m Machine) {
 	configured := m.Env["PIP_INDEX_URL"] != ""
 	for line := range strings.Lines(l.output(ctx, m, "pip", "config", "list")) {
@@ -160,16 +161,15 @@ func (l *list) cargo(m Machine) {
 	}
 }
 
-// Remotes lists the hosts of the repository's git remotes: those that a box fetches from and pushes
-// to.
+// Remotes lists the hosts of the repository's git remotes, which a box fetches from and pushes to.
 func Remotes(ctx context.Context, m Machine) []Found {
 	var l list
 	l.git(ctx, m)
 	return l.found
 }
 
-// git asks git for the URLs. An address as user@host:path stands for ssh, and for https beside it:
-// the same hosts serve both, and a token for https is the usual way in a box.
+// git asks git for the URLs. An address in the form user@host:path implies ssh, and also https: the
+// same hosts serve both, and a token for https is the usual way in a box.
 func (l *list) git(ctx context.Context, m Machine) {
 	text := l.output(ctx, m, "git", "-C", m.Directory, "config", "--get-regexp", `^remote\..*\.(push)?url$`)
 	for line := range strings.Lines(text) {

@@ -15,17 +15,18 @@
 //
 // The rules, in order of precedence:
 //
-//   - What somebody waits for (Demand) goes to the peer that is expected to deliver it first, and is
-//     hedged.
+//   - What somebody waits for (Demand) goes to the peer that is expected to deliver it first, and
+//     is hedged.
 //   - Soon comes before Rest, and in each the piece with the fewest holders first, so that no piece
 //     depends on one peer for longer than it must.
-//   - Of two holders drawn at random, the one that will deliver sooner is asked (power of two choices,
-//     Mitzenmacher 2001): always asking the best one would make everybody ask the same.
+//   - Of two holders drawn at random, the one that will deliver sooner is asked (power of two
+//     choices, Mitzenmacher 2001): always asking the best one would make everybody ask the same.
 //   - What only one peer holds is asked of it in open requests, and it sends what it has sent least
-//     (Queue). So a single seed sends each piece once before it sends any twice, however many ask it.
+//     (Queue). So a single seed sends each piece once before it sends any twice, however many ask
+//     it.
 //   - When nothing is left to ask for, late pieces are asked of a second peer (end game).
-//   - A peer that delivers nothing is set aside for a while, ever longer; one that sent wrong bytes for a
-//     piece is not asked for that again.
+//   - A peer that delivers nothing is set aside for a while, ever longer; one that sent wrong bytes
+//     for a piece is not asked for that again.
 //
 // It trusts no peer: what one claims to have is tried, an answer counts only from the peer that was
 // asked, and what comes counts when the caller has verified it (Here).
