@@ -147,9 +147,9 @@ func busyPeer(conn net.Conn, key ssh.Signer) {
 	}
 }
 
-// burst writes into a channel as much as fits its window, and closes it. Nobody has to read it.
+// burst writes into a channel what fits its window, and closes it. Nobody has to read it.
 func burst(ch ssh.Channel) {
-	ch.Write(make([]byte, 1<<20))
+	ch.Write(make([]byte, 256<<10))
 	ch.Close()
 }
 
@@ -159,7 +159,7 @@ func busy(client *ssh.Client) error {
 	var work errgroup.Group
 	for range 32 {
 		work.Go(func() error {
-			for range 4 {
+			for range 2 {
 				ch, reqs, err := client.OpenChannel("busy", nil)
 				if err != nil {
 					return err
