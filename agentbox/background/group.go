@@ -1,6 +1,6 @@
 // Package background runs goroutines that belong to something and end with it: a Group is the
-// goroutines of an open object, Pipe connects two, a Signal wakes one. It does not know what they
-// do, and does not tell those of a Group to end.
+// goroutines of an open object, Pipe connects two, a Signal wakes one, Sleep pauses one. It does
+// not know what they do, and does not tell those of a Group to end.
 package background
 
 import "sync"

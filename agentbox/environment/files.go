@@ -166,23 +166,20 @@ func (m *meter) add(name string, files int, bytes int64) {
 	}
 }
 
-// skip reports an entry that cannot be copied.
-func (m *meter) skip(name string, mode fs.FileMode) {
+// skip reports an entry that is not copied, and why.
+func (m *meter) skip(name, why string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.opts.Skipped != nil {
-		m.opts.Skipped(name, "it is neither a file, a directory nor a symbolic link: "+mode.String())
+		m.opts.Skipped(name, why)
 	}
 }
 
-// leave reports a git directory that is left out.
-func (m *meter) leave(name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.opts.Skipped != nil {
-		m.opts.Skipped(name, "git on this machine would act on what a box wrote there; --git copies it")
-	}
-}
+// Why an entry is not copied. The mode follows the first.
+const (
+	special = "it is neither a file, a directory nor a symbolic link: "
+	gitLeft = "git on this machine would act on what a box wrote there; --git copies it"
+)
 
 // guard ends an SFTP session whose server owes an answer and stays silent, or lists files without
 // end, which the library would keep in memory. It is the stream between the SFTP client and the

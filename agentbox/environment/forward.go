@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 )
 
 // Forwarding is a TCP port of this host whose connections end in the environment. One goroutine
@@ -90,7 +91,7 @@ func (f *Forwarding) accept(ctx context.Context, backend Backend, target target,
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
 		default:
-			sleep(ctx, 100*time.Millisecond)
+			background.Sleep(ctx, 100*time.Millisecond)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -94,16 +95,8 @@ func (r *Relay) Serve(ctx context.Context, l net.Listener) error {
 			return agentbox.Errorf(agentbox.Internal, "relay at %s: %w", l.Addr(), err)
 		default: // out of descriptors, most likely; clients that end return theirs
 			r.log.Warn("relay cannot accept a client", "address", l.Addr().String(), "error", err)
-			sleep(ctx, 100*time.Millisecond)
+			background.Sleep(ctx, 100*time.Millisecond)
 		}
-	}
-}
-
-// sleep waits for d, or until ctx is done.
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }
 

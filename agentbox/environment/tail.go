@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"time"
+
+	"agentbox/agentbox/background"
 )
 
 // LogFile is a file that grows, here or in the environment. ReadAt beyond its end returns io.EOF,
@@ -52,8 +54,7 @@ func Tail(ctx context.Context, f LogFile, lines int, follow bool, w io.Writer) e
 		if err != nil || !follow {
 			return err
 		}
-		sleep(ctx, followEvery)
-		if ctx.Err() != nil {
+		if !background.Sleep(ctx, followEvery) {
 			return nil
 		}
 		if info, err = f.Stat(); err != nil {

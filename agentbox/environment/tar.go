@@ -165,7 +165,7 @@ func (u *upload) entry(in io.Reader, h *tar.Header, dir, name string) error {
 			err = u.dress(name, h.FileInfo())
 		}
 	default:
-		u.meter.skip(h.Name, h.FileInfo().Mode())
+		u.meter.skip(h.Name, special+h.FileInfo().Mode().String())
 		return nil
 	}
 	u.meter.add(h.Name, 1, h.Size)

@@ -95,7 +95,7 @@ func (t *transfer) copy(ctx context.Context, from, to string, info fs.FileInfo) 
 	case fs.ModeSymlink:
 		return t.counted(from, to, t.link(from, to, info))
 	}
-	t.meter.skip(t.label(from, to), info.Mode())
+	t.meter.skip(t.label(from, to), special+info.Mode().String())
 	return nil
 }
 
@@ -122,11 +122,10 @@ func (t *transfer) dir(ctx context.Context, from, to string, info fs.FileInfo) e
 		return err
 	}
 	for _, e := range entries {
+		from, to := path.Join(from, e.Name()), path.Join(to, e.Name())
 		if t.leaveGit && isGit(e.Name()) {
-			t.meter.leave(t.label(path.Join(from, e.Name()), path.Join(to, e.Name())))
-			continue
-		}
-		if err := t.copy(ctx, path.Join(from, e.Name()), path.Join(to, e.Name()), e); err != nil {
+			t.meter.skip(t.label(from, to), gitLeft)
+		} else if err := t.copy(ctx, from, to, e); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/vmm/guest/protocol"
@@ -63,10 +64,7 @@ func (j *live) open(ctx context.Context, spec *protocol.JobSpec) (ssh.Channel, <
 		if r := refusalOf(err); r == nil || !r.Early || ctx.Err() != nil {
 			return ch, requests, err
 		}
-		select { // our guest has waited before it answered; another may not have
-		case <-ctx.Done():
-		case <-time.After(reopenAfter):
-		}
+		background.Sleep(ctx, reopenAfter) // our guest has waited before it answered; another may not have
 	}
 }
 
@@ -99,10 +97,7 @@ func (j *live) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
 			}
 		}
 		ch = nil
-		select {
-		case <-ctx.Done():
-		case <-time.After(reopenAfter):
-		}
+		background.Sleep(ctx, reopenAfter)
 	}
 	// The hub ends, and the job goes on in a saved machine, or is lost with a machine that ends.
 	if err := j.recorder.leaveOff(); err != nil {
@@ -205,10 +200,8 @@ func (j *live) finish(end End, ch ssh.Channel) bool {
 		if !failed {
 			j.hub.Log.Error("cannot write down how a job ended", "job", j.rec.ID, "error", err)
 		}
-		select {
-		case <-j.hub.ctx.Done():
+		if !background.Sleep(j.hub.ctx, rewriteAfter) {
 			return false
-		case <-time.After(rewriteAfter):
 		}
 	}
 	j.mu.Lock()

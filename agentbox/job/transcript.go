@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/bounded"
 )
 
@@ -120,10 +121,8 @@ func (t Transcript) events(ctx context.Context, follow bool, f func(about header
 		if end != nil || !follow {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !background.Sleep(ctx, followEvery) {
 			return nil
-		case <-time.After(followEvery):
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/environment"
 )
 
@@ -19,15 +20,11 @@ const (
 // for it for ever. The next use greets the guest anew.
 func (s *Supervisor) keepAlive(ctx context.Context) {
 	pulse := environment.Pulse{Every: aliveEvery, Within: aliveWithin, Excused: s.frozen}
-	for ctx.Err() == nil {
+	for ok := ctx.Err() == nil; ok; ok = background.Sleep(ctx, aliveEvery) {
 		if c := s.link.live(); c != nil {
 			if err := environment.KeepAlive(ctx, c.SSH(), pulse); err != nil {
 				s.log.Warn("gave up the connection to a silent guest", "error", err)
 			}
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(aliveEvery):
 		}
 	}
 }

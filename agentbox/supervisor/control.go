@@ -48,38 +48,37 @@ func (s *Supervisor) handler() http.Handler {
 	api.Handle(mux, api.SupervisorPolicy, func(ctx context.Context, req api.PolicyInForce, _ agentbox.Progress) (api.None, error) {
 		return api.None{}, s.guard.enforce(ctx, req)
 	})
-	api.Handle(mux, api.SupervisorAccount, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
-		if err := s.waitStarted(ctx); err != nil {
-			return api.None{}, err
-		}
+	api.Handle(mux, api.SupervisorAccount, whenStarted(s, func(ctx context.Context, _ api.None) (api.None, error) {
 		s.bringUpToDate(ctx)
 		return api.None{}, nil
-	})
+	}))
 	api.Handle(mux, api.SupervisorPorts, exclusive(s, s.openConfigured))
-	api.Handle(mux, api.SupervisorOpen, func(ctx context.Context, req api.PortRequest, _ agentbox.Progress) (agentbox.Port, error) {
-		if err := s.waitStarted(ctx); err != nil {
-			return agentbox.Port{}, err
-		}
+	api.Handle(mux, api.SupervisorOpen, whenStarted(s, func(_ context.Context, req api.PortRequest) (agentbox.Port, error) {
 		return s.ports.open(req.Port, req.Host)
-	})
-	api.Handle(mux, api.SupervisorClose, func(ctx context.Context, req api.PortRequest, _ agentbox.Progress) (api.None, error) {
-		if err := s.waitStarted(ctx); err != nil {
-			return api.None{}, err
-		}
+	}))
+	api.Handle(mux, api.SupervisorClose, whenStarted(s, func(_ context.Context, req api.PortRequest) (api.None, error) {
 		return api.None{}, s.ports.close(req.Port)
-	})
+	}))
 	s.handleJobs(mux)
 	return mux
+}
+
+// whenStarted serves a call once the machine answers. If the machine could not start, the error
+// says why.
+func whenStarted[Req, Resp any](s *Supervisor, f func(context.Context, Req) (Resp, error)) api.Func[Req, Resp] {
+	return func(ctx context.Context, req Req, _ agentbox.Progress) (resp Resp, err error) {
+		if err := s.waitStarted(ctx); err != nil {
+			return resp, err
+		}
+		return f(ctx, req)
+	}
 }
 
 // exclusive serializes operations on the machine. They are not cut short when the daemon hangs up:
 // half an operation is worse than one that nobody waits for. After the machine has ended the error
 // is Unavailable.
 func exclusive[Req any](s *Supervisor, f func(context.Context, Req) error) api.Func[Req, api.None] {
-	return func(ctx context.Context, req Req, _ agentbox.Progress) (api.None, error) {
-		if err := s.waitStarted(ctx); err != nil {
-			return api.None{}, err
-		}
+	return whenStarted(s, func(ctx context.Context, req Req) (api.None, error) {
 		s.op.Lock()
 		defer s.op.Unlock()
 		s.meter.touch() // saving a box is using it
@@ -89,7 +88,7 @@ func exclusive[Req any](s *Supervisor, f func(context.Context, Req) error) api.F
 		default:
 		}
 		return api.None{}, f(context.WithoutCancel(ctx), req)
-	}
+	})
 }
 
 // clockStale is how old the time of a greeting may be. A machine of the pool was greeted long

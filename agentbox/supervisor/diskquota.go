@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/home"
 )
 
@@ -66,11 +67,11 @@ func (s *Supervisor) watchDisk(ctx context.Context) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return // a disk of its own, with a size
 	}
-	if !pause(ctx, diskAfter) {
+	if !background.Sleep(ctx, diskAfter) {
 		return
 	}
 	w := newDiskWatch(s.cfg.Spec.Disk, home.DiskUsage(dir), inUse(dir))
-	for pause(ctx, diskEvery) {
+	for background.Sleep(ctx, diskEvery) {
 		used, now := inUse(dir), time.Now()
 		if !w.due(used, now) {
 			continue

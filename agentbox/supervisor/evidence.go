@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/vmm/guest/protocol"
@@ -35,7 +36,7 @@ const (
 // keepAccount updates the account of a task's box until ctx ends. Other boxes have no account:
 // nobody asks what they cost.
 func (s *Supervisor) keepAccount(ctx context.Context) {
-	for n := 0; pause(ctx, lookEvery); n++ {
+	for n := 0; background.Sleep(ctx, lookEvery); n++ {
 		if !s.meter.accounts() {
 			continue
 		}

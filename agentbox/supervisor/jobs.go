@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"sync"
 
-	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/job"
@@ -31,10 +30,7 @@ func (s *Supervisor) keepJobs(ctx context.Context, relay *environment.Relay, wg 
 // handleJobs serves the two calls about jobs that need the machine. The daemon answers all others
 // from files.
 func (s *Supervisor) handleJobs(mux *http.ServeMux) {
-	api.Handle(mux, api.SupervisorStartJob, func(ctx context.Context, req api.JobSpec, _ agentbox.Progress) (api.JobStarted, error) {
-		if err := s.waitStarted(ctx); err != nil {
-			return api.JobStarted{}, err
-		}
+	api.Handle(mux, api.SupervisorStartJob, whenStarted(s, func(ctx context.Context, req api.JobSpec) (api.JobStarted, error) {
 		refused, err := s.jobs.Start(ctx, job.Spec{ID: req.ID, Expect: req.Expect, JobSpec: protocol.JobSpec{
 			Argv: req.Argv, Dir: req.Dir, Env: req.Env, User: req.User, TTY: req.TTY, Term: req.Term, Columns: req.Columns, Rows: req.Rows, Input: req.Input,
 		}})
@@ -42,11 +38,8 @@ func (s *Supervisor) handleJobs(mux *http.ServeMux) {
 			return api.JobStarted{ID: req.ID}, err
 		}
 		return api.JobStarted{ID: req.ID, Refused: &api.JobRefusal{Status: refused.Status, Reason: refused.Error}}, nil
-	})
-	api.Handle(mux, api.SupervisorSignalJob, func(ctx context.Context, req api.JobSignal, _ agentbox.Progress) (api.None, error) {
-		if err := s.waitStarted(ctx); err != nil {
-			return api.None{}, err
-		}
+	}))
+	api.Handle(mux, api.SupervisorSignalJob, whenStarted(s, func(ctx context.Context, req api.JobSignal) (api.None, error) {
 		return api.None{}, s.jobs.Signal(ctx, req.ID, req.Signal)
-	})
+	}))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime/debug"
 	"time"
+
+	"agentbox/agentbox/background"
 )
 
 // A supervisor works in bursts: it starts a machine, carries a command, and waits for minutes then.
@@ -19,7 +21,7 @@ func (s *Supervisor) slim(ctx context.Context) {
 	s.meter.touch() // the start was a burst, and the first command follows it at once
 	for wait(ctx, s.meter.activity) {
 		for q := s.meter.idleFor(); q < burstOver; q = s.meter.idleFor() {
-			if !pause(ctx, burstOver-q) {
+			if !background.Sleep(ctx, burstOver-q) {
 				return
 			}
 		}
@@ -27,7 +29,7 @@ func (s *Supervisor) slim(ctx context.Context) {
 		if err := forgetProgram(); err != nil {
 			s.log.Debug("cannot give the program's pages back", "error", err)
 		}
-		if !pause(ctx, slimEvery) {
+		if !background.Sleep(ctx, slimEvery) {
 			return
 		}
 	}
@@ -39,16 +41,6 @@ func wait(ctx context.Context, c <-chan struct{}) bool {
 	case <-ctx.Done():
 		return false
 	case <-c:
-		return true
-	}
-}
-
-// pause sleeps; false when ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
 		return true
 	}
 }

@@ -133,9 +133,7 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 
 // run serves until the machine or ctx has ended. Everything that it started has ended when it
 // returns. It serves its control socket from the beginning, so that calls wait for the machine in
-// the handlers, and to the end, so that the call that ended the machine is still answered. Deferred
-// functions run in the opposite order: the machine is killed and its network cut before the gate
-// and the audit log are closed.
+// the handlers, and to the end, so that the call that ended the machine is still answered.
 func (s *Supervisor) run(ctx context.Context, files Files) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -159,20 +157,7 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 	}()
 
 	wg.Go(func() { s.watchLease(ctx) })
-	// Deferred in the order of need: what is below uses what is above, and ends before it.
-	defer s.lease.stop()
-	defer s.guard.close()
-	defer func() {
-		if s.gate != nil {
-			s.gate.close()
-		}
-	}()
-	defer func() {
-		if s.machine != nil {
-			_ = s.machine.Kill()
-		}
-		s.unplug()
-	}()
+	defer s.release()
 	if err := raiseOOMScore("/proc"); err != nil { // before there is a machine, which inherits it
 		s.log.Warn("Linux may end other programs before this box when memory runs out", "error", err)
 	}
@@ -184,23 +169,41 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 		cancel() // what start has started ends
 		return s.startErr
 	}
-	select {
-	case <-ctx.Done():
-		// A signal: the system is going down, or a person wants the box to stop. The workspace is
-		// synced either way.
-		s.op.Lock()
-		err = s.stop(context.WithoutCancel(ctx), api.StopRequest{Grace: signalGrace})
-		s.op.Unlock()
-		if err != nil {
-			return err
-		}
-	case <-s.machine.Done():
-		s.end(machineDied(s.machine.Err()))
-	case <-s.ended:
+	if err := s.awaitEnd(ctx); err != nil {
+		return err
 	}
 	cancel()
 	_ = sshListener.Close()
 	s.ports.closeAll()
+	return nil
+}
+
+// release ends what start has made, as far as it came. Each part ends before what it uses: the
+// machine is killed and its network cut before the gate and the audit log are closed.
+func (s *Supervisor) release() {
+	if s.machine != nil {
+		_ = s.machine.Kill()
+	}
+	s.unplug()
+	if s.gate != nil {
+		s.gate.close()
+	}
+	s.guard.close()
+	s.lease.stop()
+}
+
+// awaitEnd returns when the machine has ended, or is to end. When ctx ends it stops the machine: the
+// system is going down, or a person wants the box to stop. The workspace is synced in either case.
+func (s *Supervisor) awaitEnd(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		s.op.Lock()
+		defer s.op.Unlock()
+		return s.stop(context.WithoutCancel(ctx), api.StopRequest{Grace: signalGrace})
+	case <-s.machine.Done():
+		s.end(machineDied(s.machine.Err()))
+	case <-s.ended:
+	}
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/environment"
 	"agentbox/vmm/guest/protocol"
@@ -35,10 +36,8 @@ const (
 // ends are gone, and a program that only waits for data would wait for ever. The guest's table is
 // bounded. A false one resets connections of the box that reports it, and nothing else.
 func (s *Supervisor) forgetSurvivors(ctx context.Context) {
-	select {
-	case <-ctx.Done():
+	if !background.Sleep(ctx, survivorsAfter) {
 		return
-	case <-time.After(survivorsAfter):
 	}
 	client, err := s.link.ssh(ctx)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/job"
 )
 
@@ -25,10 +26,8 @@ const pollEvery = 10 * time.Millisecond
 // poll asks every pollEvery whether something is so, and returns when it is. The error is ctx's.
 func poll(ctx context.Context, so func() bool) error {
 	for !so() {
-		select {
-		case <-ctx.Done():
+		if !background.Sleep(ctx, pollEvery) {
 			return ctx.Err()
-		case <-time.After(pollEvery):
 		}
 	}
 	return nil
