@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/vmm"
 )
 
 func TestExitNoteIsReadOnce(t *testing.T) {
@@ -38,13 +39,16 @@ func TestExitNoteIsReadOnce(t *testing.T) {
 
 // The daemon must know whether a machine has touched the box's disks, and no text says so.
 func TestExitNoteTellsWhetherTheMachineRan(t *testing.T) {
-	dir := t.TempDir()
-	if err := writeExit(dir, failed(errors.New("it does not answer"), true)); err != nil {
-		t.Fatal(err)
-	}
-	e, ok, err := TakeExit(dir)
-	if err != nil || !ok || !e.Ran || e.End.Cause != agentbox.EndDied || e.End.Detail != "it does not answer" {
-		t.Errorf("%+v, %v, %v", e, ok, err)
+	silent := errors.New("it does not answer")
+	for name, left := range map[string]Exit{"greeted in vain": failed(silent, true), "restored in part": failed(&vmm.MayHaveRun{Cause: silent}, false)} {
+		dir := t.TempDir()
+		if err := writeExit(dir, left); err != nil {
+			t.Fatal(err)
+		}
+		e, ok, err := TakeExit(dir)
+		if err != nil || !ok || !e.Ran || e.End.Cause != agentbox.EndDied || e.End.Detail != "it does not answer" {
+			t.Errorf("%s: %+v, %v, %v", name, e, ok, err)
+		}
 	}
 }
 

@@ -97,9 +97,10 @@ func Main(ctx context.Context, stdin io.Reader) error {
 
 // failed is the Exit of a supervisor that ends with an error. The error crosses to the daemon as it
 // is, with its code and hint. ran tells whether there has been a machine: one that could not be
-// greeted, or not ended well, died, and did not fail to start.
+// greeted, or not ended well, died, and did not fail to start. A restore that failed late counts.
 func failed(err error, ran bool) Exit {
 	e := agentbox.AsError(err)
+	ran = ran || errors.As(err, new(*vmm.MayHaveRun))
 	cause := agentbox.EndFailed
 	if ran {
 		cause = agentbox.EndDied
