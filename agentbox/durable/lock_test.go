@@ -38,7 +38,7 @@ func TestALockExcludesAndIsLetGo(t *testing.T) {
 	}
 }
 
-// Whoever looks whether a lock is held must not make it look held to another who looks.
+// Asking whether a lock is held must not make it look held to others who ask.
 func TestLookingHoldsNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	f, err := TryLock(path)

@@ -155,8 +155,8 @@ func TestRelayRefuses(t *testing.T) {
 	ch.Close()
 }
 
-// What runs in a box gets nothing of the host by the connection that the host has made to it,
-// whoever is behind that.
+// A box gets nothing of the host over the connection that the host made to it, whoever controls
+// the box.
 func TestABoxOpensNothingTowardsTheHost(t *testing.T) {
 	s := startServer(t, false)
 	c := dialRelay(t, startRelay(t, s, fixed(s.dial(t))), s.login())
@@ -185,7 +185,7 @@ func TestABoxOpensNothingTowardsTheHost(t *testing.T) {
 	run(t, c, Command{Argv: []string{"true"}})
 }
 
-// Whoever leaves at whatever moment, nothing of a session may stay.
+// Nothing of a session may stay, whichever end leaves and whenever it does.
 func TestRelayLeaksNothing(t *testing.T) {
 	s := startServer(t, false)
 	back := s.dial(t)

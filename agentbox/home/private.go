@@ -10,8 +10,8 @@ import (
 // sharedMode is the permission bits that let others put files into a directory.
 const sharedMode = 0o022
 
-// private refuses an existing directory that somebody else owns or may write to: whoever can put a
-// socket, a record or an image there acts as the user towards every box.
+// private refuses an existing directory that somebody else owns or may write to: anybody who can
+// put a socket, a record or an image there acts as the user towards every box.
 func private(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {

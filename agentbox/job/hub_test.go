@@ -123,7 +123,7 @@ func TestAJobStartsThoughItsCallerHasGone(t *testing.T) {
 	}
 }
 
-// Whoever asks a hub that has ended is told so, and not only the first.
+// Every caller of a hub that has ended gets an error, and not only the first.
 func TestAHubThatHasEndedStartsNothing(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	h := NewHub(ctx, Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
