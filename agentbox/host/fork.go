@@ -48,7 +48,7 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 	if err := m.maker.startChild(ctx, child, save, progress); err != nil {
 		return agentbox.Box{}, errors.Join(agentbox.OrNoSpace(err), m.maker.erase(child))
 	}
-	return m.describe(ctx, child, brief)
+	return m.describe(ctx, child, brief), nil
 }
 
 // child makes the record of a copy of a running box. It shares the seed, since the parent's memory

@@ -54,7 +54,7 @@ func (m *Manager) Resume(ctx context.Context, ref api.BoxRef, progress agentbox.
 	if err != nil {
 		return agentbox.Box{}, err
 	}
-	return m.describe(ctx, b, brief)
+	return m.describe(ctx, b, brief), nil
 }
 
 // operate runs f while it holds the box's op, and describes the box afterwards. NotFound, without
@@ -72,7 +72,7 @@ func (m *Manager) operate(ctx context.Context, ref api.BoxRef, f func(b *box) er
 	if err := f(b); err != nil {
 		return agentbox.Box{}, err
 	}
-	return m.describe(ctx, b, brief)
+	return m.describe(ctx, b, brief), nil
 }
 
 // resume restores the saved machine. The caller has the box to itself.

@@ -18,10 +18,7 @@ func (m *Manager) Remove(ctx context.Context, ref api.BoxRef, progress agentbox.
 	if err != nil {
 		return agentbox.Box{}, err
 	}
-	shown, err := m.describe(ctx, b, brief)
-	if err != nil {
-		return agentbox.Box{}, err
-	}
+	shown := m.describe(ctx, b, brief)
 	m.keepHistory(ctx, b, progress)
 	return shown, m.maker.remove(b)
 }

@@ -29,11 +29,7 @@ func (m *Manager) List(ctx context.Context, req api.ListRequest, progress agentb
 		if b.record().Phase != phaseReady {
 			continue
 		}
-		shown, err := m.describe(ctx, b, want)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, shown)
+		out = append(out, m.describe(ctx, b, want))
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Created.Before(out[j].Created) })
 	return out, nil
@@ -45,7 +41,7 @@ func (m *Manager) Show(ctx context.Context, ref api.BoxRef, _ agentbox.Progress)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
-	return m.describe(ctx, b, everything)
+	return m.describe(ctx, b, everything), nil
 }
 
 // Find describes a box without asking its guest or waking it.
@@ -54,7 +50,7 @@ func (m *Manager) Find(ctx context.Context, ref api.BoxRef) (agentbox.Box, error
 	if err != nil {
 		return agentbox.Box{}, err
 	}
-	return m.describe(ctx, b, brief)
+	return m.describe(ctx, b, brief), nil
 }
 
 // depth is how much of a description is worth waiting for.
@@ -76,7 +72,7 @@ const (
 // describe is the box as it is now. It holds no lock for longer than a copy takes, so a box in the
 // middle of an operation is shown as it is at this moment. What its supervisor does not answer in
 // time is missing.
-func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.Box, error) {
+func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Box {
 	rec, s := b.record(), b.live()
 	out := rec.Box
 	// These are never stored.
@@ -114,7 +110,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) (agentbox.B
 		}
 		out.Usage.Disk = home.DiskUsage(rec.names(m.home).Dir)
 	}
-	return out, nil
+	return out
 }
 
 // problemsOf lists the problems that a supervisor reports, in the order in which they keep a user

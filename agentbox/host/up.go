@@ -73,7 +73,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	if err := m.carryOut(ctx, u, p, progress); err != nil {
 		return api.UpResponse{}, err
 	}
-	return m.upResponse(ctx, u.b, u.Repo.Subdir, created, progress)
+	return m.upResponse(ctx, u.b, u.Repo.Subdir, created, progress), nil
 }
 
 // Plan says what Up would do and does nothing. It looks for what is here already, so that the
@@ -241,15 +241,12 @@ func (m *Manager) wakeAndReport(ctx context.Context, b *box, progress agentbox.P
 }
 
 // upResponse is the answer to Up. It reports at once if the box has no network.
-func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created bool, progress agentbox.Progress) (api.UpResponse, error) {
-	shown, err := m.describe(ctx, b, brief)
-	if err != nil {
-		return api.UpResponse{}, err
-	}
+func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created bool, progress agentbox.Progress) api.UpResponse {
+	shown := m.describe(ctx, b, brief)
 	for _, p := range shown.Problems {
 		if p.Kind == agentbox.ProblemUnlogged || p.Kind == agentbox.ProblemNoCard {
 			progress.SayProblem(shown.Name, p)
 		}
 	}
-	return api.UpResponse{Box: shown, Created: created, Connection: m.connection(b.record(), subdir)}, nil
+	return api.UpResponse{Box: shown, Created: created, Connection: m.connection(b.record(), subdir)}
 }

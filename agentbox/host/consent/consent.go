@@ -60,10 +60,7 @@ func (d Approvals) Review(ctx context.Context, root string, cfg *config.Config, 
 	if err != nil {
 		return project.Review{}, err
 	}
-	asks, err := d.asksOf(ctx, root, cfg, asked)
-	if err != nil {
-		return project.Review{}, err
-	}
+	asks := d.asksOf(ctx, root, cfg, asked)
 	pin := pinOf(root, cfg)
 	if other, err := d.Store.NewPin(p, pin); err != nil {
 		return project.Review{}, err
@@ -130,7 +127,7 @@ func meaning(what string) string {
 
 // asksOf lists what a configuration wants of this host beyond what every repository gets. An image
 // is listed only if it is not here, since one that was fetched with an approval may be used.
-func (d Approvals) asksOf(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) ([]project.Ask, error) {
+func (d Approvals) asksOf(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) []project.Ask {
 	var asks []project.Ask
 	for _, inc := range cfg.Include {
 		real := d.resolved(ctx, inc.From)
@@ -146,9 +143,7 @@ func (d Approvals) asksOf(ctx context.Context, root string, cfg *config.Config, 
 			asks = append(asks, project.Ask{What: askImage, Which: cfg.Image})
 		}
 	}
-	if weaker, err := d.weaker(ctx, cfg, asked); err != nil {
-		return nil, err
-	} else if weaker {
+	if d.weaker(ctx, cfg, asked) {
 		asks = append(asks, project.Ask{What: askIsolation, Which: string(cfg.Isolation)})
 	}
 	for _, p := range cfg.Ports {
@@ -156,7 +151,7 @@ func (d Approvals) asksOf(ctx context.Context, root string, cfg *config.Config, 
 			asks = append(asks, project.Ask{What: askPort, Which: strconv.Itoa(p.Host)})
 		}
 	}
-	return asks, nil
+	return asks
 }
 
 // pinOf is the lock file's pin for the image of a configuration, "" for none. A lock file that
@@ -189,15 +184,12 @@ func (d Approvals) UsePin(lockPath string, r image.Recipe) error {
 
 // weaker tells whether a repository asks for a kind of machine other than the strongest that is
 // fast here. A flag of the user's does not count.
-func (d Approvals) weaker(ctx context.Context, cfg *config.Config, asked flags.Flags) (bool, error) {
+func (d Approvals) weaker(ctx context.Context, cfg *config.Config, asked flags.Flags) bool {
 	if asked.Isolation != "" || !slices.Contains(isolation.Kinds, cfg.Isolation) {
-		return false, nil
+		return false
 	}
 	best, err := d.Best(ctx)
-	if err != nil {
-		return false, nil //nolint:nilerr // making the box fails for the same reason, and reports it
-	}
-	return best != cfg.Isolation, nil
+	return err == nil && best != cfg.Isolation // on an error, making the box fails and says why
 }
 
 // resolved is the path of an include on this host, after links and variables. A path that does not

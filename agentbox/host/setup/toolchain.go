@@ -3,7 +3,6 @@ package setup
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -289,24 +288,17 @@ func reportUnmet(p toolchain.Plan, progress agentbox.Progress) {
 	}
 }
 
-// readEquipment reads the equipment of a key. fs.ErrNotExist if there is none.
+// readEquipment reads the equipment of a key; the zero equipment if there is none.
 func (s *Setup) readEquipment(key agentbox.Digest) (e equipment, err error) {
-	b, err := os.ReadFile(s.Home.Toolchain(key.Hex()))
-	if err != nil {
-		return e, err
-	}
-	return e, json.Unmarshal(b, &e)
+	err = durable.ReadJSON(s.Home.Toolchain(key.Hex()), &e)
+	return e, err
 }
 
 // writeEquipment stores the equipment of a key in a file of its own.
 func (s *Setup) writeEquipment(key agentbox.Digest, e equipment) error {
 	path := s.Home.Toolchain(key.Hex())
-	b, err := json.MarshalIndent(e, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o700)
-	}
-	if err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return agentbox.OrNoSpace(durable.WriteFile(path, b, 0o600))
+	return agentbox.OrNoSpace(durable.WriteJSON(path, e, 0o600))
 }
