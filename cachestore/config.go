@@ -21,10 +21,10 @@ type Config struct {
 	// place. The index does not go through it: badger maps its files.
 	FS disk.FS
 
-	// Trusted reports whether to believe what a producer of names says. nil: nobody but us (Key). It
-	// is asked at every lookup, not when the name is taken, so that a revoked member's names stop
-	// to count at once. It may be called from any goroutine, with locks of the store held, so it
-	// must not call the Store.
+	// Trusted reports whether to believe what a producer of names says. nil: nobody but us (Key).
+	// It is asked at every lookup, not when the name is taken, so that a revoked member's names
+	// stop to count at once. It may be called from any goroutine, with locks of the store held, so
+	// it must not call the Store.
 	Trusted func(producer ed25519.PublicKey) bool
 	// Key signs the names that are made here. nil: names can be read and taken over, not made.
 	Key ed25519.PrivateKey

@@ -1,14 +1,14 @@
-// Package cachestore stores every byte that agentbox can get again: images, setup results, workspace
-// bases, snapshots and artifacts, cut into chunks that are named by their SHA-256 and stored once.
-// It knows nothing of boxes and peers: missing bytes come from a Source, and what a blob is for is a
-// Kind, which matters for quotas only.
+// Package cachestore stores every byte that agentbox can get again: images, setup results,
+// workspace bases, snapshots and artifacts, cut into chunks that are named by their SHA-256 and
+// stored once. It knows nothing of boxes and peers: missing bytes come from a Source, and what a
+// blob is for is a Kind, which matters for quotas only.
 //
 // A Store is the open directory. It is composed of small types, each with its own lock and tests:
 // names and pins (what has to stay), space and ballast (quota), quarantine (damage), imageFiles,
 // packs, handles and guard (what gc must not touch). PutStream and PutImage (PutImageFile) store
-// bytes and return the digest of a manifest. OpenBlob, File, FillImage and CopyTo read them, and get
-// what is missing from a Source. Publish and Pin keep a manifest, GC removes what nothing keeps,
-// Verify and Scrub look for damage. Its callers are agentbox/layers, which says what the
+// bytes and return the digest of a manifest. OpenBlob, File, FillImage and CopyTo read them, and
+// get what is missing from a Source. Publish and Pin keep a manifest, GC removes what nothing
+// keeps, Verify and Scrub look for damage. Its callers are agentbox/layers, which says what the
 // blobs mean, and agentbox/daemon, which opens the one store of a home.
 //
 // Words, besides those of package blob: a claim is an entry of the index, "this chunk lies there".
@@ -37,9 +37,9 @@
 // never becomes zeros.
 //
 // One process has a store open (a lock sees to it); all methods may be called at once. Locks are
-// taken in this order: Store.gcMu, names.mu, pins.mu, the mutex of a filler or of workers, writer.mu,
-// Store.imageMu, Store.metaMu, packs.mu, guard.mu. All others are held for a few lines in which no
-// other is taken.
+// taken in this order: Store.gcMu, names.mu, pins.mu, the mutex of a filler or of workers,
+// writer.mu, Store.imageMu, Store.metaMu, packs.mu, guard.mu. All others are held for a few lines
+// in which no other is taken.
 //
 // Errors that a caller may branch on have a code of package agentbox: NotFound (not here, and the
 // Source does not have it), Corrupt (bytes that do not match their digest), NoSpace (quota or

@@ -82,8 +82,8 @@ func (f *filler) arrived(ctx context.Context, i int, b []byte) error {
 	return f.came(ctx, i, b)
 }
 
-// chunk returns chunk i, from the store or else from the Source, which also stores it. The bytes may
-// be shared.
+// chunk returns chunk i, from the store or else from the Source, which also stores it. The bytes
+// may be shared.
 //
 // buf may be used for the answer, and may be nil. Readers that need a chunk at the same time share
 // one request by way of Store.flights, also readers of different blobs.
@@ -169,12 +169,12 @@ func (f *filler) open() (*blockFile, error) {
 	return f.w.openImage(f.image, f.manifest)
 }
 
-// ensureImage returns the number of a manifest's image file. If the index does not know one, it is the
-// file that is there all the same, as after damage to the index, or else a new one. Callers hold the
-// manifest.
+// ensureImage returns the number of a manifest's image file. If the index does not know one, it is
+// the file that is there all the same, as after damage to the index, or else a new one. Callers
+// hold the manifest.
 //
-// A new file is empty, and its manifest known with it, so that it is never an orphan: both are under
-// imageMu, and a file whose manifest does not name it is garbage.
+// A new file is empty, and its manifest known with it, so that it is never an orphan: both are
+// under imageMu, and a file whose manifest does not name it is garbage.
 func (s *Store) ensureImage(d agentbox.Digest, m blob.Manifest) (uint64, error) {
 	s.imageMu.Lock()
 	defer s.imageMu.Unlock()
@@ -241,7 +241,8 @@ func (s *Store) Fetch(ctx context.Context, manifest agentbox.Digest, src Source,
 	return errors.Join(f.both(ctx, soon, rest), f.close())
 }
 
-// counting returns a func for filler.came that counts. progress is called by one goroutine at a time.
+// counting returns a func for filler.came that counts. progress is called by one goroutine at a
+// time.
 func counting(total int, progress func(done, total int)) func(context.Context, int, []byte) error {
 	var mu sync.Mutex
 	done := 0

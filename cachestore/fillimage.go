@@ -185,8 +185,8 @@ func (l *Filling) readable(block int) bool {
 	return l.have[block]
 }
 
-// came writes a chunk that came to its place in this file: filler.put leaves it out if another image
-// has it.
+// came writes a chunk that came to its place in this file: filler.put leaves it out if another
+// image has it.
 func (l *Filling) came(ctx context.Context, block int, b []byte) error {
 	if err := l.f.settle(ctx, l.file, block, b); err != nil {
 		return err
@@ -239,9 +239,9 @@ func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) 
 	return nil
 }
 
-// fetchAll makes blocks of a list readable, those that order or the manifest's trace name before the
-// others. What is here, in another file or since an earlier process, is not asked for, so that a
-// restarted daemon does not fetch an image twice.
+// fetchAll makes blocks of a list readable, those that order or the manifest's trace name before
+// the others. What is here, in another file or since an earlier process, is not asked for, so that
+// a restarted daemon does not fetch an image twice.
 func (l *Filling) fetchAll(ctx context.Context, order []uint32, list []int) error {
 	missing, err := l.settleHere(ctx, list)
 	if err != nil {
@@ -278,7 +278,8 @@ func (l *Filling) settleHere(ctx context.Context, list []int) (missing []int, er
 	return missing, err
 }
 
-// Close flushes what came, and releases the manifest. A call that is under way fails. The file stays, with its holes, and a later Filling goes on with it.
+// Close flushes what came, and releases the manifest. A call that is under way fails. The file
+// stays, with its holes, and a later Filling goes on with it.
 func (l *Filling) Close() error {
 	defer l.release()
 	return l.f.close()
@@ -306,8 +307,8 @@ func (f *filler) place(ctx context.Context, file *blockFile, i int, buf []byte, 
 	return f.settle(ctx, file, i, b)
 }
 
-// hole reports whether a file has nothing at a place: of an image that has just begun to come, all of
-// it is a hole, and reading and hashing that would take as long as for an image that is there.
+// hole reports whether a file has nothing at a place: of an image that has just begun to come, all
+// of it is a hole, and reading and hashing that would take as long as for an image that is there.
 func hole(file disk.File, off, n int64) bool {
 	start, _, err := file.NextData(off)
 	return errors.Is(err, io.EOF) || err == nil && start >= off+n
@@ -326,8 +327,8 @@ func (f *filler) read(ctx context.Context, i int, buf []byte, ask bool) ([]byte,
 	return sized(b, c)
 }
 
-// settle writes block i, whose bytes were hashed, at its place in the image's own file, unless it is
-// known to lie there.
+// settle writes block i, whose bytes were hashed, at its place in the image's own file, unless it
+// is known to lie there.
 func (f *filler) settle(ctx context.Context, file *blockFile, i int, b []byte) error {
 	off := int64(i) * blob.BlockSize
 	if f.w.liesAt(f.m.Chunks[i].Digest, file.id, off) {

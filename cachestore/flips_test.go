@@ -10,7 +10,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// flips is how many bytes are flipped in each file of a store, for TestGCAfterAFlipLosesNothingElse.
+// flips is how many bytes are flipped in each file of a store, for
+// TestGCAfterAFlipLosesNothingElse.
 func flips() int {
 	if testing.Short() {
 		return 2
@@ -18,9 +19,9 @@ func flips() int {
 	return 12
 }
 
-// TestGCAfterAFlipLosesNothingElse flips a byte of a small store, collects garbage, and repairs from
-// another store. Everything pinned must be readable then, and no more may have been fetched than
-// the one piece that was hit, a manifest or a chunk.
+// TestGCAfterAFlipLosesNothingElse flips a byte of a small store, collects garbage, and repairs
+// from another store. Everything pinned must be readable then, and no more may have been fetched
+// than the one piece that was hit, a manifest or a chunk.
 func TestGCAfterAFlipLosesNothingElse(t *testing.T) {
 	far, dir := openStore(t, t.TempDir()), t.TempDir()
 	s := openStore(t, dir)

@@ -225,9 +225,9 @@ func (g *collection) noGrace(ctx context.Context, d agentbox.Digest) error {
 	return nil
 }
 
-// cheaper reports what to evict first: what was used once or never, so that one pass over everything
-// cannot push out what is used again and again (2Q, Johnson and Shasha, VLDB 1994), then what was
-// not used for longest.
+// cheaper reports what to evict first: what was used once or never, so that one pass over
+// everything cannot push out what is used again and again (2Q, Johnson and Shasha, VLDB 1994), then
+// what was not used for longest.
 func cheaper(a, b index.Meta) bool {
 	if once, other := a.Uses < 2, b.Uses < 2; once != other {
 		return once

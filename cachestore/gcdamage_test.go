@@ -77,8 +77,8 @@ func chunkOf(t *testing.T, s *Store, manifest agentbox.Digest, i int) agentbox.D
 	return m.Chunks[i].Digest
 }
 
-// pinnedBesideGarbage is a store with a stream that is pinned, and another that is not: gc moves the
-// first out of the pack of both.
+// pinnedBesideGarbage is a store with a stream that is pinned, and another that is not: gc moves
+// the first out of the pack of both.
 func pinnedBesideGarbage(t *testing.T) (s *Store, pinned []byte, manifest agentbox.Digest) {
 	t.Helper()
 	s, pinned = openStore(t, t.TempDir()), noise(1, 200<<10)
@@ -229,8 +229,8 @@ func TestAnImageKeepsItsFile(t *testing.T) {
 	}
 }
 
-// TestAnImagePutAgainKeepsItsFile has a block of a pinned image damaged, and the image stored again:
-// the file that a box has attached must stay the image's.
+// TestAnImagePutAgainKeepsItsFile has a block of a pinned image damaged, and the image stored
+// again: the file that a box has attached must stay the image's.
 func TestAnImagePutAgainKeepsItsFile(t *testing.T) {
 	s, image := openStore(t, t.TempDir()), diskImage(5, 4)
 	d := putImage(t, s, image).Manifest

@@ -22,7 +22,8 @@ type fileKey struct {
 func keyOf(p index.Location) fileKey { return fileKey{p.Image, p.File} }
 
 // handles keeps files open for reading, and knows which image a number belongs to. An image's file
-// name holds its manifest, which a claim does not say, so images has it for every image file. mu guards both maps and the counts in the handles.
+// name holds its manifest, which a claim does not say, so images has it for every image file. mu
+// guards both maps and the counts in the handles.
 type handles struct {
 	s      *Store
 	mu     sync.Mutex
@@ -104,8 +105,8 @@ func (h *handles) isImageOf(id uint64, manifest agentbox.Digest) bool {
 	return ok && owner == manifest
 }
 
-// imageFile returns the number of the image file of a manifest, the oldest when there are several: a
-// box may have that one attached. false means that there is none.
+// imageFile returns the number of the image file of a manifest, the oldest when there are several:
+// a box may have that one attached. false means that there is none.
 func (h *handles) imageFile(manifest agentbox.Digest) (id uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

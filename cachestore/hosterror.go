@@ -17,8 +17,8 @@ func isFull(err error) bool {
 func isReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
 func isIO(err error) bool       { return errors.Is(err, syscall.EIO) }
 
-// lockFile takes the lock of the process that has the store open: a flock, which the kernel releases
-// when the process ends. Conflict if another process has it.
+// lockFile takes the lock of the process that has the store open: a flock, which the kernel
+// releases when the process ends. Conflict if another process has it.
 func lockFile(path string) (*os.File, error) {
 	f, err := durable.TryLock(path)
 	if errors.Is(err, durable.ErrHeld) {

@@ -14,9 +14,9 @@ import (
 // digest than one that was just computed, and Get, Verify and rebuild, on which others rely,
 // compute it too.
 
-// identify returns the digest of a chunk, and tells whether it is here; if it is, it stays until the
-// writer is closed. A fingerprint is believed only for a chunk that is here: a digest under which
-// something is stored was computed by SHA-256 from these very bytes.
+// identify returns the digest of a chunk, and tells whether it is here; if it is, it stays until
+// the writer is closed. A fingerprint is believed only for a chunk that is here: a digest under
+// which something is stored was computed by SHA-256 from these very bytes.
 func (w *writer) identify(p []byte) (d agentbox.Digest, here bool, err error) {
 	f := w.s.prints.Of(p)
 	d, known, err := w.s.index.Known(f)
@@ -42,8 +42,8 @@ func (w *writer) remember(f blob.Fingerprint, d agentbox.Digest) {
 	w.known[f] = d
 }
 
-// recognise returns an error of code Corrupt unless d is the digest of p. It is the check of all reads
-// for this host. If the fingerprint is not known, SHA-256 is computed.
+// recognise returns an error of code Corrupt unless d is the digest of p. It is the check of all
+// reads for this host. If the fingerprint is not known, SHA-256 is computed.
 func (s *Store) recognise(d agentbox.Digest, p []byte) error {
 	if known, ok, err := s.index.Known(s.prints.Of(p)); err == nil && ok && known == d {
 		return nil

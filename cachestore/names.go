@@ -289,8 +289,9 @@ func (t *names) Alarms() ([]Alarm, error) {
 	return out, err
 }
 
-// expire removes the files of names that ended more than a grace period ago, and calls tell
-// for each that it removes, or would. Until then an expired name is not shown, but can be extended (Take).
+// expire removes the files of names that ended more than a grace period ago, and calls tell for
+// each that it removes, or would. Until then an expired name is not shown, but can be extended
+// (Take).
 func (t *names) expire(dryRun bool, grace time.Duration, tell func(n blob.Name)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

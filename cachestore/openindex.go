@@ -36,9 +36,9 @@ func (s *Store) openIndex(ctx context.Context) error {
 	return s.rebuildNow(ctx)
 }
 
-// mendIndex makes the index whole where it has lost something: entries that are damaged, and manifests
-// that names and pins keep and it does not know. gc would take what they need for garbage. Callers
-// hold gcMu.
+// mendIndex makes the index whole where it has lost something: entries that are damaged, and
+// manifests that names and pins keep and it does not know. gc would take what they need for
+// garbage. Callers hold gcMu.
 func (s *Store) mendIndex(ctx context.Context, kept map[agentbox.Digest]bool) error {
 	damaged, err := s.index.DamagedKeys(ctx)
 	if err != nil {
@@ -81,10 +81,10 @@ func (s *Store) rebuildNow(ctx context.Context) error {
 	return s.rebuilds.end()
 }
 
-// openOrReplaceIndex opens the index, and puts one aside that cannot be read. A rebuild is begun for
-// an index that knows nothing of the files in the store. An error of the disk is no reason to put
-// anything aside: the next try may succeed, and a rebuild on a disk that fails would find damage
-// everywhere.
+// openOrReplaceIndex opens the index, and puts one aside that cannot be read. A rebuild is begun
+// for an index that knows nothing of the files in the store. An error of the disk is no reason to
+// put anything aside: the next try may succeed, and a rebuild on a disk that fails would find
+// damage everywhere.
 func (s *Store) openOrReplaceIndex() error {
 	_, err := os.Stat(s.path(indexDir))
 	if os.IsNotExist(err) && s.nextID.Load() > 0 { // somebody removed it

@@ -86,8 +86,8 @@ func (p Pin) check() error {
 	return nil
 }
 
-// encode returns a line of JSON and a line with its digest: a bit that flips in a pin must not unpin
-// anything.
+// encode returns a line of JSON and a line with its digest: a bit that flips in a pin must not
+// unpin anything.
 func (p Pin) encode() ([]byte, error) {
 	b, err := json.Marshal(p)
 	b = append(b, '\n')

@@ -131,9 +131,9 @@ func (in *intake) blocks(ctx context.Context) error {
 	return in.workers.wait(err)
 }
 
-// dataFinder returns a func that tells where the next data is, at or after a place: at an offset far
-// beyond every image when only holes follow. Places must not go back. For a reader that knows of no
-// holes everything is data.
+// dataFinder returns a func that tells where the next data is, at or after a place: at an offset
+// far beyond every image when only holes follow. Places must not go back. For a reader that knows
+// of no holes everything is data.
 func dataFinder(r io.ReaderAt) func(off int64) (int64, error) {
 	f, ok := r.(interface {
 		NextData(off int64) (start, end int64, err error)

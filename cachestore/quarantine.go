@@ -30,8 +30,8 @@ type Damage struct {
 	Found time.Time `json:"found"`
 }
 
-// quarantine is the list of what is damaged, and a file for each entry in quarantine/. It is also in
-// memory, so that a flush need not look for a file for each chunk that came.
+// quarantine is the list of what is damaged, and a file for each entry in quarantine/. It is also
+// in memory, so that a flush need not look for a file for each chunk that came.
 type quarantine struct {
 	dir
 	log   *slog.Logger
@@ -54,8 +54,8 @@ func (q *quarantine) add(dmg Damage) error {
 	return q.hostError(disk.Replace(q.fs, q.path(quarantineDir, dmg.Digest.Hex()), b))
 }
 
-// repaired ends the quarantine of a chunk that was claimed again. For any other it costs a look into
-// a map.
+// repaired ends the quarantine of a chunk that was claimed again. For any other it costs a look
+// into a map.
 func (q *quarantine) repaired(d agentbox.Digest) { q.forget(d, "repaired") }
 
 // forget ends the quarantine of a chunk, with a line in the log that says why. A file that cannot
@@ -107,8 +107,8 @@ func (dmg Damage) encode() ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// decodeDamage reads the record of a chunk's damage. If it cannot be read the chunk counts as damaged
-// all the same.
+// decodeDamage reads the record of a chunk's damage. If it cannot be read the chunk counts as
+// damaged all the same.
 func decodeDamage(b []byte, d agentbox.Digest) Damage {
 	var dmg Damage
 	if json.Unmarshal(b, &dmg) != nil || dmg.Digest != d || dmg.Offset < 0 || dmg.Bytes < 0 {

@@ -26,8 +26,8 @@ func (s *Store) Has(d agentbox.Digest) (bool, error) {
 	return ok, err
 }
 
-// maxLookups bounds how often a reader looks again because gc has moved a chunk that it was about to
-// read, so that claims that keep changing cannot keep it for ever.
+// maxLookups bounds how often a reader looks again because gc has moved a chunk that it was about
+// to read, so that claims that keep changing cannot keep it for ever.
 const maxLookups = 8
 
 // check reports whether bytes are what a digest names, as an error of code Corrupt: blob.Check or
@@ -82,8 +82,8 @@ func (s *Store) readLocation(d agentbox.Digest, p index.Location, buf []byte, ch
 	return b, check(d, b)
 }
 
-// readStored reads what lies at p, as it is stored, once it was found to be what d names. Its errors
-// are those of readLocation.
+// readStored reads what lies at p, as it is stored, once it was found to be what d names. Its
+// errors are those of readLocation.
 func (s *Store) readStored(d agentbox.Digest, p index.Location) ([]byte, error) {
 	stored, err := s.readRaw(d, p, nil)
 	if err != nil {
@@ -96,8 +96,8 @@ func (s *Store) readStored(d agentbox.Digest, p index.Location) ([]byte, error) 
 	return stored, blob.Check(d, b)
 }
 
-// readRaw reads what lies at p, as it is stored, into buf when it is large enough: the index and packs
-// give no place of more than blob.MaxPiece. A file that ends too early is Corrupt.
+// readRaw reads what lies at p, as it is stored, into buf when it is large enough: the index and
+// packs give no place of more than blob.MaxPiece. A file that ends too early is Corrupt.
 func (s *Store) readRaw(d agentbox.Digest, p index.Location, buf []byte) ([]byte, error) {
 	f, err := s.handles.get(keyOf(p))
 	if err != nil {

@@ -57,8 +57,8 @@ type rebuilding struct {
 	batch       index.Batch
 	done, total int64
 	progress    func(done, total int64)
-	// claimed are the bytes on disk of the pieces of packs that were claimed just now, by their short
-	// digests, and revived the manifests that were not known, in the order of the packs.
+	// claimed are the bytes on disk of the pieces of packs that were claimed just now, by their
+	// short digests, and revived the manifests that were not known, in the order of the packs.
 	claimed map[uint64]int64
 	revived []agentbox.Digest
 }
@@ -254,8 +254,8 @@ func (r *rebuilding) assignFile(owner agentbox.Digest, id uint64, whole bool, ch
 // rebuildMark is the file that says that the index lacks what is in the files.
 type rebuildMark struct{ dir }
 
-// begin makes the mark. It comes before the index is emptied: an interrupted rebuild would otherwise
-// leave one that looks complete, and gc would remove all that it does not have.
+// begin makes the mark. It comes before the index is emptied: an interrupted rebuild would
+// otherwise leave one that looks complete, and gc would remove all that it does not have.
 func (m rebuildMark) begin() error {
 	return m.hostError(disk.Replace(m.fs, m.path(rebuildName), nil))
 }

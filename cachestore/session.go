@@ -50,8 +50,8 @@ type Sessions interface {
 	Session(ctx context.Context, manifest agentbox.Digest, m blob.Manifest, arrived Arrived) (Session, error)
 }
 
-// OpenSession returns the Session of a Source, which for one that has none of its own asks for piece
-// by piece. manifest is the digest of m. ctx is about beginning only: the session lasts until
+// OpenSession returns the Session of a Source, which for one that has none of its own asks for
+// piece by piece. manifest is the digest of m. ctx is about beginning only: the session lasts until
 // Close.
 func OpenSession(ctx context.Context, src Source, manifest agentbox.Digest, m blob.Manifest, arrived Arrived) (Session, error) {
 	if s, ok := src.(Sessions); ok {

@@ -15,9 +15,9 @@ type Piece struct {
 	Size     int // decoded
 }
 
-// Stored returns a piece as it lies on disk, neither decoded nor hashed, for somebody who does both.
-// It sees more than Get: what a transfer wrote a moment ago and has not made last. buf may be used
-// for the answer. NotFound when it is not here.
+// Stored returns a piece as it lies on disk, neither decoded nor hashed, for somebody who does
+// both. It sees more than Get: what a transfer wrote a moment ago and has not made last. buf may be
+// used for the answer. NotFound when it is not here.
 //
 // It serves peers: they decode and hash what they get, so that doing it here too would cost the
 // sender most of its time for nothing. A piece that is damaged is found by the peer, and here by
@@ -44,8 +44,8 @@ func (s *Store) Stored(ctx context.Context, d agentbox.Digest, buf []byte) (Piec
 	return Piece{}, lastErr
 }
 
-// Bits reports which chunks Stored would give: bit i%8 of byte i/8, the lowest first. Chunks of zeros
-// count as here.
+// Bits reports which chunks Stored would give: bit i%8 of byte i/8, the lowest first. Chunks of
+// zeros count as here.
 func (s *Store) Bits(m blob.Manifest) ([]byte, error) {
 	bits := make([]byte, (len(m.Chunks)+7)/8)
 	for i, c := range m.Chunks {

@@ -16,8 +16,8 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// keep finds out what the manifests that names and pins keep need. One that cannot be read is why gc
-// frees nothing else (unread): its chunks are needed as soon as it is repaired.
+// keep finds out what the manifests that names and pins keep need. One that cannot be read is why
+// gc frees nothing else (unread): its chunks are needed as soon as it is repaired.
 func (g *collection) keep(ctx context.Context, roots roots) error {
 	g.live, g.kept = map[uint64]struct{}{}, roots.all()
 	for d := range g.kept {
@@ -205,8 +205,8 @@ func (s *Store) idlePacks() ([]uint64, error) {
 	return out, err
 }
 
-// reclaimPacks removes the packs of which nothing is claimed, and those of which little is, once that
-// was moved to the present pack.
+// reclaimPacks removes the packs of which nothing is claimed, and those of which little is, once
+// that was moved to the present pack.
 func (g *collection) reclaimPacks(ctx context.Context, packs []uint64, claimed map[fileKey]*extent) error {
 	moving := map[uint64][]claimOn{}
 	for _, id := range packs {

@@ -197,16 +197,16 @@ func (v *verification) replace(ctx context.Context, w *writer, dmg Damage, piece
 	return w.putRecord(ctx, what, dmg.Digest, piece)
 }
 
-// isBlock reports whether a piece belongs where a record of damage says that it lay: the record may be
-// damaged itself, and what is written there must not be another block's.
+// isBlock reports whether a piece belongs where a record of damage says that it lay: the record may
+// be damaged itself, and what is written there must not be another block's.
 func (v *verification) isBlock(ctx context.Context, owner agentbox.Digest, dmg Damage) bool {
 	m, err := v.s.Manifest(ctx, owner)
 	block := dmg.Offset / blob.BlockSize
 	return err == nil && m.Blocks && dmg.Offset%blob.BlockSize == 0 && block < int64(len(m.Chunks)) && m.Chunks[block].Digest == dmg.Digest
 }
 
-// lacking lists the roots of which something is missing, and gets manifests that are missing from the
-// Source. A lazy image may lack chunks and be well.
+// lacking lists the roots of which something is missing, and gets manifests that are missing from
+// the Source. A lazy image may lack chunks and be well.
 func (v *verification) lacking(ctx context.Context) error {
 	roots, err := v.s.roots()
 	if err != nil {

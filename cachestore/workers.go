@@ -38,8 +38,8 @@ func (c *workers) do(work func(ctx context.Context) error) error {
 	return nil
 }
 
-// each does work for every chunk of a list, in its order as far as there are hands. It waits for all
-// of them and gives the first error.
+// each does work for every chunk of a list, in its order as far as there are hands. It waits for
+// all of them and gives the first error.
 func (c *workers) each(list []int, work func(ctx context.Context, i int) error) error {
 	for _, i := range list {
 		if err := c.do(func(ctx context.Context) error { return work(ctx, i) }); err != nil {

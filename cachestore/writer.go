@@ -32,8 +32,8 @@ type writer struct {
 	// packs are those with pending pieces, and how many, which is how often guard.filled is due.
 	packs  map[uint64]int
 	images map[uint64]*blockFile // open for writing
-	// charged is what was written and is charged to the kind, as it lies on disk, headers of records
-	// included. The owner of the writer charges it to a manifest (charge).
+	// charged is what was written and is charged to the kind, as it lies on disk, headers of
+	// records included. The owner of the writer charges it to a manifest (charge).
 	charged int64
 }
 
@@ -85,8 +85,8 @@ func (w *writer) has(d agentbox.Digest) (bool, error) {
 	return ok, err
 }
 
-// liesAt reports whether a piece lies at a place of an image file, as far as this writer and the index
-// know.
+// liesAt reports whether a piece lies at a place of an image file, as far as this writer and the
+// index know.
 func (w *writer) liesAt(d agentbox.Digest, image uint64, off int64) bool {
 	w.mu.Lock()
 	p, ok := w.pending[d]
@@ -144,8 +144,8 @@ func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Diges
 	return nil
 }
 
-// account records a piece of n bytes on disk that lies at p now, and shows it to Stored before it is
-// claimed.
+// account records a piece of n bytes on disk that lies at p now, and shows it to Stored before it
+// is claimed.
 func (w *writer) account(d agentbox.Digest, p index.Location, n int64) {
 	w.s.space.add(w.kind, n)
 	w.s.fresh.Store(d, p)
@@ -262,8 +262,8 @@ func (w *writer) charge(set func(written int64) error) error {
 	return nil
 }
 
-// forgetFresh removes from fresh the pending pieces, which are claimed now or never will be. An entry
-// that another writer made stays. Callers hold mu.
+// forgetFresh removes from fresh the pending pieces, which are claimed now or never will be. An
+// entry that another writer made stays. Callers hold mu.
 func (w *writer) forgetFresh() {
 	for d, p := range w.pending {
 		w.s.fresh.CompareAndDelete(d, p)

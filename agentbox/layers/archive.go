@@ -22,7 +22,7 @@ import (
 // the store is for the team. Its methods may be called at once, also for the same key; dir belongs
 // to the call as long as it lasts.
 type Archives struct {
-	// Store gives the store, waiting until it is open.
+	// Store returns the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
 }
 
@@ -51,8 +51,8 @@ func TemplateName(key string, image agentbox.Digest) blob.Name {
 	return blob.Name{Namespace: templateNamespace, Key: key + "/" + image.Hex(), Scope: blob.Team}
 }
 
-// TemplateOf tells which template a name is of, and what image its machine booted. ok is false for
-// a name of anything else, and for one that is malformed: names come from peers, too.
+// TemplateOf returns which template a name is of, and what image its machine booted. ok is false
+// for a name of anything else, and for one that is malformed: names come from peers, too.
 func TemplateOf(n blob.Name) (key string, image agentbox.Digest, ok bool) {
 	key, text, ok := strings.Cut(n.Key, "/")
 	image, err := agentbox.ParseDigest("sha256:" + text)
@@ -65,8 +65,8 @@ func KernelName(arch, release string) blob.Name {
 	return blob.Name{Namespace: kernelNamespace, Key: arch + "/" + release, Scope: blob.Team}
 }
 
-// KernelOf tells which kernel a name is of. The release becomes the name of a directory, so it must
-// be a plain one.
+// KernelOf returns which kernel a name is of. The release becomes the name of a directory, so it
+// must be a plain one.
 func KernelOf(n blob.Name) (arch, release string, ok bool) {
 	arch, release, ok = strings.Cut(n.Key, "/")
 	return arch, release, ok && n.Namespace == kernelNamespace && arch != "" && isFileName(release)
@@ -139,15 +139,15 @@ func (a Archives) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, dir 
 		return err
 	}
 	// Ours for that key, if there is one, is of a directory that is not here any more.
-	if err := makeRoom(store, n); err != nil {
+	if err := unpublishOther(store, n); err != nil {
 		return err
 	}
 	return store.Take(ctx, n)
 }
 
-// makeRoom takes back what the store has under the key of a name, where that stands for something
-// else: the store has one name for a key, and would take the new one for a contradiction.
-func makeRoom(store *cachestore.Store, n blob.Name) error {
+// unpublishOther unpublishes the key of a name if it stands for another manifest: the store has one
+// name for a key, and would refuse the new one as a contradiction.
+func unpublishOther(store *cachestore.Store, n blob.Name) error {
 	old, err := store.Lookup(n.Namespace, n.Key)
 	if err != nil || old.Manifest == n.Manifest {
 		return nil // what cannot be read is written over

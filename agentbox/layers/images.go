@@ -29,7 +29,7 @@ const erofsType = "application/vnd.erofs"
 // images that come piece by piece. Its methods may be called at once. Store, Remotes and Key are
 // needed and do not change.
 type Images struct {
-	// Store gives the store, waiting until it is open.
+	// Store returns the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
 	// Remotes are asked for what is damaged or missing.
 	Remotes *Remotes
@@ -114,20 +114,20 @@ func revoked(img image.Image) error {
 		WithHint("agentbox image rm %s; the next up makes it anew", img.Digest.Short())
 }
 
-// ImageOf tells which image a name of ours is of. ok is false for other namespaces, and for the
+// ImageOf returns which image a name of ours is of. ok is false for other namespaces, and for the
 // name of an image's description.
 func ImageOf(n blob.Name) (agentbox.Digest, bool) {
 	d, err := agentbox.ParseDigest("sha256:" + n.Key)
 	return d, err == nil && n.Namespace == imageNamespace
 }
 
-// IsImage tells whether a name of ours is of an image that people call ref. Two names may be cut to
-// the same comment; then it is true for both.
+// IsImage reports whether a name of ours is of an image that people call ref. Two names may be cut
+// to the same comment; then it is true for both.
 func IsImage(n blob.Name, ref string) bool {
 	return n.Namespace == imageNamespace && ref != "" && n.Comment == comment(ref)
 }
 
-// ours tells whether a name was signed by this home.
+// ours reports whether a name was signed by this home.
 func (i *Images) ours(n blob.Name) bool { return i.Key.Equal(ed25519.PublicKey(n.Producer)) }
 
 // comment is what of an image's name a signed name may carry: printable text.
@@ -254,7 +254,7 @@ func (i *Images) expect(ctx context.Context, img image.Image) (*cachestore.Store
 	if !m.Blocks || m.Kind != blob.Image || m.Size != img.Size {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "%s says that image %s has %d bytes, its manifest is of a %s of %d", img.Lazy.From, img.Digest.Short(), img.Size, m.Kind, m.Size)
 	}
-	return store, makeRoom(store, nameFor(img, img.Lazy.Manifest))
+	return store, unpublishOther(store, nameFor(img, img.Lazy.Manifest))
 }
 
 // Fill opens the file of an image that was begun, be it in a store that is gone meanwhile. The
@@ -310,7 +310,7 @@ func (*Filling) BlockSize() int64 { return blob.BlockSize }
 // numbers of blocks, in the order in which a box once read them.
 func (f *Filling) ReadFirst() []uint32 { return f.Manifest().Trace }
 
-// ManifestOf gives the manifest of an image that is not all here.
+// ManifestOf returns the manifest of an image that is not all here.
 func (i *Images) ManifestOf(ctx context.Context, img image.Image) (blob.Manifest, error) {
 	store, err := i.Store(ctx)
 	if err != nil {

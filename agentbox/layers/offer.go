@@ -53,7 +53,7 @@ func (s *Sharing) Offers(ctx context.Context) ([]Offer, error) {
 	return out, nil
 }
 
-// offerOf tells what a name is of, false when it is of nothing that is offered.
+// offerOf returns what a name is of, false when it is of nothing that is offered.
 func offerOf(n blob.Name) (o Offer, ok bool) {
 	o.Name = n
 	if o.Image, ok = ImageOf(n); ok {
@@ -102,7 +102,7 @@ func (i *Images) About(ctx context.Context, img image.Image) (agentbox.Digest, e
 	if old, err := store.Lookup(n.Namespace, n.Key); err == nil && old.Manifest == n.Manifest {
 		return n.Manifest, nil
 	}
-	if err := makeRoom(store, n); err != nil {
+	if err := unpublishOther(store, n); err != nil {
 		return n.Manifest, err
 	}
 	_, err = store.Publish(ctx, n)

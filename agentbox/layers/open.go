@@ -43,7 +43,7 @@ func Begin(ctx context.Context, cfg cachestore.Config, damaged func(image agentb
 	return o
 }
 
-// eachImageOf tells which images have a manifest.
+// eachImageOf calls tell with each image that has a manifest.
 func eachImageOf(store *cachestore.Store, manifest agentbox.Digest, tell func(agentbox.Digest)) error {
 	if manifest.IsZero() {
 		return nil
@@ -57,8 +57,8 @@ func eachImageOf(store *cachestore.Store, manifest agentbox.Digest, tell func(ag
 	return err
 }
 
-// Store gives the store when it is open. It may be called from any goroutine, before and after; the
-// store is the same for all and closed by Close only.
+// Store returns the store when it is open. It may be called from any goroutine, before and after;
+// the store is the same for all and closed by Close only.
 func (o *Opening) Store(ctx context.Context) (*cachestore.Store, error) {
 	select {
 	case <-o.done:

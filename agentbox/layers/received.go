@@ -24,7 +24,7 @@ func (r *received) add(from image.Received, n int64) {
 	r.list = image.AddReceived(r.list, from)
 }
 
-// Received tells from whom bytes of the image have come since it was opened. The slice is the
+// Received returns from whom bytes of the image have come since it was opened. The slice is the
 // caller's, one entry for each peer or remote.
 func (f *Filling) Received() []image.Received {
 	f.received.mu.Lock()

@@ -17,27 +17,26 @@ import (
 	"agentbox/mesh/exchange"
 )
 
-// Remotes remembers where images came from and went to, directories and URLs, the newest first:
-// what turns out to be damaged here may still be right there. Its methods may be called at once. It
-// is a memory, not a configuration: a remote that is wrong costs time and nothing else, as pieces
-// are verified.
+// Remotes remembers where images came from and went to, directories and URLs, the newest first: a
+// piece that is damaged here may still be intact there. Its methods may be called at once. It is a
+// history, not a configuration: a wrong remote costs time and nothing else, as pieces are verified.
 type Remotes struct {
-	File string // they are written down in
-	// Peers gives this machine's part in the mesh, which is asked before any remote; nil, or one
-	// that gives nil, without a mesh.
+	File string // holds the list
+	// Peers returns this machine's part in the mesh, which is asked before any remote; nil, or one
+	// that returns nil, without a mesh.
 	Peers func() *exchange.Node
 
 	// mu guards what follows.
-	mu   sync.Mutex
-	read bool
-	list []string
-	sick map[string]time.Time // remotes that did not answer, and until when they are not asked
+	mu      sync.Mutex
+	read    bool
+	list    []string
+	retryAt map[string]time.Time // remotes that failed, and when they are asked again
 }
 
 const (
 	// Each remote that does not answer costs its timeout once in a minute, so neither may be large.
 	maxRemotes = 16
-	sickTime   = time.Minute
+	retryDelay = time.Minute
 )
 
 // remotesFile is what File holds.
@@ -77,13 +76,13 @@ func (p *Remotes) load() {
 	if p.read {
 		return
 	}
-	p.read, p.sick = true, map[string]time.Time{}
+	p.read, p.retryAt = true, map[string]time.Time{}
 	if b, err := os.ReadFile(p.File); err == nil {
 		p.list = decodeRemotes(b)
 	}
 }
 
-// decodeRemotes gives an empty list for a file that cannot be read, or is of another version.
+// decodeRemotes returns an empty list for a file that cannot be read, or is of another version.
 func decodeRemotes(b []byte) []string {
 	var f remotesFile
 	if json.Unmarshal(b, &f) != nil || f.Version != remotesVersion {
@@ -111,7 +110,7 @@ type asking struct {
 	received *received // nil: nobody asks from whom it came
 }
 
-// Get gives a piece. Peers give manifests only: of a chunk they want to know which manifest it is
+// Get returns a piece. Peers give manifests only: of a chunk they want to know which manifest it is
 // of. max is the most bytes that the piece can have: a manifest is recognized by it.
 func (a asking) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
 	if a.remotes.peers() == nil || max < blob.MaxManifest {
@@ -127,7 +126,7 @@ func (a asking) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, er
 	return b, err
 }
 
-// fromRemotes gives a piece, and who had it. Each is asked once, one after the other.
+// fromRemotes returns a piece, and who had it. Each is asked once, one after the other.
 func (a asking) fromRemotes(ctx context.Context, d agentbox.Digest, max int) (b []byte, remote string, err error) {
 	var first error
 	for _, remote := range a.remotes.order(a.first) {
@@ -162,31 +161,30 @@ func getFrom(ctx context.Context, remote string, d agentbox.Digest, max int) ([]
 	return b, err
 }
 
-// order lists whom to ask: those in first always, the others unless they are sick. A sick remote
-// that was named is asked all the same: somebody wants it.
+// order lists whom to ask: those in first always, the others unless they failed a moment ago.
 func (p *Remotes) order(first []string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.load()
 	out := slices.DeleteFunc(slices.Clone(first), func(remote string) bool { return remote == Team })
 	for _, remote := range p.list {
-		if !slices.Contains(first, remote) && time.Now().After(p.sick[remote]) {
+		if !slices.Contains(first, remote) && time.Now().After(p.retryAt[remote]) {
 			out = append(out, remote)
 		}
 	}
 	return out
 }
 
-// Any tells whether a remote is known that answers, as far as was seen.
+// Any reports whether a remote is known that answers, as far as was seen.
 func (p *Remotes) Any() bool { return len(p.order(nil)) > 0 }
 
-// failed leaves a remote alone for a while that does not answer. One that has no such piece is
-// well.
+// failed backs off from a remote that does not answer. One that only lacks the piece is asked again
+// at once.
 func (p *Remotes) failed(remote string, err error) {
 	if code := agentbox.CodeOf(err); code == agentbox.NotFound || code == agentbox.Corrupt || errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sick[remote] = time.Now().Add(sickTime)
+	p.retryAt[remote] = time.Now().Add(retryDelay)
 }

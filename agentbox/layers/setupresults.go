@@ -26,13 +26,13 @@ const mediaType = "application/vnd.agentbox.setup"
 // completely or not at all. Methods may be called at once. The zero value is of no use without
 // Store.
 type SetupResults struct {
-	// Store gives the store, waiting until it is open.
+	// Store returns the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
 	// Key is the public half of the key that signs our names; nil: all names are ours.
 	Key ed25519.PublicKey
 }
 
-// ours tells whether this home signed a name.
+// ours reports whether this home signed a name.
 func (s SetupResults) ours(n blob.Name) bool {
 	return s.Key == nil || s.Key.Equal(ed25519.PublicKey(n.Producer))
 }
@@ -40,7 +40,7 @@ func (s SetupResults) ours(n blob.Name) bool {
 // nameOf is the key of the name of a result.
 func nameOf(made caches.Made) string { return made.Ingredients.Family().Hex() + "/" + made.Key.Hex() }
 
-// Find gives what was published for a key, NotFound if nothing was. Of several, by different
+// Find returns what was published for a key, NotFound if nothing was. Of several, by different
 // producers, it is the newest. Made.Result and Made.By are set. Corrupt says that the store has
 // something else under the name, or that part of it is damaged or missing; Made.Result is set then,
 // for Forget.
@@ -48,7 +48,7 @@ func (s SetupResults) Find(ctx context.Context, key agentbox.Digest) (caches.Mad
 	return s.newest(ctx, "", func(n blob.Name) bool { return strings.HasSuffix(n.Key, "/"+key.Hex()) })
 }
 
-// Nearest gives the newest that was published here for any key of a family, NotFound if nothing
+// Nearest returns the newest that was published here for any key of a family, NotFound if nothing
 // was, Corrupt as for Find. What setup makes over it is ours, so it has to be. family is
 // caches.Ingredients.Family.
 func (s SetupResults) Nearest(ctx context.Context, family agentbox.Digest) (caches.Made, error) {
@@ -100,8 +100,8 @@ func madeAs(ctx context.Context, store *cachestore.Store, n blob.Name) (caches.M
 	return made, errors.Join(err, b.blob.Close())
 }
 
-// checkKey is Corrupt unless the key of a result is that of its ingredients: a member could otherwise
-// put a result in the place of another's.
+// checkKey is Corrupt unless the key of a result is that of its ingredients: a member could
+// otherwise put a result in the place of another's.
 func checkKey(made caches.Made) error {
 	if made.Ingredients.Key() != made.Key {
 		return agentbox.Errorf(agentbox.Corrupt, "the result of setup for key %s was made of other ingredients", made.Key.Short())
@@ -195,8 +195,8 @@ func (p openPart) Read(b []byte) (int, error) {
 	return n, incomplete(err)
 }
 
-// incomplete makes the error of reading a result Corrupt if bytes of it are not here: the store takes
-// a damaged chunk away as soon as it was read once.
+// incomplete makes the error of reading a result Corrupt if bytes of it are not here: the store
+// takes a damaged chunk away as soon as it was read once.
 func incomplete(err error) error {
 	if agentbox.CodeOf(err) == agentbox.NotFound {
 		return agentbox.Errorf(agentbox.Corrupt, "part of what setup made is missing: %w", err)
@@ -204,7 +204,7 @@ func incomplete(err error) error {
 	return err
 }
 
-// KeyOf tells which key a name of ours is for, so that `cache show` can say why it is the key it
+// KeyOf returns which key a name of ours is for, so that `cache show` can say why it is the key it
 // is. ok is false for every other name.
 func KeyOf(n blob.Name) (agentbox.Digest, bool) {
 	_, text, _ := strings.Cut(n.Key, "/")

@@ -16,20 +16,21 @@ import (
 	"agentbox/mesh/exchange"
 )
 
-// Sharing is what this machine hands to its team (exchange.Store): images without files of this
-// host, templates of them, kernels and what setup made, unless somebody said otherwise; anything
-// else only where somebody said so. Its methods may be called at once. Store and File are needed.
+// Sharing decides what this machine hands to its team (exchange.Store): images without files of
+// this host, templates of them, kernels and setup results, unless the user decided otherwise;
+// anything else only if the user decided so. Its methods may be called at once. Store and File are
+// needed.
 type Sharing struct {
-	// Store gives the store, waiting until it is open.
+	// Store returns the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
-	File  string // what people said is written down in
+	File  string // holds the decisions
 	// Changed, which may be nil, is called when something is shared or is not any more.
 	Changed func()
 
 	// mu guards what follows. Changed and Store are called without it.
-	mu   sync.Mutex
-	read bool
-	said map[agentbox.Digest]bool // manifests that are shared, or are not
+	mu        sync.Mutex
+	read      bool
+	decisions map[agentbox.Digest]bool // manifests that are shared, or are not
 }
 
 // sharingFile is what File holds.
@@ -48,7 +49,7 @@ const (
 // Share has a blob handed to peers, or not handed to them any more. It lasts: it is written down
 // before it counts.
 func (s *Sharing) Share(manifest agentbox.Digest, yes bool) error {
-	if err := s.say(manifest, yes); err != nil {
+	if err := s.decide(manifest, yes); err != nil {
 		return err
 	}
 	if s.Changed != nil {
@@ -57,22 +58,22 @@ func (s *Sharing) Share(manifest agentbox.Digest, yes bool) error {
 	return nil
 }
 
-// say changes one decision, on disk first; on an error the decision is as it was.
-func (s *Sharing) say(manifest agentbox.Digest, yes bool) error {
+// decide changes one decision, on disk first; on an error the decision is as it was.
+func (s *Sharing) decide(manifest agentbox.Digest, yes bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.load(); err != nil {
 		return err
 	}
-	was, there := s.said[manifest]
-	s.said[manifest] = yes
-	b, err := encodeSharing(s.said)
+	previous, decided := s.decisions[manifest]
+	s.decisions[manifest] = yes
+	b, err := encodeSharing(s.decisions)
 	if err == nil {
 		err = durable.WriteFile(s.File, b, 0o600)
 	}
 	if err != nil {
-		if delete(s.said, manifest); there {
-			s.said[manifest] = was
+		if delete(s.decisions, manifest); decided {
+			s.decisions[manifest] = previous
 		}
 	}
 	return err
@@ -86,7 +87,7 @@ func (s *Sharing) load() error {
 	}
 	b, err := os.ReadFile(s.File)
 	if errors.Is(err, fs.ErrNotExist) {
-		s.read, s.said = true, map[agentbox.Digest]bool{}
+		s.read, s.decisions = true, map[agentbox.Digest]bool{}
 		return nil
 	}
 	if err != nil {
@@ -96,7 +97,7 @@ func (s *Sharing) load() error {
 	if err != nil {
 		return agentbox.Errorf(agentbox.Corrupt, "%s: %w", s.File, err).WithHint("remove it: images and what setup made are shared then, and nothing else")
 	}
-	s.read, s.said = true, said
+	s.read, s.decisions = true, said
 	return nil
 }
 
@@ -136,14 +137,14 @@ func decodeSharing(b []byte) (map[agentbox.Digest]bool, error) {
 	return said, nil
 }
 
-// Said tells what somebody decided about a manifest, if anybody did.
+// Said returns what somebody decided about a manifest, if anybody did.
 func (s *Sharing) Said(manifest agentbox.Digest) (shared, decided bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.load(); err != nil {
 		return false, false, err
 	}
-	shared, decided = s.said[manifest]
+	shared, decided = s.decisions[manifest]
 	return shared, decided, nil
 }
 
@@ -151,7 +152,7 @@ func (s *Sharing) Said(manifest agentbox.Digest) (shared, decided bool, err erro
 // Templates follow their image.
 var offeredSpaces = []string{imageNamespace, namespace, kernelNamespace}
 
-// Of tells whether a manifest is handed to peers, of which the names are known: one of several is
+// Of reports whether a manifest is handed to peers, of which the names are known: one of several is
 // enough. Without a decision about it a template, which has some of its image in its memory, is
 // handed to those who may have the image.
 func (s *Sharing) Of(ctx context.Context, manifest agentbox.Digest, names []blob.Name) (bool, error) {
@@ -188,9 +189,9 @@ func (s *Sharing) sharesImage(ctx context.Context, image agentbox.Digest) (bool,
 	return s.Of(ctx, n.Manifest, []blob.Name{n})
 }
 
-// Shared tells whether any peer is handed a manifest: the team is who may connect. One that no name
-// keeps here is on its way out, and is not. An error is no, too. Names are read only where nobody
-// has decided: that takes all of them.
+// Shared reports whether any peer is handed a manifest: the team is who may connect. One that no
+// name keeps here is on its way out, and is not. An error is no, too. Names are read only where
+// nobody has decided: that takes all of them.
 func (s *Sharing) Shared(ctx context.Context, _ exchange.PeerID, manifest agentbox.Digest) bool {
 	if shared, decided, err := s.Said(manifest); err != nil || decided {
 		return shared && err == nil
@@ -207,7 +208,7 @@ func (s *Sharing) Shared(ctx context.Context, _ exchange.PeerID, manifest agentb
 	return yes && err == nil
 }
 
-// Manifest gives a manifest that is here.
+// Manifest returns a manifest that is here.
 func (s *Sharing) Manifest(ctx context.Context, manifest agentbox.Digest) (blob.Manifest, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
@@ -216,7 +217,7 @@ func (s *Sharing) Manifest(ctx context.Context, manifest agentbox.Digest) (blob.
 	return store.Manifest(ctx, manifest)
 }
 
-// Bits tells which chunks are here, in the form of cachestore.Store.Bits.
+// Bits returns which chunks are here, in the form of cachestore.Store.Bits.
 func (s *Sharing) Bits(m blob.Manifest) ([]byte, error) {
 	store, err := s.Store(context.Background())
 	if err != nil {
@@ -225,7 +226,7 @@ func (s *Sharing) Bits(m blob.Manifest) ([]byte, error) {
 	return store.Bits(m)
 }
 
-// Stored gives a chunk as it is stored, and the size that it has when it is decoded. buf is used
+// Stored returns a chunk as it is stored, and the size that it has when it is decoded. buf is used
 // where it is large enough.
 func (s *Sharing) Stored(ctx context.Context, chunk agentbox.Digest, buf []byte) ([]byte, blob.Encoding, int, error) {
 	store, err := s.Store(ctx)

@@ -18,15 +18,15 @@ import (
 // that have pieces of it.
 const Team = "team"
 
-// teamTime is how long peers may take to give a manifest that other remotes may have. Without other
-// remotes peers may take as long as the caller waits.
-const teamTime = 300 * time.Millisecond
+// peerTimeout is how long peers may take to give a manifest that other remotes may have. Without
+// other remotes peers may take as long as the caller waits.
+const peerTimeout = 300 * time.Millisecond
 
 // manifest asks the peers for a manifest.
 func (a asking) manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) {
 	if len(a.remotes.order(a.first)) > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, teamTime)
+		ctx, cancel = context.WithTimeout(ctx, peerTimeout)
 		defer cancel()
 	}
 	return a.remotes.peers().Manifest(ctx, d)
@@ -81,7 +81,7 @@ type joint struct {
 	manifest agentbox.Digest
 	m        blob.Manifest
 	arrived  exchange.Arrived
-	// the session with remotes, opened with the joint and used when it is needed
+	// remotes is the session with remotes, opened with the joint and used when peers lack chunks.
 	remotes cachestore.Session
 
 	switching sync.Mutex // held while peers is made anew
@@ -148,16 +148,16 @@ func (j *joint) Fetch(ctx context.Context, p cachestore.Priority, chunks []int) 
 	return nil
 }
 
-// note says that a chunk came; false when it has been here.
+// note records that a chunk came, and reports whether it is the first time.
 func (j *joint) note(i int) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	was := j.came[i]
+	first := !j.came[i]
 	j.came[i] = true
-	return !was
+	return first
 }
 
-// expect forgets that chunks came, as they are wanted now: they may have been lost since.
+// expect forgets that chunks came: they may have been lost since.
 func (j *joint) expect(chunks []int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

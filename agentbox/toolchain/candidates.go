@@ -56,9 +56,10 @@ func upstream(v string) string {
 	return v
 }
 
-// Settled tells whether every tool that is asked for is among these packages, so that nothing else
-// that there is matters. That a version does not satisfy what is asked for does not matter here,
-// since Resolve looks at that; but of Node.js there are others, where the installed one does not do.
+// Settled reports whether every tool that is asked for is among these packages, so that nothing
+// else that there is matters. That a version does not satisfy what is asked for does not matter
+// here, since Resolve looks at that; but of Node.js there are others, where the installed one does
+// not do.
 func (n Needs) Settled(installed Candidates) bool {
 	for _, t := range n.Tools() {
 		packages := installed.packages(t)

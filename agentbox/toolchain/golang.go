@@ -34,7 +34,7 @@ func goNeed(file, content string) Need {
 	return needOf(Go, file, "go", language)
 }
 
-// goLines gives both lines of go.mod or go.work; "" for one that is not there or not readable.
+// goLines returns both lines of go.mod or go.work; "" for one that is not there or not readable.
 func goLines(file, content string) (language, toolchain string) {
 	if strings.HasSuffix(file, "go.work") {
 		f, err := modfile.ParseWork(file, []byte(content), nil)

@@ -49,8 +49,8 @@ type Need struct {
 	Refused string `json:"refused,omitempty"`
 }
 
-// notations are how versions of tools are written, and the words for any of them. Tools that are not
-// among them come in the version that the distribution has.
+// notations are how versions of tools are written, and the words for any of them. Tools that are
+// not among them come in the version that the distribution has.
 var notations = map[Tool]struct {
 	pattern func() *regexp.Regexp
 	any     []string
@@ -97,12 +97,12 @@ func (n Needs) Sort() {
 	})
 }
 
-// Of gives what is asked of one tool. The slice is the caller's.
+// Of returns what is asked of one tool. The slice is the caller's.
 func (n Needs) Of(t Tool) Needs {
 	return slices.DeleteFunc(slices.Clone(n), func(need Need) bool { return need.Tool != t })
 }
 
-// Tools gives the tools that are asked for, each once, in the order of Tools.
+// Tools returns the tools that are asked for, each once, in the order of Tools.
 func (n Needs) Tools() []Tool {
 	var out []Tool
 	for _, t := range Tools {
@@ -113,7 +113,7 @@ func (n Needs) Tools() []Tool {
 	return out
 }
 
-// Constraints gives the different versions that are asked of one tool, without those that are
+// Constraints returns the different versions that are asked of one tool, without those that are
 // content with any.
 func (n Needs) Constraints(t Tool) []string {
 	var out []string

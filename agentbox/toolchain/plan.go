@@ -80,10 +80,10 @@ func (n Needs) Asked(have Offer) []string {
 	return out
 }
 
-// Has tells whether the box has a Node.js that some ranges accept.
+// Has reports whether the box has a Node.js that some ranges accept.
 func (o Offer) Has(wanted []string) bool { return o.Node != "" && accepts(wanted, o.Node) }
 
-// DistributionHas tells whether the distribution has a Node.js that some ranges accept.
+// DistributionHas reports whether the distribution has a Node.js that some ranges accept.
 func (o Offer) DistributionHas(wanted []string) bool {
 	candidate := o.Distribution[packagesOf[Node][0]]
 	return candidate != "" && accepts(wanted, candidate)
@@ -154,8 +154,8 @@ func newestOf(versions []string) (newest string) {
 	return newest
 }
 
-// resolveNode takes what every file accepts: what the box has, else what the npm registry has, which
-// is two archives, else what the distribution has, whose npm is some four hundred packages.
+// resolveNode takes what every file accepts: what the box has, else what the npm registry has,
+// which is two archives, else what the distribution has, whose npm is some four hundred packages.
 func (p *Plan) resolveNode(needs Needs, offer Offer) {
 	wanted, candidate := needs.Constraints(Node), offer.Distribution["nodejs"]
 	node, npm, found := offer.releases(wanted)
@@ -275,7 +275,7 @@ func version(s string) *semver.Version {
 	return v
 }
 
-// satisfies tells whether a version is in a range. A range that makes no sense is satisfied by
+// satisfies reports whether a version is in a range. A range that makes no sense is satisfied by
 // nothing.
 func satisfies(candidate, wanted string) bool {
 	c, err := semver.NewConstraint(wanted)

@@ -5,9 +5,9 @@ import "strings"
 // maxAlternatives bounds the alternatives of a range that several files have a say in.
 const maxAlternatives = 16
 
-// intersect makes one range of several: what all of them accept. Each may have alternatives, parted
-// by ||. Beyond maxAlternatives the last are dropped, which makes the range narrower and never
-// wider.
+// intersect returns the range of what several ranges all accept. Each may have alternatives,
+// separated by ||. Beyond maxAlternatives the last are dropped, which makes the range narrower and
+// never wider.
 func intersect(ranges []string) string {
 	out := []string{""}
 	for _, r := range ranges {
@@ -25,7 +25,7 @@ func intersect(ranges []string) string {
 	return strings.Join(out, " || ")
 }
 
-// rangeOf gives a need's constraint in the notation of semantic versioning.
+// rangeOf returns a need's constraint in the notation of semantic versioning.
 func rangeOf(n Need) string {
 	switch n.Tool {
 	case Python:

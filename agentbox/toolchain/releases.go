@@ -82,8 +82,8 @@ func sha512Of(integrity string) (string, bool) {
 	return "", false
 }
 
-// fetchable tells whether an archive is at a place of the web: apt's downloader would read files of
-// the box, too.
+// fetchable reports whether an archive is at a place of the web: apt's downloader would read files
+// of the box, too.
 func fetchable(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && len(s) <= longestURL && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
@@ -132,7 +132,7 @@ func ParseNode(r io.Reader) string {
 	return ""
 }
 
-// accepts tells whether a version is in every one of some ranges.
+// accepts reports whether a version is in every one of some ranges.
 func accepts(ranges []string, version string) bool {
 	for _, r := range ranges {
 		if !satisfies(version, r) {

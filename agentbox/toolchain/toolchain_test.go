@@ -327,7 +327,8 @@ func TestEqualNeedsHaveOneSum(t *testing.T) {
 	}
 }
 
-// TestAToolchainFileWithoutAChannel has a pin that only chooses components: it asks for any version.
+// TestAToolchainFileWithoutAChannel has a pin that only chooses components: it asks for any
+// version.
 func TestAToolchainFileWithoutAChannel(t *testing.T) {
 	n := channelNeed("rust-toolchain.toml", "[toolchain]\nprofile = \"minimal\"\n")
 	if n != (Need{Tool: Rust, File: "rust-toolchain.toml"}) {
@@ -338,8 +339,8 @@ func TestAToolchainFileWithoutAChannel(t *testing.T) {
 	}
 }
 
-// TestADirectoryOfTooManyIsSkipped has more entries than are read, whose order differs from one file
-// system to the next: the same files must give the same needs.
+// TestADirectoryOfTooManyIsSkipped has more entries than are read, whose order differs from one
+// file system to the next: the same files must give the same needs.
 func TestADirectoryOfTooManyIsSkipped(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 10*maxDirs + 1 {

@@ -17,15 +17,15 @@ const (
 	maxDirs  = 500     // that are looked into
 )
 
-// notOurs are directories whose files speak for somebody else's code, or for examples.
-var notOurs = []string{"node_modules", "vendor", "third_party", "testdata", "examples", "example", "fixtures", "dist", "build", "target"}
+// skippedDirs are directories whose files speak for somebody else's code, or for examples.
+var skippedDirs = []string{"node_modules", "vendor", "third_party", "testdata", "examples", "example", "fixtures", "dist", "build", "target"}
 
 // tree reads the files of a repository. Everything in it is outside bytes: no link leads out of it,
 // nothing but a regular file is opened for good, and no file is read without bound. Names are
 // slash-separated and relative to root.
 type tree struct{ root *os.Root }
 
-// read gives the content of a regular file; ok is false for anything else.
+// read returns the content of a regular file; ok is false for anything else.
 func (t tree) read(name string) (content string, ok bool) {
 	content, size, ok := t.begin(name, maxFile)
 	return content, ok && size <= maxFile
@@ -34,15 +34,15 @@ func (t tree) read(name string) (content string, ok bool) {
 // maxHead is how much of a file is read whose beginning says enough.
 const maxHead = 4 << 10
 
-// head gives the beginning of a regular file, of whatever size; ok is false for anything else.
+// head returns the beginning of a regular file, of whatever size; ok is false for anything else.
 func (t tree) head(name string) (content string, ok bool) {
 	content, _, ok = t.begin(name, maxHead)
 	return content, ok
 }
 
-// begin gives the first bytes of a regular file, and its size. At most most bytes are read,
+// begin returns the first bytes of a regular file, and its size. At most limit bytes are read,
 // whatever the size says.
-func (t tree) begin(name string, most int64) (content string, size int64, ok bool) {
+func (t tree) begin(name string, limit int64) (content string, size int64, ok bool) {
 	// O_NONBLOCK keeps a FIFO of that name from blocking the open for ever.
 	f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -53,17 +53,17 @@ func (t tree) begin(name string, most int64) (content string, size int64, ok boo
 	if err != nil || !fi.Mode().IsRegular() {
 		return "", 0, false
 	}
-	b, err := io.ReadAll(io.LimitReader(f, most))
+	b, err := io.ReadAll(io.LimitReader(f, limit))
 	return string(b), fi.Size(), err == nil
 }
 
-// has tells whether there is a regular file of that name.
+// has reports whether there is a regular file of that name.
 func (t tree) has(name string) bool {
 	fi, err := t.root.Stat(name)
 	return err == nil && fi.Mode().IsRegular()
 }
 
-// projects gives dir and the directories below it that may hold projects of their own, breadth
+// projects returns dir and the directories below it that may hold projects of their own, breadth
 // first, in order of name. A directory that cannot be read has none below it.
 func (t tree) projects(dir string) []string {
 	dirs := []string{dir}
@@ -86,14 +86,15 @@ func (t tree) subdirectories(dir string) []string {
 		return nil
 	}
 	defer f.Close()
-	// A directory of more holds no sources, and which of them come first is not the same everywhere.
+	// A directory of more holds no sources, and which of them come first is not the same
+	// everywhere.
 	entries, err := f.ReadDir(10*maxDirs + 1)
 	if err != nil || len(entries) > 10*maxDirs {
 		return nil
 	}
 	var names []string
 	for _, e := range entries {
-		if e.Type() == fs.ModeDir && !strings.HasPrefix(e.Name(), ".") && !slices.Contains(notOurs, e.Name()) {
+		if e.Type() == fs.ModeDir && !strings.HasPrefix(e.Name(), ".") && !slices.Contains(skippedDirs, e.Name()) {
 			names = append(names, e.Name())
 		}
 	}

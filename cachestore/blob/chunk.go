@@ -30,13 +30,13 @@ type Chunk struct {
 	Size   int
 }
 
-// Zero tells whether the chunk is all zeros.
+// Zero reports whether the chunk is all zeros.
 func (c Chunk) Zero() bool { return c.Digest.IsZero() }
 
 // Sum is the digest of a piece.
 func Sum(p []byte) agentbox.Digest { return sha256.Sum256(p) }
 
-// Check tells whether p is what d names, as an error of code Corrupt.
+// Check reports whether p is what d names, as an error of code Corrupt.
 func Check(d agentbox.Digest, p []byte) error {
 	if got := Sum(p); got != d {
 		return agentbox.Errorf(agentbox.Corrupt, "%s has %d bytes with the digest %s", d.Short(), len(p), got.Short())
@@ -46,7 +46,7 @@ func Check(d agentbox.Digest, p []byte) error {
 
 var zeros [64 << 10]byte
 
-// IsZero tells whether p is nothing but zeros. It compares in portions with memory that stays in
+// IsZero reports whether p is nothing but zeros. It compares in portions with memory that stays in
 // the processor's cache.
 func IsZero(p []byte) bool {
 	for len(p) > len(zeros) {

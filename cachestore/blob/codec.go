@@ -41,8 +41,8 @@ func NewCodec() (*Codec, error) {
 	return &Codec{enc: enc, dec: dec}, nil
 }
 
-// Encode gives the bytes to store for p: compressed where that saves an eighth, else p itself, not
-// a copy.
+// Encode returns the bytes to store for p: compressed where that saves an eighth, else p itself,
+// not a copy.
 func (c *Codec) Encode(p []byte) ([]byte, Encoding) {
 	out := c.enc.EncodeAll(p, make([]byte, 0, len(p)))
 	if len(out) > len(p)-len(p)/worthwhile {

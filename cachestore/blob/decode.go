@@ -57,7 +57,7 @@ type cursor struct {
 	failed bool
 }
 
-// take gives the next n bytes, zeros when there are fewer.
+// take returns the next n bytes, zeros when there are fewer.
 func (c *cursor) take(n int) []byte {
 	if n > len(c.b) {
 		c.failed, c.b = true, nil

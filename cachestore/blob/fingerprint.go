@@ -42,7 +42,7 @@ func NewFingerprinter(key FingerprintKey) (*Fingerprinter, error) {
 // noNonce is always the same: nothing is encrypted under it, and nobody sees what it hides.
 var noNonce [12]byte
 
-// Of gives the fingerprint of a piece.
+// Of returns the fingerprint of a piece.
 func (f *Fingerprinter) Of(p []byte) Fingerprint {
 	var out Fingerprint
 	f.cover.Encrypt(out[:], f.hash.Seal(nil, noNonce[:], nil, p))

@@ -25,7 +25,7 @@ const (
 // Kinds lists them all.
 var Kinds = []Kind{Image, Cache, Workspace, Snapshot, Artifact}
 
-// Valid tells whether k is one of Kinds.
+// Valid reports whether k is one of Kinds.
 func (k Kind) Valid() bool {
 	return slices.Contains(Kinds, k)
 }
@@ -60,7 +60,7 @@ const (
 	flagBlocks   = 1
 )
 
-// Encode gives the one form a manifest has (docs/internals/formats.md). It checks nothing:
+// Encode returns the one form a manifest has (docs/internals/formats.md). It checks nothing:
 // Check does.
 func (m Manifest) Encode() []byte {
 	b := append(make([]byte, 0, 64+36*len(m.Chunks)), manifestMagic...)
@@ -88,7 +88,7 @@ func (m Manifest) Encode() []byte {
 	return b
 }
 
-// Check tells what is wrong with a manifest, as an error of code Corrupt.
+// Check returns what is wrong with a manifest, as an error of code Corrupt.
 func (m Manifest) Check() error {
 	switch {
 	case !m.Kind.Valid():

@@ -47,8 +47,8 @@ const nameVersion = 1
 // nameDomain keeps a signature over a name from being one over anything else.
 const nameDomain = "agentbox name 1\n"
 
-// Sign gives the name with version, producer and signature filled in, and its times rounded down to
-// what is signed. Invalid when it is not well-formed otherwise.
+// Sign returns the name with version, producer and signature filled in, and its times rounded down
+// to what is signed. Invalid when it is not well-formed otherwise.
 func (n Name) Sign(key ed25519.PrivateKey) (Name, error) {
 	n.Version, n.Producer = nameVersion, key.Public().(ed25519.PublicKey)
 	n.Created, n.Expires = n.Created.UTC().Truncate(time.Second), n.Expires.UTC().Truncate(time.Second)
@@ -63,7 +63,7 @@ func (n Name) Sign(key ed25519.PrivateKey) (Name, error) {
 	return n, nil
 }
 
-// Verify tells whether the name is well-formed and signed by its producer, as an error of code
+// Verify reports whether the name is well-formed and signed by its producer, as an error of code
 // Corrupt. Whether to trust the producer, and whether the name has expired, is for the caller.
 func (n Name) Verify() error {
 	if err := n.check(); err != nil {
@@ -79,7 +79,7 @@ func (n Name) Verify() error {
 	return nil
 }
 
-// Expired tells whether the name no longer holds at t.
+// Expired reports whether the name no longer holds at t.
 func (n Name) Expired(t time.Time) bool { return !n.Expires.IsZero() && !t.Before(n.Expires) }
 
 // signed is what the signature is over.
@@ -89,7 +89,7 @@ func (n Name) signed() ([]byte, error) {
 	return append([]byte(nameDomain), b...), err
 }
 
-// check tells what is wrong with a name, but for its signature.
+// check returns what is wrong with a name, but for its signature.
 func (n Name) check() error {
 	switch {
 	case n.Version != nameVersion:
@@ -106,7 +106,7 @@ func (n Name) check() error {
 	return CheckKey(n.Namespace, n.Key)
 }
 
-// CheckKey tells whether a namespace and a key may be used in a name: a namespace is a short
+// CheckKey reports whether a namespace and a key may be used in a name: a namespace is a short
 // lower-case word; a key is printable text, and is never made part of a path.
 func CheckKey(namespace, key string) error {
 	if namespace == "" || len(namespace) > MaxNamespace {
@@ -126,7 +126,7 @@ func CheckKey(namespace, key string) error {
 	return nil
 }
 
-// Encode gives the one form a signed name has.
+// Encode returns the one form a signed name has.
 func (n Name) Encode() ([]byte, error) { return json.Marshal(n) }
 
 // DecodeName reads what Encode wrote, and verifies it.

@@ -1,12 +1,12 @@
 // Package disk is the file system as the store uses it: few operations, each of which a test can
-// make fail, and a clear word on what lasts through a power cut. It knows nothing of chunks.
+// make fail, with a contract for what survives a power cut. It knows nothing of chunks.
 //
 // FS and File are the operations, OS the operating system's. The tests of cachestore have one that
 // forgets at every step what was not synced (faultdisk_test.go), which is how the store's order of
 // writes is tested. Where a system has no holes in files, os_other.go makes do without.
 //
-// What lasts: bytes of a file after Sync of that file; the coming, going and renaming of a file
-// after SyncDir of its directory. Nothing else.
+// What survives a power cut: bytes of a file after Sync of that file; the creation, removal and
+// renaming of a file after SyncDir of its directory. Nothing else.
 package disk
 
 import (
@@ -29,9 +29,9 @@ type FS interface {
 	// MakeDir makes a directory and its parents, private to the user, and is content when it is
 	// there.
 	MakeDir(name string) error
-	// List gives the entries of a directory by name.
+	// List returns the entries of a directory by name.
 	List(dir string) ([]fs.DirEntry, error)
-	// SyncDir makes it last what was created, renamed, linked and removed in a directory.
+	// SyncDir flushes what was created, renamed, linked and removed in a directory.
 	SyncDir(dir string) error
 	// Free is the number of bytes that may still be written to the file system that holds dir.
 	Free(dir string) (int64, error)
@@ -42,8 +42,8 @@ type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
-	// Sync makes the bytes last that were written before. After an error it is not known which do,
-	// and a second Sync may not tell.
+	// Sync flushes the bytes that were written before. After an error it is not known which of them
+	// are on disk, and a second Sync may succeed without writing them.
 	Sync() error
 	Truncate(size int64) error
 	// Punch gives n bytes at off back to the file system: they read as zeros, the size stays.
@@ -51,7 +51,7 @@ type File interface {
 	// NextData finds the first stretch of data at or after off, io.EOF when only holes follow. Data
 	// may be zeros.
 	NextData(off int64) (start, end int64, err error)
-	// Stat gives the size, and the bytes it takes on disk.
+	// Stat returns the size, and the bytes it takes on disk.
 	Stat() (Stat, error)
 }
 

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sync makes the bytes last; it leaves out times, which nobody here reads.
+// Sync flushes the bytes. It leaves out times, which nothing here reads.
 func (f osFile) Sync() error { return f.error("sync", unix.Fdatasync(int(f.Fd()))) }
 
 // Punch falls back to zeros where the file system makes no holes.

@@ -27,7 +27,7 @@ func Same(t *testing.T, name string, written []byte) []byte {
 	return want
 }
 
-// Read gives the bytes of testdata/name. With -update it first writes there what it was given.
+// Read returns the bytes of testdata/name. With -update it first writes there what it was given.
 func Read(t *testing.T, name string, written []byte) []byte {
 	t.Helper()
 	file := filepath.Join("testdata", name)

@@ -32,7 +32,7 @@ func (b *Batch) DropChunk(d agentbox.Digest) {
 	b.changes = append(b.changes, change{key: key(chunkKey, d)})
 }
 
-// SetMeta says that a manifest is here, and all that is known of it. It fails only if m cannot be
+// SetMeta records that a manifest is here, and what is known of it. It fails only if m cannot be
 // encoded.
 func (b *Batch) SetMeta(d agentbox.Digest, m Meta) error {
 	v, err := encodeMeta(m)
@@ -44,19 +44,19 @@ func (b *Batch) SetMeta(d agentbox.Digest, m Meta) error {
 	return nil
 }
 
-// DropMeta says that it no longer is.
+// DropMeta removes what is known of a manifest.
 func (b *Batch) DropMeta(d agentbox.Digest) {
 	b.changes = append(b.changes, change{key: key(metaKey, d)})
 }
 
-// Remember says that the bytes with a fingerprint have a digest. That is true whether or not the
+// Remember records the digest of the bytes with a fingerprint. That is true whether or not the
 // chunk is here.
 func (b *Batch) Remember(f blob.Fingerprint, d agentbox.Digest) {
 	k := knownKeyOf(f)
 	b.changes = append(b.changes, change{k, seal(k, bytes.Clone(d[:]))})
 }
 
-// Forget takes back what Remember said.
+// Forget removes what Remember recorded.
 func (b *Batch) Forget(f blob.Fingerprint) {
 	b.changes = append(b.changes, change{key: knownKeyOf(f)})
 }
@@ -67,10 +67,10 @@ func (b *Batch) DropDamaged(k Key) { b.changes = append(b.changes, change{key: k
 // Len counts the changes.
 func (b *Batch) Len() int { return len(b.changes) }
 
-// Apply makes the changes last: they are on disk when it returns. They are applied in transactions
-// of batchKeys changes. A crash may leave any number of transactions from the front, so changes
-// that others rest on come first. An error leaves it open how many were made; NoSpace, from room,
-// comes before anything is written.
+// Apply applies the changes, which are on disk when it returns, in transactions of batchKeys
+// changes. A crash may leave any number of transactions from the front, so changes that others rest
+// on come first. An error leaves it open how many were made; NoSpace, from room, comes before
+// anything is written.
 func (x *Index) Apply(b *Batch) error {
 	for rest := b.changes; len(rest) > 0; {
 		n := min(len(rest), batchKeys)

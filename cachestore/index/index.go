@@ -105,23 +105,23 @@ func (x *Index) Close() error {
 // Damaged counts the values that failed their checksum since Open.
 func (x *Index) Damaged() int64 { return x.damaged.Load() }
 
-// Chunk tells where a chunk lies, false when it is not here.
+// Chunk returns where a chunk lies, false when it is not here.
 func (x *Index) Chunk(d agentbox.Digest) (Location, bool, error) {
 	return lookup(x, key(chunkKey, d), decodeLocation)
 }
 
-// Meta tells what is known of a manifest, false when it is not here.
+// Meta returns what is known of a manifest, false when it is not here.
 func (x *Index) Meta(d agentbox.Digest) (Meta, bool, error) {
 	return lookup(x, key(metaKey, d), decodeMeta)
 }
 
-// lookup gives what a key stands for, false when there is none or it is damaged.
+// lookup returns what a key stands for, false when there is none or it is damaged.
 func lookup[V any](x *Index, k []byte, decode func([]byte) (V, bool)) (out V, ok bool, err error) {
 	err = x.get(k, func(v []byte) { out, ok = decoded(x, k, v, decode) })
 	return out, ok, err
 }
 
-// decoded gives what a value says, and counts one that is damaged.
+// decoded returns what a value says, and counts one that is damaged.
 func decoded[V any](x *Index, k, v []byte, decode func([]byte) (V, bool)) (out V, ok bool) {
 	body, ok := unseal(k, v)
 	if ok {

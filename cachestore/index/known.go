@@ -45,8 +45,8 @@ func (x *Index) forgetAll() error {
 	return x.Apply(&b)
 }
 
-// Known tells which digest the bytes with a fingerprint have, false when that was never told or is
-// forgotten. It does not mean that the chunk is here.
+// Known returns which digest the bytes with a fingerprint have, false when that was never told or
+// is forgotten. It does not mean that the chunk is here.
 func (x *Index) Known(f blob.Fingerprint) (agentbox.Digest, bool, error) {
 	return lookup(x, knownKeyOf(f), exactly[agentbox.Digest])
 }

@@ -58,7 +58,7 @@ func TestAMillionChunksFitInMemory(t *testing.T) {
 	}
 }
 
-// fingerprint gives one that is as random as real ones are.
+// fingerprint returns one that is as random as real ones are.
 func fingerprint(i int) blob.Fingerprint {
 	d := digest(i)
 	return blob.Fingerprint(d[16:])

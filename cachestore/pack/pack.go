@@ -86,9 +86,9 @@ const resync = 1 << 20
 
 // Scan calls each with every record of a pack of the given size and the offset of its bytes, in
 // order. each returns whether the bytes are those of the record. If they are not, the length in the
-// header is not believed either: it may be the header of another pack that was stored as data, which
-// a damaged header before it exposed. Scan then looks for the next header right behind this one, so
-// that damage costs the records that it hit and no others.
+// header is not believed either: it may be the header of another pack that was stored as data,
+// which a damaged header before it exposed. Scan then looks for the next header right behind this
+// one, so that damage costs the records that it hit and no others.
 func Scan(f io.ReaderAt, size int64, each func(r Record, off int64) (intact bool, err error)) error {
 	header := make([]byte, HeaderSize)
 	for at := int64(len(Magic)); at+HeaderSize <= size; {

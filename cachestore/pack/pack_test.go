@@ -55,8 +55,9 @@ func TestScanPassesOverDamage(t *testing.T) {
 	}
 }
 
-// TestDamageLosesNoRecordBehindIt has a pack stored in a pack, as in an image of a machine that runs
-// agentbox. With the outer header damaged the inner one is found, whose length means nothing here.
+// TestDamageLosesNoRecordBehindIt has a pack stored in a pack, as in an image of a machine that
+// runs agentbox. With the outer header damaged the inner one is found, whose length means nothing
+// here.
 func TestDamageLosesNoRecordBehindIt(t *testing.T) {
 	inner := Record{What: Chunk, Digest: blob.Sum([]byte("x")), Size: 1 << 20, Stored: 1 << 10}.Header()
 	for name, text := range map[string]string{"longer than the pack": string(inner[:]), "over the next record": string(inner[:]) + "data"} {

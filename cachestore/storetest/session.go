@@ -15,7 +15,7 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// TestSession tells whether the Session of a Source keeps its word (cachestore.OpenSession). with
+// TestSession reports whether the Session of a Source keeps its word (cachestore.OpenSession). with
 // makes a Source that has the given pieces and no others.
 func TestSession(t *testing.T, with func(t *testing.T, pieces [][]byte) cachestore.Source) {
 	for name, test := range map[string]func(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source){

@@ -12,8 +12,8 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// TestSource tells whether a Source keeps its word (cachestore.Source). with makes one that has the
-// given pieces and no others.
+// TestSource reports whether a Source keeps its word (cachestore.Source). with makes one that has
+// the given pieces and no others.
 func TestSource(t *testing.T, with func(t *testing.T, pieces [][]byte) cachestore.Source) {
 	small, large := []byte("small"), bytes.Repeat([]byte("large "), 100_000)
 	src := with(t, [][]byte{small, large})
