@@ -14,11 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// control speaks to the sandbox: gVisor's own remote calls (package urpc), JSON both ways, files
-// beside it. The names of methods and options are those of the very runsc that is embedded, so
-// nothing here has to fit another version. The sandbox holds the guest's kernel and may be in the
-// guest's hands: only a call's outcome is taken from it. Its methods may be called from any
-// goroutine.
+// control makes gVisor's remote calls (package urpc) to the sandbox: JSON in both directions, with
+// descriptors beside it. Methods and options are those of the embedded runsc, so no other version
+// matters. A guest may have taken over the sandbox, so only the outcome of a call is used. The methods
+// may be called from any goroutine.
 type control struct {
 	mu     sync.Mutex // one call at a time
 	conn   *net.UnixConn
@@ -27,8 +26,8 @@ type control struct {
 	err    error             // of a call that was not answered: answers and calls are out of step from then on
 }
 
-// newControl takes over the connection that the launcher made; only root of the machine's user
-// namespace could.
+// newControl takes over the connection that the launcher made. Only root of the machine's user namespace
+// may connect.
 func newControl(conn *net.UnixConn) *control {
 	limited := &io.LimitedReader{R: conn}
 	return &control{conn: conn, answer: limited, dec: json.NewDecoder(limited)}
@@ -36,13 +35,12 @@ func newControl(conn *net.UnixConn) *control {
 
 func (c *control) close() error { return c.conn.Close() }
 
-// errControl marks errors of the connection, which mean that the sandbox has ended or hangs.
+// errControl means that the sandbox has ended or hangs.
 var errControl = errors.New("the sandbox does not answer")
 
-// call makes one call and waits for its answer. limit bounds the wait besides ctx. An error that
-// wraps errControl also ends all later calls, since an answer that comes after all would be taken
-// for the next one's; any other is what the sandbox said. files go along as descriptors and stay
-// the caller's.
+// call makes one call and waits for its answer, at most for limit. If there is no answer, the error
+// wraps errControl, and all later calls fail with it, since a late answer would be taken for theirs.
+// Any other error is what the sandbox said. files are sent as descriptors and stay the caller's.
 func (c *control) call(ctx context.Context, limit time.Duration, method string, arg any, files ...*os.File) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,14 +72,14 @@ func (c *control) call(ctx context.Context, limit time.Duration, method string, 
 // maxAnswer bounds an answer, in bytes: one that never ends would fill our memory.
 const maxAnswer = 1 << 20
 
-// answer is what urpc sends back; the result itself is not read.
+// answer is an answer of urpc without its result.
 type answer struct {
 	Success bool   `json:"success"`
 	Err     string `json:"err"`
 }
 
-// exchange writes one call and reads one answer, without any limit of its own: call moves the
-// deadline of the connection into the past when its context ends.
+// exchange writes a call and reads its answer. It has no time limit: when the context of call ends, the
+// connection gets a deadline in the past.
 func (c *control) exchange(method string, arg any, files []*os.File) (answer, error) {
 	var a answer
 	message, err := json.Marshal(map[string]any{"method": "containerManager." + method, "arg": arg})
@@ -103,16 +101,15 @@ func (c *control) exchange(method string, arg any, files []*os.File) (answer, er
 	return a, c.dec.Decode(&a)
 }
 
-// How long the sandbox may take, on a busy host.
+// How long the sandbox may take on a busy host.
 const (
-	// Pausing and resuming touch no memory; writing a state is bounded by the disk.
-	quickCall = 20 * time.Second
-	slowCall  = 5 * time.Minute // memory is written
+	quickCall = 20 * time.Second // to pause and resume, which touch no memory
+	slowCall  = 5 * time.Minute  // to write its memory to a disk
 )
 
-// checkpoint writes the machine's whole state and leaves it as it was. The pages are written
-// uncompressed and into a file of their own, since a restore then reads them while the guest runs
-// already; pages of zeros are left out.
+// checkpoint writes the whole state of the machine, which stays as it was. Pages are uncompressed and in
+// a file of their own, so that a restore can read them while the guest runs already. Pages of zeros are
+// left out.
 func (c *control) checkpoint(ctx context.Context, kernel, meta, pages *os.File) error {
 	options := map[string]any{
 		"metadata": map[string]string{"compression": "none"}, "have_pages_file": true, "Resume": true,

@@ -12,14 +12,13 @@ import (
 	"agentbox/vmm/fusefile"
 )
 
-// ReadsBlocks implements vmm.BlockReader: gVisor maps its image, so the image has to be a file,
-// which FUSE makes of blocks. So it asks whether /dev/fuse can be opened here. Without it a box
-// waits until its image is all here.
+// ReadsBlocks implements vmm.BlockReader. gVisor maps its image, which has to be a file, so blocks need
+// /dev/fuse. Without it a box waits until its image is completely here.
 func (d *Driver) ReadsBlocks() error {
 	return opens(fusefile.DevicePath)
 }
 
-// opens tells why a device of FUSE cannot be opened, and what changes that, in one line.
+// opens returns why a FUSE device cannot be opened, with what to do about it, in one line.
 func opens(device string) error {
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
 	switch {
@@ -33,9 +32,8 @@ func opens(device string) error {
 	return err
 }
 
-// serveImage begins to answer for the image with the descriptor that the launcher mounted and sent
-// along. It goes on until the machine's end, whatever becomes of ctx: runsc reads the
-// image before the machine has started.
+// serveImage starts to serve the image with the descriptor that the launcher has mounted. It goes on
+// until the end of the machine, also when ctx ends.
 func (m *machine) serveImage(ctx context.Context, fds []int) (err error) {
 	if len(fds) != 1 {
 		closeDescriptors(fds)
@@ -45,8 +43,7 @@ func (m *machine) serveImage(ctx context.Context, fds []int) (err error) {
 	return err
 }
 
-// cancelImage lets processes end that wait for bytes of the image. They are dying, so they will not
-// see that reading failed.
+// cancelImage lets dying processes end that wait for blocks of the image.
 func (m *machine) cancelImage() {
 	if m.image != nil {
 		m.image.Cancel()

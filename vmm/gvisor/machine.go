@@ -18,33 +18,31 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// machine is one launcher with everything it started, and our ends of its pipes and sockets. It
-// implements vmm.Machine and vmm.Networked. What is not behind a lock or a channel is set before
-// start returns and never changes.
+// machine is a launcher with everything that it started, and our ends of its pipes and sockets. It
+// implements vmm.Machine and vmm.Networked. Fields without a lock do not change after start.
 type machine struct {
 	spec        vmm.Spec
 	fingerprint string
-	// What it was restored from, without its files, for Save to name; nil after a boot.
-	base     *template
-	released bool // the guest may have run; of no use once the machine has started
+	base        *template // from which it was restored, without files; nil after a boot
+	released    bool      // the guest may have run; only for errors of start
 
-	launcher string // the program
+	launcher string // path of the program
 	log      *slog.Logger
 
 	proc    *child.Process
 	stream  *stream
-	image   *fusefile.Server // nil for an image that is a plain file
-	link    *link            // nil where the host can make no card
+	image   *fusefile.Server // nil if the image is a plain file
+	link    *link            // nil if the host cannot make an interface
 	noCard  string           // why it cannot
 	console *console.Console
 	news    *net.UnixConn // from the launcher
 	events  *json.Decoder // of news
 	control *control      // to the sandbox
 
-	mu     sync.Mutex // guards frozen, and is held while the sandbox is told
+	mu     sync.Mutex // guards frozen, and is held during the call to the sandbox
 	frozen bool
 
-	saving sync.Mutex // held by Save and SaveTemplate: one at a time
+	saving sync.Mutex // held by Save and SaveTemplate
 	*child.End
 }
 
@@ -57,18 +55,17 @@ func (m *machine) Link() vmm.Link {
 	return m.link
 }
 
-// PIDs are the launcher, the sandbox and its file server, and the processes in which gVisor runs
-// the guest's code.
+// PIDs returns the launcher, the sandbox, its file server, and the processes that run the guest's code.
 func (m *machine) PIDs() []int { return family(m.proc.PID) }
 
-// Freeze and Thaw implement vmm.Machine. They stop and resume all processes of the sandbox, the
-// agent's included.
+// Freeze implements vmm.Machine. It stops all processes of the guest, the agent too.
 func (m *machine) Freeze(ctx context.Context) error { return m.setFrozen(ctx, true, "Pause") }
-func (m *machine) Thaw(ctx context.Context) error   { return m.setFrozen(ctx, false, "Resume") }
 
-// setFrozen tells the sandbox once only: it counts how often it was paused. So Freeze and Thaw are
-// idempotent, and safe at the same time: the second waits for the first. frozen stays as it was
-// when the sandbox was not reached.
+// Thaw implements vmm.Machine.
+func (m *machine) Thaw(ctx context.Context) error { return m.setFrozen(ctx, false, "Resume") }
+
+// setFrozen calls the sandbox only if the state changes, as gVisor counts how often it was paused. Of
+// concurrent calls the second waits. After an error frozen is as before.
 func (m *machine) setFrozen(ctx context.Context, frozen bool, method string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -90,9 +87,8 @@ func (m *machine) setFrozen(ctx context.Context, frozen bool, method string) err
 // Kill implements vmm.Machine. The workspace is the caller's when it returns.
 func (m *machine) Kill() error { return m.End.Kill(m.end) }
 
-// end kills every process, those too that wait for bytes of the image. The launcher's death is
-// enough: it is the first process of the namespaces. But one that waits in a page fault for the
-// image dies only when its read fails, hence cancelImage in between.
+// end kills every process, by killing the launcher. A process that waits in a page fault for the image
+// dies only when its read fails, hence cancelImage.
 func (m *machine) end() error {
 	err := m.proc.Terminate()
 	m.cancelImage()
@@ -100,11 +96,9 @@ func (m *machine) end() error {
 	return err
 }
 
-// watch waits for the end of the launcher and then for everything that belongs to the machine. It
-// runs as long as the machine does. It is the only reader of events. The launcher tells how the
-// sandbox ended before it ends itself, so that is read first; nothing but an end comes after the
-// start. Finish comes last, when all files of the machine are closed and the workspace is the
-// caller's again.
+// watch runs as long as the machine. It is the only reader of events: the launcher's only event after
+// the start says how the sandbox ended, and then the launcher ends, too. After that watch closes all
+// files and adopts the workspace. Finish comes last.
 func (m *machine) watch() {
 	var end *plan.End
 	var e plan.Event
@@ -127,10 +121,9 @@ func (m *machine) watch() {
 	m.Finish(func() error { return m.reason(end) })
 }
 
-// adopt gives what the box's root made in the workspace to the caller. What fails here fails again
-// when somebody wants the files, and then says so. It is not bound to any request's context: the
-// machine has ended, and this is the one place that puts its workspace right. A supervisor that is
-// killed before leaves that to vmm.Reclaimer.
+// adopt gives what the box's root made in the workspace to the caller. It belongs to no request, so it
+// has no context. An error is only logged: whoever needs the files gets it again. If the supervisor is
+// killed before, vmm.Reclaimer does the same.
 func (m *machine) adopt() {
 	if m.spec.Workspace == "" {
 		return
@@ -140,8 +133,9 @@ func (m *machine) adopt() {
 	}
 }
 
-// reason says why the machine ended, in one line; end is nil when the launcher itself died. It is
-// nil where the guest's first process ended with status 0. Errors have code Unavailable and, where more is written somewhere, a hint that says where.
+// reason returns why the machine ended, in one line: nil if the guest's first process ended with status
+// 0, else an error of code Unavailable, with a hint where more is to be read. end is nil if the launcher
+// itself died.
 func (m *machine) reason(end *plan.End) error {
 	switch {
 	case end != nil && end.Status == 0 && end.Signal == 0:
@@ -160,8 +154,7 @@ func (m *machine) reason(end *plan.End) error {
 
 const explainTimeout = 10 * time.Second
 
-// explain gives the error of a call the reason why the machine ended, where that is what it looks
-// like: only a call without an answer is such a sign.
+// explain replaces the error of a call that got no answer with the reason why the machine ended.
 func (m *machine) explain(err error) error {
 	return m.Explain(m.spec.Name, err, explainTimeout, errControl)
 }

@@ -15,32 +15,31 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// manifest describes a template or a saved state. Every byte is accounted for, except those of the
-// files of a saved workspace, of which it has names, sizes, modes and times. A passing one has
-// sizes only. A workspace may hold gigabytes, and hashing them would cost more than the pause.
+// manifest describes a template or a saved state. It covers every byte but those of files of a saved
+// workspace, of which it has names, sizes, modes and times: hashing gigabytes would take longer than the
+// pause. A passing one has only sizes.
 type manifest struct {
 	statedir.Basis
 
-	Images    map[string]image `json:"images"`              // by file name: what runsc wrote
-	Disks     bool             `json:"disks,omitempty"`     // saved states: with a copy of the workspace, if there was one
-	Workspace *agentbox.Digest `json:"workspace,omitempty"` // of that copy's listing, if there was one; zero when Passing
-	Passing   bool             `json:"passing,omitempty"`   // vmm.Passing: digests are zero, and restoring takes the workspace
+	Images    map[string]image `json:"images"`              // what runsc wrote, by file name
+	Disks     bool             `json:"disks,omitempty"`     // of a saved state: with a copy of the workspace, if there is one
+	Workspace *agentbox.Digest `json:"workspace,omitempty"` // of the listing of that copy; zero if Passing
+	Passing   bool             `json:"passing,omitempty"`   // vmm.Passing: digests are zero, and a restore moves the workspace
 }
 
-// image is one file of a checkpoint. Its digest is that of the digests of its chunks, which are
-// hashed side by side.
+// image is a file of a checkpoint. Its digest is the digest of the digests of its chunks, which are
+// hashed in parallel.
 type image struct {
 	Size   int64           `json:"size"` // bytes
 	Digest agentbox.Digest `json:"digest"`
 }
 
-// imageNames are the files of a checkpoint, in the order in which the sandbox takes and gives them.
-// It never changes; the order is that of plan.FDFirst at a restore, of Checkpoint's files and of a
-// template's Files.
+// imageNames are the files of a checkpoint, in the order of the descriptors from plan.FDFirst on, of
+// Checkpoint's files and of a template's Files.
 var imageNames = []string{kernelFile, pagesMetaFile, pagesFile}
 
-// Check says what is wrong with it, as far as that can be said without the other files. Images of
-// other names are ignored: nothing opens them.
+// Check returns what is wrong with a manifest by itself. It ignores images of other names, which nothing
+// opens.
 func (m manifest) Check() error {
 	if err := m.CheckFormat(formatVersion); err != nil {
 		return err
@@ -63,9 +62,8 @@ func (m manifest) write(dir string) error {
 
 const chunkSize = 4 << 20
 
-// digestImage hashes size bytes of r. The error is that of reading. r must have at least that many
-// bytes. Four chunks at a time keep a few CPUs busy without taking them all from machines that run;
-// each has its own buffer inside of io.Copy.
+// digestImage hashes size bytes of r, which must have that many. It hashes four chunks at a time, to
+// leave CPUs to running machines.
 func digestImage(ctx context.Context, r io.ReaderAt, size int64) (image, error) {
 	chunks := (size + chunkSize - 1) / chunkSize
 	sums := make([]byte, chunks*sha256.Size)
@@ -89,8 +87,8 @@ func digestImage(ctx context.Context, r io.ReaderAt, size int64) (image, error) 
 	return image{size, sha256.Sum256(sums)}, err
 }
 
-// openImages opens the images of a directory, in the order of imageNames, for the caller to close.
-// It says nothing of their content.
+// openImages opens the images of a directory, in the order of imageNames, and does not verify them. The
+// caller closes them.
 func (m manifest) openImages(dir string) (files []*os.File, err error) {
 	for _, name := range imageNames {
 		f, err := statedir.Open(dir, name, m.Images[name].Size)
@@ -102,8 +100,8 @@ func (m manifest) openImages(dir string) (files []*os.File, err error) {
 	return files, nil
 }
 
-// verify hashes the images that openImages opened, unless nobody did when they were saved. files
-// are in the order of imageNames. What does not match, or cannot be read, makes dir Corrupt.
+// verify compares the images that openImages opened with their digests, unless the state is passing.
+// Code Corrupt if one does not match or cannot be read.
 func (m manifest) verify(ctx context.Context, dir string, files []*os.File) error {
 	if m.Passing {
 		return nil

@@ -1,16 +1,15 @@
 package gvisor
 
-// Every name this driver puts on disk. Sockets and pipes are inherited; the one socket with a name
-// is runsc's, inside of stateDir.
+// All names of this driver on disk. Sockets and pipes are inherited, except for runsc's in stateDir.
 const (
 	// In a machine's own directory (vmm.Spec.Dir).
-	machineDir = "gvisor"      // what follows from here, made anew for each start
+	machineDir = "gvisor"      // has the following, and is made again for each start
 	stateDir   = "state"       // runsc's records and its control socket
 	overlayDir = "overlay"     // the runtime layer: one unnamed file
 	rootfsDir  = "rootfs"      // empty
-	mountDir   = "root"        // empty: where the launcher puts the machine's own root together
+	mountDir   = "root"        // empty: where the launcher mounts the machine's own root
 	emptyDir   = "workspace"   // empty: the workspace of a machine without one
-	savedDir   = "saved"       // links to what runsc restores from
+	savedDir   = "saved"       // links to the images that runsc restores
 	specFile   = "config.json" // the OCI description
 	pidFile    = "sandbox.pid" //
 	logFile    = "runsc.log"   // errors of runsc
@@ -25,10 +24,9 @@ const (
 	programsDir = "gvisor" // the unpacked programs
 )
 
-// Paths in the machine's own root, which the launcher makes (not the guest's).
+// Paths in the machine's own root, which the launcher makes, not in the guest's. They are the same for
+// each machine, so that a state of one can be restored into another.
 const (
-	// All are in a tmpfs of the machine's own mount namespace, and so the same for each machine: a
-	// state that was saved in one root is restored in another.
 	inRunsc     = "/bin/runsc"
 	inAgent     = "/bin/agent"
 	inImage     = "/image"
@@ -37,5 +35,5 @@ const (
 	inSaved     = "/saved"
 )
 
-// containerID is the same for all machines: each has a world of its own.
+// containerID is the same for all machines, as each has namespaces of its own.
 const containerID = "box"

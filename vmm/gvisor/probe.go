@@ -13,8 +13,8 @@ import (
 	"agentbox/vmm"
 )
 
-// formatVersion changes with the meaning of any file of a template or saved state, or with how
-// machines are started. It is part of the fingerprint, so another one makes other templates.
+// formatVersion changes with the format of templates and saved states, and with how machines are
+// started. It is part of the fingerprint, so templates are made again then.
 const formatVersion = 2
 
 // Probe implements vmm.Driver. That namespaces can be made is remembered as long as the process
@@ -57,10 +57,10 @@ func tryNamespaces(program string) error {
 	return namespaceError(err)
 }
 
-// Fingerprint implements vmm.Driver: the hex SHA-256 of everything that a checkpoint depends on.
-// Those are the programs (gVisor restores no state of another version), the description and flags
-// of a machine, its size, what the host's CPU can do, since programs in the guest have looked, and
-// the ids of the user. No path on the host is in it.
+// Fingerprint implements vmm.Driver. It is the hex SHA-256 of everything that a checkpoint depends on:
+// the programs, since gVisor restores no state of another version; the description, flags and size of
+// the machine; the features of the host's CPU, which programs in the guest have seen; and the ids of
+// the user. It contains no path of the host.
 func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err

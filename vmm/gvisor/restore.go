@@ -18,10 +18,9 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// Restore implements vmm.Snapshotter. A saved state is verified while the sandbox already loads it;
-// one that is not what was written costs a sandbox. The template's images were verified when it was
-// opened. On failure nothing runs, and a workspace that was copied or moved is removed: a passing
-// state is lost then, as vmm.Passing says.
+// Restore implements vmm.Snapshotter. It verifies a saved state while the sandbox loads it. The images
+// of a template were verified when it was opened. After an error nothing runs, and the workspace is
+// removed: a passing state is lost then, see vmm.Passing.
 func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, saved string) (vmm.Machine, error) {
 	t, err := statedir.Own[*template](from)
 	if err != nil {
@@ -48,10 +47,10 @@ type restoration struct {
 	template *template
 	dir      string   // of the saved state; "" restores the template
 	man      manifest // of the saved state or else the template
-	copied   bool     // the workspace was, or moved, and goes again when it fails
+	copied   bool     // the workspace was copied or moved, and is removed after an error
 }
 
-// run checks what is cheap before it copies anything or starts a process.
+// run makes the cheap checks before it copies anything or starts a process.
 func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 	fingerprint, err := d.Fingerprint(ctx, r.spec)
 	if err != nil {
@@ -79,25 +78,25 @@ func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 	return m, r.start(ctx, d, m, p, images)
 }
 
-// start loads the state and verifies it at the same time. A state that does not match its digests
-// ends the start under way, and its error counts, not that of the sandbox.
+// start loads and verifies the state at the same time. If the state is damaged, it ends the sandbox and
+// returns that error, since gVisor may hang on such a state.
 func (r *restoration) start(ctx context.Context, d *Driver, m *machine, p plan.Plan, images []*os.File) error {
 	p.Argv = restoreArgv()
 	group, verifying := errgroup.WithContext(ctx)
 	if r.dir != "" {
 		group.Go(func() error { return r.man.verify(verifying, r.dir, images) })
 	}
-	started := d.start(verifying, m, p, images) // ends at once when the state is not what was saved: gVisor may hang on it
+	started := d.start(verifying, m, p, images)
 	if err := group.Wait(); err != nil {
 		if started == nil {
 			err = errors.Join(err, m.Kill())
 		}
-		return err // what it would not start from is the reason why it did not
+		return err // which explains an error of the start, too
 	}
 	return started
 }
 
-// images are the files to load, to be closed by the caller. Each has an offset of its own.
+// images opens the files to load, each with an offset of its own. The caller closes them.
 func (r *restoration) images() ([]*os.File, error) {
 	if r.dir != "" {
 		return r.man.openImages(r.dir)
@@ -114,9 +113,8 @@ func (r *restoration) images() ([]*os.File, error) {
 	return files, nil
 }
 
-// workspace copies the saved one to where the machine has it, or moves it there when nobody wants
-// it afterwards. spec.Workspace must not exist (code Exists). The listing is compared before the
-// copy, so a damaged one costs nothing.
+// workspace copies the saved workspace to spec.Workspace, which must not exist (code Exists). A passing
+// one is moved. It compares the listing first.
 func (r *restoration) workspace(ctx context.Context) error {
 	if r.man.Workspace == nil {
 		return nil
@@ -138,7 +136,7 @@ func (r *restoration) workspace(ctx context.Context) error {
 	return copyTree(ctx, r.spec.Workspace, src, 0)
 }
 
-// verifyWorkspace compares what is listed with what was: names, modes, sizes and times.
+// verifyWorkspace compares names, modes, sizes and times with those that were saved.
 func (r *restoration) verifyWorkspace(dir string) error {
 	if r.man.Passing {
 		return nil
@@ -153,9 +151,9 @@ func (r *restoration) verifyWorkspace(dir string) error {
 	return nil
 }
 
-// show makes the directory in which runsc looks for the images: links to the descriptors that it
-// inherits. runsc wants a path, and the machine's root shows nothing of the host's; a link to
-// /proc/self/fd is resolved by the process that opens it.
+// show makes the directory in which runsc looks for the images. runsc needs paths, but the machine's
+// root has no files of the host. So these are links to descriptors in /proc/self/fd, which runsc
+// inherits.
 func (r *restoration) show(p *plan.Plan) error {
 	dir := filepath.Join(r.spec.Dir, machineDir, savedDir)
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -1,15 +1,16 @@
 package gvisor
 
 import (
-	"agentbox/vmm/child"
 	"errors"
 	"net"
 
 	"golang.org/x/sys/unix"
+
+	"agentbox/vmm/child"
 )
 
-// received takes over the descriptors that came with a message: the connection to the sandbox, and
-// the cable if the machine has a card. On an error all of them are closed.
+// received takes over the descriptors that came with a message, also after an error: the connection to
+// the sandbox and, if card is set, the cable.
 func received(fds []int, card bool) (*net.UnixConn, *link, error) {
 	if want := map[bool]int{false: 1, true: 2}[card]; len(fds) != want {
 		closeDescriptors(fds)
@@ -27,8 +28,7 @@ func received(fds []int, card bool) (*net.UnixConn, *link, error) {
 	return conn, l, nil
 }
 
-// descriptors are those that came with a message, in order. They are close-on-exec, as ReadMsgUnix
-// makes them. The launcher is ours: what cannot be read never came.
+// descriptors returns the descriptors that came with a message. ReadMsgUnix makes them close-on-exec.
 func descriptors(rights []byte) (all []int) {
 	messages, _ := unix.ParseSocketControlMessage(rights)
 	for i := range messages {

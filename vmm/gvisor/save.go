@@ -14,8 +14,7 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// SaveTemplate implements vmm.Snapshotter. The sandbox writes the files itself, so the machine is
-// killed after that and not before.
+// SaveTemplate implements vmm.Snapshotter. It kills the machine after its sandbox has written the files.
 func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) error {
 	m, err := statedir.Own[*machine](vm)
 	if err != nil {
@@ -40,9 +39,8 @@ func (m *machine) manifest() manifest {
 	return manifest{Basis: statedir.BasisOf(formatVersion, m.fingerprint, m.spec), Images: map[string]image{}}
 }
 
-// Save implements vmm.Snapshotter. What runsc writes is complete in itself, runtime layer included;
-// the template only says which machines the state fits. A passing state (vmm.Passing) is neither
-// hashed nor synced.
+// Save implements vmm.Snapshotter. The state is complete in itself, runtime layer included; the template
+// only says which machines it fits. A passing state (vmm.Passing) is neither hashed nor synced.
 func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.Saving) error {
 	m, err := statedir.Own[*machine](vm)
 	if err != nil {
@@ -65,12 +63,10 @@ func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.S
 	return create(dir, func(tmp string) error { return m.save(ctx, tmp, man) })
 }
 
-// save fills the directory of a saved state as its manifest says. Memory and workspace are written
-// at the same time: the machine is frozen, and nothing else may change either. An error of a
-// machine that has ended is explained by its end.
+// save writes a saved state to dir, memory and workspace at the same time, since the machine is frozen.
+// If the machine has ended, that is the error.
 func (m *machine) save(ctx context.Context, dir string, man manifest) error {
 	group, ctx := errgroup.WithContext(ctx)
-	// The group's context ends the other half when one fails.
 	group.Go(func() error { return m.saveImages(ctx, dir, &man) })
 	var listing *agentbox.Digest
 	if man.Disks && m.spec.Workspace != "" {
@@ -86,9 +82,9 @@ func (m *machine) save(ctx context.Context, dir string, man manifest) error {
 	return man.write(dir)
 }
 
-// saveImages freezes the machine and lets the sandbox write its state. Files are opened here and
-// passed to the sandbox, which may open none of the host's. An error of a full disk has code
-// NoSpace. What was written is read again to be hashed, mostly from the page cache.
+// saveImages freezes the machine and has the sandbox write its state, into files that are opened here,
+// since the sandbox can open none of the host. A full disk is code NoSpace. It hashes the files
+// afterwards, mostly from the page cache.
 func (m *machine) saveImages(ctx context.Context, dir string, man *manifest) error {
 	if err := m.Freeze(ctx); err != nil {
 		return err
@@ -124,11 +120,10 @@ func (m *machine) saveImages(ctx context.Context, dir string, man *manifest) err
 	return nil
 }
 
-// saveWorkspace copies the workspace and gives the digest of its listing, which is zero for a
-// passing one. Files of the box's root become the caller's in the original, too: they could not be
-// read otherwise.
+// saveWorkspace copies the workspace and returns the digest of its listing, zero for a passing state. It
+// adopts the original first, as some files could not be read otherwise.
 func (m *machine) saveWorkspace(ctx context.Context, dir string, passing bool) (*agentbox.Digest, error) {
-	if err := adopt(ctx, m.launcher, m.spec.Workspace); err != nil { // which no guest runs to see
+	if err := adopt(ctx, m.launcher, m.spec.Workspace); err != nil { // the guest is frozen
 		return nil, err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -8,20 +8,19 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// agentPath is where the guest agent is in the guest, and agentMode what tells it that this is no
-// virtual machine.
+// agentPath is the path of the guest agent in the guest. agentMode tells it that this is no virtual
+// machine.
 const (
 	agentPath = "/dev/agentbox-guest"
 	agentMode = "gvisor"
 )
 
-// describe is the OCI description of a machine: a pure function, the same for a template and its
-// clones. What else differs between machines is what the launcher shows at these paths. The runtime
-// layer may grow to disk bytes. memory and disk are in bytes. Nothing of a single machine is in it,
-// no name and no path of the host: gVisor compares the description of a state with that of the
-// machine it is restored into, and Fingerprint covers it. /run and /dev/shm are the guest's memory;
-// /proc and /sys are gVisor's own, not the host's. The network namespace is the one that the
-// launcher has, with the card in it.
+// describe returns the OCI description of a machine. memory and disk, to which the runtime layer may
+// grow, are in bytes. It is a pure function and has no name of a machine and no path of the host,
+// because gVisor compares the description of a state with that of the machine into which it is
+// restored, and Fingerprint covers it. Machines differ only in what the launcher mounts at these paths.
+// /run and /dev/shm are memory of the guest, /proc and /sys are gVisor's own. The network namespace is
+// the launcher's, which has the interface.
 func describe(memory, disk int64) *specs.Spec {
 	return &specs.Spec{
 		Version:  "1.0.2",
@@ -59,8 +58,7 @@ func describe(memory, disk int64) *specs.Spec {
 	}
 }
 
-// capabilities are those of root in the guest: all that gVisor knows. They are gVisor's own, and
-// none of the host's.
+// capabilities are those of root in the guest: all that gVisor knows. None is a capability on the host.
 func capabilities() *specs.LinuxCapabilities {
 	var all []string
 	for name := range strings.FieldsSeq(`CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE
@@ -71,10 +69,10 @@ func capabilities() *specs.LinuxCapabilities {
 	return &specs.LinuxCapabilities{Bounding: all, Effective: all, Permitted: all}
 }
 
-// runscFlags are the same for all machines. --ignore-cgroups: an ordinary user may make none.
-// --file-access-mounts=exclusive: nobody else changes a workspace while a machine has it, so gVisor
-// may cache what it knows of it. --host-settings=ignore: runsc neither checks nor changes settings
-// of the host's kernel.
+// runscFlags are the same for all machines. An ordinary user may make no cgroups (--ignore-cgroups).
+// Nobody else changes a workspace while a machine has it, so gVisor may cache its metadata
+// (--file-access-mounts=exclusive). runsc must not change settings of the host's kernel
+// (--host-settings=ignore).
 func runscFlags() []string {
 	return []string{
 		"--root=" + inMachine + "/" + stateDir,
@@ -86,20 +84,20 @@ func runscFlags() []string {
 		"--host-settings=ignore",
 		"--overlay2=root:dir=" + inMachine + "/" + overlayDir,
 		"--file-access-mounts=exclusive",
-		"--control-rpc-stop-timeout=0s", // our connection is always open, and nobody is to wait for it at the end
-		"--allow-suid",                  // sudo, inside: root there is nobody here
+		"--control-rpc-stop-timeout=0s", // do not wait for our connection, which is always open
+		"--allow-suid",                  // for sudo in the box: root there is nobody here
 		"--sidecar-usage-policy=LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK",
 	}
 }
 
-// bootArgv starts the sandbox and returns. It is run inside of the machine's own root, so all paths
-// are the same for every machine.
+// bootArgv is the command that starts the sandbox, in the machine's own root.
 func bootArgv() []string {
 	argv := append([]string{inRunsc}, runscFlags()...)
 	return append(argv, "run", "--detach", "--bundle="+inMachine, "--pid-file="+inMachine+"/"+pidFile, containerID)
 }
 
-// restoreArgv starts it from the images in inSaved. Memory is read on while the guest runs already.
+// restoreArgv is the command that starts it from the images in inSaved. The guest runs before all of its
+// memory was read.
 func restoreArgv() []string {
 	argv := append([]string{inRunsc}, runscFlags()...)
 	return append(argv, "restore", "--detach", "--background", "--image-path="+inSaved,

@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// stream is the two pipes to the guest agent as one connection. Pipes survive a checkpoint; sockets
-// do not. It is a net.Conn for vmm.Machine's sake: both ends are in this process and the sandbox,
-// so there are no addresses.
+// stream is two pipes to the guest agent as one connection. Pipes survive a checkpoint; sockets do not.
+// It is a net.Conn because vmm.Machine requires one, and has no addresses.
 type stream struct {
 	r, w *os.File
 }
 
-// newStream makes both pipes and returns the guest's ends too, which the caller closes when the
+// newStream makes both pipes. input and output are the guest's ends, which the caller closes when the
 // launcher has them.
 func newStream() (ours *stream, input, output *os.File, err error) {
 	input, w, err := os.Pipe()
@@ -28,8 +27,6 @@ func newStream() (ours *stream, input, output *os.File, err error) {
 	return &stream{r, w}, input, output, nil
 }
 
-// The rest is net.Conn. Close closes both directions; deadlines work, since the pipes are in Go's
-// poller.
 func (s *stream) Read(p []byte) (int, error)  { return s.r.Read(p) }
 func (s *stream) Write(p []byte) (int, error) { return s.w.Write(p) }
 func (s *stream) Close() error                { return errors.Join(s.r.Close(), s.w.Close()) }

@@ -14,8 +14,8 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// template is an opened template. Its bytes were verified and are in memory files that nobody can
-// change any more: machines are restored from the very bytes that were verified.
+// template is an open template. Its verified bytes are in sealed memory files, so machines are restored
+// from exactly these bytes.
 type template struct {
 	ID       agentbox.Digest // of the manifest
 	Manifest manifest
@@ -27,12 +27,11 @@ type template struct {
 // Files implements vmm.Template.
 func (t *template) Files() []*os.File { return append(slices.Clip(t.images), t.about) }
 
-// Close implements vmm.Template. Machines that were started have read, or hold open, what they
-// need.
+// Close implements vmm.Template. Running machines do not need the template any more.
 func (t *template) Close() error { return statedir.Close(t.Files()...) }
 
-// OpenTemplate implements vmm.Snapshotter. What is verified is the copy in memory, so a file that
-// changes while it is read is found out.
+// OpenTemplate implements vmm.Snapshotter. It verifies the copy in memory, so it notices a file that
+// changes while it is read.
 func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, error) {
 	man, id, err := statedir.ReadManifest[manifest](dir)
 	if err != nil {
@@ -51,8 +50,7 @@ func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, er
 	return t, nil
 }
 
-// load copies the images to memory and verifies what it has there. On an error the caller closes
-// what was opened.
+// load copies the images to memory and verifies the copies. After an error the caller closes t.
 func (t *template) load(ctx context.Context, dir string, files []*os.File) error {
 	for i, f := range files {
 		m, err := memfile.Sealed("agentbox-"+imageNames[i], f)
@@ -72,8 +70,8 @@ func (t *template) load(ctx context.Context, dir string, files []*os.File) error
 	return err
 }
 
-// InheritTemplate implements vmm.Snapshotter. The files are trusted as far as they are sealed: they
-// come from a process of the same user that verified them.
+// InheritTemplate implements vmm.Snapshotter. A process of the same user has verified and sealed the
+// files.
 func (d *Driver) InheritTemplate(files []*os.File) (vmm.Template, error) {
 	last := len(imageNames)
 	if err := memfile.Check(files, last+1); err != nil {

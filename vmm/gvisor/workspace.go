@@ -9,16 +9,14 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// ReserveWorkspace implements vmm.Driver: a workspace is a directory of the host. Its size is not
-// bound to anything here: the supervisor keeps to the quota while the machine runs
-// (agentbox/supervisor/diskquota.go).
+// ReserveWorkspace implements vmm.Driver. A workspace is a directory of the host without a limit of its
+// own: the supervisor enforces the quota (agentbox/supervisor/diskquota.go).
 func (d *Driver) ReserveWorkspace(_ context.Context, path string, _ int64) error {
 	return statedir.HostError(os.Mkdir(path, 0o755))
 }
 
-// NewWorkspace implements vmm.Driver. A directory that exists keeps its inode, since a running
-// sandbox may have it. size bounds what is copied from tree. A directory that has files already is
-// code Conflict.
+// NewWorkspace implements vmm.Driver. An existing directory keeps its inode, as a running sandbox may
+// have it open; if it has files, the error has code Conflict. size bounds what is copied from tree.
 func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64) error {
 	err := os.Mkdir(path, 0o755)
 	existed := errors.Is(err, os.ErrExist)
@@ -42,12 +40,10 @@ func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64
 	return statedir.HostError(errors.Join(err, undo(path)))
 }
 
-// FinishWorkspace implements vmm.DirectoryWorkspaces. The caller filled it with files of its own,
-// which is all that NewWorkspace would have done.
+// FinishWorkspace implements vmm.DirectoryWorkspaces, for a workspace that the caller has filled.
 func (d *Driver) FinishWorkspace(path string) error { return os.Chmod(path, workspaceMode) }
 
-// workspaceMode lets every user of the box in, whatever a tree's own top and this process's umask
-// say.
+// workspaceMode lets every user of the box in, whatever the umask.
 const workspaceMode = 0o755
 
 func mustBeEmpty(path string) error {
