@@ -15,16 +15,15 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// cableEnd is the interface at our end of the cable. It is in the machine's network namespace, too:
-// what crosses to the supervisor is the descriptor of a packet socket on it.
+// cableEnd is the interface at our end of the cable. It stays in the machine's network namespace; the
+// supervisor gets a packet socket on it.
 const cableEnd = "cable"
 
-// makeCard makes a pair of interfaces: one that runsc takes over, with its addresses, and one whose
-// frames the supervisor reads and writes, by a packet socket that it is handed. Unlike a TAP it
-// needs no device of the host. The guest's end has its addresses from netconfig before runsc looks,
-// which takes them over as the guest's.
+// makeCard makes a pair of interfaces: one that runsc takes over with its addresses, which netconfig
+// sets first, and one whose frames the supervisor reads and writes with a packet socket. Unlike a TAP,
+// that needs no device of the host.
 func (l *launcher) makeCard() (err error) {
-	// Nobody speaks IPv6 on the cable. Where the kernel has none there is nothing to switch off.
+	// The cable carries no IPv6. Without IPv6 in the kernel these files do not exist.
 	os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0)
 	os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
 	if err := netconfig.Ask(pairMessage()); err != nil {
@@ -44,15 +43,15 @@ func (l *launcher) makeCard() (err error) {
 	return err
 }
 
-// packetSocket reads and writes the frames of an interface. PACKET_IGNORE_OUTGOING: without it our
-// own frames would come back to us.
+// packetSocket opens a socket that reads and writes the frames of an interface. With
+// PACKET_IGNORE_OUTGOING it does not read the frames that it has written.
 func packetSocket(index int) (int, error) {
 	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in the network's byte order
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return 0, os.NewSyscallError("socket", err)
 	}
-	// As much as the host allows may wait.
+	// The buffers become as large as the host allows.
 	unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 8<<20)
 	unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 8<<20)
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
@@ -66,7 +65,7 @@ func packetSocket(index int) (int, error) {
 	return fd, nil
 }
 
-// pairMessage asks for the two interfaces (rtnetlink(7), veth(4)).
+// pairMessage is the request for the two interfaces (rtnetlink(7), veth(4)).
 func pairMessage() []byte {
 	peer := append(make([]byte, unix.SizeofIfInfomsg), attribute(unix.IFLA_IFNAME, append([]byte(cableEnd), 0))...)
 	peer = append(peer, cardAttributes(protocol.GatewayMAC)...)
@@ -89,7 +88,7 @@ func cardAttributes(mac string) []byte {
 	return append(attribute(unix.IFLA_ADDRESS, hw), attribute(unix.IFLA_MTU, binary.NativeEndian.AppendUint32(nil, plan.MTU))...)
 }
 
-// attribute is one attribute of a netlink message, padded to 4 bytes.
+// attribute encodes an attribute of a netlink message, padded to 4 bytes.
 func attribute(kind uint16, value []byte) []byte {
 	a := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
 	a = append(binary.NativeEndian.AppendUint16(a, kind), value...)

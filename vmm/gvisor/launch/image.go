@@ -14,16 +14,16 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// What package fusefile says: importing it would bring a library into this small program.
+// The same as in package fusefile, whose library would make this program large.
 const (
-	// allow_other is for the guest's own users: root mounts, and without it only root could read.
+	// Without allow_other, only root of the guest could read.
 	fuseDevice = "/dev/fuse"
 	fuseType   = "fuse"
 	fuseData   = ",rootmode=100444,user_id=0,group_id=0,allow_other"
 )
 
-// openImage opens the device of a file that the other side serves. The kernel wants it opened in
-// the namespace that mounts. It opens nothing where the image is a plain file.
+// openImage opens /dev/fuse, in the namespace that mounts, as the kernel requires. It does nothing if the
+// image is a plain file.
 func (l *launcher) openImage() (err error) {
 	if l.plan.Image == "" {
 		return nil
@@ -32,9 +32,8 @@ func (l *launcher) openImage() (err error) {
 	return err
 }
 
-// mountImage puts the file into the root, and hands over its device: from here on every read of it
-// waits for the other side. Our own descriptor is closed then, so that the file system ends with
-// the supervisor's.
+// mountImage mounts the file and sends its device to the supervisor, which serves every read from then
+// on. It closes its own descriptor, so that the file system ends with the supervisor's.
 func (l *launcher) mountImage(root string) error {
 	if l.image == nil {
 		return nil

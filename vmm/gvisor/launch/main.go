@@ -1,18 +1,17 @@
 //go:build linux
 
-// Command launch is the first process of a gVisor machine's namespaces, and nothing else: it is
-// embedded in agentbox. It makes a root that shows nothing of the host but what the machine needs,
-// starts runsc there, and ends with the sandbox. When it ends, for whatever reason, the kernel ends
-// every process of the machine.
+// Command launch is the first process of a gVisor machine's namespaces. It is embedded in agentbox and
+// of no other use. It makes a root with nothing of the host but what the machine needs, starts runsc
+// there, and ends with the sandbox. When it ends, for whatever reason, the kernel ends every process of
+// the machine.
 //
-// The driver (vmm/gvisor) starts it with namespaces that are new and still without ids, and speaks
-// to it over one socket in the words of vmm/gvisor/plan. It waits for its plan, which comes when
-// its ids are mapped; becomes root of its user namespace; puts a mount namespace together; makes
-// the network card; runs "runsc run" or "runsc restore"; and hands a connection to the sandbox
-// back. Then it only reaps.
+// The driver (vmm/gvisor) starts it in new namespaces without ids, and sends it messages of
+// vmm/gvisor/plan over a socket. It waits for its plan, which comes when its ids are mapped; becomes
+// root of its user namespace; mounts the root; makes the network interface; runs "runsc run" or "runsc
+// restore"; and sends a connection to the sandbox back. Then it only reaps.
 //
-// It is kept small, in memory and in what it links, since one runs for each gVisor machine: no
-// library but golang.org/x/sys, and packages of agentbox that import nothing either.
+// Since one runs for each gVisor machine, it is small: it links no library but golang.org/x/sys, and
+// only packages of agentbox that import nothing else.
 package main
 
 import (
@@ -31,17 +30,15 @@ import (
 
 func init() { runtime.LockOSThread() } // the main thread is the one that has the parent-death signal and forks
 
-// main does one of two things: run a machine, or give a directory to its user (Plan.Adopt).
-// Anything that goes wrong before the sandbox runs is told as Event.Failed; the exit status is for
-// a person who starts the program by hand.
+// main runs a machine, or gives a directory to its user (Plan.Adopt). It reports errors before the
+// sandbox runs as Event.Failed.
 func main() {
-	// Anywhere but in a PID namespace of its own it would reap and kill other people's processes.
+	// Outside of a PID namespace of its own it would reap and kill other processes.
 	if os.Getpid() != 1 {
 		fmt.Fprintln(os.Stderr, "agentbox launches gVisor machines with this program; it cannot run otherwise")
 		os.Exit(2)
 	}
-	// It does nothing most of its life, and there is one for each machine.
-	debug.SetGCPercent(20)
+	debug.SetGCPercent(20) // it is idle nearly always, and there is one for each machine
 	control := os.NewFile(plan.FDControl, "control")
 	l := &launcher{events: json.NewEncoder(control)}
 	err := dieWithParent()
@@ -65,14 +62,14 @@ func main() {
 	l.events.Encode(plan.Event{Ended: &end})
 }
 
-// dieWithParent is repeated after every change of ids, which takes it away. The parent is the
-// supervisor's thread that forked it.
+// dieWithParent has the kernel kill the launcher with the supervisor's thread that forked it. Every
+// change of ids resets that.
 func dieWithParent() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0))
 }
 
-// endWith ends the machine when the other end of the control socket is gone. The supervisor keeps
-// it open for as long as the machine shall live. Nothing is ever sent on it after the plan.
+// endWith ends the machine when the supervisor closes its end of the control socket. Nothing is sent on
+// it after the plan.
 func endWith(control *os.File) {
 	var b [1]byte
 	for {
@@ -83,30 +80,28 @@ func endWith(control *os.File) {
 }
 
 type launcher struct {
-	plan   plan.Plan
-	events *json.Encoder
-	// The process id of runsc's sandbox, in this namespace.
-	sandbox int
-	cable   int                        // a packet socket on our end of the network card's cable, when noCard is ""
-	noCard  string                     // why there is none
+	plan    plan.Plan
+	events  *json.Encoder
+	sandbox int                        // process id of runsc's sandbox, in this namespace
+	cable   int                        // a packet socket, if noCard is ""
+	noCard  string                     // why there is no cable
 	image   *os.File                   // serves Plan.Image
-	ended   map[int]syscall.WaitStatus // processes that were reaped before anybody asked
+	ended   map[int]syscall.WaitStatus // processes that were reaped, until somebody looks
 }
 
-// start goes from a plan to a sandbox that runs. The order is forced: each step needs what the one
-// before has made, and after makeRoot no file of the host can be opened any more.
+// start carries out the plan until the sandbox runs. Each step needs the one before, and after makeRoot
+// no file of the host can be opened.
 func (l *launcher) start() error {
 	steps := []struct {
 		what string
 		do   func() error
 	}{
-		{"open what serves the image", l.openImage}, // as the caller: root of the namespace may not
+		{"open what serves the image", l.openImage}, // as the caller, since root of the namespace may not
 		{"become root of the user namespace", becomeRoot},
 		{"put the root together", l.makeRoot},
-		{"bring up the loopback interface", func() error { return netconfig.LinkUp("lo") }}, // which a new namespace has down
+		{"bring up the loopback interface", func() error { return netconfig.LinkUp("lo") }},
 		{"make the network card", func() error {
-			// A host that cannot make it runs the machine without a card; the reason goes to the
-			// driver with the news that the machine runs, and into its log.
+			// A machine can run without one. The driver logs the reason.
 			if err := l.makeCard(); err != nil {
 				l.noCard = err.Error()
 			}
@@ -124,8 +119,7 @@ func (l *launcher) start() error {
 	return nil
 }
 
-// becomeRoot takes the ids that the driver has mapped. Groups go first: after the user has changed,
-// there is no right to change them.
+// becomeRoot changes to root of the user namespace, first the groups, which only root may change.
 func becomeRoot() error {
 	if err := syscall.Setgroups(nil); err != nil {
 		return os.NewSyscallError("setgroups", err)
@@ -139,8 +133,8 @@ func becomeRoot() error {
 	return dieWithParent()
 }
 
-// chooseCPUs binds this thread, and so all that it forks, to the plan's CPUs. gVisor shows its
-// guest as many as it may run on.
+// chooseCPUs binds this thread, and so everything that it forks, to the plan's CPUs. gVisor shows the
+// guest all CPUs on which it may run.
 func (l *launcher) chooseCPUs() error {
 	if len(l.plan.CPUs) == 0 {
 		return nil

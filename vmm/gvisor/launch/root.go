@@ -14,10 +14,9 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// makeRoot puts the machine's own root together and makes it the root of this mount namespace.
-// Nothing else of the host's files can be named from here on. Mounts are made private first, so
-// that nothing of this shows on the host. The root is a tmpfs of a MiB: it holds mount points only.
-// /proc is for runsc, and shows the processes of this namespace alone.
+// makeRoot mounts the machine's own root and makes it the root of this mount namespace, so that no other
+// file of the host can be named. Mounts are private, so the host sees none of them. The root is a tmpfs
+// of one MiB for mount points. /proc, for runsc, has only the processes of this namespace.
 func (l *launcher) makeRoot() error {
 	root := l.plan.Root
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
@@ -47,8 +46,8 @@ func (l *launcher) makeRoot() error {
 	return pivot(root)
 }
 
-// pivot makes root the root and lets go of the old one. With the same directory twice the old root
-// ends up on top of the new one, and is unmounted from there (pivot_root(2)).
+// pivot makes root the root and unmounts the old one. With the same directory as both arguments, the old
+// root is on top of the new one (pivot_root(2)).
 func pivot(root string) error {
 	if err := os.Chdir(root); err != nil {
 		return err
@@ -62,8 +61,8 @@ func pivot(root string) error {
 	return os.Chdir("/")
 }
 
-// bind shows one file or directory: without setuid bits always, without devices and read-only
-// unless the plan says otherwise. Only the mount itself is shown, not what is mounted below it.
+// bind mounts one file or directory without setuid bits, and without devices and read-only unless the
+// plan says otherwise. Mounts below it are left out.
 func bind(root string, b plan.Bind) error {
 	target := filepath.Join(root, b.Target)
 	if err := makeTarget(target, b.Dir); err != nil {
@@ -86,7 +85,8 @@ func bind(root string, b plan.Bind) error {
 	return remount(target, b) // a kernel before 5.12
 }
 
-// remount must repeat the flags the source has, which this user namespace may not take away.
+// remount sets the flags of a mount. It repeats those of the source, which this user namespace may not
+// remove.
 func remount(target string, b plan.Bind) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(target, &st); err != nil {

@@ -17,10 +17,9 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// startSandbox runs the command that starts the sandbox and waits for it to end. The sandbox goes
-// on as a child of this process, which the kernel makes the parent of every orphan of the
-// namespace. runsc writes the sandbox's process id into Plan.Pid before it ends. The plan's files
-// keep their numbers across the fork, because the links that a restore follows name them by number.
+// startSandbox runs the command that starts the sandbox and waits for its end. The sandbox is then an
+// orphan, and so a child of this process. The command writes the sandbox's process id into Plan.Pid. The
+// plan's files keep their numbers, by which the links of a restore name them.
 func (l *launcher) startSandbox() error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -29,7 +28,7 @@ func (l *launcher) startSandbox() error {
 	defer null.Close()
 	attr := &syscall.ProcAttr{Dir: "/", Env: l.plan.Env, Files: []uintptr{plan.FDInput, plan.FDOutput, plan.FDConsole}}
 	for fd := uintptr(3); fd < plan.FDFirst; fd++ {
-		attr.Files = append(attr.Files, null.Fd()) // so that what follows keeps its number
+		attr.Files = append(attr.Files, null.Fd()) // so that the files keep their numbers
 	}
 	for i := range l.plan.Files {
 		attr.Files = append(attr.Files, uintptr(plan.FDFirst+i))
@@ -39,7 +38,7 @@ func (l *launcher) startSandbox() error {
 		return fmt.Errorf("%s: %w", l.plan.Argv[0], err)
 	}
 	l.ended = map[int]syscall.WaitStatus{}
-	for _, running := l.ended[pid]; !running; _, running = l.ended[pid] {
+	for _, ended := l.ended[pid]; !ended; _, ended = l.ended[pid] {
 		if err := l.reap(); err != nil {
 			return err
 		}
@@ -48,7 +47,7 @@ func (l *launcher) startSandbox() error {
 		return fmt.Errorf("runsc ended with %s", describe(status))
 	}
 	for fd := plan.FDInput; fd < plan.FDFirst+l.plan.Files; fd++ {
-		syscall.Close(fd) // they are the sandbox's now: its end must be the end of the stream
+		syscall.Close(fd) // so that the stream ends with the sandbox
 	}
 	text, err := os.ReadFile(l.plan.Pid)
 	if err != nil {
@@ -65,8 +64,8 @@ func describe(s syscall.WaitStatus) string {
 	return "exit status " + strconv.Itoa(s.ExitStatus())
 }
 
-// connect hands over a connection to the sandbox, and the cable, together with the news that it
-// runs. Only root of this user namespace may connect.
+// connect connects to the sandbox, which only root of this user namespace may, and sends the connection
+// and the cable to the supervisor with Event.Started.
 func (l *launcher) connect() error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -77,7 +76,6 @@ func (l *launcher) connect() error {
 		return fmt.Errorf("%s: %w", l.plan.Dial, err)
 	}
 	files := []int{fd}
-	// The supervisor knows from the event how many descriptors to expect.
 	if l.noCard == "" {
 		files = append(files, l.cable)
 		defer unix.Close(l.cable)
@@ -89,14 +87,11 @@ func (l *launcher) connect() error {
 	return os.NewSyscallError("sendmsg", unix.Sendmsg(plan.FDControl, append(line, '\n'), unix.UnixRights(files...), nil, 0))
 }
 
-// orphanGrace is how long a sandbox may go on without its file server: one that is ending does so
-// first.
+// orphanGrace is how long a sandbox may go on without its file server, which may end just before it.
 const orphanGrace = 5 * time.Second
 
-// wait reaps until the sandbox has ended. Its file server is the other child there is from the
-// beginning; without it the guest would hang at its next file, so then the sandbox is ended too.
-// ended holds processes that were reaped on the way, including one that ended before anybody waited
-// here.
+// wait reaps until the sandbox has ended. The other child is its file server. If that ends, the guest
+// would hang at its next file, so wait ends the sandbox, too.
 func (l *launcher) wait() plan.End {
 	orphan := false
 	others := children()
@@ -112,19 +107,18 @@ func (l *launcher) wait() plan.End {
 		}
 		for pid := range l.ended {
 			if !orphan && slices.Contains(others, pid) {
-				// The sandbox's own end, if it comes within the grace, says more than a kill would.
 				orphan = true
 				time.AfterFunc(orphanGrace, func() { syscall.Kill(l.sandbox, syscall.SIGKILL) })
 			}
 		}
-		clear(l.ended) // orphans nobody asks about
+		clear(l.ended) // of other orphans
 		if err := l.reap(); err != nil {
 			return plan.End{Status: 1}
 		}
 	}
 }
 
-// children are this process's: its main thread forks them all.
+// children lists the children of the main thread, which forks all of them.
 func children() []int {
 	var pids []int
 	text, _ := os.ReadFile("/proc/self/task/1/children")
@@ -136,8 +130,7 @@ func children() []int {
 	return pids
 }
 
-// reap waits for any child. It notes how the child ended in l.ended. Children that were stopped or
-// continued are not reported to us; an error means that there is no child.
+// reap waits for the end of any child and records it in l.ended. It fails if there is no child.
 func (l *launcher) reap() error {
 	for {
 		var status syscall.WaitStatus

@@ -18,15 +18,14 @@ import (
 //go:embed embedded
 var embedded embed.FS
 
-// About says what one of the programs is.
+// About describes a program.
 type About struct {
 	Version string          `json:"version"` // of the gVisor module
 	Size    int64           `json:"size"`    // bytes, unpacked
 	Digest  agentbox.Digest `json:"digest"`  // of the unpacked bytes
 }
 
-// maxProgram bounds what unpacking may write. runsc has some 34 MiB; the bound is against a file
-// that is no program of ours.
+// maxProgram is the most bytes of an unpacked program. runsc has about 34 MiB.
 const maxProgram = 256 << 20
 
 // Version is that of the embedded runsc, or an *agentbox.Error of code Missing. It is that of the
@@ -36,24 +35,23 @@ func Version() (string, error) {
 	return about.Version, err
 }
 
-// embeddedName is a program's name in embedded, without its ending, for the processor that this
-// agentbox was built for.
+// embeddedName returns the name of a program in embedded, without the extension.
 func embeddedName(program string) string {
 	return "embedded/" + program + "-linux-" + runtime.GOARCH
 }
 
-// notBuilt is for a checkout whose build left gVisor out, damaged for a program that is not what
-// its digest says.
+// notBuilt is the error of an agentbox that was built without gVisor.
 func notBuilt() error {
 	return agentbox.Errorf(agentbox.Missing, "this agentbox was built without gVisor").WithHint("build with `make build`, or use --isolation microvm")
 }
 
+// damaged is the error for a program that does not match its digest.
 func damaged(program string) error {
 	return agentbox.Errorf(agentbox.Corrupt, "the embedded %s is damaged", program).WithHint("install agentbox again, or build it with `make build`")
 }
 
-// aboutEmbedded reads what is known of a program without unpacking it, which takes tens of
-// milliseconds. Its errors have code Missing (built without gVisor) or Corrupt (built wrongly).
+// aboutEmbedded reads the description of a program. Errors have code Missing (built without gVisor) or
+// Corrupt (built wrongly).
 func aboutEmbedded(from fs.FS, program string) (About, error) {
 	var a About
 	b, err := fs.ReadFile(from, embeddedName(program)+".json")
@@ -66,9 +64,7 @@ func aboutEmbedded(from fs.FS, program string) (About, error) {
 	return a, nil
 }
 
-// unpack gives the bytes of an embedded program, which the caller compares with its digest. The
-// buffer has its final size from the start, and the decoder one goroutine: it runs once for each
-// version.
+// unpack returns the bytes of an embedded program. The caller compares them with the digest.
 func unpack(from fs.FS, program string, size int64) ([]byte, error) {
 	packed, err := fs.ReadFile(from, embeddedName(program)+".zst")
 	if err != nil {

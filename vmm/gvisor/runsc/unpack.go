@@ -23,38 +23,35 @@ const (
 	memoName   = "verified.json"
 )
 
-// Programs are unpacked and verified.
+// Programs are unpacked and verified programs. The paths are absolute if the Unpacker's root is.
 type Programs struct {
-	// The first three are absolute paths if the Unpacker's root is one.
-	Runsc   string // gVisor's runtime
-	Launch  string // the launcher
-	Agent   string // the guest agent
+	Runsc   string // path of gVisor's runtime
+	Launch  string // path of the launcher
+	Agent   string // path of the guest agent
 	Version string // of gVisor
-	Digest  string // of all three, hex: what a template depends on
+	Digest  string // of all three, hex; templates depend on it
 }
 
-// Unpacker keeps the programs unpacked below a directory, one directory for each version of them.
-// Its methods may be called from any goroutine.
+// Unpacker unpacks the programs into a directory for each version, below root. Its methods may be called
+// from any goroutine.
 type Unpacker struct {
 	root  string
 	agent Agent
 	from  fs.FS
 
-	// mu guards known and ids, and is held while files are hashed and unpacked: the first caller
-	// does it for all.
+	// mu guards known and ids, and is held while files are hashed and unpacked.
 	mu    sync.Mutex
 	known Programs
 	ids   identities // of known
 }
 
-// identities are those of the three files: as long as they are the same, so are the bytes.
+// identities are those of the three files. While they are the same, so are the bytes.
 type identities [3]durable.Identity
 
-// Agent is the guest agent: Digest, which every machine asks for, says what Bytes, which unpacks,
-// gives. Digest is cheap and called at each start, Bytes decompresses.
+// Agent is the guest agent.
 type Agent struct {
-	Digest func() (agentbox.Digest, error)
-	Bytes  func() ([]byte, error)
+	Digest func() (agentbox.Digest, error) // of Bytes; cheap, and called at each start
+	Bytes  func() ([]byte, error)          // decompresses the program
 }
 
 // New makes an Unpacker. root need not exist.
@@ -62,10 +59,9 @@ func New(root string, agent Agent) *Unpacker {
 	return &Unpacker{root: root, agent: agent, from: embedded}
 }
 
-// Ensure gives the programs, unpacking them when they are not there. Each is hashed the first time,
-// and whenever its file has changed since: inode, size, time of change, which every write renews. A
-// file that is not what it was is replaced. So what it costs again and again is three calls of
-// stat. Errors have code Missing, Corrupt or NoSpace, or are those of the file system.
+// Ensure returns the programs, and unpacks them if they are missing or damaged. It hashes each file the
+// first time, and again if its identity (inode, size, ctime) has changed, so most calls cost three calls
+// of stat. Errors have code Missing, Corrupt or NoSpace, or are those of the file system.
 func (u *Unpacker) Ensure() (Programs, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -96,8 +92,7 @@ type program struct {
 	bytes  func() ([]byte, error)
 }
 
-// programs describes all three, and gives the version of gVisor. It reads the small descriptions
-// only: a program's bytes are unpacked when its file lacks them.
+// programs describes all three, and returns the version of gVisor. It unpacks nothing.
 func (u *Unpacker) programs() (all []program, version string, err error) {
 	for _, name := range []string{runscName, launchName} {
 		a, err := aboutEmbedded(u.from, name)
@@ -111,7 +106,7 @@ func (u *Unpacker) programs() (all []program, version string, err error) {
 	return append(all, program{agentName, digest, u.agent.Bytes}), version, err
 }
 
-// placed are where the files belong below root, whether they exist or not.
+// placed returns the paths of the files below root, whether they exist or not.
 func placed(root string, all []program) Programs {
 	h := sha256.New()
 	for _, p := range all {
@@ -125,10 +120,10 @@ func placed(root string, all []program) Programs {
 	}
 }
 
-// memo has the identities of files that were verified.
+// memo is the file with the identities of verified files.
 func (p Programs) memo() string { return filepath.Join(filepath.Dir(p.Runsc), memoName) }
 
-// identify looks at the files as they are now.
+// identify returns the identities of the files now.
 func (p Programs) identify() (ids identities, err error) {
 	for i, path := range []string{p.Runsc, p.Launch, p.Agent} {
 		if ids[i], err = durable.Identify(path); err != nil {
@@ -138,8 +133,8 @@ func (p Programs) identify() (ids identities, err error) {
 	return ids, nil
 }
 
-// verify hashes the files, replaces those that are not right, and remembers. The memo is written
-// last: an unpacking that was cut short is found by its digests the next time.
+// verify hashes the files, replaces those that are wrong, and writes the memo last, so that after a crash
+// the next process hashes them again.
 func (p Programs) verify(all []program) (identities, error) {
 	dir := filepath.Dir(p.Runsc)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -160,7 +155,7 @@ func (p Programs) verify(all []program) (identities, error) {
 	return ids, durable.WriteJSON(p.memo(), ids, 0o600)
 }
 
-// put makes the program the file at path, unless it is that already.
+// put writes the program to path, unless it is there already.
 func (p program) put(path string) error {
 	if isRegular(path) {
 		if d, err := agentbox.DigestFile(path); err == nil && d == p.digest {
@@ -177,15 +172,14 @@ func (p program) put(path string) error {
 	return durable.WriteFile(path, b, 0o755)
 }
 
-// isRegular is false for a link, which must not be followed to somebody else's file, and for what
-// does not exist.
+// isRegular is false for a link, which must not be followed, and for a missing file.
 func isRegular(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.Mode().IsRegular()
 }
 
-// removeOthers removes the programs of other versions from beside dir. Machines that run have
-// theirs open; a process of the other version unpacks it again.
+// removeOthers removes the directories of other versions. Running machines have their programs open, and
+// a process of another version unpacks its own again.
 func removeOthers(dir string) error {
 	all, err := os.ReadDir(filepath.Dir(dir))
 	for _, e := range all {

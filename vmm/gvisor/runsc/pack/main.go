@@ -1,6 +1,5 @@
-// Command pack compresses a program for embedding: pack PROGRAM OUT VERSION writes OUT.zst and
-// OUT.json. It is part of the build (vmm/gvisor/runsc/build.sh runs it for runsc and the launcher),
-// and never part of agentbox. It compresses with the library that unpacks.
+// Command pack compresses a program for embedding: pack PROGRAM OUT VERSION writes OUT.zst and OUT.json.
+// vmm/gvisor/runsc/build.sh runs it for runsc and the launcher. It is not a part of agentbox.
 package main
 
 import (
@@ -27,8 +26,8 @@ func main() {
 	}
 }
 
-// pack writes both files whole or not at all. The description is what package runsc verifies an
-// unpacked program by. The same program gives the same bytes.
+// pack writes both files, each whole or not at all. Package runsc verifies the unpacked program with the
+// description. Equal programs give equal bytes.
 func pack(program, out, version string) error {
 	b, err := os.ReadFile(program)
 	if err != nil {
