@@ -23,7 +23,7 @@ const (
 	ServiceWaiting  ServiceState = "waiting"  // for those before it
 	ServiceStarting ServiceState = "starting" // it runs, and is not ready yet, or is about to be started again
 	ServiceReady    ServiceState = "ready"
-	ServiceFailed   ServiceState = "failed" // it ended, could not be started or was not ready in time; it is tried again
+	ServiceFailed   ServiceState = "failed" // it ended or could not be started; it is tried again
 	ServiceStopped  ServiceState = "stopped"
 )
 
