@@ -13,19 +13,18 @@ import (
 	"agentbox/agentbox"
 )
 
-// variables resolves what the From of an include may contain. One is made for each list of
-// includes.
+// variables resolves the variables in From of a list of includes.
 type variables struct {
-	ctx  context.Context
-	home string
-	goes map[string]string // what `go env` said, asked once
+	ctx   context.Context
+	home  string
+	goEnv map[string]string // of `go env`, which is run once
 }
 
-// goVariables are what the go command knows when the environment does not.
+// goVariables are those that `go env` has if the environment does not.
 var goVariables = []string{"GOROOT", "GOPATH", "GOMODCACHE", "GOCACHE", "GOTOOLDIR"}
 
-// expand gives the absolute path that from means on this host. A variable that is not set is an
-// error, for the path would be another one without it.
+// expand returns the absolute path that from means on this host. A variable that is not set is an error,
+// since the path would be another one without it.
 func (v *variables) expand(from string) (string, error) {
 	if from == "" {
 		return "", agentbox.Errorf(agentbox.Invalid, "include names nothing to copy")
@@ -54,7 +53,7 @@ func (v *variables) expand(from string) (string, error) {
 	return filepath.Clean(p), nil
 }
 
-// value is a variable of the environment, or what go says of its own.
+// value returns a variable of the environment or of `go env`.
 func (v *variables) value(name string) (string, error) {
 	if name == "HOME" {
 		return v.home, nil
@@ -62,16 +61,16 @@ func (v *variables) value(name string) (string, error) {
 	if value := os.Getenv(name); value != "" || !slices.Contains(goVariables, name) {
 		return value, nil
 	}
-	if v.goes == nil {
+	if v.goEnv == nil {
 		if err := v.askGo(); err != nil {
 			return "", err
 		}
 	}
-	return v.goes[name], nil
+	return v.goEnv[name], nil
 }
 
-// goProgram is go in the PATH, else where Go's own instructions put it: a daemon has the PATH of
-// the session that started it.
+// goProgram returns go in the PATH, else where Go's instructions install it: a daemon has the PATH of the
+// session that started it.
 func goProgram() string {
 	const usual = "/usr/local/go/bin/go"
 	if path, err := exec.LookPath("go"); err == nil {
@@ -83,7 +82,7 @@ func goProgram() string {
 	return "go" // whose absence exec reports
 }
 
-// askGo runs go outside of any module, so that no repository decides which toolchain answers.
+// askGo runs `go env` outside of any module, so that no repository chooses the toolchain.
 func (v *variables) askGo() error {
 	cmd := exec.CommandContext(v.ctx, goProgram(), append([]string{"env", "-json"}, goVariables...)...)
 	cmd.Dir = "/"
@@ -95,15 +94,14 @@ func (v *variables) askGo() error {
 		return agentbox.Errorf(agentbox.Missing, "include needs to ask go where it is: %w %s", err, strings.TrimSpace(stderr.String())).
 			WithHint("install Go, or write the directory instead of the variable")
 	}
-	if err := json.Unmarshal(out, &v.goes); err != nil {
+	if err := json.Unmarshal(out, &v.goEnv); err != nil {
 		return agentbox.Errorf(agentbox.Internal, "go env: %w", err)
 	}
 	return nil
 }
 
-// secrets are the places below a home directory where programs keep credentials. They never get
-// into an image, because an image is read by every box and handed to peers. Whole directories are
-// named where a program keeps anything secret in one.
+// secrets are files and directories below a home directory with credentials. They are never copied into
+// an image, which every box reads and peers get. A directory is listed if anything in it is secret.
 var secrets = []string{
 	".ssh", ".aws", ".azure", ".gnupg", ".config", ".netrc", "_netrc", ".docker", ".kube", ".npmrc", ".yarnrc.yml", ".pypirc",
 	".git-credentials", ".gitconfig", ".password-store", ".local/share/keyrings", ".pki", ".mozilla", ".terraform.d", ".vault-token",
@@ -119,15 +117,14 @@ var logins = []string{".credentials.json", "oauth_creds.json", ".git-credentials
 // loginsIn are names that mean credentials only in directories of these names.
 var loginsIn = map[string][]string{"auth.json": {".codex", "codex", "opencode", ".composer", "composer"}}
 
-// hostOnly are directories that mean nothing outside of this host, or hold its secrets.
+// hostOnly are directories with secrets of this host, or of no use elsewhere.
 var hostOnly = []string{"/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/boot", "/var/lib/agentbox"}
 
-// hostCertificates may be included: a company's own authorities are needed inside as they are
-// outside.
+// hostCertificates may be included, since boxes need a company's own authorities, too.
 const hostCertificates = "/etc/ssl/certs"
 
-// refuse says why a path must not be included, nil if it may be. asked is as the recipe has it,
-// real with its links resolved, home the user's. Errors have code Invalid.
+// refuse fails with code Invalid for a path that must not be included. asked is the path in the recipe,
+// real has its links resolved, and home is the user's home directory.
 func refuse(asked, real, home string) error {
 	switch {
 	case real == "/" || inside(home, real):

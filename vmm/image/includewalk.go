@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// walkers is how many goroutines look at the files of an include. A module cache has tens of
-// thousands, every use of the recipe has to look at them all, and the time goes into system calls.
+// walkers is how many goroutines list the files of an include. A module cache has tens of thousands, and
+// every use of the recipe lists all of them.
 const walkers = 8
 
-// walker finds the files of one include. Its goroutines have ended when walk returns.
+// walker lists the files of an include.
 type walker struct {
 	ctx   context.Context
 	from  string
@@ -29,9 +29,9 @@ type walker struct {
 	files []hostFile
 }
 
-// walk gives everything at and below from, sorted so that a directory comes before what is in it.
-// Credentials and git directories inside a harmless directory stay out, and so does what is no file,
-// directory or symlink. Links are listed and not followed. The first error counts.
+// walk lists everything at and below from, a directory before what is in it. It leaves out credentials,
+// git directories, and what is no file, directory or symlink. It does not follow links, and returns the
+// first error.
 func walk(ctx context.Context, from, home string, never Never) ([]hostFile, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(walkers)
@@ -53,8 +53,7 @@ func walk(ctx context.Context, from, home string, never Never) ([]hostFile, erro
 	return w.files, err
 }
 
-// dir finds what is below one directory, with the help of other goroutines while there are idle
-// ones.
+// dir lists what is below a directory, in other goroutines if there are idle ones.
 func (w *walker) dir(rel string) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
