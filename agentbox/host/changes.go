@@ -39,5 +39,7 @@ func (m *Manager) reportChanges(b *box, cfg *config.Config, asked flags.Flags, p
 	if !slices.Contains(slices.Collect(maps.Values(asked.Set())), true) {
 		return nil
 	}
+	// addAgent records the agent once it is installed: until then the box does not have it.
+	asked.Agent, asked.Tools = "", nil
 	return b.change(m.home, func(rec *record) { rec.Overrides = rec.Overrides.With(asked) })
 }

@@ -7,7 +7,9 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/project"
+	"agentbox/agentbox/toolchain"
 	"agentbox/agentbox/workspace"
 )
 
@@ -98,5 +100,39 @@ func TestPlanMakesNothing(t *testing.T) {
 	}
 	if b, err := m.Show(t.Context(), api.BoxRef{Box: "mine"}, nil); err != nil || b.State != agentbox.Stopped {
 		t.Errorf("%s, %v", b.State, err)
+	}
+}
+
+// An up that names an agent and another flag as well still installs the agent: the flags that wait
+// for the next reset must not make the box look as if it had the agent already.
+func TestUpInstallsAnAgentBesideOtherFlags(t *testing.T) {
+	h := newHome(t)
+	repo, err := workspace.Describe(t.Context(), repository(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(t.Context(), repo.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := aBox("mine")
+	write(t, h, rec)
+	m := manage(t, h)
+	b, err := m.boxes.find(t.Context(), api.BoxRef{Box: "mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := flags.Flags{CPUs: 3, Agent: "helper", Tools: toolchain.Needs{{Tool: toolchain.Node}}}
+	if err := m.reportChanges(b, cfg, asked, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.record().Overrides; got.CPUs != 3 || got.Agent != "" || len(got.Tools) != 0 {
+		t.Fatalf("before the agent is installed the record has %+v", got)
+	}
+	if err := m.addAgent(t.Context(), b, cfg, asked, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.record().Overrides; got.CPUs != 3 || got.Agent != "helper" || len(got.Tools) != 1 {
+		t.Errorf("afterwards it has %+v", got)
 	}
 }
