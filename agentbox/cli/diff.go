@@ -40,25 +40,26 @@ func (a *app) diffCommand() *cli.Command {
 	}
 }
 
-// printDiff prints the text of a difference. One that was cut is an error (NoSpace), as half a
-// patch applies as well as a whole one. What is missing from it goes to standard error first.
-// --json is an api.WorkDiff, with the text in base64 as JSON has bytes; --quiet the commit in the
-// mirror.
-func (a *app) printDiff(d api.WorkDiff, terminal bool) error {
-	if a.json {
-		return a.printJSON(d)
+// printDiff prints a diff. What is missing from it goes to standard error first. --json is an
+// api.WorkDiff, with the text in base64 as JSON has bytes; --quiet is the commit in the mirror.
+// Half a patch applies as cleanly as a whole one, so a truncated text is an error (NoSpace).
+func (a *app) printDiff(d api.WorkDiff, terminal bool) (err error) {
+	if !a.json {
+		a.sayMissing(d.Missing)
 	}
-	a.sayMissing(d.Missing)
-	if a.quiet {
+	switch {
+	case a.json:
+		err = a.printJSON(d)
+	case a.quiet:
 		return a.report(facts{ids: []string{d.Commit}})
+	case terminal:
+		_, err = a.stdout.Write(harmless(d.Text))
+	default:
+		_, err = a.stdout.Write(d.Text)
 	}
-	if terminal {
-		d.Text = harmless(d.Text)
-	}
-	if _, err := a.stdout.Write(d.Text); err != nil {
+	if err != nil {
 		return err
 	}
-	// After the text, so that what there is can be read.
 	if d.Truncated {
 		return agentbox.Errorf(agentbox.NoSpace, "the difference is longer than this").WithHint("agentbox diff --stat; agentbox pull brings all of it as a branch")
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/urfave/cli/v3"
@@ -131,39 +132,43 @@ func removedFacts(items []api.PruneItem, freed int64, dryRun bool) facts {
 	return f
 }
 
-// doctorCommand is `doctor`: a line for each check, and exit code 1 if one failed. What auto means
-// is decided by our environment, and not by the one that the daemon was started in. --json is an
-// api.DoctorReport, and then the exit code is 0 whatever it says.
+// doctorCommand is `doctor`: a line for each check, and exit code 1 if one failed, in every format.
+// Our environment decides what auto means, not the one that the daemon was started in. --json is an
+// api.DoctorReport.
 func (a *app) doctorCommand() *cli.Command {
 	var req api.DoctorRequest
 	return &cli.Command{
 		Name: "doctor", Category: catHost, Usage: "say what works here, what does not, and what to do",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "probe", Usage: "find out again what this machine can do", Destination: &req.Probe}},
+		Description: "Ends with exit code 1 when a check failed.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "probe", Usage: "find out again what this machine can do", Destination: &req.Probe}},
 		Action: func(ctx context.Context, _ *cli.Command) error {
 			req.Isolation = agentbox.Isolation(os.Getenv("AGENTBOX_ISOLATION"))
 			report, err := call(ctx, a, api.Doctor, req)
-			if err != nil {
-				return err
+			if err == nil {
+				err = a.printChecks(report)
 			}
-			if a.json {
-				return a.printJSON(report)
+			if err == nil && slices.ContainsFunc(report.Checks, func(c api.Check) bool { return !c.OK }) {
+				err = exit(1)
 			}
-			// A check that failed costs the exit code; all of them are shown before.
-			failed := 0
-			for _, c := range report.Checks {
-				mark := "ok  "
-				if !c.OK {
-					mark, failed = "FAIL", failed+1
-				}
-				fmt.Fprintf(a.stdout, "%s  %-11s  %s\n", mark, c.Name, oneLine(c.Detail))
-				if c.Hint != "" {
-					fmt.Fprintf(a.stdout, "      %-11s  hint: %s\n", "", oneLine(c.Hint))
-				}
-			}
-			if failed > 0 {
-				return exit(1)
-			}
-			return nil
+			return err
 		},
 	}
+}
+
+// printChecks prints every check, with a hint below one that failed.
+func (a *app) printChecks(report api.DoctorReport) error {
+	if a.json {
+		return a.printJSON(report)
+	}
+	for _, c := range report.Checks {
+		mark := "ok  "
+		if !c.OK {
+			mark = "FAIL"
+		}
+		fmt.Fprintf(a.stdout, "%s  %-11s  %s\n", mark, c.Name, oneLine(c.Detail))
+		if c.Hint != "" {
+			fmt.Fprintf(a.stdout, "      %-11s  hint: %s\n", "", oneLine(c.Hint))
+		}
+	}
+	return nil
 }
