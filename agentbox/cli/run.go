@@ -31,8 +31,8 @@ func (a *app) runCommand() *cli.Command {
 			if len(r.argv) == 0 {
 				return agentbox.Errorf(agentbox.Invalid, "no command given").WithHint("agentbox run -- CMD...")
 			}
-			if timeout < 0 {
-				return agentbox.Errorf(agentbox.Invalid, "--timeout %s is over before it begins", timeout).WithHint("write it as 90s, 15m or 1h30m")
+			if err := checkLimits(cmd); err != nil {
+				return err
 			}
 			// As a shell's foreground command has.
 			r.tty = r.tty || a.interactive()

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -75,6 +76,9 @@ func (a *app) taskSubmitCommand() *cli.Command {
 			if argv == nil {
 				argv = cmd.Args().Slice()
 			}
+			if err := checkLimits(cmd); err != nil {
+				return err
+			}
 			return a.submit(ctx, s, argv)
 		},
 	}
@@ -136,7 +140,6 @@ func (a *app) taskOfAgent(ctx context.Context, s *submission) error {
 // check refuses what makes no sense before anything is read or granted. Bounds of machines and
 // limits are the daemon's to check.
 func (s submission) check(argv []string) error {
-	l := s.req.Spec.Limits
 	switch {
 	case len(argv) == 0 && s.agent != "":
 		return agentbox.Errorf(agentbox.Invalid, "no prompt given").WithHint("agentbox task submit --agent %s PROMPT", s.agent)
@@ -146,10 +149,30 @@ func (s submission) check(argv []string) error {
 		return agentbox.Errorf(agentbox.Invalid, "--repeat %d is out of range: 1 to 1000", s.repeat)
 	case s.req.Parallel < 0 || s.req.Spec.Retries < 0:
 		return agentbox.Errorf(agentbox.Invalid, "--parallel and --retries are numbers of tasks and tries, 0 at least")
-	case l.Tokens < 0 || l.Cost < 0 || math.IsNaN(l.Cost) || math.IsInf(l.Cost, 0):
-		return agentbox.Errorf(agentbox.Invalid, "--max-cost and --max-tokens are amounts, 0 at least")
-	case l.Wall < 0 || l.Idle < 0 || l.CPU < 0:
-		return agentbox.Errorf(agentbox.Invalid, "a limit is over before it begins").WithHint("write it as 90s, 15m or 1h30m")
+	}
+	return nil
+}
+
+// checkLimits refuses limits on the command line that are not above 0. To the daemon 0 is a limit
+// that was not given, which would let a task run on that its user wanted to end at once.
+func checkLimits(cmd *cli.Command) error {
+	for _, name := range []string{"timeout", "idle", "cpu-time", "max-cost", "max-tokens"} {
+		if !cmd.IsSet(name) {
+			continue
+		}
+		ok, example := false, "90s, 15m or 1h30m"
+		switch v := cmd.Value(name).(type) {
+		case time.Duration:
+			ok = v > 0
+		case float64:
+			ok, example = v > 0 && !math.IsInf(v, 0), "0.10"
+		case int64:
+			ok, example = v > 0, "100000"
+		}
+		if !ok {
+			return agentbox.Errorf(agentbox.Invalid, "--%s %v is not above 0", name, cmd.Value(name)).
+				WithHint("write it as %s, or leave it out for no limit beyond those of the configuration", example)
+		}
 	}
 	return nil
 }

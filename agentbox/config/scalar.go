@@ -57,13 +57,13 @@ func (d *decoder) integer(n *yaml.Node, to *int, least, most int) {
 	*to = i
 }
 
-// amount reads a number that is not negative. Infinity and NaN are YAML numbers, and no amounts: a
-// comparison with NaN would never end anything.
+// amount reads a number above 0: a limit that is left out is none, and 0 must not mean the same.
+// Infinity and NaN are YAML numbers and no amounts, since a comparison with NaN never ends anything.
 func (d *decoder) amount(n *yaml.Node, to *float64) {
 	v, _ := d.Value(n)
 	f, err := strconv.ParseFloat(v.Value, 64)
-	if v.Kind != yaml.ScalarNode || v.ShortTag() == "!!str" || err != nil || f < 0 || math.IsInf(f, 0) || math.IsNaN(f) {
-		d.Fail(n, "expected a number that is not negative, found %s", yamlfile.Kind(v))
+	if v.Kind != yaml.ScalarNode || v.ShortTag() == "!!str" || err != nil || !(f > 0) || math.IsInf(f, 0) {
+		d.Fail(n, "expected a number above 0, found %s", yamlfile.Kind(v))
 		return
 	}
 	*to = f
