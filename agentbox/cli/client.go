@@ -53,7 +53,9 @@ func outlasting[Resp any](ctx context.Context, a *app, e api.Endpoint[api.TaskRe
 		if err == nil || ctx.Err() != nil || agentbox.CodeOf(err) != agentbox.Unavailable {
 			return resp, err
 		}
-		time.Sleep(redialAfter)
+		if err := sleep(ctx, redialAfter); err != nil {
+			return resp, err
+		}
 	}
 }
 
@@ -209,7 +211,9 @@ func (a *app) stopDaemon(ctx context.Context, client *api.Client, pid int) error
 		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid) {
 			return nil
 		}
-		time.Sleep(5 * time.Millisecond)
+		if err := sleep(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
 	}
 	return agentbox.Errorf(agentbox.Timeout, "the daemon (process %d) does not stop", pid)
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,11 +30,12 @@ func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout tim
 	if err != nil {
 		return err
 	}
-	// The holding call has a context of its own: an interrupt goes to the command first (signals),
-	// and only cancels the task by its own call.
-	w := &waited{a: a, id: begun.Task.ID, timeout: timeout, ended: make(chan struct{})}
+	// The holding call has a context of its own: an interrupt goes to the command first (relay), and
+	// only cancels the task by its own call.
+	w := &waited{a: a, id: begun.Task.ID, timeout: timeout, ended: make(chan struct{}), signals: make(chan os.Signal, 8)}
 	holding, letGo := context.WithCancel(context.WithoutCancel(ctx))
 	defer letGo()
+	defer w.relay(ctx, holding, letGo)()
 	go func() {
 		defer close(w.ended)
 		// To end this call is to cancel the task: it is how a client that is killed takes its task
@@ -41,6 +44,7 @@ func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout tim
 	}()
 	// The attachment ends first, with the command; the result is known a moment later.
 	err = w.attach(ctx, begun, r)
+	w.detached.Store(true)
 	if errors.Is(err, errLeft) {
 		fmt.Fprintf(a.stderr, "agentbox: %s goes on; agentbox task attach %s joins it\r\n", w.id, w.id)
 		return nil
@@ -77,7 +81,10 @@ type waited struct {
 	a       *app
 	id      agentbox.TaskID
 	timeout time.Duration
-	ended   chan struct{} // closed when the two below are set
+	signals chan os.Signal // for the command; what does not fit is dropped
+	// detached: the command has ended or was left, so signals do not reach it any more.
+	detached atomic.Bool
+	ended    chan struct{} // closed when the two below are set
 	task    agentbox.Task
 	err     error
 }
@@ -103,7 +110,7 @@ func (w *waited) attach(ctx context.Context, begun api.TaskBegun, r run) error {
 		return err
 	}
 	defer restore()
-	cmd.Signals = w.signals(ctx)
+	cmd.Signals = w.signals
 	if r.tty && !r.noStdin {
 		cmd.Stdin = &leaving{r: w.asking(ctx, leave), leave: func() { w.release(ctx, leave) }}
 	}
@@ -115,29 +122,45 @@ func (w *waited) attach(ctx context.Context, begun api.TaskBegun, r run) error {
 	return err
 }
 
-// signals are those that the command gets. What ends programs cancels the task, too. They go both
-// ways: the command may want to clean up, and the task must end even if it does not.
-func (w *waited) signals(ctx context.Context) <-chan os.Signal {
-	got, pass := make(chan os.Signal, 8), make(chan os.Signal, 8)
+// relay takes this program's signals over until stop is called. Each goes to the command; those that
+// end programs cancel the task as well, since the command may want to clean up and the task must
+// end even if it does not. An interrupt that came before, which only ctx knows of, cancels the task,
+// too. After the attachment one interrupt cancels, and the next ends the wait by letGo.
+func (w *waited) relay(ctx, holding context.Context, letGo context.CancelFunc) (stop func()) {
+	got := make(chan os.Signal, 8)
 	signal.Notify(got, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
-	go func() { // ends with the attachment
-		defer signal.Stop(got)
-		for {
+	if ctx.Err() != nil && len(got) == 0 {
+		got <- os.Interrupt
+	}
+	done := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		for asked := false; ; {
 			select {
-			case <-ctx.Done():
+			case <-done:
 				return
 			case s := <-got:
 				select {
-				case pass <- s:
-				default: // it has not taken the last eight
+				case w.signals <- s:
+				default: // the command has not taken the last eight
 				}
-				if s != syscall.SIGUSR1 && s != syscall.SIGUSR2 {
-					w.cancel(ctx)
+				switch {
+				case s == syscall.SIGUSR1 || s == syscall.SIGUSR2:
+				case asked && w.detached.Load():
+					letGo()
+				default:
+					asked = true
+					work.Go(func() { w.cancel(holding) })
 				}
 			}
 		}
-	}()
-	return pass
+	})
+	return func() {
+		signal.Stop(got)
+		close(done)
+		letGo()
+		work.Wait()
+	}
 }
 
 // cancel ends the task. That it has ended already is no error.

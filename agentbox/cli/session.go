@@ -40,10 +40,22 @@ func (a *app) dial(ctx context.Context, c api.Connection, user string) (*ssh.Cli
 		if tries == redials || agentbox.CodeOf(err) != agentbox.Unavailable || time.Since(begun) > redialSlow {
 			return client, err
 		}
-		time.Sleep(redialAfter)
+		if err := sleep(ctx, redialAfter); err != nil {
+			return nil, err
+		}
 		if c, err = a.connect(ctx, c.Box.String()); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// sleep waits for d, or returns the error of a context that ends before.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }
 
@@ -70,23 +82,22 @@ type run struct {
 }
 
 // runIn runs a command in a box with our standard streams, and ends with its status, as an exit
-// error when that is not 0. Signals this program gets go to the command: what they end is decided
-// there. It asks nothing of the daemon unless the box has to be woken again.
+// error when that is not 0. Signals that this program gets go to the command, which decides what
+// they mean; until the box is connected there is no command, and an interrupt ends us. It asks
+// nothing of the daemon unless the box has to be woken again.
 func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(signals)
-	// An interrupt that came before the signals were taken over still ends us here.
+	client, err := a.dial(ctx, c, r.user)
+	if err != nil {
+		return interruptOr(ctx, err)
+	}
+	defer client.Close()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// Interrupting the command is the command's affair from here on.
-	ctx = context.WithoutCancel(ctx)
-	client, err := a.dial(ctx, c, r.user)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
+	ctx = context.WithoutCancel(ctx) // later signals are the command's
 	env := maps.Clone(c.Env)
 	if env == nil {
 		env = map[string]string{}
@@ -108,6 +119,10 @@ func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 	}
 	return nil
 }
+
+// interruptOr is the error of a context that has ended, and otherwise err: an interrupt is told as
+// one, and not as what it broke.
+func interruptOr(ctx context.Context, err error) error { return cmp.Or(ctx.Err(), err) }
 
 // enter is runIn for a box that stays. A user whose session was ended by a limit of the box is told
 // which one it was, since the lost connection does not say it.
