@@ -1,14 +1,14 @@
 //go:build linux
 
 // Package fusefile serves one read-only image as a FUSE file, to processes that map a file and know
-// nothing of blocks, as gVisor's do. It mounts nothing, and caches nothing. A gVisor machine uses it
-// to start before its image is completely here; vmm/nbd does the same for QEMU.
+// nothing of blocks, as gVisor's do. It mounts nothing, and caches nothing. A gVisor machine uses
+// it to start before its image is completely here; vmm/nbd does the same for QEMU.
 //
 // The launcher of a gVisor machine (vmm/gvisor/launch) mounts the file in the machine's own
 // namespaces, as a file system whose root is the file itself. It passes the descriptor of /dev/fuse
-// to the supervisor, which serves it. So the host sees no mount, and it is gone with the last process
-// of the namespace. Pages stay in the kernel's page cache, like those of any file, so each block is
-// read about once.
+// to the supervisor, which serves it. So the host sees no mount, and it is gone with the last
+// process of the namespace. Pages stay in the kernel's page cache, like those of any file, so each
+// block is read about once.
 //
 // The bytes come from vmm.Blocks, which has checked them.
 package fusefile
@@ -27,9 +27,9 @@ import (
 	"agentbox/vmm"
 )
 
-// DevicePath is the device whose descriptor a mount needs. It has to be opened in the user namespace
-// that mounts. The mount point is a file, and the options are fd, rootmode=100444 and allow_other,
-// which lets all users of the namespace read.
+// DevicePath is the device whose descriptor a mount needs. It has to be opened in the user
+// namespace that mounts. The mount point is a file, and the options are fd, rootmode=100444 and
+// allow_other, which lets all users of the namespace read.
 const DevicePath = "/dev/fuse"
 
 // maxRead is the most bytes of one request, and the most that the kernel reads ahead.
@@ -73,8 +73,8 @@ func Serve(ctx context.Context, device *os.File, image vmm.Blocks) (*Server, err
 	return s, nil
 }
 
-// Cancel makes reads fail. Call it when the processes that read are being killed: one that waits in a
-// page fault would otherwise outlive SIGKILL until its block arrives.
+// Cancel makes reads fail. Call it when the processes that read are being killed: one that waits in
+// a page fault would otherwise outlive SIGKILL until its block arrives.
 func (s *Server) Cancel() { s.cancel() }
 
 // Wait returns when the file system is gone and the descriptor of /dev/fuse is closed.
@@ -111,9 +111,9 @@ func (f *file) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.
 	return fuse.OK
 }
 
-// Read waits as long as it takes. It ignores the channel that tells of an interrupt: the reader is in
-// a page fault, which can only be repeated or end the process. A read across the end of the image is
-// short, as with any file.
+// Read waits as long as it takes. It ignores the channel that tells of an interrupt: the reader is
+// in a page fault, which can only be repeated or end the process. A read across the end of the
+// image is short, as with any file.
 func (f *file) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	size := f.image.Size()
 	if in.Offset >= uint64(size) {

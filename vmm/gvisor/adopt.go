@@ -15,11 +15,11 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// adopt gives everything in a workspace to this process's user. What root of the box made belongs to an
-// id of the machine's namespace, so that the user could not even remove its directories. Only a process
-// in a namespace with the same ids can change the owner, so adopt starts a launcher, unless the user
-// owns everything already. No machine may use dir. If ctx ends, a part of dir stays as it was. launcher
-// is the program's path.
+// adopt gives everything in a workspace to this process's user. What root of the box made belongs
+// to an id of the machine's namespace, so that the user could not even remove its directories. Only
+// a process in a namespace with the same ids can change the owner, so adopt starts a launcher,
+// unless the user owns everything already. No machine may use dir. If ctx ends, a part of dir stays
+// as it was. launcher is the program's path.
 func adopt(ctx context.Context, launcher, dir string) error {
 	foreign, err := hasForeign(dir)
 	if err != nil || !foreign {

@@ -16,8 +16,8 @@ import (
 
 // control makes gVisor's remote calls (package urpc) to the sandbox: JSON in both directions, with
 // descriptors beside it. Methods and options are those of the embedded runsc, so no other version
-// matters. A guest may have taken over the sandbox, so only the outcome of a call is used. The methods
-// may be called from any goroutine.
+// matters. A guest may have taken over the sandbox, so only the outcome of a call is used. The
+// methods may be called from any goroutine.
 type control struct {
 	mu     sync.Mutex // one call at a time
 	conn   *net.UnixConn
@@ -26,8 +26,8 @@ type control struct {
 	err    error             // of a call that was not answered: answers and calls are out of step from then on
 }
 
-// newControl takes over the connection that the launcher made. Only root of the machine's user namespace
-// may connect.
+// newControl takes over the connection that the launcher made. Only root of the machine's user
+// namespace may connect.
 func newControl(conn *net.UnixConn) *control {
 	limited := &io.LimitedReader{R: conn}
 	return &control{conn: conn, answer: limited, dec: json.NewDecoder(limited)}
@@ -39,8 +39,9 @@ func (c *control) close() error { return c.conn.Close() }
 var errControl = errors.New("the sandbox does not answer")
 
 // call makes one call and waits for its answer, at most for limit. If there is no answer, the error
-// wraps errControl, and all later calls fail with it, since a late answer would be taken for theirs.
-// Any other error is what the sandbox said. files are sent as descriptors and stay the caller's.
+// wraps errControl, and all later calls fail with it, since a late answer would be taken for
+// theirs. Any other error is what the sandbox said. files are sent as descriptors and stay the
+// caller's.
 func (c *control) call(ctx context.Context, limit time.Duration, method string, arg any, files ...*os.File) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,8 +79,8 @@ type answer struct {
 	Err     string `json:"err"`
 }
 
-// exchange writes a call and reads its answer. It has no time limit: when the context of call ends, the
-// connection gets a deadline in the past.
+// exchange writes a call and reads its answer. It has no time limit: when the context of call ends,
+// the connection gets a deadline in the past.
 func (c *control) exchange(method string, arg any, files []*os.File) (answer, error) {
 	var a answer
 	message, err := json.Marshal(map[string]any{"method": "containerManager." + method, "arg": arg})
@@ -107,9 +108,9 @@ const (
 	slowCall  = 5 * time.Minute  // to write its memory to a disk
 )
 
-// checkpoint writes the whole state of the machine, which stays as it was. Pages are uncompressed and in
-// a file of their own, so that a restore can read them while the guest runs already. Pages of zeros are
-// left out.
+// checkpoint writes the whole state of the machine, which stays as it was. Pages are uncompressed
+// and in a file of their own, so that a restore can read them while the guest runs already. Pages
+// of zeros are left out.
 func (c *control) checkpoint(ctx context.Context, kernel, meta, pages *os.File) error {
 	options := map[string]any{
 		"metadata": map[string]string{"compression": "none"}, "have_pages_file": true, "Resume": true,

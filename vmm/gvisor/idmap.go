@@ -18,11 +18,12 @@ import (
 	"agentbox/vmm"
 )
 
-// idRange maps a range of ids in a user namespace to ids outside of it: a line of /proc/PID/uid_map.
+// idRange maps a range of ids in a user namespace to ids outside of it: a line of
+// /proc/PID/uid_map.
 type idRange struct{ Inside, Outside, Size int }
 
-// idMaps are the maps of a machine's user namespace. The box's user is the caller, who so owns what it
-// writes in the workspace. All others, root too, are ids that own nothing on the host.
+// idMaps are the maps of a machine's user namespace. The box's user is the caller, who so owns what
+// it writes in the workspace. All others, root too, are ids that own nothing on the host.
 type idMaps struct {
 	UIDs, GIDs []idRange
 	Helpers    bool // written by the setuid programs newuidmap and newgidmap, for a caller that is not root
@@ -31,9 +32,9 @@ type idMaps struct {
 // guestIDs is how many ids a guest has: all that distributions use, up to nobody, 65534.
 const guestIDs = 65536
 
-// hostIDs returns the maps for this process. It only reads files. Fingerprints depend on its result,
-// because the files of a saved runtime layer have these ids. If a program or a line in a file is
-// missing, the error has code Missing and a hint with the command.
+// hostIDs returns the maps for this process. It only reads files. Fingerprints depend on its
+// result, because the files of a saved runtime layer have these ids. If a program or a line in a
+// file is missing, the error has code Missing and a hint with the command.
 func hostIDs() (idMaps, error) {
 	if os.Geteuid() == 0 {
 		uids, err1 := rootRange("/proc/self/uid_map")
@@ -58,8 +59,8 @@ func hostIDs() (idMaps, error) {
 	return idMaps{UIDs: around(os.Geteuid(), uids), GIDs: around(os.Getegid(), gids), Helpers: true}, nil
 }
 
-// around maps GuestUID to own, and the other ids to those of free, in order. If free is too small, the
-// highest ids do not exist in the guest; packages use those below GuestUID.
+// around maps GuestUID to own, and the other ids to those of free, in order. If free is too small,
+// the highest ids do not exist in the guest; packages use those below GuestUID.
 func around(own int, free idRange) []idRange {
 	below := min(vmm.GuestUID, free.Size)
 	maps := []idRange{{0, free.Outside, below}, {vmm.GuestUID, own, 1}}
@@ -69,8 +70,8 @@ func around(own int, free idRange) []idRange {
 	return maps
 }
 
-// subordinate returns the ids that a file, /etc/subuid or /etc/subgid, gives to a user. Code Missing if
-// there is no file, no line, or fewer than GuestUID ids.
+// subordinate returns the ids that a file, /etc/subuid or /etc/subgid, gives to a user. Code
+// Missing if there is no file, no line, or fewer than GuestUID ids.
 func subordinate(file string, who *user.User) (idRange, error) {
 	f, err := os.Open(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -107,13 +108,13 @@ func largestRange(r io.Reader, who *user.User) idRange {
 	return best
 }
 
-// rootBase is the first id for root's guests, far from users and their subordinate ids, which useradd
-// allocates from 100000 on.
+// rootBase is the first id for root's guests, far from users and their subordinate ids, which
+// useradd allocates from 100000 on.
 const rootBase = 1 << 30
 
-// rootRange chooses ids for the guests of root, who may map any id of its user namespace. If that has
-// few, as in a container, it takes the upper half, which the container's own programs hardly use. file
-// is /proc/self/uid_map or gid_map.
+// rootRange chooses ids for the guests of root, who may map any id of its user namespace. If that
+// has few, as in a container, it takes the upper half, which the container's own programs hardly
+// use. file is /proc/self/uid_map or gid_map.
 func rootRange(file string) (idRange, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"agentbox/vmm/fusefile"
 )
 
-// ReadsBlocks implements vmm.BlockReader. gVisor maps its image, which has to be a file, so blocks need
-// /dev/fuse. Without it a box waits until its image is completely here.
+// ReadsBlocks implements vmm.BlockReader. gVisor maps its image, which has to be a file, so blocks
+// need /dev/fuse. Without it a box waits until its image is completely here.
 func (d *Driver) ReadsBlocks() error {
 	return opens(fusefile.DevicePath)
 }
@@ -32,8 +32,8 @@ func opens(device string) error {
 	return err
 }
 
-// serveImage starts to serve the image with the descriptor that the launcher has mounted. It goes on
-// until the end of the machine, also when ctx ends.
+// serveImage starts to serve the image with the descriptor that the launcher has mounted. It goes
+// on until the end of the machine, also when ctx ends.
 func (m *machine) serveImage(ctx context.Context, fds []int) (err error) {
 	if len(fds) != 1 {
 		closeDescriptors(fds)

@@ -15,8 +15,8 @@ import (
 // link is the cable: a packet socket on our end of a pair of interfaces, the other end of which the
 // sandbox has. Frames that do not fit into the buffers of the sockets are lost, as on any Ethernet.
 // Each frame has a virtio-net header (packet(7), PACKET_VNET_HDR), so that it can be a TCP segment
-// longer than the MTU. link implements vmm.Link and vmm.Segmenter. One goroutine reads; any number may
-// write, since each frame is one system call.
+// longer than the MTU. link implements vmm.Link and vmm.Segmenter. One goroutine reads; any number
+// may write, since each frame is one system call.
 type link struct {
 	file *os.File
 	raw  syscall.RawConn // of file: calls wait in Go's poller
@@ -26,16 +26,16 @@ type link struct {
 var _ vmm.Segmenter = (*link)(nil)
 
 // The header (virtio 1.2, 5.1.6) has flags and type, and in the host's byte order the length of all
-// headers, the size of a segment, the offset from which the checksum is computed, and the offset after
-// that of the checksum.
+// headers, the size of a segment, the offset from which the checksum is computed, and the offset
+// after that of the checksum.
 const (
 	vnetLen       = 10
 	vnetNeedsSum  = 1
 	vnetSegmentV4 = 1
 )
 
-// maxSegment is the most bytes of a segment, headers included. The buffers of runsc's interface, which
-// truncates longer ones, are a little larger.
+// maxSegment is the most bytes of a segment, headers included. The buffers of runsc's interface,
+// which truncates longer ones, are a little larger.
 const maxSegment = 60 << 10
 
 // newLink takes over a non-blocking packet socket, also if it fails. The launcher made fd in the
@@ -57,9 +57,9 @@ func (l *link) MTU() int { return plan.MTU }
 
 func (l *link) MaxSegment() int { return maxSegment }
 
-// ReadFrame reads the guest's next frame. No frame is longer than the 64 KiB of a segment, so a long one
-// is truncated and no error. A frame with several segments is passed on as one. Its checksum may be
-// incomplete: vmm/netstack verifies none.
+// ReadFrame reads the guest's next frame. No frame is longer than the 64 KiB of a segment, so a
+// long one is truncated and no error. A frame with several segments is passed on as one. Its
+// checksum may be incomplete: vmm/netstack verifies none.
 func (l *link) ReadFrame(buf []byte) (int, error) {
 	var n int
 	var err error
@@ -76,7 +76,8 @@ func (l *link) ReadFrame(buf []byte) (int, error) {
 // WriteFrame implements vmm.Link. With a header of zeros, the frame is sent as it is.
 func (l *link) WriteFrame(parts ...[]byte) error { return l.write([vnetLen]byte{}, parts) }
 
-// WriteSegment implements vmm.Segmenter. The guest's side completes the checksum, also if Size is 0.
+// WriteSegment implements vmm.Segmenter. The guest's side completes the checksum, also if Size is
+// 0.
 func (l *link) WriteSegment(s vmm.Segment, parts ...[]byte) error {
 	var h [vnetLen]byte
 	h[0] = vnetNeedsSum

@@ -55,7 +55,8 @@ func (m *machine) Link() vmm.Link {
 	return m.link
 }
 
-// PIDs returns the launcher, the sandbox, its file server, and the processes that run the guest's code.
+// PIDs returns the launcher, the sandbox, its file server, and the processes that run the guest's
+// code.
 func (m *machine) PIDs() []int { return family(m.proc.PID) }
 
 // Freeze implements vmm.Machine. It stops all processes of the guest, the agent too.
@@ -64,8 +65,8 @@ func (m *machine) Freeze(ctx context.Context) error { return m.setFrozen(ctx, tr
 // Thaw implements vmm.Machine.
 func (m *machine) Thaw(ctx context.Context) error { return m.setFrozen(ctx, false, "Resume") }
 
-// setFrozen calls the sandbox only if the state changes, as gVisor counts how often it was paused. Of
-// concurrent calls the second waits. After an error frozen is as before.
+// setFrozen calls the sandbox only if the state changes, as gVisor counts how often it was paused.
+// Of concurrent calls the second waits. After an error frozen is as before.
 func (m *machine) setFrozen(ctx context.Context, frozen bool, method string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,8 +88,8 @@ func (m *machine) setFrozen(ctx context.Context, frozen bool, method string) err
 // Kill implements vmm.Machine. The workspace is the caller's when it returns.
 func (m *machine) Kill() error { return m.End.Kill(m.end) }
 
-// end kills every process, by killing the launcher. A process that waits in a page fault for the image
-// dies only when its read fails, hence cancelImage.
+// end kills every process, by killing the launcher. A process that waits in a page fault for the
+// image dies only when its read fails, hence cancelImage.
 func (m *machine) end() error {
 	err := m.proc.Terminate()
 	m.cancelImage()
@@ -96,9 +97,9 @@ func (m *machine) end() error {
 	return err
 }
 
-// watch runs as long as the machine. It is the only reader of events: the launcher's only event after
-// the start says how the sandbox ended, and then the launcher ends, too. After that watch closes all
-// files and adopts the workspace. Finish comes last.
+// watch runs as long as the machine. It is the only reader of events: the launcher's only event
+// after the start says how the sandbox ended, and then the launcher ends, too. After that watch
+// closes all files and adopts the workspace. Finish comes last.
 func (m *machine) watch() {
 	var end *plan.End
 	var e plan.Event
@@ -121,9 +122,9 @@ func (m *machine) watch() {
 	m.Finish(func() error { return m.reason(end) })
 }
 
-// adopt gives what the box's root made in the workspace to the caller. It belongs to no request, so it
-// has no context. An error is only logged: whoever needs the files gets it again. If the supervisor is
-// killed before, vmm.Reclaimer does the same.
+// adopt gives what the box's root made in the workspace to the caller. It belongs to no request, so
+// it has no context. An error is only logged: whoever needs the files gets it again. If the
+// supervisor is killed before, vmm.Reclaimer does the same.
 func (m *machine) adopt() {
 	if m.spec.Workspace == "" {
 		return
@@ -133,9 +134,9 @@ func (m *machine) adopt() {
 	}
 }
 
-// reason returns why the machine ended, in one line: nil if the guest's first process ended with status
-// 0, else an error of code Unavailable, with a hint where more is to be read. end is nil if the launcher
-// itself died.
+// reason returns why the machine ended, in one line: nil if the guest's first process ended with
+// status 0, else an error of code Unavailable, with a hint where more is to be read. end is nil if
+// the launcher itself died.
 func (m *machine) reason(end *plan.End) error {
 	switch {
 	case end != nil && end.Status == 0 && end.Signal == 0:

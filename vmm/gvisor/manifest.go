@@ -15,9 +15,9 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// manifest describes a template or a saved state. It covers every byte but those of files of a saved
-// workspace, of which it has names, sizes, modes and times: hashing gigabytes would take longer than the
-// pause. A passing one has only sizes.
+// manifest describes a template or a saved state. It covers every byte but those of files of a
+// saved workspace, of which it has names, sizes, modes and times: hashing gigabytes would take
+// longer than the pause. A passing one has only sizes.
 type manifest struct {
 	statedir.Basis
 
@@ -34,12 +34,12 @@ type image struct {
 	Digest agentbox.Digest `json:"digest"`
 }
 
-// imageNames are the files of a checkpoint, in the order of the descriptors from plan.FDFirst on, of
-// Checkpoint's files and of a template's Files.
+// imageNames are the files of a checkpoint, in the order of the descriptors from plan.FDFirst on,
+// of Checkpoint's files and of a template's Files.
 var imageNames = []string{kernelFile, pagesMetaFile, pagesFile}
 
-// Check returns what is wrong with a manifest by itself. It ignores images of other names, which nothing
-// opens.
+// Check returns what is wrong with a manifest by itself. It ignores images of other names, which
+// nothing opens.
 func (m manifest) Check() error {
 	if err := m.CheckFormat(formatVersion); err != nil {
 		return err
@@ -62,8 +62,8 @@ func (m manifest) write(dir string) error {
 
 const chunkSize = 4 << 20
 
-// digestImage hashes size bytes of r, which must have that many. It hashes four chunks at a time, to
-// leave CPUs to running machines.
+// digestImage hashes size bytes of r, which must have that many. It hashes four chunks at a time,
+// to leave CPUs to running machines.
 func digestImage(ctx context.Context, r io.ReaderAt, size int64) (image, error) {
 	chunks := (size + chunkSize - 1) / chunkSize
 	sums := make([]byte, chunks*sha256.Size)
@@ -87,8 +87,8 @@ func digestImage(ctx context.Context, r io.ReaderAt, size int64) (image, error) 
 	return image{size, sha256.Sum256(sums)}, err
 }
 
-// openImages opens the images of a directory, in the order of imageNames, and does not verify them. The
-// caller closes them.
+// openImages opens the images of a directory, in the order of imageNames, and does not verify them.
+// The caller closes them.
 func (m manifest) openImages(dir string) (files []*os.File, err error) {
 	for _, name := range imageNames {
 		f, err := statedir.Open(dir, name, m.Images[name].Size)
@@ -100,8 +100,8 @@ func (m manifest) openImages(dir string) (files []*os.File, err error) {
 	return files, nil
 }
 
-// verify compares the images that openImages opened with their digests, unless the state is passing.
-// Code Corrupt if one does not match or cannot be read.
+// verify compares the images that openImages opened with their digests, unless the state is
+// passing. Code Corrupt if one does not match or cannot be read.
 func (m manifest) verify(ctx context.Context, dir string, files []*os.File) error {
 	if m.Passing {
 		return nil

@@ -1,6 +1,7 @@
 package gvisor
 
-// All names of this driver on disk. Sockets and pipes are inherited, except for runsc's in stateDir.
+// All names of this driver on disk. Sockets and pipes are inherited, except for runsc's in
+// stateDir.
 const (
 	// In a machine's own directory (vmm.Spec.Dir).
 	machineDir = "gvisor"      // has the following, and is made again for each start
@@ -24,8 +25,8 @@ const (
 	programsDir = "gvisor" // the unpacked programs
 )
 
-// Paths in the machine's own root, which the launcher makes, not in the guest's. They are the same for
-// each machine, so that a state of one can be restored into another.
+// Paths in the machine's own root, which the launcher makes, not in the guest's. They are the same
+// for each machine, so that a state of one can be restored into another.
 const (
 	inRunsc     = "/bin/runsc"
 	inAgent     = "/bin/agent"

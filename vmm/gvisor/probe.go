@@ -57,10 +57,10 @@ func tryNamespaces(program string) error {
 	return namespaceError(err)
 }
 
-// Fingerprint implements vmm.Driver. It is the hex SHA-256 of everything that a checkpoint depends on:
-// the programs, since gVisor restores no state of another version; the description, flags and size of
-// the machine; the features of the host's CPU, which programs in the guest have seen; and the ids of
-// the user. It contains no path of the host.
+// Fingerprint implements vmm.Driver. It is the hex SHA-256 of everything that a checkpoint depends
+// on: the programs, since gVisor restores no state of another version; the description, flags and
+// size of the machine; the features of the host's CPU, which programs in the guest have seen; and
+// the ids of the user. It contains no path of the host.
 func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err

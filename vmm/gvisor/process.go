@@ -17,10 +17,10 @@ import (
 // everything ends with it.
 const namespaces = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 
-// startLauncher starts the launcher, which waits for its ids. When it has been reaped, no process of
-// its namespaces is left. files are its descriptors from 3 on and stay the caller's. stderr may be nil.
-// Its environment is empty, and it starts in /. Its capabilities are ambient, so that it keeps them
-// across exec although it has no ids yet.
+// startLauncher starts the launcher, which waits for its ids. When it has been reaped, no process
+// of its namespaces is left. files are its descriptors from 3 on and stay the caller's. stderr may
+// be nil. Its environment is empty, and it starts in /. Its capabilities are ambient, so that it
+// keeps them across exec although it has no ids yet.
 func startLauncher(program string, stderr *os.File, files []*os.File) (*child.Process, error) {
 	cmd := exec.Command(program)
 	cmd.ExtraFiles = files

@@ -18,9 +18,9 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// Restore implements vmm.Snapshotter. It verifies a saved state while the sandbox loads it. The images
-// of a template were verified when it was opened. After an error nothing runs, and the workspace is
-// removed: a passing state is lost then, see vmm.Passing.
+// Restore implements vmm.Snapshotter. It verifies a saved state while the sandbox loads it. The
+// images of a template were verified when it was opened. After an error nothing runs, and the
+// workspace is removed: a passing state is lost then, see vmm.Passing.
 func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, saved string) (vmm.Machine, error) {
 	t, err := statedir.Own[*template](from)
 	if err != nil {
@@ -78,8 +78,8 @@ func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 	return m, r.start(ctx, d, m, p, images)
 }
 
-// start loads and verifies the state at the same time. If the state is damaged, it ends the sandbox and
-// returns that error, since gVisor may hang on such a state.
+// start loads and verifies the state at the same time. If the state is damaged, it ends the sandbox
+// and returns that error, since gVisor may hang on such a state.
 func (r *restoration) start(ctx context.Context, d *Driver, m *machine, p plan.Plan, images []*os.File) error {
 	p.Argv = restoreArgv()
 	group, verifying := errgroup.WithContext(ctx)
@@ -113,8 +113,8 @@ func (r *restoration) images() ([]*os.File, error) {
 	return files, nil
 }
 
-// workspace copies the saved workspace to spec.Workspace, which must not exist (code Exists). A passing
-// one is moved. It compares the listing first.
+// workspace copies the saved workspace to spec.Workspace, which must not exist (code Exists). A
+// passing one is moved. It compares the listing first.
 func (r *restoration) workspace(ctx context.Context) error {
 	if r.man.Workspace == nil {
 		return nil
@@ -151,9 +151,9 @@ func (r *restoration) verifyWorkspace(dir string) error {
 	return nil
 }
 
-// show makes the directory in which runsc looks for the images. runsc needs paths, but the machine's
-// root has no files of the host. So these are links to descriptors in /proc/self/fd, which runsc
-// inherits.
+// show makes the directory in which runsc looks for the images. runsc needs paths, but the
+// machine's root has no files of the host. So these are links to descriptors in /proc/self/fd,
+// which runsc inherits.
 func (r *restoration) show(p *plan.Plan) error {
 	dir := filepath.Join(r.spec.Dir, machineDir, savedDir)
 	if err := os.Mkdir(dir, 0o700); err != nil {

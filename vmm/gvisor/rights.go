@@ -9,8 +9,8 @@ import (
 	"agentbox/vmm/child"
 )
 
-// received takes over the descriptors that came with a message, also after an error: the connection to
-// the sandbox and, if card is set, the cable.
+// received takes over the descriptors that came with a message, also after an error: the connection
+// to the sandbox and, if card is set, the cable.
 func received(fds []int, card bool) (*net.UnixConn, *link, error) {
 	if want := map[bool]int{false: 1, true: 2}[card]; len(fds) != want {
 		closeDescriptors(fds)
@@ -28,7 +28,8 @@ func received(fds []int, card bool) (*net.UnixConn, *link, error) {
 	return conn, l, nil
 }
 
-// descriptors returns the descriptors that came with a message. ReadMsgUnix makes them close-on-exec.
+// descriptors returns the descriptors that came with a message. ReadMsgUnix makes them
+// close-on-exec.
 func descriptors(rights []byte) (all []int) {
 	messages, _ := unix.ParseSocketControlMessage(rights)
 	for i := range messages {

@@ -14,7 +14,8 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// SaveTemplate implements vmm.Snapshotter. It kills the machine after its sandbox has written the files.
+// SaveTemplate implements vmm.Snapshotter. It kills the machine after its sandbox has written the
+// files.
 func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) error {
 	m, err := statedir.Own[*machine](vm)
 	if err != nil {
@@ -39,8 +40,9 @@ func (m *machine) manifest() manifest {
 	return manifest{Basis: statedir.BasisOf(formatVersion, m.fingerprint, m.spec), Images: map[string]image{}}
 }
 
-// Save implements vmm.Snapshotter. The state is complete in itself, runtime layer included; the template
-// only says which machines it fits. A passing state (vmm.Passing) is neither hashed nor synced.
+// Save implements vmm.Snapshotter. The state is complete in itself, runtime layer included; the
+// template only says which machines it fits. A passing state (vmm.Passing) is neither hashed nor
+// synced.
 func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.Saving) error {
 	m, err := statedir.Own[*machine](vm)
 	if err != nil {
@@ -63,8 +65,8 @@ func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.S
 	return create(dir, func(tmp string) error { return m.save(ctx, tmp, man) })
 }
 
-// save writes a saved state to dir, memory and workspace at the same time, since the machine is frozen.
-// If the machine has ended, that is the error.
+// save writes a saved state to dir, memory and workspace at the same time, since the machine is
+// frozen. If the machine has ended, that is the error.
 func (m *machine) save(ctx context.Context, dir string, man manifest) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.saveImages(ctx, dir, &man) })
@@ -82,9 +84,9 @@ func (m *machine) save(ctx context.Context, dir string, man manifest) error {
 	return man.write(dir)
 }
 
-// saveImages freezes the machine and has the sandbox write its state, into files that are opened here,
-// since the sandbox can open none of the host. A full disk is code NoSpace. It hashes the files
-// afterwards, mostly from the page cache.
+// saveImages freezes the machine and has the sandbox write its state, into files that are opened
+// here, since the sandbox can open none of the host. A full disk is code NoSpace. It hashes the
+// files afterwards, mostly from the page cache.
 func (m *machine) saveImages(ctx context.Context, dir string, man *manifest) error {
 	if err := m.Freeze(ctx); err != nil {
 		return err
@@ -120,8 +122,8 @@ func (m *machine) saveImages(ctx context.Context, dir string, man *manifest) err
 	return nil
 }
 
-// saveWorkspace copies the workspace and returns the digest of its listing, zero for a passing state. It
-// adopts the original first, as some files could not be read otherwise.
+// saveWorkspace copies the workspace and returns the digest of its listing, zero for a passing
+// state. It adopts the original first, as some files could not be read otherwise.
 func (m *machine) saveWorkspace(ctx context.Context, dir string, passing bool) (*agentbox.Digest, error) {
 	if err := adopt(ctx, m.launcher, m.spec.Workspace); err != nil { // the guest is frozen
 		return nil, err

@@ -15,12 +15,12 @@ const (
 	agentMode = "gvisor"
 )
 
-// describe returns the OCI description of a machine. memory and disk, to which the runtime layer may
-// grow, are in bytes. It is a pure function and has no name of a machine and no path of the host,
-// because gVisor compares the description of a state with that of the machine into which it is
-// restored, and Fingerprint covers it. Machines differ only in what the launcher mounts at these paths.
-// /run and /dev/shm are memory of the guest, /proc and /sys are gVisor's own. The network namespace is
-// the launcher's, which has the interface.
+// describe returns the OCI description of a machine. memory and disk, to which the runtime layer
+// may grow, are in bytes. It is a pure function and has no name of a machine and no path of the
+// host, because gVisor compares the description of a state with that of the machine into which it
+// is restored, and Fingerprint covers it. Machines differ only in what the launcher mounts at these
+// paths. /run and /dev/shm are memory of the guest, /proc and /sys are gVisor's own. The network
+// namespace is the launcher's, which has the interface.
 func describe(memory, disk int64) *specs.Spec {
 	return &specs.Spec{
 		Version:  "1.0.2",
@@ -58,7 +58,8 @@ func describe(memory, disk int64) *specs.Spec {
 	}
 }
 
-// capabilities are those of root in the guest: all that gVisor knows. None is a capability on the host.
+// capabilities are those of root in the guest: all that gVisor knows. None is a capability on the
+// host.
 func capabilities() *specs.LinuxCapabilities {
 	var all []string
 	for name := range strings.FieldsSeq(`CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE
@@ -69,10 +70,10 @@ func capabilities() *specs.LinuxCapabilities {
 	return &specs.LinuxCapabilities{Bounding: all, Effective: all, Permitted: all}
 }
 
-// runscFlags are the same for all machines. An ordinary user may make no cgroups (--ignore-cgroups).
-// Nobody else changes a workspace while a machine has it, so gVisor may cache its metadata
-// (--file-access-mounts=exclusive). runsc must not change settings of the host's kernel
-// (--host-settings=ignore).
+// runscFlags are the same for all machines. An ordinary user may make no cgroups
+// (--ignore-cgroups). Nobody else changes a workspace while a machine has it, so gVisor may cache
+// its metadata (--file-access-mounts=exclusive). runsc must not change settings of the host's
+// kernel (--host-settings=ignore).
 func runscFlags() []string {
 	return []string{
 		"--root=" + inMachine + "/" + stateDir,
@@ -96,8 +97,8 @@ func bootArgv() []string {
 	return append(argv, "run", "--detach", "--bundle="+inMachine, "--pid-file="+inMachine+"/"+pidFile, containerID)
 }
 
-// restoreArgv is the command that starts it from the images in inSaved. The guest runs before all of its
-// memory was read.
+// restoreArgv is the command that starts it from the images in inSaved. The guest runs before all
+// of its memory was read.
 func restoreArgv() []string {
 	argv := append([]string{inRunsc}, runscFlags()...)
 	return append(argv, "restore", "--detach", "--background", "--image-path="+inSaved,

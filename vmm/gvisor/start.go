@@ -39,8 +39,8 @@ func (d *Driver) Boot(ctx context.Context, spec vmm.Spec) (vmm.Machine, error) {
 	return m, nil
 }
 
-// prepare checks a spec, and makes the files of its machine, below spec.Dir, and the launcher's plan
-// without Argv. It starts no process.
+// prepare checks a spec, and makes the files of its machine, below spec.Dir, and the launcher's
+// plan without Argv. It starts no process.
 func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, plan.Plan, error) {
 	if err := spec.Check(spec.Dir); err != nil {
 		return nil, plan.Plan{}, err
@@ -60,8 +60,8 @@ func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, plan.Pla
 	return m, planOf(spec, programs), nil
 }
 
-// makeMachineDir makes the machine's files. It removes those of an earlier machine in spec.Dir, with its
-// runtime layer.
+// makeMachineDir makes the machine's files. It removes those of an earlier machine in spec.Dir,
+// with its runtime layer.
 func makeMachineDir(spec vmm.Spec) error {
 	dir := filepath.Join(spec.Dir, machineDir)
 	if err := os.RemoveAll(dir); err != nil {
@@ -83,8 +83,8 @@ func makeMachineDir(spec vmm.Spec) error {
 	return os.WriteFile(filepath.Join(dir, specFile), b, 0o600)
 }
 
-// planOf makes the launcher's plan of a machine. Only the workspace and the machine's own directory,
-// where runsc keeps its records and the runtime layer, are writable.
+// planOf makes the launcher's plan of a machine. Only the workspace and the machine's own
+// directory, where runsc keeps its records and the runtime layer, are writable.
 func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 	dir := filepath.Join(spec.Dir, machineDir)
 	workspace := spec.Workspace
@@ -115,9 +115,9 @@ func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 	return p
 }
 
-// someCPUs chooses as many of this process's CPUs as the machine has, since gVisor shows the guest all
-// that it may run on; nil means all. The first one depends on a hash of the machine's directory, so
-// that machines are spread over the CPUs.
+// someCPUs chooses as many of this process's CPUs as the machine has, since gVisor shows the guest
+// all that it may run on; nil means all. The first one depends on a hash of the machine's
+// directory, so that machines are spread over the CPUs.
 func someCPUs(spec vmm.Spec) []int {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil || set.Count() <= spec.CPUs {
@@ -137,9 +137,9 @@ func someCPUs(spec vmm.Spec) []int {
 	return chosen
 }
 
-// start starts the launcher, waits until the sandbox runs, and starts the machine's goroutine. files
-// are the descriptors from plan.FDFirst on for the command that starts the sandbox. After an error
-// nothing runs. If ctx ends during the start, the launcher is killed.
+// start starts the launcher, waits until the sandbox runs, and starts the machine's goroutine.
+// files are the descriptors from plan.FDFirst on for the command that starts the sandbox. After an
+// error nothing runs. If ctx ends during the start, the launcher is killed.
 func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os.File) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -170,8 +170,8 @@ func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os
 	return nil
 }
 
-// launch starts the launcher with its ends of the pipes and sockets, and closes them here, so that we
-// notice when the launcher closes them.
+// launch starts the launcher with its ends of the pipes and sockets, and closes them here, so that
+// we notice when the launcher closes them.
 func (m *machine) launch(files []*os.File) (err error) {
 	var theirs []*os.File
 	defer func() {
@@ -208,8 +208,8 @@ const sysctls = "/proc/sys"
 // namespaceError explains why the launcher could not be started.
 func namespaceError(err error) error { return namespaceErrorBy(sysctls, err) }
 
-// namespaceErrorBy looks in the directory settings for those that are known to forbid namespaces. It
-// names the first that does, with the command that changes it.
+// namespaceErrorBy looks in the directory settings for those that are known to forbid namespaces.
+// It names the first that does, with the command that changes it.
 func namespaceErrorBy(settings string, err error) error {
 	if !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("start the launcher: %w", err)
@@ -237,9 +237,9 @@ func userName() string {
 	return "an ordinary user"
 }
 
-// await sends the plan and waits until the sandbox runs. With Plan.Image there is an event before that,
-// since the image has to be served before the sandbox reads it. Errors are those of the launcher, or
-// say that it has ended.
+// await sends the plan and waits until the sandbox runs. With Plan.Image there is an event before
+// that, since the image has to be served before the sandbox reads it. Errors are those of the
+// launcher, or say that it has ended.
 func (m *machine) await(ctx context.Context, p plan.Plan) error {
 	line, err := json.Marshal(p)
 	if err != nil {
@@ -273,8 +273,8 @@ func (m *machine) await(ctx context.Context, p plan.Plan) error {
 }
 
 // receive reads one event with its descriptors. rest is what was read after the event, for a later
-// reader. A read never goes beyond a message with descriptors, so an event with descriptors is the last
-// in what is read.
+// reader. A read never goes beyond a message with descriptors, so an event with descriptors is the
+// last in what is read.
 func (m *machine) receive() (e plan.Event, fds []int, rest []byte, err error) {
 	buf, oob := make([]byte, 4<<10), make([]byte, unix.CmsgSpace(2*4))
 	n, rn, _, _, err := m.news.ReadMsgUnix(buf, oob)
@@ -292,8 +292,8 @@ func (m *machine) receive() (e plan.Event, fds []int, rest []byte, err error) {
 }
 
 // abandon ends a machine that could not be started, and returns the most telling error: what runsc
-// wrote into its log, an error with a code (no ids, no namespaces), or err with the last words of the
-// console.
+// wrote into its log, an error with a code (no ids, no namespaces), or err with the last words of
+// the console.
 func (m *machine) abandon(ctx context.Context, err error) error {
 	m.end()
 	m.news.Close()

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// stream is two pipes to the guest agent as one connection. Pipes survive a checkpoint; sockets do not.
-// It is a net.Conn because vmm.Machine requires one, and has no addresses.
+// stream is two pipes to the guest agent as one connection. Pipes survive a checkpoint; sockets do
+// not. It is a net.Conn because vmm.Machine requires one, and has no addresses.
 type stream struct {
 	r, w *os.File
 }
 
-// newStream makes both pipes. input and output are the guest's ends, which the caller closes when the
-// launcher has them.
+// newStream makes both pipes. input and output are the guest's ends, which the caller closes when
+// the launcher has them.
 func newStream() (ours *stream, input, output *os.File, err error) {
 	input, w, err := os.Pipe()
 	if err != nil {

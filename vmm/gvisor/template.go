@@ -14,8 +14,8 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// template is an open template. Its verified bytes are in sealed memory files, so machines are restored
-// from exactly these bytes.
+// template is an open template. Its verified bytes are in sealed memory files, so machines are
+// restored from exactly these bytes.
 type template struct {
 	ID       agentbox.Digest // of the manifest
 	Manifest manifest
@@ -30,8 +30,8 @@ func (t *template) Files() []*os.File { return append(slices.Clip(t.images), t.a
 // Close implements vmm.Template. Running machines do not need the template any more.
 func (t *template) Close() error { return statedir.Close(t.Files()...) }
 
-// OpenTemplate implements vmm.Snapshotter. It verifies the copy in memory, so it notices a file that
-// changes while it is read.
+// OpenTemplate implements vmm.Snapshotter. It verifies the copy in memory, so it notices a file
+// that changes while it is read.
 func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, error) {
 	man, id, err := statedir.ReadManifest[manifest](dir)
 	if err != nil {
@@ -70,8 +70,8 @@ func (t *template) load(ctx context.Context, dir string, files []*os.File) error
 	return err
 }
 
-// InheritTemplate implements vmm.Snapshotter. A process of the same user has verified and sealed the
-// files.
+// InheritTemplate implements vmm.Snapshotter. A process of the same user has verified and sealed
+// the files.
 func (d *Driver) InheritTemplate(files []*os.File) (vmm.Template, error) {
 	last := len(imageNames)
 	if err := memfile.Check(files, last+1); err != nil {

@@ -15,9 +15,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// treeCopy copies a directory tree with names, modes, times, symlinks and hard links. This process's
-// user owns the copies. Sockets and devices are left out. Links are never followed. Nothing may change
-// the tree meanwhile: its machine is frozen or has ended.
+// treeCopy copies a directory tree with names, modes, times, symlinks and hard links. This
+// process's user owns the copies. Sockets and devices are left out. Links are never followed.
+// Nothing may change the tree meanwhile: its machine is frozen or has ended.
 type treeCopy struct {
 	ctx   context.Context
 	from  string
@@ -29,9 +29,9 @@ type treeCopy struct {
 
 type inode struct{ dev, ino uint64 }
 
-// copyTree copies what is in src into the existing directory dst, whose own mode and times stay. If all
-// files together have more than limit bytes, the error has code NoSpace; 0 means no limit. After an
-// error the caller removes what was copied.
+// copyTree copies what is in src into the existing directory dst, whose own mode and times stay. If
+// all files together have more than limit bytes, the error has code NoSpace; 0 means no limit.
+// After an error the caller removes what was copied.
 func copyTree(ctx context.Context, dst, src string, limit int64) error {
 	c := &treeCopy{ctx: ctx, from: src, to: dst, limit: limit, links: map[inode]string{}}
 	return c.directory("")
@@ -177,9 +177,9 @@ func removeContent(dir string) error {
 	return err
 }
 
-// listTree writes a line for each entry of a tree, sorted by name: everything that a copy must preserve
-// except for the bytes of files. Times of directories, which reading a copy changes, and owners, who
-// are always the caller, are left out.
+// listTree writes a line for each entry of a tree, sorted by name: everything that a copy must
+// preserve except for the bytes of files. Times of directories, which reading a copy changes, and
+// owners, who are always the caller, are left out.
 func listTree(w io.Writer, root string) error {
 	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

@@ -226,8 +226,8 @@ func TestWhyNoFUSE(t *testing.T) {
 	}
 }
 
-// A box can make a file that says it has a terabyte and takes a block. Neither a save nor a fork may
-// fill the disk with its holes.
+// A box can make a file that says it has a terabyte and takes a block. Neither a save nor a fork
+// may fill the disk with its holes.
 func TestHolesAreNotCopied(t *testing.T) {
 	const size = 64 << 20
 	src, dst := t.TempDir(), t.TempDir()

@@ -9,14 +9,15 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// ReserveWorkspace implements vmm.Driver. A workspace is a directory of the host without a limit of its
-// own: the supervisor enforces the quota (agentbox/supervisor/diskquota.go).
+// ReserveWorkspace implements vmm.Driver. A workspace is a directory of the host without a limit of
+// its own: the supervisor enforces the quota (agentbox/supervisor/diskquota.go).
 func (d *Driver) ReserveWorkspace(_ context.Context, path string, _ int64) error {
 	return statedir.HostError(os.Mkdir(path, 0o755))
 }
 
-// NewWorkspace implements vmm.Driver. An existing directory keeps its inode, as a running sandbox may
-// have it open; if it has files, the error has code Conflict. size bounds what is copied from tree.
+// NewWorkspace implements vmm.Driver. An existing directory keeps its inode, as a running sandbox
+// may have it open; if it has files, the error has code Conflict. size bounds what is copied from
+// tree.
 func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64) error {
 	err := os.Mkdir(path, 0o755)
 	existed := errors.Is(err, os.ErrExist)

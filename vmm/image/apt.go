@@ -122,8 +122,9 @@ func (b *build) forgetHost() error {
 // authorities is the file from which Debian makes Java's trust store.
 const authorities = "/etc/ssl/certs/ca-certificates.crt"
 
-// javaStore replaces Java's trust store, if there is one. Debian's contains the time at which it was
-// made, which would make every build different. Every box writes it again, with its own authority.
+// javaStore replaces Java's trust store, if there is one. Debian's contains the time at which it
+// was made, which would make every build different. Every box writes it again, with its own
+// authority.
 func (b *build) javaStore() error {
 	old := b.tree.Lookup(javastore.Debian, true)
 	if old == nil || old.Type() != rootfs.TypeRegular {
@@ -136,8 +137,8 @@ func (b *build) javaStore() error {
 	return b.put(javastore.Debian, &rootfs.Inode{Mode: old.Mode, UID: old.UID, GID: old.GID, ModTime: epoch}, javastore.Encode(bundle, epoch))
 }
 
-// versions lists all installed packages from dpkg's record, as name=version, sorted. agentbox.lock pins
-// them.
+// versions lists all installed packages from dpkg's record, as name=version, sorted. agentbox.lock
+// pins them.
 func (b *build) versions() ([]string, error) {
 	ino := b.tree.Lookup("/var/lib/dpkg/status", true)
 	if ino == nil {

@@ -12,8 +12,9 @@ import (
 )
 
 // bootstrapMode chooses how mmdebstrap gets the rights of root: it has them, it gets them in a user
-// namespace with a range of user ids, or it fakes them (fakechroot), which works with fewer packages
-// and comes last. If nothing works, an error of code Missing says why there is no user namespace.
+// namespace with a range of user ids, or it fakes them (fakechroot), which works with fewer
+// packages and comes last. If nothing works, an error of code Missing says why there is no user
+// namespace.
 func bootstrapMode(ctx context.Context) (string, error) {
 	if os.Geteuid() == 0 {
 		return "root", nil
@@ -30,8 +31,8 @@ func bootstrapMode(ctx context.Context) (string, error) {
 		WithHint("`sudo apt-get install uidmap && sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER`, or use an OCI image")
 }
 
-// unshareProblem returns why this user cannot have a user namespace with a range of ids, "" if it can.
-// It tries to make one, because many different settings of a host can forbid it.
+// unshareProblem returns why this user cannot have a user namespace with a range of ids, "" if it
+// can. It tries to make one, because many different settings of a host can forbid it.
 func unshareProblem(ctx context.Context) string {
 	if _, err := exec.LookPath("newuidmap"); err != nil {
 		return "newuidmap is not installed"
@@ -53,8 +54,8 @@ func unshareProblem(ctx context.Context) string {
 	return ""
 }
 
-// hasRange tells whether a file such as /etc/subuid has a line for the user. mmdebstrap checks the size
-// of the range.
+// hasRange tells whether a file such as /etc/subuid has a line for the user. mmdebstrap checks the
+// size of the range.
 func hasRange(file string, u *user.User) bool {
 	b, err := os.ReadFile(file)
 	if err != nil {

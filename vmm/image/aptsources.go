@@ -13,8 +13,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// stanza is one entry of apt's sources (sources.list(5)): the values of deb822 fields by their names
-// in lower case. A value is everything after the colon, further lines included.
+// stanza is one entry of apt's sources (sources.list(5)): the values of deb822 fields by their
+// names in lower case. A value is everything after the colon, further lines included.
 type stanza map[string]string
 
 // fields are the fields that are written, in this order.
@@ -64,8 +64,8 @@ func aptSources(root fs.FS, suite string) (string, error) {
 	return text.String(), nil
 }
 
-// selectSuites returns the entries that have suites of the release from, with only these suites, and
-// renames them to those of the release to. It leaves out source packages.
+// selectSuites returns the entries that have suites of the release from, with only these suites,
+// and renames them to those of the release to. It leaves out source packages.
 func selectSuites(all []stanza, from, to string) []stanza {
 	var found []stanza
 	for _, s := range all {
@@ -108,8 +108,8 @@ func hostSuite(root fs.FS) string {
 	return ""
 }
 
-// readSources reads the files that apt reads, in the same order. It skips files that this user may not
-// read, as apt does.
+// readSources reads the files that apt reads, in the same order. It skips files that this user may
+// not read, as apt does.
 func readSources(root fs.FS) ([]stanza, error) {
 	names, err := fs.Glob(root, "etc/apt/sources.list.d/*")
 	if err != nil {
@@ -163,8 +163,8 @@ func parseList(text string) []stanza {
 	return all
 }
 
-// parseSources reads deb822 stanzas, whose values may continue in indented lines. It leaves out entries
-// with Enabled: no, and those without URIs or Suites.
+// parseSources reads deb822 stanzas, whose values may continue in indented lines. It leaves out
+// entries with Enabled: no, and those without URIs or Suites.
 func parseSources(text string) []stanza {
 	var all []stanza
 	s, field := stanza{}, ""

@@ -20,17 +20,17 @@ import (
 // bootstrapGrace is how long mmdebstrap may take to clean up after SIGTERM.
 const bootstrapGrace = 20 * time.Second
 
-// bootstrapScript runs a program and forwards SIGTERM to all of its processes. mmdebstrap cleans up if
-// they all get it; if only mmdebstrap itself does, it waits for its children. The shell gets the
+// bootstrapScript runs a program and forwards SIGTERM to all of its processes. mmdebstrap cleans up
+// if they all get it; if only mmdebstrap itself does, it waits for its children. The shell gets the
 // signal from us, or from the kernel when we die.
 const bootstrapScript = `trap 'trap "" TERM; kill -TERM 0; wait; exit 143' TERM
 { "$@" <&3 3<&- & } 3<&0
 wait $!`
 
-// bootstrap runs mmdebstrap, with sources as its standard input, and applies the archive while it is
-// written, so that the archive is never on the disk as a whole. When ctx ends, mmdebstrap gets
-// SIGTERM, and SIGKILL after bootstrapGrace. What it leaves is removed in any case. The error is that
-// of the caller's context, else what mmdebstrap said, else that of the archive.
+// bootstrap runs mmdebstrap, with sources as its standard input, and applies the archive while it
+// is written, so that the archive is never on the disk as a whole. When ctx ends, mmdebstrap gets
+// SIGTERM, and SIGKILL after bootstrapGrace. What it leaves is removed in any case. The error is
+// that of the caller's context, else what mmdebstrap said, else that of the archive.
 func (b *build) bootstrap(ctx context.Context, program string, args []string, sources, suite string) (err error) {
 	tmp, err := b.bootstrapDir()
 	if err != nil {
@@ -78,9 +78,10 @@ func (b *build) bootstrap(ctx context.Context, program string, args []string, so
 // bootstrapLink is a link in a build's directory to the directory in which mmdebstrap unpacks.
 const bootstrapLink = "bootstrap"
 
-// bootstrapDir makes the directory in which mmdebstrap unpacks. It cannot be in the store, since the
-// user's home is not accessible from a user namespace. Others than the owner may enter it, because
-// the ids of a user namespace are others. Its name cannot be guessed, and it must not exist.
+// bootstrapDir makes the directory in which mmdebstrap unpacks. It cannot be in the store, since
+// the user's home is not accessible from a user namespace. Others than the owner may enter it,
+// because the ids of a user namespace are others. Its name cannot be guessed, and it must not
+// exist.
 func (b *build) bootstrapDir() (string, error) {
 	const needed = 3 << 30
 	parent := os.TempDir()
@@ -100,8 +101,8 @@ func (b *build) bootstrapDir() (string, error) {
 }
 
 // removeBootstrap removes what the build in dir has unpacked, if there is a link. It never enters a
-// mount, below which may be the host's own /sys and /dev/shm. The link goes last, so that what could
-// not be removed is found again.
+// mount, below which may be the host's own /sys and /dev/shm. The link goes last, so that what
+// could not be removed is found again.
 func removeBootstrap(dir string) error {
 	link := filepath.Join(dir, bootstrapLink)
 	tmp, err := os.Readlink(link)

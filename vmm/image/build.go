@@ -32,8 +32,8 @@ type build struct {
 	progress agentbox.Progress
 }
 
-// newBuild makes an empty build. It holds the lock of tmp meanwhile, so that clear does not remove the
-// directory before it is locked.
+// newBuild makes an empty build. It holds the lock of tmp meanwhile, so that clear does not remove
+// the directory before it is locked.
 func (s *Store) newBuild(ctx context.Context, p agentbox.Progress) (*build, error) {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -75,8 +75,8 @@ func (b *build) close() error {
 	return errors.Join(errs...)
 }
 
-// clear removes the directories of builds that died. What cannot be removed, because of a mount below
-// it or a file of a user namespace, stays for the next time.
+// clear removes the directories of builds that died. What cannot be removed, because of a mount
+// below it or a file of a user namespace, stays for the next time.
 func (s *Store) clear(ctx context.Context) error {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -113,8 +113,8 @@ func (s *Store) clearImages() error {
 	return errors.Join(errs...)
 }
 
-// finish writes the image file and its description, moves both into the store, and records them as the
-// result of the recipe, in this order: after a crash the image is complete or not there.
+// finish writes the image file and its description, moves both into the store, and records them as
+// the result of the recipe, in this order: after a crash the image is complete or not there.
 func (s *Store) finish(ctx context.Context, b *build) (Image, error) {
 	path := filepath.Join(b.dir, imageFileName)
 	if err := b.write(ctx, path); err != nil {
@@ -166,9 +166,9 @@ func (b *build) write(ctx context.Context, path string) error {
 	return nil
 }
 
-// adopt moves a finished build to its place. It renames the directory, since renaming a file changes
-// the times by which it was verified. If the image is there already it stays, because machines may
-// have it open, unless it is damaged or lazy. adopt holds the lock of tmp.
+// adopt moves a finished build to its place. It renames the directory, since renaming a file
+// changes the times by which it was verified. If the image is there already it stays, because
+// machines may have it open, unless it is damaged or lazy. adopt holds the lock of tmp.
 func (s *Store) adopt(ctx context.Context, b *build) error {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {

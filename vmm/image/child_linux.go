@@ -7,8 +7,8 @@ import (
 
 // childAttributes start a program in a process group of its own, and with SIGTERM at the end of the
 // thread that started it, so that mmdebstrap can clean up. As root it also gets a mount namespace:
-// mmdebstrap mounts /proc, /sys and the host's /dev/shm, and if it is killed the mounts must end with
-// its processes.
+// mmdebstrap mounts /proc, /sys and the host's /dev/shm, and if it is killed the mounts must end
+// with its processes.
 func childAttributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if os.Geteuid() == 0 {

@@ -55,8 +55,8 @@ func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p agentbox
 	})
 }
 
-// over makes an image by a change to the tree of base, once for a key. It inherits source, packages and
-// environment of base, and rests on the member that made base. ask is that of once.
+// over makes an image by a change to the tree of base, once for a key. It inherits source, packages
+// and environment of base, and rests on the member that made base. ask is that of once.
 func (s *Store) over(ctx context.Context, key string, base Image, name string, p agentbox.Progress, ask func(key string) (Image, bool), change func(*build) error) (Image, error) {
 	return s.once(ctx, key, p, nil, ask, func(b *build) error {
 		if err := b.startFrom(ctx, s.limits, base); err != nil {
@@ -70,8 +70,8 @@ func (s *Store) over(ctx context.Context, key string, base Image, name string, p
 	})
 }
 
-// startFrom reads the tree of the build from an image. The file stays open until the build is closed,
-// as the contents of files stay in it.
+// startFrom reads the tree of the build from an image. The file stays open until the build is
+// closed, as the contents of files stay in it.
 func (b *build) startFrom(ctx context.Context, limits rootfs.Limits, base Image) error {
 	if _, err := os.Stat(base.Path); err != nil && base.Lazy != nil {
 		return &NotHereError{base}

@@ -25,8 +25,8 @@ const (
 	maxTries     = 3 // of each layer
 )
 
-// download downloads layers into files of a build, several at once. Meanwhile open returns the layers
-// that have arrived, in order.
+// download downloads layers into files of a build, several at once. Meanwhile open returns the
+// layers that have arrived, in order.
 type download struct {
 	b      *build
 	source string // as the recipe has it, for the progress
@@ -72,8 +72,8 @@ func (b *build) download(ctx context.Context, source string, layers []v1.Layer) 
 // wait returns when all goroutines have ended.
 func (d *download) wait() { d.group.Wait() }
 
-// open waits until layer i is here and returns its uncompressed bytes. It may be called once for each
-// layer.
+// open waits until layer i is here and returns its uncompressed bytes. It may be called once for
+// each layer.
 func (d *download) open(i int) (io.ReadCloser, error) {
 	if err := <-d.done[i]; err != nil {
 		return nil, err
@@ -110,8 +110,8 @@ func (d *download) fetch(ctx context.Context, i int) error {
 	return err
 }
 
-// passing tells whether another try may succeed: after a broken connection or a busy registry, but not
-// after a definite answer, an error of this host's disk, or one with a code.
+// passing tells whether another try may succeed: after a broken connection or a busy registry, but
+// not after a definite answer, an error of this host's disk, or one with a code.
 func passing(err error) bool {
 	var answer *transport.Error
 	if errors.As(err, &answer) {
@@ -120,8 +120,8 @@ func passing(err error) bool {
 	return agentbox.AsError(hostError(err)).Code == agentbox.Internal
 }
 
-// fetchOnce downloads a layer, whose digest and size the library verifies. It replaces the file of an
-// earlier try. When ctx ends, it fails at once.
+// fetchOnce downloads a layer, whose digest and size the library verifies. It replaces the file of
+// an earlier try. When ctx ends, it fails at once.
 func (d *download) fetchOnce(ctx context.Context, i int) (err error) {
 	rc, err := d.layers[i].Compressed()
 	if err != nil {
@@ -160,9 +160,9 @@ func (d *download) count(n int64) {
 	}
 }
 
-// decompress returns the uncompressed bytes of a layer, and closes f with them. It looks at the first
-// bytes, since media types are often wrong. The window of zstd, whose size a stream says itself, is
-// bounded to 128 MiB.
+// decompress returns the uncompressed bytes of a layer, and closes f with them. It looks at the
+// first bytes, since media types are often wrong. The window of zstd, whose size a stream says
+// itself, is bounded to 128 MiB.
 func decompress(f io.ReadCloser) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(f, 256<<10)
 	magic, err := r.Peek(4)

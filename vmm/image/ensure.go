@@ -16,14 +16,15 @@ import (
 // Ensure returns the image of a recipe, and makes it if it is not here. Concurrent calls for one
 // recipe, also in several processes, make it once.
 //
-// pin, if it is not zero, is the digest that agentbox.lock pins for the base (Image.Pin). If this image
-// is here, Ensure uses it. Otherwise an image with the same packages (r.Versions) will do, and the
-// user is told: two builds can differ in bytes, since scripts of packages make keys and the like. If
-// the recipe gives other packages, the error names them and the new image stays in the store.
+// pin, if it is not zero, is the digest that agentbox.lock pins for the base (Image.Pin). If this
+// image is here, Ensure uses it. Otherwise an image with the same packages (r.Versions) will do,
+// and the user is told: two builds can differ in bytes, since scripts of packages make keys and the
+// like. If the recipe gives other packages, the error names them and the new image stays in the
+// store.
 //
-// Includes are added to the base afterwards, only here. The image may be lazy (Image.Lazy) if it comes
-// from Store.Elsewhere. Errors: Invalid for a wrong recipe; NotFound, Missing, Unavailable or NoSpace
-// from its source; Conflict if the pin cannot be kept.
+// Includes are added to the base afterwards, only here. The image may be lazy (Image.Lazy) if it
+// comes from Store.Elsewhere. Errors: Invalid for a wrong recipe; NotFound, Missing, Unavailable or
+// NoSpace from its source; Conflict if the pin cannot be kept.
 func (s *Store) Ensure(ctx context.Context, r Recipe, pin agentbox.Digest, p agentbox.Progress) (Image, error) {
 	return s.ensure(ctx, r, p, func(base Recipe) (Image, error) { return s.ensureBase(ctx, base, pin, p) })
 }
@@ -110,8 +111,8 @@ func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p
 }
 
 // isBaseOf tells whether an image was made from the source of r with nothing on top. Otherwise a
-// repository could name the digest of another project's setup result in its lock file, and get it into
-// its boxes.
+// repository could name the digest of another project's setup result in its lock file, and get it
+// into its boxes.
 func (i Image) isBaseOf(r Recipe) bool {
 	return i.Base.IsZero() && len(i.Include) == 0 && i.Source == r.Source && i.Platform == r.Platform
 }
@@ -138,8 +139,8 @@ func mismatch(r Recipe, pin agentbox.Digest, img Image) error {
 	return err.WithHint("`agentbox image build --update` pins what there is now; commit agentbox.lock afterwards")
 }
 
-// makeBase returns the image that a recipe gave before, if enough accepts it, or that ask finds by the
-// key of the recipe. Otherwise it builds the image. ask may be nil.
+// makeBase returns the image that a recipe gave before, if enough accepts it, or that ask finds by
+// the key of the recipe. Otherwise it builds the image. ask may be nil.
 func (s *Store) makeBase(ctx context.Context, r Recipe, p agentbox.Progress, enough func(agentbox.Digest) bool, ask func(key string) (Image, bool)) (Image, error) {
 	key, err := r.baseKey()
 	if err != nil {
@@ -202,9 +203,9 @@ func (s *Store) once(ctx context.Context, key string, p agentbox.Progress, enoug
 	return img, hostError(err)
 }
 
-// baseKey returns the key of the base of a normalized recipe. For an archive the key contains its size,
-// inode and modification time (not ctime, as a moved file is the same), for a layout the manifest that
-// it names now.
+// baseKey returns the key of the base of a normalized recipe. For an archive the key contains its
+// size, inode and modification time (not ctime, as a moved file is the same), for a layout the
+// manifest that it names now.
 func (r Recipe) baseKey() (string, error) {
 	switch k, rest := r.source(); k {
 	case fromArchive:

@@ -59,8 +59,8 @@ func (s *Store) setBeside(d agentbox.Digest, name string, v any) error {
 	return writeJSON(filepath.Join(s.imageDir(d), name), v)
 }
 
-// beside reads a file beside an image that only saves work. A file that is missing or cannot be read
-// gives the zero value.
+// beside reads a file beside an image that only saves work. A file that is missing or cannot be
+// read gives the zero value.
 func beside[T any](s *Store, d agentbox.Digest, name string) T {
 	var v, zero T
 	if durable.ReadJSON(filepath.Join(s.imageDir(d), name), &v) != nil {
@@ -69,8 +69,9 @@ func beside[T any](s *Store, d agentbox.Digest, name string) T {
 	return v
 }
 
-// hostError adds codes to errors of this host's files: NoSpace for a full disk or an exceeded quota,
-// Missing if permission is denied. It returns other errors, and those with a code, as they are.
+// hostError adds codes to errors of this host's files: NoSpace for a full disk or an exceeded
+// quota, Missing if permission is denied. It returns other errors, and those with a code, as they
+// are.
 func hostError(err error) error {
 	var known *agentbox.Error
 	switch {
@@ -87,8 +88,8 @@ func hostError(err error) error {
 	return err
 }
 
-// flock is durable.Lock with the errors of this package. release, or the end of the process, unlocks.
-// waiting, which may be nil, is called once if the lock is held.
+// flock is durable.Lock with the errors of this package. release, or the end of the process,
+// unlocks. waiting, which may be nil, is called once if the lock is held.
 func flock(ctx context.Context, path string, waiting func()) (release func() error, err error) {
 	release, err = durable.Lock(ctx, path, waiting)
 	return release, hostError(err)

@@ -23,8 +23,8 @@ type variables struct {
 // goVariables are those that `go env` has if the environment does not.
 var goVariables = []string{"GOROOT", "GOPATH", "GOMODCACHE", "GOCACHE", "GOTOOLDIR"}
 
-// expand returns the absolute path that from means on this host. A variable that is not set is an error,
-// since the path would be another one without it.
+// expand returns the absolute path that from means on this host. A variable that is not set is an
+// error, since the path would be another one without it.
 func (v *variables) expand(from string) (string, error) {
 	if from == "" {
 		return "", agentbox.Errorf(agentbox.Invalid, "include names nothing to copy")
@@ -69,8 +69,8 @@ func (v *variables) value(name string) (string, error) {
 	return v.goEnv[name], nil
 }
 
-// goProgram returns go in the PATH, else where Go's instructions install it: a daemon has the PATH of the
-// session that started it.
+// goProgram returns go in the PATH, else where Go's instructions install it: a daemon has the PATH
+// of the session that started it.
 func goProgram() string {
 	const usual = "/usr/local/go/bin/go"
 	if path, err := exec.LookPath("go"); err == nil {
@@ -100,8 +100,9 @@ func (v *variables) askGo() error {
 	return nil
 }
 
-// secrets are files and directories below a home directory with credentials. They are never copied into
-// an image, which every box reads and peers get. A directory is listed if anything in it is secret.
+// secrets are files and directories below a home directory with credentials. They are never copied
+// into an image, which every box reads and peers get. A directory is listed if anything in it is
+// secret.
 var secrets = []string{
 	".ssh", ".aws", ".azure", ".gnupg", ".config", ".netrc", "_netrc", ".docker", ".kube", ".npmrc", ".yarnrc.yml", ".pypirc",
 	".git-credentials", ".gitconfig", ".password-store", ".local/share/keyrings", ".pki", ".mozilla", ".terraform.d", ".vault-token",
@@ -110,8 +111,8 @@ var secrets = []string{
 	".codex", ".gemini", ".qwen", ".local/share/opencode", ".aider.conf.yml", ".cursor", ".copilot", ".bash_history", ".zsh_history", ".history",
 }
 
-// logins are names under which programs keep credentials, wherever they do. Names that libraries use
-// for their own files are not among them: a directory without one of those would be broken.
+// logins are names under which programs keep credentials, wherever they do. Names that libraries
+// use for their own files are not among them: a directory without one of those would be broken.
 var logins = []string{".credentials.json", "oauth_creds.json", ".git-credentials", ".netrc", "_netrc", ".pypirc", ".pgpass", ".vault-token", ".claude.json"}
 
 // loginsIn are names that mean credentials only in directories of these names.
@@ -123,8 +124,8 @@ var hostOnly = []string{"/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/b
 // hostCertificates may be included, since boxes need a company's own authorities, too.
 const hostCertificates = "/etc/ssl/certs"
 
-// refuse fails with code Invalid for a path that must not be included. asked is the path in the recipe,
-// real has its links resolved, and home is the user's home directory.
+// refuse fails with code Invalid for a path that must not be included. asked is the path in the
+// recipe, real has its links resolved, and home is the user's home directory.
 func refuse(asked, real, home string) error {
 	switch {
 	case real == "/" || inside(home, real):

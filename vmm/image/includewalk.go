@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// walkers is how many goroutines list the files of an include. A module cache has tens of thousands, and
-// every use of the recipe lists all of them.
+// walkers is how many goroutines list the files of an include. A module cache has tens of
+// thousands, and every use of the recipe lists all of them.
 const walkers = 8
 
 // walker lists the files of an include.
@@ -29,9 +29,9 @@ type walker struct {
 	files []hostFile
 }
 
-// walk lists everything at and below from, a directory before what is in it. It leaves out credentials,
-// git directories, and what is no file, directory or symlink. It does not follow links, and returns the
-// first error.
+// walk lists everything at and below from, a directory before what is in it. It leaves out
+// credentials, git directories, and what is no file, directory or symlink. It does not follow
+// links, and returns the first error.
 func walk(ctx context.Context, from, home string, never Never) ([]hostFile, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(walkers)
@@ -65,8 +65,8 @@ func (w *walker) dir(rel string) error {
 	found := make([]hostFile, 0, len(entries))
 	for _, d := range entries {
 		below := strings.TrimPrefix(rel+"/"+d.Name(), "/")
-		// Sockets, pipes and devices mean nothing in an image. A git directory has credentials in its
-		// settings, and hooks.
+		// Sockets, pipes and devices mean nothing in an image. A git directory has credentials in
+		// its settings, and hooks.
 		if t := d.Type(); t != 0 && t != fs.ModeDir && t != fs.ModeSymlink || d.Name() == ".git" || secret(w.from+"/"+below, w.home) {
 			continue
 		}

@@ -15,8 +15,9 @@ import (
 // refName is the annotation that has the name of an image in a layout.
 const refName = "org.opencontainers.image.ref.name"
 
-// openLayout finds the image that rest, DIR[:TAG|@DIGEST], names for the recipe's platform. It verifies
-// the digest of every index and manifest on the way. Layers are verified when they are applied.
+// openLayout finds the image that rest, DIR[:TAG|@DIGEST], names for the recipe's platform. It
+// verifies the digest of every index and manifest on the way. Layers are verified when they are
+// applied.
 func openLayout(rest string, r Recipe) (v1.Image, error) {
 	dir, tag := splitTag(rest)
 	if _, err := os.Stat(filepath.Join(dir, "index.json")); err != nil {
@@ -66,8 +67,8 @@ func verify(source string, want v1.Hash, read func() ([]byte, error)) error {
 // hashOf converts a digest to the type of the library.
 func hashOf(d agentbox.Digest) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: d.Hex()} }
 
-// selectManifest chooses by tag or digest and by platform. Exactly one must fit. A tag is a whole name
-// in the layout, or what follows a colon in it.
+// selectManifest chooses by tag or digest and by platform. Exactly one must fit. A tag is a whole
+// name in the layout, or what follows a colon in it.
 func selectManifest(index v1.ImageIndex, tag string, r Recipe) (v1.Descriptor, error) {
 	m, err := index.IndexManifest()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// recipeKey matches the keys of Recipe.key and derivedKey. A key that came from elsewhere becomes the
-// name of a file.
+// recipeKey matches the keys of Recipe.key and derivedKey. A key that came from elsewhere becomes
+// the name of a file.
 var recipeKey = agentbox.Pattern(`^([0-9a-f]{32}|derived-[0-9a-f]{64})$`)
 
 // NotHereError means that Image has to be completely here. The caller has it completed and tries
@@ -24,9 +24,9 @@ func (e *NotHereError) Error() string {
 	return fmt.Sprintf("image %s is not all here", e.Image.Digest.Short())
 }
 
-// AddLazy adds an image whose blocks come later (img.Lazy), as Store.Elsewhere returned it. An image
-// that is here already stays as it is. If its recipe has given no image here, it gives this one from
-// now on. Code Invalid for an image without Lazy, Digest or Size.
+// AddLazy adds an image whose blocks come later (img.Lazy), as Store.Elsewhere returned it. An
+// image that is here already stays as it is. If its recipe has given no image here, it gives this
+// one from now on. Code Invalid for an image without Lazy, Digest or Size.
 func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 	if img.Lazy == nil || img.Digest.IsZero() || img.Size <= 0 {
 		return Image{}, agentbox.Errorf(agentbox.Invalid, "image %s: it is not said where its file comes from", img.Name)
@@ -60,10 +60,10 @@ func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 	return s.describe(img.Digest)
 }
 
-// Completed adds the file of an image that was lazy or damaged, by a hard link if possible and else as
-// a copy. file must be on the disk, and belongs to the caller. Completed verifies the whole file:
-// right chunks make a wrong image if the list of chunks is wrong. If its digest is not d, the error
-// has code Corrupt and the image stays lazy.
+// Completed adds the file of an image that was lazy or damaged, by a hard link if possible and else
+// as a copy. file must be on the disk, and belongs to the caller. Completed verifies the whole
+// file: right chunks make a wrong image if the list of chunks is wrong. If its digest is not d, the
+// error has code Corrupt and the image stays lazy.
 func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) error {
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -122,8 +122,8 @@ func linkOrCopy(to, from string) error {
 	return errors.Join(err, out.Sync(), out.Close())
 }
 
-// SetTrace stores the blocks of an image that a box read first, in that order. They are prefetched for
-// the next machine.
+// SetTrace stores the blocks of an image that a box read first, in that order. They are prefetched
+// for the next machine.
 func (s *Store) SetTrace(d agentbox.Digest, blocks []uint32) error {
 	return s.setBeside(d, imageTraceName, blocks)
 }

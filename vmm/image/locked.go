@@ -10,10 +10,10 @@ import (
 	"agentbox/agentbox"
 )
 
-// EnsureLocked returns the image of a recipe as the lock file at path pins it. If the file, which need
-// not exist, has no pin, EnsureLocked adds one. With update it makes the image again and replaces the
-// pin. If the file cannot be written, the image is returned unpinned and the user is told. A damaged
-// lock file is an error and is never overwritten.
+// EnsureLocked returns the image of a recipe as the lock file at path pins it. If the file, which
+// need not exist, has no pin, EnsureLocked adds one. With update it makes the image again and
+// replaces the pin. If the file cannot be written, the image is returned unpinned and the user is
+// told. A damaged lock file is an error and is never overwritten.
 func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update bool, p agentbox.Progress) (Image, error) {
 	lock, err := LoadLock(path)
 	if err != nil {

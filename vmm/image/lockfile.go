@@ -31,8 +31,8 @@ const lockHeader = `# Written by agentbox: the exact images this repository's bo
 const maxLock = 4 << 20
 
 // Lock is the content of agentbox.lock: for each recipe the image that it gave when it was pinned.
-// Includes are not part of it, so that one file serves every machine. The zero value is an empty lock.
-// Entries are sorted by source, platform and packages, so that diffs are small.
+// Includes are not part of it, so that one file serves every machine. The zero value is an empty
+// lock. Entries are sorted by source, platform and packages, so that diffs are small.
 type Lock struct {
 	Version int         `yaml:"version"`
 	Images  []LockEntry `yaml:"images"`
@@ -138,8 +138,8 @@ func (e LockEntry) same(r Recipe) bool {
 	return e.Source == r.Source && e.Platform == r.Platform && slices.Equal(e.Packages, r.Packages)
 }
 
-// tidy checks an entry and sorts its lists, whose order a merge may have changed. It returns what is
-// wrong, "" for nothing. Its fields become parts of keys and references.
+// tidy checks an entry and sorts its lists, whose order a merge may have changed. It returns what
+// is wrong, "" for nothing. Its fields become parts of keys and references.
 func (e *LockEntry) tidy() string {
 	if e.Source == "" || agentbox.Digest(e.Image).IsZero() {
 		return "an entry lacks its source or its image"
@@ -168,8 +168,8 @@ func (l *Lock) of(r Recipe) *LockEntry {
 	return &l.Images[i]
 }
 
-// Pin returns the recipe as the lock pins it, and the digest for Ensure. If there is no pin, it returns
-// the recipe unchanged and a zero digest.
+// Pin returns the recipe as the lock pins it, and the digest for Ensure. If there is no pin, it
+// returns the recipe unchanged and a zero digest.
 func (l *Lock) Pin(r Recipe) (Recipe, agentbox.Digest) {
 	e := l.of(r)
 	if e == nil {
@@ -179,8 +179,8 @@ func (l *Lock) Pin(r Recipe) (Recipe, agentbox.Digest) {
 	return r, agentbox.Digest(e.Image)
 }
 
-// PinOf returns a digest of the entry of a recipe, "" if there is none. host/consent compares it with
-// what was approved.
+// PinOf returns a digest of the entry of a recipe, "" if there is none. host/consent compares it
+// with what was approved.
 func (l *Lock) PinOf(r Recipe) string {
 	e := l.of(r)
 	if e == nil {
@@ -190,7 +190,8 @@ func (l *Lock) PinOf(r Recipe) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// Set pins a recipe to an image, and tells whether that changed anything: the digest or the manifest.
+// Set pins a recipe to an image, and tells whether that changed anything: the digest or the
+// manifest.
 func (l *Lock) Set(r Recipe, img Image) bool {
 	want, err := r.Base().normal()
 	if err != nil {

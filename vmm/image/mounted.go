@@ -7,8 +7,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// mounted is a mount of this host: the directory root of a file system is mounted at path. fs is the
-// file system's device number as MAJOR:MINOR.
+// mounted is a mount of this host: the directory root of a file system is mounted at path. fs is
+// the file system's device number as MAJOR:MINOR.
 type mounted struct{ fs, root, path string }
 
 // mountEscapes decodes the escapes of the kernel's table of mounts.
@@ -51,8 +51,8 @@ func origin(mounts []mounted, path string) (place mounted, ok bool) {
 	return place, ok && err == nil
 }
 
-// mountedElsewhere refuses an include at or below which a part of own is mounted, which looks like any
-// other directory. The links of real and own are resolved. asked is for the error.
+// mountedElsewhere refuses an include at or below which a part of own is mounted, which looks like
+// any other directory. The links of real and own are resolved. asked is for the error.
 func mountedElsewhere(asked, real string, own []string, mounts []mounted) error {
 	places := mounts
 	if here, ok := origin(mounts, real); ok {

@@ -7,16 +7,16 @@ import (
 )
 
 // Never are files and directories that no include copies, approved or not: those in which agentbox
-// keeps the keys of all boxes. They are compared by identity and not by path, so that no link or mount
-// leads to them. The zero value forbids nothing.
+// keeps the keys of all boxes. They are compared by identity and not by path, so that no link or
+// mount leads to them. The zero value forbids nothing.
 type Never struct {
 	dirs  []string // links resolved
 	files []fs.FileInfo
 }
 
-// NeverBelow forbids directories, and what is in them. It lists the files two levels deep, since they
-// may have hard links elsewhere. What is mounted elsewhere is found in the table of mounts. Missing
-// directories are skipped.
+// NeverBelow forbids directories, and what is in them. It lists the files two levels deep, since
+// they may have hard links elsewhere. What is mounted elsewhere is found in the table of mounts.
+// Missing directories are skipped.
 func NeverBelow(dirs ...string) Never {
 	var n Never
 	for _, dir := range dirs {

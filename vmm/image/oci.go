@@ -20,9 +20,9 @@ import (
 	"agentbox/vmm/image/rootfs"
 )
 
-// oci makes the root file system of a container image. It compares every layer with its digest in the
-// configuration, and downloads layers from a registry while it applies earlier ones. r is normalized.
-// Errors are those of ociError.
+// oci makes the root file system of a container image. It compares every layer with its digest in
+// the configuration, and downloads layers from a registry while it applies earlier ones. r is
+// normalized. Errors are those of ociError.
 func (b *build) oci(ctx context.Context, r Recipe) error {
 	k, rest := r.source()
 	img, err := openOCI(ctx, k, rest, r)
@@ -141,8 +141,8 @@ func reference(s, manifest string) (name.Reference, error) {
 	return pinned, nil
 }
 
-// describeOCI verifies the configuration, which has the digests of layers, and sets Manifest and Env of
-// the image. An image for another platform is code Invalid.
+// describeOCI verifies the configuration, which has the digests of layers, and sets Manifest and
+// Env of the image. An image for another platform is code Invalid.
 func (b *build) describeOCI(img v1.Image, k kind, r Recipe) (*v1.ConfigFile, error) {
 	if k != fromArchive { // an archive has no manifest of its own
 		m, err := img.Manifest()
@@ -170,8 +170,8 @@ func (b *build) describeOCI(img v1.Image, k kind, r Recipe) (*v1.ConfigFile, err
 	return config, nil
 }
 
-// splitTag cuts PATH:TAG or PATH@DIGEST at the first separator before which there is a file, as both
-// may contain colons. If there is no file, it cuts at the first colon of the last component.
+// splitTag cuts PATH:TAG or PATH@DIGEST at the first separator before which there is a file, as
+// both may contain colons. If there is no file, it cuts at the first colon of the last component.
 func splitTag(s string) (path, tag string) {
 	if _, err := os.Stat(s); err == nil {
 		return s, ""

@@ -19,8 +19,8 @@ type perBox struct {
 	script string
 }
 
-// keys are private keys. They are removed from every image, so that neither the store nor a team has
-// one.
+// keys are private keys. They are removed from every image, so that neither the store nor a team
+// has one.
 var keys = []perBox{
 	{
 		name: "10-ssl-cert", needs: []string{"/usr/sbin/make-ssl-cert"},
@@ -41,7 +41,8 @@ done
 	},
 }
 
-// clusters are the databases that packages of servers make. The scripts do what Debian's packages do.
+// clusters are the databases that packages of servers make. The scripts do what Debian's packages
+// do.
 var clusters = []perBox{
 	{
 		name: "20-postgresql", needs: []string{"/usr/bin/pg_createcluster"}, empty: []string{"/etc/postgresql", "/var/lib/postgresql"},
@@ -101,8 +102,8 @@ func (b *build) makeKeys() error {
 	return errors.Join(errs...)
 }
 
-// ownClusters removes the databases from an image that was just installed, and adds the scripts that
-// make them. In other images they may be somebody's work.
+// ownClusters removes the databases from an image that was just installed, and adds the scripts
+// that make them. In other images they may be somebody's work.
 func (b *build) ownClusters() error {
 	var errs []error
 	for _, p := range clusters {
@@ -131,8 +132,8 @@ func (b *build) firstStart(p perBox) error {
 	return b.put(path.Join(protocol.FirstStartDir, p.name), ino, []byte("#!/bin/sh -e\n"+p.script))
 }
 
-// removeLinked removes a file and the links beside it that lead to it, such as those in /etc/ssl/certs
-// whose names are hashes of certificates.
+// removeLinked removes a file and the links beside it that lead to it, such as those in
+// /etc/ssl/certs whose names are hashes of certificates.
 func (b *build) removeLinked(file string) error {
 	dir, last := path.Split(file)
 	var errs []error

@@ -110,8 +110,8 @@ func (b *build) addUser(passwd []byte) error {
 	return nil
 }
 
-// appendLine adds a line to a file, and keeps its mode and owner. If the file is missing, it is made if
-// must is set.
+// appendLine adds a line to a file, and keeps its mode and owner. If the file is missing, it is
+// made if must is set.
 func (b *build) appendLine(path, line string, mode uint32, must bool) error {
 	old := b.tree.Lookup(path, true)
 	if old == nil && !must {
@@ -150,8 +150,8 @@ func (b *build) put(path string, ino *rootfs.Inode, text []byte) error {
 	return b.tree.Put(path, ino)
 }
 
-// read returns the content of a file of at most maxText bytes, nil if it is missing. A longer file is
-// code Corrupt.
+// read returns the content of a file of at most maxText bytes, nil if it is missing. A longer file
+// is code Corrupt.
 func (b *build) read(path string) ([]byte, error) {
 	ino := b.tree.Lookup(path, true)
 	if ino == nil {
@@ -164,8 +164,8 @@ func (b *build) read(path string) ([]byte, error) {
 	return text, nil
 }
 
-// accountOf finds the account of a user id in the text of /etc/passwd. Both results are "" if there is
-// none. A home that is not an absolute path becomes "/".
+// accountOf finds the account of a user id in the text of /etc/passwd. Both results are "" if there
+// is none. A home that is not an absolute path becomes "/".
 func accountOf(passwd []byte, uid int) (name, home string) {
 	for line := range strings.Lines(string(passwd)) {
 		f := strings.Split(strings.TrimSpace(line), ":")

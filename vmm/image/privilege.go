@@ -37,8 +37,8 @@ func Privileged(source string) string {
 	return ""
 }
 
-// local tells whether a registry's name cannot be public: a private address, a name without a dot, or
-// one below .internal or .local.
+// local tells whether a registry's name cannot be public: a private address, a name without a dot,
+// or one below .internal or .local.
 func local(registry string) bool {
 	host, _, _ := strings.Cut(registry, ":")
 	if strings.HasPrefix(registry, "[") {

@@ -18,8 +18,8 @@ import (
 // lookupTime is how long LeadsToPrivate waits for the resolver. After that, dial finds out.
 const lookupTime = 2 * time.Second
 
-// LeadsToPrivate asks the resolver whether the registry of a source has a private address. It returns
-// false if there is no answer, since publicTransport checks again when it connects.
+// LeadsToPrivate asks the resolver whether the registry of a source has a private address. It
+// returns false if there is no answer, since publicTransport checks again when it connects.
 func LeadsToPrivate(ctx context.Context, source string) bool {
 	kind, rest := Recipe{Source: source}.source()
 	if kind != fromRegistry {
@@ -44,9 +44,9 @@ func LeadsToPrivate(ctx context.Context, source string) bool {
 	return false
 }
 
-// extraPrivate are further addresses that are not public: shared address space (RFC 6598), metadata of
-// cloud platforms (Azure, Oracle), reserved addresses (RFC 6890, 2544), and IPv6 addresses that contain
-// IPv4 addresses (RFC 6052, 3056, 4380).
+// extraPrivate are further addresses that are not public: shared address space (RFC 6598), metadata
+// of cloud platforms (Azure, Oracle), reserved addresses (RFC 6890, 2544), and IPv6 addresses that
+// contain IPv4 addresses (RFC 6052, 3056, 4380).
 var extraPrivate = []netip.Prefix{
 	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("168.63.129.16/32"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"),
@@ -109,7 +109,8 @@ func (d *publicDialer) dial(ctx context.Context, network, to string) (net.Conn, 
 	return dialer.DialContext(ctx, network, to)
 }
 
-// refusePrivate fails with code Conflict for a private address, which somebody has to approve first.
+// refusePrivate fails with code Conflict for a private address, which somebody has to approve
+// first.
 func refusePrivate(asked, address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err == nil && !private(at.Addr()) {

@@ -6,8 +6,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Received counts the bytes of an image that came from a member of the team or a remote. If both are
-// "", it counts those of all that did not fit into maxReceived.
+// Received counts the bytes of an image that came from a member of the team or a remote. If both
+// are "", it counts those of all that did not fit into maxReceived.
 type Received struct {
 	Peer   string `json:"peer,omitempty"`   // PeerID
 	Remote string `json:"remote,omitempty"` // a directory or URL

@@ -26,8 +26,8 @@ type Recipe struct {
 	//
 	// DIR and FILE are absolute.
 	Source string
-	// Packages of an apt source: names as apt takes them, with an architecture or a version if one is
-	// wanted.
+	// Packages of an apt source: names as apt takes them, with an architecture or a version if one
+	// is wanted.
 	Packages []string
 	Include  []Include // copied from this host over the base
 	Platform string    // os/arch; "" means linux and this machine's architecture
@@ -44,8 +44,8 @@ type Include struct {
 	From string `json:"from"` // may begin with ~ and contain $NAME
 	To   string `json:"to"`   // absolute path in the image; ~ is the box user's home
 
-	// Exact means that somebody has approved the path From. It is refused if a link leads elsewhere by
-	// now.
+	// Exact means that somebody has approved the path From. It is refused if a link leads elsewhere
+	// by now.
 	Exact bool `json:"exact,omitempty"`
 }
 
@@ -120,8 +120,8 @@ func (r Recipe) normal() (Recipe, error) {
 // version changes whenever a recipe gives other bytes than before.
 const version = 3
 
-// key returns 32 hex digits that identify what a recipe gives. extra is what only this host knows, such
-// as the fingerprint of a file. Pins and includes are not in the key.
+// key returns 32 hex digits that identify what a recipe gives. extra is what only this host knows,
+// such as the fingerprint of a file. Pins and includes are not in the key.
 func (r Recipe) key(extra string) string {
 	// The names of the fields are in the key: after a change, every image is made again.
 	b, err := json.Marshal(struct {

@@ -17,24 +17,25 @@ import (
 // Store keeps images in a directory. Its methods may be called from any goroutine, and several
 // processes may use the same directory.
 //
-// Writers hold flocks: one for each key (locks/KEY) while that image is looked up or made, and one for
-// all directories (locks/tmp) while one is made, moved or removed. The order is key before tmp.
+// Writers hold flocks: one for each key (locks/KEY) while that image is looked up or made, and one
+// for all directories (locks/tmp) while one is made, moved or removed. The order is key before tmp.
 // Readers hold none: an image directory appears by a rename. Only the small files in it change, and
 // they are replaced as a whole.
 type Store struct {
 	dir    string
 	limits rootfs.Limits
 
-	// Never are directories that no include copies, nor anything in them. Set it, and Elsewhere, before
-	// the store is used.
+	// Never are directories that no include copies, nor anything in them. Set it, and Elsewhere,
+	// before the store is used.
 	Never []string
-	// Elsewhere looks for an image that would be made otherwise: by its digest if pin is set, else by
-	// the key of what it is made from. The result is lazy. NotFound: nobody has it. It may be nil.
+	// Elsewhere looks for an image that would be made otherwise: by its digest if pin is set, else
+	// by the key of what it is made from. The result is lazy. NotFound: nobody has it. It may be
+	// nil.
 	Elsewhere func(ctx context.Context, pin agentbox.Digest, key string) (Image, error)
 }
 
-// elsewhere asks Elsewhere for an image and adds it to the store. If it returns false, the image has
-// to be made here. The user is told if somebody has the image and it cannot be used.
+// elsewhere asks Elsewhere for an image and adds it to the store. If it returns false, the image
+// has to be made here. The user is told if somebody has the image and it cannot be used.
 func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, p agentbox.Progress) (Image, bool) {
 	if s.Elsewhere == nil {
 		return Image{}, false
@@ -143,8 +144,8 @@ func (s *Store) find(ref string) (agentbox.Digest, error) {
 	return agentbox.Digest{}, agentbox.Errorf(agentbox.NotFound, "no image %q here", ref).WithHint("`agentbox image ls` shows what there is")
 }
 
-// Remove removes an image, damaged or not. Machines that run from it go on. The next use of its recipe
-// builds it again. NotFound if it is not here.
+// Remove removes an image, damaged or not. Machines that run from it go on. The next use of its
+// recipe builds it again. NotFound if it is not here.
 func (s *Store) Remove(ctx context.Context, digest agentbox.Digest) error {
 	from := s.imageDir(digest)
 	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {

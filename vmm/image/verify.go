@@ -11,8 +11,8 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// checked has the identity of a file when its digest was computed. A file with the same identity has
-// the same bytes, unless somebody who can write to the store forged its times.
+// checked has the identity of a file when its digest was computed. A file with the same identity
+// has the same bytes, unless somebody who can write to the store forged its times.
 type checked struct {
 	Digest agentbox.Digest `json:"digest"`
 	durable.Identity
@@ -51,8 +51,8 @@ func (s *Store) open(d agentbox.Digest) (Image, error) {
 	return img, s.setBeside(d, imageCheckName, checked{d, now})
 }
 
-// Distrust makes the next open read and verify the whole file. It is called when the store of chunks,
-// which shares the file, has found damage.
+// Distrust makes the next open read and verify the whole file. It is called when the store of
+// chunks, which shares the file, has found damage.
 func (s *Store) Distrust(d agentbox.Digest) error {
 	err := os.Remove(filepath.Join(s.imageDir(d), imageCheckName))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,8 +16,8 @@ import (
 )
 
 // metaPackages returns the packages that depend on a distribution's newest kernel, best first:
-// Debian's cloud kernel, Ubuntu's kernels for virtual machines, then the larger generic ones. arch is
-// Debian's name of it, which is Go's, too, for the processors that machines run on.
+// Debian's cloud kernel, Ubuntu's kernels for virtual machines, then the larger generic ones. arch
+// is Debian's name of it, which is Go's, too, for the processors that machines run on.
 func metaPackages(arch string) []string {
 	return []string{"linux-image-cloud-" + arch, "linux-image-kvm", "linux-image-virtual", "linux-image-" + arch, "linux-image-generic"}
 }
@@ -72,8 +72,8 @@ var (
 	concreteModules = agentbox.Pattern(`^linux-modules-[0-9]`)
 )
 
-// kernelPackages returns the newest kernel package that apt knows, and the package of its modules if
-// that is another one.
+// kernelPackages returns the newest kernel package that apt knows, and the package of its modules
+// if that is another one.
 func kernelPackages(ctx context.Context, arch string) ([]string, error) {
 	for _, meta := range metaPackages(arch) {
 		image := firstMatch(aptDepends(ctx, meta), concreteKernel())

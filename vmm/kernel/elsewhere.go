@@ -27,9 +27,9 @@ type origin struct {
 const maxParts = 1 << 20
 
 // elsewhere gets parts that another member fetched, and keeps them below fetched like parts that
-// were fetched here. It compares every byte with their list, and the release with that of the kernel.
-// Config.Elsewhere judges who wrote the list. After any error, fs.ErrNotExist if nobody is asked, the
-// next source is tried. The directory has a temporary name until it is verified.
+// were fetched here. It compares every byte with their list, and the release with that of the
+// kernel. Config.Elsewhere judges who wrote the list. After any error, fs.ErrNotExist if nobody is
+// asked, the next source is tried. The directory has a temporary name until it is verified.
 func (c *Config) elsewhere(ctx context.Context, fetched string) (*parts, error) {
 	if c.Elsewhere == nil {
 		return nil, fs.ErrNotExist
@@ -86,8 +86,8 @@ type Fetched struct {
 	By      string // PeerID of the member that fetched them from the distribution; "" for this host
 }
 
-// ListFetched lists fetched parts by name. root is Config.Root. If an origin cannot be read, that is
-// an error, and the parts are listed as this host's.
+// ListFetched lists fetched parts by name. root is Config.Root. If an origin cannot be read, that
+// is an error, and the parts are listed as this host's.
 func ListFetched(root string) ([]Fetched, error) {
 	releases, err := releasesIn(filepath.Join(root, "fetched"))
 	var out []Fetched
@@ -116,9 +116,9 @@ func releasesIn(fetched string) ([]string, error) {
 	return out, err
 }
 
-// Drop removes the fetched parts for which gone(Fetched.By) is true, and the kernel directories made
-// from them: those of revoked members. Running machines go on, but their saved states fit no other
-// kernel. Drop continues after an error and returns all of them.
+// Drop removes the fetched parts for which gone(Fetched.By) is true, and the kernel directories
+// made from them: those of revoked members. Running machines go on, but their saved states fit no
+// other kernel. Drop continues after an error and returns all of them.
 func Drop(ctx context.Context, root string, gone func(by string) bool) error {
 	list, err := ListFetched(root)
 	for _, f := range list {

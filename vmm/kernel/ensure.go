@@ -28,15 +28,16 @@ type Config struct {
 	Log      *slog.Logger // nil is silent
 	Progress func(string) // gets a line for each step that takes more than a moment; may be nil
 	// Elsewhere fills the empty directory dir with a kernel that a trusted member fetched, and
-	// returns that member's PeerID. NotFound: no member has one. If Elsewhere is nil, nobody is asked.
+	// returns that member's PeerID. NotFound: no member has one. If Elsewhere is nil, nobody is
+	// asked.
 	Elsewhere func(ctx context.Context, dir string) (by string, err error)
 }
 
 // Ensure returns a verified kernel directory, and makes it if there is none. It takes the first
 // kernel it finds: the override, one that was fetched earlier, the host's own, one that a member
 // fetched, or the distribution's cloud kernel, downloaded as an ordinary user. It fetches damaged
-// parts again, once. Several processes may call it at the same time. Errors: Invalid for an override
-// that is no kernel, Missing if there is no kernel anywhere, NoSpace, or those of apt.
+// parts again, once. Several processes may call it at the same time. Errors: Invalid for an
+// override that is no kernel, Missing if there is no kernel anywhere, NoSpace, or those of apt.
 func Ensure(ctx context.Context, c Config) (string, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -74,8 +75,8 @@ func Ensure(ctx context.Context, c Config) (string, error) {
 	}
 }
 
-// assembled returns the kernel directory of p, and makes it if it is missing or damaged. Callers hold
-// the lock.
+// assembled returns the kernel directory of p, and makes it if it is missing or damaged. Callers
+// hold the lock.
 func (c *Config) assembled(p *parts) (string, error) {
 	dir := filepath.Join(c.Root, p.key(c.Agent))
 	err := verify(dir)

@@ -27,8 +27,8 @@ var wanted = []string{"virtio_pci", "virtio_rng", "virtio_net", "fuse", "tun", "
 const maxModule = 64 << 20
 
 // modules is a directory lib/modules/<release>. Names are as the kernel knows them (moduleName).
-// Dependencies are read from the modules themselves: a downloaded kernel package has no modules.dep,
-// which depmod makes when the package is installed.
+// Dependencies are read from the modules themselves: a downloaded kernel package has no
+// modules.dep, which depmod makes when the package is installed.
 type modules struct {
 	root    fs.FS
 	files   map[string]string // paths by name

@@ -38,8 +38,8 @@ type module struct {
 // agent.
 const layout = "agentbox kernel 1"
 
-// key returns the name of the directory of these parts and agent, 32 hex digits. It needs no bytes of
-// the parts, so nobody reads them if the directory exists.
+// key returns the name of the directory of these parts and agent, 32 hex digits. It needs no bytes
+// of the parts, so nobody reads them if the directory exists.
 func (p *parts) key(agent []byte) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n%s\n%x\n", layout, p.Release, p.Vmlinuz, sha256.Sum256(agent))
@@ -65,7 +65,8 @@ func (c *Config) parts(ctx context.Context) (*parts, error) {
 			return nil, fmt.Errorf("remove damaged kernel: %w", err)
 		}
 	}
-	// The host's kernel is read each time and never kept, so that an upgrade of the host is noticed.
+	// The host's kernel is read each time and never kept, so that an upgrade of the host is
+	// noticed.
 	if p, err := readHost("/", hostRelease()); err == nil {
 		return p, nil
 	} else {
@@ -144,7 +145,8 @@ func readOverride(path string) (*parts, error) {
 	return p, nil
 }
 
-// findModules returns the module directory of a release below the first of dirs that has one, or "".
+// findModules returns the module directory of a release below the first of dirs that has one, or
+// "".
 func findModules(dirs []string, release string) string {
 	for _, dir := range dirs {
 		for _, lib := range []string{"lib/modules", "usr/lib/modules", "modules"} {
@@ -157,8 +159,8 @@ func findModules(dirs []string, release string) string {
 	return ""
 }
 
-// findVmlinuz finds the kernel in a directory, or in its boot directory. Of several whose names have
-// one pattern it takes the newest.
+// findVmlinuz finds the kernel in a directory, or in its boot directory. Of several whose names
+// have one pattern it takes the newest.
 func findVmlinuz(dir string) (string, error) {
 	for _, pattern := range []string{"vmlinuz", "vmlinuz-*", "boot/vmlinuz-*", "boot/vmlinuz", "bzImage"} {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -172,9 +174,10 @@ func findVmlinuz(dir string) (string, error) {
 	return "", errors.New("it holds no vmlinuz")
 }
 
-// imageRelease reads the release from the header of an x86 bzImage (Documentation/arch/x86/boot.rst:
-// "HdrS" at 0x202, the offset of the version string less 0x200 at 0x20e). A release becomes the name
-// of a directory, so it must not begin with a dot or contain a slash.
+// imageRelease reads the release from the header of an x86 bzImage
+// (Documentation/arch/x86/boot.rst: "HdrS" at 0x202, the offset of the version string less 0x200 at
+// 0x20e). A release becomes the name of a directory, so it must not begin with a dot or contain a
+// slash.
 func imageRelease(image []byte) (string, error) {
 	if len(image) < 0x400 || string(image[0x202:0x206]) != "HdrS" {
 		return "", errors.New("it is not an x86 Linux kernel (bzImage)")
@@ -215,8 +218,8 @@ func newestFetched(dir string) (*parts, error) {
 	return loadParts(filepath.Join(dir, slices.MaxFunc(releases, CompareReleases)))
 }
 
-// loadParts reads the description of parts. Their bytes (load) are not needed if the kernel directory
-// exists.
+// loadParts reads the description of parts. Their bytes (load) are not needed if the kernel
+// directory exists.
 func loadParts(dir string) (*parts, error) {
 	p := &parts{dir: dir}
 	return p, readManifest(dir, p)

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// How messages begin. In the handshake: the server's first message, the client's options, and our
-	// replies to them. After it: the client's requests and our answers.
+	// How messages begin. In the handshake: the server's first message, the client's options, and
+	// our replies to them. After it: the client's requests and our answers.
 	magicServer  = 0x4e42444d41474943 // NBDMAGIC
 	magicOption  = 0x49484156454f5054 // IHAVEOPT
 	magicReply   = 0x0003e889045565a9
@@ -56,9 +56,9 @@ const (
 
 const (
 	// These bound the memory that one client can take: the data of an option in the handshake, then
-	// inFlight answers of maxRead bytes, together 128 MiB. The usual maximum of the protocol, 32 MiB,
-	// would allow 2 GiB. The client learns the block sizes, and QEMU cuts its requests to them. A
-	// request for a single byte is legal, but pages are best.
+	// inFlight answers of maxRead bytes, together 128 MiB. The usual maximum of the protocol, 32
+	// MiB, would allow 2 GiB. The client learns the block sizes, and QEMU cuts its requests to
+	// them. A request for a single byte is legal, but pages are best.
 	maxOption  = 64 << 10 // bytes of an option; names have at most 4096
 	maxOptions = 1000     // of one client
 	maxRead    = 2 << 20
@@ -91,8 +91,8 @@ func readOption(r io.Reader) (option, error) {
 	return o, err
 }
 
-// wellFormed tells whether the data of an INFO or GO option is. It has a name and a list of what the
-// client wants to know, which we ignore: the client gets everything.
+// wellFormed tells whether the data of an INFO or GO option is. It has a name and a list of what
+// the client wants to know, which we ignore: the client gets everything.
 func (o option) wellFormed() bool {
 	if len(o.data) < 6 {
 		return false
@@ -161,8 +161,8 @@ func (q request) check(size int64) uint32 {
 // answerSize is the length of the header of an answer. The bytes of a READ follow it.
 const answerSize = 16
 
-// putAnswer writes the header of an answer into b, which has at least answerSize bytes. code is 0 or
-// one of the err constants.
+// putAnswer writes the header of an answer into b, which has at least answerSize bytes. code is 0
+// or one of the err constants.
 func putAnswer(b []byte, cookie uint64, code uint32) {
 	binary.BigEndian.PutUint32(b, magicAnswer)
 	binary.BigEndian.PutUint32(b[4:], code)

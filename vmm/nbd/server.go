@@ -38,8 +38,8 @@ func Serve(ctx context.Context, conn net.Conn, image vmm.Blocks) error {
 	return err
 }
 
-// session is one connection. Only the goroutine of Serve reads from in. Each request has a goroutine
-// that writes its answer.
+// session is one connection. Only the goroutine of Serve reads from in. Each request has a
+// goroutine that writes its answer.
 type session struct {
 	ctx   context.Context
 	conn  net.Conn
@@ -149,9 +149,10 @@ func (s *session) serve() error {
 	}
 }
 
-// answer reads and replies. A request that is refused or fails gets an answer without bytes, and the
-// session goes on. A request that the end of the session interrupts gets none. If the answer cannot
-// be written, answer closes the connection and so ends the session: no request waits forever.
+// answer reads and replies. A request that is refused or fails gets an answer without bytes, and
+// the session goes on. A request that the end of the session interrupts gets none. If the answer
+// cannot be written, answer closes the connection and so ends the session: no request waits
+// forever.
 func (s *session) answer(q request) {
 	b := make([]byte, answerSize)
 	code := q.check(s.image.Size())

@@ -146,8 +146,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// A VMM that a guest has taken over may ask for as much as it likes, at once, of an image whose bytes
-// do not come: its supervisor stays small.
+// A VMM that a guest has taken over may ask for as much as it likes, at once, of an image whose
+// bytes do not come: its supervisor stays small.
 func TestWhatOneClientCanMakeUsHoldIsBounded(t *testing.T) {
 	const most = 128 << 20
 	if hold := inFlight * maxRead; hold > most {

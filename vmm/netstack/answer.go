@@ -52,8 +52,8 @@ func pingAnswer(ip []byte) []byte {
 	return icmpMessage([4]byte(ip[16:20]), header.ICMPv4EchoReply, 0, ip[ipLen+4:])
 }
 
-// strayCode returns the ICMP code after which a program no longer waits for an answer. For other codes
-// Linux goes on trying to connect.
+// strayCode returns the ICMP code after which a program no longer waits for an answer. For other
+// codes Linux goes on trying to connect.
 func strayCode(proto byte) header.ICMPv4Code {
 	switch proto {
 	case protoTCP:
@@ -66,9 +66,9 @@ func strayCode(proto byte) header.ICMPv4Code {
 	return header.ICMPv4ProtoUnreachable
 }
 
-// unreachable tells the guest that its packet cannot be delivered. The error has the packet's header
-// and 8 bytes more, by which the guest's kernel finds the socket (RFC 792). It comes from the
-// packet's destination, or from the gateway if nothing can come from there.
+// unreachable tells the guest that its packet cannot be delivered. The error has the packet's
+// header and 8 bytes more, by which the guest's kernel finds the socket (RFC 792). It comes from
+// the packet's destination, or from the gateway if nothing can come from there.
 func unreachable(ip []byte, code header.ICMPv4Code) []byte {
 	from := [4]byte(ip[16:20])
 	if destinationKind(from) != "" {
@@ -77,7 +77,8 @@ func unreachable(ip []byte, code header.ICMPv4Code) []byte {
 	return icmpMessage(from, header.ICMPv4DstUnreachable, code, append(make([]byte, 4), ip[:min(len(ip), ipLen+8)]...))
 }
 
-// udp makes a frame with a datagram from the gateway, without a checksum, which IPv4 does not require.
+// udp makes a frame with a datagram from the gateway, without a checksum, which IPv4 does not
+// require.
 func udp(from, to uint16, dst [4]byte, payload []byte) []byte {
 	h := header.UDP(make([]byte, udpLen))
 	h.Encode(&header.UDPFields{SrcPort: from, DstPort: to, Length: uint16(udpLen + len(payload))})

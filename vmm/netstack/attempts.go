@@ -25,8 +25,8 @@ type tally struct {
 // reportInterval is the least time between two reports of one kind.
 const reportInterval = time.Second
 
-// newAttempts makes attempts that call report, one call at a time, from the goroutine that calls add
-// or that of a timer.
+// newAttempts makes attempts that call report, one call at a time, from the goroutine that calls
+// add or that of a timer.
 func newAttempts(report func(Attempt)) *attempts {
 	return &attempts{report: report, tally: map[Kind]*tally{}}
 }

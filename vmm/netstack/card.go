@@ -14,9 +14,9 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// card is the network interface of gVisor's stack: IPv4 packets to and from one neighbour. It has no
-// queues. One goroutine reads the link (Stack.read), and any goroutine of gVisor writes to it. It
-// implements stack.LinkEndpoint and stack.GSOEndpoint.
+// card is the network interface of gVisor's stack: IPv4 packets to and from one neighbour. It has
+// no queues. One goroutine reads the link (Stack.read), and any goroutine of gVisor writes to it.
+// It implements stack.LinkEndpoint and stack.GSOEndpoint.
 type card struct {
 	link      vmm.Link
 	segmenter vmm.Segmenter  // the same link; nil if it cannot carry long segments
@@ -48,8 +48,8 @@ func (c *card) deliver(ip []byte) {
 	p.DecRef()
 }
 
-// splitHeaders copies a packet into a buffer whose headers have a view of their own. When gVisor reads
-// the headers of a packet that it has cloned, it copies the whole view that they are in.
+// splitHeaders copies a packet into a buffer whose headers have a view of their own. When gVisor
+// reads the headers of a packet that it has cloned, it copies the whole view that they are in.
 func splitHeaders(ip []byte) buffer.Buffer {
 	headers := ipLen + udpLen
 	if ip[9] == protoTCP {
@@ -75,16 +75,16 @@ func (c *card) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
 	return list.Len(), nil
 }
 
-// answersSYN tells whether p answers a SYN. gVisor writes such packets while it holds the lock of the
-// new connection.
+// answersSYN tells whether p answers a SYN. gVisor writes such packets while it holds the lock of
+// the new connection.
 func answersSYN(p *stack.PacketBuffer) bool {
 	h := header.TCP(p.TransportHeader().Slice())
 	return p.TransportProtocolNumber == header.TCPProtocolNumber && len(h) >= header.TCPMinimumSize && h.Flags().Contains(header.TCPFlagSyn)
 }
 
 // writeLater writes a packet in a goroutine of its own, so that its writer can release the lock of
-// the connection. If the guest answered while the lock is held, a goroutine of gVisor would spin for
-// it on a CPU that the guest may need.
+// the connection. If the guest answered while the lock is held, a goroutine of gVisor would spin
+// for it on a CPU that the guest may need.
 func (c *card) writeLater(p *stack.PacketBuffer) {
 	p.IncRef()
 	c.pending.Go(func() {
@@ -136,7 +136,8 @@ func (c *card) IsAttached() bool {
 }
 
 // The rest of stack.LinkEndpoint. gVisor sees no Ethernet headers: card adds and removes them.
-// RXChecksumOffload tells gVisor not to verify checksums. gVisor calls Wait when it removes the card.
+// RXChecksumOffload tells gVisor not to verify checksums. gVisor calls Wait when it removes the
+// card.
 func (c *card) MTU() uint32                      { return uint32(min(c.link.MTU(), protocol.NetworkMTU)) }
 func (c *card) SetMTU(uint32)                    {}
 func (c *card) MaxHeaderLength() uint16          { return 0 }
@@ -152,8 +153,8 @@ func (c *card) ParseHeader(*stack.PacketBuffer) bool    { return true }
 func (c *card) Close()                                  {}
 func (c *card) SetOnCloseAction(func())                 {}
 
-// read handles frames until the cable is cut. It reuses its buffer, so whoever keeps a part of a frame
-// has to copy it.
+// read handles frames until the cable is cut. It reuses its buffer, so whoever keeps a part of a
+// frame has to copy it.
 func (s *Stack) read() {
 	buf := make([]byte, maxFrame)
 	for {
@@ -191,8 +192,8 @@ func (s *Stack) frame(f []byte) {
 	}
 }
 
-// dhcp answers a DHCP client, which an image may run although the agent has configured the interface.
-// A client that renews its lease is answered at its address, any other by broadcast.
+// dhcp answers a DHCP client, which an image may run although the agent has configured the
+// interface. A client that renews its lease is answered at its address, any other by broadcast.
 func (s *Stack) dhcp(ip []byte) {
 	answer := dhcpAnswer(ip[ipLen+udpLen:])
 	if answer == nil {

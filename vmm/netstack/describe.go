@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// describe describes a refused frame in a short printable line. It never shows payload, which may be
-// what the box tried to get out.
+// describe describes a refused frame in a short printable line. It never shows payload, which may
+// be what the box tried to get out.
 func describe(frame []byte) string {
 	if len(frame) < etherLen {
 		return fmt.Sprintf("a frame of %d bytes", len(frame))

@@ -30,8 +30,8 @@ const (
 	dhcpInform   = 8
 )
 
-// dhcpAnswer returns the answer to a message of a DHCP client, the payload of a datagram. It is nil for
-// a malformed message, one of another Ethernet address, or a type that gets no answer.
+// dhcpAnswer returns the answer to a message of a DHCP client, the payload of a datagram. It is nil
+// for a malformed message, one of another Ethernet address, or a type that gets no answer.
 func dhcpAnswer(m []byte) []byte {
 	const bootRequest, bootReply, ethernet = 1, 2, 1
 	if len(m) < dhcpHeader || m[0] != bootRequest || m[1] != ethernet || m[2] != 6 || [6]byte(m[28:34]) != guestMAC || string(m[236:240]) != dhcpCookie {
@@ -61,8 +61,8 @@ func dhcpAnswer(m []byte) []byte {
 	return append(r, make([]byte, max(0, 300-len(r)))...) // BOOTP's least size
 }
 
-// dhcpReplyTo returns the type of the answer, 0 for none. A request for another address than that of
-// the lease is refused, so that the client starts over.
+// dhcpReplyTo returns the type of the answer, 0 for none. A request for another address than that
+// of the lease is refused, so that the client starts over.
 func dhcpReplyTo(m []byte, options map[byte][]byte) byte {
 	wanted := netip.AddrFrom4([4]byte(m[12:16])) // of a client that renews
 	if b := options[optionRequested]; len(b) == 4 {
@@ -82,8 +82,8 @@ func dhcpReplyTo(m []byte, options map[byte][]byte) byte {
 	return 0
 }
 
-// dhcpLease returns the options of every answer but a refusal: netmask, gateway, resolver, MTU, and a
-// lease without end.
+// dhcpLease returns the options of every answer but a refusal: netmask, gateway, resolver, MTU, and
+// a lease without end.
 func dhcpLease() []byte {
 	const infinite = 0xffffffff
 	option := func(b []byte, code byte, value ...byte) []byte {
@@ -96,8 +96,8 @@ func dhcpLease() []byte {
 	return option(b, optionLease, binary.BigEndian.AppendUint32(nil, infinite)...)
 }
 
-// dhcpOptions reads options up to the end mark or the first that is malformed. If a code occurs twice,
-// the last counts. Values are parts of b.
+// dhcpOptions reads options up to the end mark or the first that is malformed. If a code occurs
+// twice, the last counts. Values are parts of b.
 func dhcpOptions(b []byte) map[byte][]byte {
 	const pad = 0
 	out := map[byte][]byte{}

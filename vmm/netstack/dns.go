@@ -18,8 +18,8 @@ import (
 )
 
 // resolver answers DNS queries by itself: an allowed name has its synthetic address and no other
-// records, and any other name does not exist. A query to a resolver of the host would be a way out for
-// data (a name can carry 200 bytes), and would tell the box what the host's resolver knows. The
+// records, and any other name does not exist. A query to a resolver of the host would be a way out
+// for data (a name can carry 200 bytes), and would tell the box what the host's resolver knows. The
 // methods may be called from any goroutine.
 type resolver struct {
 	names    *names
@@ -27,8 +27,8 @@ type resolver struct {
 	attempts *attempts
 }
 
-// nameTTL is for how many seconds the box may cache an answer. Each connection is decided about anew,
-// so this matters only for names that are evicted.
+// nameTTL is for how many seconds the box may cache an answer. Each connection is decided about
+// anew, so this matters only for names that are evicted.
 const nameTTL = 60
 
 // maxQuery is the most bytes of a query: more than one with one name and EDNS padding has. Longer
@@ -71,7 +71,8 @@ func (r *resolver) answer(ctx context.Context, message []byte) []byte {
 }
 
 // resolve answers a question. The handler decides whether the name exists, each time anew. The only
-// addresses are A records, since the cable carries no IPv6; for other types the name has no records.
+// addresses are A records, since the cable carries no IPv6; for other types the name has no
+// records.
 func (r *resolver) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmessage.Resource, dnsmessage.RCode) {
 	is := func(body dnsmessage.ResourceBody) []dnsmessage.Resource {
 		return []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: nameTTL}, Body: body}}
@@ -98,9 +99,9 @@ func (r *resolver) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmes
 	return is(&dnsmessage.AResource{A: addr.As4()}), dnsmessage.RCodeSuccess
 }
 
-// serveStream answers queries over TCP, where each message has its length in two bytes before it (RFC
-// 1035, 4.2.2). It returns at the end of the stream, after 10 s without a query, and at the first bad
-// message.
+// serveStream answers queries over TCP, where each message has its length in two bytes before it
+// (RFC 1035, 4.2.2). It returns at the end of the stream, after 10 s without a query, and at the
+// first bad message.
 func (r *resolver) serveStream(ctx context.Context, c net.Conn) error {
 	const idle = 10 * time.Second
 	buf := make([]byte, 2+maxQuery)
@@ -137,8 +138,8 @@ func (r *resolver) refuse(format string, args ...any) {
 // hostName matches labels of 1 to 63 characters that host names may have.
 var hostName = agentbox.Pattern(`^[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*$`)
 
-// canonical returns a name as the policy has it: in lower case, without a dot at the end. ok is false
-// if it is no host name or longer than 253 bytes.
+// canonical returns a name as the policy has it: in lower case, without a dot at the end. ok is
+// false if it is no host name or longer than 253 bytes.
 func canonical(s string) (name string, ok bool) {
 	const maxName = 253
 	s = strings.TrimSuffix(s, ".")

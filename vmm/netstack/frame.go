@@ -59,8 +59,8 @@ const (
 )
 
 // inspect classifies a frame from the guest. It accepts only what the one guest may send: from one
-// Ethernet and one IPv4 address, no fragments, no options. Everything after it relies on that. ip is
-// the packet without padding, for all classes but classRefused, classIgnored and classARP.
+// Ethernet and one IPv4 address, no fragments, no options. Everything after it relies on that. ip
+// is the packet without padding, for all classes but classRefused, classIgnored and classARP.
 func inspect(frame []byte) (c class, kind Kind, ip []byte) {
 	if len(frame) < etherLen || len(frame) > maxFrame || [6]byte(frame[6:12]) != guestMAC {
 		return classRefused, KindFrame, nil
@@ -176,8 +176,8 @@ func hasPorts(t []byte) bool {
 	return binary.BigEndian.Uint16(t) != 0 && binary.BigEndian.Uint16(t[2:]) != 0
 }
 
-// inspectICMP allows pings of the gateway only: ICMP to other addresses would carry data out. A ping
-// of another address gets an ICMP error, so that the program ends.
+// inspectICMP allows pings of the gateway only: ICMP to other addresses would carry data out. A
+// ping of another address gets an ICMP error, so that the program ends.
 func inspectICMP(p []byte, dst [4]byte) (class, Kind, []byte) {
 	const unreachable, echo = 3, 8
 	t := p[ipLen:]

@@ -13,28 +13,30 @@ import (
 type Handler interface {
 	// Lookup decides about a DNS query. If it returns nil, a query for the address is answered with
 	// the name's synthetic address, and any other type with no records. An error is answered with
-	// NXDOMAIN. Lookup must not ask a resolver, or the query would be a way out. The guest waits for
-	// it.
+	// NXDOMAIN. Lookup must not ask a resolver, or the query would be a way out. The guest waits
+	// for it.
 	Lookup(ctx context.Context, q Question) error
 
-	// Accept decides about a flow at its first packet. The guest waits, so Accept should be quick. An
-	// error refuses the flow at once: a TCP connection is reset, and a datagram is answered with an
-	// unreachable port.
+	// Accept decides about a flow at its first packet. The guest waits, so Accept should be quick.
+	// An error refuses the flow at once: a TCP connection is reset, and a datagram is answered with
+	// an unreachable port.
 	Accept(ctx context.Context, d Destination) error
 
-	// Stream carries an accepted TCP connection. The stack closes c when it returns. The guest's SYN
-	// is answered at the first Read or Write of c: if Stream dials first and returns the error of the
-	// dial, the connection in the box is refused, too. After that an error resets the connection.
+	// Stream carries an accepted TCP connection. The stack closes c when it returns. The guest's
+	// SYN is answered at the first Read or Write of c: if Stream dials first and returns the error
+	// of the dial, the connection in the box is refused, too. After that an error resets the
+	// connection.
 	Stream(ctx context.Context, d Destination, c Conn) error
 
 	// Packets carries the datagrams of an accepted UDP flow, one for each Read or Write of c. The
-	// stack closes c when it returns. After some time without datagrams, Read returns net.ErrClosed.
+	// stack closes c when it returns. After some time without datagrams, Read returns
+	// net.ErrClosed.
 	Packets(ctx context.Context, d Destination, c net.Conn) error
 
-	// Attempt reports what the stack itself has refused: frames that are neither ARP for the gateway
-	// nor correct IPv4 of the box's address, ICMP to other addresses, malformed queries, flows beyond
-	// a limit. A flood of one kind becomes a few reports with counts. Attempt must not block for long:
-	// the network of the box waits.
+	// Attempt reports what the stack itself has refused: frames that are neither ARP for the
+	// gateway nor correct IPv4 of the box's address, ICMP to other addresses, malformed queries,
+	// flows beyond a limit. A flood of one kind becomes a few reports with counts. Attempt must not
+	// block for long: the network of the box waits.
 	Attempt(a Attempt)
 }
 
@@ -45,8 +47,8 @@ type Conn interface {
 	CloseWrite() error
 }
 
-// Question is a DNS query. Name is canonical: lower case letters, digits, '-' and '_' in labels of 1
-// to 63 bytes, no dot at the end. The stack refuses other names, as attempts.
+// Question is a DNS query. Name is canonical: lower case letters, digits, '-' and '_' in labels of
+// 1 to 63 bytes, no dot at the end. The stack refuses other names, as attempts.
 type Question struct {
 	Name string
 	Type uint16 // as in DNS: 1 is A, 28 AAAA, 16 TXT

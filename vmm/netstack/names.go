@@ -10,11 +10,11 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// names maps each allowed name to a synthetic address of the name block. The address is a hash of the
-// name, so that a box that is restored or forked finds the same one under its new stack. If two names
-// have the same hash, the later one gets the next free address. The least recently queried name is
-// evicted when there are too many; flows to its address then have no name until the box queries it
-// again.
+// names maps each allowed name to a synthetic address of the name block. The address is a hash of
+// the name, so that a box that is restored or forked finds the same one under its new stack. If two
+// names have the same hash, the later one gets the next free address. The least recently queried
+// name is evicted when there are too many; flows to its address then have no name until the box
+// queries it again.
 type names struct {
 	limit int
 
@@ -62,8 +62,8 @@ func (n *names) address(name string) netip.Addr {
 	return addr
 }
 
-// free returns the first free address from the name's hash on. There is one, since the block is larger
-// than the table. mu is held.
+// free returns the first free address from the name's hash on. There is one, since the block is
+// larger than the table. mu is held.
 func (n *names) free(name string) netip.Addr {
 	digest := sha256.Sum256([]byte(name))
 	size := uint32(1)<<(32-protocol.NameBlock.Bits()) - firstName - 1 // without the block's last address

@@ -25,8 +25,8 @@ const (
 )
 
 // Stack is the network of one box, from New to Close. Its methods may be called from any goroutine.
-// One goroutine reads the cable (Start), one for each connection and flow is in the handler, and one
-// for each DNS query answers it. All are in work, and Close waits for them.
+// One goroutine reads the cable (Start), one for each connection and flow is in the handler, and
+// one for each DNS query answers it. All are in work, and Close waits for them.
 type Stack struct {
 	card     *card
 	handler  Handler
@@ -43,9 +43,9 @@ type Stack struct {
 	close  sync.Once
 }
 
-// New makes the network at the host's end of a link. It reads nothing and calls nothing before Start.
-// The link belongs to the Stack unless New fails, which means that gVisor's stack refused its
-// configuration.
+// New makes the network at the host's end of a link. It reads nothing and calls nothing before
+// Start. The link belongs to the Stack unless New fails, which means that gVisor's stack refused
+// its configuration.
 func New(link vmm.Link, h Handler) (*Stack, error) { return newStack(link, h, maxStreams, maxFlows) }
 
 // newStack is New with other limits.
@@ -65,7 +65,8 @@ const nic = 1
 
 // assemble makes gVisor's stack with IPv4, TCP and UDP. Its one interface is at the other end of
 // whatever the guest connects to: in promiscuous mode it takes packets for every address, and with
-// spoofing it answers from every address. ARP and ICMP do not reach it: answer.go makes the answers.
+// spoofing it answers from every address. ARP and ICMP do not reach it: answer.go makes the
+// answers.
 func (s *Stack) assemble(streams, flows int) error {
 	s.tcpip = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{networkv4.NewProtocol},

@@ -82,8 +82,8 @@ func (c *stream) connected() bool {
 	return c.conn != nil
 }
 
-// established sets buffers, keep-alive, which notices guests that vanish, and the deadlines that were
-// set before. It aborts the connection if abort was called meanwhile.
+// established sets buffers, keep-alive, which notices guests that vanish, and the deadlines that
+// were set before. It aborts the connection if abort was called meanwhile.
 func (c *stream) established(ep tcpip.Endpoint) {
 	options := ep.SocketOptions()
 	options.SetSendBufferSize(int64(c.share), true)
@@ -100,8 +100,8 @@ func (c *stream) established(ep tcpip.Endpoint) {
 }
 
 // finish ends the connection after the handler has returned err. With an error it refuses or resets
-// the connection. Without one it closes it, and waits until the guest has read everything, until done
-// is closed, or for linger. It is called once.
+// the connection. Without one it closes it, and waits until the guest has read everything, until
+// done is closed, or for linger. It is called once.
 func (c *stream) finish(err error, done <-chan struct{}) {
 	if !c.connected() {
 		return
@@ -116,8 +116,9 @@ func (c *stream) finish(err error, done <-chan struct{}) {
 }
 
 // drain waits until the guest has read everything and closed its side, and tells whether it has. It
-// waits no longer than linger, since the connection keeps its slot. It polls, less and less often, as
-// gVisor does not notify of changes of the state. TIME-WAIT counts as closed: it passes by itself.
+// waits no longer than linger, since the connection keeps its slot. It polls, less and less often,
+// as gVisor does not notify of changes of the state. TIME-WAIT counts as closed: it passes by
+// itself.
 func (c *stream) drain(done <-chan struct{}) bool {
 	const maxWait = 250 * time.Millisecond
 	end := time.Now().Add(linger)

@@ -21,8 +21,8 @@ type streams struct {
 // dnsPort is the gateway's port for DNS over UDP and TCP.
 const dnsPort = 53
 
-// Sizes of the buffers of a connection, in bytes. One fast connection needs the largest. A guest can
-// fill the buffers of all connections, so many of them share the budget.
+// Sizes of the buffers of a connection, in bytes. One fast connection needs the largest. A guest
+// can fill the buffers of all connections, so many of them share the budget.
 const (
 	minBuffer    = 16 << 10
 	maxBuffer    = 4 << 20

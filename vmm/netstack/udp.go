@@ -18,8 +18,8 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// flows are the UDP flows of a box: pairs of a port of the box and an address. Each accepted flow has
-// an endpoint in gVisor; packet gets the datagrams of all others.
+// flows are the UDP flows of a box: pairs of a port of the box and an address. Each accepted flow
+// has an endpoint in gVisor; packet gets the datagrams of all others.
 type flows struct {
 	*Stack
 	slots[stack.TransportEndpointID]
@@ -44,8 +44,8 @@ func (u *flows) init(s *Stack, limit int) {
 }
 
 // packet gets a datagram that belongs to no open flow, in the goroutine that reads the cable, so it
-// must not block. If it returns false, gVisor tells the guest that nobody listens. While the handler
-// decides about a flow, its first datagram is kept and further ones are dropped.
+// must not block. If it returns false, gVisor tells the guest that nobody listens. While the
+// handler decides about a flow, its first datagram is kept and further ones are dropped.
 func (u *flows) packet(id stack.TransportEndpointID, p *stack.PacketBuffer) bool {
 	d := u.destination("udp", id)
 	if d.Addr == netip.AddrPortFrom(protocol.GatewayAddr, dnsPort) {
@@ -90,7 +90,8 @@ func headers(p *stack.PacketBuffer) []byte {
 	return append(head, p.TransportHeader().Slice()...)
 }
 
-// endpoint makes gVisor's end of the flow, which has the first datagram to read. The caller closes it.
+// endpoint makes gVisor's end of the flow, which has the first datagram to read. The caller closes
+// it.
 func (u *flows) endpoint(id stack.TransportEndpointID, first *stack.PacketBuffer) (*flow, error) {
 	var request *transportudp.ForwarderRequest
 	transportudp.NewForwarder(u.tcpip, func(r *transportudp.ForwarderRequest) { request = r }).HandlePacket(id, first)
@@ -123,8 +124,8 @@ func (u *flows) query(from uint16, p *stack.PacketBuffer) {
 	})
 }
 
-// flow is the guest's end of a UDP flow. Its timer closes it after flowIdle without a datagram, and a
-// reader gets net.ErrClosed.
+// flow is the guest's end of a UDP flow. Its timer closes it after flowIdle without a datagram, and
+// a reader gets net.ErrClosed.
 type flow struct {
 	*gonet.UDPConn
 	queue waiter.Queue

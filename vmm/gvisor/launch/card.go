@@ -15,13 +15,13 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// cableEnd is the interface at our end of the cable. It stays in the machine's network namespace; the
-// supervisor gets a packet socket on it.
+// cableEnd is the interface at our end of the cable. It stays in the machine's network namespace;
+// the supervisor gets a packet socket on it.
 const cableEnd = "cable"
 
-// makeCard makes a pair of interfaces: one that runsc takes over with its addresses, which netconfig
-// sets first, and one whose frames the supervisor reads and writes with a packet socket. Unlike a TAP,
-// that needs no device of the host.
+// makeCard makes a pair of interfaces: one that runsc takes over with its addresses, which
+// netconfig sets first, and one whose frames the supervisor reads and writes with a packet socket.
+// Unlike a TAP, that needs no device of the host.
 func (l *launcher) makeCard() (err error) {
 	// The cable carries no IPv6. Without IPv6 in the kernel these files do not exist.
 	os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0)

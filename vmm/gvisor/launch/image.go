@@ -22,8 +22,8 @@ const (
 	fuseData   = ",rootmode=100444,user_id=0,group_id=0,allow_other"
 )
 
-// openImage opens /dev/fuse, in the namespace that mounts, as the kernel requires. It does nothing if the
-// image is a plain file.
+// openImage opens /dev/fuse, in the namespace that mounts, as the kernel requires. It does nothing
+// if the image is a plain file.
 func (l *launcher) openImage() (err error) {
 	if l.plan.Image == "" {
 		return nil
@@ -32,8 +32,8 @@ func (l *launcher) openImage() (err error) {
 	return err
 }
 
-// mountImage mounts the file and sends its device to the supervisor, which serves every read from then
-// on. It closes its own descriptor, so that the file system ends with the supervisor's.
+// mountImage mounts the file and sends its device to the supervisor, which serves every read from
+// then on. It closes its own descriptor, so that the file system ends with the supervisor's.
 func (l *launcher) mountImage(root string) error {
 	if l.image == nil {
 		return nil

@@ -1,17 +1,17 @@
 //go:build linux
 
-// Command launch is the first process of a gVisor machine's namespaces. It is embedded in agentbox and
-// of no other use. It makes a root with nothing of the host but what the machine needs, starts runsc
-// there, and ends with the sandbox. When it ends, for whatever reason, the kernel ends every process of
-// the machine.
+// Command launch is the first process of a gVisor machine's namespaces. It is embedded in agentbox
+// and of no other use. It makes a root with nothing of the host but what the machine needs, starts
+// runsc there, and ends with the sandbox. When it ends, for whatever reason, the kernel ends every
+// process of the machine.
 //
 // The driver (vmm/gvisor) starts it in new namespaces without ids, and sends it messages of
-// vmm/gvisor/plan over a socket. It waits for its plan, which comes when its ids are mapped; becomes
-// root of its user namespace; mounts the root; makes the network interface; runs "runsc run" or "runsc
-// restore"; and sends a connection to the sandbox back. Then it only reaps.
+// vmm/gvisor/plan over a socket. It waits for its plan, which comes when its ids are mapped;
+// becomes root of its user namespace; mounts the root; makes the network interface; runs "runsc
+// run" or "runsc restore"; and sends a connection to the sandbox back. Then it only reaps.
 //
-// Since one runs for each gVisor machine, it is small: it links no library but golang.org/x/sys, and
-// only packages of agentbox that import nothing else.
+// Since one runs for each gVisor machine, it is small: it links no library but golang.org/x/sys,
+// and only packages of agentbox that import nothing else.
 package main
 
 import (
@@ -68,8 +68,8 @@ func dieWithParent() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0))
 }
 
-// endWith ends the machine when the supervisor closes its end of the control socket. Nothing is sent on
-// it after the plan.
+// endWith ends the machine when the supervisor closes its end of the control socket. Nothing is
+// sent on it after the plan.
 func endWith(control *os.File) {
 	var b [1]byte
 	for {
@@ -89,8 +89,8 @@ type launcher struct {
 	ended   map[int]syscall.WaitStatus // processes that were reaped, until somebody looks
 }
 
-// start carries out the plan until the sandbox runs. Each step needs the one before, and after makeRoot
-// no file of the host can be opened.
+// start carries out the plan until the sandbox runs. Each step needs the one before, and after
+// makeRoot no file of the host can be opened.
 func (l *launcher) start() error {
 	steps := []struct {
 		what string
@@ -133,8 +133,8 @@ func becomeRoot() error {
 	return dieWithParent()
 }
 
-// chooseCPUs binds this thread, and so everything that it forks, to the plan's CPUs. gVisor shows the
-// guest all CPUs on which it may run.
+// chooseCPUs binds this thread, and so everything that it forks, to the plan's CPUs. gVisor shows
+// the guest all CPUs on which it may run.
 func (l *launcher) chooseCPUs() error {
 	if len(l.plan.CPUs) == 0 {
 		return nil

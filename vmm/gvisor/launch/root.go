@@ -14,9 +14,10 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// makeRoot mounts the machine's own root and makes it the root of this mount namespace, so that no other
-// file of the host can be named. Mounts are private, so the host sees none of them. The root is a tmpfs
-// of one MiB for mount points. /proc, for runsc, has only the processes of this namespace.
+// makeRoot mounts the machine's own root and makes it the root of this mount namespace, so that no
+// other file of the host can be named. Mounts are private, so the host sees none of them. The root
+// is a tmpfs of one MiB for mount points. /proc, for runsc, has only the processes of this
+// namespace.
 func (l *launcher) makeRoot() error {
 	root := l.plan.Root
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
@@ -46,8 +47,8 @@ func (l *launcher) makeRoot() error {
 	return pivot(root)
 }
 
-// pivot makes root the root and unmounts the old one. With the same directory as both arguments, the old
-// root is on top of the new one (pivot_root(2)).
+// pivot makes root the root and unmounts the old one. With the same directory as both arguments,
+// the old root is on top of the new one (pivot_root(2)).
 func pivot(root string) error {
 	if err := os.Chdir(root); err != nil {
 		return err
@@ -61,8 +62,8 @@ func pivot(root string) error {
 	return os.Chdir("/")
 }
 
-// bind mounts one file or directory without setuid bits, and without devices and read-only unless the
-// plan says otherwise. Mounts below it are left out.
+// bind mounts one file or directory without setuid bits, and without devices and read-only unless
+// the plan says otherwise. Mounts below it are left out.
 func bind(root string, b plan.Bind) error {
 	target := filepath.Join(root, b.Target)
 	if err := makeTarget(target, b.Dir); err != nil {
@@ -85,8 +86,8 @@ func bind(root string, b plan.Bind) error {
 	return remount(target, b) // a kernel before 5.12
 }
 
-// remount sets the flags of a mount. It repeats those of the source, which this user namespace may not
-// remove.
+// remount sets the flags of a mount. It repeats those of the source, which this user namespace may
+// not remove.
 func remount(target string, b plan.Bind) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(target, &st); err != nil {

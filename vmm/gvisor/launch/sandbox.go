@@ -17,9 +17,9 @@ import (
 	"agentbox/vmm/gvisor/plan"
 )
 
-// startSandbox runs the command that starts the sandbox and waits for its end. The sandbox is then an
-// orphan, and so a child of this process. The command writes the sandbox's process id into Plan.Pid. The
-// plan's files keep their numbers, by which the links of a restore name them.
+// startSandbox runs the command that starts the sandbox and waits for its end. The sandbox is then
+// an orphan, and so a child of this process. The command writes the sandbox's process id into
+// Plan.Pid. The plan's files keep their numbers, by which the links of a restore name them.
 func (l *launcher) startSandbox() error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -64,8 +64,8 @@ func describe(s syscall.WaitStatus) string {
 	return "exit status " + strconv.Itoa(s.ExitStatus())
 }
 
-// connect connects to the sandbox, which only root of this user namespace may, and sends the connection
-// and the cable to the supervisor with Event.Started.
+// connect connects to the sandbox, which only root of this user namespace may, and sends the
+// connection and the cable to the supervisor with Event.Started.
 func (l *launcher) connect() error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -87,11 +87,12 @@ func (l *launcher) connect() error {
 	return os.NewSyscallError("sendmsg", unix.Sendmsg(plan.FDControl, append(line, '\n'), unix.UnixRights(files...), nil, 0))
 }
 
-// orphanGrace is how long a sandbox may go on without its file server, which may end just before it.
+// orphanGrace is how long a sandbox may go on without its file server, which may end just before
+// it.
 const orphanGrace = 5 * time.Second
 
-// wait reaps until the sandbox has ended. The other child is its file server. If that ends, the guest
-// would hang at its next file, so wait ends the sandbox, too.
+// wait reaps until the sandbox has ended. The other child is its file server. If that ends, the
+// guest would hang at its next file, so wait ends the sandbox, too.
 func (l *launcher) wait() plan.End {
 	orphan := false
 	others := children()

@@ -1,9 +1,10 @@
-// Package plan has the messages between the driver (vmm/gvisor) and the launcher of a gVisor machine
-// (vmm/gvisor/launch), over a socket that the launcher inherits. It sends and receives nothing, and
-// imports nothing, to keep the launcher small.
+// Package plan has the messages between the driver (vmm/gvisor) and the launcher of a gVisor
+// machine (vmm/gvisor/launch), over a socket that the launcher inherits. It sends and receives
+// nothing, and imports nothing, to keep the launcher small.
 //
-// The launcher is embedded in agentbox, so the messages have no version. The launcher trusts its plan.
-// The driver checks only whether an answer is complete, since the launcher runs no code of a guest.
+// The launcher is embedded in agentbox, so the messages have no version. The launcher trusts its
+// plan. The driver checks only whether an answer is complete, since the launcher runs no code of a
+// guest.
 package plan
 
 // The descriptors that the launcher inherits.
@@ -15,8 +16,8 @@ const (
 	FDFirst              // the first of Plan.Files
 )
 
-// MTU is the most bytes of a packet on the cable. The buffers of the packet sockets, which an ordinary
-// user cannot enlarge, would hold only a handful of larger frames.
+// MTU is the most bytes of a packet on the cable. The buffers of the packet sockets, which an
+// ordinary user cannot enlarge, would hold only a handful of larger frames.
 const MTU = 16 << 10
 
 // Plan tells the launcher what to start. It is sent when the ids of its user namespace are mapped.
@@ -33,8 +34,8 @@ type Plan struct {
 	// Image is the path of a file whose bytes the driver serves, see Event.Image; "" for none.
 	Image string `json:"image,omitempty"`
 
-	// Adopt, if it is not "", is a directory of the host. The launcher then only gives everything in it
-	// to User, an id in the namespace, and answers Started without a connection, or Failed.
+	// Adopt, if it is not "", is a directory of the host. The launcher then only gives everything
+	// in it to User, an id in the namespace, and answers Started without a connection, or Failed.
 	Adopt string `json:"adopt,omitempty"`
 	User  int    `json:"user,omitempty"`
 }

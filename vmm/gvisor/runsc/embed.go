@@ -50,8 +50,8 @@ func damaged(program string) error {
 	return agentbox.Errorf(agentbox.Corrupt, "the embedded %s is damaged", program).WithHint("install agentbox again, or build it with `make build`")
 }
 
-// aboutEmbedded reads the description of a program. Errors have code Missing (built without gVisor) or
-// Corrupt (built wrongly).
+// aboutEmbedded reads the description of a program. Errors have code Missing (built without gVisor)
+// or Corrupt (built wrongly).
 func aboutEmbedded(from fs.FS, program string) (About, error) {
 	var a About
 	b, err := fs.ReadFile(from, embeddedName(program)+".json")

@@ -32,8 +32,8 @@ type Programs struct {
 	Digest  string // of all three, hex; templates depend on it
 }
 
-// Unpacker unpacks the programs into a directory for each version, below root. Its methods may be called
-// from any goroutine.
+// Unpacker unpacks the programs into a directory for each version, below root. Its methods may be
+// called from any goroutine.
 type Unpacker struct {
 	root  string
 	agent Agent
@@ -59,9 +59,10 @@ func New(root string, agent Agent) *Unpacker {
 	return &Unpacker{root: root, agent: agent, from: embedded}
 }
 
-// Ensure returns the programs, and unpacks them if they are missing or damaged. It hashes each file the
-// first time, and again if its identity (inode, size, ctime) has changed, so most calls cost three calls
-// of stat. Errors have code Missing, Corrupt or NoSpace, or are those of the file system.
+// Ensure returns the programs, and unpacks them if they are missing or damaged. It hashes each file
+// the first time, and again if its identity (inode, size, ctime) has changed, so most calls cost
+// three calls of stat. Errors have code Missing, Corrupt or NoSpace, or are those of the file
+// system.
 func (u *Unpacker) Ensure() (Programs, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -133,8 +134,8 @@ func (p Programs) identify() (ids identities, err error) {
 	return ids, nil
 }
 
-// verify hashes the files, replaces those that are wrong, and writes the memo last, so that after a crash
-// the next process hashes them again.
+// verify hashes the files, replaces those that are wrong, and writes the memo last, so that after a
+// crash the next process hashes them again.
 func (p Programs) verify(all []program) (identities, error) {
 	dir := filepath.Dir(p.Runsc)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -178,8 +179,8 @@ func isRegular(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// removeOthers removes the directories of other versions. Running machines have their programs open, and
-// a process of another version unpacks its own again.
+// removeOthers removes the directories of other versions. Running machines have their programs
+// open, and a process of another version unpacks its own again.
 func removeOthers(dir string) error {
 	all, err := os.ReadDir(filepath.Dir(dir))
 	for _, e := range all {

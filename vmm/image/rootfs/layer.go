@@ -16,9 +16,9 @@ import (
 const xattrRecord = "SCHILY.xattr."
 
 // ApplyTar applies one layer, an uncompressed tar archive, as the OCI image specification defines
-// it. The contents of files go to spool, which must live as long as the tree. Names that would leave
-// the root are refused. After an error a part of the layer is in the tree, which is of no use then.
-// ApplyTar reads r to the end of the archive and not beyond.
+// it. The contents of files go to spool, which must live as long as the tree. Names that would
+// leave the root are refused. After an error a part of the layer is in the tree, which is of no use
+// then. ApplyTar reads r to the end of the archive and not beyond.
 func (t *Tree) ApplyTar(ctx context.Context, r io.Reader, spool *Spool) error {
 	t.NextLayer()
 	tr := tar.NewReader(WithContext(ctx, r))

@@ -11,7 +11,8 @@ import (
 // documentation of erofs.
 const (
 	// The superblock begins after 1024 bytes. Of its fields mend needs the number of the root
-	// directory (2 bytes), of inodes (8), of blocks (4), and the block in which the metadata begin (4).
+	// directory (2 bytes), of inodes (8), of blocks (4), and the block in which the metadata begin
+	// (4).
 	superOffset   = 1024
 	superSize     = 64
 	superRootNid  = 14
@@ -20,12 +21,12 @@ const (
 	superMetaAddr = 40
 	blockSize     = 4096
 
-	// The number of an inode (nid) counts slots of 32 bytes from the start of the metadata. An inode
-	// has 32 bytes, or 64 if it is extended. It begins with its format (2 bytes: bit 0 says extended,
-	// bits 1 to 3 are the layout of its data) and the number of 4-byte units of its extended
-	// attributes (2). From byte 8 on it has its size (4 bytes, or 8 if it is extended). In the plain
-	// layout byte 16 has the block in which the data begin; in the inline layout the data follow the
-	// attributes, which follow the inode.
+	// The number of an inode (nid) counts slots of 32 bytes from the start of the metadata. An
+	// inode has 32 bytes, or 64 if it is extended. It begins with its format (2 bytes: bit 0 says
+	// extended, bits 1 to 3 are the layout of its data) and the number of 4-byte units of its
+	// extended attributes (2). From byte 8 on it has its size (4 bytes, or 8 if it is extended). In
+	// the plain layout byte 16 has the block in which the data begin; in the inline layout the data
+	// follow the attributes, which follow the inode.
 	slotSize     = 32
 	inodeXattrs  = 2
 	inodeSize    = 8

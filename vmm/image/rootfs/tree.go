@@ -74,8 +74,8 @@ func (t *Tree) Lookup(name string, follow bool) *Inode {
 }
 
 // Put makes name refer to the inode and replaces what was there. A directory that replaces a
-// directory keeps its entries. Put makes missing parents, and follows symlinks on the way within the
-// tree. The inode belongs to the tree from then on.
+// directory keeps its entries. Put makes missing parents, and follows symlinks on the way within
+// the tree. The inode belongs to the tree from then on.
 func (t *Tree) Put(name string, ino *Inode) error {
 	if err := t.account(name, ino); err != nil {
 		return err

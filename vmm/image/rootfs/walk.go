@@ -60,8 +60,8 @@ func (t *Tree) step(here place, part, name string, create bool) (*entry, error) 
 	}
 	next := here.entries[part]
 	if next == nil && create {
-		// Otherwise a layer could use symlinks to build paths that no program can name, and that take
-		// quadratic memory.
+		// Otherwise a layer could use symlinks to build paths that no program can name, and that
+		// take quadratic memory.
 		if len(part) > maxName || here.length+len(part) > maxPath-maxName-2 {
 			return nil, agentbox.Errorf(agentbox.Corrupt, "layer has an impossibly long path at %.80q", name)
 		}

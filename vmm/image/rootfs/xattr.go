@@ -21,8 +21,8 @@ var aclNames = map[string]string{
 }
 
 // keepXattr tells whether an attribute belongs in an image: file capabilities, access lists and
-// what users set. The box would take an overlay file system's marks for its own, and security labels
-// belong to the policy of another host. name is the full one.
+// what users set. The box would take an overlay file system's marks for its own, and security
+// labels belong to the policy of another host. name is the full one.
 func keepXattr(name string) bool {
 	if strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.") {
 		return false

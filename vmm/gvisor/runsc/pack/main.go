@@ -1,5 +1,6 @@
-// Command pack compresses a program for embedding: pack PROGRAM OUT VERSION writes OUT.zst and OUT.json.
-// vmm/gvisor/runsc/build.sh runs it for runsc and the launcher. It is not a part of agentbox.
+// Command pack compresses a program for embedding: pack PROGRAM OUT VERSION writes OUT.zst and
+// OUT.json. vmm/gvisor/runsc/build.sh runs it for runsc and the launcher. It is not a part of
+// agentbox.
 package main
 
 import (
@@ -26,8 +27,8 @@ func main() {
 	}
 }
 
-// pack writes both files, each whole or not at all. Package runsc verifies the unpacked program with the
-// description. Equal programs give equal bytes.
+// pack writes both files, each whole or not at all. Package runsc verifies the unpacked program
+// with the description. Equal programs give equal bytes.
 func pack(program, out, version string) error {
 	b, err := os.ReadFile(program)
 	if err != nil {
