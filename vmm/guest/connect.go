@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -133,7 +134,7 @@ func clean(s string) string {
 	if r := []rune(s); len(r) > most {
 		s = string(r[:most])
 	}
-	return agentbox.Printable(s)
+	return agentbox.Printable(strings.ReplaceAll(s, "\n", " "))
 }
 
 // lifeConn is the host's end of one life on a stream that it does not own.
