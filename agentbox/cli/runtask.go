@@ -85,8 +85,8 @@ type waited struct {
 	// detached: the command has ended or was left, so signals do not reach it any more.
 	detached atomic.Bool
 	ended    chan struct{} // closed when the two below are set
-	task    agentbox.Task
-	err     error
+	task     agentbox.Task
+	err      error
 }
 
 // attach gives the command our streams until it has ended or somebody leaves it. A task that has

@@ -7,10 +7,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// What the daemon, its supervisors and their records know of a box are facts: a cause, a limit, a
-// kind of problem. Here is every sentence that is made of them, and nothing reads one back. Each is
-// one line without a full stop; its subject is "it", the box or its machine, so that the name can
-// stand in front.
+// The daemon, its supervisors and their records hold facts about a box: a cause, a limit, a kind of
+// problem. This file makes every sentence from them, and no code parses one. A sentence is one line
+// without a full stop. Its subject is "it", the box or its machine, so that a name can precede it.
 
 // endText is why a machine ended.
 func endText(e agentbox.End) string {
@@ -66,6 +65,21 @@ func problemText(p agentbox.Problem) string {
 		return p.Detail + "; agentbox reset tries again"
 	}
 	return string(p.Kind)
+}
+
+// pressureText is what there was too little of, in one line.
+func pressureText(p agentbox.Pressure) string {
+	switch p.What {
+	case agentbox.PressureLimit:
+		return "limit reached: " + p.Detail
+	case agentbox.PressureMemory:
+		return fmt.Sprintf("out of memory: the box's kernel had ended %s by then", agentbox.Plural(p.Count, "process"))
+	case agentbox.PressureProcesses:
+		return fmt.Sprintf("too many processes: %s that had filled the box with them had been ended by then", agentbox.Plural(p.Count, "program"))
+	case agentbox.PressureDisk:
+		return "disk full: nothing to speak of is left of its " + p.Detail
+	}
+	return p.What + " " + p.Detail
 }
 
 // lastEnd is endText as a note about a box: that the machine is gone says nothing of the work.

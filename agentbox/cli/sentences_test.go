@@ -5,13 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 )
 
 // Every cause of an end has words of its own, which name what is known of it.
@@ -88,4 +93,86 @@ func TestFactsOfAnotherProcessBecomeWords(t *testing.T) {
 	if got := errorText(errors.New("plain")); got != "plain" {
 		t.Errorf("%q", got)
 	}
+}
+
+// Words: every constant of a type of facts has words of its own, which are not its name. The
+// constants are read from the source, so a new one without words fails here.
+func TestWordsForEveryFact(t *testing.T) {
+	words := map[string]func(string) string{
+		"Cause": func(name string) string {
+			return endText(agentbox.End{Cause: agentbox.Cause(name), Detail: "a reason"})
+		},
+		"ProblemKind": func(name string) string {
+			return problemText(agentbox.Problem{Kind: agentbox.ProblemKind(name), Detail: "a reason"})
+		},
+		"LimitKind": func(name string) string {
+			limit := agentbox.Limit{Kind: agentbox.LimitKind(name), Time: time.Second, Count: 1 << 20, Cost: 1, Currency: "EUR"}
+			if _, err := agentbox.ParseLimit(limit.String()); err != nil {
+				return ""
+			}
+			return limitText(limit)
+		},
+		"Pressure": func(name string) string { return pressureText(agentbox.Pressure{What: name, Detail: "a reason"}) },
+		"UpAction": func(name string) string { return stepTexts[api.UpAction(name)] },
+	}
+	unspoken := map[string]string{
+		string(agentbox.EndPaused): "the user asked for it, so no note is made", string(agentbox.EndStopped): "the same",
+	}
+	found := map[string]int{}
+	for _, file := range []string{"../end.go", "../consumption.go", "../api/boxes.go"} {
+		for kind, names := range factsIn(t, file) {
+			text := words[kind]
+			for _, name := range names {
+				if text == nil {
+					t.Errorf("%s: type %s has no words here", file, kind)
+					break
+				}
+				found[kind]++
+				got := text(name)
+				if unspoken[name] == "" && (got == "" || got == name || got == name+" a reason" || strings.ContainsAny(got, "\n")) {
+					t.Errorf("%s: %s %q is told as %q", file, kind, name, got)
+				}
+			}
+		}
+	}
+	for kind := range words {
+		if found[kind] < 4 {
+			t.Errorf("%d constants of %s were found", found[kind], kind)
+		}
+	}
+}
+
+// factsIn are the string constants of a file by type; untyped ones by the prefix Pressure.
+func factsIn(t *testing.T, file string) map[string][]string {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 {
+			return true
+		}
+		value, ok := spec.Values[0].(*ast.BasicLit)
+		if !ok || value.Kind != token.STRING {
+			return true
+		}
+		kind := ""
+		if of, ok := spec.Type.(*ast.Ident); ok {
+			kind = of.Name
+		} else if strings.HasPrefix(spec.Names[0].Name, "Pressure") {
+			kind = "Pressure"
+		}
+		name, err := strconv.Unquote(value.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind != "" {
+			all[kind] = append(all[kind], name)
+		}
+		return true
+	})
+	return all
 }

@@ -218,21 +218,6 @@ func denialText(d agentbox.Denial) string {
 	return text
 }
 
-// pressureText is what there was too little of, in one line.
-func pressureText(p agentbox.Pressure) string {
-	switch p.What {
-	case agentbox.PressureLimit:
-		return "limit reached: " + p.Detail
-	case agentbox.PressureMemory:
-		return fmt.Sprintf("out of memory: the box's kernel had ended %s by then", agentbox.Plural(p.Count, "process"))
-	case agentbox.PressureProcesses:
-		return fmt.Sprintf("too many processes: %s that had filled the box with them had been ended by then", agentbox.Plural(p.Count, "program"))
-	case agentbox.PressureDisk:
-		return "disk full: nothing to speak of is left of its " + p.Detail
-	}
-	return p.What + " " + p.Detail
-}
-
 // evidenceRows say where the files are that were kept of the last attempt: none for a task that has
 // none.
 func evidenceRows(info api.TaskInfo) (rows [][]string) {
