@@ -45,9 +45,8 @@ func (id *BoxID) UnmarshalText(b []byte) error {
 }
 
 // State is what a box is doing. It is derived from facts (a live supervisor, a complete saved
-// machine), so no crash can leave a wrong one behind. The one state that is no fact of this kind is
-// Waiting: a box stands still because a block of its image has not come, which the daemon knows
-// from the calls it has not answered yet.
+// machine), so no crash leaves a wrong one behind. The exception is Waiting, when the box stands
+// still for a block of its image: the daemon knows that from the calls it has not answered yet.
 type State string
 
 const (
@@ -165,7 +164,7 @@ type Checkpoint struct {
 	Name    string    `json:"name,omitempty"`
 	Created time.Time `json:"created"`
 	Bytes   int64     `json:"bytes"`
-	// Template is the key of the template that the machine came from: the checkpoint fits no other.
-	// Template names the template that its machine was restored from; "" after a cold boot.
+	// Template is the key of the template that its machine was restored from, which the checkpoint
+	// needs; "" after a cold boot.
 	Template string `json:"template,omitempty"`
 }

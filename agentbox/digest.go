@@ -90,7 +90,7 @@ func (d *Digest) UnmarshalText(b []byte) error {
 }
 
 // ShortName is name, a path of parts between slashes such as NAMESPACE/KEY, in which each part that
-// is a digest in hex is as short as Short makes it. It is for people to read .
+// is a digest in hex is as short as Short makes it. It is for people to read.
 func ShortName(name string) string {
 	parts := strings.Split(name, "/")
 	for i, part := range parts {

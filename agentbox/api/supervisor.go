@@ -139,7 +139,7 @@ type LeaseStatus struct {
 	// Left is the time until it ends if nobody comes; the whole term while somebody works in the
 	// box.
 	Left time.Duration `json:"left"`
-	Term time.Duration `json:"term"` //
+	Term time.Duration `json:"term"`
 	// Working counts the open sessions, jobs and forwarded connections.
 	Working int `json:"working,omitempty"`
 	// Unpaused is why the box could not be paused when the lease ended, which is tried again; else
