@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentbox/policy"
@@ -47,29 +48,33 @@ func (g *Gateway) Packets(ctx context.Context, f policy.Flow, c net.Conn) error 
 
 // relayDatagrams returns when both directions have ended, and closes both connections.
 func relayDatagrams(box, away net.Conn, t *traffic) {
-	one := func(to countingWriter, from net.Conn) {
-		copyDatagrams(to, from)
+	one := func(to, from net.Conn, n *atomic.Int64) {
+		copyDatagrams(to, from, n)
 		_ = box.Close()
 		_ = away.Close()
 	}
 	var back sync.WaitGroup
-	back.Go(func() { one(countingWriter{box, &t.got}, away) })
-	one(countingWriter{away, &t.sent}, box)
+	back.Go(func() { one(box, away, &t.got) })
+	one(away, box, &t.sent)
 	back.Wait()
 }
 
-// copyDatagrams carries one direction until an error or silence. A datagram that cannot be sent,
-// because the remote port is closed, also ends it.
-func copyDatagrams(to countingWriter, from net.Conn) {
-	b := make([]byte, maxDatagram)
+// copyDatagrams carries one direction until an error, or until both directions have been silent for
+// idlePackets. A datagram that cannot be sent, because the remote port is closed, also ends it.
+func copyDatagrams(to, from net.Conn, n *atomic.Int64) {
+	w, b := countingWriter{to, n}, make([]byte, maxDatagram)
+	_ = from.SetReadDeadline(time.Now().Add(idlePackets))
 	for {
-		_ = from.SetReadDeadline(time.Now().Add(idlePackets))
-		n, err := from.Read(b)
+		size, err := from.Read(b)
 		if err != nil {
 			return
 		}
-		if _, err := to.Write(b[:n]); err != nil {
+		if _, err := w.Write(b[:size]); err != nil {
 			return
 		}
+		// A flow may go one way only, so each datagram counts for both directions.
+		late := time.Now().Add(idlePackets)
+		_ = from.SetReadDeadline(late)
+		_ = to.SetReadDeadline(late)
 	}
 }
