@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// BoxID names a box on this machine for as long as it exists, and is never used twice. It is
-// random. Its text, twelve lower-case hex digits, is also the name of the box's directories.
+// BoxID identifies a box on this machine for as long as the box exists. It is random and never used
+// twice. Its text form is twelve lower-case hex digits, which also name the box's directories.
 type BoxID [6]byte
 
-// NewBoxID draws an id.
+// NewBoxID returns a random ID.
 func NewBoxID() BoxID {
 	var id BoxID
 	rand.Read(id[:]) // never fails since Go 1.24
 	return id
 }
 
-// ParseBoxID reads what String wrote: twelve hex digits, and no abbreviation of them. A prefix is
-// resolved by the daemon, which alone knows the boxes that exist.
+// ParseBoxID parses the output of String: exactly twelve hex digits. It accepts no abbreviation,
+// because only the daemon, which knows the existing boxes, can resolve a prefix.
 func ParseBoxID(s string) (BoxID, error) {
 	var id BoxID
 	b, err := hex.DecodeString(s)
@@ -32,10 +32,10 @@ func ParseBoxID(s string) (BoxID, error) {
 
 func (id BoxID) String() string { return hex.EncodeToString(id[:]) }
 
-// MarshalText makes an id a JSON string.
+// MarshalText implements encoding.TextMarshaler, so that an ID is a string in JSON.
 func (id BoxID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (id *BoxID) UnmarshalText(b []byte) error {
 	v, err := ParseBoxID(string(b))
 	if err == nil {
@@ -45,22 +45,22 @@ func (id *BoxID) UnmarshalText(b []byte) error {
 }
 
 // State is what a box is doing. It is derived from facts (a live supervisor, a complete saved
-// machine), so no crash leaves a wrong one behind. The exception is Waiting, when the box stands
-// still for a block of its image: the daemon knows that from the calls it has not answered yet.
+// machine), so a crash cannot leave a wrong state behind. Waiting is the exception: the daemon
+// infers it from the block requests that it has not answered yet.
 type State string
 
 const (
-	Creating State = "creating" // an operation is under way
+	Creating State = "creating" // an operation is in progress
 	Running  State = "running"  // its machine runs
-	Waiting  State = "waiting"  // its machine runs, and stands still until bytes of its image come
-	Paused   State = "paused"   // its machine is saved on disk and holds no memory
-	Stopped  State = "stopped"  // it has no machine; the workspace is there, the runtime is gone
+	Waiting  State = "waiting"  // its machine runs, but stalls until bytes of its image arrive
+	Paused   State = "paused"   // its machine is saved on disk and uses no memory
+	Stopped  State = "stopped"  // it has no machine; the workspace remains, the runtime is gone
 )
 
-// Isolation is what runs a box.
+// Isolation is the kind of machine that runs a box.
 type Isolation string
 
-// The kinds of isolation. Auto is a request, never an answer.
+// The kinds of isolation. Auto appears only in requests, never in an answer.
 const (
 	Auto    Isolation = "auto"
 	MicroVM Isolation = "microvm"
@@ -68,45 +68,45 @@ const (
 	Lima    Isolation = "lima"
 )
 
-// Lifetime says what a workspace belongs to, and so when it goes. It decides which box "up" finds
-// again, so it is part of the key that the host computes from a checkout.
+// Lifetime says what a workspace belongs to, and thus when it is removed. It decides which box "up"
+// finds again, so it is part of the key that the host computes from a checkout.
 type Lifetime string
 
 const (
 	LifetimeTask      Lifetime = "task"      // one run; removed with its box
 	LifetimeBranch    Lifetime = "branch"    // one branch of one checkout (the default)
-	LifetimeProject   Lifetime = "project"   // one checkout, whatever the branch
-	LifetimeDeveloper Lifetime = "developer" // this user on this machine, whatever the checkout
+	LifetimeProject   Lifetime = "project"   // one checkout, on any branch
+	LifetimeDeveloper Lifetime = "developer" // this user on this machine, for any checkout
 )
 
-// Lease is the expiring right to a running machine. It ends when nobody has worked in the box for
-// its term; then the box is paused. Its supervisor keeps it, by a clock that stands still while the
-// host sleeps.
+// Lease is the right to a running machine for a limited time. It expires when nobody has worked in
+// the box for Term; the box is then paused. The box's supervisor holds it and measures it by a
+// clock that stops while the host sleeps.
 type Lease struct {
 	Owner string        `json:"owner"`
 	Term  time.Duration `json:"term"` // nanoseconds
-	// Working counts the sessions, jobs and forwarded connections that are open; while there are
-	// any the lease does not end.
+	// Working counts the open sessions, jobs and forwarded connections. The lease cannot expire
+	// while there are any.
 	Working int `json:"working,omitempty"`
-	// Expires is when the lease ends by the clock of this host, which is computed for each answer
-	// from the time that is left; absent while somebody works in the box and when it does not run.
+	// Expires is when the lease expires by this host's clock, computed for each answer from the
+	// time left. It is absent while somebody works in the box and when the box does not run.
 	Expires time.Time `json:"expires,omitzero"`
 }
 
 // Box is what a user creates, sees and removes: one machine, a workspace and a lease. The record of
-// a box stores one of these; State, Lease.Working, Lease.Expires, Ports, Services, Usage and
-// Problems are found out for each answer and are never stored.
+// a box on disk stores one of these. State, Lease.Working, Lease.Expires, Ports, Services, Usage
+// and Problems are computed for each answer and never stored.
 type Box struct {
 	ID        BoxID     `json:"id"`
 	Name      string    `json:"name"`
 	State     State     `json:"state"`
 	Isolation Isolation `json:"isolation"`
 	Accel     string    `json:"accel,omitempty"`   // kvm, hvf or tcg, for a microvm
-	Reason    string    `json:"reason,omitempty"`  // why this isolation, in one line
+	Reason    string    `json:"reason,omitempty"`  // why this isolation was chosen, in one line
 	Project   string    `json:"project,omitempty"` // its canonical name
-	// Directory is the absolute path of the root of the checkout that the box was made from; "" for
-	// a box of no repository. Branch and Commit are what was checked out there then; in a detached
-	// checkout Branch is the commit.
+	// Directory is the absolute path of the root of the checkout that the box was made from, or ""
+	// for a box without a repository. Branch and Commit are what was checked out there at that
+	// time; in a detached checkout, Branch is the commit.
 	Directory string   `json:"directory,omitempty"`
 	Branch    string   `json:"branch,omitempty"`
 	Commit    string   `json:"commit,omitempty"`
@@ -114,8 +114,8 @@ type Box struct {
 	Image     Digest   `json:"image"`
 	ImageName string   `json:"image_name"`
 	Template  string   `json:"template,omitempty"`
-	// Cache is the key of the setup result that the box started from; zero when setup ran, or will
-	// run, in the box itself.
+	// Cache is the key of the setup result that the box started from. It is zero if setup ran, or
+	// will run, in the box itself.
 	Cache      Digest       `json:"cache,omitzero"`
 	CPUs       int          `json:"cpus"`
 	Memory     int64        `json:"memory"` // bytes
@@ -127,44 +127,46 @@ type Box struct {
 	Services   []Service    `json:"services,omitempty"`
 	Usage      *Usage       `json:"usage,omitempty"`
 	Checkpoint []Checkpoint `json:"checkpoints,omitempty"`
-	// Ended says why its last machine ended, where nobody asked for that; nil while one runs.
+	// Ended says why the last machine ended, unless somebody asked for it. It is nil while a
+	// machine runs.
 	Ended    *End      `json:"ended,omitempty"`
-	Problems []Problem `json:"problems,omitempty"` // what is wrong with it now, the worst first
+	Problems []Problem `json:"problems,omitempty"` // what is wrong with the box now, worst first
 }
 
-// Port is one forwarded TCP port. The host's end is on the loopback interface: nobody else on the
-// network reaches a box.
+// Port is one forwarded TCP port. Its host end is on the loopback interface, so other machines on
+// the network cannot reach the box.
 type Port struct {
 	Box  int    `json:"box"`
-	Host string `json:"host"` // address on the host, as 127.0.0.1:3000
+	Host string `json:"host"` // address on the host, such as 127.0.0.1:3000
 }
 
 // ConfiguredPort is a TCP port of a box that is forwarded to the host's loopback when the box
-// starts. Both numbers are 1 to 65535. When Host is taken, another one of the host's serves: a box
-// should not fail for it.
+// starts. Both numbers are 1 to 65535. If Host is taken, another port of the host is used, because
+// a box should not fail for that.
 type ConfiguredPort struct {
 	Box  int `json:"box"`
-	Host int `json:"host"` // the port wanted on the host; the same as Box unless the file says otherwise
+	Host int `json:"host"` // preferred port on the host; same as Box unless configured otherwise
 }
 
-// Service is one service of the configuration, as it is now.
+// Service is the current state of one configured service.
 type Service = protocol.ServiceStatus
 
 // Usage is what a box costs its host now.
 type Usage struct {
-	// PSS: bytes of memory, machine and supervisor, shared pages divided among their users.
+	// PSS is the memory of the machine and its supervisor in bytes, with shared pages divided among
+	// the processes that share them.
 	PSS       int64 `json:"pss"`
 	Disk      int64 `json:"disk"`       // bytes allocated by the box's files
 	CPUMillis int64 `json:"cpu_millis"` // CPU time used so far
 }
 
-// Checkpoint is a saved state of a box that it can be rolled back to.
+// Checkpoint is a saved state that a box can be rolled back to.
 type Checkpoint struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name,omitempty"`
 	Created time.Time `json:"created"`
 	Bytes   int64     `json:"bytes"`
-	// Template is the key of the template that its machine was restored from, which the checkpoint
-	// needs; "" after a cold boot.
+	// Template is the key of the template that the machine was restored from, which the checkpoint
+	// needs. It is "" after a cold boot.
 	Template string `json:"template,omitempty"`
 }

@@ -1,10 +1,10 @@
 package agentbox
 
-// FileChange is one file that differs between two states of a working tree. The names in it were
-// chosen in a box: print them by Printable only.
+// FileChange is one file that differs between two states of a working tree. The names were chosen
+// in a box, so print them only through Printable.
 type FileChange struct {
-	// Path is relative to the root of the repository, with slashes; From is what it was called
-	// before, of a file that was renamed or copied.
+	// Path is relative to the root of the repository, with slashes. From is the previous path of a
+	// file that was renamed or copied.
 	Path    string `json:"path"`
 	Status  string `json:"status"` // added, deleted, modified, renamed, copied, type
 	From    string `json:"from,omitempty"`

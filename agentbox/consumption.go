@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Tokens are what models were asked and have answered, as their APIs say it: the four kinds that
-// they charge for. The gateway reads them from answers that pass it; nothing is asked of a model's
-// maker.
+// Tokens counts what models were asked and answered, as their APIs report it, in the four kinds
+// that they charge for. The gateway reads the counts from answers that pass through it and sends no
+// requests of its own to the model's provider.
 type Tokens struct {
 	Answers int64 `json:"answers"`
-	// Unsaid counts those of Answers that did not say what they used, or could not be read: the
-	// figures below are without them, so they are a lower bound when it is not 0.
+	// Unsaid counts those of Answers that did not report their usage or could not be read. The
+	// other fields do not include these, so they are a lower bound if Unsaid is not 0.
 	Unsaid     int64 `json:"unsaid,omitempty"`
-	Input      int64 `json:"input"` // that no cache had
+	Input      int64 `json:"input"` // not served from a cache
 	CacheRead  int64 `json:"cache_read,omitempty"`
 	CacheWrite int64 `json:"cache_write,omitempty"`
-	Output     int64 `json:"output"` // thoughts included
+	Output     int64 `json:"output"` // including thinking
 }
 
-// Plus is the sum of both.
+// Plus returns the sum of t and u.
 func (t Tokens) Plus(u Tokens) Tokens {
 	return Tokens{
 		Answers: t.Answers + u.Answers, Unsaid: t.Unsaid + u.Unsaid,
@@ -28,26 +28,26 @@ func (t Tokens) Plus(u Tokens) Tokens {
 	}
 }
 
-// Total is the number of tokens of every kind.
+// Total returns the number of tokens of all kinds.
 func (t Tokens) Total() int64 { return t.Input + t.CacheRead + t.CacheWrite + t.Output }
 
-// Consumption is what the machines of a box have used, all its lives added up. It is measured from
-// outside, by the supervisor. A zero field may mean that nothing was used or that it could not be
+// Consumption is what the machines of a box have used over all its lives. The supervisor measures
+// it from outside the box. A zero field means either that nothing was used or that it could not be
 // measured.
 type Consumption struct {
-	CPU time.Duration `json:"cpu"` // of the processor, in nanoseconds
-	// Memory is the integral over time of this host's memory that the box held, shared pages
-	// divided among those that share them (PSS), in GiB seconds: the unit that rates are given in.
+	CPU time.Duration `json:"cpu"` // nanoseconds of processor time
+	// Memory is the host memory that the box held, integrated over time, in GiB-seconds: the unit
+	// that rates use. Shared pages are divided among the processes that share them (PSS).
 	Memory     float64 `json:"memory_gib_seconds"`
 	MemoryPeak int64   `json:"memory_peak,omitempty"` // bytes
-	In         int64   `json:"in"`                    // bytes that it received over the network
-	Out        int64   `json:"out"`                   // and sent
-	// Models has the tokens by the name that the answer gave; "" for answers that name none, and
-	// for every name beyond MaxModels.
+	In         int64   `json:"in"`                    // bytes received over the network
+	Out        int64   `json:"out"`                   // bytes sent
+	// Models maps the model name in an answer to its tokens. The key "" collects answers that name
+	// no model, and all names beyond MaxModels.
 	Models map[string]Tokens `json:"models,omitempty"`
 }
 
-// Tokens are those of all models together.
+// Tokens returns the sum over all models.
 func (c Consumption) Tokens() (sum Tokens) {
 	for _, t := range c.Models {
 		sum = sum.Plus(t)
@@ -55,12 +55,12 @@ func (c Consumption) Tokens() (sum Tokens) {
 	return sum
 }
 
-// MaxModels bounds how many models are told apart. Names come from servers that the box chose, so
-// without a bound a box could make records grow as it likes.
+// MaxModels bounds how many models are counted separately. Names come from servers that the box
+// chose, so without a bound a box could make records grow without limit.
 const MaxModels = 32
 
-// AddTokens counts an answer of a model. Beyond MaxModels names it is counted under "", so that the
-// sum stays right.
+// AddTokens counts an answer of a model. Beyond MaxModels names it counts under "", so that the
+// total stays right.
 func (c *Consumption) AddTokens(model string, t Tokens) {
 	if c.Models == nil {
 		c.Models = map[string]Tokens{}
@@ -71,8 +71,8 @@ func (c *Consumption) AddTokens(model string, t Tokens) {
 	c.Models[model] = c.Models[model].Plus(t)
 }
 
-// Plus is the sum of both; of the peaks of memory it has the higher one. Neither c nor d is
-// changed: maps are copied.
+// Plus returns the sum of c and d, with the higher of the two memory peaks. It changes neither:
+// maps are copied.
 func (c Consumption) Plus(d Consumption) Consumption {
 	c.CPU, c.Memory, c.MemoryPeak = c.CPU+d.CPU, c.Memory+d.Memory, max(c.MemoryPeak, d.MemoryPeak)
 	c.In, c.Out = c.In+d.In, c.Out+d.Out
@@ -83,17 +83,17 @@ func (c Consumption) Plus(d Consumption) Consumption {
 	return c
 }
 
-// Cost is what consumption comes to by a table of rates. A table has one currency; amounts of
+// Cost is the price of some consumption by a table of rates. A table has one currency; amounts in
 // different currencies are never added.
 type Cost struct {
 	Amount   float64 `json:"amount"`
 	Currency string  `json:"currency"`
-	// Unrated: models that the table does not have: Amount is without them.
+	// Unrated lists models that the table lacks. Amount does not include them.
 	Unrated []string `json:"unrated,omitempty"`
 }
 
-// AddCost adds a cost to others, of which there is one for each currency: the table may have
-// changed between two attempts.
+// AddCost adds c to all, which has one entry per currency. There may be several because the table
+// may have changed between two attempts.
 func AddCost(all []Cost, c Cost) []Cost {
 	i := slices.IndexFunc(all, func(one Cost) bool { return one.Currency == c.Currency })
 	all = slices.Clone(all)
@@ -105,33 +105,34 @@ func AddCost(all []Cost, c Cost) []Cost {
 	return all
 }
 
-// Denial is what a box was refused, how often. Requests to one place by one method are one Denial,
-// whatever their paths, so that a program that tries again and again does not fill the list.
+// Denial is something that a box was refused, and how often. Requests to one host and port with one
+// method share a Denial, whatever their paths, so that a program that keeps retrying does not fill
+// the list.
 type Denial struct {
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
 	Count int       `json:"count"`
-	// What is the first attempt of this kind, as METHOD HOST:PORT/PATH. These are words of the box:
-	// bound and clean them before they are shown.
+	// What is the first attempt of this kind, as METHOD HOST:PORT/PATH. The box chose these words:
+	// bound and clean them before you show them.
 	What   string `json:"what"`
 	Reason string `json:"reason,omitempty"`
-	Hint   string `json:"hint,omitempty"` // the command that would permit it
+	Hint   string `json:"hint,omitempty"` // the command that would allow it
 }
 
-// Pressure is want of something that a box has only so much of. It is evidence for the reader of a
-// failed task, who could not have watched.
+// Pressure is a shortage of something that a box has a bounded amount of. It explains a failed task
+// to a reader who could not watch it.
 type Pressure struct {
 	Time   time.Time `json:"time"`
 	What   string    `json:"what"` // one of the constants
 	Detail string    `json:"detail,omitempty"`
-	Count  int       `json:"count,omitempty"` // how often until then
+	Count  int       `json:"count,omitempty"` // how often up to then
 }
 
-// What there was too little of.
+// What was short.
 const (
-	PressureLimit     = "limit"     // a limit was reached: Detail says which
-	PressureMemory    = "memory"    // the box's kernel ended processes for want of memory
-	PressureProcesses = "processes" // a program was ended that had filled the box with processes
-	// Almost nothing of the box's disk is free: Detail says which and how much.
+	PressureLimit     = "limit"     // a limit was reached; Detail says which
+	PressureMemory    = "memory"    // the box's kernel killed processes because memory ran out
+	PressureProcesses = "processes" // a fork bomb was ended
+	// The box's disk is almost full; Detail says which disk and how much is left.
 	PressureDisk = "disk"
 )

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Digest names bytes by their SHA-256, so bytes can be checked wherever they came from, and no peer
-// has to be believed. It is comparable and may be a map's key; the zero value means "none" and has
-// the empty text.
+// Digest identifies bytes by their SHA-256, so that bytes from anywhere can be verified and no peer
+// has to be trusted. It is comparable and can be a map key. The zero value means "none" and its
+// text form is "".
 type Digest [sha256.Size]byte
 
 const digestPrefix = "sha256:"
 
-// ParseDigest reads the form sha256:<64 lower-case hex digits>, and refuses upper case: there is
-// one spelling of a digest, because texts of digests are compared and used as file names.
+// ParseDigest parses sha256:<64 lower-case hex digits>. It refuses upper case because digests are
+// compared as text and used as file names, so each must have exactly one spelling.
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
 	rest, ok := strings.CutPrefix(s, digestPrefix)
@@ -30,7 +30,7 @@ func ParseDigest(s string) (Digest, error) {
 	return d, nil
 }
 
-// DigestOf hashes everything r has. It returns how many bytes that were, on an error too.
+// DigestOf hashes r up to its end. It returns how many bytes it read, also on an error.
 func DigestOf(r io.Reader) (Digest, int64, error) {
 	h := sha256.New()
 	n, err := io.Copy(h, r)
@@ -40,7 +40,7 @@ func DigestOf(r io.Reader) (Digest, int64, error) {
 	return Digest(h.Sum(nil)), n, nil
 }
 
-// DigestFile hashes a file.
+// DigestFile hashes the contents of a file.
 func DigestFile(path string) (Digest, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -51,7 +51,7 @@ func DigestFile(path string) (Digest, error) {
 	return d, err
 }
 
-// String is the canonical form, "" for none.
+// String returns the canonical form, or "" for the zero Digest.
 func (d Digest) String() string {
 	if d.IsZero() {
 		return ""
@@ -59,10 +59,10 @@ func (d Digest) String() string {
 	return digestPrefix + hex.EncodeToString(d[:])
 }
 
-// Hex is the digest without its prefix: the form used in file names.
+// Hex returns the digest without its prefix: 64 hex digits, as used in file names.
 func (d Digest) Hex() string { return hex.EncodeToString(d[:]) }
 
-// Short is what people read: the first twelve hex digits.
+// Short returns the first twelve hex digits, for people to read.
 func (d Digest) Short() string {
 	if d.IsZero() {
 		return ""
@@ -70,13 +70,13 @@ func (d Digest) Short() string {
 	return hex.EncodeToString(d[:6])
 }
 
-// IsZero tells whether the digest names nothing.
+// IsZero reports whether the digest is the zero value, which identifies nothing.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
-// MarshalText makes a digest a JSON string.
+// MarshalText implements encoding.TextMarshaler, so that a digest is a string in JSON.
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Digest) UnmarshalText(b []byte) error {
 	if len(b) == 0 {
 		*d = Digest{}
@@ -89,8 +89,8 @@ func (d *Digest) UnmarshalText(b []byte) error {
 	return err
 }
 
-// ShortName is name, a path of parts between slashes such as NAMESPACE/KEY, in which each part that
-// is a digest in hex is as short as Short makes it. It is for people to read.
+// ShortName abbreviates a slash-separated name such as NAMESPACE/KEY for people to read: each part
+// that is a digest in hex is cut to the length of Short.
 func ShortName(name string) string {
 	parts := strings.Split(name, "/")
 	for i, part := range parts {
@@ -101,10 +101,10 @@ func ShortName(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// Blocks are the blocks of an image's file that may be read now: bit i%8 of byte i/8 of Have, the
-// lowest bit first, as the table of a manifest counts them. Path may differ from the one of the
-// last answer, because an image that is complete moves to where plain images are; what has the old
-// file open may go on reading it.
+// Blocks says which blocks of an image's file can be read now: bit i%8 of byte i/8 of Have (lowest
+// bit first) stands for block i, in the order of the manifest's table. Path may differ from the
+// last answer, because a complete image moves to where plain images are. A reader that has the old
+// file open can go on reading it.
 type Blocks struct {
 	Path string `json:"path"`
 	Have []byte `json:"have"`

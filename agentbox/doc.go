@@ -1,15 +1,16 @@
-// Package agentbox holds the vocabulary that every other package speaks: boxes and their states,
-// leases, limits, jobs, tasks, digests, errors and the progress of long operations. It decides
-// nothing and keeps nothing. Of our own packages it imports what guests say (vmm/guest/protocol)
-// and no other, so that the command line, the daemon, a supervisor and the leaves below them (vmm,
-// cachestore, policy, mesh) can all use one set of types; agentbox/imports_test.go holds it to
-// that.
+// Package agentbox holds the vocabulary that all other packages share: boxes and their states,
+// leases, limits, jobs, tasks, digests, errors and the progress of long operations. It makes no
+// decisions and stores nothing. Of our own packages it imports only vmm/guest/protocol, the
+// messages that guests exchange. The command line, the daemon, a supervisor and the packages below
+// them (vmm, cachestore, policy, mesh) can thus all use one set of types. agentbox/imports_test.go
+// enforces this.
 //
-// Everything here is either a comparable value (BoxID, JobID, TaskID, Digest, Limit), which has one
-// text form that its Parse function reads back, or a struct whose JSON form crosses the API and is
-// written into records. So fields are added and not renamed: a record of an earlier build must
-// still be read. Durations are nanoseconds in JSON, sizes are bytes, times are RFC 3339.
+// Every type here is one of two things. Comparable values (BoxID, JobID, TaskID, Digest, Limit)
+// have one text form, which their Parse function reads back. Structs have a JSON form, which
+// crosses the API and is stored in records. Fields are therefore added but never renamed: this
+// build must still read a record of an earlier one. In JSON, durations are nanoseconds, sizes are
+// bytes and times are RFC 3339.
 //
-// Facts are fields. The sentences that people read are made from them in one place, the package cli
-// (sentences.go): errors, notes and records that cross a process carry an End, a Limit or a Problem.
+// Facts are fields. Package cli turns them into sentences for people, in one place (sentences.go).
+// Errors, notes and records that cross a process carry an End, a Limit or a Problem instead.
 package agentbox

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// pages are README, CHANGELOG and everything below docs/, by their names from the root.
+// pages returns README, CHANGELOG and everything below docs/, by path from the root.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	root := os.DirFS("..")
@@ -43,7 +43,7 @@ var (
 	noSlug  = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 )
 
-// A link within the documents leads to a page and to a heading of it.
+// Links within the documents must lead to an existing page and heading.
 func TestLinksOfTheDocumentsLead(t *testing.T) {
 	all := pages(t)
 	anchors := map[string]map[string]bool{}
@@ -79,9 +79,9 @@ var (
 	funcName = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)[A-Za-z0-9_]*)`)
 )
 
-// A file or test that a page for maintainers names is there: a promise whose test was renamed or
-// removed is a promise without one. Below agentbox/ a file may be named without that directory, and
-// a further one of the same cell by its base name alone.
+// Files and tests that a maintainers' page names must exist: a promise whose test was renamed or
+// removed is a promise without a test. A page may name a file below agentbox/ without that
+// directory, and further files in the same table cell by their base name alone.
 func TestDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 	files, tests := sources(t)
 	for name, text := range pages(t) {
@@ -101,7 +101,7 @@ func TestDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 	}
 }
 
-// sources are every Go file, by each end of its path, and every test.
+// sources returns every Go file, by each suffix of its path, and every test.
 func sources(t *testing.T) (files, tests map[string]bool) {
 	t.Helper()
 	files, tests = map[string]bool{}, map[string]bool{}
@@ -133,11 +133,11 @@ func sources(t *testing.T) (files, tests map[string]bool) {
 }
 
 var (
-	requirement  = regexp.MustCompile(`(?m)^\t(\S+) v\S+$`) // of go.mod, without the indirect ones
+	requirement  = regexp.MustCompile(`(?m)^\t(\S+) v\S+$`) // in go.mod, without the indirect ones
 	majorVersion = regexp.MustCompile(`/v[0-9]+$`)
 )
 
-// Whoever adds a library says in the list what it is for.
+// The list must say what each direct dependency is for.
 func TestEveryLibraryIsListed(t *testing.T) {
 	mod, err := os.ReadFile(filepath.Join("..", "go.mod"))
 	if err != nil {

@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// Cause is why a machine ended. Causes are facts that code branches on; the command line alone has
-// the words for them (cli/sentences.go).
+// Cause is why a machine ended. Causes are facts that code branches on. Only the command line turns
+// them into words (cli/sentences.go).
 type Cause string
 
 // The causes of an end.
 const (
-	EndPaused  Cause = "paused"  // somebody asked for it
-	EndStopped Cause = "stopped" // somebody asked for it
+	EndPaused  Cause = "paused"  // on request
+	EndStopped Cause = "stopped" // on request
 	EndLimit   Cause = "limit"   // End.Limit was reached
-	// EndLease: nobody had worked in the box for End.Term. End.Detail is why it could not be
-	// paused, where it was stopped instead.
+	// EndLease: nobody had worked in the box for End.Term. If the box was stopped because it could
+	// not be paused, End.Detail is the reason.
 	EndLease   Cause = "lease"
 	EndExit    Cause = "exit"    // it shut down by itself
-	EndDied    Cause = "died"    // End.Detail is how
+	EndDied    Cause = "died"    // End.Detail says how
 	EndKilled  Cause = "killed"  // its supervisor was killed
-	EndResumed Cause = "resumed" // it was lost while it was resumed
+	EndResumed Cause = "resumed" // it was lost during a resume
 	EndFailed  Cause = "failed"  // it never started; End.Detail is why
 )
 
-// End is why a machine ended. The zero End is that of a machine that has not. The supervisor leaves
-// it beside the box's record as it exits; a daemon takes it from there, perhaps much later. Which
-// of Limit, Term and Detail are set follows from Cause.
+// End is why a machine ended. The zero End belongs to a machine that has not ended. The supervisor
+// writes it beside the box's record as it exits; a daemon reads it from there, perhaps much later.
+// Cause determines which of Limit, Term and Detail are set.
 type End struct {
 	Cause  Cause         `json:"cause"`
 	Limit  Limit         `json:"limit,omitzero"`
@@ -37,11 +37,11 @@ type End struct {
 	Detail string        `json:"detail,omitempty"`
 }
 
-// Asked tells whether somebody asked for it. Such an end is no news: it is neither shown nor kept
-// in the record.
+// Asked reports whether somebody asked for this end. Such an end is not news: it is neither shown
+// nor kept in the record.
 func (e End) Asked() bool { return e.Cause == EndPaused || e.Cause == EndStopped }
 
-// LogValue implements slog.LogValuer: a log has the facts that are set, and no sentence.
+// LogValue implements slog.LogValuer. A log contains the fields that are set, not a sentence.
 func (e End) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("cause", string(e.Cause))}
 	if !e.Limit.IsZero() {
@@ -56,35 +56,35 @@ func (e End) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// LimitKind is what a limit is about.
+// LimitKind is what a limit bounds.
 type LimitKind string
 
 // The limits that a box can have.
 const (
 	LimitWall        LimitKind = "wall"        // time since its machine became a box
-	LimitIdle        LimitKind = "idle"        // time without a sign of life
-	LimitCPU         LimitKind = "cpu"         // time of the processors
-	LimitDisk        LimitKind = "disk"        // bytes of the workspace
+	LimitIdle        LimitKind = "idle"        // time without activity
+	LimitCPU         LimitKind = "cpu"         // processor time
+	LimitDisk        LimitKind = "disk"        // bytes in the workspace
 	LimitBytes       LimitKind = "bytes"       // bytes in and out
-	LimitConnections LimitKind = "connections" // that are open at once
-	LimitTokens      LimitKind = "tokens"      // that models have counted
-	LimitCost        LimitKind = "cost"        // what those cost
+	LimitConnections LimitKind = "connections" // connections open at once
+	LimitTokens      LimitKind = "tokens"      // tokens that models reported
+	LimitCost        LimitKind = "cost"        // the price of those tokens
 )
 
-// Limit is a limit of a box. The zero Limit is none. As text, in JSON too, it is the kind and the
-// bound: "wall 10s", "disk 256 MiB". It has to stay comparable: IsZero and others use ==.
+// Limit is a limit of a box. The zero Limit means none. Its text form, also in JSON, is the kind
+// and the bound: "wall 10s", "disk 256 MiB". It must stay comparable: IsZero and others use ==.
 type Limit struct {
 	Kind     LimitKind
-	Time     time.Duration // of wall, idle and cpu
-	Count    int64         // of the others: bytes, connections, tokens
-	Cost     float64       // of cost, in Currency
+	Time     time.Duration // for wall, idle and cpu
+	Count    int64         // for the others: bytes, connections, tokens
+	Cost     float64       // for cost, in Currency
 	Currency string
 }
 
-// IsZero tells whether it is none.
+// IsZero reports whether there is no limit.
 func (l Limit) IsZero() bool { return l == Limit{} }
 
-// String is the form that ParseLimit reads. A disk's bound is in whole MiB, rounded down.
+// String returns the form that ParseLimit parses. A disk limit is in whole MiB, rounded down.
 func (l Limit) String() string {
 	switch l.Kind {
 	case "":
@@ -99,8 +99,8 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%s %d", l.Kind, l.Count)
 }
 
-// ParseLimit reads what String wrote, and "" as no limit. Anything else is Invalid: the text may
-// come from a client.
+// ParseLimit parses the output of String; "" means no limit. Anything else is Invalid, because the
+// text may come from a client.
 func ParseLimit(text string) (l Limit, err error) {
 	kind, bound, _ := strings.Cut(text, " ")
 	l.Kind = LimitKind(kind)
@@ -136,31 +136,31 @@ func (l *Limit) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// ProblemKind is what is wrong with a box. As with causes, code branches on these, and the command
+// ProblemKind is what is wrong with a box. As with Cause, code branches on these, and the command
 // line has the words.
 type ProblemKind string
 
 // The problems that a box can have.
 const (
-	// ProblemImage: the box stands still since Since, until From gives bytes of its image; Detail
-	// is why From does not.
+	// ProblemImage: the box has stalled since Since and waits until From delivers bytes of its
+	// image. Detail is why From does not.
 	ProblemImage ProblemKind = "image"
-	// ProblemDirectory: the checkout that it was made from is gone; Detail is its path.
+	// ProblemDirectory: the checkout that the box was made from is gone. Detail is its path.
 	ProblemDirectory ProblemKind = "directory"
-	// ProblemUnlogged: its audit log could not be written, so it has no network.
+	// ProblemUnlogged: the box's audit log could not be written, so the box has no network.
 	ProblemUnlogged ProblemKind = "unlogged"
-	// ProblemUnpaused: its lease has ended, and it cannot be paused; Detail is why.
+	// ProblemUnpaused: the lease has expired but the box cannot be paused. Detail is why.
 	ProblemUnpaused ProblemKind = "unpaused"
-	// ProblemNoCard: this machine gives it no network card, so it has no network.
+	// ProblemNoCard: this host cannot give the machine a network card, so the box has no network.
 	ProblemNoCard    ProblemKind = "no_card"
-	ProblemMemory    ProblemKind = "memory"    // its kernel killed processes for want of memory
+	ProblemMemory    ProblemKind = "memory"    // its kernel killed processes because memory ran out
 	ProblemProcesses ProblemKind = "processes" // a fork bomb was ended
-	// ProblemStart: the configuration's start commands failed; Detail is how.
+	// ProblemStart: the configuration's start commands failed. Detail says how.
 	ProblemStart ProblemKind = "start"
 )
 
-// Problem is something that a user of a box should know. An empty field has no meaning for its
-// Kind.
+// Problem is something that a user of a box should know. Fields that do not apply to Kind are
+// empty.
 type Problem struct {
 	Kind   ProblemKind `json:"kind"`
 	From   string      `json:"from,omitempty"`
@@ -168,7 +168,7 @@ type Problem struct {
 	Detail string      `json:"detail,omitempty"`
 }
 
-// Limited is the limit at which the last machine of a box ended, the zero Limit for none.
+// Limited returns the limit that ended the box's last machine, or the zero Limit if none did.
 func (b Box) Limited() Limit {
 	if b.Ended == nil {
 		return Limit{}

@@ -6,62 +6,62 @@ import (
 	"syscall"
 )
 
-// Code classifies an error for a program; the message and the hint are for a person. Callers branch
-// on codes and never on messages.
+// Code classifies an error for programs; the message and the hint are for people. Callers branch on
+// codes, never on messages.
 type Code string
 
-// The codes that cross the API. The mapping to HTTP status lives in the api package, in one table.
+// The codes that cross the API. Package api maps them to HTTP statuses in one table.
 const (
 	Invalid  Code = "invalid"   // the caller's input is wrong: fix it and call again
 	NotFound Code = "not_found" // no such box, image, checkpoint, ...
-	Conflict Code = "conflict"  // the thing exists but its state forbids this now
+	Conflict Code = "conflict"  // the object exists but its state does not permit this now
 	Exists   Code = "exists"    // the name is taken
 	NoSpace  Code = "no_space"  // the host or the box has no room left
 	Missing  Code = "missing"   // the host lacks something: a program, a kernel, a permission
-	Corrupt  Code = "corrupt"   // bytes are not what their digest says
-	// Unavailable: the other side does not answer, be it a machine, a supervisor, the daemon or a
-	// peer. To try again may help.
+	Corrupt  Code = "corrupt"   // bytes do not match their digest
+	// Unavailable: the other side (a machine, a supervisor, the daemon or a peer) does not answer.
+	// A retry may help.
 	Unavailable Code = "unavailable"
 	Timeout     Code = "timeout"  // a limit was reached
-	Internal    Code = "internal" // anything else: a bug, or a host error nobody foresaw
+	Internal    Code = "internal" // anything else: a bug, or an unforeseen host error
 )
 
 // Error is what a user sees: what failed, on what, and what to do next. Message is one line without
-// a trailing full stop; Hint is one line or empty. It is what every error becomes at the edge of
-// the API; below, errors are wrapped with %w as everywhere in Go, and an Error may be anywhere in
-// the chain. An Error that has been returned is not changed any more.
+// a full stop at its end; Hint is one line or empty. Every error becomes an Error at the edge of
+// the API. Below that edge, errors are wrapped with %w as usual, and an Error may be anywhere in
+// the chain. Do not change an Error after it was returned.
 type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
-	// End is why the machine that the error is about ended; nil where that is not the reason. The
-	// command line puts it behind the message, which says only that it ended.
+	// End is why the machine that the error is about ended, or nil if that is not the reason. The
+	// command line appends it to the message, which says only that the machine ended.
 	End   *End `json:"end,omitempty"`
 	cause error
 }
 
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap gives the cause, which never crosses the API.
+// Unwrap returns the cause, which never crosses the API.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Errorf makes an Error; a %w verb keeps the cause. Only one %w is looked for. An *Error that is
-// wrapped keeps neither its code nor its hint: to keep them, wrap it with fmt.Errorf.
+// Errorf makes an Error. A %w verb keeps the cause; only one %w is supported. An *Error wrapped
+// here loses its code and hint. To keep them, wrap it with fmt.Errorf instead.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), cause: errors.Unwrap(err)}
 }
 
-// WithHint adds what to do next and returns the same error. It is for the place that has just made
-// e: it changes e.
+// WithHint adds what to do next and returns e. It modifies e, so only the code that has just made e
+// may call it.
 func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint = fmt.Sprintf(format, args...)
 	return e
 }
 
-// AsError finds the first *Error in err's chain, keeping the whole chain's message; any other error
-// becomes Internal. So a caller may add where it happened with fmt.Errorf and %w, and the code, the
-// hint and the end of the cause still reach the user.
+// AsError returns the first *Error in err's chain, with the message of the whole chain. Any other
+// error becomes Internal. Callers can thus add context with fmt.Errorf and %w, and the cause's
+// code, hint and end still reach the user.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -76,7 +76,7 @@ func AsError(err error) *Error {
 	return &Error{Code: e.Code, Message: err.Error(), Hint: e.Hint, End: e.End, cause: err}
 }
 
-// CodeOf is the code of err, Internal for errors that carry none, and "" for nil.
+// CodeOf returns the code of err: Internal for errors that carry none, "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""
@@ -84,9 +84,9 @@ func CodeOf(err error) Code {
 	return AsError(err).Code
 }
 
-// OrNoSpace gives the host's full disk its code and says what frees room; other errors pass
-// unchanged. A disk that is full may be met at any write, so the code is given at the top of
-// operations and not at each of them.
+// OrNoSpace gives an error about the host's full disk the code NoSpace and says what frees space;
+// other errors pass unchanged. Any write can fail this way, so the code is set once, at the top of
+// each operation.
 func OrNoSpace(err error) error {
 	if err == nil || CodeOf(err) == NoSpace || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 		return err

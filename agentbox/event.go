@@ -2,33 +2,33 @@ package agentbox
 
 import "time"
 
-// Event is progress of a long operation: a step began, moved on, or ended. Events cross the API
-// before the result, and are for people: nothing is decided by them.
+// Event is progress of a long operation: a step began, advanced, or ended. Events cross the API
+// before the result. They are for people only; code must not base decisions on them.
 type Event struct {
-	// Step is what is done, in the user's words: "image", "template", "workspace", ... An event of
-	// the same Step and Detail goes on with the step that is shown.
+	// Step names the step in the user's words: "image", "template", "workspace", ... An event with
+	// the same Step and Detail updates the step that is shown.
 	Step   string        `json:"step"`
-	Detail string        `json:"detail,omitempty"` // on what
+	Detail string        `json:"detail,omitempty"` // what the step works on
 	Done   int64         `json:"done,omitempty"`   // of Total, in bytes or items; 0 where unknown
 	Total  int64         `json:"total,omitempty"`
 	Ended  bool          `json:"ended,omitempty"` // the step is over and took Took
 	Took   time.Duration `json:"took,omitempty"`
 	Note   bool          `json:"note,omitempty"` // Detail is a line for the user, not a step
 
-	// End and Problem are a note, too, for which the client has the words; Detail is "" then. Box
-	// is the name of the box that they are about, "" where the problem's own Detail names it.
+	// End and Problem make an event a note, too, for which the client has the words; Detail is ""
+	// then. Box is the name of the box concerned, or "" if the problem's own Detail names it.
 	End     *End     `json:"end,omitempty"`
 	Problem *Problem `json:"problem,omitempty"`
 	Box     string   `json:"box,omitempty"`
 }
 
-// Progress receives events. It may be called from several goroutines at once, so it locks for
-// itself, and it must not block for long, as the operation waits for it. A nil Progress is valid
-// and drops everything; use its methods, which see to that, rather than calling it.
+// Progress receives events. It may be called from several goroutines at once, so it does its own
+// locking. It must not block for long, because the operation waits for it. A nil Progress is valid
+// and drops all events: use its methods, which check for nil, instead of calling it.
 type Progress func(Event)
 
-// Begin tells that a step began and returns the func that tells it ended. Where a step fails, end
-// is not called: the error says what failed.
+// Begin reports that a step began and returns the func that reports its end. Do not call end if the
+// step fails: the error then says what failed.
 func (p Progress) Begin(step, detail string) (end func(detail string)) {
 	start := time.Now()
 	p.send(Event{Step: step, Detail: detail})
@@ -37,18 +37,19 @@ func (p Progress) Begin(step, detail string) (end func(detail string)) {
 	}
 }
 
-// Move tells how far a step is: done of total, in bytes or items.
+// Move reports how far a step is: done of total, in bytes or items.
 func (p Progress) Move(step, detail string, done, total int64) {
 	p.send(Event{Step: step, Detail: detail, Done: done, Total: total})
 }
 
-// Say passes a line on to the user.
+// Say sends a line to the user.
 func (p Progress) Say(line string) { p.send(Event{Note: true, Detail: line}) }
 
-// SayEnd tells why the last machine of a box ended.
+// SayEnd reports why the last machine of a box ended.
 func (p Progress) SayEnd(box string, end End) { p.send(Event{Note: true, Box: box, End: &end}) }
 
-// SayProblem tells what is wrong with a box. box is its name, "" where the problem's Detail has it.
+// SayProblem reports what is wrong with a box. box is its name, or "" if the problem's Detail has
+// it.
 func (p Progress) SayProblem(box string, problem Problem) {
 	p.send(Event{Note: true, Box: box, Problem: &problem})
 }

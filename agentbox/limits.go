@@ -1,8 +1,8 @@
 package agentbox
 
-// What a box may be given, the same wherever it is asked for: in a configuration, by a flag or
-// through the API. Sizes are bytes. The upper bounds are no promises: they catch a mistyped unit
-// before it becomes an arithmetic overflow or a sparse file that nothing can hold.
+// Bounds on what a box may be given, whether by a configuration, a flag or the API. Sizes are in
+// bytes. The upper bounds promise nothing: they catch a mistyped unit before it becomes an
+// arithmetic overflow or a sparse file that no disk can hold.
 const (
 	MinCPUs         = 1
 	MaxCPUs         = 1024

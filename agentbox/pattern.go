@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// Pattern is a regular expression that is compiled when it is first asked for. Every command is a
-// process of its own, and so is every supervisor: each would compile at its start all the patterns
-// of the program, of which it uses few. The function may be called from several goroutines. It
-// panics at the first call if expr is not a regular expression, as regexp.MustCompile does; expr is
-// a constant, and the tests of the package that has it call it.
+// Pattern returns a func that compiles a regular expression on its first call. Every command and
+// every supervisor is a process of its own and uses few of the program's patterns, so compiling all
+// of them at start would be wasted time. The func may be called from several goroutines. Like
+// regexp.MustCompile, it panics on its first call if expr is not a regular expression; so expr must
+// be a constant, and the tests of its package must call the func.
 func Pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

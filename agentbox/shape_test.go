@@ -10,17 +10,17 @@ import (
 	"testing"
 )
 
-// maxMethods is how many methods a type may have. A type with more does several things, which are
-// types of their own.
+// maxMethods is how many methods a type may have. A type with more does several things, which
+// should be types of their own.
 const maxMethods = 70
 
-// manyMethods are the types that may have more, with the reason.
+// manyMethods lists the types that may have more, each with a reason.
 var manyMethods = map[string]string{
 	"agentbox/cli.app": "one method for each verb of the command line, and nothing kept between them",
 }
 
-// TestNoTypeHasTooManyMethods counts the methods of every type over all files of its package that are
-// not tests. An exception that no type needs any more fails, too.
+// TestNoTypeHasTooManyMethods counts the methods of every type in all non-test files of its
+// package. It also fails for an exception that is no longer needed.
 func TestNoTypeHasTooManyMethods(t *testing.T) {
 	methods := countMethods(t)
 	if len(methods) < 300 {
@@ -69,7 +69,7 @@ func countMethods(t *testing.T) map[string]int {
 	return methods
 }
 
-// receiver is the name of the type that a method belongs to, without pointer and type parameters.
+// receiver returns the name of a method's type, without pointer and type parameters.
 func receiver(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:

@@ -6,10 +6,10 @@ import (
 	"unicode"
 )
 
-// Plural is "1 thing" or "n things", of a word whose plural has an s.
+// Plural returns "1 thing" or "n things", for a word whose plural is formed with an s.
 func Plural(n int, thing string) string { return PluralOf(n, thing, thing+"s") }
 
-// WorkText says how much work that is: commits, and files with changes that no commit has.
+// WorkText describes an amount of work: commits, and files with uncommitted changes.
 func WorkText(commits, files int) string {
 	var parts []string
 	if commits > 0 {
@@ -24,7 +24,7 @@ func WorkText(commits, files int) string {
 	return strings.Join(parts, ", ")
 }
 
-// PluralOf is a number of things. It is n and the word for it, where adding an s would be wrong.
+// PluralOf returns n with the right form of a word whose plural is not formed with an s.
 func PluralOf(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -32,10 +32,10 @@ func PluralOf(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// Printable is text from outside, such as a box or a repository, without what a terminal would take
-// for more than text: control characters, escape sequences and the characters that turn the
-// direction of writing become U+FFFD, a tab becomes a space. Whatever reaches a terminal and was
-// not written by us has to pass through here, or its author could rewrite what the user has read.
+// Printable makes text from outside (a box, a repository) safe to print. Control characters, escape
+// sequences and characters that change the direction of writing become U+FFFD; a tab becomes a
+// space. All text that we did not write must pass through here before it reaches a terminal, or its
+// author could rewrite what the user has read.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -48,8 +48,8 @@ func Printable(s string) string {
 	}, s)
 }
 
-// Clip is text from outside, short enough to be quoted in a message: its first 80 bytes. The cut may
-// divide a character; what is left of it is dropped, as messages are valid UTF-8.
+// Clip cuts text from outside after 80 bytes, short enough to quote in a message, and marks the cut
+// with an ellipsis. A character that the cut divides is dropped, because messages are valid UTF-8.
 func Clip(s string) string {
 	const most = 80
 	if len(s) > most {
