@@ -2,17 +2,17 @@ package api
 
 import "agentbox/agentbox"
 
-// ListArtifacts gives the artifacts of a task's last attempt that has some, compared with their
-// statement.
+// ListArtifacts returns the artifacts of the last attempt of a task that left any, compared with
+// their signed statement.
 var ListArtifacts = Endpoint[TaskRef, ArtifactReport]{"/v1/artifact/list"}
 
-// ArtifactReport is what an attempt left, as this host's statement has it. The files are compared
-// with the statement for each answer; nothing is remembered of the last time.
+// ArtifactReport is what an attempt left, according to this host's statement. The files are
+// compared with the statement anew for each answer; no earlier result is remembered.
 type ArtifactReport struct {
 	Task      agentbox.TaskID `json:"task"`
 	Attempt   int             `json:"attempt"`
 	Directory string          `json:"directory"` // of the files
-	// Statement: the file with the envelope, whose signature is this host's.
+	// Statement is the path of the file with the envelope, which this host signed.
 	Statement string     `json:"statement"`
 	Files     []Artifact `json:"files"`
 }

@@ -6,8 +6,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// The calls about boxes. Wherever a request names a box, Box is an id, a unique prefix of one, a
-// name, or "" together with the Directory whose branch's box is meant.
+// The calls about boxes. In all requests that name a box, Box is an ID, a unique prefix of one, a
+// name, or "" for the box of the branch checked out in Directory.
 var (
 	Up         = Endpoint[UpRequest, UpResponse]{"/v1/box/up"}
 	PlanUp     = Endpoint[UpRequest, UpPlan]{"/v1/box/up/plan"}
@@ -31,51 +31,51 @@ type BoxRef struct {
 	Directory string `json:"directory,omitempty"`
 }
 
-// UpRequest creates the box of a directory, or finds it. What is absent is left to the
-// configuration of the repository.
+// UpRequest creates or finds the box of a directory. Absent fields are left to the repository's
+// configuration.
 type UpRequest struct {
 	Directory string             `json:"directory"`
 	Name      string             `json:"name,omitempty"`
 	Image     string             `json:"image,omitempty"`     // overrides the configuration's
 	Isolation agentbox.Isolation `json:"isolation,omitempty"` // overrides the configuration's
 	CPUs      int                `json:"cpus,omitempty"`
-	Memory    string             `json:"memory,omitempty"` // as 2GiB
-	// Agent names an agent, whose program the box has with what that needs.
+	Memory    string             `json:"memory,omitempty"` // such as 2GiB
+	// Agent names an agent whose program and its requirements the box contains.
 	Agent string `json:"agent,omitempty"`
-	// Environ is the caller's environment, NAME=VALUE each: includes may name its variables, and
-	// AGENTBOX_ISOLATION says what auto means. Of it only variables that are named by the
-	// configuration or by secrets are kept.
+	// Environ is the caller's environment as NAME=VALUE. The configuration's includes may name its
+	// variables, and AGENTBOX_ISOLATION decides what auto means. Only variables that the
+	// configuration or secrets name are kept.
 	Environ []string `json:"environ,omitempty"`
-	// Task asks for a fresh box that nobody finds by its directory. Its caller removes it, and
-	// limits end its machine in place of pausing it.
+	// Task asks for a new box that no directory leads to. Its caller removes it, and a limit ends
+	// its machine instead of pausing it.
 	Task bool `json:"task,omitempty"`
-	// Command: a command or a shell follows, so the caller's directory must exist in the box, and
-	// its services are waited for.
+	// Command means that a command or a shell follows, so the caller's directory must exist in the
+	// box, and up waits for its services.
 	Command bool `json:"command,omitempty"`
-	// Cold: boot, do not restore a template (to measure, and to debug)
+	// Cold makes the machine boot instead of being restored from a template, to measure or debug.
 	Cold bool `json:"cold,omitempty"`
 
-	// TaskLimits are over the configuration's, for a Task only.
+	// TaskLimits override those of the configuration. They apply to a Task only.
 	TaskLimits agentbox.TaskLimits `json:"task_limits"`
 }
 
-// UpResponse is the box and how to get in.
+// UpResponse is the box and how to connect to it.
 type UpResponse struct {
 	Box        agentbox.Box `json:"box"`
 	Created    bool         `json:"created"`
 	Connection Connection   `json:"connection"`
 }
 
-// UpPlan is what up would do now. Nothing was done for it.
+// UpPlan is what up would do now. Computing it changes nothing.
 type UpPlan struct {
-	Box       string             `json:"box,omitempty"` // that is there already
+	Box       string             `json:"box,omitempty"` // if it exists already
 	Isolation agentbox.Isolation `json:"isolation"`
-	Reason    string             `json:"reason,omitempty"` // of the isolation
+	Reason    string             `json:"reason,omitempty"` // why this isolation
 	Steps     []UpStep           `json:"steps"`            // in order
 }
 
-// UpStep is one step of up. How is one of the words below, or for UpWake the state that the box is
-// in; "" where there is one way only.
+// UpStep is one step of up. How is one of the words below. For UpWake it is the state of the box;
+// for a step that can be done in only one way it is "".
 type UpStep struct {
 	Do  UpAction `json:"do"`
 	How string   `json:"how,omitempty"`
@@ -86,38 +86,39 @@ type UpAction string
 
 // The steps of up.
 const (
-	UpApproval UpAction = "approval" // say what waits for approval; UpLater or UpStop
-	UpImage    UpAction = "image"    // get it; UpHere or UpMissing
-	UpKernel   UpAction = "kernel"   // get the guest's
-	// UpTools: lay what the repository's files ask for over the image; UpHere or UpMissing.
+	UpApproval UpAction = "approval" // report what waits for approval; UpLater or UpStop
+	UpImage    UpAction = "image"    // fetch or build it; UpHere or UpMissing
+	UpKernel   UpAction = "kernel"   // fetch the guest's
+	// UpTools: layer the tools that the repository's files ask for on the image; UpHere or
+	// UpMissing.
 	UpTools    UpAction = "tools"
-	UpSetup    UpAction = "setup"     // lay what setup makes over it; UpHere or UpMissing
+	UpSetup    UpAction = "setup"     // layer the setup result on it; UpHere or UpMissing
 	UpTemplate UpAction = "template"  // open it; UpHere or UpMissing
-	UpBox      UpAction = "box"       // make machine and workspace; UpRestore or UpBoot
-	UpChanges  UpAction = "changes"   // say what a reset would change
-	UpGovern   UpAction = "policy"    // put the box under what is approved now
-	UpWake     UpAction = "wake"      // make sure that it runs, from the state that How is
-	UpAgent    UpAction = "agent"     // install its program
-	UpRunSetup UpAction = "run setup" // in the box; UpOnce: only if it failed in a clean one
+	UpBox      UpAction = "box"       // make the machine and the workspace; UpRestore or UpBoot
+	UpChanges  UpAction = "changes"   // report what a reset would change
+	UpGovern   UpAction = "policy"    // apply the policy that is approved now
+	UpWake     UpAction = "wake"      // make sure that the box runs; How is its state now
+	UpAgent    UpAction = "agent"     // install the agent's program
+	UpRunSetup UpAction = "run setup" // in the box; UpOnce: only if it failed in a clean box
 	UpRunStart UpAction = "run start"
-	UpRecall   UpAction = "recall"   // give the agent what it remembers
+	UpRecall   UpAction = "recall"   // give the agent its saved memory
 	UpServices UpAction = "services" // wait until they are ready
 )
 
-// How steps are done.
+// The ways of doing a step.
 const (
 	UpHere    = "here"
-	UpMissing = "missing" // so it is made or got
-	UpLater   = "later"   // what needs no approval goes on
+	UpMissing = "missing" // so up makes or fetches it
+	UpLater   = "later"   // what needs no approval proceeds
 	UpStop    = "stop"    // nothing is made before it is approved
 	UpOnce    = "once"
 	UpRestore = "restore"
 	UpBoot    = "boot"
 )
 
-// Connection is how to reach the inside of a box: an SSH server on a unix socket of this machine.
-// It stays valid for as long as the box exists, though the box has to run. Key gives all rights in
-// the box.
+// Connection says how to reach the inside of a box: through an SSH server on a Unix socket of this
+// host. It stays valid as long as the box exists, although the box must run to answer. Key grants
+// all rights in the box.
 type Connection struct {
 	Box        agentbox.BoxID `json:"box"`
 	Name       string         `json:"name"`
@@ -125,8 +126,8 @@ type Connection struct {
 	Key        string         `json:"key"`         // file with the private key that may log in
 	KnownHosts string         `json:"known_hosts"` // file with the box's host key, for stock ssh
 	User       string         `json:"user"`
-	// Dir is where commands start: the workspace, or the caller's subdirectory in it. A path in the
-	// box.
+	// Dir is where commands start, a path in the box: the workspace, or the subdirectory of it that
+	// corresponds to the caller's.
 	Dir     string            `json:"dir"`
 	Env     map[string]string `json:"env,omitempty"`
 	Console string            `json:"console"` // file with the machine's console
@@ -135,26 +136,27 @@ type Connection struct {
 	ServiceLog string `json:"service_log"`
 }
 
-// ListRequest chooses boxes.
+// ListRequest selects boxes.
 type ListRequest struct {
-	Usage bool `json:"usage,omitempty"` // measure what each costs; some milliseconds a box
+	Usage bool `json:"usage,omitempty"` // measure what each box uses, which takes some milliseconds per box
 }
 
-// ForkRequest makes a box that is a copy of another, running processes included. The original goes
-// on. Without Name one is made from the original's.
+// ForkRequest copies a box, including its running processes. The original goes on. If Name is "",
+// one is derived from the original's name.
 type ForkRequest struct {
 	BoxRef
 	Name string `json:"name,omitempty"`
 }
 
-// CheckpointRequest saves a state to come back to. Name is optional and unique among the box's
-// checkpoints.
+// CheckpointRequest saves the state of a box, to roll back to. Name is optional and unique among
+// the box's checkpoints.
 type CheckpointRequest struct {
 	BoxRef
 	Name string `json:"name,omitempty"`
 }
 
-// RollbackRequest goes back; Checkpoint is an id, a unique prefix, a name, or "" for the latest.
+// RollbackRequest returns a box to a checkpoint. Checkpoint is an ID, a unique prefix, a name, or
+// "" for the latest.
 type RollbackRequest struct {
 	BoxRef
 	Checkpoint string `json:"checkpoint,omitempty"`
@@ -164,7 +166,7 @@ type RollbackRequest struct {
 type PortRequest struct {
 	BoxRef
 	Port int `json:"port"`
-	Host int `json:"host,omitempty"` // 0: the same port when free, else any
+	Host int `json:"host,omitempty"` // 0: the same port if it is free, else any
 }
 
 // The calls about the host.
@@ -175,9 +177,9 @@ var (
 	Doctor   = Endpoint[DoctorRequest, DoctorReport]{"/v1/doctor"}
 )
 
-// DaemonStatus is what runs here.
+// DaemonStatus describes the running daemon.
 type DaemonStatus struct {
-	Version string    `json:"version"` // build of the binary that serves
+	Version string    `json:"version"` // build of the running binary
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
 	Home    string    `json:"home"`
@@ -185,20 +187,20 @@ type DaemonStatus struct {
 	Pool    int       `json:"pool"` // machines restored ahead of need
 }
 
-// PruneRequest removes what nothing needs; with DryRun it only tells what that is.
+// PruneRequest removes what is no longer needed. With DryRun it only reports what that would be.
 type PruneRequest struct {
 	DryRun bool `json:"dry_run"`
-	// Boxes removes also boxes whose checkout or branch is gone, with the work in them that may be
-	// nowhere else.
+	// Boxes also removes boxes whose checkout or branch is gone, including work in them that may
+	// exist nowhere else.
 	Boxes bool `json:"boxes,omitempty"`
 }
 
-// PruneResponse lists what was (or would be) removed.
+// PruneResponse lists what was removed, or would be.
 type PruneResponse struct {
 	Items []PruneItem `json:"items"`
 }
 
-// PruneItem is one removable thing. Bytes is what it takes of the disk.
+// PruneItem is one removable object. Bytes is the disk space that it takes.
 type PruneItem struct {
 	Kind  string `json:"kind"` // template, image, kernel, box, audit
 	Name  string `json:"name"`
@@ -206,21 +208,21 @@ type PruneItem struct {
 	Why   string `json:"why"`
 }
 
-// DoctorRequest asks for a diagnosis; Probe forgets what was found out about the host before.
+// DoctorRequest asks for a diagnosis. Probe discards earlier findings about the host first.
 type DoctorRequest struct {
 	Probe bool `json:"probe,omitempty"`
-	// Isolation: what auto means to the caller, "" when nothing says.
+	// Isolation is what auto means to the caller, or "" if nothing specifies it.
 	Isolation agentbox.Isolation `json:"isolation,omitempty"`
 }
 
 // DoctorReport is a list of checks.
 type DoctorReport struct {
 	Checks []Check `json:"checks"`
-	// Kinds are the kinds of isolation that work here, first the one that a new box gets.
+	// Kinds are the kinds of isolation that work here. The first is the one that a new box gets.
 	Kinds []agentbox.Isolation `json:"kinds"`
 }
 
-// Check is one line of a diagnosis. Detail is what was found, be it good or bad; Hint is what to do
+// Check is one line of a diagnosis. Detail is what was found, good or bad. Hint says what to do
 // about a check that failed.
 type Check struct {
 	Name   string `json:"name"`
@@ -238,31 +240,31 @@ var (
 	RemoveImage = Endpoint[ImageRef, Image]{"/v1/image/remove"}
 	FetchImage  = Endpoint[ImageFetchRequest, Image]{"/v1/image/fetch"}
 	ExportImage = Endpoint[ImageExportRequest, Image]{"/v1/image/export"}
-	// Supervisors ask it, for machines that read a block that has not come.
+	// Supervisors make this call for machines that read a block that is not here yet.
 	NeedImage = Endpoint[ImageNeed, agentbox.Blocks]{"/v1/image/need"}
 )
 
-// ImageFetchRequest gets an image from a directory or URL that ExportImage filled.
+// ImageFetchRequest fetches an image from a directory or URL that ExportImage filled.
 type ImageFetchRequest struct {
 	From string `json:"from"` // an absolute path, or a URL
-	// Image: digest, beginning of it, or name; "" where there is one only.
+	// Image is a digest, a prefix of one, or a name. It may be "" if there is only one image.
 	Image string `json:"image,omitempty"`
-	// Lazy gets only what a box needs, as it needs it, and the rest when it is quiet.
+	// Lazy fetches what a box needs when it needs it, and the rest when the box is idle.
 	Lazy bool `json:"lazy,omitempty"`
 }
 
-// ImageExportRequest writes an image into a directory, for others to fetch.
+// ImageExportRequest writes an image into a directory, from which others can fetch it.
 type ImageExportRequest struct {
 	Image string `json:"image"`
-	// Directory is where the caller is: the root of a checkout or anywhere below it.
+	// Directory is the root of a checkout or any directory below it.
 	Directory string `json:"directory"` // absolute
 }
 
-// ImageNeed asks for a block of an image that is not all here. The answer comes when the block
-// does. The caller has no time-out: a machine cannot be told that its disk is late. It ends with
-// the connection.
+// ImageNeed asks for a block of an image that is not complete here. The answer comes when the block
+// does. The caller sets no timeout, because a machine cannot be told that its disk is late. The
+// call ends with the connection.
 type ImageNeed struct {
-	Box   agentbox.BoxID  `json:"box"` // who waits for it
+	Box   agentbox.BoxID  `json:"box"` // the box that waits for it
 	Image agentbox.Digest `json:"image"`
 	Block int             `json:"block"`
 }
@@ -270,7 +272,7 @@ type ImageNeed struct {
 // ImageBuildRequest builds the image of a directory's configuration.
 type ImageBuildRequest struct {
 	Directory string `json:"directory"`
-	// Environ is as UpRequest's.
+	// Environ is the same as in UpRequest.
 	Environ []string `json:"environ,omitempty"`
 	Update  bool     `json:"update,omitempty"` // replace the pin in agentbox.lock
 }
@@ -285,28 +287,28 @@ type ImageRef struct {
 	Image string `json:"image"`
 }
 
-// ImageDetail is an image and where all of it came from. Received, Made, Local and Missing add up
-// to its size, unless blocks were damaged and came twice.
+// ImageDetail is an image and the origin of all its bytes. Received, Made, Local and Missing add up
+// to its size, unless damaged blocks were fetched twice.
 type ImageDetail struct {
 	Image
-	// Maker is the PeerID of the member that made it; "" is this machine.
+	// Maker is the PeerID of the member that made the image, or "" for this machine.
 	Maker     string `json:"maker,omitempty"`
-	MakerName string `json:"maker_name,omitempty"` // what people call it
-	// Upon has the PeerIDs of members that made what it was made from.
+	MakerName string `json:"maker_name,omitempty"` // name of that member
+	// Upon has the PeerIDs of the members that made what the image was built on.
 	Upon     []string        `json:"upon,omitempty"`
-	Base     agentbox.Digest `json:"base,omitzero"`      // the image under what was included
-	Manifest string          `json:"manifest,omitempty"` // of a registry's image, as resolved
-	Received []ImageReceived `json:"received"`           // the most first
-	// Made counts the bytes that this machine wrote: built, or unpacked from what a registry sent.
+	Base     agentbox.Digest `json:"base,omitzero"`      // the image that the included files were added to
+	Manifest string          `json:"manifest,omitempty"` // of an image from a registry, as resolved
+	Received []ImageReceived `json:"received"`           // largest first
+	// Made counts the bytes that this machine wrote: built, or unpacked from a registry's layers.
 	Made int64 `json:"made"`
-	// Local counts the bytes that nobody had to send: empty blocks, and those that other images
-	// here have.
+	// Local counts the bytes that needed no transfer: empty blocks, and blocks that other images
+	// here share.
 	Local   int64 `json:"local"`
-	Missing int64 `json:"missing"` // bytes that have not come yet
+	Missing int64 `json:"missing"` // bytes that have not arrived yet
 }
 
-// ImageReceived says how many bytes of an image somebody sent. Without peer and remote it is the
-// sum of those who sent least, beyond 64.
+// ImageReceived says how many bytes of an image one sender sent. An entry with neither Peer nor
+// Remote sums up the smallest senders beyond 64.
 type ImageReceived struct {
 	Peer   string `json:"peer,omitempty"` // PeerID
 	Name   string `json:"name,omitempty"` // of the peer
@@ -314,7 +316,7 @@ type ImageReceived struct {
 	Bytes  int64  `json:"bytes"`
 }
 
-// Image is a layer 0 present here, whole or being completed.
+// Image is a base image (layer 0) on this host, complete or still being fetched.
 type Image struct {
 	Digest  agentbox.Digest `json:"digest"`
 	Name    string          `json:"name"`
@@ -322,7 +324,7 @@ type Image struct {
 	Size    int64           `json:"size"`
 	Created time.Time       `json:"created"`
 	UsedBy  []string        `json:"used_by,omitempty"` // boxes
-	// From is where the rest comes from, as long as the image is not all here; "" afterwards.
+	// From is where the missing bytes come from while the image is incomplete, else "".
 	From string `json:"from,omitempty"`
-	Here int64  `json:"here,omitempty"` // bytes that are, then
+	Here int64  `json:"here,omitempty"` // bytes present while the image is incomplete
 }

@@ -19,26 +19,26 @@ var (
 	CacheQuota   = Endpoint[CacheQuotaRequest, CacheUsage]{"/v1/cache/quota"}
 )
 
-// CacheRef names a blob: by the digest of its manifest, the digest of the image that it is, the key
-// of what setup made, NAMESPACE/KEY, a unique beginning of any digest among these, or the name of
-// an image, the newest of that name.
+// CacheRef names a blob by one of these: the digest of its manifest, the digest of the image that
+// it contains, the key of a setup result, NAMESPACE/KEY, or a unique prefix of any digest among
+// these. It may also be the name of an image, which means the newest with that name.
 type CacheRef struct {
 	Ref string `json:"ref"`
 }
 
-// CacheShareRequest has a blob handed to the team's machines, or not.
+// CacheShareRequest shares a blob with the machines of the team, or stops sharing it.
 type CacheShareRequest struct {
 	Ref   string `json:"ref"`
 	Share bool   `json:"share"`
 }
 
-// CacheEntry is a blob the store knows.
+// CacheEntry is a blob that the store knows.
 type CacheEntry struct {
 	Manifest  agentbox.Digest `json:"manifest"`
 	Kind      string          `json:"kind"`
 	MediaType string          `json:"media_type,omitempty"`
 	Size      int64           `json:"size"` // bytes
-	// Stored counts the bytes that were written for it: what it shares with an older blob counts
+	// Stored counts the bytes written for this blob. Bytes that it shares with an older blob count
 	// there.
 	Stored  int64        `json:"stored"`
 	Created time.Time    `json:"created"`
@@ -47,11 +47,11 @@ type CacheEntry struct {
 	Names   []CacheName  `json:"names,omitempty"`
 	Pins    []string     `json:"pins,omitempty"`
 	Alarms  []CacheAlarm `json:"alarms,omitempty"`
-	Shared  bool         `json:"shared"` // a team's machines may have it from here
+	Shared  bool         `json:"shared"` // the team's machines may fetch it from here
 }
 
-// CacheName is a key that stands for a blob. A name is signed by its Producer; of two names with
-// the same namespace, key and scope one counts, and the other is an alarm.
+// CacheName maps a key to a blob. Its Producer signs it. Of two names with the same namespace, key
+// and scope, one counts and the other raises an alarm.
 type CacheName struct {
 	Namespace string    `json:"namespace"`
 	Key       string    `json:"key"`
@@ -65,19 +65,19 @@ type CacheName struct {
 // CacheDetail is an entry and how much of it is here.
 type CacheDetail struct {
 	CacheEntry
-	Chunks int             `json:"chunks"` // without those that are zeros
+	Chunks int             `json:"chunks"` // without all-zero chunks
 	Here   int             `json:"here"`
 	Parent agentbox.Digest `json:"parent,omitzero"`
-	Trace  int             `json:"trace"` // chunks a boot read first, in order
-	// File: its bytes are a file that is attached to the store, and were not copied.
+	Trace  int             `json:"trace"` // chunks that a boot reads first, in order
+	// File means that the bytes are in a file attached to the store, and were not copied.
 	File bool `json:"file"`
-	// Why has what its key was computed from, one ingredient each, for what setup made.
+	// Why lists what the key of a setup result was computed from, one ingredient each.
 	Why []string `json:"why,omitempty"`
 }
 
-// CacheAlarm is another result that somebody published under a name of an entry, and that was not
-// taken. The same ingredients should have given the same bytes, so either something is not
-// reproducible or somebody cheats.
+// CacheAlarm is a different result that somebody published under the name of an entry, and that the
+// store refused. The same ingredients should give the same bytes, so either the setup is not
+// reproducible or the publisher cheats.
 type CacheAlarm struct {
 	Name     string          `json:"name"` // NAMESPACE/KEY
 	Manifest agentbox.Digest `json:"manifest"`
@@ -85,28 +85,26 @@ type CacheAlarm struct {
 	Created  time.Time       `json:"created"`
 }
 
-// CacheVerifyRequest asks to read and hash everything. It takes as long as reading the store takes.
+// CacheVerifyRequest reads and hashes the whole store. The call takes as long as reading it takes.
 type CacheVerifyRequest struct {
-	Rebuild bool `json:"rebuild,omitempty"` // also find again what the index has lost
-	// From is a directory or URL that is asked for what is damaged, before the remotes that are
-	// known.
+	Rebuild bool `json:"rebuild,omitempty"` // also find what the index has lost
+	// From is a directory or URL to fetch damaged bytes from, before the known remotes.
 	From string `json:"from,omitempty"`
 }
 
-// CacheVerifyReport is what was found.
+// CacheVerifyReport is the result of a verification.
 type CacheVerifyReport struct {
 	Chunks   int           `json:"chunks"`
 	Bytes    int64         `json:"bytes"`
 	Damaged  []CacheDamage `json:"damaged"`
 	Repaired int           `json:"repaired"`
-	Lost     int64         `json:"lost"` // entries of the index that were damaged themselves
-	// Missing are named or pinned blobs that are not complete; a lazy image may be among them
-	// rightfully.
+	Lost     int64         `json:"lost"` // index entries that were damaged themselves
+	// Missing lists named or pinned blobs that are incomplete. For a lazy image this is no error.
 	Missing []CacheLack   `json:"missing"`
 	Took    time.Duration `json:"took"`
 }
 
-// CacheDamage is a chunk that is not what its digest says, and was put aside.
+// CacheDamage is a chunk that does not match its digest and was set aside.
 type CacheDamage struct {
 	Digest agentbox.Digest `json:"digest"`
 	File   string          `json:"file"`
@@ -115,36 +113,36 @@ type CacheDamage struct {
 	Found  time.Time       `json:"found"`
 }
 
-// CacheLack is a blob that lacks chunks; -1: its manifest.
+// CacheLack is a blob that lacks chunks. Chunks is -1 if it lacks its manifest.
 type CacheLack struct {
 	Manifest agentbox.Digest `json:"manifest"`
 	Chunks   int             `json:"chunks"`
 }
 
-// CacheGCRequest asks to free space.
+// CacheGCRequest frees space.
 type CacheGCRequest struct {
 	DryRun bool `json:"dry_run,omitempty"`
-	// All frees everything that no name, pin or box keeps, not only what is above the quota.
+	// All frees everything that no name, pin or box keeps, even below the quota.
 	All bool `json:"all,omitempty"`
 }
 
-// CacheGCReport is what went, or would go.
+// CacheGCReport is what was removed, or would be.
 type CacheGCReport struct {
 	Items []PruneItem `json:"items"`
 	Freed int64       `json:"freed"` // bytes on disk; an estimate in a dry run
-	Young int         `json:"young"` // things that stay only because they are new
-	// Over counts the bytes above the quota that stay all the same, because names, pins or boxes
+	Young int         `json:"young"` // objects kept only because they are new
+	// Over counts the bytes above the quota that could not be freed, because names, pins or boxes
 	// keep them.
 	Over int64 `json:"over"`
 }
 
-// CacheQuotaRequest changes bounds, in bytes; a bound of 0 is none. What is absent stays.
+// CacheQuotaRequest changes quotas, in bytes. 0 removes a quota; absent fields change nothing.
 type CacheQuotaRequest struct {
 	Total *int64           `json:"total,omitempty"`
 	Kinds map[string]int64 `json:"kinds,omitempty"`
 }
 
-// CacheUsage is what the store takes and may take, in bytes. A quota of 0 is none.
+// CacheUsage is what the store uses and may use, in bytes. A quota of 0 means none.
 type CacheUsage struct {
 	Bytes      int64            `json:"bytes"`
 	Kinds      map[string]int64 `json:"kinds"`

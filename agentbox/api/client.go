@@ -13,15 +13,15 @@ import (
 	"agentbox/agentbox"
 )
 
-// Client calls the endpoints served on one unix socket. It may be used by several goroutines at
-// once. It has no time-out of its own, since some calls take minutes: the context of a call ends
-// it.
+// Client calls the endpoints that are served on one Unix socket. Several goroutines may use it at
+// once. It has no timeout of its own, because some calls take minutes: cancel the context of a call
+// to end it.
 type Client struct {
 	socket string
 	http   http.Client
 }
 
-// NewClient makes a client; it connects when it is used.
+// NewClient returns a client. It connects on its first call.
 func NewClient(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
@@ -30,13 +30,13 @@ func NewClient(socket string) *Client {
 	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableCompression: true}}}
 }
 
-// Close drops idle connections. Calls that are under way go on.
+// Close closes idle connections. Calls in progress go on.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Call calls an endpoint, once, and passes its events to progress, which may be nil. Errors of the
-// other side come back as *agentbox.Error, whatever they were there; so do failures to reach it,
-// with code Unavailable (see Unreached). When ctx ends, its error is returned, and the other side
-// sees that the caller has gone.
+// Call calls an endpoint once and passes its events to progress, which may be nil. Every error of
+// the other side arrives as *agentbox.Error. A failure to reach it has code Unavailable (see
+// Unreached). When ctx ends, Call returns the error of ctx, and the other side sees the connection
+// close.
 func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], req Req, progress agentbox.Progress) (Resp, error) {
 	var zero Resp
 	body, err := json.Marshal(req)
@@ -52,7 +52,8 @@ func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], 
 		return zero, c.unreachable(ctx, e.Path, err)
 	}
 	defer resp.Body.Close()
-	// The mux of a server that knows no such path answers in plain text, an endpoint with our type.
+	// A server that does not know the path answers in plain text; an endpoint uses our content
+	// type.
 	if resp.StatusCode == http.StatusNotFound && resp.Header.Get("Content-Type") != contentType {
 		return zero, agentbox.Errorf(agentbox.Unavailable, "the process at %s does not know %s", c.socket, e.Path).
 			WithHint("it is of another version: agentbox daemon stop")
@@ -60,16 +61,16 @@ func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], 
 	return readAnswer[Resp](ctx, c, e.Path, json.NewDecoder(resp.Body), progress)
 }
 
-// answer is a frame as it arrives. The result stays as it is written, because null, a list of
-// nothing, is one too.
+// answer is a frame as received. The result stays raw, because null (an empty list) is a result
+// too.
 type answer struct {
 	Event  *agentbox.Event `json:"event"`
 	Result json.RawMessage `json:"result"`
 	Error  *agentbox.Error `json:"error"`
 }
 
-// readAnswer reads frames up to the first result or error. An answer that ends before is one of a
-// process that died: unreachable, and not an empty result.
+// readAnswer reads frames up to the first result or error. If the answer ends before that, the
+// server process has died: that is an unreachable server, not an empty result.
 func readAnswer[Resp any](ctx context.Context, c *Client, path string, dec *json.Decoder, progress agentbox.Progress) (Resp, error) {
 	var resp Resp
 	for {
@@ -94,29 +95,30 @@ func readAnswer[Resp any](ctx context.Context, c *Client, path string, dec *json
 	}
 }
 
-// unreached is the cause of an error that says nothing about what was asked for: nobody answered.
+// unreached marks an error in which no server answered, so it says nothing about the request
+// itself.
 type unreached struct{ error }
 
 func (u unreached) Unwrap() error { return u.error }
 
-// Unreached tells whether a call failed because the other side was not there, or went away before
-// it had answered. The request may have been carried out all the same.
+// Unreached reports whether a call failed because the other side was not there, or went away before
+// it answered. The request may have been carried out all the same.
 func Unreached(err error) bool { return errors.As(err, new(unreached)) }
 
-// unreachable is the error of a call that got no answer; that of ctx, where the caller gave up
-// itself.
+// unreachable returns the error for a call without an answer, or the error of ctx if the caller
+// gave up.
 func (c *Client) unreachable(ctx context.Context, path string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if u := new(url.Error); errors.As(err, &u) {
-		err = u.Err // without the URL, which is made up
+		err = u.Err // drop the URL, which is made up
 	}
 	return agentbox.Errorf(agentbox.Unavailable, "no answer from %s to %s: %w", c.socket, path, unreached{err})
 }
 
-// Metrics writes the numbers of the process that answers, in Prometheus' text format. It is plain
-// HTTP, so that curl or a scraper can ask as well.
+// Metrics writes the metrics of the server process to w, in the Prometheus text format. It uses
+// plain HTTP, so curl or a scraper can ask as well.
 func (c *Client) Metrics(ctx context.Context, w io.Writer) error {
 	const path = "/metrics"
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agentbox"+path, nil)

@@ -10,37 +10,38 @@ import (
 	"agentbox/agentbox"
 )
 
-// Endpoint is one call: where it lives, what goes in, what comes out. Every call is a POST with a
-// JSON body; the answer is lines of JSON, each a frame: any number of events, then one result or
-// one error.
+// Endpoint is one call: its path, its request type and its response type. Every call is a POST with
+// a JSON body. The answer is a sequence of JSON lines, each a frame: any number of events, then one
+// result or one error.
 type Endpoint[Req, Resp any] struct {
 	Path string
 }
 
-// None is the request or the response of a call that has none.
+// None is the request or response of a call that has none.
 type None struct{}
 
-// Func serves an endpoint. The context ends when the client hangs up. It may be called at once by
-// several clients. An error becomes one with a code by agentbox.AsError; progress never blocks for
-// longer than the client's socket does, and is not called after Func has returned.
+// Func serves an endpoint. Its context ends when the client disconnects. Several clients may call
+// it at once. agentbox.AsError gives every error a code. A call of progress blocks no longer than
+// the client's socket does, and must not happen after Func has returned.
 type Func[Req, Resp any] func(ctx context.Context, req Req, progress agentbox.Progress) (Resp, error)
 
-// contentType marks every answer of an endpoint, errors included.
+// contentType is set on every answer of an endpoint, errors included.
 const contentType = "application/x-ndjson"
 
-// frame is one line of an answer: exactly one of the three is set.
+// frame is one line of an answer. Exactly one of its fields is set.
 type frame[Resp any] struct {
 	Event  *agentbox.Event `json:"event,omitempty"`
 	Result *Resp           `json:"result,omitempty"`
 	Error  *agentbox.Error `json:"error,omitempty"`
 }
 
-// maxRequest bounds a request body. Callers are the same user on the same machine; this only stops
-// accidents.
+// maxRequest bounds a request body. Callers are the same user on the same machine, so this only
+// stops accidents.
 const maxRequest = 4 << 20
 
-// Handle registers f for an endpoint. A request that is no JSON of type Req, or too long, is
-// Invalid and never reaches f; unknown fields are ignored, as they may be a newer client's.
+// Handle registers f for an endpoint. A request that is not JSON of type Req, or is too long, is
+// Invalid and never reaches f. Unknown fields are ignored, because a newer client may have sent
+// them.
 func Handle[Req, Resp any](mux *http.ServeMux, e Endpoint[Req, Resp], f Func[Req, Resp]) {
 	mux.HandleFunc("POST "+e.Path, func(w http.ResponseWriter, r *http.Request) {
 		out := &stream[Resp]{w: w, enc: json.NewEncoder(w)}
@@ -58,8 +59,8 @@ func Handle[Req, Resp any](mux *http.ServeMux, e Endpoint[Req, Resp], f Func[Req
 	})
 }
 
-// ended gives an error that says no more than that the request's context ended the words for the
-// one who still reads it: a client that hung up reads nothing, so the server is going.
+// ended rewords an error that says only that the request's context ended. A client that
+// disconnected reads nothing, so if anybody reads it, the server is shutting down.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() == nil || !errors.Is(err, context.Canceled) || agentbox.CodeOf(err) != agentbox.Internal {
 		return err
@@ -68,8 +69,8 @@ func ended(ctx context.Context, err error) error {
 		WithHint("do it again; agentbox daemon status says which version serves")
 }
 
-// stream writes the frames of one answer. mu keeps frames whole: events come from several
-// goroutines.
+// stream writes the frames of one answer. mu keeps frames whole, because several goroutines send
+// events.
 type stream[Resp any] struct {
 	mu      sync.Mutex
 	w       http.ResponseWriter
@@ -77,20 +78,20 @@ type stream[Resp any] struct {
 	started bool
 }
 
-// send writes one frame and flushes it: a client that shows progress waits for each.
+// send writes one frame and flushes it, because a client that shows progress waits for each.
 func (s *stream[Resp]) send(f frame[Resp]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.started {
 		s.begin()
 	}
-	// A failed write means the client has gone; its context tells the handler.
+	// If a write fails, the client has disconnected, and the context tells the handler.
 	_ = s.enc.Encode(f)
 	_ = http.NewResponseController(s.w).Flush()
 }
 
-// begin sets the header by which a client tells our "not found" from that of a server that knows no
-// such call.
+// begin sets the header by which a client distinguishes our "not found" from that of a server that
+// does not know the call.
 func (s *stream[Resp]) begin() {
 	s.started = true
 	s.w.Header().Set("Content-Type", contentType)
@@ -98,8 +99,8 @@ func (s *stream[Resp]) begin() {
 
 func (s *stream[Resp]) event(e agentbox.Event) { s.send(frame[Resp]{Event: &e}) }
 
-// fail ends the answer with an error. Once an event was sent the HTTP status is gone as 200, which
-// is why clients go by the frame and never by the status.
+// fail ends the answer with an error. Once an event was sent, the HTTP status 200 is sent too, so
+// clients go by the frame and never by the status.
 func (s *stream[Resp]) fail(err error) {
 	e := agentbox.AsError(err)
 	s.mu.Lock()

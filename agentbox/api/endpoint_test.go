@@ -183,7 +183,7 @@ func TestACallThatEndsWithItsServerSaysSo(t *testing.T) {
 	mux := http.NewServeMux()
 	ctx, end := context.WithCancel(t.Context())
 	api.Handle(mux, echo, func(ctx context.Context, _ string, _ agentbox.Progress) (string, error) {
-		end() // the server's, of which a request's is one
+		end() // the server's context, from which those of requests derive
 		<-ctx.Done()
 		return "", ctx.Err()
 	})

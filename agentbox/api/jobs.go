@@ -14,14 +14,14 @@ var (
 	SupervisorSignalJob = Endpoint[JobSignal, None]{"/v1/job/signal"}
 )
 
-// JobStart starts a job in a box, which is made to run.
+// JobStart starts a job in a box, waking the box if necessary.
 type JobStart struct {
 	BoxRef
 	Spec JobSpec `json:"spec"`
 }
 
-// JobSpec is what a job runs. Starting the same ID again starts nothing. So it can be asked for
-// again when the answer was lost.
+// JobSpec is what a job runs. A second start with the same ID starts nothing, so a client can
+// repeat the call if it lost the answer.
 type JobSpec struct {
 	ID      agentbox.JobID    `json:"id"`
 	Argv    []string          `json:"argv"`
@@ -32,9 +32,11 @@ type JobSpec struct {
 	Term    string            `json:"term,omitempty"`
 	Columns int               `json:"columns,omitempty"`
 	Rows    int               `json:"rows,omitempty"`
-	// Input: a job without a terminal reads what clients send. Else its standard input is empty.
+	// Input means that a job without a terminal reads what clients send. Otherwise its standard
+	// input is empty.
 	Input bool `json:"input,omitempty"`
-	// Expect: a client comes that is to lose nothing, so the job waits with its first byte for it.
+	// Expect means that a client will attach and must not miss anything, so the job holds back its
+	// first byte until then.
 	Expect bool `json:"expect,omitempty"`
 }
 
@@ -44,32 +46,32 @@ type JobStarted struct {
 	Refused *JobRefusal    `json:"refused,omitempty"`
 }
 
-// JobRefusal is why a command could not be run in a box. It is the command's fault, not the box's.
+// JobRefusal is why a box could not run a command. The command is at fault, not the box.
 type JobRefusal struct {
-	Status int    `json:"status"` // 126 or 127, as a shell has them
+	Status int    `json:"status"` // 126 or 127, as in a shell
 	Reason string `json:"reason"` // what the guest said
 }
 
-// JobList asks for the jobs of a box, or of all.
+// JobList asks for the jobs of one box, or of all.
 type JobList struct {
 	BoxRef
 	All bool `json:"all,omitempty"`
 }
 
-// JobRef names a job by its id, or "" for the one that runs in the box.
+// JobRef names a job by its ID, or "" for the one that runs in the box.
 type JobRef struct {
 	BoxRef
 	Job string `json:"job,omitempty"`
 }
 
-// JobInfo is a job and where its files are. Dir has the record and the transcript; see
+// JobInfo is a job and the location of its files. Dir contains the record and the transcript; see
 // docs/internals/formats.md.
 type JobInfo struct {
 	Job agentbox.Job `json:"job"`
 	Dir string       `json:"dir"`
 }
 
-// JobSignal sends a signal, named as in TERM, to the processes of a job.
+// JobSignal sends a signal, named without SIG (such as TERM), to the processes of a job.
 type JobSignal struct {
 	ID     agentbox.JobID `json:"id"`
 	Signal string         `json:"signal"`

@@ -19,21 +19,22 @@ var (
 	ListTeam   = Endpoint[None, []TeamContext]{"/v1/mesh/contexts"}
 )
 
-// MeshInitRequest makes a team. Listen is a UDP address, "" for what is configured, else port 7946.
+// MeshInitRequest creates a team. Listen is a UDP address, or "" for the configured one, which
+// defaults to port 7946.
 type MeshInitRequest struct {
 	Name   string `json:"name"`
 	Listen string `json:"listen,omitempty"`
 }
 
-// MeshInviteRequest makes an invitation.
+// MeshInviteRequest creates an invitation.
 type MeshInviteRequest struct {
 	TTL   time.Duration `json:"ttl"`
 	Roles []string      `json:"roles,omitempty"` // builder, admin
-	// Addresses lead to this machine, besides its own: HOST:PORT, for a forwarded port say.
+	// Addresses are further addresses of this machine as HOST:PORT, such as a forwarded port.
 	Addresses []string `json:"addresses,omitempty"`
 }
 
-// MeshInvite is an invitation that one machine can take up. Token is a secret until it was used or
+// MeshInvite is an invitation that one machine can accept. Token is a secret until it was used or
 // has expired: it makes its bearer a member.
 type MeshInvite struct {
 	Token     string    `json:"token"`
@@ -41,48 +42,48 @@ type MeshInvite struct {
 	Addresses []string  `json:"addresses"`
 }
 
-// MeshJoinRequest takes up an invitation.
+// MeshJoinRequest accepts an invitation.
 type MeshJoinRequest struct {
 	Token  string `json:"token"`
 	Name   string `json:"name"`
 	Listen string `json:"listen,omitempty"`
 }
 
-// MeshPeerRef names a member: by PeerID, an unambiguous beginning of it, or name.
+// MeshPeerRef names a member by its PeerID, a unique prefix of it, or its name.
 type MeshPeerRef struct {
 	Peer string `json:"peer"`
 }
 
-// MeshTrustRequest makes the roles of a member these.
+// MeshTrustRequest replaces the roles of a member.
 type MeshTrustRequest struct {
 	Peer  string   `json:"peer"`
 	Roles []string `json:"roles"`
 }
 
-// MeshPeer is one member of the team, or a former one. Load, Free and Addresses are as the member
-// said last; what it says of itself is not checked.
+// MeshPeer is one current or former member of the team. Load, Free and Addresses are what the
+// member last reported about itself, unverified.
 type MeshPeer struct {
 	ID        string         `json:"id"`
 	Name      string         `json:"name"`
 	Roles     []string       `json:"roles"`
 	State     string         `json:"state"` // self, here, absent, left, expired, revoked
 	Since     time.Time      `json:"since,omitzero"`
-	Member    time.Time      `json:"member"` // since when it is one
+	Member    time.Time      `json:"member"` // when it became one
 	Expires   time.Time      `json:"expires,omitzero"`
 	Load      int            `json:"load"` // percent of its processors
 	Free      int64          `json:"free"` // bytes on its disk
 	Addresses []string       `json:"addresses"`
-	Sequence  uint64         `json:"sequence"` // of its catalogue, as it announced last
-	Records   map[string]int `json:"records"`  // of its catalogue, by kind, as it is known here
-	Sent      int64          `json:"sent"`     // bytes of pieces we sent it since our daemon began
-	Received  int64          `json:"received"` // and got from it, that were right
-	Wrong     int            `json:"wrong"`    // pieces it sent with wrong bytes
+	Sequence  uint64         `json:"sequence"` // of its catalogue, as last announced
+	Records   map[string]int `json:"records"`  // of its catalogue, by kind, as known here
+	Sent      int64          `json:"sent"`     // bytes of pieces sent to it since our daemon started
+	Received  int64          `json:"received"` // correct bytes received from it since then
+	Wrong     int            `json:"wrong"`    // pieces with wrong bytes received from it
 }
 
 // MeshStatus is this machine's own part in its team. A machine is in one team at most.
 type MeshStatus struct {
 	Peer      string            `json:"peer"`
-	Team      agentbox.Digest   `json:"team,omitzero"` // absent: it is in none
+	Team      agentbox.Digest   `json:"team,omitzero"` // absent if it is in none
 	Name      string            `json:"name,omitempty"`
 	Roles     []string          `json:"roles,omitempty"`
 	State     string            `json:"state"` // none, member, left, expired, revoked, offline
@@ -92,28 +93,28 @@ type MeshStatus struct {
 	Listen    string            `json:"listen,omitempty"`
 	Addresses []string          `json:"addresses,omitempty"`
 	Members   int               `json:"members"`
-	Here      int               `json:"here"` // members that are here, this machine left out
+	Here      int               `json:"here"` // present members other than this machine
 	Sequence  uint64            `json:"sequence"`
 	Counters  map[string]uint64 `json:"counters,omitempty"`
-	Moving    []MeshMovement    `json:"moving"` // what is being got and sent this moment
+	Moving    []MeshMovement    `json:"moving"` // current transfers
 }
 
-// MeshMovement is something of the store of which pieces come, or go to others. It is a moment's
-// view for people, not a state.
+// MeshMovement is a blob whose pieces are being received or sent. It is a momentary view for
+// people, not a state.
 type MeshMovement struct {
 	Manifest agentbox.Digest `json:"manifest"`
-	Name     string          `json:"name,omitempty"` // what the store calls it
-	Getting  bool            `json:"getting"`        // else it is sent
-	Peers    []string        `json:"peers"`          // names of members it comes from, or goes to
-	Here     int             `json:"here"`           // pieces that are here
+	Name     string          `json:"name,omitempty"` // its name in the store
+	Getting  bool            `json:"getting"`        // received, else sent
+	Peers    []string        `json:"peers"`          // names of the members on the other side
+	Here     int             `json:"here"`           // pieces present here
 	Pieces   int             `json:"pieces"`
 }
 
-// TeamContext is a box or a task of a machine of the team, as that machine tells it.
+// TeamContext is a box or a task on a machine of the team, as that machine reports it.
 type TeamContext struct {
 	Peer     string `json:"peer"` // PeerID
 	Machine  string `json:"machine"`
-	Here     bool   `json:"here"` // the machine is; else this is how it was
+	Here     bool   `json:"here"` // the machine is present; else this is its last report
 	Kind     string `json:"kind"` // box, task
 	ID       string `json:"id"`
 	Name     string `json:"name"`

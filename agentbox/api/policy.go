@@ -6,8 +6,8 @@ import (
 	"agentbox/policy/secrets"
 )
 
-// The calls about what boxes may do. Without Everywhere they are about one repository: that of the
-// box, or of the directory.
+// The calls about what boxes may do. Unless Everywhere is set, they concern one repository: that of
+// the box, or of the directory.
 var (
 	ShowPolicy    = Endpoint[PolicyRef, PolicyReport]{"/v1/policy/show"}
 	CheckPolicy   = Endpoint[CheckRequest, CheckReport]{"/v1/policy/check"}
@@ -21,45 +21,46 @@ var (
 	RemoveSecret  = Endpoint[SecretRef, SecretInfo]{"/v1/secret/remove"}
 )
 
-// PolicyRef names the repository whose policy is meant: that of the box, else the one that
-// Directory is in.
+// PolicyRef names the repository whose policy is meant: that of the box if there is one, else the
+// one that contains Directory.
 type PolicyRef struct {
 	BoxRef
-	Environ []string `json:"environ,omitempty"` // the caller's: variables configure registries
-	// Refresh: ask the machine's tools anew where packages come from.
+	Environ []string `json:"environ,omitempty"` // the caller's: its variables configure registries
+	// Refresh asks the host's tools again where packages come from.
 	Refresh bool `json:"refresh,omitempty"`
 }
 
-// AgentRequest names an agent, for boxes of a checkout. A profile that the repository brings is
+// AgentRequest names an agent for boxes of a checkout. A profile that the repository provides is
 // Conflict until it is approved.
 type AgentRequest struct {
 	PolicyRef
 	Agent string `json:"agent"`
 }
 
-// PolicyReport is a policy as it is in force, layer by layer, and what the repository would have it
-// be: Plan is what is not approved yet, and Digest names exactly that, for ApproveRequest.
+// PolicyReport is a policy as it is in force, layer by layer, with what the repository asks for
+// beyond that. Plan is what is not approved yet, and Digest identifies exactly that for
+// ApproveRequest.
 type PolicyReport struct {
 	Directory string          `json:"directory"`
 	Project   string          `json:"project"`
 	Preset    string          `json:"preset"`
 	Layers    []policy.Layer  `json:"layers"`
 	Secrets   []SecretInfo    `json:"secrets,omitempty"`
-	Plan      []policy.Change `json:"plan,omitempty"`   // waits for approval
+	Plan      []policy.Change `json:"plan,omitempty"`   // what waits for approval
 	Digest    string          `json:"digest,omitempty"` // of what would be approved
-	// Boxes names the running boxes that a change was told to.
+	// Boxes names the running boxes that received the change.
 	Boxes []string `json:"boxes,omitempty"`
 }
 
-// CheckRequest asks what would become of a flow: a URL, or a host with a port.
+// CheckRequest asks for the decision about a flow: a URL, or a host with a port.
 type CheckRequest struct {
 	PolicyRef
 	URL    string `json:"url"`
 	Method string `json:"method,omitempty"`
 }
 
-// CheckReport answers it. Addresses are those the name has on this host now; each is decided about
-// when it is dialled.
+// CheckReport is the decision. Addresses are what the name resolves to on this host now; each is
+// decided about again when it is dialled.
 type CheckReport struct {
 	URL       string         `json:"url"`
 	Verdict   policy.Verdict `json:"verdict"`
@@ -67,30 +68,31 @@ type CheckReport struct {
 	Secrets   []string       `json:"secrets,omitempty"` // names of those that may be sent with it
 }
 
-// ChangeRequest adds the user's rules, or removes them, or chooses a preset.
+// ChangeRequest adds or removes the user's rules, or chooses a preset.
 type ChangeRequest struct {
 	PolicyRef
 	Everywhere bool     `json:"everywhere,omitempty"` // for all repositories
 	List       string   `json:"list"`                 // allow, deny or private
 	Rules      []string `json:"rules,omitempty"`
 	Remove     bool     `json:"remove,omitempty"`
-	Preset     *string  `json:"preset,omitempty"` // "" leaves it to the repository again
+	Preset     *string  `json:"preset,omitempty"` // "" leaves the choice to the repository again
 }
 
 // ApproveRequest approves the repository's own policy as it was when it had this digest. If the
-// repository has changed meanwhile that is Conflict, so nobody approves what they have not seen.
+// repository has changed since, the call is Conflict, so that nobody approves what they have not
+// seen.
 type ApproveRequest struct {
 	PolicyRef
 	Digest string `json:"digest"`
 }
 
-// AuditLocation is where a box's audit log is; the box itself may be gone.
+// AuditLocation is where a box's audit log is. The box itself may be gone.
 type AuditLocation struct {
 	Box       string `json:"box"`
 	Directory string `json:"directory"`
 }
 
-// SecretRequest sets a secret. Value goes into the keyring, and nowhere else.
+// SecretRequest sets a secret. Value goes into the keyring and nowhere else.
 type SecretRequest struct {
 	PolicyRef
 	Everywhere bool              `json:"everywhere,omitempty"`
@@ -109,10 +111,10 @@ type SecretRef struct {
 	Name string `json:"name"`
 }
 
-// SecretInfo is what may be told of a secret. The value is never among it: no call gives one back.
+// SecretInfo describes a secret. It never contains the value: no call returns one.
 type SecretInfo struct {
 	policy.Secret
 	From    string `json:"from"`
-	Project string `json:"project,omitempty"` // "" for all
+	Project string `json:"project,omitempty"` // "" for all projects
 	Problem string `json:"problem,omitempty"` // why there is no value now
 }

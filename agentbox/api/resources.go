@@ -2,11 +2,11 @@ package api
 
 import "agentbox/agentbox/resources"
 
-// ShowResources tells what boxes may have of this machine.
+// ShowResources returns what boxes may use of this machine.
 var ShowResources = Endpoint[None, Resources]{"/v1/resources"}
 
-// Resources is what this machine has, what its boxes were promised, what the next one gets unless
-// it asks for more, and how many more there is room for.
+// Resources is what this machine has, what its boxes were promised, what the next box gets by
+// default, and how many more boxes there is room for.
 type Resources struct {
 	Machine  resources.Machine  `json:"machine"`
 	Promised resources.Promised `json:"promised"`

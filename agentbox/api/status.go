@@ -6,8 +6,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// statuses is the one table between error codes and HTTP statuses. The code in the body is what
-// clients act on.
+// statuses maps error codes to HTTP statuses; no other table does. Clients act on the code in the
+// body.
 var statuses = map[agentbox.Code]int{
 	agentbox.Invalid:     http.StatusBadRequest,
 	agentbox.NotFound:    http.StatusNotFound,
@@ -20,7 +20,7 @@ var statuses = map[agentbox.Code]int{
 	agentbox.Timeout:     http.StatusGatewayTimeout,
 }
 
-// statusOf is 500 for a code that is not in the table, Internal first of all.
+// statusOf returns 500 for a code that is not in the table, such as Internal.
 func statusOf(code agentbox.Code) int {
 	if s, ok := statuses[code]; ok {
 		return s

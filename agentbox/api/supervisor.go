@@ -10,7 +10,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// The calls a supervisor answers on its own socket. Only the daemon makes them.
+// The calls that a supervisor answers on its own socket. Only the daemon makes them.
 var (
 	SupervisorStart   = Endpoint[StartRequest, SupervisorStatus]{"/v1/start"}
 	SupervisorAttach  = Endpoint[AttachRequest, None]{"/v1/attach"}
@@ -25,30 +25,31 @@ var (
 	SupervisorOpen    = Endpoint[PortRequest, agentbox.Port]{"/v1/port/open"}
 	SupervisorClose   = Endpoint[PortRequest, None]{"/v1/port/close"}
 	SupervisorPolicy  = Endpoint[PolicyInForce, None]{"/v1/policy"}
-	// It brings up to date, in the box's directory, the account of a task's box and the logs of its
-	// services.
+	// It updates the consumption of a task's box and the logs of its services, in the box's
+	// directory.
 	SupervisorAccount = Endpoint[None, None]{"/v1/testify"}
 )
 
-// StatusRequest asks what runs. The guest is asked only for Guest: under emulation it takes its
-// time. Without either, the answer comes from memory and at once.
+// StatusRequest asks what runs. Guest and Processes cost extra time; without either, the answer
+// comes from memory at once.
 type StatusRequest struct {
-	Guest bool `json:"guest,omitempty"` // services, and processes killed for want of memory
-	// Processes: those of the machine: finding them takes milliseconds.
+	Guest bool `json:"guest,omitempty"` // services, out-of-memory kills; slow under emulation
+	// Processes asks for the machine's process IDs. Finding them takes milliseconds.
 	Processes bool `json:"processes,omitempty"`
 }
 
-// StartRequest lets a supervisor greet its guest, and returns when that answers. The supervisor
-// starts the machine without being asked, so that the workspace can be made meanwhile, unless the
-// state to restore is still being saved.
+// StartRequest makes a supervisor connect to its guest, and returns when the guest answers. The
+// supervisor starts the machine on its own, so that the workspace can be made meanwhile; it waits
+// only if the state to restore is still being saved.
 type StartRequest struct {
-	// Attach: the workspace is complete, so the guest becomes the box while it is greeted, which
-	// saves a call.
+	// Attach, if set, turns the guest into the box in the same call. The workspace must be
+	// complete.
 	Attach *AttachRequest `json:"attach,omitempty"`
 }
 
 // AttachRequest turns a restored machine into a box: it gets its workspace, environment, services
-// and ports. Policy must be in force before (SupervisorPolicy): services start with it.
+// and ports. The policy must already be in force (SupervisorPolicy), because services start with
+// this call.
 type AttachRequest struct {
 	Hostname string                    `json:"hostname"`
 	User     string                    `json:"user,omitempty"`
@@ -56,50 +57,50 @@ type AttachRequest struct {
 	Services []protocol.Service        `json:"services,omitempty"`
 	Ports    []agentbox.ConfiguredPort `json:"ports,omitempty"`
 	Lease    time.Duration             `json:"lease"` // its term
-	// Files are written into the box, text by absolute path.
+	// Files are written into the box: text by absolute path.
 	Files map[string]string `json:"files,omitempty"`
-	// Roots is PEM: the authorities that this machine was taught beside its distribution's, for the
-	// box to believe.
+	// Roots are PEM certificates of the authorities that this machine trusts in addition to its
+	// distribution's. The box will trust them too.
 	Roots string `json:"roots,omitempty"`
 }
 
-// PolicyInForce replaces the policy of a running box. Until the first one comes, nothing leaves the
-// box. Open connections that it no longer allows are ended. Values of secrets are not in it, but
-// how to get them.
+// PolicyInForce replaces the policy of a running box. Until the first one arrives, nothing leaves
+// the box. Open connections that it no longer allows are closed. It contains where to read the
+// values of secrets, but not the values.
 type PolicyInForce struct {
 	Spec    policy.Spec               `json:"spec"`
 	Secrets map[string]secrets.Source `json:"secrets,omitempty"` // by name
-	// Env: variables that hold values; only ever in memory.
+	// Env has variables that hold values. They are kept only in memory.
 	Env    map[string]string `json:"env,omitempty"`
 	Limits Limits            `json:"limits"`
 }
 
-// Limits bound a box from the start of its machine, or its resume, to the end; zero means no limit.
-// They are counted by the supervisor, outside of the box.
+// Limits bound a box from the start or resume of its machine to the end. Zero means no limit. The
+// supervisor measures them, outside the box.
 type Limits struct {
-	Wall time.Duration `json:"wall,omitempty"` // from when it became a box
-	// Idle is time without output or network traffic; with Pause, without a client either.
+	Wall time.Duration `json:"wall,omitempty"` // from when the machine became the box
+	// Idle is time without output or network traffic; with Pause, also without a client.
 	Idle time.Duration `json:"idle,omitempty"`
 	CPU  time.Duration `json:"cpu,omitempty"` // CPU time of the machine
-	// Pause: at these three the box is paused, and somebody may resume it; else they end its
-	// machine.
+	// Pause means that at these three limits the box is paused and can be resumed. Otherwise its
+	// machine ends.
 	Pause       bool  `json:"pause,omitempty"`
 	Connections int   `json:"connections,omitempty"` // open at once
 	Bytes       int64 `json:"bytes,omitempty"`       // in and out together
 
-	// These end a task's box, and no other: nobody comes back to it.
+	// These two apply only to a task's box and end it, because nobody comes back to it.
 	Tokens int64       `json:"tokens,omitempty"` // of models, over all lives of the box
 	Cost   float64     `json:"cost,omitempty"`   // by Rates, over all lives of the box
 	Rates  *cost.Table `json:"rates,omitempty"`
 }
 
-// SupervisorStatus is what a supervisor knows of its machine.
+// SupervisorStatus is what a supervisor knows about its machine.
 type SupervisorStatus struct {
 	PID int `json:"pid"`
-	// Machine has the process ids of the machine, where StatusRequest.Processes asked for them.
+	// Machine has the process IDs of the machine, if StatusRequest.Processes asked for them.
 	Machine []int `json:"machine"`
-	Life    int   `json:"life"` // the box's life this machine is
-	// Attached: it has the workspace, now or since before it was saved.
+	Life    int   `json:"life"` // the life of the box that this machine is
+	// Attached means that the machine has its workspace, perhaps since before it was saved.
 	Attached  bool               `json:"attached"`
 	Services  []agentbox.Service `json:"services,omitempty"`
 	Ports     []agentbox.Port    `json:"ports,omitempty"`
@@ -107,42 +108,43 @@ type SupervisorStatus struct {
 	ForkBombs int                `json:"fork_bombs,omitempty"`
 	Kernel    string             `json:"kernel,omitempty"`
 	Lease     LeaseStatus        `json:"lease"`
-	// NoCard: the machine has no network card.
+	// NoCard means that the machine has no network card.
 	NoCard bool `json:"no_card,omitempty"`
-	// Unlogged: its audit log could not be written, so nothing leaves the box any more.
+	// Unlogged means that the audit log could not be written, so nothing leaves the box any more.
 	Unlogged bool `json:"unlogged,omitempty"`
 }
 
-// SaveRequest writes the machine's state to a directory that does not exist yet. A pause ends the
-// supervisor; a save lets the machine go on, and copies its disks too.
+// SaveRequest writes the machine's state to a directory that must not exist yet. A pause then ends
+// the supervisor. A save lets the machine go on, and also copies its disks.
 type SaveRequest struct {
 	Dir string `json:"dir"`
-	// Fork, of a save: the state is restored at once and only once (vmm.Passing), so it need not be
-	// durable.
+	// Fork is for a save whose state is restored at once and only once (vmm.Passing), so that it
+	// need not be durable.
 	Fork bool `json:"fork,omitempty"`
 }
 
-// StopRequest ends the machine: politely within the grace period, then as power loss does.
+// StopRequest ends the machine: by a shutdown within the grace period, after that like a power
+// loss.
 type StopRequest struct {
 	Grace time.Duration `json:"grace"`
 }
 
-// LeaseRequest lets the lease begin anew. It ends when nobody has worked in the box for its term. A
-// supervisor with another term takes this one.
+// LeaseRequest renews the lease, which expires when nobody has worked in the box for its term. A
+// supervisor that has another term adopts this one.
 type LeaseRequest struct {
 	Term time.Duration `json:"term"`
 }
 
-// LeaseStatus is how a lease stands. Times are of this host's monotonic clock, so durations: no two
-// clocks are compared.
+// LeaseStatus is the state of a lease. It uses durations of this host's monotonic clock, so that no
+// two clocks are compared.
 type LeaseStatus struct {
-	// Left is the time until it ends if nobody comes; the whole term while somebody works in the
-	// box.
+	// Left is the time until the lease expires without activity. It is the whole term while
+	// somebody works in the box.
 	Left time.Duration `json:"left"`
 	Term time.Duration `json:"term"`
 	// Working counts the open sessions, jobs and forwarded connections.
 	Working int `json:"working,omitempty"`
-	// Unpaused is why the box could not be paused when the lease ended, which is tried again; else
-	// "".
+	// Unpaused is why the box could not be paused when the lease expired, or "". The supervisor
+	// retries.
 	Unpaused string `json:"unpaused,omitempty"`
 }

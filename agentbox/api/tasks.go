@@ -16,37 +16,39 @@ var (
 	RetryTask   = Endpoint[TaskRef, agentbox.Task]{"/v1/task/retry"}
 	RemoveTask  = Endpoint[TaskRef, agentbox.Task]{"/v1/task/remove"}
 
-	// RunTask begins a held task, and answers when its command runs.
+	// RunTask begins a held task and returns when its command runs.
 	RunTask = Endpoint[TaskSubmission, TaskBegun]{"/v1/task/run"}
-	// HoldTask answers when the task has ended and its box is gone; to hang up is to cancel it.
+	// HoldTask returns when the task has ended and its box is gone. Closing the connection cancels
+	// the task.
 	HoldTask    = Endpoint[TaskRef, agentbox.Task]{"/v1/task/hold"}
-	ReleaseTask = Endpoint[TaskRef, None]{"/v1/task/release"} // it goes on without a holder
-	// LimitTask ends it at a limit that its holder keeps.
+	ReleaseTask = Endpoint[TaskRef, None]{"/v1/task/release"} // the task goes on without a client
+	// LimitTask ends the task at a limit that its client enforces.
 	LimitTask = Endpoint[TaskLimit, None]{"/v1/task/limit"}
 )
 
-// TaskSubmission is one or more tasks that differ in their commands; Spec.Command is not looked at.
-// On an error some of them may have been queued.
+// TaskSubmission is one or more tasks that differ only in their commands; Spec.Command is ignored.
+// On an error, some of the tasks may have been queued.
 type TaskSubmission struct {
 	Spec     agentbox.TaskSpec `json:"spec"`
 	Commands [][]string        `json:"commands"` // one task each
-	// Parallel bounds how many of them run at once; 0 leaves it to the room that this machine has.
+	// Parallel bounds how many tasks run at once. 0 means as many as this machine has room for.
 	Parallel int `json:"parallel,omitempty"`
-	// Environ is the caller's environment, as of UpRequest; of it only what includes name is kept.
+	// Environ is the caller's environment, as in UpRequest. Only variables that includes name are
+	// kept.
 	Environ []string `json:"environ,omitempty"`
 }
 
-// TaskList asks for the tasks of the project that a directory is part of, or for all.
+// TaskList asks for the tasks of the project that a directory belongs to, or for all.
 type TaskList struct {
 	Directory string `json:"directory,omitempty"`
 	All       bool   `json:"all,omitempty"`
 }
 
-// TaskBegun is a held task whose command runs, or has run: then a client that attaches has all it
-// wrote.
+// TaskBegun is a held task whose command runs or has already ended. A client that attaches receives
+// all of its output.
 type TaskBegun struct {
 	Task agentbox.Task `json:"task"`
-	// Connection: of its box; empty for a task that has ended already.
+	// Connection leads to its box. It is empty for a task that has already ended.
 	Connection Connection `json:"connection"`
 }
 
@@ -56,7 +58,7 @@ type TaskLimit struct {
 	Limit agentbox.Limit `json:"limit"`
 }
 
-// TaskRef names a task by its id or a unique beginning of it.
+// TaskRef names a task by its ID or a unique prefix of it.
 type TaskRef struct {
 	Task string `json:"task"`
 }
@@ -64,15 +66,15 @@ type TaskRef struct {
 // TaskInfo is a task with its evidence.
 type TaskInfo struct {
 	Task      agentbox.Task `json:"task"`
-	Directory string        `json:"evidence"` // of its last attempt; "" for a task that has none
+	Directory string        `json:"evidence"` // of the last attempt; "" without one
 	Timeline  []TaskMoment  `json:"timeline,omitempty"`
 
-	// Now is what is known so far of an attempt that goes on; nil for any other.
+	// Now is what is known so far about a running attempt, else nil.
 	Now *agentbox.Result `json:"now,omitempty"`
 }
 
-// TaskMoment is one thing that happened in an attempt. They are in order of time, made from records
-// when they are asked for.
+// TaskMoment is one event in an attempt. Events are ordered by time and computed from records on
+// request.
 type TaskMoment struct {
 	Attempt int           `json:"attempt"`
 	Time    time.Time     `json:"time"`
