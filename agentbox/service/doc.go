@@ -1,13 +1,13 @@
-// Package service has the system keep a daemon running that outlives the login of the user who
-// installed it: a unit of the user's systemd with linger, or a launchd agent on macOS. A machine
-// that serves a team needs one; boxes and commands do not, as the command line starts a daemon when
-// none answers.
+// Package service makes the system keep a daemon running that outlives its user's login: as a
+// systemd user unit with linger, or as a launchd agent on macOS. Only a machine that serves a team
+// needs one; boxes and commands do not, because the command line starts a daemon when none answers.
+// The package neither is the daemon nor talks to it.
 //
-// It writes one file and asks the system's own tools (systemctl, loginctl, launchctl) for the rest.
-// Nothing of it needs root. Service has the verbs, which the command line calls; what differs
-// between the two systems is behind manager.
+// It writes one file and calls the system's own tools (systemctl, loginctl, launchctl) for the
+// rest. Nothing in it needs root. Service has the methods that the command line calls; the
+// differences between the two systems are behind manager.
 //
-// A unit is a pure function of a Service, so that Status can tell whether the installed one is
-// current by comparing bytes, and tests compare it with golden files. The unit must not end boxes
-// when it stops the daemon: they are processes of their own.
+// A unit is a pure function of a Service. So Status can compare bytes to find out whether the
+// installed unit is current, and tests compare units with golden files. Stopping the daemon must
+// not end boxes: they are processes of their own, and the unit must leave them alone.
 package service

@@ -11,14 +11,14 @@ import (
 	"agentbox/agentbox"
 )
 
-// launchd runs agents of a user on macOS. They end with the login: a daemon that does not needs
-// root there. Status says so (Outlives is false).
+// launchd runs agents of a user on macOS. They end with the login; a daemon that outlives it would
+// need root. Status reports this (Outlives is false).
 type launchd struct{}
 
-// label is the agent's name to launchd, in reverse domain form as it asks for.
+// label returns the agent's name in launchd, in reverse domain form by its convention.
 func (s Service) label() string { return "dev.agentbox." + s.name() }
 
-// file is where launchd looks for agents of this user: launchd.plist(5).
+// file returns the path where launchd looks for this user's agents; see launchd.plist(5).
 func (launchd) file(s Service) (string, error) {
 	dir, err := os.UserHomeDir()
 	if err != nil {
@@ -27,8 +27,8 @@ func (launchd) file(s Service) (string, error) {
 	return filepath.Join(dir, "Library", "LaunchAgents", s.label()+".plist"), nil
 }
 
-// text is the agent's property list. AbandonProcessGroup has launchd leave boxes alone when the
-// daemon ends.
+// text returns the agent's property list. AbandonProcessGroup keeps launchd from killing boxes when
+// the daemon ends.
 func (launchd) text(s Service) string {
 	env := ""
 	if !s.Default {
@@ -65,30 +65,30 @@ func (launchd) text(s Service) string {
 `
 }
 
-// escape makes text of any string in XML.
+// escape returns s as XML text.
 func escape(s string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a Builder takes everything
+	_ = xml.EscapeText(&b, []byte(s)) // a Builder cannot fail
 	return b.String()
 }
 
-// domain is where launchd has this user's agents: those of the graphical login.
+// domain returns the launchd domain of this user's agents: that of the graphical login.
 func domain() string { return "gui/" + strconv.Itoa(os.Getuid()) }
 
-// start replaces an agent that is loaded, as launchd reads a file only once.
+// start replaces a loaded agent, because launchd reads the file only once.
 func (l launchd) start(ctx context.Context, s Service) (missing []string, err error) {
 	path, err := l.file(s)
 	if err != nil {
 		return nil, err
 	}
-	_, _ = run(ctx, "launchctl", "bootout", domain()+"/"+s.label()) // an older one, if there is
+	_, _ = run(ctx, "launchctl", "bootout", domain()+"/"+s.label()) // an older one, if any
 	if _, err := run(ctx, "launchctl", "bootstrap", domain(), path); err != nil {
 		return nil, agentbox.Errorf(agentbox.Unavailable, "start the service: %w", err)
 	}
 	return nil, nil
 }
 
-// stop unloads the agent. Its file is removed by the caller, so it is not loaded at the next login.
+// stop unloads the agent. The caller removes its file, so that it is not loaded at the next login.
 func (launchd) stop(ctx context.Context, s Service) error {
 	if _, err := run(ctx, "launchctl", "bootout", domain()+"/"+s.label()); err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "stop the service: %w", err)
@@ -96,7 +96,7 @@ func (launchd) stop(ctx context.Context, s Service) error {
 	return nil
 }
 
-// state asks launchd, whose answer is text for people: only one line of it is looked for.
+// state asks launchd. Its answer is text for people, so we look for only one line of it.
 func (launchd) state(ctx context.Context, s Service) (running, outlives bool, missing []string) {
 	out, err := run(ctx, "launchctl", "print", domain()+"/"+s.label())
 	if err != nil || !strings.Contains(out, "state = running") {

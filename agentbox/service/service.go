@@ -18,26 +18,27 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// Service is the daemon of one home as the system runs it. Two homes have two services.
+// Service is the daemon of one home as the system runs it. Each home has its own service.
 type Service struct {
-	Binary  string // the program, absolute
+	Binary  string // absolute path of the program
 	Home    string // AGENTBOX_HOME, absolute
-	Default bool   // Home is the one that agentbox takes by itself
+	Default bool   // Home is the default home
 }
 
-// Status is what the system says of a service. It is what `service status` shows, and JSON.
+// Status is what the system reports about a service. It is what `service status` shows, and its
+// JSON form.
 type Status struct {
-	Manager   string   `json:"manager"` // systemd, launchd; "" where there is none that serves a user
+	Manager   string   `json:"manager"` // systemd or launchd; "" if neither serves this user
 	File      string   `json:"file"`    // the unit
 	Installed bool     `json:"installed"`
-	Current   bool     `json:"current"` // the unit is what this agentbox would write
+	Current   bool     `json:"current"` // the unit is what this build would write
 	Running   bool     `json:"running"`
-	Outlives  bool     `json:"outlives"` // it goes on after the logout, and starts with the machine
-	Missing   []string `json:"missing"`  // what to do, as commands or sentences
+	Outlives  bool     `json:"outlives"` // it survives a logout and starts with the machine
+	Missing   []string `json:"missing"`  // what to do about it, as commands or sentences
 }
 
-// name tells the services of several homes apart. It has no character that either system would take
-// for more than text.
+// name returns a name that is unique for each home. It contains no character that is special to
+// systemd or launchd.
 func (s Service) name() string {
 	if s.Default {
 		return "agentbox"
@@ -46,28 +47,28 @@ func (s Service) name() string {
 	return "agentbox-" + hex.EncodeToString(sum[:4])
 }
 
-// manager is what runs services here. stop is called for a service that is installed, whether or
-// not it runs; what is missing is what a person has to do, one line each.
+// manager runs services on this system. Its stop may be called for any installed service, whether
+// it runs or not. What a person has to do is returned in missing, one line each.
 type manager interface {
-	// file is where the unit of a service is.
+	// file returns the path of a service's unit.
 	file(s Service) (string, error)
 	text(s Service) string
-	// start has the unit that was written run now and at every start of the machine; what could not
-	// be had is in missing.
+	// start runs the written unit now and at every start of the machine. What it could not arrange
+	// is in missing.
 	start(ctx context.Context, s Service) (missing []string, err error)
 	stop(ctx context.Context, s Service) error
 	state(ctx context.Context, s Service) (running, outlives bool, missing []string)
 }
 
-// here finds what runs services on this machine and its name; Missing where nothing does, with what
-// to do instead.
+// here returns the manager of services on this machine and its name. If there is none, the error is
+// Missing, with what to do instead.
 func here(ctx context.Context) (string, manager, error) {
 	switch runtime.GOOS {
 	case "darwin":
 		return "launchd", launchd{}, nil
 	case "linux":
-		// Asked, as a machine may have systemd and a user no instance of it: in a container, or
-		// under su.
+		// We must ask, because a user may have no systemd instance even if the machine has systemd:
+		// in a container, or under su.
 		if _, err := run(ctx, "systemctl", "--user", "show-environment"); err != nil {
 			return "", nil, agentbox.Errorf(agentbox.Missing, "no systemd serves this user: %w", err).
 				WithHint("log in on a machine with systemd (su does not begin a session), or have what starts services here run `agentbox daemon`")
@@ -77,8 +78,9 @@ func here(ctx context.Context) (string, manager, error) {
 	return "", nil, agentbox.Errorf(agentbox.Missing, "nothing is known that runs services on %s", runtime.GOOS).WithHint("have it run `agentbox daemon`")
 }
 
-// Install writes the unit and starts it. Again, it brings both up to date. Errors: Missing where
-// nothing runs services or the unit cannot be written, Unavailable where it does not start.
+// Install writes the unit and starts it. On an installed service it updates and restarts both. The
+// error is Missing if no manager runs services or the unit cannot be written, and Unavailable if
+// the service does not start.
 func (s Service) Install(ctx context.Context) (Status, error) {
 	_, m, err := here(ctx)
 	if err != nil {
@@ -91,7 +93,7 @@ func (s Service) Install(ctx context.Context) (Status, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return Status{}, agentbox.Errorf(agentbox.Missing, "%w", err)
 	}
-	// The unit is written before the manager is told, which reads it by itself then.
+	// The manager reads the unit when it is told to start it, so the unit is written first.
 	if err := durable.WriteFile(path, []byte(m.text(s)), 0o644); err != nil {
 		return Status{}, agentbox.Errorf(agentbox.Missing, "write the service: %w", err)
 	}
@@ -104,7 +106,7 @@ func (s Service) Install(ctx context.Context) (Status, error) {
 	return st, err
 }
 
-// Status asks the system. No manager, and no unit, is no error: Status says it.
+// Status asks the system. It is no error if there is no manager or no unit: Status says so.
 func (s Service) Status(ctx context.Context) (Status, error) {
 	name, m, err := here(ctx)
 	if err != nil {
@@ -131,8 +133,8 @@ func (s Service) Status(ctx context.Context) (Status, error) {
 	return st, nil
 }
 
-// Uninstall stops the service and removes its unit. Boxes go on. One that is not installed is no
-// error. Unavailable where it cannot be stopped; the unit stays then.
+// Uninstall stops the service and removes its unit. Boxes go on. It is no error if the service is
+// not installed. If it cannot be stopped, the error is Unavailable and the unit stays.
 func (s Service) Uninstall(ctx context.Context) error {
 	_, m, err := here(ctx)
 	if err != nil {
@@ -154,8 +156,8 @@ func (s Service) Uninstall(ctx context.Context) error {
 	return nil
 }
 
-// run runs one of the system's tools. It gives what the tool printed; the error has the first line
-// of what it complained of.
+// run runs one of the system's tools and returns what it printed. The error has the first line of
+// the tool's complaint.
 func run(ctx context.Context, name string, args ...string) (string, error) {
 	var out, complaints bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -167,7 +169,7 @@ func run(ctx context.Context, name string, args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
-// userName is as loginctl knows this user.
+// userName returns this user's name, as loginctl knows it.
 func userName() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username

@@ -9,13 +9,14 @@ import (
 	"agentbox/agentbox"
 )
 
-// systemd is the user's instance of it.
+// systemd is the user's instance of systemd.
 type systemd struct{}
 
-// unit is the unit's name to systemctl.
+// unit returns the unit's name for systemctl.
 func (s Service) unit() string { return s.name() + ".service" }
 
-// file is below the user's configuration, which systemd reads before the system's: systemd.unit(5).
+// file returns a path below the user's configuration, which systemd reads before the system's; see
+// systemd.unit(5).
 func (systemd) file(s Service) (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -24,9 +25,9 @@ func (systemd) file(s Service) (string, error) {
 	return filepath.Join(dir, "systemd", "user", s.unit()), nil
 }
 
-// text is the unit. A daemon that finds another one serving its home ends with 3, which is no
-// failure: it is tried again, so that this one takes over when the other ends. systemd takes no
-// program whose path has quotes in it, and env does.
+// text returns the unit. A daemon that finds its home in use exits with 3. The unit counts that as
+// a success and retries, so that this daemon takes over when the other one ends. The program is run
+// through env, because systemd rejects a program path with quotes in it.
 func (systemd) text(s Service) string {
 	var b strings.Builder
 	b.WriteString(`[Unit]
@@ -51,27 +52,26 @@ WantedBy=default.target
 	return b.String()
 }
 
-// quote writes a word of a unit: specifiers begin with a percent sign, variables with a dollar
-// sign.
+// quote quotes a word of a unit. A percent sign would begin a specifier, a dollar sign a variable.
 func quote(s string) string {
 	s = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "$", "$$", "\n", `\n`, "\t", `\t`).Replace(s)
 	return `"` + s + `"`
 }
 
-// start restarts a service that runs, so that a new binary takes over.
+// start restarts a running service, so that a new binary takes over.
 func (systemd) start(ctx context.Context, s Service) (missing []string, err error) {
 	for _, args := range [][]string{{"daemon-reload"}, {"enable", s.unit()}, {"restart", s.unit()}} {
 		if _, err := run(ctx, "systemctl", append([]string{"--user"}, args...)...); err != nil {
 			return nil, agentbox.Errorf(agentbox.Unavailable, "start the service: %w", err).WithHint("systemctl --user status %s", s.unit())
 		}
 	}
-	// Without linger the user's systemd, and so the daemon, ends with the last session. state says
-	// how to get it.
+	// Without linger, the user's systemd and thus the daemon end with the last session. If this
+	// fails, state says how to enable it.
 	_, _ = run(ctx, "loginctl", "enable-linger")
 	return nil, nil
 }
 
-// stop takes the unit out of what starts by itself, too.
+// stop also disables the unit, so that it does not start by itself again.
 func (systemd) stop(ctx context.Context, s Service) error {
 	if _, err := run(ctx, "systemctl", "--user", "disable", "--now", s.unit()); err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "stop the service: %w", err)
@@ -79,7 +79,7 @@ func (systemd) stop(ctx context.Context, s Service) error {
 	return nil
 }
 
-// state asks for the three things that a server needs: it runs, starts by itself, and outlives the
+// state checks the three things that a server needs: it runs, starts by itself, and outlives the
 // last session.
 func (systemd) state(ctx context.Context, s Service) (running, outlives bool, missing []string) {
 	state, _ := run(ctx, "systemctl", "--user", "is-active", s.unit())
