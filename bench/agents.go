@@ -16,13 +16,13 @@ import (
 	"agentbox/agentbox/task/agents"
 )
 
-// openedAgents are the built-in agents of the npm registry that are measured.
+// openedAgents are the built-in agents that are measured. All of them come from the npm registry.
 var openedAgents = []string{"claude", "codex", "gemini", "opencode"}
 
-// Agents are the scenarios of opening a coding agent in a box that has it: from the start of the
-// command line to the first output of the agent, which is asked for its version. Beside them, in
-// gVisor, the same program is started in a bare runsc with the box's image. An agent is installed
-// before the first sample of its scenario. box is what WarmUp found.
+// Agents returns the scenarios that open a coding agent in a box that has it. A sample lasts from
+// the start of the command line to the agent's first output; the agent is asked for its version. In
+// gVisor, each is compared with the same program in a bare runsc with the box's image. An agent is
+// installed before the first sample of its scenario. box is the result of WarmUp.
 func (l *Lab) Agents(box agentbox.Box) []Scenario {
 	var all []Scenario
 	for _, name := range openedAgents {
@@ -38,26 +38,26 @@ func (l *Lab) Agents(box agentbox.Box) []Scenario {
 	return all
 }
 
-// openedAgent is an agent in the box of a repository of its own. Both of its scenarios have the
-// same one, so that what is prepared for one serves the other.
+// openedAgent is an agent in the box of a repository of its own. Both of its scenarios share one
+// openedAgent, so the preparation is done once.
 type openedAgent struct {
 	name string
-	// installation becomes one of its own in prepare, with the variables that the profile's secrets
-	// are taken from.
+	// installation is the Lab's at first. prepare replaces it by a copy whose environment has the
+	// variables from which the profile takes its secrets.
 	installation *installation
-	repo         string // "" until the box is there
+	repo         string // "" until the box exists
 	program      string
 	// bare is the container beside the box, nil until it is needed.
 	bare *bareTarget
 }
 
-// argv is the command line that is measured.
+// argv returns the command line that is measured.
 func (o *openedAgent) argv() []string {
 	return slices.Concat([]string{"agent"}, o.installation.lab.machine, []string{o.name, "--", "--version"})
 }
 
-// prepare makes the box with the agent in it, once. Saying a version needs no model, so the key
-// that a profile asks for is a word of no value.
+// prepare makes the box and installs the agent in it, once. Printing a version needs no model, so
+// the key that a profile asks for is a dummy.
 func (o *openedAgent) prepare(ctx context.Context) error {
 	if o.repo != "" {
 		return nil
@@ -86,7 +86,7 @@ func (o *openedAgent) prepare(ctx context.Context) error {
 	return err
 }
 
-// open measures one start in the box, which is there and runs.
+// open measures one start in the box, which is already running.
 func (o *openedAgent) open(ctx context.Context) (float64, error) {
 	cmd := exec.CommandContext(ctx, o.installation.program.Path, o.argv()...)
 	cmd.Dir, cmd.Env = o.repo, append(os.Environ(), o.installation.program.Env...)
@@ -96,8 +96,8 @@ func (o *openedAgent) open(ctx context.Context) (float64, error) {
 // leave removes the boxes.
 func (o *openedAgent) leave(ctx context.Context) error { return o.installation.remove(ctx) }
 
-// prepareBare starts a container with the image, the environment and a clone of the repository of
-// the box.
+// prepareBare starts a container with the box's image, its environment and a clone of its
+// repository.
 func (o *openedAgent) prepareBare(ctx context.Context) error {
 	if err := o.prepare(ctx); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (o *openedAgent) prepareBare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A clone, as the box has a copy: both are where git is at work.
+	// A clone, because the box has a copy too: git runs in both.
 	clone := o.repo + "-bare"
 	if err := git(ctx, o.repo, "clone", "-q", o.repo, clone); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (o *openedAgent) openBare(ctx context.Context) (float64, error) {
 	return firstOutput(ctx, o.bare.command(ctx, "exec", "--cwd="+bareWork, bareID, o.program, "--version"))
 }
 
-// leaveBare ends the container, if it came to be.
+// leaveBare stops the container, if it was started.
 func (o *openedAgent) leaveBare(ctx context.Context) error {
 	if o.bare == nil {
 		return nil
@@ -139,10 +139,10 @@ func (o *openedAgent) leaveBare(ctx context.Context) error {
 	return o.bare.stop(ctx)
 }
 
-// firstOutput runs a command to its end, and gives the milliseconds until it had printed something.
-// It has a process group of its own: Ctrl-C is for us, and ctx ends it.
+// firstOutput runs cmd to its end and returns the milliseconds until its first output. cmd gets a
+// process group of its own, so that Ctrl-C reaches only us; the end of ctx ends it.
 func firstOutput(ctx context.Context, cmd *exec.Cmd) (float64, error) {
-	// What the last sample left to do is done first.
+	// Let the machine finish what the last sample left to do.
 	if err := sleep(ctx, settle); err != nil {
 		return 0, err
 	}

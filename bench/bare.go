@@ -20,32 +20,33 @@ import (
 	"agentbox/vmm/gvisor/runsc"
 )
 
-// bareTarget does jobs in a container of the embedded runsc and nothing else: no agentbox, no
-// agent, the image and the working copy that a box would have. It shows what a box adds: what
-// gVisor itself costs is in both.
+// bareTarget runs jobs in a container of the embedded runsc and nothing else: no agentbox and no
+// guest agent, but the image and the working copy that a box would have. Both sides pay for gVisor
+// itself, so the difference is what a box adds.
 type bareTarget struct {
-	// runsc is the program, image the path of the file that is its root.
+	// runsc is the path of the program.
 	runsc string
-	// dir is the bundle, and everything of the container's. That it is in the command line of each
-	// of its processes is how they are found (processesOf).
+	// dir holds the bundle and everything else of the container. Each of its processes has this
+	// path in its command line, by which processesOf finds them.
 	dir string
-	// clone is what it has as its workspace. There is always one: without, runsc cannot start from
-	// an image file.
+	// clone is the workspace. It is required, because runsc cannot start from an image file without
+	// one.
 	clone string
 	image string
 	netns string // the file of the network namespace whose interfaces it takes over; "" for no network
-	// env is what its commands have, as NAME=value.
+	// env is the environment of its commands, as NAME=value.
 	env     []string
 	try     option
 	counted bool           // measured by processor time
-	user    *userNamespace // where runsc is root, while it runs; nil when we are
+	user    *userNamespace // where runsc is root, while it runs; nil when we are root
 }
 
 // bareID is the name of the container, in a state directory of its own.
 const bareID = "bare"
 
-// bares makes them from the image of a box, with its environment: a locale alone makes scripts
-// slower. The first is as boxes are, and each of the others has one of the options.
+// bares returns one container for each configuration, all with the image and environment of a box
+// (a locale alone makes scripts slower). The first is configured as boxes are; each of the others
+// has one of the options.
 func (m *material) bares(ctx context.Context, of workBox, try []string) (all []*bareTarget, err error) {
 	env, err := of.environment(ctx)
 	if err != nil {
@@ -73,8 +74,8 @@ func (m *material) bares(ctx context.Context, of workBox, try []string) (all []*
 	return all, nil
 }
 
-// bareTarget describes a container named name with an image of the user's, in a bundle of its own.
-// It is not started yet. The runsc is the one that agentbox embeds, so that both run the same.
+// bareTarget describes a container called name with an image of the user's, in a bundle of its own,
+// without starting it. The runsc is the one that agentbox embeds, so that both sides run the same.
 func (l *Lab) bareTarget(name string, image agentbox.Digest, clone, netns string, env []string, try option) (*bareTarget, error) {
 	programs, err := runsc.New(filepath.Join(l.dir, "programs"), runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}).Ensure()
 	if err != nil {
@@ -96,20 +97,20 @@ func (l *Lab) bareTarget(name string, image agentbox.Digest, clone, netns string
 	return s, err
 }
 
-// spec has /tmp in the image's overlay, where boxes have it, and Docker's containers.
+// spec puts /tmp in the image's overlay, as boxes and Docker's containers have it.
 func (s *bareTarget) spec() *specs.Spec {
 	spec := &specs.Spec{
 		Version: "1.0.2", Hostname: bareID,
 		Root: &specs.Root{Path: filepath.Join(s.dir, "root")},
 		Process: &specs.Process{
-			// It only stays there: jobs come by exec.
+			// It only keeps the container up: jobs come by exec.
 			Args: []string{"/bin/sleep", "1000000"}, Cwd: "/", Env: s.env,
 		},
 		Mounts: []specs.Mount{
 			{Destination: "/proc", Type: "proc", Source: "proc"},
 			{Destination: "/sys", Type: "sysfs", Source: "sysfs"},
-			// A bind mount, not the root: the workspace of a box in gVisor is a directory of the
-			// host, too.
+			// A bind mount and not the root, because the workspace of a box in gVisor is also a
+			// directory of the host.
 			{Destination: bareWork, Type: "bind", Source: s.clone, Options: []string{"rw", "bind"}},
 		},
 		Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{
@@ -124,12 +125,12 @@ func (s *bareTarget) spec() *specs.Spec {
 	return spec
 }
 
-// bareWork is where the working copy is in the container, as in a box.
+// bareWork is the path of the working copy in the container, the same as in a box.
 const bareWork = "/workspace"
 
-// command is a call of runsc with the flags that boxes have too, as far as they bear on speed.
+// command returns a call of runsc with those flags of boxes that affect speed.
 func (s *bareTarget) command(ctx context.Context, args ...string) *exec.Cmd {
-	// The jobs need none.
+	// Jobs need no network.
 	network := "none"
 	if s.netns != "" {
 		network = "sandbox"
@@ -148,14 +149,15 @@ func (s *bareTarget) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// scenario is a job in the container, which lives as long as the scenario.
+// scenario returns the scenario of a job in the container. The container lives as long as the
+// scenario.
 func (s *bareTarget) scenario(j job) Scenario {
 	out := j.scenario("runsc"+s.try.label+"/"+j.name, s)
 	out.Baseline = "native/" + j.name
 	if s.try.label != "" {
 		out.Baseline = "runsc/" + j.name
 	}
-	// The container has to be there before the job is done once for nothing.
+	// The container has to run before the job's setup runs the job once.
 	first := out.Setup
 	out.Setup = func(ctx context.Context) error {
 		if err := s.start(ctx); err != nil {
@@ -167,10 +169,9 @@ func (s *bareTarget) scenario(j job) Scenario {
 	return out
 }
 
-// start runs the container, from a file that stands in for its output: runsc hands its own to the
-// sandbox.
+// start runs the container. runsc hands its own output to the sandbox, so a file stands in for it.
 func (s *bareTarget) start(ctx context.Context) (err error) {
-	// agentbox has a launcher for that; a bare runsc is not to have it.
+	// agentbox has a launcher for this, but a bare runsc must not benefit from it.
 	if os.Geteuid() != 0 {
 		if s.user, err = makeUserNamespace(ctx); err != nil {
 			return err
@@ -200,8 +201,8 @@ func (s *bareTarget) stop(ctx context.Context) error {
 	return err
 }
 
-// run runs a script in the container: the time of the whole command, or the processor time that the
-// container took meanwhile.
+// run runs a script in the container. It returns the milliseconds of the whole command, or of the
+// processor time that the container used meanwhile.
 func (s *bareTarget) run(ctx context.Context, script string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, workLimit, fmt.Errorf("the limit is %s", workLimit))
 	defer cancel()
@@ -220,7 +221,8 @@ func (s *bareTarget) run(ctx context.Context, script string) (float64, error) {
 	return milliseconds(took), nil
 }
 
-// processorTime is what the container's processes have taken, when that counts.
+// processorTime returns the processor time that the container's processes have used, or 0 when wall
+// time is measured.
 func (s *bareTarget) processorTime() (time.Duration, error) {
 	if !s.counted {
 		return 0, nil

@@ -12,16 +12,17 @@ import (
 	"agentbox/agentbox"
 )
 
-// userNamespace is where an ordinary user is root, with the ids of /etc/subuid and a network of its
-// own: runsc wants to be root. It is made and entered by what distributions have for it (unshare,
-// nsenter, newuidmap), not by agentbox's own launcher, which is part of what is measured.
+// userNamespace is a user namespace in which an ordinary user is root, because runsc wants to be
+// root. It has the ids of /etc/subuid and a network of its own. The distribution's programs
+// (unshare, nsenter, newuidmap) make and enter it, not agentbox's own launcher, which is part of
+// what is measured.
 type userNamespace struct {
 	holder *exec.Cmd
-	input  io.Closer // the holder ends with it, and so when we are killed
+	input  io.Closer // the holder ends when this is closed, and so also when we are killed
 }
 
-// makeUserNamespace starts the process that keeps the namespace there. The caller closes it.
-// Missing when a program that it takes is not installed.
+// makeUserNamespace starts the process that keeps the namespace alive. The caller closes it. The
+// error is Missing when a program that it needs is not installed.
 func makeUserNamespace(ctx context.Context) (*userNamespace, error) {
 	for _, program := range []string{"unshare", "nsenter", "newuidmap"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -29,7 +30,7 @@ func makeUserNamespace(ctx context.Context) (*userNamespace, error) {
 				WithHint("apt-get install uidmap util-linux")
 		}
 	}
-	// An interrupt does not end it: the container in it has to be deleted first.
+	// An interrupt must not end it: the container in it has to be deleted first.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "unshare", "--user", "--map-root-user", "--map-auto", "--net", "--", "sh", "-c", "echo ready; exec cat")
 	cmd.WaitDelay = killAfter
 	input, err := cmd.StdinPipe()
@@ -50,12 +51,12 @@ func makeUserNamespace(ctx context.Context) (*userNamespace, error) {
 	return n, nil
 }
 
-// enter is the command line that runs argv in there.
+// enter returns the command line that runs argv in the namespace.
 func (n *userNamespace) enter(argv []string) []string {
 	return append([]string{"nsenter", "--target", strconv.Itoa(n.holder.Process.Pid), "--user", "--net", "--"}, argv...)
 }
 
-// close ends the holder, and the namespace when nothing else is in it.
+// close ends the holder. The namespace goes when nothing else is in it.
 func (n *userNamespace) close() error {
 	return errors.Join(n.input.Close(), n.holder.Wait())
 }

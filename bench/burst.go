@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// fleet is fresh boxes of as many repositories, made at once: what a person with many branches, or
-// a queue of tasks, asks of a machine.
+// fleet is a number of fresh boxes, each of a repository of its own, made at once: the load of a
+// person with many branches, or of a queue of tasks.
 type fleet struct {
 	lab          *Lab
 	names, repos []string
 }
 
-// fleet is n boxes that are not made yet.
+// fleet returns n boxes that are not made yet.
 func (l *Lab) fleet(n int) *fleet {
 	return &fleet{lab: l, names: make([]string, n), repos: make([]string, n)}
 }
 
-// burst measures until the last box's command has ended. The boxes of the last sample are gone
-// before.
+// burst measures until the last box's command has ended. Each sample first removes the boxes of the
+// previous one.
 func (c *fleet) burst() Scenario {
 	return Scenario{
 		Name: fmt.Sprintf("enter/burst-%d", len(c.names)), Ceiling: milliseconds(bootLimit), Setup: c.prepare,
@@ -37,13 +37,13 @@ func (c *fleet) burst() Scenario {
 	}
 }
 
-// memory measures what one of the boxes costs when all have been idle for a while: like memoryIdle,
-// but what they share is divided among them.
+// memory measures what one of the boxes costs when all have been idle for a while. It is like
+// memoryIdle, but the boxes divide among them what they share.
 func (c *fleet) memory() Scenario {
 	return Scenario{
 		Name: fmt.Sprintf("enter/memory-of-%d", len(c.names)), Unit: Bytes, Ceiling: machineMemory, Setup: c.prepare,
 		Measure: func(ctx context.Context) (float64, error) {
-			// All boxes, not only ours: any other of the same template would pay a part.
+			// Every other box too: one of the same template would bear a share of the cost.
 			if err := c.lab.plain.remove(ctx); err != nil {
 				return 0, err
 			}
@@ -53,8 +53,8 @@ func (c *fleet) memory() Scenario {
 	}
 }
 
-// idle makes the boxes, lets them be idle, and gives the mean of what they take, in bytes of PSS: a
-// page that ten boxes share counts a tenth for each.
+// idle makes the boxes, leaves them idle, and returns the mean of their memory in bytes of PSS: a
+// page that ten boxes share counts as a tenth for each.
 func (c *fleet) idle(ctx context.Context) (each float64, err error) {
 	if err := c.up(ctx); err != nil {
 		return 0, err
@@ -83,8 +83,8 @@ func (c *fleet) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// up makes all boxes at once, each by a process of its own, and runs a command in each. All have
-// ended when it returns, whichever failed.
+// up makes all boxes at once, each by a process of its own, and runs a command in each. It returns
+// when all have ended, even when one fails.
 func (c *fleet) up(ctx context.Context) error {
 	p, errs := c.lab.plain, make([]error, len(c.names))
 	var wg sync.WaitGroup

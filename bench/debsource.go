@@ -13,11 +13,11 @@ import (
 	"agentbox/agentbox"
 )
 
-// fetchSource unpacks the source of a package of the host's distribution into dir, from where the
-// host's apt gets its packages: an address of our own would be one more thing that can be gone.
-// Nothing of the host's own apt is changed: lists and downloads lie in scratch. Both directories
-// are made. Signatures are checked as apt does by the host's keys. Unavailable without the network,
-// NotFound when the distribution has no such source.
+// fetchSource unpacks the source of a package of the host's distribution into dir. It asks the
+// mirrors of the host's apt, because an address of our own could disappear. It creates scratch and
+// dir. Lists and downloads go to scratch, so the host's own apt stays unchanged. apt checks
+// signatures with the host's keys. The error is Unavailable without network, and NotFound when the
+// distribution has no such source.
 func fetchSource(ctx context.Context, pkg, scratch, dir string) error {
 	parts, lists, down := filepath.Join(scratch, "parts"), filepath.Join(scratch, "lists"), filepath.Join(scratch, "down")
 	for _, d := range []string{parts, filepath.Join(lists, "partial"), filepath.Join(scratch, "cache/archives/partial"), down, dir} {
@@ -28,13 +28,13 @@ func fetchSource(ctx context.Context, pkg, scratch, dir string) error {
 	if err := writeSourceParts(os.DirFS("/"), parts); err != nil {
 		return err
 	}
-	// Every path that apt would write to is in scratch, so it needs no rights and leaves nothing.
+	// Every path that apt writes to is in scratch, so it needs no privileges and leaves nothing.
 	options := []string{
 		"-q", "-o", "Dir::Etc::SourceList=/dev/null", "-o", "Dir::Etc::SourceParts=" + parts, "-o", "Dir::State::Lists=" + lists,
 		"-o", "Dir::Cache=" + filepath.Join(scratch, "cache"),
 	}
 	if os.Geteuid() == 0 {
-		options = append(options, "-o", "APT::Sandbox::User=root") // its own user may not write here
+		options = append(options, "-o", "APT::Sandbox::User=root") // apt's own user may not write here
 	}
 	for _, verb := range [][]string{{"update"}, {"source", "--download-only", pkg}} {
 		cmd := exec.CommandContext(ctx, "apt-get", append(options, verb...)...)
@@ -44,7 +44,7 @@ func fetchSource(ctx context.Context, pkg, scratch, dir string) error {
 				WithHint("--only leaves out what needs it: --only 'work/[pg]*'")
 		}
 	}
-	// The upstream archive alone: what the distribution changes is no part of the project.
+	// The upstream archive alone: the distribution's patches are not part of the project.
 	archives, err := filepath.Glob(filepath.Join(down, pkg+"_*.orig.tar.*"))
 	if err != nil || len(archives) == 0 {
 		return agentbox.Errorf(agentbox.NotFound, "apt has no source of %s", pkg)
@@ -56,9 +56,9 @@ func fetchSource(ctx context.Context, pkg, scratch, dir string) error {
 	return nil
 }
 
-// writeSourceParts writes what the host's apt is told, with sources in the place of binaries, into
-// to. root is the host's file system. Most hosts have no entries for sources, as nobody needs them
-// from day to day.
+// writeSourceParts copies the host's apt sources to the directory to, with source packages instead
+// of binary ones, because most hosts have no entries for source packages. root is the host's file
+// system.
 func writeSourceParts(root fs.FS, to string) error {
 	names, err := fs.Glob(root, "etc/apt/sources.list.d/*")
 	if err != nil {
@@ -67,7 +67,7 @@ func writeSourceParts(root fs.FS, to string) error {
 	for _, name := range append(names, "etc/apt/sources.list") {
 		b, err := fs.ReadFile(root, name)
 		if err != nil {
-			continue // there is none, or it is not ours to read: apt as this user would not see it either
+			continue // absent or unreadable: apt as this user would not see it either
 		}
 		text := ""
 		switch filepath.Ext(name) {
@@ -86,7 +86,7 @@ func writeSourceParts(root fs.FS, to string) error {
 	return nil
 }
 
-// sourceList keeps the entries of one line each (sources.list), as sources.
+// sourceList turns the one-line entries of a sources.list into entries for source packages.
 func sourceList(list string) string {
 	var out strings.Builder
 	for line := range strings.Lines(list) {
@@ -97,7 +97,7 @@ func sourceList(list string) string {
 	return out.String()
 }
 
-// sourceStanzas keeps those of many lines (deb822), as sources.
+// sourceStanzas does the same for deb822 stanzas.
 func sourceStanzas(stanzas string) string {
 	var out strings.Builder
 	for line := range strings.Lines(stanzas) {

@@ -8,19 +8,19 @@ import (
 	"agentbox/agentbox"
 )
 
-// Deadlines, and so the ceilings of scenarios. A sample that misses its own counts as a failure of
-// this length.
+// Deadlines, which are also the ceilings of scenarios. A sample that misses its deadline counts as
+// a failure of this length.
 const (
-	bootLimit  = 2 * time.Minute // of whatever boots a machine or makes ten
+	bootLimit  = 2 * time.Minute // for anything that boots a machine or makes ten
 	enterLimit = 30 * time.Second
 )
 
-// machineMemory is the size of every box here, and so the most memory one can cost.
+// machineMemory is the size of every box here in bytes, and so the most memory that one can cost.
 const machineMemory = 1 << 30
 
-// Enter are the scenarios of stepping into a box, by the whole time of the command a user types.
-// They share the Lab and are meant to be run one after the other: the subject lives through several
-// of them. box is what WarmUp found, and says which kind all of them are of.
+// Enter returns the scenarios of entering a box, measured by the whole time of the command that a
+// user types. They share the Lab and must run in this order, because several of them use the same
+// subject. box is the result of WarmUp; its kind is that of all boxes.
 func (l *Lab) Enter(box agentbox.Box) []Scenario {
 	s, ten := subject{installation: l.plain}, l.fleet(10)
 	cold := l.fresh("enter/cold-boot", bootLimit, "--cold")
@@ -37,9 +37,9 @@ func (l *Lab) Enter(box agentbox.Box) []Scenario {
 	return inBoxes(box, enterLimit, all...)
 }
 
-// WarmUp makes what is missing here, an image, a kernel, a template, so that no sample pays for it,
-// and says what kind of box was measured. It leaves no box. It may take as long as building an
-// image does.
+// WarmUp makes what is missing here (an image, a kernel, a template), so that no sample pays for
+// it. It returns a box of the kind that will be measured, and leaves no box behind. It may take as
+// long as building an image.
 func (l *Lab) WarmUp(ctx context.Context) (agentbox.Box, error) {
 	const name = "warm-up"
 	repo, err := l.repo(ctx, name, smallRepository)
@@ -61,7 +61,7 @@ func (l *Lab) WarmUp(ctx context.Context) (agentbox.Box, error) {
 // warmUpTime allows for building an image from packages on a slow line.
 const warmUpTime = 30 * time.Minute
 
-// fresh is a box that did not exist, to the end of a command in it. flags are of up.
+// fresh measures from nothing to the end of a command in a new box. flags are those of up.
 func (l *Lab) fresh(name string, limit time.Duration, flags ...string) Scenario {
 	return Scenario{
 		Name: name, Ceiling: milliseconds(limit),
@@ -85,19 +85,19 @@ func (l *Lab) large() Scenario {
 	}
 }
 
-// measureFresh makes a box of that name of a repository, runs a command in it and removes it: the
-// milliseconds of the first two.
+// measureFresh makes a box called name of a repository, runs a command in it and removes it. It
+// returns the milliseconds of the first two steps.
 func (p *installation) measureFresh(ctx context.Context, name string, r repository, limit time.Duration, flags ...string) (ms float64, err error) {
 	repo, err := p.lab.repo(ctx, name, r)
 	if err != nil {
 		return 0, err
 	}
-	// What a failed sample left would be reattached to and not made.
+	// up would reattach to a box that a failed sample left.
 	if err := p.remove(ctx, name); err != nil {
 		return 0, err
 	}
-	// Nobody who enters a box has just removed another: the kernel is done with that one's memory
-	// and files first.
+	// Let the kernel finish with the memory and files of the last box. Users rarely enter a box
+	// right after they removed another.
 	if err := sleep(ctx, settle); err != nil {
 		return 0, err
 	}

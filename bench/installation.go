@@ -17,30 +17,30 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// installation is one home and the program that works on it. Its daemon is started by the first
-// command that needs one, and ended by close.
+// installation is one home and the program that works on it. The first command that needs a daemon
+// starts it; close stops it.
 type installation struct {
 	lab  *Lab
 	home home.Home
-	// program has the home in its environment, and the size of the pool.
+	// program has the home and the size of the pool in its environment.
 	program Program
 }
 
-// chore bounds what is done between samples: far more than any of it takes, so that only what hangs
-// is cut off.
+// chore bounds each command between samples. It is far more than any of them takes, so it cuts off
+// only what hangs.
 const chore = 2 * time.Minute
 
-// installationOf is the home of that name in the Lab, whether or not it is there, with a pool of so
-// many machines.
+// installationOf returns the home called name in the Lab, whether or not it exists, with a pool of
+// that many machines.
 func (l *Lab) installationOf(name string, pool int) *installation {
 	h := home.Home{Dir: filepath.Join(l.dir, name)}
 	env := []string{home.EnvDir + "=" + h.Dir, "AGENTBOX_POOL=" + strconv.Itoa(pool)}
 	return &installation{lab: l, home: h, program: Program{Path: l.binary, Env: env}}
 }
 
-// newInstallation makes a home that shares images and kernels with the user's, whose stores are
-// made for several processes. Templates are not: a daemon clears away what it finds half built.
-// Those that are complete are linked file by file.
+// newInstallation makes a home. It shares the user's images and kernels, whose stores are safe for
+// several processes. It cannot share templates, because a daemon removes those that are half built,
+// so it links the complete ones file by file.
 func (l *Lab) newInstallation(name string, pool int) (*installation, error) {
 	p := l.installationOf(name, pool)
 	for _, dir := range []string{p.home.Dir, p.home.State(), p.home.Templates()} {
@@ -55,7 +55,7 @@ func (l *Lab) newInstallation(name string, pool int) (*installation, error) {
 	return p, err
 }
 
-// linkTemplates saves the time to build templates anew; where it fails they are built.
+// linkTemplates saves the time to build templates anew. Those that it cannot link are built.
 func linkTemplates(to, from home.Home) {
 	found, _ := filepath.Glob(filepath.Join(from.Templates(), "[0-9a-f]*"))
 	for _, dir := range found {
@@ -65,7 +65,7 @@ func linkTemplates(to, from home.Home) {
 	}
 }
 
-// linkTree makes hard links of the files of a directory in another, which may be there.
+// linkTree makes hard links in the directory to of all files of another. to may exist.
 func linkTree(to, from string) error {
 	files, err := os.ReadDir(from)
 	if err != nil {
@@ -91,7 +91,7 @@ func (p *installation) do(ctx context.Context, dir string, args ...string) ([]by
 	return out, err
 }
 
-// timed runs a command that is a sample, and gives its milliseconds.
+// timed runs a command that is a sample, and returns its milliseconds.
 func (p *installation) timed(ctx context.Context, limit time.Duration, dir string, args ...string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the limit is %s", limit))
 	defer cancel()
@@ -99,33 +99,33 @@ func (p *installation) timed(ctx context.Context, limit time.Duration, dir strin
 	return milliseconds(took), err
 }
 
-// milliseconds is a duration as samples have it.
+// milliseconds converts a duration to the unit of samples.
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// up is the command line that makes a box of this benchmark, or finds it.
+// up returns the command line that makes a box of this benchmark, or finds it.
 func (p *installation) up(name string, flags ...string) []string {
 	return slices.Concat([]string{"up", "--name", name}, p.lab.machine, flags)
 }
 
-// boxes, show and status ask agentbox, by its JSON.
+// boxes lists all boxes.
 func (p *installation) boxes(ctx context.Context) (list []agentbox.Box, err error) {
 	err = p.ask(ctx, &list, "ls", "--json")
 	return list, err
 }
 
-// show gives one box, as it is now.
+// show returns the current state of one box.
 func (p *installation) show(ctx context.Context, name string) (b agentbox.Box, err error) {
 	err = p.ask(ctx, &b, "show", "--json", name)
 	return b, err
 }
 
-// status is that of the daemon, which it starts if need be.
+// status returns that of the daemon. It starts the daemon if necessary.
 func (p *installation) status(ctx context.Context) (st api.DaemonStatus, err error) {
 	err = p.ask(ctx, &st, "daemon", "status", "--json")
 	return st, err
 }
 
-// ask runs a command between samples that answers in JSON.
+// ask runs a command between samples and decodes its answer, which is JSON.
 func (p *installation) ask(ctx context.Context, answer any, args ...string) error {
 	out, err := p.do(ctx, p.home.Dir, args...)
 	if err != nil {
@@ -137,7 +137,7 @@ func (p *installation) ask(ctx context.Context, answer any, args ...string) erro
 	return nil
 }
 
-// remove removes the boxes of these names, those that exist, or all of them when no name is given.
+// remove removes the boxes with these names that exist, or all boxes when there are no names.
 func (p *installation) remove(ctx context.Context, names ...string) error {
 	list, err := p.boxes(ctx)
 	if err != nil {
@@ -157,7 +157,7 @@ func (p *installation) remove(ctx context.Context, names ...string) error {
 	return err
 }
 
-// close removes every box and stops the daemon. A home that nothing was done in has neither.
+// close removes every box and stops the daemon. A home that was never used has neither.
 func (p *installation) close(ctx context.Context) error {
 	// Asking the daemon would start one.
 	boxes, _ := os.ReadDir(p.home.Boxes())

@@ -16,37 +16,37 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// Lab is where scenarios run: homes and repositories in one directory that goes when the Lab does.
+// Lab is where scenarios run: homes and repositories in one directory, which Close removes.
 //
-//	bench-<random>/         in the user's home, so that files lie on the disk the user's boxes lie on
+//	bench-<random>/         in the user's home, so that files are on the same disk as the user's boxes
 //	bench-<random>/lock     held while the Lab is in use
-//	bench-<random>/agentbox a hard link to the program, so that building a new one does not disturb the measurement
+//	bench-<random>/agentbox a hard link to the program, so that a new build does not disturb the run
 //	bench-<random>/plain/   a home without a pool
 //	bench-<random>/pooled/  a home with one
 //	bench-<random>/repos/
 type Lab struct {
 	// dir is absolute.
 	dir string
-	// lock is held while the Lab is in use. It goes with the process, so that a later benchmark
-	// finds what a killed one left.
+	// lock is held while the Lab is in use. The kernel releases it with the process, so that a
+	// later benchmark finds what a killed one left.
 	lock   *os.File
 	binary string
-	// user is the user's own home, which gives images, kernels and templates.
+	// user is the user's own home, the source of images, kernels and templates.
 	user home.Home
-	// machine are flags of up that describe the machine: the same in every box, so that figures can
-	// be compared.
+	// machine holds the flags of up that describe the machine. They are the same for every box, so
+	// that figures can be compared.
 	machine []string
 	say     agentbox.Progress
-	// plain has no pool: enter/template is a restore on every machine then, whatever the default
-	// is.
+	// plain has no pool, so that enter/template is a restore on every machine, whatever the
+	// default.
 	plain *installation
 }
 
-// Config is what a Lab needs. All but Isolation and Progress is required.
+// Config is what a Lab needs. All fields but Isolation and Progress are required.
 type Config struct {
-	Home   home.Home // of the user: its images, kernels and templates are used, and what is missing is added
+	Home   home.Home // of the user: its images, kernels and templates are used, and missing ones are added
 	Binary string    // the program to measure
-	// Isolation is that of the boxes; "" for what a new box gets.
+	// Isolation is the kind of all boxes; "" for the kind that a new box gets.
 	Isolation agentbox.Isolation
 	Progress  agentbox.Progress
 }
@@ -60,8 +60,7 @@ const (
 	pooledHome = "pooled"
 	reposName  = "repos"
 
-	// longestHome is a little less than what agentbox takes: it would say so, and refuse, rather
-	// than fail later.
+	// longestHome is a little less than agentbox's limit, beyond which it refuses a home.
 	longestHome = 72
 )
 
@@ -88,7 +87,8 @@ func Open(ctx context.Context, cfg Config) (*Lab, error) {
 	return l, nil
 }
 
-// newLabDir makes the directory, in parent unless that makes the paths of sockets too long.
+// newLabDir makes the directory: in parent, or in the temporary directory when the paths of sockets
+// would be too long.
 func newLabDir(parent string) (string, error) {
 	if longest := filepath.Join(parent, labPrefix+"0123456789", pooledHome); len(longest) > longestHome {
 		parent = os.TempDir()
@@ -96,15 +96,15 @@ func newLabDir(parent string) (string, error) {
 	return os.MkdirTemp(parent, labPrefix)
 }
 
-// fill locks the directory and makes what is in it.
+// fill locks the directory and creates its contents.
 func (l *Lab) fill(ctx context.Context, binary string) (err error) {
 	if l.lock, err = durable.TryLock(filepath.Join(l.dir, lockName)); err != nil {
 		return err
 	}
-	// Only once our own lock is held: two benchmarks that begin at once must not take each other
-	// for dead.
+	// Only with our own lock held, so that of two benchmarks that start at once neither removes the
+	// other.
 	l.sweep(ctx)
-	// On another file system it is measured where it is.
+	// If the Lab is on another file system, the program is measured where it is.
 	if err := os.Link(binary, l.binary); err != nil {
 		l.binary = binary
 	}
@@ -115,11 +115,11 @@ func (l *Lab) fill(ctx context.Context, binary string) (err error) {
 	return err
 }
 
-// Kinds are the kinds of isolation that work on this machine, the one a new box gets first, as
-// doctor finds them. Missing when none does.
+// Kinds returns the kinds of isolation that work on this machine according to doctor, beginning
+// with the one that a new box gets. The error is Missing when there is none.
 func (l *Lab) Kinds(ctx context.Context) ([]agentbox.Isolation, error) {
 	var report api.DoctorReport
-	// doctor fails when something is amiss, and has its say first.
+	// doctor prints its report even when it fails.
 	out, err := l.plain.do(ctx, l.plain.home.Dir, "doctor", "--json")
 	if jsonErr := json.Unmarshal(out, &report); jsonErr != nil {
 		return nil, errors.Join(err, jsonErr)
@@ -130,12 +130,12 @@ func (l *Lab) Kinds(ctx context.Context) ([]agentbox.Isolation, error) {
 	return report.Kinds, nil
 }
 
-// sweep removes labs whose benchmark was killed: their lock is free.
+// sweep removes labs whose benchmark was killed, which leaves their lock free.
 func (l *Lab) sweep(ctx context.Context) {
 	found, _ := filepath.Glob(filepath.Join(filepath.Dir(l.dir), labPrefix+"*"))
 	for _, dir := range found {
 		if _, err := os.Stat(filepath.Join(dir, lockName)); dir == l.dir || err != nil {
-			continue // not a lab, or one that is being made
+			continue // not a lab, or one that is being created
 		}
 		lock, err := durable.TryLock(filepath.Join(dir, lockName))
 		if err != nil {
@@ -148,10 +148,10 @@ func (l *Lab) sweep(ctx context.Context) {
 	}
 }
 
-// closeTime is for everything together, the removal of boxes included.
+// closeTime bounds the whole of Close, including the removal of boxes.
 const (
 	closeTime = 2 * time.Minute
-	strayTime = 10 * time.Second // for processes to end by themselves after their daemon did
+	strayTime = 10 * time.Second // for processes to end by themselves after their daemon
 )
 
 // Close removes every box, ends every process and deletes the directory, also when ctx has ended.
@@ -169,8 +169,8 @@ func (l *Lab) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// endStrays kills what should have ended with its box or its daemon, and says so: it is a bug of
-// agentbox.
+// endStrays kills processes that should have ended with their box or daemon. It returns an error
+// for them, because they are a bug of agentbox.
 func (l *Lab) endStrays(ctx context.Context) error {
 	deadline := time.Now().Add(strayTime)
 	for {
@@ -192,7 +192,7 @@ func (l *Lab) endStrays(ctx context.Context) error {
 	}
 }
 
-// sleep waits, or gives the cause of ctx's end.
+// sleep waits for d, or until ctx ends, and then returns its cause.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -16,14 +16,14 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// gigabit is what a link of 1 Gbit/s carries in a second, in bytes.
+// gigabit is the rate of a link of 1 Gbit/s, in bytes per second.
 const gigabit = 125_000_000
 
-// slowSite serves a directory over a link of so many bytes a second, which all answers share, one
-// after the other. It has no latency. mu guards what follows it.
+// slowSite serves a directory over a link of a given rate. All answers share the link, one after
+// the other. It has no latency. mu guards the fields below it.
 type slowSite struct {
 	dir string
-	// rate is in bytes a second.
+	// rate is in bytes per second.
 	rate   float64
 	server *http.Server
 	url    string
@@ -33,7 +33,7 @@ type slowSite struct {
 	sent int64
 }
 
-// newSlowSite serves dir on a port of loopback at rate bytes a second, until its server is closed.
+// newSlowSite serves dir on a loopback port at rate bytes per second, until its server is closed.
 func newSlowSite(dir string, rate float64) (*slowSite, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,8 +45,8 @@ func newSlowSite(dir string, rate float64) (*slowSite, error) {
 	return s, nil
 }
 
-// ServeHTTP sends a file of the directory when the link would have carried it, all at once: a
-// client sees it late, not slowly. There are no other files: names are digests.
+// ServeHTTP sends a file of the directory at the time when the link would have delivered it, all at
+// once: a client sees it late, not slowly. Only base names count, because file names are digests.
 func (s *slowSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b, err := os.ReadFile(filepath.Join(s.dir, filepath.Base(r.URL.Path)))
 	if err != nil {
@@ -57,8 +57,8 @@ func (s *slowSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(b)
 }
 
-// queue tells when n more bytes are through, behind all that were asked for before. A link that was
-// idle saves nothing up.
+// queue returns how long n more bytes take, behind all earlier ones. A link that was idle saves up
+// no capacity.
 func (s *slowSite) queue(n int) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,20 +70,20 @@ func (s *slowSite) queue(n int) time.Duration {
 	return time.Until(s.free)
 }
 
-// bytes is what was sent so far.
+// bytes returns the number of bytes sent so far.
 func (s *slowSite) bytes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sent
 }
 
-// LazyLab measures boxes on images that are not here: two homes that have nothing but kernels and
-// what drivers found out, one of which gets its image over a slow link as it needs it, while the
-// other has it. Neither has a template.
+// LazyLab measures boxes on images that are not on this machine. It has two homes, with only
+// kernels and the drivers' findings about the machine, and without templates. One already has the
+// image; the other gets it over a slow link as needed.
 type LazyLab struct {
 	lab  *Lab
 	site *slowSite
-	// image is the one that boxes have, as it was exported.
+	// image is the image of the boxes, as it was exported.
 	image       api.Image
 	lazy, local *installation
 	fetched     float64 // bytes, by the end of the last first command
@@ -95,9 +95,8 @@ const (
 	localHome = "local"
 )
 
-// OpenLazyLab makes the image that a repository without a configuration gets, unless it is here,
-// and exports it. It also gives the box that found out which kind is measured. The caller closes
-// it.
+// OpenLazyLab makes and exports the image that a repository without a configuration gets. It also
+// returns the box of WarmUp, whose kind is the one that is measured. The caller closes the lab.
 func OpenLazyLab(ctx context.Context, cfg Config) (_ *LazyLab, box agentbox.Box, err error) {
 	lab, err := Open(ctx, cfg)
 	if err != nil {
@@ -128,8 +127,8 @@ func OpenLazyLab(ctx context.Context, cfg Config) (_ *LazyLab, box agentbox.Box,
 	return l, box, err
 }
 
-// newHome makes a home with kernels and facts, and nothing else: without the facts its first box
-// would find out how this machine runs boxes, and be measured at that.
+// newHome makes a home with kernels and facts, and nothing else. Without the facts, its first box
+// would probe how this machine runs boxes, and the sample would include that.
 func (l *LazyLab) newHome(name string) (*installation, error) {
 	p := l.lab.installationOf(name, 0)
 	err := errors.Join(os.Mkdir(p.home.Dir, 0o700), os.Symlink(l.lab.user.Kernels(), p.home.Kernels()))
@@ -139,7 +138,7 @@ func (l *LazyLab) newHome(name string) (*installation, error) {
 	return p, err
 }
 
-// Close ends everything and removes it.
+// Close ends all processes and removes everything.
 func (l *LazyLab) Close(ctx context.Context) error {
 	var errs []error
 	if l.site != nil {
@@ -153,15 +152,15 @@ func (l *LazyLab) Close(ctx context.Context) error {
 	return errors.Join(append(errs, l.lab.Close(ctx))...)
 }
 
-// lazyNames are those of Scenarios.
+// lazyNames are the names of Scenarios, in order.
 var lazyNames = []string{"store/local-first-command", "store/lazy-first-command", "store/lazy-image-bytes", "store/lazy-fetched-bytes"}
 
-// IsLazy tells whether a scenario is one of a LazyLab's: opening one costs an export, so that is
-// done only when one is asked for.
+// IsLazy reports whether name is a scenario of a LazyLab. Opening one costs an export, so callers
+// open it only when such a scenario is selected.
 func IsLazy(name string) bool { return strings.HasPrefix(name, "store/l") }
 
-// Scenarios are the first command in a box, templates and all, and how much of the image that took.
-// box is what OpenLazyLab gave. The bytes are those of one more sample.
+// Scenarios measures the first command in a box that has no template, and how much of the image it
+// needs. box is the result of OpenLazyLab. Fetched bytes are those of one more sample.
 func (l *LazyLab) Scenarios(box agentbox.Box) []Scenario {
 	return inBoxes(box, bootLimit,
 		Scenario{Name: lazyNames[0], Measure: func(ctx context.Context) (float64, error) {
@@ -178,7 +177,7 @@ func (l *LazyLab) Scenarios(box agentbox.Box) []Scenario {
 	)
 }
 
-// firstLazy is a first command with nothing of the image here.
+// firstLazy measures a first command while nothing of the image is on this machine.
 func (l *LazyLab) firstLazy(ctx context.Context) (float64, error) {
 	if _, err := os.Stat(l.lazy.home.Socket()); err == nil {
 		if _, err := l.lazy.do(ctx, l.lab.dir, "daemon", "stop"); err != nil {
@@ -194,15 +193,15 @@ func (l *LazyLab) firstLazy(ctx context.Context) (float64, error) {
 	return l.first(ctx, l.lazy)
 }
 
-// first measures a box that has no template: from the start of the command line to the end of a
-// command that does nothing. What was sent for that is in fetched.
+// first measures a box that has no template, from the start of the command line to the end of a
+// command that does nothing. It returns milliseconds, and records the bytes sent in fetched.
 func (l *LazyLab) first(ctx context.Context, p *installation) (ms float64, err error) {
 	if _, err := os.Stat(p.home.Templates()); err == nil {
 		if _, err := p.do(ctx, l.lab.dir, "prune"); err != nil {
 			return 0, err
 		}
 	}
-	// A template would spare the boot, which is what reads the image.
+	// A template would skip the boot, which is what reads the image.
 	left, _ := filepath.Glob(filepath.Join(p.home.Templates(), "*"))
 	if len(left) > 0 {
 		return 0, fmt.Errorf("templates are left in %s", p.home.Templates())

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ThisMachine describes the machine we run on, for the head of a report: figures mean nothing
-// without it. What cannot be found out is left empty: a report without it is better than none.
+// ThisMachine describes this machine for the head of a report, since figures mean nothing without
+// it. It leaves empty what it cannot find out.
 func ThisMachine(ctx context.Context) Machine {
 	m := Machine{CPUs: runtime.NumCPU(), QEMU: qemuVersion(ctx)}
 	if proc, err := procfs.NewDefaultFS(); err == nil {
@@ -27,10 +27,10 @@ func ThisMachine(ctx context.Context) Machine {
 	return m
 }
 
-// versionNumber finds QEMU's version in what it says of itself.
+// versionNumber matches QEMU's version in the output of --version.
 var versionNumber = regexp.MustCompile(`version (\S+)`)
 
-// qemuVersion is "" where there is no QEMU for this machine's own processor.
+// qemuVersion returns "" where there is no QEMU for this machine's own processor.
 func qemuVersion(ctx context.Context) string {
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -13,8 +13,8 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// material is what jobs work on: one repository, of which each target has a clone. Real projects,
-// since loops that look like work do not fault, fork and read as compilers do.
+// material is what jobs work on: one repository, of which each target has a clone. It consists of
+// real projects, since synthetic loops do not fault, fork and read as compilers do.
 //
 //	c/     the source of zlib as the host's distribution has it
 //	go/    agentbox's own package of the vocabulary, in a module of its own
@@ -25,8 +25,8 @@ type material struct {
 	goRoot string // "" when the Go job is left out
 	// noGo is why it is left out.
 	noGo string
-	// goCache is filled natively and copied into boxes: a test that compiles the standard library
-	// first would measure that.
+	// goCache is filled natively and copied into boxes. Otherwise a test would measure the
+	// compilation of the standard library.
 	goCache string
 }
 
@@ -36,14 +36,14 @@ const (
 	workConfig     = "agentbox.yaml"
 )
 
-// manyFiles is what a large project has: git status looks at each of them.
+// manyFiles has as many files as a large project; git status looks at each of them.
 var manyFiles = repository{files: 5_000, size: 2_000, commits: 1}
 
-// goEnv is what every target builds Go with, so that one's cache serves the others.
+// goEnv is the environment with which every target builds Go, so that all can use one cache.
 var goEnv = []string{"GOFLAGS=-trimpath -buildvcs=false", "GOTOOLCHAIN=local", "CGO_ENABLED=0", "GOPROXY=off"}
 
-// newMaterial makes the repository. dir is a checkout of agentbox, or anything else, and then there
-// is no Go job. Missing when a program of the jobs is not installed here.
+// newMaterial makes the repository. If dir is not a checkout of agentbox, there is no Go job. The
+// error is Missing when a program of the jobs is not installed here.
 func (l *Lab) newMaterial(ctx context.Context, dir string) (*material, error) {
 	for _, program := range []string{"gcc", "make", "git", "tar"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -75,12 +75,12 @@ func (l *Lab) newMaterial(ctx context.Context, dir string) (*material, error) {
 	return m, nil
 }
 
-// goPackage is what the Go job tests: a package of agentbox's own that imports only the standard
-// library and whose tests look at nothing but itself, so that it can be copied out.
+// goPackage is what the Go job tests. It is a package of agentbox that imports only the standard
+// library and whose tests read nothing outside of it, so it can be copied out.
 const goPackage = "vmm/guest/protocol"
 
-// addGo copies goPackage to go/protocol, a module of its own, or says why not: it takes a checkout
-// of agentbox, and Go.
+// addGo copies goPackage to go/protocol, a module of its own. It needs a checkout of agentbox and
+// Go; if it cannot, it returns the reason.
 func (m *material) addGo(ctx context.Context, dir string) (why string) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -107,8 +107,8 @@ func (m *material) addGo(ctx context.Context, dir string) (why string) {
 	return ""
 }
 
-// config is that of the boxes: what the jobs need, from the distribution of the host. Go is the
-// host's own, included at the path where it lies.
+// config returns the configuration of the boxes: the packages that the jobs need, from the host's
+// distribution, and the host's own Go, included at its own path.
 func (m *material) config() string {
 	text := "packages: [ca-certificates, gcc, git, libc6-dev, make]\ncpus: 2\nmemory: 1GiB\ndisk: 16GiB\n"
 	if m.goRoot == "" {
@@ -122,15 +122,14 @@ func (m *material) config() string {
 	return text
 }
 
-// clone gives a target a working copy of its own, beside the repository: one that builds must not
-// find what another one built.
+// clone makes a working copy for one target, beside the repository, because one that builds must
+// not find the results of another.
 func (m *material) clone(ctx context.Context, name string) (string, error) {
 	dir := filepath.Join(m.lab.dir, reposName, workRepository+"-"+name)
 	return dir, git(ctx, filepath.Dir(dir), "clone", "-q", m.origin, dir)
 }
 
-// native makes the target on the machine itself, and fills the cache of Go with what a test
-// needs.
+// native makes the target that is the machine itself, and fills Go's cache with what a test needs.
 func (m *material) native(ctx context.Context) (nativeTarget, error) {
 	dir, err := m.clone(ctx, "native")
 	s := nativeTarget{dir: dir, env: append([]string{"GOCACHE=" + m.goCache}, goEnv...)}
@@ -142,8 +141,8 @@ func (m *material) native(ctx context.Context) (nativeTarget, error) {
 	return s, err
 }
 
-// box makes a box of a kind to work in, which has the same cache of Go. It stays as long as the
-// Lab, and nothing is measured of its making.
+// box makes a box of a kind to work in, with a copy of Go's cache. It stays as long as the Lab, and
+// making it is not measured.
 func (m *material) box(ctx context.Context, kind agentbox.Isolation) (workBox, error) {
 	b := workBox{installation: m.lab.plain, name: workRepository + "-" + string(kind)}
 	dir, err := m.clone(ctx, string(kind))

@@ -11,15 +11,15 @@ import (
 	"agentbox/mesh/exchange/simulation"
 )
 
-// Rates of links, in bits a second, and the ceiling of every scenario, in milliseconds.
+// Rates of links in bits per second, and the ceiling of every scenario in milliseconds.
 const (
 	linkGigabit = 1_000_000_000
 	linkSlow    = 100_000_000
 	meshCeiling = 180_000 // ms
 )
 
-// Scenarios lists what can be measured here. Nothing is started: each group makes its links when
-// its first scenario is set up.
+// Scenarios lists what can be measured here. It starts nothing: each group makes its links when its
+// first scenario is set up.
 func (l *MeshLab) Scenarios() []Scenario {
 	var out []Scenario
 	l.missing = nil
@@ -35,8 +35,9 @@ func (l *MeshLab) Scenarios() []Scenario {
 	return append(out, simulated()...)
 }
 
-// scenario is one whose samples are times. What a sample starts ends with its ctx, which ends at
-// the ceiling: a transfer that hangs is a failure of three minutes, and not the end of the run.
+// scenario returns a scenario whose samples are times. The ctx of a sample ends at the ceiling, and
+// with it everything that the sample started. So a transfer that hangs is a failure of three
+// minutes and does not stop the run.
 func (l *MeshLab) scenario(name, baseline string, measure func(ctx context.Context) (time.Duration, error)) Scenario {
 	return Scenario{Name: name, Baseline: baseline, Unit: Milliseconds, Ceiling: meshCeiling, Measure: func(ctx context.Context) (float64, error) {
 		ctx, cancel := context.WithTimeout(ctx, meshCeiling*time.Millisecond)
@@ -46,8 +47,8 @@ func (l *MeshLab) scenario(name, baseline string, measure func(ctx context.Conte
 	}}
 }
 
-// pair has one machine get the image of another, beside a plain copy of it: name says over which
-// link, copyOrder by which transport the baseline copies.
+// pair measures one machine that gets the image from another, compared with a plain copy. name is
+// the name of the link, copyOrder selects the transport of the copy.
 func (l *MeshLab) pair(name string, o *cluster, rate, size int64, baseline, copyOrder string) []Scenario {
 	return sharing(func(ctx context.Context) error { return o.open(ctx, 2, rate, size) }, o.close,
 		l.scenario(baseline, "", func(ctx context.Context) (time.Duration, error) { return o.copy(ctx, copyOrder) }),
@@ -56,7 +57,7 @@ func (l *MeshLab) pair(name string, o *cluster, rate, size int64, baseline, copy
 		}))
 }
 
-// copy is the baseline: the bytes, and nothing else.
+// copy is the baseline: it transfers the bytes and nothing else.
 func (o *cluster) copy(ctx context.Context, order string) (time.Duration, error) {
 	from := o.tcp()
 	if order == "get-quic" {
@@ -65,8 +66,8 @@ func (o *cluster) copy(ctx context.Context, order string) (time.Duration, error)
 	return o.one(ctx, 1, meshOrder{Do: order, Path: from})
 }
 
-// one has a machine with an empty store do something. The process is new for each sample, so that
-// nothing of the last one's is there.
+// one has a machine with an empty store carry out an order. The process is new for each sample, so
+// that nothing of the previous one is left.
 func (o *cluster) one(ctx context.Context, i int, order meshOrder) (took time.Duration, err error) {
 	p, err := o.start(ctx, i, o.seed.id)
 	if err != nil {
@@ -77,9 +78,9 @@ func (o *cluster) one(ctx context.Context, i int, order meshOrder) (took time.Du
 	return r.Took, err
 }
 
-// swarm has n-1 machines get the image of one at the same time. Each of their times is a sample.
-// Nobody tells them of each other: they know the seed, and hear of the others from it. Beside it
-// the same bytes go to one machine over TCP, and with MeshConfig.Peers other programs do the same.
+// swarm measures n-1 machines that get the image from one at the same time. Each of their times is
+// a sample. They know only the seed, and learn of each other from it. They are compared with a copy
+// to one machine over TCP and, with MeshConfig.Peers, with other programs that do the same.
 func (l *MeshLab) swarm(n int) []Scenario {
 	name := map[int]string{4: "mesh/swarm-4", meshMachines: "mesh/swarm-16"}[n]
 	o := &cluster{l: l}
@@ -92,14 +93,14 @@ func (l *MeshLab) swarm(n int) []Scenario {
 	beside, missing := l.beside(o, n, copied.Name)
 	l.missing = append(l.missing, missing...)
 	open := func(ctx context.Context) error { return o.open(ctx, n, linkSlow, l.cfg.Small) }
-	// What the seed sent is that of the last swarm before the sample.
+	// The bytes that the seed sent are those of the last swarm before the sample.
 	return append(sharing(open, o.close, append([]Scenario{copied, got}, beside...)...),
 		counted(name+"-seed-sent", float64(n)*float64(l.cfg.Small), name, func() float64 { return float64(sent) }))
 }
 
-// swarm gives the times of all, and what the seed sent.
+// swarm returns the times of all machines and the bytes that the seed sent.
 func (o *cluster) swarm(ctx context.Context, n int) (times []time.Duration, sent int64, err error) {
-	// A seed that has sent nothing yet: what it sends is counted from its start.
+	// A new seed, because its bytes are counted from its start.
 	if err := o.plant(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -123,8 +124,8 @@ func (o *cluster) swarm(ctx context.Context, n int) (times []time.Duration, sent
 	return times, r.Bytes, err
 }
 
-// together has n do something at once, and gives the time of each. It returns when all are done;
-// one error makes it an error.
+// together calls do for 0 to n-1 at once and returns the time of each. It waits for all, even after
+// an error.
 func together(n int, do func(i int) (time.Duration, error)) ([]time.Duration, error) {
 	times, errs := make([]time.Duration, n), make([]error, n)
 	var wg sync.WaitGroup
@@ -135,8 +136,8 @@ func together(n int, do func(i int) (time.Duration, error)) ([]time.Duration, er
 	return times, errors.Join(errs...)
 }
 
-// holders has a machine get an image of three, the one that has it all of which is killed half way;
-// the others have a half each.
+// holders measures a machine that gets an image from three others. The one that has all of it is
+// killed half way; the other two have a half each.
 func (l *MeshLab) holders() []Scenario {
 	o := &cluster{l: l}
 	open := func(ctx context.Context) error {
@@ -153,18 +154,18 @@ func (l *MeshLab) holders() []Scenario {
 		l.scenario("mesh/holder-killed", "mesh/holder-undisturbed", func(ctx context.Context) (time.Duration, error) { return o.fromThree(ctx, true) }))
 }
 
-// export writes the image's pieces where others take parts of them.
+// export writes the image's chunks to a directory, from which others take a part.
 func (o *cluster) export() error {
 	dir := o.exported()
 	_, err := o.seed.do(meshOrder{Do: "export", Path: dir, Manifest: o.manifest})
 	return err
 }
 
-// exported is the directory of the pieces.
+// exported returns the directory of the chunks.
 func (o *cluster) exported() string { return filepath.Join(o.l.dir, "export") }
 
-// fromThree is one sample of holders: the time of a machine that gets the image, while the seed is
-// killed once half of it has come, or not.
+// fromThree is one sample of holders: the time of a machine that gets the image. With kill, the
+// seed is killed once half of the image has arrived.
 func (o *cluster) fromThree(ctx context.Context, kill bool) (took time.Duration, err error) {
 	if err := o.plant(ctx); err != nil {
 		return 0, err
@@ -201,13 +202,13 @@ func (o *cluster) fromThree(ctx context.Context, kill bool) (took time.Duration,
 	return r.Took, err
 }
 
-// simulated are transfers on a simulated clock: the figures are those of the rules, on any machine,
-// and so the one part of this benchmark that needs no rights and no network. The links are as in
-// the measured swarm, and as in an office of a thousand machines.
+// simulated measures transfers on a simulated clock. The figures show the protocol's rules and are
+// the same on any machine, so this part of the benchmark needs no privileges and no network. The
+// links are those of the measured swarm, and those of an office of a thousand machines.
 func simulated() []Scenario {
 	run := func(name string, cfg simulation.Config) Scenario {
 		next := oneByOne(func(context.Context) ([]time.Duration, error) {
-			// Another one each time, so that samples of several runs differ as real ones do.
+			// A new seed each time, so that samples differ as real ones do.
 			cfg.Seed++
 			r := simulation.Run(cfg)
 			if r.Missing > 0 {

@@ -14,25 +14,25 @@ import (
 
 // Machines of an absentTeam.
 const (
-	absentHolder = iota // has what setup made, and goes
-	absentMember        // would have it from there
+	absentHolder = iota // has the setup result, and leaves
+	absentMember        // would get it from the holder
 	absentNobody        // is in no team
 )
 
-// silence is how long who went has been gone when the box is entered.
+// silence is how long the holder has been gone when the box is entered.
 const silence = 5 * time.Second
 
-// absentTeam is a team of two, of which one is not there when the other enters a box whose setup
-// that one has run, and a machine that is in no team. It shows what a team that cannot help costs:
+// absentTeam is a team of two and a machine without a team. One member has run the setup of a box,
+// and is unreachable when the other enters that box. It shows the cost of a team that cannot help:
 // up must not wait for it.
 type absentTeam struct {
 	daemons
-	variant int // of the repository's lockfile: each is another key
+	variant int // of the repository's lockfile; each has another key
 }
 
-// absent has a machine enter boxes for which its team has what it needs, while the team is not
-// there, beside one that is in no team. A machine can be gone in three ways: its daemon died, its
-// cable is out, or its packets get lost, of which the system tells the others less and less.
+// absent measures a machine that enters boxes for which its unreachable team has the setup result,
+// compared with one without a team. A machine can be gone in three ways: its daemon died, its cable
+// is out, or its packets are lost. Each of them shows the others less than the one before.
 func (l *MeshLab) absent() []Scenario {
 	o := &absentTeam{daemons: daemons{l: l, name: "absent"}}
 	baseline := l.scenario("mesh/up-no-team", "", func(ctx context.Context) (time.Duration, error) {
@@ -57,18 +57,18 @@ func (l *MeshLab) absent() []Scenario {
 	return inBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, sharing(o.open, o.close, out...)...)
 }
 
-// cable takes the holder's cable out, or puts it back.
+// cable unplugs the holder's cable, or plugs it in again.
 func (o *absentTeam) cable(out bool) func(context.Context) error {
 	return func(ctx context.Context) error { return o.links.Cut(ctx, absentHolder, out) }
 }
 
-// loses has the holder's packets get lost, all of them, or none.
+// loses drops all of the holder's packets, or none.
 func (o *absentTeam) loses(all bool) func(context.Context) error {
 	return func(ctx context.Context) error { return o.links.Lose(ctx, absentHolder, all) }
 }
 
-// open has each machine make the image, so that the samples are about what setup makes, and the
-// first two a team. It does so once, for all scenarios of the group.
+// open makes the image on each machine, so that only setup results matter to the samples, and makes
+// a team of the first two. It does so once for all scenarios of the group.
 func (o *absentTeam) open(ctx context.Context) (err error) {
 	if o.links != nil {
 		return nil
@@ -93,14 +93,14 @@ func (o *absentTeam) open(ctx context.Context) (err error) {
 	return errors.Join(o.found(ctx), o.join(ctx, absentMember))
 }
 
-// vary makes the key of what setup makes another one, so that nothing that an earlier sample made
-// fits.
+// vary changes the key of the setup result, so that no result of an earlier sample fits.
 func (o *absentTeam) vary() error {
 	o.variant++
 	return os.WriteFile(filepath.Join(o.repo, "lock"), fmt.Appendln(nil, o.variant), 0o644)
 }
 
-// enter is timed: a new box, and its first command. The box is removed, which is not.
+// enter returns the time to make a box and run its first command. It then removes the box, which is
+// not timed.
 func (o *absentTeam) enter(ctx context.Context, i int) (time.Duration, error) {
 	start := time.Now()
 	_, err := o.command(ctx, i, true, "up", "-q", "--", "true")
@@ -109,9 +109,8 @@ func (o *absentTeam) enter(ctx context.Context, i int) (time.Duration, error) {
 	return took, errors.Join(err, rmErr)
 }
 
-// without is one sample: the member knows that the holder has what it needs, the holder goes, and
-// the member enters a box all the same. Whatever happened, the holder is back afterwards, with a
-// daemon, for the next sample.
+// without is one sample: once the member knows that the holder has what it needs, the holder leaves
+// and the member enters a box. In any case the holder is back afterwards, with a daemon.
 func (o *absentTeam) without(ctx context.Context, leave, comeBack func(ctx context.Context) error) (took time.Duration, err error) {
 	if err := o.vary(); err != nil {
 		return 0, err

@@ -10,16 +10,17 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// coldCluster is two machines: one has the image, the other one has nothing. It is all of agentbox
-// that is measured here, policy and boxes included, by real daemons: the other scenarios of
-// transfers leave all but the exchange out.
+// coldCluster is two machines: one has the image, the other one has nothing. Both run real daemons,
+// so this measures all of agentbox, including policy and boxes. The other scenarios of transfers
+// measure the exchange alone.
 type coldCluster struct {
 	daemons
-	got int64 // before the first command of the last sample, bytes
+	got int64 // bytes, before the first command of the last sample
 }
 
-// cold has a machine without anything join the team and enter a box whose image the other one has,
-// as a new colleague does. The second scenario is how many bytes that took of the image.
+// cold measures a machine with an empty home that joins the team and enters a box whose image the
+// other one has, as a new colleague does. The second scenario is the bytes of the image that this
+// took.
 func (l *MeshLab) cold() []Scenario {
 	o := &coldCluster{daemons: daemons{l: l, name: "cold"}}
 	all := append(sharing(o.open, o.close, l.scenario("mesh/cold-box", "", o.enter)),
@@ -27,8 +28,8 @@ func (l *MeshLab) cold() []Scenario {
 	return inBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, all...)
 }
 
-// open makes the image on the first machine, and the two of them a network. It is certain
-// afterwards that the first machine offers the image, and that it has one only.
+// open makes the image on the first machine, and a network of the two. It checks that the first
+// machine offers exactly one image.
 func (o *coldCluster) open(ctx context.Context) (err error) {
 	if err := o.repository(ctx); err != nil {
 		return err
@@ -53,8 +54,8 @@ func (o *coldCluster) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// enter is one sample: a machine with an empty home joins, which does not count, and its first
-// command runs.
+// enter is one sample: a machine with an empty home joins, which is not timed, and runs its first
+// command.
 func (o *coldCluster) enter(ctx context.Context) (took time.Duration, err error) {
 	o.got = 0
 	defer func() { err = errors.Join(err, o.forget(ctx, 1)) }()

@@ -12,15 +12,15 @@ import (
 	meshwire "agentbox/mesh/wire"
 )
 
-// quicCopy is a service that sends a file on every stream that is opened: the baseline of what QUIC
-// can do here.
+// quicCopy is a service that sends a file on every stream that is opened. It is the baseline of
+// what QUIC can do here.
 const quicCopy meshwire.Service = "bench-copy-1"
 
 // copyPort is where a baseline over TCP listens.
 const copyPort = "7947"
 
-// copies does what baselines need: the bytes of a file from one machine to another, without pieces,
-// digests or a store. get-tcp and get-quic read to the end and keep nothing.
+// copies carries out the orders of baselines: they transfer the bytes of a file between machines,
+// without chunks, digests or a store. get-tcp and get-quic read to the end and keep nothing.
 func (n *meshNode) copies(ctx context.Context, o meshOrder) (meshReport, error) {
 	switch o.Do {
 	case "serve-tcp":
@@ -62,9 +62,9 @@ func (n *meshNode) copies(ctx context.Context, o meshOrder) (meshReport, error) 
 	return meshReport{}, agentbox.Errorf(agentbox.Invalid, "no order %q", o.Do)
 }
 
-// taken reads to the end, and gives the time since start. A baseline of transport stores nothing.
-// Both ends are wrapped so that the buffer is used, and no shortcut of the kernel's between files
-// and sockets.
+// taken reads to the end and reports the bytes and the time since start. It stores nothing, as a
+// baseline of transport. Both ends are wrapped, so that the buffer is used and not one of the
+// kernel's shortcuts between files and sockets.
 func taken(r io.Reader, start time.Time) (meshReport, error) {
 	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{r}, make([]byte, 256<<10))
 	return meshReport{Took: time.Since(start), Bytes: n}, err
@@ -77,7 +77,7 @@ func (n *meshNode) giveTCP(l net.Listener) {
 		if err != nil {
 			return
 		}
-		_ = n.give(c) // the other end says what it got
+		_ = n.give(c) // the other end reports what it got
 		c.Close()
 	}
 }
@@ -93,7 +93,7 @@ func (n *meshNode) giveFile(ctx context.Context, c *meshwire.Conn) {
 	<-c.Context().Done()
 }
 
-// give writes the image, in large pieces.
+// give writes the image, in large blocks.
 func (n *meshNode) give(w io.Writer) error {
 	f, err := os.Open(n.image)
 	if err != nil {

@@ -19,25 +19,25 @@ import (
 	"agentbox/mesh/netlab"
 )
 
-// coldImage is the configuration of the repository whose boxes are entered. Its image has some 175
+// coldImage is the configuration of the repository whose boxes are entered. The image has about 175
 // MiB.
 const coldImage = "image: apt:bookworm\npackages: [busybox, git, inotify-tools, rsync]\n"
 
-// daemons are whole machines, each with a home and a daemon of its own in its own namespace, as a
-// team has them: what is typed on them are a person's commands.
+// daemons are whole machines as a team has them: each has a home, a daemon and a network namespace
+// of its own. They are driven by the commands that a person would type.
 type daemons struct {
 	l     *MeshLab
 	name  string      // of the group of scenarios, so that homes differ
-	links *netlab.Net // nil: not yet, commands run beside the network
+	links *netlab.Net // nil while there is no network: commands run outside of it
 	repo  string
 }
 
-// home is where a machine keeps everything; a short name, for the sockets in it.
+// home returns a machine's home. The name is short, because of the sockets in it.
 func (o *daemons) home(i int) string { return filepath.Join(o.l.dir, o.name+strconv.Itoa(i)) }
 
-// command runs the program of a machine, in its namespace where it is on the network, in the
-// repository, and gives what it prints. Beside the network it reaches what the host does: packages
-// come from there.
+// command runs the program of a machine in the repository and returns its standard output. With on,
+// it runs in the machine's namespace. Otherwise it reaches what the host does, as fetching packages
+// requires.
 func (o *daemons) command(ctx context.Context, i int, on bool, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, o.l.cfg.Binary, args...)
 	if on {
@@ -52,7 +52,7 @@ func (o *daemons) command(ctx context.Context, i int, on bool, args ...string) (
 	return strings.TrimSpace(out.String()), nil
 }
 
-// ask runs a command on the network that answers in JSON.
+// ask runs a command on the network and decodes its answer, which is JSON.
 func (o *daemons) ask(ctx context.Context, i int, answer any, args ...string) error {
 	out, err := o.command(ctx, i, true, args...)
 	if err != nil {
@@ -61,8 +61,8 @@ func (o *daemons) ask(ctx context.Context, i int, answer any, args ...string) er
 	return json.Unmarshal([]byte(out), answer)
 }
 
-// makeImage has a machine make the image of the repository, beside the network: the packages come
-// from outside, where the machines of the team have no way to.
+// makeImage has a machine make the image of the repository outside of the network, because the
+// machines of the team cannot reach the packages.
 func (o *daemons) makeImage(ctx context.Context, i int) error {
 	for _, args := range [][]string{{"up", "--detach", "-q"}, {"rm", "--force"}, {"daemon", "stop"}} {
 		if _, err := o.command(ctx, i, false, args...); err != nil {
@@ -72,7 +72,7 @@ func (o *daemons) makeImage(ctx context.Context, i int) error {
 	return nil
 }
 
-// repository makes the one that all machines have.
+// repository makes the repository that all machines use.
 func (o *daemons) repository(ctx context.Context) error {
 	o.repo = filepath.Join(o.l.dir, o.name+"-repository")
 	if err := os.MkdirAll(o.repo, 0o755); err != nil {
@@ -94,13 +94,13 @@ func (o *daemons) configure(text string) error {
 	return os.WriteFile(filepath.Join(o.repo, "agentbox.yaml"), []byte(text), 0o644)
 }
 
-// found makes the team, on the first machine, whose name in it is seed.
+// found makes the team on the first machine, whose name in it is seed.
 func (o *daemons) found(ctx context.Context) error {
 	_, err := o.command(ctx, 0, true, "mesh", "init", "--name", "seed", "--listen", o.listen(0))
 	return err
 }
 
-// join makes another machine a member, by an invitation of the first one's, as a person would.
+// join makes another machine a member, by an invitation of the first one, as a person would.
 func (o *daemons) join(ctx context.Context, i int) error {
 	token, err := o.command(ctx, 0, true, "mesh", "invite", "-q")
 	if err != nil {
@@ -110,11 +110,12 @@ func (o *daemons) join(ctx context.Context, i int) error {
 	return err
 }
 
-// listen is where a machine's node listens: always at the same port, as no two are in one
-// namespace.
+// listen returns the address of a machine's node. The port is always the same, as no two machines
+// share a namespace.
 func (o *daemons) listen(i int) string { return o.links.Address(i).String() + ":7946" }
 
-// peers asks a machine who is in the team, until that is what is waited for, a minute at most.
+// peers asks a machine for its team again and again until the answer satisfies until, for at most a
+// minute.
 func (o *daemons) peers(ctx context.Context, i int, until func([]api.MeshPeer) bool) ([]api.MeshPeer, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -132,15 +133,15 @@ func (o *daemons) peers(ctx context.Context, i int, until func([]api.MeshPeer) b
 	}
 }
 
-// daemon is the process id of a machine's daemon. Without one it is an error, never 0, which kill
-// would take for everybody.
+// daemon returns the process id of a machine's daemon. Without one it returns an error, never 0,
+// which kill would take for the whole process group.
 func (o *daemons) daemon(ctx context.Context, i int) (int, error) {
 	var st api.DaemonStatus
 	err := o.ask(ctx, i, &st, "daemon", "status", "--json")
 	return st.PID, err
 }
 
-// kill ends a machine's daemon as by SIGKILL, so that it says goodbye to nobody.
+// kill ends a machine's daemon with SIGKILL, so that it cannot say goodbye to its peers.
 func (o *daemons) kill(ctx context.Context, i int) error {
 	pid, err := o.daemon(ctx, i)
 	if err != nil {
@@ -149,8 +150,8 @@ func (o *daemons) kill(ctx context.Context, i int) error {
 	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// forget ends a machine, with all that it has, if there is one. It leaves the team in order, so
-// that the others do not look for it.
+// forget ends a machine, if there is one, and removes all that it has. It leaves the team properly,
+// so that the others do not look for it.
 func (o *daemons) forget(ctx context.Context, i int) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTime)
 	defer cancel()
@@ -163,8 +164,8 @@ func (o *daemons) forget(ctx context.Context, i int) error {
 	return errors.Join(rmErr, leaveErr, stopErr, os.RemoveAll(o.home(i)))
 }
 
-// close ends all machines, and removes the network. It goes on when something fails, and has a time
-// of its own, as ctx may be over.
+// close ends all machines and removes the network. It continues after failures, and has a time
+// limit of its own, as ctx may have ended.
 func (o *daemons) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTime)
 	defer cancel()

@@ -11,29 +11,29 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// How long a team settles before it is idle, and is watched then.
+// How long a team settles before it counts as idle, and how long it is watched then.
 const (
 	idleSettle = 30 * time.Second
 	idleWatch  = time.Minute
 )
 
-// idleCost is what a daemon costs that has nothing to do.
+// idleCost is the cost of a daemon that has nothing to do.
 type idleCost struct {
 	memory    int64         // resident, bytes
-	traffic   float64       // sent and received, with the headers of Ethernet, bytes a second
-	processor time.Duration // of processor time, a second
+	traffic   float64       // sent and received, including Ethernet headers, bytes per second
+	processor time.Duration // processor time per second
 }
 
-// idleTeam is daemons that are all members of a team, and do nothing: what a team costs a machine
-// that does not use it.
+// idleTeam is daemons that are all members of a team and do nothing. It shows what a team costs a
+// machine that does not use it.
 type idleTeam struct {
 	daemons
-	costs []idleCost // of one watch: one for each machine
+	costs []idleCost // one for each machine, all of the same watch
 }
 
-// idle has sixteen daemons of a team with nothing to do. Each of them is a sample of one watch, so
-// the spread is that between machines. They share this machine's processors, and each has a
-// namespace of its own, by which its traffic is told from that of others.
+// idle measures sixteen daemons of a team that have nothing to do. Each of them is a sample of one
+// watch, so the spread is that between machines. They share this machine's processors. Each has a
+// network namespace of its own, so that its traffic can be counted separately.
 func (l *MeshLab) idle() []Scenario {
 	o := &idleTeam{daemons: daemons{l: l, name: "idle"}}
 	memory := o.cost("mesh/idle-memory", Bytes, 1<<30, func(c idleCost) float64 { return float64(c.memory) })
@@ -45,8 +45,8 @@ func (l *MeshLab) idle() []Scenario {
 	}
 }
 
-// cost has one machine after the other say what it costs. With more runs than machines it begins
-// again with the first.
+// cost returns a scenario that takes one machine after the other as a sample. With more runs than
+// machines it starts over with the first.
 func (o *idleTeam) cost(name, unit string, ceiling float64, of func(idleCost) float64) Scenario {
 	next := 0
 	return Scenario{Name: name, Unit: unit, Ceiling: ceiling, Measure: func(ctx context.Context) (float64, error) {
@@ -58,8 +58,8 @@ func (o *idleTeam) cost(name, unit string, ceiling float64, of func(idleCost) fl
 	}}
 }
 
-// open makes the team, waits until everybody sees everybody, and has it settle: what joining costs
-// is no part of idling.
+// open makes the team, waits until all members see each other, and lets them settle, because
+// joining is not part of idling.
 func (o *idleTeam) open(ctx context.Context) (err error) {
 	if err := o.repository(ctx); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (o *idleTeam) open(ctx context.Context) (err error) {
 	return sleep(ctx, idleSettle)
 }
 
-// everybodyHere tells whether a machine sees all others.
+// everybodyHere reports whether a machine sees all others.
 func everybodyHere(all []api.MeshPeer) bool {
 	here := 1 // this machine
 	for _, p := range all {
@@ -94,7 +94,7 @@ func everybodyHere(all []api.MeshPeer) bool {
 	return here == meshMachines
 }
 
-// watch looks at all daemons before and after a minute, once for the three scenarios.
+// watch reads the counters of all daemons before and after a minute, once for all three scenarios.
 func (o *idleTeam) watch(ctx context.Context) error {
 	if o.costs != nil {
 		return nil
@@ -130,9 +130,9 @@ func (o *idleTeam) watch(ctx context.Context) error {
 	return nil
 }
 
-// costsOf says what processes have cost until now, each by the network of its own namespace: memory
-// is of this moment, traffic and processor time are since the start, in bytes and as a duration.
-// Only differences of the latter two mean anything.
+// costsOf returns the costs of processes so far, in the order of pids, with the network traffic of
+// each one's namespace. Memory is the current value. Traffic (in bytes) and processor time count
+// from the start, so only differences of them mean anything.
 func costsOf(pids []int) ([]idleCost, error) {
 	var out []idleCost
 	for _, pid := range pids {

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// ipfsGiver is a private network of IPFS daemons, each connected to all others and to nobody else,
-// without a DHT: who has what is asked of those neighbours.
+// ipfsGiver is a private network of IPFS daemons, each connected to all others and to nobody else.
+// There is no DHT: a daemon asks these neighbours who has what.
 type ipfsGiver struct {
 	o       *cluster
 	program string
 	dir     string
-	// daemons are by machine.
+	// daemons is indexed by machine.
 	daemons []*server
 	// cid names the image as IPFS has added it.
 	cid string
@@ -61,7 +61,7 @@ func (g *ipfsGiver) open(ctx context.Context, machines int) (err error) {
 		}
 	}
 	for i := range machines {
-		// Before the image is added: a swarm that still looks for itself would be measured.
+		// Before the image is added: otherwise the samples would include finding each other.
 		if err := until(ctx, func() error { return g.meets(ctx, i, machines-1) }); err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (g *ipfsGiver) open(ctx context.Context, machines int) (err error) {
 	return err
 }
 
-// meets fails unless a machine is connected to so many others.
+// meets returns an error unless a machine is connected to that many others.
 func (g *ipfsGiver) meets(ctx context.Context, i, others int) error {
 	out, _, err := g.ipfs(ctx, i, "swarm", "peers")
 	if n := len(strings.Fields(out)); err == nil && n != others {
@@ -79,13 +79,13 @@ func (g *ipfsGiver) meets(ctx context.Context, i, others int) error {
 	return err
 }
 
-// address is where a machine's daemon listens, as IPFS writes it.
+// address returns the address of a machine's daemon, in IPFS's notation.
 func (g *ipfsGiver) address(i int) string {
 	return "/ip4/" + g.o.address(i).Addr().String() + "/tcp/4001"
 }
 
-// configure makes a repository that is connected to these others and knows nobody else, and gives
-// its PeerID.
+// configure makes a repository that is connected to others and knows nobody else. It returns its
+// PeerID.
 func (g *ipfsGiver) configure(i int, others []any) (id string, err error) {
 	file := filepath.Join(g.repo(i), "config")
 	b, err := os.ReadFile(file)
@@ -121,22 +121,22 @@ func (g *ipfsGiver) configure(i int, others []any) (id string, err error) {
 	return id, os.WriteFile(file, b, 0o600)
 }
 
-// repo is a machine's repository.
+// repo returns the directory of a machine's repository.
 func (g *ipfsGiver) repo(i int) string { return filepath.Join(g.dir, fmt.Sprint("repo-", i)) }
 
-// environ is what its programs are told: their repository, and not to report to anybody.
+// environ returns the environment of IPFS on a machine: its repository, and no telemetry.
 func (g *ipfsGiver) environ(i int) []string {
 	return []string{"IPFS_PATH=" + g.repo(i), "IPFS_TELEMETRY=off"}
 }
 
-// ipfs runs its command line on a machine, with that machine's repository, and gives what it
-// printed and the time.
+// ipfs runs IPFS's command line on a machine, with that machine's repository, and returns its
+// output and the time it took.
 func (g *ipfsGiver) ipfs(ctx context.Context, i int, args ...string) (string, time.Duration, error) {
 	return g.o.run(ctx, i, g.environ(i), g.program, args...)
 }
 
-// get pins the image, which fetches and verifies all of it. The time has the start of IPFS's
-// command line in it, as there is no other way to ask.
+// get pins the image, which fetches and verifies all of it. The time includes the start of IPFS's
+// command line, as there is no other way to ask.
 func (g *ipfsGiver) get(ctx context.Context, i int) (time.Duration, error) {
 	_, took, err := g.ipfs(ctx, i, "pin", "add", "--progress=false", g.cid)
 	return took, err

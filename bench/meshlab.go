@@ -21,39 +21,39 @@ import (
 	"agentbox/mesh/netlab"
 )
 
-// MeshLab is where the exchange between machines is measured: real processes, each in a network
-// namespace of its own, joined by links of a known rate. Everything is in one directory, and in
-// namespaces that are named after this process. A process is a store and its part in the exchange,
-// without a daemon: what boxes do beside it is measured in mesh/cold-box. It needs root, but for
-// what is simulated.
+// MeshLab measures the exchange between machines: real processes, each in a network namespace of
+// its own, joined by links of a known rate. Its files are in one directory, and its namespaces are
+// named after this process. A process is a store and its part in the exchange, without a daemon;
+// only mesh/cold-box and the scenarios of absent and idle teams run daemons. It needs root, except
+// for the simulated scenarios.
 type MeshLab struct {
 	cfg MeshConfig
 	dir string
-	// team is the root key, keys are the machines'; list is the member list that all of them have.
+	// team is the root key, keys are those of the machines; list is the member list of all.
 	team ed25519.PrivateKey
 	keys []ed25519.PrivateKey
 	list identity.List
 
-	missing []Missing // of the scenarios that Scenarios gave last
+	missing []Missing // of the scenarios that Scenarios returned last
 }
 
 // MeshConfig is what a MeshLab needs. Sizes are multiples of a block (blob.BlockSize).
 type MeshConfig struct {
 	Dir    string // where to work
 	Binary string // the program to measure
-	Large  int64  // bytes of the image that goes from one to one
-	Small  int64  // bytes of that which goes to many
-	// Peers has other programs measured beside us, too.
+	Large  int64  // bytes of the image that goes from one machine to one other
+	Small  int64  // bytes of the image that goes to many
+	// Peers adds the scenarios of other programs that do the same.
 	Peers    bool
-	Tools    string // where they are looked for first; "": where programs are
+	Tools    string // where these are looked for first; "" for PATH only
 	Progress agentbox.Progress
 }
 
-// meshMachines is how many machines there are at most, one with the image among them.
+// meshMachines is the largest number of machines, including the one with the image.
 const meshMachines = 16
 
-// OpenMeshLab makes a team: keys and a member list, and nothing that runs. Links and machines are
-// for the scenarios. The caller closes it.
+// OpenMeshLab makes the keys and member list of a team. It starts nothing: scenarios make links and
+// machines. The caller closes it.
 func OpenMeshLab(cfg MeshConfig) (*MeshLab, error) {
 	dir, err := os.MkdirTemp(cfg.Dir, labPrefix+"mesh-")
 	if err != nil {
@@ -66,7 +66,7 @@ func OpenMeshLab(cfg MeshConfig) (*MeshLab, error) {
 	return l, nil
 }
 
-// found makes keys and a member list of as many machines as there may be, for all clusters of the
+// found makes keys and a member list of the largest number of machines, for all clusters of the
 // lab.
 func (l *MeshLab) found() error {
 	root, key, err := ed25519.GenerateKey(nil)
@@ -94,17 +94,17 @@ func (l *MeshLab) found() error {
 // Close removes the directory.
 func (l *MeshLab) Close() error { return os.RemoveAll(l.dir) }
 
-// Missing lists what Scenarios left out for want of a program, as far as one of the patterns means
-// it.
+// Missing lists the scenarios that Scenarios left out because a program is not installed, as far as
+// they match one of the patterns.
 func (l *MeshLab) Missing(patterns []string) []Missing {
 	return slices.DeleteFunc(slices.Clone(l.missing), func(m Missing) bool {
-		ok, _ := matches(m.Name, patterns) // Select says which is no pattern
+		ok, _ := matches(m.Name, patterns) // Select reports invalid patterns
 		return !ok
 	})
 }
 
-// image makes a file of random bytes, once for each size: nothing of it compresses, or is there
-// twice.
+// image makes a file of random bytes, once for each size, so that nothing of it compresses or
+// occurs twice.
 func (l *MeshLab) image(size int64) (string, error) {
 	path := filepath.Join(l.dir, fmt.Sprint("image-", size))
 	if _, err := os.Stat(path); err == nil {
@@ -118,23 +118,23 @@ func (l *MeshLab) image(size int64) (string, error) {
 	return path, errors.Join(err, f.Close())
 }
 
-// cluster is a team at work: links and the processes at them. Machine 0 is the seed, which has the
+// cluster is a team at work: links and the processes on them. Machine 0 is the seed, which has the
 // image; the others begin with empty stores.
 type cluster struct {
 	l        *MeshLab
-	links    *netlab.Net // nil: all processes are on this machine, and loopback is set
-	loopback bool        // all processes are on machine 0, and meet on its loopback
+	links    *netlab.Net // nil: loopback is set
+	loopback bool        // all processes run on this machine and meet on its loopback
 	ports    []uint16    // where they listen then; nil: from 7900 on
-	upload   int64       // bytes a second that each sends at most; 0: no bound
+	upload   int64       // bytes per second that each sends at most; 0: no limit
 	// serial numbers processes, so that each has a directory of its own.
 	serial int
-	// image is the file that the seed shares, manifest what it is called in the exchange.
+	// image is the file that the seed shares, manifest its digest in the exchange.
 	image    string
 	manifest agentbox.Digest
 	seed     *meshProcess
 }
 
-// meshProcess is one of these processes, which is given orders and answers each (meshnode.go).
+// meshProcess is one of these processes. It answers each order that it gets (meshnode.go).
 type meshProcess struct {
 	id  identity.PeerID
 	dir string
@@ -144,12 +144,12 @@ type meshProcess struct {
 	out *bufio.Reader
 }
 
-// peer is machine i's name in the team.
+// peer returns machine i's identity in the team.
 func (l *MeshLab) peer(i int) identity.PeerID {
 	return identity.PeerOf(l.keys[i].Public().(ed25519.PublicKey))
 }
 
-// address is where machine i listens.
+// address returns the address on which machine i listens.
 func (o *cluster) address(i int) netip.AddrPort {
 	local := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	switch {
@@ -161,8 +161,8 @@ func (o *cluster) address(i int) netip.AddrPort {
 	return netip.AddrPortFrom(o.links.Address(i), 7900)
 }
 
-// start starts the process of a machine with an empty store, and returns when it is ready. holders
-// are those that it takes for having everything; it hears of others from them.
+// start starts the process of a machine with an empty store, and returns when it is ready. The
+// process assumes that holders have everything, and learns of others from them.
 func (o *cluster) start(ctx context.Context, i int, holders ...identity.PeerID) (_ *meshProcess, err error) {
 	o.serial++
 	p := &meshProcess{id: o.l.peer(i), dir: filepath.Join(o.l.dir, fmt.Sprintf("machine-%d-%d", i, o.serial))}
@@ -200,9 +200,8 @@ func (o *cluster) start(ctx context.Context, i int, holders ...identity.PeerID) 
 	return p, nil
 }
 
-// describe writes what the process is told: the team, where the others are, and who has the image.
-// It knows the addresses of all, as a member does after a while; who has what it learns from the
-// holders.
+// describe writes the process's configuration: the team, the addresses of all machines, which a
+// member knows after a while, and the holders, from which it learns who has what.
 func (o *cluster) describe(p *meshProcess, i int, holders []identity.PeerID) error {
 	list, err := o.l.list.Encode()
 	if err != nil {
@@ -221,8 +220,8 @@ func (o *cluster) describe(p *meshProcess, i int, holders []identity.PeerID) err
 	return errors.Join(os.MkdirAll(p.dir, 0o700), os.WriteFile(filepath.Join(p.dir, "node.json"), b, 0o600))
 }
 
-// do gives an order and waits for the answer. One order is under way at a time. An order that
-// failed is an error, and so is a process that has ended.
+// do gives an order and waits for the answer. Only one order may be under way at a time. It returns
+// an error when the order fails or the process has ended.
 func (p *meshProcess) do(o meshOrder) (meshReport, error) {
 	if err := json.NewEncoder(p.in).Encode(o); err != nil {
 		return meshReport{}, p.died(err)
@@ -246,20 +245,19 @@ func (p *meshProcess) answer() (meshReport, error) {
 	return r, nil
 }
 
-// died is the error of a process that does not answer any more, with what it said last.
+// died is the error of a process that no longer answers, with the last lines of its log.
 func (p *meshProcess) died(err error) error {
 	b, _ := os.ReadFile(filepath.Join(p.dir, "log"))
 	return fmt.Errorf("a machine's process has ended: %w: %.300s", err, b)
 }
 
-// kill ends the process as by SIGKILL, and removes what it had.
+// kill ends the process with SIGKILL, and removes its directory.
 func (p *meshProcess) kill() error {
 	_ = p.cmd.Process.Kill() // it may have ended
 	_ = p.cmd.Wait()
 	return os.RemoveAll(p.dir)
 }
 
-// killAll kills processes.
 func killAll(all []*meshProcess) error {
 	var errs []error
 	for _, p := range all {
@@ -268,7 +266,7 @@ func killAll(all []*meshProcess) error {
 	return errors.Join(errs...)
 }
 
-// newLinks makes a network of n machines with rate bits a second each, 0 for as fast as it goes.
+// newLinks makes a network of n machines with rate bits per second each, 0 for no limit.
 func newLinks(ctx context.Context, n int, rate int64) (*netlab.Net, error) {
 	l, err := netlab.New(ctx, n, rate)
 	if err != nil && os.Geteuid() != 0 {
@@ -277,8 +275,8 @@ func newLinks(ctx context.Context, n int, rate int64) (*netlab.Net, error) {
 	return l, err
 }
 
-// open makes links, and the machine that has an image of this size, for the first scenario of
-// several that use them.
+// open makes links and the seed with an image of this size, for the first of several scenarios that
+// use them.
 func (o *cluster) open(ctx context.Context, machines int, rate, size int64) (err error) {
 	if o.links != nil {
 		return nil
@@ -293,7 +291,7 @@ func (o *cluster) open(ctx context.Context, machines int, rate, size int64) (err
 }
 
 // plant starts the seed anew, with the image in its store and, where there are links, the
-// baseline's server beside it. Storing the image is no part of any sample.
+// baseline's server beside it. No sample includes storing the image.
 func (o *cluster) plant(ctx context.Context) error {
 	if o.seed != nil {
 		if err := o.seed.kill(); err != nil {
@@ -301,7 +299,7 @@ func (o *cluster) plant(ctx context.Context) error {
 		}
 		o.seed = nil
 	}
-	// It outlives the sample: the next one uses it.
+	// It outlives the sample, because the next one uses it.
 	seed, err := o.start(context.WithoutCancel(ctx), 0)
 	if err != nil {
 		return err
@@ -319,10 +317,10 @@ func (o *cluster) plant(ctx context.Context) error {
 	return err
 }
 
-// tcp is where the seed serves the baseline.
+// tcp returns the address at which the seed serves the baseline.
 func (o *cluster) tcp() string { return o.address(0).Addr().String() + ":" + copyPort }
 
-// close ends the seed and removes the links; the second time there is nothing.
+// close ends the seed and removes the links. Calling it again does nothing.
 func (o *cluster) close(ctx context.Context) error {
 	var errs []error
 	if o.seed != nil {

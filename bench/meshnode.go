@@ -21,11 +21,11 @@ import (
 	meshwire "agentbox/mesh/wire"
 )
 
-// MeshNodeVerb is the hidden verb by which bench mesh starts the processes that it measures.
+// MeshNodeVerb is the hidden command by which bench mesh starts the processes that it measures.
 const MeshNodeVerb = "mesh-node"
 
-// meshNodeConfig is what such a process is told at its start, in node.json of its directory. It is
-// written and read by the same program, so it has no version.
+// meshNodeConfig is the configuration of such a process, in node.json of its directory. The same
+// program writes and reads it, so it has no version.
 type meshNodeConfig struct {
 	Seed    []byte // of its key
 	Team    agentbox.Digest
@@ -33,43 +33,43 @@ type meshNodeConfig struct {
 	Listen  string // UDP
 	Peers   map[string]netip.AddrPort
 	Holders []identity.PeerID // of everything
-	Upload  int64             // bytes a second at most; 0: no bound
+	Upload  int64             // bytes per second at most; 0: no limit
 }
 
-// meshOrder is a line of its standard input, meshReport the line that answers, both JSON. An order
-// that fails has Error set, and the process goes on.
+// meshOrder is a line of the process's standard input, and meshReport is the line that answers it,
+// both in JSON. When an order fails, Error is set and the process continues.
 type meshOrder struct {
 	// Do is image, export, part, fetch, sent, push, pull, serve-tcp, get-tcp or get-quic (do,
-	// copies). Path is the file, directory, address or peer that it is about.
+	// copies). Path is the file, directory, address or peer that it works on.
 	Do       string
 	Path     string
 	Manifest agentbox.Digest
 	From, To int     // chunks
-	Tell     float64 // of fetch: a report of its own when so much of it has come
-	// Size is of pull: the bytes that have to come.
+	Tell     float64 // for fetch: the fraction after which it sends an extra report
+	// Size is for pull: the bytes that have to arrive.
 	Size int64
 }
 
-// meshReport is an answer. Took is measured by the process itself: what it takes to give it the
-// order does not count.
+// meshReport is an answer. The process itself measures Took, so that giving it the order does not
+// count.
 type meshReport struct {
 	Error    string
 	Manifest agentbox.Digest
 	Took     time.Duration
-	// Bytes is what came, or what was sent, as the order asks.
+	// Bytes were received or sent, depending on the order.
 	Bytes int64
 	Part  bool // more follows
 }
 
-// meshNode is the process: a store, and its part in the exchange, without a daemon. It is the
-// exchange's Holders, too: who has what is what the benchmark named, so that no catalogue is
+// meshNode is the process: a store and its part in the exchange, without a daemon. It also is the
+// Holders of the exchange and returns the peers that the benchmark named, so that no catalogue is
 // measured.
 type meshNode struct {
 	cfg    meshNodeConfig
 	dir    string
 	store  *cachestore.Store
 	places *layers.Remotes
-	// sharing is what it may serve, places where it gets things.
+	// sharing is what it may serve; places is where it gets blobs from.
 	sharing *layers.Sharing
 	wire    *meshwire.Node
 	node    *exchange.Node
@@ -77,9 +77,9 @@ type meshNode struct {
 	image   string // the file that is copied as a baseline
 }
 
-// RunMeshNode serves and fetches as it is told, until standard input ends, which it does with the
-// benchmark. dir has node.json, and gets the store. Standard output has reports and nothing else,
-// the first of them when it is ready.
+// RunMeshNode serves and fetches as ordered until in ends, which happens when the benchmark ends.
+// dir holds node.json and gets the store. It writes nothing but reports to out; the first one says
+// that it is ready.
 func RunMeshNode(ctx context.Context, dir string, in io.Reader, out io.Writer) (err error) {
 	b, err := os.ReadFile(filepath.Join(dir, "node.json"))
 	if err != nil {
@@ -113,8 +113,8 @@ func RunMeshNode(ctx context.Context, dir string, in io.Reader, out io.Writer) (
 	return lines.Err()
 }
 
-// open makes the store and the node, as a daemon does: of the same packages, so that what is
-// measured is what users have. The store sets nothing aside for a full disk.
+// open makes the store and the node from the packages that the daemon uses, so that users have what
+// is measured. The store reserves no space for a full disk.
 func (n *meshNode) open(ctx context.Context, dir string) (err error) {
 	key := ed25519.NewKeyFromSeed(n.cfg.Seed)
 	if n.store, err = cachestore.Open(ctx, cachestore.Config{Dir: filepath.Join(dir, "store"), Key: key, Ballast: -1}); err != nil {
@@ -148,12 +148,12 @@ func (n *meshNode) open(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// Holders are those that the benchmark named.
+// Holders returns the peers that the benchmark named, for every digest.
 func (n *meshNode) Holders(agentbox.Digest) []identity.PeerID {
 	return append([]identity.PeerID(nil), n.cfg.Holders...)
 }
 
-// close ends what open made, as far as it came.
+// close ends whatever open has made.
 func (n *meshNode) close() error {
 	var errs []error
 	if n.node != nil {
@@ -168,7 +168,7 @@ func (n *meshNode) close() error {
 	return errors.Join(errs...)
 }
 
-// do carries an order out.
+// do carries out an order.
 func (n *meshNode) do(ctx context.Context, o meshOrder) (meshReport, error) {
 	switch o.Do {
 	case "image":
@@ -201,8 +201,8 @@ func (n *meshNode) do(ctx context.Context, o meshOrder) (meshReport, error) {
 	return n.copies(ctx, o)
 }
 
-// part gets some chunks from a directory, and shares what there is: a peer that has a part of an
-// image, as one is that was interrupted.
+// part gets some chunks from a directory and shares what there is, like a peer whose download of an
+// image was interrupted.
 func (n *meshNode) part(ctx context.Context, o meshOrder) error {
 	f, err := n.store.FillImage(ctx, o.Manifest, cachestore.Directory(o.Path))
 	if err != nil {
@@ -216,7 +216,7 @@ func (n *meshNode) part(ctx context.Context, o meshOrder) error {
 }
 
 // fetch gets an image from peers, verified and on disk. With Tell there are two reports, the first
-// of them when so much has come.
+// when that fraction has arrived.
 func (n *meshNode) fetch(ctx context.Context, o meshOrder) (meshReport, error) {
 	start := time.Now()
 	told := o.Tell == 0
@@ -227,7 +227,7 @@ func (n *meshNode) fetch(ctx context.Context, o meshOrder) (meshReport, error) {
 	err = f.Complete(ctx, func(done, total int) {
 		if !told && float64(done) >= o.Tell*float64(total) {
 			told = true
-			_ = n.out.Encode(meshReport{Part: true}) // who listens is gone when this fails
+			_ = n.out.Encode(meshReport{Part: true}) // the reader is gone when this fails
 		}
 	})
 	took := time.Since(start)

@@ -15,32 +15,33 @@ import (
 	"agentbox/agentbox"
 )
 
-// meshPeer is another program that hands one image to many machines. Each has what it takes to be
-// fast here, and does no less than we: the image is whole, verified and on disk at the end.
+// meshPeer is another program that distributes one image to many machines. Each has the settings
+// that make it fast here, and must do as much as we do: the image is complete, verified and on disk
+// at the end.
 type meshPeer struct {
 	name    string // of its scenarios
 	program string
 	hint    string // where it comes from
-	// open has machine 0 give the image away, and the others ready to get it.
+	// open has machine 0 offer the image, and prepares the others to get it.
 	open func(ctx context.Context, o *cluster, program string, machines int) (meshGiver, error)
 }
 
 // meshGiver is such a program at work.
 type meshGiver interface {
-	// get has machine i get the image, whole, verified and on disk, and gives the time.
+	// get has machine i get the image, complete, verified and on disk, and returns the time.
 	get(ctx context.Context, i int) (time.Duration, error)
 	close() error
 }
 
-// meshPeers are the programs that people use for it: one that copies, one that container images
-// come from, one that is peer to peer.
+// meshPeers are programs in common use for this: one that copies, one that distributes container
+// images, and one that is peer to peer.
 var meshPeers = []meshPeer{
 	{"rsync", "rsync", "apt-get install rsync", openRsync},
 	{"registry", "registry", "make bench-peers builds it from tools/registry", openRegistry},
 	{"ipfs", "ipfs", "make bench-peers builds it from tools/ipfs", openIPFS},
 }
 
-// find gives the program, from the directory of peers or from where programs are.
+// find returns the path of the program, from the directory of peers or from PATH.
 func (p meshPeer) find(dir string) (string, error) {
 	if dir != "" {
 		program := filepath.Join(dir, p.program)
@@ -55,8 +56,8 @@ func (p meshPeer) find(dir string) (string, error) {
 	return program, nil
 }
 
-// beside are the scenarios of the peers that are here: what mesh/swarm-N does, done by them. Those
-// that are not here are named.
+// beside returns the scenarios of the installed peers, which do what mesh/swarm-N does, and the
+// names of those that are not installed.
 func (l *MeshLab) beside(o *cluster, n int, baseline string) (out []Scenario, missing []Missing) {
 	if !l.cfg.Peers {
 		return nil, nil
@@ -76,7 +77,7 @@ func (l *MeshLab) beside(o *cluster, n int, baseline string) (out []Scenario, mi
 	return out, missing
 }
 
-// peerSwarm gives the times of all machines of a peer's swarm, which begin at once.
+// peerSwarm returns the times of all machines of a peer's swarm, which begin at once.
 func (o *cluster) peerSwarm(ctx context.Context, p meshPeer, program string, n int) (times []time.Duration, err error) {
 	giver, err := p.open(ctx, o, program, n)
 	if err != nil {
@@ -86,16 +87,15 @@ func (o *cluster) peerSwarm(ctx context.Context, p meshPeer, program string, n i
 	return together(n-1, func(i int) (time.Duration, error) { return giver.get(ctx, i+1) })
 }
 
-// server is a program that runs on a machine until it is ended.
+// server is a program that runs on a machine until it is closed.
 type server struct {
 	cmd *exec.Cmd
 	log *os.File
-	out *bufio.Reader // of its standard output, where that was asked for
+	out *bufio.Reader // of its standard output, if requested
 }
 
-// serve starts a program on a machine, in dir, where its log is; with read its standard output is
-// read by the caller. It outlives ctx, as the sample may end before it is closed: the caller closes
-// it.
+// serve starts a program on a machine, in dir, where its log goes. With read, the caller reads its
+// standard output. It outlives ctx, as a sample may end before it is closed. The caller closes it.
 func (o *cluster) serve(ctx context.Context, i int, dir string, environ []string, read bool, program string, args ...string) (*server, error) {
 	log, err := os.OpenFile(filepath.Join(dir, filepath.Base(program)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -117,7 +117,7 @@ func (o *cluster) serve(ctx context.Context, i int, dir string, environ []string
 	return s, nil
 }
 
-// says waits for a line of a server's output, and has the rest read.
+// says waits for a line that contains what in a server's output, and discards the rest.
 func (s *server) says(what string) error {
 	for {
 		line, err := s.out.ReadString('\n')
@@ -132,7 +132,7 @@ func (s *server) says(what string) error {
 	}
 }
 
-// close ends the program. A nil server is none.
+// close ends the program. A nil server is valid.
 func (s *server) close() error {
 	if s == nil {
 		return nil
@@ -142,8 +142,8 @@ func (s *server) close() error {
 	return s.log.Close()
 }
 
-// run runs a program on a machine to its end, and gives what it printed and the time from its
-// start. The error has what it said on standard error.
+// run runs a program on a machine to its end, and returns its standard output and the time since
+// its start. The error has its standard error.
 func (o *cluster) run(ctx context.Context, i int, environ []string, program string, args ...string) (out string, took time.Duration, err error) {
 	cmd := o.links.Command(ctx, i, program, args...)
 	var errs strings.Builder
@@ -157,8 +157,8 @@ func (o *cluster) run(ctx context.Context, i int, environ []string, program stri
 	return strings.TrimSpace(string(b)), took, err
 }
 
-// until tries until something works, as a server that has just been started does after a moment;
-// after twenty seconds its last error is the caller's.
+// until calls try until it succeeds, as for a server that was just started. After twenty seconds it
+// returns the last error.
 func until(ctx context.Context, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -173,8 +173,8 @@ func until(ctx context.Context, try func() error) error {
 	}
 }
 
-// peerDir makes an empty directory of a peer, new for each swarm: nobody finds there what the last
-// one got.
+// peerDir makes an empty directory for a peer, new for each swarm, so that nothing of the previous
+// one is left.
 func (o *cluster) peerDir(name string) (string, error) {
 	dir := filepath.Join(o.l.dir, name)
 	return dir, errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700))

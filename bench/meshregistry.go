@@ -20,21 +20,21 @@ import (
 	"agentbox/agentbox"
 )
 
-// registryGiver is a registry of container images, with one of which the image is the only layer.
+// registryGiver is a registry of container images. One of these has the image as its only layer.
 type registryGiver struct {
 	o      *cluster
 	dir    string
 	server *server
-	// pullers are the processes that pull, from machine 1 on. They are started before it is measured.
+	// pullers are the processes that pull, from machine 1 on. Samples do not include their start.
 	pullers []*meshProcess
 }
 
 // registryPort is a port of the first machine's namespace.
 const registryPort = "7500"
 
-// openRegistry starts a registry on the first machine, has the image pushed into it, and starts the
-// processes that pull it, with the library that we use ourselves for images. Its log is of errors
-// and its traces go nowhere: neither is to be measured.
+// openRegistry starts a registry on the first machine, pushes the image into it, and starts the
+// processes that pull it with the library that we ourselves use for images. The registry logs
+// errors alone and exports no traces, so that samples include neither.
 func openRegistry(ctx context.Context, o *cluster, program string, machines int) (_ meshGiver, err error) {
 	g := &registryGiver{o: o}
 	if g.dir, err = o.peerDir("registry"); err != nil {
@@ -69,11 +69,11 @@ func openRegistry(ctx context.Context, o *cluster, program string, machines int)
 	return g, nil
 }
 
-// at is where the registry listens.
+// at returns the address of the registry.
 func (g *registryGiver) at() string { return g.o.address(0).Addr().String() + ":" + registryPort }
 
-// get has a machine pull. The process measures itself, so that its start does not count, as ours
-// does not.
+// get has a machine pull. The process takes the time itself, so that its start does not count, just
+// as with our own.
 func (g *registryGiver) get(_ context.Context, i int) (time.Duration, error) {
 	r, err := g.pullers[i-1].do(meshOrder{Do: "pull", Path: g.at(), Size: g.o.l.cfg.Small})
 	return r.Took, err
@@ -83,13 +83,13 @@ func (g *registryGiver) close() error {
 	return errors.Join(g.server.close(), killAll(g.pullers), os.RemoveAll(g.dir))
 }
 
-// registryImage is what the image is called in a registry.
+// registryImage returns the reference of the image in the registry at an address.
 func registryImage(at string) (name.Reference, error) {
 	return name.ParseReference(at+"/bench/image:latest", name.Insecure)
 }
 
-// push puts the machine's image into a registry, as the only layer of a container image,
-// uncompressed: it is random bytes, and compressing them would be measured.
+// push puts the machine's image into a registry, as the only layer of a container image. It is
+// uncompressed: it is random bytes, and the sample would include compressing them.
 func (n *meshNode) push(ctx context.Context, at string) error {
 	ref, err := registryImage(at)
 	if err != nil {
@@ -107,7 +107,7 @@ func (n *meshNode) push(ctx context.Context, at string) error {
 }
 
 // pull gets the layer of that image, verified, into a file on disk. A layer of another length than
-// size is an error: nobody is fast by getting less.
+// size is an error, because getting less must not count as fast.
 func (n *meshNode) pull(ctx context.Context, at string, size int64) (r meshReport, err error) {
 	ref, err := registryImage(at)
 	if err != nil {
@@ -132,7 +132,7 @@ func (n *meshNode) pull(ctx context.Context, at string, size int64) (r meshRepor
 	return r, err
 }
 
-// keepLayer writes a layer to a file, synced, and gives its bytes.
+// keepLayer writes a layer to a file, syncs it, and returns the number of bytes.
 func keepLayer(l v1.Layer, path string) (int64, error) {
 	from, err := l.Compressed() // which checks the digest at its end
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// rsyncGiver is rsync's daemon on the first machine. Each of the others copies all of the image
-// from it: rsync knows no peers, so this is what one link can give to many.
+// rsyncGiver is rsync's daemon on the first machine. Each of the others copies the whole image from
+// it. rsync knows no peers, so this shows what one link can send to many.
 type rsyncGiver struct {
 	o       *cluster
 	program string
@@ -21,8 +21,8 @@ type rsyncGiver struct {
 // rsyncPort is a port of the first machine's namespace.
 const rsyncPort = "7873"
 
-// openRsync starts a daemon on the first machine that serves the image, without SSH: its encryption
-// would be measured. It returns when the daemon answers.
+// openRsync starts a daemon on the first machine that serves the image. It does not use SSH, whose
+// encryption would be part of the sample. It returns when the daemon answers.
 func openRsync(ctx context.Context, o *cluster, program string, _ int) (_ meshGiver, err error) {
 	g := &rsyncGiver{o: o, program: program}
 	if g.dir, err = o.peerDir("rsync"); err != nil {
@@ -46,10 +46,10 @@ func openRsync(ctx context.Context, o *cluster, program string, _ int) (_ meshGi
 	return g, nil
 }
 
-// at is where the daemon listens.
+// at returns the daemon's host and port, with a slash.
 func (g *rsyncGiver) at() string { return g.o.address(0).Addr().String() + ":" + rsyncPort + "/" }
 
-// get copies the image, synced; rsync checks what came.
+// get copies the image and syncs it; rsync verifies it.
 func (g *rsyncGiver) get(ctx context.Context, i int) (time.Duration, error) {
 	to := filepath.Join(g.dir, fmt.Sprint("got-", i))
 	_, took, err := g.o.run(ctx, i, nil, g.program, "--fsync", "rsync://"+g.at()+"image/"+filepath.Base(g.o.image), to)
@@ -61,7 +61,7 @@ func (g *rsyncGiver) get(ctx context.Context, i int) (time.Duration, error) {
 
 func (g *rsyncGiver) close() error { return errors.Join(g.daemon.close(), os.RemoveAll(g.dir)) }
 
-// sameSize tells of a file that a program said it has got whether it is as long as the one it got.
+// sameSize returns an error unless both files have the same length.
 func sameSize(got, want string) error {
 	a, err := os.Stat(got)
 	if err != nil {

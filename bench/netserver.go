@@ -10,22 +10,22 @@ import (
 	"sync"
 )
 
-// netServer is the other side of what is measured. A client asks for one thing in one line: "down
-// N" for N bytes, "up N" to send that many and get one byte when all have arrived. One that only
-// connects is let go. wg has the goroutines that accept and serve; close waits for them.
+// netServer is the far end of network tests. A client requests one transfer by one line: "down N"
+// to receive N bytes, "up N" to send that many and get one byte when all have arrived. It closes a
+// connection without a request. wg has the goroutines that accept and serve; close waits for them.
 type netServer struct {
 	listener net.Listener
 	wg       sync.WaitGroup
 
 	mu sync.Mutex
-	// open are the connections that are served, nil once it is closed.
+	// open are the connections that are being served; nil once the server is closed.
 	open map[net.Conn]struct{}
 }
 
-// mostAsked bounds one request, in bytes.
+// mostAsked limits one request, in bytes.
 const mostAsked = 1 << 40
 
-// newNetServer serves on l, which it closes. The caller ends it with close.
+// newNetServer serves on l, which it owns. The caller ends it with close.
 func newNetServer(l net.Listener) *netServer {
 	s := &netServer{listener: l, open: map[net.Conn]struct{}{}}
 	s.wg.Go(s.accept)
@@ -34,7 +34,7 @@ func newNetServer(l net.Listener) *netServer {
 
 func (s *netServer) port() int { return s.listener.Addr().(*net.TCPAddr).Port }
 
-// accept serves until the listener is closed. A connection that comes as it closes is let go.
+// accept serves until the listener is closed. It closes a connection that arrives just then.
 func (s *netServer) accept() {
 	for {
 		c, err := s.listener.Accept()
@@ -52,7 +52,7 @@ func (s *netServer) accept() {
 	}
 }
 
-// serve does what one client asks for.
+// serve answers one client.
 func (s *netServer) serve(c net.Conn) {
 	defer func() {
 		c.Close()
@@ -68,11 +68,11 @@ func (s *netServer) serve(c net.Conn) {
 	_ = answer(c, in, strings.TrimSpace(line)) // the client sees what is missing
 }
 
-// netBuffer is what one read or write of either side moves at most.
+// netBuffer is the most that one read or write of either side moves, in bytes.
 const netBuffer = 256 << 10
 
-// answer does what a line asks for. "up" is over when all has arrived, not when the client has sent
-// it: buffers on the way would count as sent.
+// answer carries out a request. "up" ends when everything has arrived, not when the client has sent
+// it, so that buffers on the way do not count as sent.
 func answer(out io.Writer, in *bufio.Reader, line string) error {
 	what, amount, _ := strings.Cut(line, " ")
 	n, err := strconv.ParseInt(amount, 10, 64)
@@ -92,12 +92,12 @@ func answer(out io.Writer, in *bufio.Reader, line string) error {
 	return err
 }
 
-// zeros is as many bytes as are wanted. They are not compressed on any way here.
+// zeros is an endless stream of zero bytes. Nothing on the way compresses them.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// close ends every connection and returns when all are over. A nil one is none.
+// close ends every connection and returns when all goroutines have ended. A nil server is valid.
 func (s *netServer) close() error {
 	if s == nil {
 		return nil

@@ -13,25 +13,25 @@ import (
 	"agentbox/policy"
 )
 
-// networkLimit is for one sample: an emulated machine moves the bytes in a few seconds.
+// networkLimit bounds one sample. An emulated machine moves the bytes in a few seconds.
 const networkLimit = 2 * time.Minute
 
-// netTest is something that a program in a guest does over TCP with a server on this machine. It is
-// timed by that program, so that no start of a process is measured.
+// netTest is something that a program in a guest does over TCP with a server on this machine. The
+// program itself takes the time, so that starting a process does not count.
 type netTest struct {
 	name   string
-	what   string // as netScript has it
+	what   string // as in netScript
 	amount int64
 }
 
-// The sizes are such that an emulated machine needs about a second.
+// Sizes for which an emulated machine needs about a second.
 const (
 	netBytes    = 64 << 20
 	netConnects = 25
 )
 
-// netTests are what programs notice of a network: how much it carries in each direction, and how
-// long it takes until a connection is there.
+// netTests are the properties of a network that programs notice: its throughput in each direction,
+// and how long it takes to connect.
 var netTests = []netTest{
 	{"throughput-down", "down", netBytes},
 	{"throughput-up", "up", netBytes},
@@ -39,8 +39,9 @@ var netTests = []netTest{
 }
 
 // netScript is in Perl, which every image of Debian has without a package. It prints milliseconds:
-// of moving all bytes on one connection, or, of so many connections one after the other, of the one
-// in the middle. It holds no single quote, as it is quoted by them for the guest's shell.
+// the time to move all bytes on one connection, or the median of that many connections one after
+// the other. It must not contain a single quote, because it is quoted by these for the guest's
+// shell.
 const netScript = `use strict; use Socket; use Time::HiRes qw(time);
 my ($what, $host, $port, $amount) = @ARGV;
 my $address = inet_aton($host) or die "$host has no address\n";
@@ -79,20 +80,20 @@ if ($what eq "connect") {
 printf "%.3f\n", $took * 1000;
 `
 
-// netClient runs them somewhere, to a server that it reaches as host and port: a box by the
+// netClient runs tests somewhere, against a server that it reaches as host and port: a box by the
 // policy's name for this machine, a peer by an address.
 type netClient interface {
-	// perl runs a script with arguments and gives its output.
+	// perl runs a script with arguments and returns its output.
 	perl(ctx context.Context, script string, args ...string) ([]byte, error)
 	server() (host string, port int)
 }
 
-// scenario is the test from a client.
+// scenario returns the scenario of the test on a client.
 func (e netTest) scenario(name string, c netClient) Scenario {
 	measure := func(ctx context.Context) (float64, error) { return e.run(ctx, c) }
 	return Scenario{
 		Name: name, Unit: Milliseconds, Ceiling: milliseconds(networkLimit), Measure: measure,
-		// The first time is that of code that was never run, or never translated.
+		// The first run is slower, because code is loaded and (under emulation) translated.
 		Setup: func(ctx context.Context) error {
 			_, err := measure(ctx)
 			return err
@@ -116,7 +117,7 @@ func (e netTest) run(ctx context.Context, c netClient) (float64, error) {
 	return ms, nil
 }
 
-// boxClient runs tests in a box, by the way its user's programs take: the name, the policy, the
+// boxClient runs tests in a box along the way of its user's programs: the name, the policy, the
 // gateway.
 type boxClient struct {
 	installation *installation
@@ -126,15 +127,15 @@ type boxClient struct {
 
 func (c boxClient) server() (string, int) { return policy.HostName, c.at.port() }
 
-// perl is a command in the box: the script times itself, so entering does not count.
+// perl runs a command in the box. The script takes the time itself, so entering does not count.
 func (c boxClient) perl(ctx context.Context, script string, args ...string) ([]byte, error) {
 	out, _, err := c.installation.program.Run(ctx, c.installation.home.Dir, append([]string{"exec", c.name, "--", "perl", "-e", script}, args...)...)
 	return out, err
 }
 
-// Network are the scenarios of the network of one kind of box, each alternating with the same test
-// beside agentbox: with the user network that QEMU has itself, or the one that runsc has. It makes
-// the machines for both; close ends what does not end with the Lab.
+// Network returns the scenarios of the network of one kind of box, each alternating with the same
+// test without agentbox: on QEMU's own user network, or on runsc's own. It makes the machines for
+// both. close ends what the Lab does not end.
 func (l *Lab) Network(ctx context.Context) (all []Scenario, close func() error, err error) {
 	local, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -157,7 +158,7 @@ func (l *Lab) Network(ctx context.Context) (all []Scenario, close func() error, 
 	if end != nil {
 		ends = append(ends, end)
 	}
-	// A peer that cannot be made (without root, say) leaves our own scenarios without a baseline.
+	// Without a peer, for example because it needs root, our own scenarios have no baseline.
 	name := peerName(box.Isolation)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -178,10 +179,10 @@ func (l *Lab) Network(ctx context.Context) (all []Scenario, close func() error, 
 	return all, close, nil
 }
 
-// networkName is that of the box and of its repository.
+// networkName is the name of the box and of its repository.
 const networkName = "network"
 
-// peerName is what a kind of box is compared with.
+// peerName returns the scenario with which a kind of box is compared.
 func peerName(kind agentbox.Isolation) string {
 	if kind == agentbox.GVisor {
 		return "peer/runsc-net"
@@ -189,8 +190,8 @@ func peerName(kind agentbox.Isolation) string {
 	return "peer/qemu-user"
 }
 
-// networkPeer makes what a kind of box is compared with. end, which may come with an error, ends
-// it.
+// networkPeer makes the machine with which a kind of box is compared. The returned func ends it,
+// and may be non-nil even with an error.
 func (l *Lab) networkPeer(ctx context.Context, box agentbox.Box, server *netServer) (netClient, func() error, error) {
 	end := l.say.Begin(peerName(box.Isolation), "")
 	defer end("")
@@ -200,8 +201,8 @@ func (l *Lab) networkPeer(ctx context.Context, box agentbox.Box, server *netServ
 	return l.qemuUser(ctx, box, server)
 }
 
-// networkBox makes the box, whose policy allows the server and nothing else that the default does
-// not.
+// networkBox makes the box. In addition to the default, its policy allows the server and nothing
+// else.
 func (l *Lab) networkBox(ctx context.Context, server *netServer) (agentbox.Box, error) {
 	repo, err := l.repo(ctx, networkName, smallRepository)
 	if err != nil {

@@ -9,21 +9,21 @@ import (
 	"agentbox/agentbox"
 )
 
-// option is one thing in which a bare runsc differs from how boxes are run:
+// option is one difference between a bare runsc and the way boxes are run:
 //
 //	--FLAG=VALUE                   a flag of runsc, in place of ours
-//	dev.gvisor.spec.WHAT=VALUE     an annotation of the container's description
+//	dev.gvisor.spec.WHAT=VALUE     an annotation of the container's spec
 //	tmpfs:DIR                      a tmpfs at DIR
 //
 // The zero value is no difference.
 type option struct {
-	label       string // "" or a space and the text, without what separates names of scenarios
+	label       string // "" or a space and the text, without the separators of scenario names
 	flags       []string
 	annotations map[string]string
 	tmpfs       string
 }
 
-// parseOption reads one; "" is no difference. Invalid for what is none of these.
+// parseOption parses one option; "" is no difference. The error is Invalid for any other text.
 func parseOption(text string) (o option, err error) {
 	if text == "" {
 		return o, nil
@@ -45,7 +45,7 @@ func parseOption(text string) (o option, err error) {
 	return o, nil
 }
 
-// describe changes a container's description.
+// describe applies the option to a container's spec.
 func (o option) describe(spec *specs.Spec) {
 	maps.Copy(spec.Annotations, o.annotations)
 	if o.tmpfs != "" {

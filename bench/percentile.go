@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// summary is what a list of samples comes down to, in their unit. Percentiles are by nearest rank.
+// summary describes a list of samples, in their unit. Percentiles are by nearest rank.
 type summary struct {
 	Min float64 `json:"min"`
 	P50 float64 `json:"p50"`
@@ -14,7 +14,7 @@ type summary struct {
 	Max float64 `json:"max"`
 }
 
-// summarize gives zeros when there are no samples.
+// summarize returns zeros when there are no samples.
 func summarize(samples []float64) summary {
 	if len(samples) == 0 {
 		return summary{}
@@ -26,9 +26,9 @@ func summarize(samples []float64) summary {
 	}
 }
 
-// nearestRank is the smallest sample that at least p percent of all samples do not exceed. It is
-// always a value that was measured, never one between two: of twenty samples the 95th percentile is
-// the second worst.
+// nearestRank returns the smallest sample that is not exceeded by at least p percent of all
+// samples. The result is always a measured value, never one between two: of twenty samples, the
+// 95th percentile is the second worst.
 func nearestRank(sorted []float64, p int) float64 {
 	rank := int(math.Ceil(float64(p*len(sorted)) / 100))
 	return sorted[max(rank, 1)-1]

@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// poolSize machines are ready at the beginning of each sample; fillPool waits for them, poolTime at
-// most.
+// Each sample starts with poolSize machines ready; fillPool waits for them for at most poolTime.
 const (
 	poolSize = 2
 	poolTime = time.Minute // for the pool to fill up
 )
 
-// warm is a fresh box from a pool, which is full each time. It has a home of its own: the pool
-// belongs to the daemon. Its templates are those of the plain home, linked, so that filling the
-// pool builds none.
+// warm measures a fresh box from a pool that is full. It has a home of its own, because the pool
+// belongs to the daemon. It links the templates of the plain home, so that filling the pool builds
+// none.
 func (l *Lab) warm() Scenario {
 	var p *installation
 	return Scenario{
@@ -27,7 +26,7 @@ func (l *Lab) warm() Scenario {
 				return err
 			}
 			linkTemplates(p.home, l.plain.home)
-			// A pool holds machines of the templates that were used since its daemon started.
+			// A pool holds machines only of templates that were used since its daemon started.
 			_, err = p.measureFresh(ctx, "warm", smallRepository, bootLimit)
 			return err
 		},
@@ -46,8 +45,8 @@ func (l *Lab) warm() Scenario {
 	}
 }
 
-// fillPool waits until the pool is full: a sample that found it empty would measure a boot. It asks
-// the daemon again and again, as nothing tells when that is so.
+// fillPool waits until the pool is full, because a sample that finds it empty would measure a boot.
+// It polls the daemon, which has no notification for this.
 func (p *installation) fillPool(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, poolTime, fmt.Errorf("the pool does not fill up to %d machines within %s", poolSize, poolTime))
 	defer cancel()

@@ -10,17 +10,17 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// process is a process of a box or of a home of ours.
+// process is a process of a box or of one of our homes.
 type process struct {
 	pid int
-	// name is as the system has it, at most 15 bytes.
+	// name is the kernel's name for it, at most 15 bytes.
 	name string
 	pss  int64 // bytes of memory, shared pages divided among their users
 }
 
 // processesOf finds the processes whose command line, working directory or AGENTBOX_HOME contains
-// text: an id that was drawn at random, or the path of a directory that is ours alone. It looks at
-// the processes themselves and asks nobody whose word is being checked.
+// text: a random id, or the path of a directory that is ours alone. It reads /proc itself and does
+// not rely on the program that is being checked.
 func processesOf(text string) ([]process, error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -45,9 +45,9 @@ func processesOf(text string) ([]process, error) {
 	return out, nil
 }
 
-// processorTimeOf is what the processes that mention text, and all that these started, have taken
-// until now, their children that ended and were waited for included. This process is left out: its
-// own command line may mention text.
+// processorTimeOf returns the processor time so far of the processes that mention text and of all
+// their descendants, including children that ended and were waited for. It leaves out this process,
+// whose own command line may mention text.
 func processorTimeOf(text string) (sum time.Duration, err error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -57,7 +57,7 @@ func processorTimeOf(text string) (sum time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	sort.Sort(all) // so that a process is seen before those that it started, as long as ids have not begun anew
+	sort.Sort(all) // parents come before their children, unless ids have wrapped around
 	counted := map[int]bool{os.Getpid(): false}
 	for _, p := range all {
 		st, err := p.Stat()
@@ -70,11 +70,11 @@ func processorTimeOf(text string) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// userHZ is the unit of times in /proc/PID/stat, a second's parts. It is 100 on every architecture
-// of Linux that we run on.
+// userHZ is the number of clock ticks per second in /proc/PID/stat. It is 100 on every Linux
+// architecture that we run on.
 const userHZ = 100
 
-// mentions is false for processes that end while we look, and for those of other users.
+// mentions returns false for processes that end meanwhile, and for those of other users.
 func mentions(p procfs.Proc, text string) bool {
 	if argv, err := p.CmdLine(); err == nil && strings.Contains(strings.Join(argv, "\x00"), text) {
 		return true
@@ -94,7 +94,7 @@ func mentions(p procfs.Proc, text string) bool {
 	return false
 }
 
-// ours leaves out programs that merely look: a shell in the directory, a pager on a log.
+// ours leaves out unrelated programs, such as a shell in the directory or a pager on a log.
 func ours(all []process) []process {
 	var out []process
 	for _, p := range all {
@@ -105,7 +105,7 @@ func ours(all []process) []process {
 	return out
 }
 
-// listed names processes for people.
+// listed formats processes for people.
 func listed(all []process) string {
 	var out []string
 	for _, p := range all {

@@ -13,27 +13,27 @@ import (
 	"agentbox/agentbox"
 )
 
-// Program runs agentbox the way a user does. The zero Env adds nothing.
+// Program runs agentbox as a user does. The zero Env adds nothing.
 type Program struct {
-	// Path is absolute: it is run in other directories.
+	// Path is absolute, because it is run in other directories.
 	Path string
 	Env  []string // added to ours
 }
 
-// killAfter is how long a process that was told to go may take: long enough to end a machine in
-// order.
+// killAfter is how long a process may take to end after it was told to: long enough to end a
+// machine properly.
 const killAfter = 20 * time.Second
 
-// Run runs one command line in dir to its end, and gives its output and the time from before its
-// start until after its end. When ctx ends first, so does the process. A command that fails is an
-// error with what it said of itself and its hint; stdout is given then, too.
+// Run runs one command line in dir to its end. It returns the standard output, and the time from
+// before the start of the process until after its end. When ctx ends first, so does the process.
+// The error of a failed command has its own message and hint; stdout is returned with it.
 func (p Program) Run(ctx context.Context, dir string, args ...string) (stdout []byte, took time.Duration, err error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.Path, args...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), p.Env...), &out, &errs
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = killAfter
-	// Ctrl-C is for us: we end what we started in order.
+	// Ctrl-C is for us: we end properly what we started.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	start := time.Now()
 	err = cmd.Run()
@@ -41,7 +41,7 @@ func (p Program) Run(ctx context.Context, dir string, args ...string) (stdout []
 	if err == nil {
 		return out.Bytes(), took, nil
 	}
-	// What it printed before it failed may be an answer all the same.
+	// The output before a failure may be a valid answer nevertheless.
 	what := "agentbox " + strings.Join(args, " ")
 	if ctx.Err() != nil {
 		return out.Bytes(), took, fmt.Errorf("%s: not done after %s: %w", what, took.Round(time.Millisecond), context.Cause(ctx))
@@ -53,8 +53,8 @@ func (p Program) Run(ctx context.Context, dir string, args ...string) (stdout []
 	return out.Bytes(), took, &agentbox.Error{Code: agentbox.Internal, Message: what + ": " + said, Hint: hint}
 }
 
-// reason is the line a failed command explains itself with, not the progress before it, and its
-// hint.
+// reason returns the line with which a failed command explains itself, and its hint. It skips the
+// progress before it.
 func reason(stderr string) (said, hint string) {
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)

@@ -19,17 +19,17 @@ import (
 	"agentbox/vmm/qemu"
 )
 
-// qemuUser is a machine as a box has it, the same QEMU, kernel, image, CPUs and memory, whose card
-// is on the user network that QEMU has itself (slirp). There is no supervisor, gateway or policy
-// beside it. The machine is booted, as there is no template of it.
+// qemuUser is a machine like that of a box, with the same QEMU, kernel, image, CPUs and memory, but
+// its network card is on QEMU's own user network (slirp). It has no supervisor, gateway or policy.
+// It is booted, as it has no template.
 type qemuUser struct {
 	machine vmm.Machine
 	client  *guest.Client
 	at      *netServer
 }
 
-// qemuUser boots the machine, by the same driver as boxes are, with one argument changed. end kills
-// it, and is nil when there is nothing to end.
+// qemuUser boots the machine with the driver of boxes, with one argument changed. end kills it, and
+// is nil when there is nothing to end.
 func (l *Lab) qemuUser(ctx context.Context, box agentbox.Box, at *netServer) (_ netClient, end func() error, err error) {
 	log := slog.New(slog.DiscardHandler)
 	dir, err := drivers.NewKernels(l.user, log).Dir(ctx, "", l.say)
@@ -58,9 +58,9 @@ func (l *Lab) qemuUser(ctx context.Context, box agentbox.Box, at *netServer) (_ 
 	return c, c.end, nil
 }
 
-// onUserNetwork changes the card's other end, in QEMU's command line. The addresses are those that
-// the guest has been given in every machine; the gateway's is this machine's loopback, as is usual
-// for QEMU. Without IPv6, as in boxes.
+// onUserNetwork changes the other end of the network card in QEMU's command line. The guest has the
+// same addresses in every machine. The gateway's address leads to this machine's loopback, as usual
+// with QEMU. There is no IPv6, as in boxes.
 func onUserNetwork(argv []string) []string {
 	out := make([]string, 0, len(argv))
 	for _, a := range argv {
@@ -73,7 +73,7 @@ func onUserNetwork(argv []string) []string {
 }
 
 // enter greets the guest as a supervisor does: with new keys, and attached as root, which the
-// measuring scripts run as.
+// scripts run as.
 func (c *qemuUser) enter(ctx context.Context) error {
 	var err error
 	if c.client, err = guest.Connect(ctx, c.machine.Stream(), guest.NewHello("qemu-user")); err != nil {
@@ -82,7 +82,7 @@ func (c *qemuUser) enter(ctx context.Context) error {
 	return c.client.Attach(ctx, protocol.AttachRequest{User: "root"})
 }
 
-// end ends the machine.
+// end disconnects and kills the machine.
 func (c *qemuUser) end() error {
 	var errs []error
 	if c.client != nil {
@@ -95,7 +95,7 @@ func (c *qemuUser) end() error {
 
 func (c *qemuUser) server() (string, int) { return protocol.GatewayAddr.String(), c.at.port() }
 
-// perl runs a script in the guest, by the agent's SSH.
+// perl runs a script in the guest, over the guest agent's SSH.
 func (c *qemuUser) perl(ctx context.Context, script string, args ...string) ([]byte, error) {
 	session, err := c.client.SSH().NewSession()
 	if err != nil {

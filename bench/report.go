@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Schema names the format of a Report. Fields may be added to it; what is there keeps its meaning,
-// so that reports of different versions can be compared by programs.
+// Schema names the format of a Report. Fields may be added; existing fields keep their meaning, so
+// that programs can compare reports of different versions.
 const Schema = "agentbox.bench/1"
 
-// Report is what one run of a benchmark found. It is the JSON of `agentbox bench --json`.
+// Report is the result of one run of a benchmark. It is the JSON of `agentbox bench --json`.
 type Report struct {
 	Schema  string `json:"schema"`
 	Version string `json:"version"` // of agentbox
@@ -18,7 +18,7 @@ type Report struct {
 	Started   time.Time `json:"started"`
 	Machine   Machine   `json:"machine"`
 	Scenarios []Result  `json:"scenarios"`
-	Missing   []Missing `json:"missing,omitempty"` // what was asked for and could not be measured here
+	Missing   []Missing `json:"missing,omitempty"` // selected, but impossible to measure here
 }
 
 // Missing is a scenario that was not measured, and why.
@@ -27,7 +27,7 @@ type Missing struct {
 	Why  string `json:"why"`
 }
 
-// Machine is where it was found. What is not known is zero.
+// Machine describes where the samples were taken. Unknown values are zero.
 type Machine struct {
 	CPUs   int    `json:"cpus"`
 	Memory int64  `json:"memory"` // bytes
@@ -41,15 +41,15 @@ const (
 	Bytes        = "bytes"
 )
 
-// Result is what was found in one scenario. Failures are among the samples, at the value of the
-// scenario's ceiling. Percentiles and samples are in Unit.
+// Result is the result of one scenario. Failed samples are included, at the scenario's ceiling.
+// Percentiles and samples are in Unit.
 type Result struct {
 	Name string `json:"name"`
 	// Isolation and Accel are those of the boxes; "" where there are none.
 	Isolation string `json:"isolation"`
 	Accel     string `json:"accel"`
 	Unit      string `json:"unit"`
-	// N counts all samples, those that failed among them.
+	// N counts all samples, including failed ones.
 	N        int `json:"n"`
 	Failures int `json:"failures"`
 	summary
@@ -57,17 +57,17 @@ type Result struct {
 	Baseline *Baseline `json:"baseline,omitempty"`
 	Ratio    float64   `json:"ratio,omitempty"` // P50 over the baseline's
 
-	Also []Comparison `json:"also,omitempty"` // with what it is compared besides
+	Also []Comparison `json:"also,omitempty"` // further comparisons
 }
 
-// Baseline is what a scenario is compared with, measured in the same run, one sample of each in
-// turn.
+// Baseline is the scenario that another is compared with. Both were measured in the same run,
+// alternating sample by sample.
 type Baseline struct {
 	Name string  `json:"name"`
 	P50  float64 `json:"p50"`
 }
 
-// Comparison is one with another scenario of the same run, in alternating runs.
+// Comparison compares with another scenario of the same run, measured in the same way.
 type Comparison struct {
 	Baseline
 	Isolation string  `json:"isolation,omitempty"`

@@ -13,24 +13,24 @@ import (
 	"strings"
 )
 
-// repository describes a git repository to generate. The same description always gives the same
-// files, so that samples of different days and machines are of the same work.
+// repository describes a git repository to generate. The same description always generates the same
+// files, so that samples of different days and machines measure the same work.
 type repository struct {
-	// files of size bytes each come in as many steps as there are commits; each step but the first
-	// changes some that are there.
+	// files of size bytes each are added in as many steps as there are commits; each step but the
+	// first also changes some of the existing files.
 	files   int
 	size    int
 	commits int
 }
 
-// What a small project has, and a large one: 100 MB in 5,000 files.
+// A typical small project, and a large one: 100 MB in 5,000 files.
 var (
 	smallRepository = repository{files: 20, size: 2_000, commits: 2}
 	largeRepository = repository{files: 5_000, size: 20_000, commits: 10} // 100 MB
 )
 
-// repo gives the directory of the named repository of the Lab, generating it when it is first asked
-// for. One that could not be generated leaves nothing, so that the next call begins anew.
+// repo returns the directory of a repository of the Lab. The first call for a name generates it.
+// After a failure nothing is left, so that the next call starts over.
 func (l *Lab) repo(ctx context.Context, name string, r repository) (string, error) {
 	dir := filepath.Join(l.dir, reposName, name)
 	if _, err := os.Stat(dir); err == nil {
@@ -42,8 +42,8 @@ func (l *Lab) repo(ctx context.Context, name string, r repository) (string, erro
 	return dir, nil
 }
 
-// generate makes the repository, with its commits at a fixed time, so that its objects have the
-// same names everywhere. It is packed, as a clone is.
+// generate makes the repository. Commits have fixed times, so that objects have the same names
+// everywhere. It is packed like a clone.
 func (r repository) generate(ctx context.Context, dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -70,11 +70,11 @@ func (r repository) generate(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	// Without looking for deltas, which takes longest.
+	// Without searching for deltas, the slowest part.
 	return git(ctx, dir, "-c", "pack.window=0", "repack", "-a", "-d", "-q")
 }
 
-// write writes file i anew, a hundred of them to a directory.
+// write writes new content to file i. A directory has a hundred files.
 func (r repository) write(dir string, i int, random *rand.Rand) error {
 	path := filepath.Join(dir, fmt.Sprintf("part%02d", i/100), fmt.Sprintf("file%04d.txt", i))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -83,8 +83,8 @@ func (r repository) write(dir string, i int, random *rand.Rand) error {
 	return os.WriteFile(path, text(r.size, random), 0o644)
 }
 
-// text looks like source to a compressor: words, of which few make up most, in lines. Random bytes
-// would make git and copies look slower than they are for anybody's project.
+// text generates lines that compress like source: most of them consist of a few frequent words.
+// With random bytes, git and copies would look slower than with real projects.
 func text(size int, random *rand.Rand) []byte {
 	var b bytes.Buffer
 	for b.Len() < size {
@@ -99,7 +99,7 @@ func text(size int, random *rand.Rand) []byte {
 	return append(b.Bytes()[:size-1], '\n')
 }
 
-// git runs git without the user's configuration: no signatures, no hooks, no templates. Authors and
+// git runs git without the user's configuration: no signatures, hooks or templates. Authors and
 // times are always the same.
 func git(ctx context.Context, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "git", args...)

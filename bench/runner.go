@@ -11,17 +11,18 @@ import (
 	"agentbox/agentbox"
 )
 
-// Runner takes samples of scenarios, one at a time: two at once would measure each other.
+// Runner takes samples of scenarios, one at a time, because concurrent samples would disturb each
+// other.
 type Runner struct {
 	Runs     int // samples of each scenario
 	Progress agentbox.Progress
 }
 
-// teardownTime bounds what a scenario does after its last sample, also after an interrupt.
+// teardownTime bounds the cleanup of a scenario after its last sample, also after an interrupt.
 const teardownTime = 2 * time.Minute
 
-// Run takes all samples and returns a result for each scenario, in order. Scenarios that fail are
-// results too, with all their samples at the ceiling; the only error is that of ctx.
+// Run takes all samples and returns a result for each scenario, in order. A scenario that fails has
+// a result too, with all its samples at the ceiling. The only error is that of ctx.
 func (r Runner) Run(ctx context.Context, scenarios []Scenario) ([]Result, error) {
 	var out []Result
 	for _, group := range groups(scenarios) {
@@ -40,11 +41,11 @@ type track struct {
 	broken  error // why Setup failed: no sample can succeed
 	samples []float64
 	failed  int
-	// took is the time of all samples, with what is done around them.
+	// took is the time of all samples, including what each does around the measured part.
 	took time.Duration
 }
 
-// label tells the same scenario of two kinds apart.
+// label distinguishes the same scenario of two kinds.
 func (t *track) label() string {
 	if t.Isolation == "" {
 		return t.Name
@@ -52,9 +53,9 @@ func (t *track) label() string {
 	return t.Name + " " + string(t.Isolation)
 }
 
-// group measures a few scenarios in alternating runs, so that whatever else the machine does falls
-// on all of them alike. A Setup that fails makes every sample of its scenario a failure, and leaves
-// the others alone.
+// group measures a few scenarios in alternating runs, so that other load on the machine affects all
+// of them alike. A Setup that fails makes every sample of its scenario a failure, and does not
+// affect the others.
 func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, err error) {
 	var tracks []*track
 	defer func() {
@@ -84,9 +85,9 @@ func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, 
 	return results, nil
 }
 
-// sample takes one sample. A sample that failed counts as the scenario's ceiling, so that failures
-// make a result worse, never better. Samples that an interrupt cut short are dropped with the rest
-// of the run.
+// sample takes one sample. A failed sample counts as the scenario's ceiling, so that failures make
+// a result worse, never better. Samples that an interrupt cut short are dropped with the rest of
+// the run.
 func (r Runner) sample(ctx context.Context, t *track, run int) {
 	r.event(agentbox.Event{Step: t.label(), Detail: fmt.Sprintf("%d of %d", run+1, r.Runs), Done: int64(run), Total: int64(r.Runs)})
 	start := time.Now()
@@ -95,7 +96,6 @@ func (r Runner) sample(ctx context.Context, t *track, run int) {
 		value, err = t.Measure(ctx)
 	}
 	t.took += time.Since(start)
-	// What was cut short says nothing of the scenario.
 	if ctx.Err() != nil {
 		return
 	}
@@ -104,18 +104,18 @@ func (r Runner) sample(ctx context.Context, t *track, run int) {
 		t.failed++
 		r.Progress.Say(fmt.Sprintf("%s, run %d of %d failed: %v", t.label(), run+1, r.Runs, err))
 	}
-	// Microseconds, or whole bytes, are what a clock and a person can tell apart.
+	// Three digits: microseconds. More would be noise.
 	t.samples = append(t.samples, math.Round(value*1000)/1000)
 }
 
-// result sums up, and compares with those before it in the group: a baseline is in the same group
-// as what is compared with it (groups).
+// result sums up the samples and compares them with the results before it in the group. A baseline
+// is always in the same group and comes first (groups).
 func (t *track) result(before []Result) Result {
 	out := Result{
 		Name: t.Name, Isolation: string(t.Isolation), Accel: t.Accel, Unit: t.Unit, N: len(t.samples), Failures: t.failed, summary: summarize(t.samples), Samples: t.samples,
 	}
 	for _, b := range before {
-		// A median that is itself a failure would make a ratio of nothing measured.
+		// If the median is a failure, a ratio would compare a ceiling.
 		if b.P50 <= 0 || 2*b.Failures >= b.N || 2*out.Failures >= out.N {
 			continue
 		}
@@ -130,11 +130,11 @@ func (t *track) result(before []Result) Result {
 	return out
 }
 
-// ratio is rounded to four digits: more would be noise.
+// ratio rounds to four digits, because more would be noise.
 func ratio(ours, theirs float64) float64 { return math.Round(ours/theirs*10000) / 10000 }
 
-// teardown cleans up after a scenario, also after an interrupt. That it fails is said and changes
-// no result.
+// teardown cleans up after a scenario, also after an interrupt. It reports a failure as progress;
+// the result stays the same.
 func (r Runner) teardown(ctx context.Context, t *track) {
 	if t.Teardown == nil {
 		return
@@ -146,7 +146,7 @@ func (r Runner) teardown(ctx context.Context, t *track) {
 	}
 }
 
-// ended tells people what a scenario came to, while others are still to come.
+// ended reports the result of a scenario while others are still to come.
 func (r Runner) ended(t *track) {
 	s := summarize(t.samples)
 	detail := fmt.Sprintf("%s, p50 %s, p95 %s %s", agentbox.Plural(len(t.samples), "run"), amount(s.P50, t.Unit), amount(s.P95, t.Unit), unitName(t.Unit))
@@ -156,7 +156,7 @@ func (r Runner) ended(t *track) {
 	r.event(agentbox.Event{Step: t.label(), Detail: detail, Ended: true, Took: t.took})
 }
 
-// event tells the progress of the run, if anybody wants to know.
+// event reports progress, if there is a receiver.
 func (r Runner) event(e agentbox.Event) {
 	if r.Progress != nil {
 		r.Progress(e)

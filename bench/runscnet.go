@@ -16,23 +16,24 @@ import (
 	"agentbox/agentbox"
 )
 
-// runscNet is a container of the embedded runsc with the network stack that runsc has itself, on a
-// cable (a veth) to a network namespace in which nothing is but the server: what gVisor does
-// without agentbox's gateway.
+// runscNet is a container of the embedded runsc with runsc's own network stack. A veth pair
+// connects it to a network namespace that contains only the server. It shows gVisor without
+// agentbox's gateway.
 type runscNet struct {
 	shop *bareTarget
 	at   *netServer
 	wire wire
 }
 
-// Addresses of the two ends. They are in namespaces of ours alone, so they meet no other network.
+// Addresses of the two ends. They are in namespaces of our own, so they cannot collide with another
+// network.
 const (
 	wireServer = "198.18.0.1"
 	wireGuest  = "198.18.0.2"
 )
 
-// runscNet makes the network, the server in it and the container. end takes down what was made, and
-// is given with an error, too, unless this user may make no network.
+// runscNet makes the network, the server in it and the container. end removes what was made. It is
+// returned with an error too, except when this user may not make a network.
 func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ netClient, end func() error, err error) {
 	if os.Geteuid() != 0 {
 		return nil, nil, errors.New("only root can make a network for it")
@@ -56,8 +57,8 @@ func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ netClient,
 	return c, c.end, c.shop.start(ctx)
 }
 
-// end takes all of it down, as far as it was made. It has a ctx of its own: the measurement's may
-// be over.
+// end removes everything that was made. It does not use the measurement's ctx, which may have
+// ended.
 func (c *runscNet) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), killAfter)
 	defer cancel()
@@ -80,16 +81,16 @@ func (c *runscNet) perl(ctx context.Context, script string, args ...string) ([]b
 	return out, err
 }
 
-// wire is two network namespaces with a cable between them.
+// wire is two network namespaces joined by a veth pair.
 type wire struct{ guest, server string }
 
-// newWire names them after something that is ours alone.
+// newWire names the namespaces after of, which is unique to us.
 func newWire(of string) wire { return wire{of + "-guest", of + "-server"} }
 
-// path is the file of a namespace, as iproute2 keeps it.
+// path returns the file of a namespace, as iproute2 keeps it.
 func (w wire) path(namespace string) string { return filepath.Join("/run/netns", namespace) }
 
-// make makes the namespaces and the cable.
+// make makes the namespaces and the veth pair.
 func (w wire) make(ctx context.Context) error {
 	for _, line := range []string{
 		"netns add " + w.guest,
@@ -109,7 +110,7 @@ func (w wire) make(ctx context.Context) error {
 	return nil
 }
 
-// cut removes what there is of it.
+// cut removes the namespaces that exist, and the veth pair with them.
 func (w wire) cut(ctx context.Context) error {
 	var errs []error
 	for _, namespace := range []string{w.guest, w.server} {
@@ -129,8 +130,8 @@ func ip(ctx context.Context, line string) error {
 	return nil
 }
 
-// listen makes a listener in the server's namespace. It stays there; the thread that went there to
-// make it is given up.
+// listen makes a listener in the server's namespace. The thread that enters the namespace is
+// sacrificed.
 func (w wire) listen() (net.Listener, error) {
 	type made struct {
 		net.Listener
@@ -138,7 +139,7 @@ func (w wire) listen() (net.Listener, error) {
 	}
 	result := make(chan made)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		l, err := w.listenThere()
 		result <- made{l, err}
 	}()
@@ -146,7 +147,7 @@ func (w wire) listen() (net.Listener, error) {
 	return got.Listener, got.error
 }
 
-// listenThere moves the calling thread into the server's namespace, for good.
+// listenThere moves the calling thread into the server's namespace for good.
 func (w wire) listenThere() (net.Listener, error) {
 	f, err := os.Open(w.path(w.server))
 	if err != nil {

@@ -10,32 +10,32 @@ import (
 	"agentbox/agentbox"
 )
 
-// Scenario is one thing to measure. Its funcs are called one at a time, by a Runner.
+// Scenario is one thing to measure. A Runner calls its funcs one at a time.
 type Scenario struct {
-	// Name is AREA/WHAT, as it is selected by and reported under. Names that begin with native/,
-	// runsc/ or peer/ are not of agentbox.
+	// Name is AREA/WHAT, for selection and in reports. Names that begin with native/, runsc/ or
+	// peer/ measure something other than agentbox.
 	Name      string
 	Isolation agentbox.Isolation // of the boxes it measures; "" where there is none
 	Accel     string             // kvm, hvf or tcg, for a microvm
 	// Unit is Milliseconds or Bytes.
 	Unit    string
-	Ceiling float64 // in Unit: the deadline, or the most there can be. A failed sample counts as this much
-	// Baseline names another scenario that this one is compared with: samples of the two are taken
-	// in alternating runs.
+	Ceiling float64 // in Unit: the deadline or the largest possible value. A failed sample counts as this
+	// Baseline names another scenario that this one is compared with. Their samples are taken in
+	// alternating runs.
 	Baseline string
-	Also     []Ref // scenarios of the same group, before this one, that it is compared with besides
+	Also     []Ref // further scenarios for comparison, in the same group and before this one
 
-	// Setup comes once before the first sample, and Teardown once after the last, also when Setup
+	// Setup runs once before the first sample, and Teardown once after the last, even if Setup
 	// failed. Either may be nil.
 	Setup    func(ctx context.Context) error
 	Teardown func(ctx context.Context) error
-	// Measure takes one sample. Only what it chooses to measure counts, so it may prepare and clean
-	// up at leisure. It leaves things so that it can be called again, after an error too.
+	// Measure takes one sample, in Unit. It decides which part counts, so it may prepare and clean
+	// up. It must be callable again, even after an error.
 	Measure func(ctx context.Context) (float64, error)
 }
 
-// inBoxes says of scenarios in which boxes they are measured. They take milliseconds, and ceiling at
-// most, where they do not say otherwise.
+// inBoxes sets the boxes in which scenarios are measured. Where they have no unit or ceiling of
+// their own, the unit is Milliseconds and the ceiling is the argument.
 func inBoxes(box agentbox.Box, ceiling time.Duration, scenarios ...Scenario) []Scenario {
 	for i := range scenarios {
 		s := &scenarios[i]
@@ -46,8 +46,8 @@ func inBoxes(box agentbox.Box, ceiling time.Duration, scenarios ...Scenario) []S
 	return scenarios
 }
 
-// sharing gives scenarios what they are measured on: the first that is set up makes it, and the
-// first whose turn is over ends it. So both may be called again and do nothing.
+// sharing gives scenarios a common subject. The first Setup makes it and the first Teardown ends
+// it, so both must do nothing when called again.
 func sharing(setup, teardown func(ctx context.Context) error, scenarios ...Scenario) []Scenario {
 	for i := range scenarios {
 		scenarios[i].Setup, scenarios[i].Teardown = setup, teardown
@@ -55,7 +55,7 @@ func sharing(setup, teardown func(ctx context.Context) error, scenarios ...Scena
 	return scenarios
 }
 
-// counted is a scenario whose value another one, of, has found on its way; 0 is none.
+// counted is a scenario whose value the scenario of determines as a by-product; 0 means not yet.
 func counted(name string, ceiling float64, of string, value func() float64) Scenario {
 	return Scenario{Name: name, Unit: Bytes, Ceiling: ceiling, Measure: func(context.Context) (float64, error) {
 		if value() == 0 {
@@ -65,8 +65,8 @@ func counted(name string, ceiling float64, of string, value func() float64) Scen
 	}}
 }
 
-// oneByOne gives the times that a batch took one by one, and has another batch when none is left:
-// one swarm gives as many samples as it has machines.
+// oneByOne returns the times of a batch one at a time, and runs another batch when none is left. So
+// one swarm provides as many samples as it has machines.
 func oneByOne(batch func(ctx context.Context) ([]time.Duration, error)) func(ctx context.Context) (time.Duration, error) {
 	var left []time.Duration
 	return func(ctx context.Context) (took time.Duration, err error) {
@@ -80,14 +80,14 @@ func oneByOne(batch func(ctx context.Context) ([]time.Duration, error)) func(ctx
 	}
 }
 
-// Ref names the scenario of one kind of isolation: the same scenario is measured for each.
+// Ref names a scenario of one kind of isolation, as the same scenario may be measured for each.
 type Ref struct {
 	Name      string
 	Isolation agentbox.Isolation
 }
 
-// Select gives the scenarios whose names match one of the patterns (path.Match), or all without a
-// pattern. Invalid when none does, or one is no pattern.
+// Select returns the scenarios whose names match one of the patterns (path.Match), or all when
+// there are no patterns. The error is Invalid when none matches, or a pattern is malformed.
 func Select(all []Scenario, patterns []string) ([]Scenario, error) {
 	if len(patterns) == 0 {
 		return all, nil
@@ -108,7 +108,7 @@ func Select(all []Scenario, patterns []string) ([]Scenario, error) {
 	return out, nil
 }
 
-// matches tells whether a scenario is meant by one of the patterns; without any it is.
+// matches reports whether name matches one of the patterns; with no patterns it always does.
 func matches(name string, patterns []string) (bool, error) {
 	for _, p := range patterns {
 		ok, err := path.Match(p, name)
@@ -122,7 +122,7 @@ func matches(name string, patterns []string) (bool, error) {
 	return len(patterns) == 0, nil
 }
 
-// names lists what there is, for a hint.
+// names lists the names of scenarios, for a hint.
 func names(all []Scenario) string {
 	var out []string
 	for _, s := range all {
@@ -131,8 +131,8 @@ func names(all []Scenario) string {
 	return strings.Join(out, ", ")
 }
 
-// groups puts each scenario together with its baseline, where that was selected too. A baseline
-// comes before what is compared with it. The order stays otherwise.
+// groups puts each scenario together with its baseline, if that is selected too. A baseline comes
+// before the scenarios that are compared with it. Otherwise the order stays the same.
 func groups(all []Scenario) [][]Scenario {
 	var out [][]Scenario
 	at := map[string]int{}

@@ -16,40 +16,40 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// StoreLab is where the store is measured: a disk image with real files in it, and stores of its
-// own, in one directory that goes when the StoreLab does. There is no daemon in it.
+// StoreLab measures the store. It has a disk image of real files and stores of its own in one
+// directory, which Close removes. It has no daemon.
 type StoreLab struct {
 	cfg StoreConfig
-	// image is the file that is stored, size its length, holes included.
+	// image is the file that is stored; size is its length in bytes, including holes.
 	dir, image string
 	size       int64
-	// peers are those that Prepare found: name and program.
+	// peers are those that Prepare found: name and path of the program.
 	peers map[string]string
-	// store is the one that was filled last, nil for none: scenarios that read it fill one when it
-	// is not there, whichever were selected.
+	// store is the one that was filled last, or nil. Scenarios that read it fill one if necessary,
+	// whichever were selected.
 	store *cachestore.Store
-	// stored is what the last put of the whole image gave.
+	// stored is the result of the last put of the whole image.
 	stored cachestore.Stored
 	say    agentbox.Progress
 }
 
-// StoreConfig is what a StoreLab needs. All but Tools and Progress is required.
+// StoreConfig is what a StoreLab needs. All fields but Tools and Progress are required.
 type StoreConfig struct {
-	Dir      string // where to work: on the disk that users' stores are on
+	Dir      string // where to work: should be on the disk of users' stores
 	Tools    string // where peers that had to be built are kept
 	Size     int64  // bytes of the image, most of them zeros
 	Files    int64  // bytes of real files in it
 	Progress agentbox.Progress
 }
 
-// Sizes of the image that docs/internals/benchmarks.md speaks of: what an image with a toolchain
-// has, mostly holes.
+// Sizes of the image in docs/internals/benchmarks.md. They are those of an image with a toolchain,
+// which is mostly holes.
 const (
 	StoreImageSize  = 2 << 30
 	StoreImageFiles = 600 << 20
 )
 
-// OpenStoreLab makes the directory. What scenarios need is for Prepare. The caller closes it.
+// OpenStoreLab makes the directory; Prepare makes what scenarios need. The caller closes it.
 func OpenStoreLab(ctx context.Context, cfg StoreConfig) (*StoreLab, error) {
 	dir, err := os.MkdirTemp(cfg.Dir, labPrefix+"store-")
 	if err != nil {
@@ -58,8 +58,8 @@ func OpenStoreLab(ctx context.Context, cfg StoreConfig) (*StoreLab, error) {
 	return &StoreLab{cfg: cfg, dir: dir, image: filepath.Join(dir, "image"), size: cfg.Size, say: cfg.Progress}, nil
 }
 
-// Prepare makes what these scenarios need, the image and the peers among them, and gives those that
-// can be measured.
+// Prepare makes what these scenarios need, including the image and the peers, and returns those
+// that can be measured.
 func (l *StoreLab) Prepare(ctx context.Context, scenarios []Scenario) ([]Scenario, error) {
 	if len(scenarios) == 0 {
 		return nil, nil
@@ -102,8 +102,8 @@ func (l *StoreLab) closeStore() error {
 // storeCeiling is in milliseconds.
 const storeCeiling = 10 * 60 * 1000
 
-// Scenarios of the store. Everything is in the page cache, for the peers as for us; what is written
-// is synced by us, and by the peers as they do it.
+// Scenarios returns the scenarios of the store. Everything is in the page cache, for the peers as
+// for us. We sync what we write; the peers do as they usually do.
 func (l *StoreLab) Scenarios() []Scenario {
 	ms := func(name, baseline string, measure func(ctx context.Context) (time.Duration, error)) Scenario {
 		return Scenario{Name: name, Unit: Milliseconds, Ceiling: storeCeiling, Baseline: baseline, Measure: func(ctx context.Context) (float64, error) {
@@ -141,7 +141,7 @@ func (l *StoreLab) Scenarios() []Scenario {
 	return out
 }
 
-// timed runs a program to its end, in dir when that is not "".
+// timed runs a program to its end, in dir unless that is "", and returns the time it took.
 func timed(ctx context.Context, dir, program string, args ...string) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
@@ -164,8 +164,8 @@ func (l *StoreLab) fresh(ctx context.Context) error {
 	return err
 }
 
-// put stores the image as it is now, and gives the time that PutImage took: opening the file and
-// the store does not count.
+// put stores the image as it is now, and returns the time of PutImage alone, without opening the
+// file and the store.
 func (l *StoreLab) put(ctx context.Context) (cachestore.Stored, time.Duration, error) {
 	f, err := os.Open(l.image)
 	if err != nil {
@@ -177,7 +177,7 @@ func (l *StoreLab) put(ctx context.Context) (cachestore.Stored, time.Duration, e
 	return st, time.Since(start), err
 }
 
-// ingestCold stores it into an empty store, where every block that has data is new.
+// ingestCold stores it in an empty store, where every block with data is new.
 func (l *StoreLab) ingestCold(ctx context.Context) (time.Duration, error) {
 	if err := l.fresh(ctx); err != nil {
 		return 0, err
@@ -187,7 +187,7 @@ func (l *StoreLab) ingestCold(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// ensure fills a store when there is none, so that each scenario can be selected alone.
+// ensure fills a store if there is none, so that each scenario can be selected alone.
 func (l *StoreLab) ensure(ctx context.Context) error {
 	if l.store != nil {
 		return nil
@@ -196,15 +196,14 @@ func (l *StoreLab) ensure(ctx context.Context) error {
 	return err
 }
 
-// ingestChanged is what an image costs that was built again with little changed.
+// ingestChanged measures storing an image that was rebuilt with few changes.
 func (l *StoreLab) ingestChanged(ctx context.Context) (time.Duration, error) {
 	_, took, err := l.putChanged(ctx)
 	return took, err
 }
 
-// putChanged stores the image with one in a hundred of its blocks that have data changed, each to
-// random bytes, and changes them back. The store stays the one that the last put left: what changed
-// before is in it.
+// putChanged stores the image with one percent of its data blocks replaced by random bytes, and
+// then restores these blocks in the image file. The store keeps the blocks of earlier samples.
 func (l *StoreLab) putChanged(ctx context.Context) (st cachestore.Stored, took time.Duration, err error) {
 	if err := l.ensure(ctx); err != nil {
 		return st, 0, err
@@ -219,7 +218,7 @@ func (l *StoreLab) putChanged(ctx context.Context) (st cachestore.Stored, took t
 		return st, 0, err
 	}
 	defer f.Close()
-	// Anywhere: blocks that lie together would be read and written in one go.
+	// In random order: adjacent blocks would be read and written together.
 	rand.Shuffle(len(data), func(i, j int) { data[i], data[j] = data[j], data[i] })
 	for _, i := range data[:len(data)/100] {
 		off, old, fresh := int64(i)*blob.BlockSize, make([]byte, blob.BlockSize), make([]byte, blob.BlockSize)
@@ -238,19 +237,18 @@ func (l *StoreLab) putChanged(ctx context.Context) (st cachestore.Stored, took t
 			}
 		}()
 	}
-	// The changes are taken back when it has returned: the next sample changes others, of the same
-	// image.
+	// The deferred funcs restore the image, so that the next sample changes other blocks of it.
 	return l.put(ctx)
 }
 
-// copyPlain is what reading the image and writing it costs at least.
+// copyPlain measures cp, the least that reading and writing the image costs.
 func (l *StoreLab) copyPlain(ctx context.Context) (time.Duration, error) {
 	to := filepath.Join(l.dir, "copy")
 	defer os.Remove(to)
 	return timed(ctx, "", "cp", l.image, to)
 }
 
-// read has the store write the image to a file, each block hashed.
+// read has the store write the image to a file, which hashes each block.
 func (l *StoreLab) read(ctx context.Context) (time.Duration, error) {
 	if err := l.ensure(ctx); err != nil {
 		return 0, err
@@ -262,8 +260,8 @@ func (l *StoreLab) read(ctx context.Context) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// verify hashes all that the store has. Damage is an error: the figure would be that of another
-// store.
+// verify hashes everything in the store. Damage is an error, because the figure would be that of
+// another store.
 func (l *StoreLab) verify(ctx context.Context) (time.Duration, error) {
 	if err := l.ensure(ctx); err != nil {
 		return 0, err

@@ -14,16 +14,17 @@ import (
 	"agentbox/agentbox"
 )
 
-// errEnough ends the collecting of files: it is how a func of filepath.WalkDir says so.
+// errEnough ends the walk when enough files are collected.
 var errEnough = errors.New("enough")
 
-// fileRoots are where real files of a machine are: programs, libraries, texts.
+// fileRoots are directories with real files of a machine: programs, libraries, texts.
 var fileRoots = []string{"/usr/lib", "/usr/bin", "/usr/share", "/usr/local"}
 
-// makeDiskImage makes a sparse ext4 image of size bytes that holds about so many bytes of this
-// machine's own files, by way of copies in stage, which is made and removed. Real files, because
-// what compresses and what occurs twice decides what a store does; so figures of two machines with
-// other distributions differ. It stops within a hundredth of files. Missing without mke2fs.
+// makeDiskImage makes a sparse ext4 image of size bytes with about files bytes of this machine's
+// own files, to within one percent. It copies them to the directory stage first, which it makes and
+// removes. It uses real files, because compression and duplicates decide how a store performs.
+// Therefore figures of machines with different distributions differ. The error is Missing without
+// mke2fs.
 func makeDiskImage(ctx context.Context, image, stage string, size, files int64) error {
 	if err := os.Mkdir(stage, 0o700); err != nil {
 		return err
@@ -33,7 +34,7 @@ func makeDiskImage(ctx context.Context, image, stage string, size, files int64) 
 	for _, root := range fileRoots {
 		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if err != nil || !e.Type().IsRegular() {
-				return nil // what cannot be read is left out
+				return nil // skip what is not readable
 			}
 			if err := ctx.Err(); err != nil {
 				return err
@@ -60,7 +61,7 @@ func makeDiskImage(ctx context.Context, image, stage string, size, files int64) 
 	}
 	mke2fs := "mke2fs"
 	if _, err := exec.LookPath(mke2fs); err != nil {
-		mke2fs = "/sbin/mke2fs" // not in everybody's path
+		mke2fs = "/sbin/mke2fs" // often not in PATH
 	}
 	out, err := exec.CommandContext(ctx, mke2fs, "-q", "-t", "ext4", "-d", stage, image, fmt.Sprintf("%dK", size>>10)).CombinedOutput()
 	if err != nil {
@@ -69,7 +70,7 @@ func makeDiskImage(ctx context.Context, image, stage string, size, files int64) 
 	return nil
 }
 
-// copyFile copies the content alone and gives the number of bytes. to must not exist.
+// copyFile copies the content alone and returns the number of bytes. to must not exist.
 func copyFile(from, to string) (int64, error) {
 	src, err := os.Open(from)
 	if err != nil {

@@ -13,23 +13,23 @@ import (
 	"agentbox/agentbox"
 )
 
-// peer is another program that stores files in pieces.
+// peer is another program that stores files in chunks.
 type peer struct {
 	name, module, version string
-	sum                   string // of the module, as go.sum has it: its own go.sum then pins what it needs
-	// ingest stores a file with it in an empty directory, and gives the time of that alone.
+	sum                   string // of the module, as in go.sum; the module's own go.sum then pins its dependencies
+	// ingest stores a file in an empty directory, and returns the time of that alone.
 	ingest func(ctx context.Context, program, dir, file string) (time.Duration, error)
 }
 
-// peers are a backup program and one for images, both of which cut files where their content says.
-// Versions are pinned, as figures are compared over time.
+// peers are a backup program and one for images. Both use content-defined chunking. Versions are
+// pinned, as figures are compared over time.
 var peers = []peer{
 	{"restic", "github.com/restic/restic", "v0.18.0", "h1:2xSVnbNWYeeZ00AufTLCiw7edzCZS2LE6oDEMlLTr2I=", resticIngest},
 	{"desync", "github.com/folbricht/desync", "v0.9.6", "h1:Wb2b/SBdbY/QBSVeI/bXsG0NHSKJX7K9Xuqbq/degA8=", desyncIngest},
 }
 
-// findPeer gives a peer that this machine has, of whatever version, and builds one that it has not
-// where a Go toolchain is.
+// findPeer returns the path of a peer. It accepts any installed version, and otherwise builds the
+// peer, which needs a Go toolchain.
 func findPeer(ctx context.Context, tools string, p peer, say agentbox.Progress) (string, error) {
 	if program, err := exec.LookPath(p.name); err == nil {
 		return program, nil
@@ -37,10 +37,9 @@ func findPeer(ctx context.Context, tools string, p peer, say agentbox.Progress) 
 	return buildPeer(ctx, tools, p, say)
 }
 
-// buildPeer builds a peer in its own module, so with the versions and checksums it was released
-// with.
+// buildPeer builds a peer in its own module, and so with the versions and checksums of its release.
 func buildPeer(ctx context.Context, tools string, p peer, say agentbox.Progress) (string, error) {
-	// It stays there: the next benchmark need not build it.
+	// It stays there, so that the next benchmark need not build it.
 	program := filepath.Join(tools, p.name)
 	if _, err := os.Stat(program); err == nil {
 		return program, nil
@@ -49,8 +48,8 @@ func buildPeer(ctx context.Context, tools string, p peer, say agentbox.Progress)
 		return "", err
 	}
 	end := say.Begin("build "+p.name, p.module+"@"+p.version)
-	// Its checksum is ours to compare, so the checksum database, which not everybody reaches, is
-	// not asked for it.
+	// We compare the checksum ourselves, so the checksum database, which not everybody can reach,
+	// is not needed for it.
 	out, err := goTool(ctx, tools, []string{"GONOSUMDB=" + p.module}, "mod", "download", "-json", p.module+"@"+p.version)
 	if err != nil {
 		return "", err
@@ -66,7 +65,7 @@ func buildPeer(ctx context.Context, tools string, p peer, say agentbox.Progress)
 	return program, nil
 }
 
-// goTool runs the go command in dir and gives what it prints.
+// goTool runs the go command in dir and returns its standard output.
 func goTool(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	var errs bytes.Buffer
@@ -78,7 +77,7 @@ func goTool(ctx context.Context, dir string, env []string, args ...string) ([]by
 	return out, nil
 }
 
-// emptyDir makes a directory anew, and gives the func that removes it.
+// emptyDir makes dir anew and returns the func that removes it.
 func emptyDir(dir string) (func(), error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
@@ -86,7 +85,8 @@ func emptyDir(dir string) (func(), error) {
 	return func() { os.RemoveAll(dir) }, os.MkdirAll(dir, 0o700)
 }
 
-// resticIngest stores a file in a new repository, encrypted and compressed as restic does it.
+// resticIngest stores a file in a new repository, encrypted and compressed as restic does by
+// default.
 func resticIngest(ctx context.Context, program, dir, file string) (time.Duration, error) {
 	remove, err := emptyDir(dir)
 	if err != nil {

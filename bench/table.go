@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// WriteTable writes the report for people: a line for the machine, one for each scenario, and what
-// was not measured, with the reason. The error is the writer's.
+// WriteTable writes the report for people: a line for the machine, one for each scenario, and the
+// scenarios that were not measured, with the reason. The error is that of w.
 func (r Report) WriteTable(w io.Writer) error {
 	qemu := r.Machine.QEMU
 	if qemu == "" {
@@ -35,7 +35,7 @@ func (r Report) WriteTable(w io.Writer) error {
 	return nil
 }
 
-// isolation is the kind of boxes, with how a microVM is accelerated.
+// isolation returns the kind of boxes, and for a microVM its accelerator.
 func isolation(s Result) string {
 	if s.Accel == "" {
 		return s.Isolation
@@ -43,8 +43,8 @@ func isolation(s Result) string {
 	return s.Isolation + "/" + s.Accel
 }
 
-// against is what a scenario was compared with: the part of the other's median that its own is,
-// below 1 for the faster or smaller.
+// against returns the comparison of a scenario with others: its median divided by the other median.
+// Below 1 it is faster or smaller.
 func against(s Result) string {
 	if s.Baseline == nil {
 		return ""
@@ -56,8 +56,8 @@ func against(s Result) string {
 	return text
 }
 
-// amount is a value in the unit people read (unitName): bytes as MiB; times with two digits where
-// they are short.
+// amount formats a value in the unit for people (unitName): bytes as MiB, short times with two
+// digits.
 func amount(v float64, unit string) string {
 	if unit == Bytes && v > 0 && v < 1<<20 {
 		return fmt.Sprintf("%.4f", v/(1<<20))
@@ -71,7 +71,7 @@ func amount(v float64, unit string) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// unitName is the unit of amount.
+// unitName returns the unit of amount.
 func unitName(unit string) string {
 	if unit == Bytes {
 		return "MiB"

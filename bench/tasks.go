@@ -16,9 +16,9 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// Tasks are the scenarios of work that goes on alone: what a person waits for who hands it over,
-// looks in, and gets the result. They share the Lab and are meant to be run one after the other.
-// box is what WarmUp found.
+// Tasks returns the scenarios of unattended work: the times that a person waits for when submitting
+// a task, attaching to a job and getting the result. They share the Lab and must run one after the
+// other. box is the result of WarmUp.
 func (l *Lab) Tasks(box agentbox.Box) []Scenario {
 	t := &worker{installation: l.plain}
 	return inBoxes(box, enterLimit,
@@ -29,11 +29,11 @@ func (l *Lab) Tasks(box agentbox.Box) []Scenario {
 	)
 }
 
-// worker hands over tasks of one repository.
+// worker submits tasks of one repository.
 type worker struct {
 	installation *installation
 	repo         string
-	job          string // that attach joins
+	job          string // the one that attach joins
 }
 
 // prepare makes the repository.
@@ -42,12 +42,12 @@ func (t *worker) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// command is the command line of a task. It has the flags of up that tasks have, too.
+// command returns the command line of a task, with those flags of up that tasks have too.
 func (t *worker) command(verb []string, argv ...string) []string {
 	return slices.Concat(verb, t.installation.lab.machine, []string{"--"}, argv)
 }
 
-// run is a task that one waits for, from the start of the command line to its end.
+// run measures a task that the user waits for, from the start of the command line to its end.
 func (t *worker) run(ctx context.Context) (float64, error) {
 	if err := sleep(ctx, settle); err != nil {
 		return 0, err
@@ -55,7 +55,7 @@ func (t *worker) run(ctx context.Context) (float64, error) {
 	return t.installation.timed(ctx, enterLimit, t.repo, t.command([]string{"run", "-n"}, "true")...)
 }
 
-// begin is from the start of task submit until the task's command runs.
+// begin measures from the start of task submit until the task's command runs.
 func (t *worker) begin(ctx context.Context) (float64, error) {
 	info, submitted, _, err := t.submit(ctx, "true")
 	if err != nil {
@@ -67,10 +67,10 @@ func (t *worker) begin(ctx context.Context) (float64, error) {
 // changes writes 20 files and changes one.
 const changes = `for n in $(seq 20); do echo $n >new-$n; done; echo more >>part00/file0000.txt`
 
-// result is from the end of a command that has changed 20 files and appended to one until task
-// submit --wait has shown its result: what is kept of a task's work, and the removal of its box as
-// far as one waits for it. That there are 21 files is checked: a result that kept less would be
-// faster.
+// result measures from the end of a command that added 20 files and changed one until task submit
+// --wait has shown the result. That includes saving the task's work and those parts of the removal
+// of its box that users wait for. It checks that there are 21 files, because a result with fewer
+// would be faster.
 func (t *worker) result(ctx context.Context) (float64, error) {
 	info, _, shown, err := t.submit(ctx, "sh", "-c", changes)
 	if err != nil {
@@ -83,7 +83,8 @@ func (t *worker) result(ctx context.Context) (float64, error) {
 	return -ms, err
 }
 
-// since is from when until something happened. Both are times of this machine's one clock.
+// since returns the milliseconds from when until an entry of the timeline. Both times are of this
+// machine's clock.
 func since(when time.Time, info api.TaskInfo, what string) (float64, error) {
 	for _, m := range info.Timeline {
 		if m.What == what {
@@ -93,8 +94,8 @@ func since(when time.Time, info api.TaskInfo, what string) (float64, error) {
 	return 0, fmt.Errorf("nothing is known of the %s of task %s", what, info.Task.ID)
 }
 
-// submit hands a task over and waits for its result. It says when it began to, which is after a
-// second in which nothing is done, and when the result was shown.
+// submit submits a task and waits for its result. It also returns when it began, after a second of
+// idleness, and when the result was shown.
 func (t *worker) submit(ctx context.Context, argv ...string) (info api.TaskInfo, submitted, shown time.Time, err error) {
 	if err := sleep(ctx, settle); err != nil {
 		return info, submitted, shown, err
@@ -114,8 +115,7 @@ func (t *worker) submit(ctx context.Context, argv ...string) (info api.TaskInfo,
 	return info, submitted, shown, err
 }
 
-// startJob has a box run a job that has written a screenful and waits: what a person sees who joins
-// one is that screen.
+// startJob has a box run a job that writes a screenful and then waits. Attaching shows that screen.
 func (t *worker) startJob(ctx context.Context) error {
 	if err := t.prepare(ctx); err != nil {
 		return err
@@ -131,8 +131,7 @@ func (t *worker) startJob(ctx context.Context) error {
 // leave removes the box of the job.
 func (t *worker) leave(ctx context.Context) error { return t.installation.remove(ctx) }
 
-// attach is from the start of the command line until it shows something of the job: the first line
-// of its screen.
+// attach measures from the start of the command line until the first line of the job's screen.
 func (t *worker) attach(ctx context.Context) (ms float64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, enterLimit, fmt.Errorf("the limit is %s", enterLimit))
 	defer cancel()
@@ -149,7 +148,7 @@ func (t *worker) attach(ctx context.Context) (ms float64, err error) {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	took := time.Since(started)
-	// It would go on with the job.
+	// It would run as long as the job.
 	killed := cmd.Process.Kill()
 	_ = cmd.Wait() // it was killed
 	if err == nil && line != "1\n" {

@@ -9,45 +9,45 @@ import (
 	"agentbox/agentbox"
 )
 
-// workLimit is for one sample: a C build on an emulated machine takes a fraction of it.
+// workLimit bounds one sample. A C build on an emulated machine takes a fraction of it.
 const workLimit = 10 * time.Minute
 
-// job is something developers have a machine do. Both scripts run in the working copy, by sh, and
-// their output is dropped.
+// job is typical work of developers. Both scripts run in the working copy, by sh; their output is
+// dropped.
 type job struct {
-	// name is that of its scenarios, behind native/, work/ and runsc/.
+	// name follows native/, work/ or runsc/ in the names of its scenarios.
 	name    string
 	prepare string // before each sample, untimed; "" for nothing
 	script  string
 }
 
-// goTest is the one job that takes more than a compiler: a toolchain, and a cache that it can
+// goTest is the one job that needs more than a compiler: a toolchain, and a cache that it can
 // reach.
 const goTest = "go-test"
 
-// jobs are what is measured: a C project and a Go package as their developers build and test them,
-// and three things that builds consist of.
+// jobs are a C project and a Go package, built and tested as their developers do it, and three
+// operations of which builds consist.
 var jobs = []job{
 	{"c-build", "cd c && { make distclean || true; } >/dev/null 2>&1", "cd c && { ./configure && make -j2; } >/dev/null"},
 	{"c-test", "cd c && { [ -x minigzip64 ] || { ./configure && make -j2; } >/dev/null; }", "cd c && make test >/dev/null"},
 	{goTest, "echo '//' >>go/protocol/argv.go", "cd go && go test -count=1 ./protocol >/dev/null"},
 	{"processes-1000", "", "i=0; while [ $i -lt 1000 ]; do /bin/true; i=$((i + 1)); done"},
 	{"git-status-5000", "", "git status --porcelain >/dev/null"},
-	// Not removed: ext4 is slow to make files while it remembers many that were deleted.
+	// Not removed, because ext4 is slow to create files after many were deleted.
 	{"files-10000", "[ ! -e many ] || mv many many.$(date +%s%N)", "mkdir many && cd many && i=0; while [ $i -lt 10000 ]; do echo $i >$i; i=$((i + 1)); done"},
 }
 
-// workTarget is where jobs are done: the machine itself, or a box.
+// workTarget is where jobs run: on the machine itself, or in a box.
 type workTarget interface {
-	// run runs a script in the working copy to its end, and gives the milliseconds of the whole
+	// run runs a script in the working copy to its end, and returns the milliseconds of the whole
 	// command.
 	run(ctx context.Context, script string) (float64, error)
 }
 
-// Work are the scenarios of real work: each job natively, which is the baseline, and in a box of
-// each kind, in alternating runs; with gVisor also in a bare runsc. It makes the working copies and
-// the boxes, which go with the Lab. Where the checkout in dir is not agentbox's own, the Go job is
-// left out.
+// Work returns the scenarios of real work in alternating runs: each job natively, which is the
+// baseline, and in a box of each kind; with gVisor also in a bare runsc. It makes the working
+// copies and the boxes; closing the Lab removes them. If dir is not a checkout of agentbox, the Go
+// job is left out.
 func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) ([]Scenario, error) {
 	m, err := l.newMaterial(ctx, dir)
 	if err != nil {
@@ -88,7 +88,7 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 			s := j.scenario("work/"+j.name, b)
 			s.Isolation, s.Accel, s.Baseline = b.kind, b.accel, "native/"+j.name
 			if i > 0 {
-				// The kinds, too, are compared with each other.
+				// Compare the kinds with each other, too.
 				s.Also = append(s.Also, Ref{s.Name, boxes[0].kind})
 			}
 			if b.kind == agentbox.GVisor {
@@ -100,15 +100,15 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 	return all, nil
 }
 
-// Tries are scenarios of the same work in bare runscs: one as boxes are, and one with each of the
-// options in try, whose baseline that is. A sample is the processor time of the whole container,
-// which other work on the machine changes little.
+// Tries returns scenarios of the same work in bare runscs: one that is configured as boxes are,
+// which is the baseline, and one for each of the options in try. A sample is the processor time of
+// the whole container, which depends little on other load.
 func (l *Lab) Tries(ctx context.Context, dir string, try []string) ([]Scenario, error) {
 	m, err := l.newMaterial(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := m.native(ctx); err != nil { // which fills the cache that a box is given
+	if _, err := m.native(ctx); err != nil { // fills the cache that a box gets
 		return nil, err
 	}
 	b, err := m.box(ctx, agentbox.GVisor)
@@ -131,11 +131,11 @@ func (l *Lab) Tries(ctx context.Context, dir string, try []string) ([]Scenario, 
 	return all, nil
 }
 
-// scenario is a job somewhere. name is that of the scenario.
+// scenario returns the scenario called name of a job on a target.
 func (j job) scenario(name string, where workTarget) Scenario {
 	return Scenario{
 		Name: name, Unit: Milliseconds, Ceiling: milliseconds(workLimit),
-		// The first time pays for caches that no later one pays for.
+		// The first run fills caches that later ones use.
 		Setup: func(ctx context.Context) error {
 			_, err := j.measure(ctx, where)
 			return err

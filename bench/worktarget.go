@@ -12,15 +12,16 @@ import (
 	"agentbox/agentbox"
 )
 
-// nativeTarget does jobs on the machine itself, in the directory dir, with env besides our own
+// nativeTarget runs jobs on the machine itself, in the directory dir, with env added to our own
 // environment.
 type nativeTarget struct {
 	dir string
 	env []string
 }
 
-// run runs a script with sh, for workLimit at most, and gives the milliseconds: from the start of
-// the shell to its end. A script that fails has a time, too, and an error with what it said last.
+// run runs a script with sh, for at most workLimit, and returns the milliseconds from the start of
+// the shell to its end. For a script that fails it returns them too; the error has its last line of
+// output.
 func (s nativeTarget) run(ctx context.Context, script string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, workLimit, fmt.Errorf("the limit is %s", workLimit))
 	defer cancel()
@@ -35,28 +36,29 @@ func (s nativeTarget) run(ctx context.Context, script string) (float64, error) {
 	return milliseconds(took), nil
 }
 
-// lastLine is what a program said last: usually why it failed.
+// lastLine returns the last line of a program's output, which usually has the reason of a failure.
 func lastLine(out []byte) []byte {
 	out = bytes.TrimSpace(out)
 	return out[bytes.LastIndexByte(out, '\n')+1:]
 }
 
-// workBox does them in a box.
+// workBox runs jobs in a box.
 type workBox struct {
 	installation *installation
 	name         string
 	kind         agentbox.Isolation
 	accel        string
-	// image is what the box runs, for a bare container beside it.
+	// image is the image of the box, for a bare container to compare with.
 	image agentbox.Digest
 }
 
-// run is a command in a box that runs, from the start of the command line to its end.
+// run runs a command in the running box, and returns the milliseconds from the start of the command
+// line to its end.
 func (b workBox) run(ctx context.Context, script string) (float64, error) {
 	return b.installation.timed(ctx, workLimit, b.installation.home.Dir, "exec", b.name, "--", "sh", "-c", script)
 }
 
-// environment is what its commands have, as NAME=value.
+// environment returns the environment of its commands, as NAME=value.
 func (b workBox) environment(ctx context.Context) ([]string, error) {
 	out, err := b.installation.do(ctx, b.installation.home.Dir, "exec", b.name, "--", "env", "-0")
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"), err
