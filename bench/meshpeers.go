@@ -64,7 +64,7 @@ func (l *MeshLab) beside(o *cluster, n int, baseline string) (out []Scenario, mi
 	}
 	for _, p := range meshPeers {
 		name := fmt.Sprintf("mesh/%s-swarm-%d", p.name, n)
-		// What is missing is said in the report, so that nobody takes a shorter table for a result.
+		// The report lists what is missing, so that nobody takes a shorter table for a result.
 		program, err := p.find(l.cfg.Tools)
 		if err != nil {
 			missing = append(missing, Missing{Name: name, Why: err.Error() + ": " + agentbox.AsError(err).Hint})
