@@ -6,7 +6,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Encoding says how a piece lies in a file or travels.
+// Encoding is the form of a piece in a file or in transit.
 type Encoding uint8
 
 // The encodings.
@@ -15,21 +15,21 @@ const (
 	Zstd  Encoding = 1
 )
 
-// worthwhile is the part of its size that compression must save, as a divisor: less is not worth
-// the time to undo it.
+// worthwhile is a divisor: compression must save this part of the size. Less is not worth the time
+// to decompress.
 const worthwhile = 8
 
-// Codec compresses and decompresses pieces. It is safe for use by many goroutines.
+// Codec compresses and decompresses pieces. It is safe for concurrent use.
 type Codec struct {
 	enc *zstd.Encoder
 	dec *zstd.Decoder
 }
 
 // NewCodec makes a Codec that works on as many pieces at once as the machine has CPUs. It holds
-// memory for each of them; one for a process is enough.
+// memory for each of them, so one per process is enough.
 func NewCodec() (*Codec, error) {
-	// The fastest level: what is stored is compressed once and on the way of somebody who waits.
-	// Single segments make every frame say its size, which Decode insists on.
+	// The fastest level, because callers wait while their data is compressed. Single segments make
+	// every frame contain its size, which Decode requires.
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithSingleSegment(true))
 	if err != nil {
 		return nil, err
@@ -41,8 +41,8 @@ func NewCodec() (*Codec, error) {
 	return &Codec{enc: enc, dec: dec}, nil
 }
 
-// Encode returns the bytes to store for p: compressed where that saves an eighth, else p itself,
-// not a copy.
+// Encode returns the bytes to store for p: compressed where that saves an eighth, otherwise p
+// itself, not a copy.
 func (c *Codec) Encode(p []byte) ([]byte, Encoding) {
 	out := c.enc.EncodeAll(p, make([]byte, 0, len(p)))
 	if len(out) > len(p)-len(p)/worthwhile {
@@ -51,9 +51,9 @@ func (c *Codec) Encode(p []byte) ([]byte, Encoding) {
 	return out, Zstd
 }
 
-// Decode undoes Encode. size is what comes out; anything else is Corrupt, and no more than size
-// bytes are ever made: the length that the compressed bytes claim is compared before they are
-// looked at.
+// Decode undoes Encode. size is the decoded size in bytes; any other result is an error of code
+// Corrupt. It never produces more than size bytes, because it compares the size in the frame before
+// it decompresses anything. For Plain it returns p itself.
 func (c *Codec) Decode(p []byte, e Encoding, size int) ([]byte, error) {
 	switch {
 	case size < 0 || size > MaxPiece:
@@ -67,7 +67,7 @@ func (c *Codec) Decode(p []byte, e Encoding, size int) ([]byte, error) {
 	if err := h.Decode(p); err != nil {
 		return nil, invalid("zstd: %w", err)
 	}
-	// One frame that says its size, no more: frames could follow each other and add up.
+	// Exactly one frame, which contains its size: the output of several frames would add up.
 	if !h.HasFCS || h.Skippable || h.FrameContentSize != uint64(size) {
 		return nil, invalid("zstd: the frame does not hold %d bytes", size)
 	}

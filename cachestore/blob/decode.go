@@ -6,9 +6,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// DecodeManifest reads what Encode wrote and nothing else: whatever it accepts, Encode gives back
-// byte for byte, and Check finds nothing wrong with. It allocates no more than a small multiple of
-// what it is given.
+// DecodeManifest decodes what Encode wrote and nothing else: Encode returns the same bytes for
+// whatever it accepts, and Check accepts it too. All other input is an error of code Corrupt. It
+// allocates no more than a small multiple of len(b).
 func DecodeManifest(b []byte) (Manifest, error) {
 	if len(b) > MaxManifest {
 		return Manifest{}, invalid("manifest: %d bytes, at most %d", len(b), MaxManifest)
@@ -34,8 +34,8 @@ func DecodeManifest(b []byte) (Manifest, error) {
 	return m, m.Check()
 }
 
-// readTables reads the chunks and the trace, whose numbers were compared with the bytes that are
-// left.
+// readTables reads the chunks and the trace. The caller has compared their numbers with the bytes
+// that are left.
 func (m *Manifest) readTables(c *cursor, chunks, trace int) {
 	m.Chunks = make([]Chunk, chunks)
 	for i := range m.Chunks {
@@ -51,13 +51,13 @@ func (m *Manifest) readTables(c *cursor, chunks, trace int) {
 	}
 }
 
-// cursor reads from the front of b. Once it has run out it gives zeros and has failed.
+// cursor reads from the front of b. Once b is exhausted, it returns zeros and failed is set.
 type cursor struct {
 	b      []byte
 	failed bool
 }
 
-// take returns the next n bytes, zeros when there are fewer.
+// take returns the next n bytes, or zeros when fewer are left.
 func (c *cursor) take(n int) []byte {
 	if n > len(c.b) {
 		c.failed, c.b = true, nil

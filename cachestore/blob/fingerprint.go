@@ -5,27 +5,27 @@ import (
 	"crypto/cipher"
 )
 
-// Fingerprint is a keyed hash of a piece. It says the same as a digest and costs a quarter of it,
-// for a holder of the key: two pieces have the same one by chance only, which for pieces of 4 MiB
-// is less than 2^-109, as long as the maker of the pieces knows neither the key nor any
-// fingerprint. So it never leaves the store whose key it was made with.
+// Fingerprint is a keyed hash of a piece. For the holder of the key, it identifies the piece as a
+// digest does, at a quarter of the cost. Two pieces have the same fingerprint only by chance, with
+// a probability below 2^-109 for pieces of 4 MiB, as long as the author of the pieces knows neither
+// the key nor any fingerprint. Therefore it never leaves the store of that key.
 type Fingerprint [16]byte
 
 // FingerprintKey is the secret of one store, 32 random bytes.
 type FingerprintKey [32]byte
 
-// Fingerprinter makes fingerprints. It is safe for use by many goroutines.
+// Fingerprinter computes fingerprints. It is safe for concurrent use.
 //
-// GHASH, an almost universal hash (McGrew and Viega, The Galois/Counter Mode of Operation, 2004),
-// is what AES-GCM makes of additional data; processors have instructions for it. Its result is
-// encrypted with another key, so that fingerprints tell nothing about the first, not even to
-// somebody who has read some of them.
+// It uses GHASH, an almost universal hash (McGrew and Viega, The Galois/Counter Mode of Operation,
+// 2004), which AES-GCM computes of additional data and for which processors have instructions. The
+// result is encrypted with another key, so that fingerprints reveal nothing about the first key,
+// even to somebody who has read some of them.
 type Fingerprinter struct {
 	hash  cipher.AEAD
 	cover cipher.Block
 }
 
-// NewFingerprinter makes a Fingerprinter.
+// NewFingerprinter makes a Fingerprinter for a key.
 func NewFingerprinter(key FingerprintKey) (*Fingerprinter, error) {
 	block, err := aes.NewCipher(key[:16])
 	if err != nil {
@@ -39,10 +39,10 @@ func NewFingerprinter(key FingerprintKey) (*Fingerprinter, error) {
 	return f, err
 }
 
-// noNonce is always the same: nothing is encrypted under it, and nobody sees what it hides.
+// noNonce may be constant, because nothing is encrypted under it and its output stays hidden.
 var noNonce [12]byte
 
-// Of returns the fingerprint of a piece.
+// Of returns the fingerprint of p.
 func (f *Fingerprinter) Of(p []byte) Fingerprint {
 	var out Fingerprint
 	f.cover.Encrypt(out[:], f.hash.Seal(nil, noNonce[:], nil, p))

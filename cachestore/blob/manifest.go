@@ -10,7 +10,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// Kind says what a blob is for. Quotas are per kind; nothing else differs by it.
+// Kind is the purpose of a blob. Quotas are per kind; nothing else depends on it.
 type Kind string
 
 // The kinds.
@@ -30,38 +30,38 @@ func (k Kind) Valid() bool {
 	return slices.Contains(Kinds, k)
 }
 
-// Info is what a manifest says about its blob besides its bytes.
+// Info is what a manifest has in addition to the chunks of its blob.
 type Info struct {
 	Kind      Kind
-	MediaType string          // as application/vnd.erofs; at most 255 bytes
-	Parent    agentbox.Digest // the manifest this one was made from, or none. It keeps nothing alive
-	// Trace lists the numbers of chunks in the order in which a boot read them first, for fetching
-	// them ahead.
+	MediaType string          // such as application/vnd.erofs; at most 255 bytes
+	Parent    agentbox.Digest // the manifest this one was made from, or zero. It keeps nothing alive
+	// Trace lists the indices of chunks in the order in which a boot first read them, for
+	// prefetching.
 	Trace []uint32
 }
 
-// Manifest lists the chunks of a blob, in their order. Its digest is that of its encoded form.
-// Values made by code go through Check before they are encoded; what DecodeManifest gives has been.
+// Manifest lists the chunks of a blob, in order. Its digest is that of its encoded form. Code that
+// builds one must call Check before Encode; DecodeManifest has done so.
 type Manifest struct {
 	Info
 	Size   int64 // bytes of the blob
-	Blocks bool  // chunk i lies at i*BlockSize; else one follows the other
+	Blocks bool  // chunk i is at i*BlockSize; otherwise chunks follow each other
 	Chunks []Chunk
 }
 
-// manifestMagic begins every manifest; the last digit is its version.
+// manifestMagic begins every manifest. Its last digit is the version.
 const manifestMagic = "ABXMAN1\n"
 
-// maxMediaType is in bytes: its length is one. maxTrace is four times the blocks of an image of 128
-// GiB. flagBlocks is the bit of the flags that stands for Blocks; all others are zero.
+// maxMediaType is in bytes, because one byte encodes its length. maxTrace is four times the blocks
+// of an image of 128 GiB. flagBlocks is the bit of the flags for Blocks; all others are zero.
 const (
 	maxMediaType = 255
 	maxTrace     = 1 << 20
 	flagBlocks   = 1
 )
 
-// Encode returns the one form a manifest has (docs/internals/formats.md). It checks nothing:
-// Check does.
+// Encode returns the only encoding of a manifest (docs/internals/formats.md). It does not call
+// Check.
 func (m Manifest) Encode() []byte {
 	b := append(make([]byte, 0, 64+36*len(m.Chunks)), manifestMagic...)
 	flags := byte(0)
@@ -88,7 +88,7 @@ func (m Manifest) Encode() []byte {
 	return b
 }
 
-// Check returns what is wrong with a manifest, as an error of code Corrupt.
+// Check returns an error of code Corrupt that describes what is wrong with a manifest, or nil.
 func (m Manifest) Check() error {
 	switch {
 	case !m.Kind.Valid():
@@ -109,8 +109,8 @@ func (m Manifest) Check() error {
 	return m.checkStream()
 }
 
-// checkBlocks and checkStream see that the sizes add up: readers find a chunk's place by them, and
-// allocate what they say.
+// checkBlocks and checkStream check that the sizes add up, because readers compute offsets from
+// them and allocate as much as they say.
 func (m Manifest) checkBlocks() error {
 	if want := (m.Size + BlockSize - 1) / BlockSize; int64(len(m.Chunks)) != want {
 		return invalid("manifest: %d chunks for %d bytes, not %d", len(m.Chunks), m.Size, want)
@@ -137,12 +137,12 @@ func (m Manifest) checkStream() error {
 	return nil
 }
 
-// blockSize is the length of block i: the last one may be short.
+// blockSize returns the size of block i in bytes. The last block may be short.
 func (m Manifest) blockSize(i int) int {
 	return int(min(BlockSize, m.Size-int64(i)*BlockSize))
 }
 
-// Data lists the numbers of the chunks that are not zeros.
+// Data returns the indices of the chunks that are not zeros.
 func (m Manifest) Data() []int {
 	var out []int
 	for i, c := range m.Chunks {
@@ -153,7 +153,8 @@ func (m Manifest) Data() []int {
 	return out
 }
 
-// Stored counts the bytes of chunks that are not zeros, each time they occur.
+// Stored returns the sum of the sizes of all chunks that are not zeros, counting repeated ones each
+// time.
 func (m Manifest) Stored() int64 {
 	var n int64
 	for _, i := range m.Data() {

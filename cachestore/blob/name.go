@@ -9,13 +9,13 @@ import (
 	"agentbox/agentbox"
 )
 
-// Scope says what a name is good for.
+// Scope says where a name may be used.
 type Scope string
 
 // The scopes.
 const (
-	Team  Scope = "team"  // made by a clean run of a trusted peer: others may use it
-	Local Scope = "local" // made here, for here
+	Team  Scope = "team"  // made by a clean run of a trusted peer, for use by others
+	Local Scope = "local" // made on this host, for use on it
 )
 
 // Limits of a name, in bytes.
@@ -25,12 +25,11 @@ const (
 	maxName      = 16 << 10
 )
 
-// Name says that a key stands for a manifest, and is signed by its producer, who says so. The
-// fields are in the order in which they are signed, so neither the order nor the tags may change
-// within a version.
+// Name states that a key stands for a manifest. Its producer signs it. The fields are in the order
+// in which they are signed, so neither the order nor the tags may change within a version.
 type Name struct {
 	Version int `json:"version"` // 1
-	// Namespace and Key are what is looked up: CheckKey says what they may be.
+	// Namespace and Key are what is looked up. CheckKey says what they may contain.
 	Namespace string          `json:"namespace"`
 	Key       string          `json:"key"`
 	Manifest  agentbox.Digest `json:"manifest"`
@@ -39,16 +38,16 @@ type Name struct {
 	Expires   time.Time       `json:"expires,omitzero"`  // UTC, whole seconds; zero: never
 	Producer  []byte          `json:"producer"`          // the ed25519 public key of the signer
 	Signature []byte          `json:"signature"`         // over nameDomain and the JSON of the rest
-	Comment   string          `json:"comment,omitempty"` // what a person would want to know: which command, which commit
+	Comment   string          `json:"comment,omitempty"` // for people, such as the command or commit it comes from
 }
 
 const nameVersion = 1
 
-// nameDomain keeps a signature over a name from being one over anything else.
+// nameDomain prevents the use of a name's signature for anything else.
 const nameDomain = "agentbox name 1\n"
 
 // Sign returns the name with version, producer and signature filled in, and its times rounded down
-// to what is signed. Invalid when it is not well-formed otherwise.
+// to whole seconds. The error is Invalid when another field is malformed.
 func (n Name) Sign(key ed25519.PrivateKey) (Name, error) {
 	n.Version, n.Producer = nameVersion, key.Public().(ed25519.PublicKey)
 	n.Created, n.Expires = n.Created.UTC().Truncate(time.Second), n.Expires.UTC().Truncate(time.Second)
@@ -63,8 +62,9 @@ func (n Name) Sign(key ed25519.PrivateKey) (Name, error) {
 	return n, nil
 }
 
-// Verify reports whether the name is well-formed and signed by its producer, as an error of code
-// Corrupt. Whether to trust the producer, and whether the name has expired, is for the caller.
+// Verify returns an error of code Corrupt unless the name is well-formed and signed by its
+// producer. The caller decides whether to trust the producer, and checks whether the name has
+// expired.
 func (n Name) Verify() error {
 	if err := n.check(); err != nil {
 		return err
@@ -79,17 +79,17 @@ func (n Name) Verify() error {
 	return nil
 }
 
-// Expired reports whether the name no longer holds at t.
+// Expired reports whether the name has expired at t.
 func (n Name) Expired(t time.Time) bool { return !n.Expires.IsZero() && !t.Before(n.Expires) }
 
-// signed is what the signature is over.
+// signed returns the bytes that are signed.
 func (n Name) signed() ([]byte, error) {
 	n.Signature = nil
 	b, err := json.Marshal(n)
 	return append([]byte(nameDomain), b...), err
 }
 
-// check returns what is wrong with a name, but for its signature.
+// check checks everything in a name but its signature.
 func (n Name) check() error {
 	switch {
 	case n.Version != nameVersion:
@@ -106,8 +106,8 @@ func (n Name) check() error {
 	return CheckKey(n.Namespace, n.Key)
 }
 
-// CheckKey reports whether a namespace and a key may be used in a name: a namespace is a short
-// lower-case word; a key is printable text, and is never made part of a path.
+// CheckKey returns an error of code Invalid unless namespace and key may be used in a name. A
+// namespace is a short lower-case word. A key is printable text; it never becomes part of a path.
 func CheckKey(namespace, key string) error {
 	if namespace == "" || len(namespace) > MaxNamespace {
 		return agentbox.Errorf(agentbox.Invalid, "a namespace has 1 to %d bytes, not %d", MaxNamespace, len(namespace))
@@ -126,10 +126,10 @@ func CheckKey(namespace, key string) error {
 	return nil
 }
 
-// Encode returns the one form a signed name has.
+// Encode returns the only encoding of a signed name.
 func (n Name) Encode() ([]byte, error) { return json.Marshal(n) }
 
-// DecodeName reads what Encode wrote, and verifies it.
+// DecodeName decodes what Encode wrote, and verifies it. Errors are of code Corrupt.
 func DecodeName(b []byte) (Name, error) {
 	if len(b) > maxName {
 		return Name{}, invalid("a name has at most %d bytes, not %d", maxName, len(b))
@@ -138,7 +138,7 @@ func DecodeName(b []byte) (Name, error) {
 	if err := json.Unmarshal(b, &n); err != nil {
 		return Name{}, invalid("name: %w", err)
 	}
-	// One form only: what two readers could understand differently is not signed by anybody.
+	// Only one form is accepted, so that no two readers understand a signed name differently.
 	if same, err := n.Encode(); err != nil || !bytes.Equal(same, b) {
 		return Name{}, invalid("name: not in the form in which names are written")
 	}

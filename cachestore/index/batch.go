@@ -9,30 +9,31 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// Batch is a list of changes, applied in order. The zero Batch is empty. It is for one goroutine,
-// and may be applied again after an error: each change says what is, not what differs.
+// Batch is a list of changes, applied in order. The zero Batch is empty. It is not safe for
+// concurrent use. It may be applied again after an error, because every change sets a state and not
+// a difference.
 type Batch struct {
 	changes []change
 }
 
-// change sets a key, or removes it when it has no value.
+// change sets a key, or removes it.
 type change struct {
 	key, value []byte // no value: remove
 }
 
-// SetChunk claims that a chunk lies at p, in place of any other claim on it. The file must have
-// been synced before the batch is applied.
+// SetChunk claims that a chunk is at p, replacing any other claim on it. The file must have been
+// synced before the batch is applied.
 func (b *Batch) SetChunk(d agentbox.Digest, p Location) {
 	k := key(chunkKey, d)
 	b.changes = append(b.changes, change{k, seal(k, encodeLocation(p))})
 }
 
-// DropChunk takes a claim back.
+// DropChunk removes the claim on a chunk.
 func (b *Batch) DropChunk(d agentbox.Digest) {
 	b.changes = append(b.changes, change{key: key(chunkKey, d)})
 }
 
-// SetMeta records that a manifest is here, and what is known of it. It fails only if m cannot be
+// SetMeta records that a manifest is in the store, with its metadata. It fails only if m cannot be
 // encoded.
 func (b *Batch) SetMeta(d agentbox.Digest, m Meta) error {
 	v, err := encodeMeta(m)
@@ -44,19 +45,19 @@ func (b *Batch) SetMeta(d agentbox.Digest, m Meta) error {
 	return nil
 }
 
-// DropMeta removes what is known of a manifest.
+// DropMeta removes the metadata of a manifest.
 func (b *Batch) DropMeta(d agentbox.Digest) {
 	b.changes = append(b.changes, change{key: key(metaKey, d)})
 }
 
-// Remember records the digest of the bytes with a fingerprint. That is true whether or not the
-// chunk is here.
+// Remember records the digest of the bytes with a fingerprint. This holds whether or not the chunk
+// is in the store.
 func (b *Batch) Remember(f blob.Fingerprint, d agentbox.Digest) {
 	k := knownKeyOf(f)
 	b.changes = append(b.changes, change{k, seal(k, bytes.Clone(d[:]))})
 }
 
-// Forget removes what Remember recorded.
+// Forget removes a record of Remember.
 func (b *Batch) Forget(f blob.Fingerprint) {
 	b.changes = append(b.changes, change{key: knownKeyOf(f)})
 }
@@ -64,13 +65,13 @@ func (b *Batch) Forget(f blob.Fingerprint) {
 // DropDamaged removes an entry whose value is damaged.
 func (b *Batch) DropDamaged(k Key) { b.changes = append(b.changes, change{key: k.bytes}) }
 
-// Len counts the changes.
+// Len returns the number of changes.
 func (b *Batch) Len() int { return len(b.changes) }
 
-// Apply applies the changes, which are on disk when it returns, in transactions of batchKeys
-// changes. A crash may leave any number of transactions from the front, so changes that others rest
-// on come first. An error leaves it open how many were made; NoSpace, from room, comes before
-// anything is written.
+// Apply applies the changes in transactions of batchKeys changes each. They are on disk when it
+// returns. A crash may leave only the first of these transactions, so changes on which others
+// depend come first. After an error, any number of them may have been applied, except that NoSpace,
+// from room, comes before a transaction writes anything.
 func (x *Index) Apply(b *Batch) error {
 	for rest := b.changes; len(rest) > 0; {
 		n := min(len(rest), batchKeys)

@@ -15,14 +15,14 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// Index is open on one directory by one process; the caller sees to that. Its methods may be called
-// at once.
+// Index is an open index. The caller ensures that only one process has a directory open. Its
+// methods are safe for concurrent use.
 type Index struct {
-	// dir is the directory as it was opened: Close has to know whether it is still that one.
+	// dir identifies the directory as it was opened: Close must know whether it is still the same.
 	dir os.FileInfo
-	// db is badger's. Nothing in it is read or written but through guarded.
+	// db may only be read or written through guarded.
 	db *badger.DB
-	// room is Open's.
+	// room is the argument of Open.
 	room   func() error
 	secret blob.FingerprintKey
 	// damaged counts values that failed their checksum.
@@ -30,19 +30,19 @@ type Index struct {
 }
 
 // memTable and valueFile are in bytes. badger's defaults are 64 MiB and 1 GiB, for databases with
-// values; memTable is memory that the daemon holds all the time.
+// values. The daemon holds memTable in memory all the time.
 const (
 	memTable  = 16 << 20
 	valueFile = 16 << 20
 	// batchKeys keeps a transaction under 15% of the memtable, beyond which badger refuses it: a
-	// key and its value are less than 600 bytes.
+	// key and its value have less than 600 bytes.
 	batchKeys = 2000
 )
 
-// Open opens or makes the index in dir, whose parent must exist. room is asked before anything is
-// written, here and by Apply: badger writes through memory maps, and a disk that is full when their
-// pages go out would end the process. Its error is given as it is; any other means that the index
-// cannot be read, and is best put aside.
+// Open opens or creates the index in dir, whose parent must exist. It calls room before it writes
+// anything, and so does Apply: badger writes through memory maps, and a disk that is full when
+// their pages are written would kill the process. Open returns an error of room as it is; any other
+// error means that the index cannot be read and is best quarantined.
 func Open(dir string, room func() error) (*Index, error) {
 	if err := room(); err != nil {
 		return nil, err
@@ -63,23 +63,23 @@ func Open(dir string, room func() error) (*Index, error) {
 	return x, nil
 }
 
-// settings are badger's options. Writes are synced, as a claim that was given must last. There is
-// one version of each key and no detection of conflicts, because writers of the same key are kept
-// apart by the store; the lock of the store's directory stands for badger's. Tables and caches are
-// small: a million chunks have to fit in the memory of a daemon (TestAMillionChunksFitInMemory).
+// settings returns badger's options. Writes are synced, because a claim must survive a crash. There
+// is one version of each key and no detection of conflicts, because the store serializes writers of
+// the same key. The lock of the store's directory replaces badger's. Tables and caches are small: a
+// million chunks have to fit in the memory of a daemon (TestAMillionChunksFitInMemory).
 func settings(dir string) badger.Options {
 	o := badger.DefaultOptions(dir).WithLogger(nil).WithSyncWrites(true).WithMetricsEnabled(false)
 	o = o.WithDetectConflicts(false).WithNumVersionsToKeep(1).WithBypassLockGuard(true)
 	o = o.WithMemTableSize(memTable).WithNumMemtables(2).WithNumLevelZeroTables(2).WithNumLevelZeroTablesStall(6)
 	o = o.WithBaseTableSize(4 << 20).WithBaseLevelSize(16 << 20).WithNumCompactors(2).WithNumGoroutines(1)
 	o = o.WithValueLogFileSize(valueFile).WithValueThreshold(1 << 20)
-	// Blocks come from the page cache; a cache of ours would hold them twice.
+	// Blocks come from the page cache; a cache of our own would hold them twice.
 	o = o.WithCompression(options.None).WithBlockCacheSize(0).WithIndexCacheSize(8 << 20)
 	return o.WithChecksumVerificationMode(options.OnTableAndBlockRead)
 }
 
-// guarded turns a panic of badger's, which it has for damaged files, into an error. A panic in a
-// goroutine of badger's own is beyond it.
+// guarded turns a panic of badger, which it raises over damaged files, into an error. It cannot
+// catch a panic in badger's own goroutines.
 func guarded(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -89,9 +89,9 @@ func guarded(do func() error) (err error) {
 	return do()
 }
 
-// Close writes what is in memory. Where there is no room for that it leaves it to the log, from
-// which the next Open reads it. An index whose directory somebody removed or moved has nobody to
-// leave it to, and badger would try for ever.
+// Close writes what is in memory and closes the index. Without room for that, it leaves the data in
+// the log, from which the next Open reads it. It also does nothing if the directory was removed or
+// moved, where badger would retry for ever.
 func (x *Index) Close() error {
 	if agentbox.CodeOf(x.room()) == agentbox.NoSpace {
 		return nil
@@ -102,26 +102,26 @@ func (x *Index) Close() error {
 	return guarded(x.db.Close)
 }
 
-// Damaged counts the values that failed their checksum since Open.
+// Damaged returns the number of values that failed their checksum since Open.
 func (x *Index) Damaged() int64 { return x.damaged.Load() }
 
-// Chunk returns where a chunk lies, false when it is not here.
+// Chunk returns the location of a chunk, or false when the chunk is not in the store.
 func (x *Index) Chunk(d agentbox.Digest) (Location, bool, error) {
 	return lookup(x, key(chunkKey, d), decodeLocation)
 }
 
-// Meta returns what is known of a manifest, false when it is not here.
+// Meta returns the metadata of a manifest, or false when it is not in the store.
 func (x *Index) Meta(d agentbox.Digest) (Meta, bool, error) {
 	return lookup(x, key(metaKey, d), decodeMeta)
 }
 
-// lookup returns what a key stands for, false when there is none or it is damaged.
+// lookup returns the value of a key, or false when it is absent or damaged.
 func lookup[V any](x *Index, k []byte, decode func([]byte) (V, bool)) (out V, ok bool, err error) {
 	err = x.get(k, func(v []byte) { out, ok = decoded(x, k, v, decode) })
 	return out, ok, err
 }
 
-// decoded returns what a value says, and counts one that is damaged.
+// decoded decodes a value, and counts it if it is damaged.
 func decoded[V any](x *Index, k, v []byte, decode func([]byte) (V, bool)) (out V, ok bool) {
 	body, ok := unseal(k, v)
 	if ok {
@@ -133,8 +133,7 @@ func decoded[V any](x *Index, k, v []byte, decode func([]byte) (V, bool)) (out V
 	return out, ok
 }
 
-// get calls use with the value of a key, and not when there is none. The value is valid during the
-// call only.
+// get calls use with the value of a key, if there is one. The value is valid during the call only.
 func (x *Index) get(k []byte, use func(v []byte)) error {
 	err := guarded(func() error {
 		return x.db.View(func(t *badger.Txn) error {
@@ -171,9 +170,9 @@ func (x *Index) DamagedKeys(ctx context.Context) ([]Key, error) {
 // Key is the key of an entry that DamagedKeys found, for Batch.DropDamaged.
 type Key struct{ bytes []byte }
 
-// EachChunk calls f with every chunk, in the order of digests, as they were when it began, until
-// ctx ends or f gives an error, which it returns. Damaged entries are passed over. f may read the
-// index and apply a Batch.
+// EachChunk calls f for every chunk, in the order of digests, on a snapshot of the index. It stops
+// when ctx ends or f returns an error, and returns that error. It skips damaged entries. f may read
+// the index and apply a Batch.
 func (x *Index) EachChunk(ctx context.Context, f func(agentbox.Digest, Location) error) error {
 	return each(ctx, x, chunkKey, decodeLocation, f)
 }
@@ -183,8 +182,8 @@ func (x *Index) EachMeta(ctx context.Context, f func(agentbox.Digest, Meta) erro
 	return each(ctx, x, metaKey, decodeMeta, f)
 }
 
-// each goes through the keys of one sort, which are a K behind the prefix. Others begin with the
-// same byte by chance of a later format, and are left alone.
+// each iterates over one table, whose keys are a K behind the prefix. It ignores keys of other
+// lengths with the same prefix, which a later format may add.
 func each[K agentbox.Digest | blob.Fingerprint, V any](ctx context.Context, x *Index, prefix byte, decode func([]byte) (V, bool), f func(K, V) error) error {
 	var name K
 	return x.eachItem(ctx, prefix, len(name), func(k, v []byte) error {
@@ -195,8 +194,8 @@ func each[K agentbox.Digest | blob.Fingerprint, V any](ctx context.Context, x *I
 	})
 }
 
-// eachItem calls f with every key of a prefix that has n bytes behind it, and its value. Both are
-// valid during the call only.
+// eachItem calls f with every key that has n bytes behind the prefix, and its value. Both are valid
+// during the call only.
 func (x *Index) eachItem(ctx context.Context, prefix byte, n int, f func(k, v []byte) error) error {
 	visit := func(item *badger.Item) error {
 		if len(item.Key()) != 1+n {
@@ -207,7 +206,7 @@ func (x *Index) eachItem(ctx context.Context, prefix byte, n int, f func(k, v []
 	return x.describe(guarded(func() error {
 		return x.db.View(func(t *badger.Txn) error {
 			o := badger.DefaultIteratorOptions
-			// Values lie beside their keys (WithValueThreshold), so there is nothing to prefetch.
+			// Values are beside their keys (WithValueThreshold), so there is nothing to prefetch.
 			o.Prefix, o.PrefetchValues = []byte{prefix}, false
 			it := t.NewIterator(o)
 			defer it.Close()
@@ -224,7 +223,7 @@ func (x *Index) eachItem(ctx context.Context, prefix byte, n int, f func(k, v []
 	}))
 }
 
-// describe adds what to do to an error of badger's; errors of ours pass.
+// describe adds a hint to badger's errors; our own errors pass unchanged.
 func (x *Index) describe(err error) error {
 	if err == nil || errors.As(err, new(*agentbox.Error)) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -10,14 +10,14 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// Location says where a chunk lies. It is what a claim says. Two Locations that are equal are the
-// same claim: readers compare them to see whether a chunk was moved (cachestore.Store.read).
+// Location is where a chunk is: the content of a claim. Equal Locations are the same claim, so
+// readers compare them to find out whether a chunk was moved (cachestore.Store.read).
 type Location struct {
-	Image bool // in an image file; else in a pack
-	// File is the number of the pack or image file, in its name.
+	Image bool // in an image file; otherwise in a pack
+	// File is the number of the pack or image file, which is in its name.
 	File uint64
-	// Off is where its bytes begin, in bytes from the start of the file: behind the header of a
-	// pack's record.
+	// Off is where its bytes begin, in bytes from the start of the file. In a pack, that is behind
+	// the header of its record.
 	Off      int64
 	Stored   uint32 // bytes in the file
 	Size     uint32 // decoded
@@ -25,27 +25,27 @@ type Location struct {
 	Seen     uint32 // Unix time, in seconds, at which the claim was made
 }
 
-// Meta is what is known of a manifest that is here. Times are UTC. Manifests that are not known
-// have none; a manifest may be known while chunks of it are missing.
+// Meta is the metadata of a manifest in the store. Times are UTC. An entry does not mean that all
+// chunks of the manifest are in the store.
 type Meta struct {
 	Kind      blob.Kind `json:"kind"`
 	MediaType string    `json:"media_type,omitempty"`
 	Size      int64     `json:"size"`
-	// Chunks and Blocks are those of the manifest, for listings that do not read it.
+	// Chunks and Blocks are copied from the manifest, for listings that do not read it.
 	Chunks  int       `json:"chunks"`
 	Blocks  bool      `json:"blocks,omitempty"`
-	Charged int64     `json:"charged"` // bytes that were written for it: what its kind's quota counts
+	Charged int64     `json:"charged"` // bytes that were written for it, which count for its kind's quota
 	Created time.Time `json:"created"`
-	// Used is when it was last opened for reading, Uses how often it was, times soon after another
-	// counting once.
+	// Used is when it was last opened for reading, Uses how often; uses in quick succession count
+	// once.
 	Used  time.Time `json:"used"`
 	Uses  int       `json:"uses"`
 	File  uint64    `json:"file,omitempty"`  // number of its image file, 0 for none
-	Whole bool      `json:"whole,omitempty"` // the image file holds every chunk, also those that lie elsewhere too
+	Whole bool      `json:"whole,omitempty"` // the image file holds every chunk, including those that are also elsewhere
 }
 
-// The first byte of a key says what it is of; the rest is a digest or a fingerprint. placeLen and
-// sumLen are lengths in bytes: of an encoded Location, and of the checksum behind every value.
+// The first byte of a key is its table; the rest is a digest or a fingerprint. placeLen is the
+// length of an encoded Location in bytes, sumLen that of the checksum behind every value.
 const (
 	chunkKey = 'c'
 	metaKey  = 'm'
@@ -61,14 +61,14 @@ func key(prefix byte, d agentbox.Digest) []byte { return append([]byte{prefix}, 
 
 func knownKeyOf(f blob.Fingerprint) []byte { return append([]byte{knownKey}, f[:]...) }
 
-// seal appends the checksum (CRC-32C) of a key and its value. The key is in it, so that a value
-// under another key's name fails, too.
+// seal appends the checksum (CRC-32C) of a key and its value. It includes the key, so that a value
+// under the wrong key fails, too.
 func seal(key, value []byte) []byte {
 	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 	return binary.BigEndian.AppendUint32(value, sum)
 }
 
-// unseal checks and removes it. What it gives is part of value.
+// unseal checks and removes the checksum. The result is a part of value.
 func unseal(key, value []byte) ([]byte, bool) {
 	if len(value) < sumLen {
 		return nil, false
@@ -95,7 +95,7 @@ func encodeLocation(p Location) []byte {
 }
 
 // decodeLocation refuses what encodeLocation would not have written, and sizes beyond those of any
-// piece: readers allocate what it says.
+// piece, because readers allocate that much.
 func decodeLocation(b []byte) (Location, bool) {
 	if len(b) != placeLen || b[0] > 1 || b[25] > byte(blob.Zstd) {
 		return Location{}, false
