@@ -13,21 +13,21 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// Stored is what a put did. A blob that was here already gives the same manifest and writes next to
-// nothing.
+// Stored is the result of a put. Storing a blob again results in the same manifest and writes next
+// to nothing.
 type Stored struct {
 	Manifest agentbox.Digest `json:"manifest"`
 	Size     int64           `json:"size"`    // bytes of the blob
-	Written  int64           `json:"written"` // bytes that were not here before, as they lie on disk
+	Written  int64           `json:"written"` // bytes that were new, as they are on disk
 }
 
-// PutStream cuts r where its content says and stores it. What it returns is on disk. Until it is
-// named or pinned it stays for the grace period.
+// PutStream cuts r at places that depend on its content, and stores it. The result is on disk.
+// Until it is named or pinned, it stays for the grace period.
 //
-// info.Kind must be one of blob.Kinds (else Invalid); it decides which quota is charged. NoSpace
-// when neither the quota nor the disk has room after a gc. An error of r is wrapped. What was
-// written before an error is garbage, which gc removes; nothing has to be undone. r is read by one
-// goroutine, one read after the other.
+// info.Kind must be one of blob.Kinds (otherwise Invalid); its quota is charged. The error is
+// NoSpace when the quota or the disk is still full after a gc. An error of r is wrapped. After an
+// error, gc removes what was written; callers need not undo anything. r is read by one goroutine at
+// a time.
 func (s *Store) PutStream(ctx context.Context, r io.Reader, info blob.Info) (Stored, error) {
 	w := s.newWriter(info.Kind)
 	m := blob.Manifest{Info: info}
@@ -39,16 +39,16 @@ func (s *Store) PutStream(ctx context.Context, r io.Reader, info blob.Info) (Sto
 	return out, errors.Join(err, w.close())
 }
 
-// commitment is what else a manifest comes with: nothing for a stream.
+// commitment is what a manifest brings with it: nothing for a stream.
 type commitment struct {
-	// file is the number of its image file, whole whether that holds every chunk by itself.
+	// file is the number of its image file; whole reports whether that holds every chunk by itself.
 	file  uint64
 	whole bool
 }
 
-// commit stores the manifest of what w wrote, and only then makes it known. It is flushed between
-// the two, so that a manifest that is known has all its chunks claimed, on disk. The caller closes
-// w afterwards: until then gc cannot take chunks of which this blob is the first to need them.
+// commit stores the manifest of what w wrote, and then its metadata. It flushes in between, so that
+// a manifest with metadata has all its chunks claimed, on disk. The caller closes w afterwards:
+// until then, gc cannot remove chunks that only this blob needs.
 func (s *Store) commit(ctx context.Context, w *writer, m blob.Manifest, c commitment) (Stored, error) {
 	if err := m.Check(); err != nil {
 		return Stored{}, agentbox.Errorf(agentbox.Invalid, "%w", err)
@@ -73,9 +73,9 @@ func (s *Store) commit(ctx context.Context, w *writer, m blob.Manifest, c commit
 	return out, err
 }
 
-// addMeta makes a manifest known whose bytes are here, or adds to what is known: charged bytes
-// more, or an image file. Its chunks are guarded first, for a gc that has marked already would take
-// them for garbage.
+// addMeta adds the metadata of a manifest whose bytes are in the store. If there is an entry, it
+// adds charged to it, or an image file. It first protects the chunks, because a gc that has
+// finished marking would take them for garbage.
 func (s *Store) addMeta(d agentbox.Digest, m blob.Manifest, charged int64, c commitment) error {
 	now := s.cfg.Now().UTC()
 	s.guard.protect(m)
@@ -86,7 +86,7 @@ func (s *Store) addMeta(d agentbox.Digest, m blob.Manifest, charged int64, c com
 			}
 		}
 		meta.Charged += charged
-		// A file that it has stays its file: a box may have it attached.
+		// An image file that it already has stays, because a box may have it attached.
 		if c.file != 0 && !s.handles.isImageOf(meta.File, d) {
 			meta.File, meta.Whole = c.file, c.whole
 		}
@@ -94,9 +94,9 @@ func (s *Store) addMeta(d agentbox.Digest, m blob.Manifest, charged int64, c com
 	})
 }
 
-// changeMeta changes what is known of a manifest when change says so. change sees the zero Meta and
-// false for one that is not known; it is called once, with metaMu held, so it must not call
-// anything that takes it.
+// changeMeta changes the metadata of a manifest if change returns true. Without an entry, change
+// gets the zero Meta and false. It is called once, with metaMu held, so it must not call anything
+// that locks it.
 func (s *Store) changeMeta(d agentbox.Digest, change func(m *index.Meta, known bool) bool) error {
 	s.metaMu.Lock()
 	defer s.metaMu.Unlock()
@@ -112,15 +112,14 @@ func (s *Store) changeMeta(d agentbox.Digest, change func(m *index.Meta, known b
 }
 
 // splitInto stores a stream's chunks: one goroutine cuts, others hash, compress and write. Each
-// writes its digest into the place in the list that it had when it was cut, so the order stays,
-// whichever is done first.
+// writes its digest at the index that the chunk got when it was cut, so the order is kept.
 func (s *Store) splitInto(ctx context.Context, w *writer, r io.Reader, m *blob.Manifest) error {
 	if !m.Kind.Valid() {
 		return agentbox.Errorf(agentbox.Invalid, "unknown kind %q", m.Kind)
 	}
 	workers := newWorkers(ctx)
 	err := blob.Split(contextReader{workers.ctx, r}, func(p []byte) error {
-		// The slice of m is appended to while workers write into it, so both hold the workers'
+		// This goroutine appends to m.Chunks while workers write into it, so both hold the workers'
 		// mutex.
 		i := len(m.Chunks)
 		workers.locked(func() { m.Chunks = append(m.Chunks, blob.Chunk{Size: len(p)}) })
@@ -134,15 +133,15 @@ func (s *Store) splitInto(ctx context.Context, w *writer, r io.Reader, m *blob.M
 		})
 	})
 	err = workers.wait(err)
-	// An error of r's has no code of ours: where it stopped is what its reader would ask first.
+	// An error of r has no code of ours, so say where it happened.
 	if err != nil && agentbox.CodeOf(err) == agentbox.Internal && ctx.Err() == nil {
 		err = fmt.Errorf("storing a stream, after %d bytes: %w", m.Size, err)
 	}
 	return err
 }
 
-// putChunk stores one chunk of a stream in a pack, unless it is here, and gives its digest: the
-// zero one for zeros, which are not stored.
+// putChunk stores one chunk of a stream in a pack, unless it is in the store, and returns its
+// digest. For zeros, which are not stored, this is the zero digest.
 func (s *Store) putChunk(ctx context.Context, w *writer, p []byte) (agentbox.Digest, error) {
 	if blob.IsZero(p) {
 		return agentbox.Digest{}, nil
@@ -167,13 +166,13 @@ func (c contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// useAgain is how far apart two uses must be to count twice: a scan that touches everything once,
-// or one thing often, must not make it look precious.
+// useAgain is the time between two uses that count separately. A scan that touches everything once,
+// or one blob often, must not make it look valuable.
 const useAgain = 10 * time.Minute
 
-// touch remembers that a manifest was used, which is what eviction goes by (cheaper). It is called
-// by whatever opens a blob for reading, not by Get: a peer that fetches chunks says nothing of what
-// this host needs.
+// touch records that a manifest was used, for eviction (cheaper). It is called when a blob is
+// opened for reading, but not by Get, since a peer that fetches chunks does not show what this host
+// needs.
 func (s *Store) touch(d agentbox.Digest) error {
 	now := s.cfg.Now().UTC()
 	return s.changeMeta(d, func(m *index.Meta, known bool) bool {

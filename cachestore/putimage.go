@@ -14,11 +14,11 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// PutImage stores a disk image of size bytes block by block. Holes of a file are not read. What it
-// returns is on disk. Until it is named or pinned it stays for the grace period. r is read by
-// several goroutines at once and must have size bytes. Blocks that are here are not stored again,
-// so the image's own file may have holes where it has data: File completes it. Errors are those of
-// PutStream.
+// PutImage stores a disk image of size bytes block by block. It does not read holes of a file. The
+// result is on disk. Until it is named or pinned, it stays for the grace period. r must have size
+// bytes and is read by several goroutines at once. Blocks that are already in the store are not
+// stored again, so the image's own file may have holes where the image has data: File completes it.
+// Errors are those of PutStream.
 func (s *Store) PutImage(ctx context.Context, r io.ReaderAt, size int64, info blob.Info) (Stored, error) {
 	if size < 0 || !info.Kind.Valid() {
 		return Stored{}, agentbox.Errorf(agentbox.Invalid, "an image of %d bytes and kind %q", size, info.Kind)
@@ -27,13 +27,13 @@ func (s *Store) PutImage(ctx context.Context, r io.ReaderAt, size int64, info bl
 }
 
 // PutImageFile is PutImage of a plain file that nobody writes to any more. Where the file system
-// can, the store's file becomes another name of it, so that nothing is copied and the disk holds it
-// once; the store then makes no holes in it, and changes it only to mend what is damaged. rate
-// bounds the bytes that are read in a second; 0 is no bound.
+// permits, the store's file becomes a hard link to it, so that nothing is copied and the disk holds
+// it once. The store then makes no holes in it, and changes it only to repair damage. rate limits
+// the bytes read per second; 0 is no limit.
 //
-// path must not change from now on, by any of its names: the file is claimed as it was read. Where
-// no link can be made (another file system, or one without links) it is copied, as fast as it goes:
-// rate is not observed then.
+// From now on the file must not change under any of its names, because the store claims what it
+// read. If no link can be made (another file system, or one without links), the file is copied, and
+// rate is ignored.
 func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, rate int64) (Stored, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, r
 		return Stored{}, s.hostError(err)
 	}
 	id := s.nextID.Add(1)
-	// Whatever the reason, a copy works as well.
+	// A copy works whatever the reason.
 	if err := s.fs.Link(path, s.imageFiles.fresh(id)); err != nil {
 		return s.PutImage(ctx, f, st.Size, info)
 	}
@@ -61,45 +61,44 @@ func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, r
 	return out, err
 }
 
-// unowned is a file that somebody else closes: PutImageFile reads and syncs by the same descriptor.
+// unowned is a file that its owner closes: PutImageFile reads and syncs by the same descriptor.
 type unowned struct{ disk.File }
 
 func (unowned) Close() error { return nil }
 
-// intake is an image on its way in. ours, shared and file are guarded by the mutex of workers; each
-// entry of m.Chunks is written by the one worker that has the block.
+// intake is an image that is being stored. The mutex of workers guards ours, shared and file. Only
+// the worker that has a block writes its entry of m.Chunks.
 type intake struct {
 	s *Store
-	// w claims what was written, at the end.
+	// w claims at the end what was written.
 	w *writer
 	r io.ReaderAt
-	// m is the manifest as it becomes known, its chunks by their places.
+	// m is the manifest; workers fill in its chunks.
 	m       blob.Manifest
 	workers *workers
-	// ours are the chunks that some worker has taken on: two blocks with the same bytes are written
-	// once.
+	// ours are the chunks that a worker is storing, so that two blocks with the same bytes are
+	// written once.
 	ours map[agentbox.Digest]bool
-	// shared says that some chunks lie elsewhere, in another file or in another block of this one.
-	// The file is not whole then.
+	// shared is set when some chunks are elsewhere, in another file or in another block of this
+	// one. Then the file is not whole.
 	shared bool
-	// file is the image's own, nil as long as nothing is new: an image whose blocks are all here
-	// gets none until somebody wants to attach it.
+	// file is the image's own file, nil until there is a new block. An image whose blocks are all
+	// in the store gets a file only when a box attaches it.
 	file *blockFile
-	// linked says that file has every byte already: it is another name of what is read.
+	// linked is set when file is a hard link to the file that is read, and so is complete.
 	linked bool
-	// fresh is the name of file until the manifest is known by which it gets its own; "" from then
-	// on.
+	// fresh is the path of file until commit names it after its manifest; "" from then on.
 	fresh string
 	pace  pace
 }
 
-// newIntake begins to take in an image, which run ends.
+// newIntake starts storing an image. run must follow.
 func (s *Store) newIntake(r io.ReaderAt, size int64, info blob.Info) *intake {
 	m := blob.Manifest{Info: info, Size: size, Blocks: true, Chunks: make([]blob.Chunk, (size+blob.BlockSize-1)/blob.BlockSize)}
 	return &intake{s: s, w: s.newWriter(info.Kind), r: r, m: m, ours: map[agentbox.Digest]bool{}}
 }
 
-// run stores all of it, and ends the writing, whatever happens.
+// run stores the image. It always ends the writer, even after an error.
 func (in *intake) run(ctx context.Context) (out Stored, err error) {
 	if err = in.blocks(ctx); err == nil {
 		out, err = in.commit(ctx)
@@ -107,8 +106,9 @@ func (in *intake) run(ctx context.Context) (out Stored, err error) {
 	return out, errors.Join(err, in.close())
 }
 
-// blocks goes through the image, skipping holes: one goroutine finds the data and keeps the pace,
-// workers read, hash and write. The first error ends it; all workers have returned when it does.
+// blocks goes through the image, skipping holes. One goroutine finds the data and limits the rate;
+// workers read, hash and write. It stops at the first error. All workers have ended when it
+// returns.
 func (in *intake) blocks(ctx context.Context) error {
 	in.workers = newWorkers(ctx)
 	next := dataFinder(in.r)
@@ -131,9 +131,9 @@ func (in *intake) blocks(ctx context.Context) error {
 	return in.workers.wait(err)
 }
 
-// dataFinder returns a func that tells where the next data is, at or after a place: at an offset
-// far beyond every image when only holes follow. Places must not go back. For a reader that knows
-// of no holes everything is data.
+// dataFinder returns a func that returns the offset of the first data at or after off. If only
+// holes follow, this is an offset far beyond every image. Offsets must not decrease. For a reader
+// that cannot report holes, everything is data.
 func dataFinder(r io.ReaderAt) func(off int64) (int64, error) {
 	f, ok := r.(interface {
 		NextData(off int64) (start, end int64, err error)
@@ -190,8 +190,8 @@ func (in *intake) block(ctx context.Context, i int) error {
 		in.workers.locked(func() { in.shared = true })
 		return nil
 	}
-	// Nothing to write: the bytes are in their place already. They are claimed by commit, after a
-	// sync.
+	// Nothing to write: the bytes are already in place. commit syncs the file before they are
+	// claimed.
 	if in.linked {
 		n := uint32(len(buf))
 		in.w.account(d, index.Location{Image: true, File: in.file.id, Off: off, Stored: n, Size: n, Seen: in.s.seen()}, int64(n))
@@ -204,8 +204,8 @@ func (in *intake) block(ctx context.Context, i int) error {
 	return in.w.putBlock(ctx, f, d, buf, off)
 }
 
-// open makes the image's file when the first new block comes, and gives that one from then on.
-// Several workers may call it at once.
+// open returns the image's file; it makes it for the first new block. It is safe for concurrent
+// use.
 func (in *intake) open() (*blockFile, error) {
 	in.workers.mu.Lock()
 	defer in.workers.mu.Unlock()
@@ -224,13 +224,12 @@ func (in *intake) open() (*blockFile, error) {
 	return in.file, nil
 }
 
-// commit gives the image file its name and stores the manifest. In this order: a manifest that is
-// known must not name a file that nobody can open.
+// commit names the image file and stores the manifest. The order matters: metadata must not refer
+// to a file that cannot be opened.
 func (in *intake) commit(ctx context.Context) (Stored, error) {
 	c := commitment{}
 	if in.file != nil {
-		// The file is synced before it is named, so that a reader that finds it by its name finds
-		// it complete.
+		// Sync before naming, so that a reader that finds the file by its name finds it complete.
 		if err := in.file.Sync(); err != nil {
 			return Stored{}, in.s.hostError(err)
 		}
@@ -244,10 +243,10 @@ func (in *intake) commit(ctx context.Context) (Stored, error) {
 	return in.s.commit(ctx, in.w, in.m, c)
 }
 
-// close ends the writing, and removes the file of an image that did not come to be. None of its
-// blocks was claimed: a writer claims blocks of an image with flush, which only commit calls here.
+// close ends the writer, and removes the file if the image was not committed. None of its blocks
+// were claimed then: the writer claims blocks of an image in flush, which only commit calls here.
 func (in *intake) close() error {
-	written := in.w.charged // all of it in the file, as no manifest has come
+	written := in.w.charged // all of it in the file, as no manifest was stored
 	err := in.w.close()
 	if in.fresh != "" {
 		err = errors.Join(err, in.s.fs.Remove(in.fresh))

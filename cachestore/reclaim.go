@@ -15,14 +15,13 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// reclaim gives back the space of files, as far as no claim is on it. removed says that claims were
-// taken back just now; without that the present pack need not be ended.
+// reclaim frees the space of files where there is no claim on it. removed says whether claims were
+// removed just now; if not, the current pack need not be sealed.
 //
-// The order matters: which files are idle, and which images there are, is listed before the claims
-// are counted. A file that is begun later is not in the lists, and one that was idle gets no more
-// claims.
+// The order matters: idle files and images are listed before claims are counted. A file that is
+// started later is not in the lists, and an idle one gets no more claims.
 func (g *collection) reclaim(ctx context.Context, removed bool) error {
-	// A pack that nobody writes to now gets no more claims: those we count next are all there are.
+	// A sealed pack gets no more claims, so those that we count next are all there are.
 	if removed {
 		if err := g.s.packs.seal(); err != nil {
 			return g.s.hostError(err)
@@ -58,15 +57,15 @@ func (g *collection) reclaim(ctx context.Context, removed bool) error {
 	return g.reclaimImages(ctx, images, claimed)
 }
 
-// extent is what is claimed of a file: bytes with the headers of a pack's records, and for an image
-// the numbers of its blocks.
+// extent is the claimed part of a file: bytes, including the headers of a pack's records, and for
+// an image the numbers of its blocks.
 type extent struct {
 	bytes  int64
 	blocks map[int64]bool
 }
 
-// sparse is the part of a pack that must be dead before the rest is moved elsewhere, as a divisor.
-// Moving writes what stays again, so a pack that is nearly full is left until more of it is dead.
+// sparse is a divisor: when this part of a pack is dead, the rest is moved elsewhere. Moving
+// rewrites what stays, so a pack that is nearly full is left until more of it is dead.
 const sparse = 4
 
 // idlePacks lists the packs that get no more claims.
@@ -81,8 +80,8 @@ func (s *Store) idlePacks() ([]uint64, error) {
 	return out, err
 }
 
-// reclaimPacks removes the packs of which nothing is claimed, and those of which little is, once
-// that was moved to the present pack.
+// reclaimPacks removes the packs without claims. It also removes those with few claims, after it
+// has moved these to the current pack.
 func (g *collection) reclaimPacks(ctx context.Context, packs []uint64, claimed map[fileKey]*extent) error {
 	moving := map[uint64][]claimOn{}
 	for _, id := range packs {
@@ -133,7 +132,7 @@ func (g *collection) sizeOf(k fileKey) (disk.Stat, error) {
 	return st, g.s.hostError(err)
 }
 
-// claimsOn fills in the claims on some packs, those of each in the order in which they lie there.
+// claimsOn fills in the claims on some packs, those of each in the order of their offsets.
 func (g *collection) claimsOn(ctx context.Context, packs map[uint64][]claimOn) error {
 	err := g.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
 		if list, ok := packs[p.File]; ok && !p.Image {
@@ -147,9 +146,9 @@ func (g *collection) claimsOn(ctx context.Context, packs map[uint64][]claimOn) e
 	return err
 }
 
-// remove removes a file that was counted as so many bytes.
+// remove removes a file that was counted with counted bytes.
 //
-// Readers that have it open go on; one that opens it now is told that it is gone, and asks the
+// Readers that have it open continue. One that tries to open it now gets an error and asks the
 // index again (Store.read).
 func (g *collection) remove(k fileKey, counted int64) error {
 	path := g.s.handles.path(k)
@@ -161,11 +160,11 @@ func (g *collection) remove(k fileKey, counted int64) error {
 	return nil
 }
 
-// move copies what is claimed of a pack to the one that is being written, and changes the claims
-// once that was synced. Only then may the caller remove the old pack. It goes by the claims: a
-// header may be damaged while the bytes behind it are right. A piece that is damaged itself is not
-// copied: its claim is taken back. Room is not asked for: what is written here is less than what
-// the removal frees, and gc runs when there is none.
+// move copies the claimed pieces of a pack to the current one, syncs that, and then changes the
+// claims. Only then may the caller remove the old pack. It relies on the claims, since a header may
+// be damaged although the bytes behind it are intact. It does not copy a damaged piece, but removes
+// its claim. It does not check for room: it writes less than the removal frees, and gc has to work
+// on a full disk.
 func (g *collection) move(ctx context.Context, id uint64, list []claimOn) error {
 	var moved []claimOn
 	packs := map[uint64]bool{}
@@ -183,7 +182,7 @@ func (g *collection) move(ctx context.Context, id uint64, list []claimOn) error 
 			return err
 		}
 		if !ok || p.Image || p.File != id {
-			continue // claimed elsewhere by now, or given up
+			continue // claimed elsewhere meanwhile, or dropped
 		}
 		stored, err := g.s.readStored(x.digest, p)
 		if err != nil {
@@ -207,7 +206,7 @@ func (g *collection) move(ctx context.Context, id uint64, list []claimOn) error 
 	return g.reclaimed(moved, id)
 }
 
-// appendCopy appends the piece that lies at p, as it is stored there, to the present pack.
+// appendCopy appends the stored bytes of the piece at p to the current pack.
 func (g *collection) appendCopy(d agentbox.Digest, p index.Location, stored []byte) (index.Location, error) {
 	r := pack.Record{What: pack.Chunk, Encoding: p.Encoding, Digest: d, Size: int(p.Size), Stored: int(p.Stored)}
 	if _, ok, err := g.s.index.Meta(d); err != nil {
@@ -220,13 +219,13 @@ func (g *collection) appendCopy(d agentbox.Digest, p index.Location, stored []by
 		return p, err
 	}
 	g.s.space.add("", int64(r.Stored)+pack.HeaderSize)
-	// It is as old as it was: moving must not earn another grace period.
+	// It keeps its age: moving must not start another grace period.
 	to.Seen = p.Seen
 	return to, nil
 }
 
-// reclaimed says where the pieces of a pack are now, unless one was claimed elsewhere or given up
-// meanwhile.
+// reclaimed records the new locations of a pack's pieces, except those that were claimed elsewhere
+// or dropped meanwhile.
 func (g *collection) reclaimed(moved []claimOn, from uint64) error {
 	g.s.metaMu.Lock()
 	defer g.s.metaMu.Unlock()
@@ -243,8 +242,8 @@ func (g *collection) reclaimed(moved []claimOn, from uint64) error {
 	return g.s.index.Apply(&b)
 }
 
-// reclaimImages gives back what is not claimed of image files. Those whose names are not ours are
-// left alone.
+// reclaimImages frees the unclaimed space of image files. It ignores files whose names are not
+// ours.
 func (g *collection) reclaimImages(ctx context.Context, images []string, claimed map[fileKey]*extent) error {
 	for _, name := range images {
 		id, owner, ok := parseImage(name)
@@ -261,8 +260,8 @@ func (g *collection) reclaimImages(ctx context.Context, images []string, claimed
 	return nil
 }
 
-// reclaimImage removes the file of a manifest that was dropped, or, while blocks of it are claimed
-// because other images need them, makes holes of the others.
+// reclaimImage removes the file of a manifest that was dropped. If other images still need blocks
+// of it, it punches holes in place of all other blocks instead.
 func (g *collection) reclaimImage(id uint64, owner agentbox.Digest, claimed *extent) error {
 	g.s.imageMu.Lock()
 	defer g.s.imageMu.Unlock()
@@ -270,10 +269,10 @@ func (g *collection) reclaimImage(id uint64, owner agentbox.Digest, claimed *ext
 	if err != nil {
 		return err
 	}
-	// A manifest that was made known again does not know its file yet: see ensureImage.
+	// A manifest that was added again does not know its file yet: see ensureImage.
 	owned := alive && (m.File == id || m.File == 0)
-	// The file of a manifest that stays may be read by a box that another process feeds, where we
-	// do not see it.
+	// A box that another process feeds may read the file of a live manifest, and we cannot see that
+	// reader.
 	if g.s.guard.busyImage(id) || g.s.guard.isHeld(owner) || owned {
 		return nil
 	}
@@ -288,8 +287,8 @@ func (g *collection) reclaimImage(id uint64, owner agentbox.Digest, claimed *ext
 	return g.punch(k, claimed)
 }
 
-// punch makes holes of an image's blocks that are not claimed. A file with another name is somebody
-// else's too (PutImageFile), and stays as it is.
+// punch makes holes in place of an image's unclaimed blocks. A file with another hard link also
+// belongs to somebody else (PutImageFile), and stays as it is.
 func (g *collection) punch(k fileKey, claimed *extent) error {
 	f, err := g.s.fs.Open(g.s.handles.path(k), true)
 	if err != nil {
@@ -297,7 +296,7 @@ func (g *collection) punch(k fileKey, claimed *extent) error {
 	}
 	defer f.Close()
 	before, err := f.Stat()
-	if err != nil || before.Links > 1 { // somebody else's file too
+	if err != nil || before.Links > 1 { // it has another owner
 		return g.s.hostError(err)
 	}
 	if err := punchExcept(f, before.Size, claimed.blocks); err != nil {
@@ -308,8 +307,8 @@ func (g *collection) punch(k fileKey, claimed *extent) error {
 	return g.s.hostError(err)
 }
 
-// punchExcept walks the data of a file and frees every block that is not in keep, block by block:
-// data that spans blocks is one stretch to the file system.
+// punchExcept walks the data of a file and frees every block that is not in keep. It goes block by
+// block, since the file system reports adjacent blocks as one extent.
 func punchExcept(f disk.File, size int64, keep map[int64]bool) error {
 	for at := int64(0); at < size; {
 		start, end, err := f.NextData(at)

@@ -10,49 +10,49 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// Priority orders what is asked of a Session: what somebody waits for comes before all else.
+// Priority orders the requests of a Session, so that chunks for which somebody waits come first.
 type Priority int
 
 // The priorities, the lowest first.
 const (
-	Bulk   Priority = iota // in whatever order is best for all who want the blob
-	Soon                   // it will be needed, roughly in this order
+	Bulk   Priority = iota // in the order that is best for all who want the blob
+	Soon                   // will be needed, roughly in this order
 	Demand                 // somebody waits for it
 )
 
-// Arrived takes the bytes of a chunk when they came. It is called from several goroutines, at most
-// once at a time for a chunk, and not after Close has returned. b is the receiver's for the call
-// only. An error of code Corrupt says that the bytes are not those of the chunk: the Session gets
-// them elsewhere or fails. Any other error is the receiver's own (its disk is full, say), and ends
-// what wants the chunk.
+// Arrived receives the bytes of a chunk. It is called from several goroutines, but at most once at
+// a time for a chunk, and not after Close has returned. b is valid during the call only. An error
+// of code Corrupt means that the bytes are not those of the chunk: the Session gets them elsewhere
+// or fails. Any other error is the receiver's own, such as a full disk, and fails the calls that
+// want the chunk.
 type Arrived func(ctx context.Context, chunk int, b []byte) error
 
-// Session gets the chunks of one blob from a Source. Its methods may be called at once; the caller
-// of OpenSession closes it, once. storetest.TestSession is what each must pass; mesh/exchange has
-// the one with many peers behind it.
+// Session gets the chunks of one blob from a Source. Its methods are safe for concurrent use; the
+// caller of OpenSession closes it, once. Each implementation must pass storetest.TestSession.
+// mesh/exchange has the one that fetches from many peers.
 type Session interface {
-	// Fetch has chunks arrive, each once, and returns when all of them have, or with the first
-	// error; asking again may help then. While anything of a higher priority is wanted, nothing new
-	// is asked for of a lower one. A chunk that is on its way for another call is waited for, not
-	// asked for twice. chunks are indices into the manifest's list, none of them of zeros. NotFound
-	// means that nobody who was asked has one of them. When ctx ends, so does the call; what was on
-	// its way may still arrive.
+	// Fetch requests chunks. It returns when all have arrived, each once, or with the first error;
+	// a retry may succeed then. While there are calls of a higher priority, it requests nothing new
+	// for a lower one. For a chunk that is on its way for another call, it waits instead of
+	// requesting it again. chunks are indices into the manifest's list, none of them of zeros.
+	// NotFound means that nobody who was asked has one of them. The call ends when ctx does; chunks
+	// on their way may still arrive.
 	Fetch(ctx context.Context, p Priority, chunks []int) error
-	// Close ends what is under way, and waits for it: those calls of Fetch fail, and so do later
-	// ones, with code Unavailable.
+	// Close cancels what is under way and waits for it. The calls of Fetch that are under way fail,
+	// and so do later ones, with code Unavailable.
 	Close() error
 }
 
-// Sessions is what a Source may be besides: one with a better way to get a blob than to be asked
-// for one piece after the other.
+// Sessions is an optional ability of a Source: a better way to get a blob than one piece after the
+// other.
 type Sessions interface {
-	// Session begins to get chunks of a blob. ctx is about beginning only.
+	// Session starts to get chunks of a blob. ctx bounds the start only.
 	Session(ctx context.Context, manifest agentbox.Digest, m blob.Manifest, arrived Arrived) (Session, error)
 }
 
-// OpenSession returns the Session of a Source, which for one that has none of its own asks for
-// piece by piece. manifest is the digest of m. ctx is about beginning only: the session lasts until
-// Close.
+// OpenSession returns the Session of a Source. If the Source is no Sessions, the Session requests
+// one piece after the other. manifest is the digest of m. ctx bounds the start only: the session
+// lasts until Close.
 func OpenSession(ctx context.Context, src Source, manifest agentbox.Digest, m blob.Manifest, arrived Arrived) (Session, error) {
 	if s, ok := src.(Sessions); ok {
 		return s.Session(ctx, manifest, m, arrived)
@@ -62,27 +62,26 @@ func OpenSession(ctx context.Context, src Source, manifest agentbox.Digest, m bl
 	return p, nil
 }
 
-// polling is the Session of a Source that knows pieces only. ctx ends with Close, and with it
-// everything under way, for which Close waits by way of calls.
+// polling is the Session of a Source that only returns pieces. Close cancels ctx, and with it
+// everything under way, and then waits for calls.
 type polling struct {
-	src Source
-	m   blob.Manifest
-	// arrived is the receiver's.
+	src     Source
+	m       blob.Manifest
 	arrived Arrived
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 	calls   sync.WaitGroup
-	flights flights[int] // chunks that somebody is getting
+	flights flights[int] // chunks that are being fetched
 
-	// mu guards what follows.
+	// mu guards the fields below it.
 	mu      sync.Mutex
 	closed  bool
 	wanting [Demand + 1]int // calls of Fetch, by priority
-	changed chan struct{}   // closed, and made anew, when one of those ends
+	changed chan struct{}   // closed and replaced when one of those ends
 }
 
-// pollers is how many chunks one call asks for at once: few, because a demand that comes has to
-// wait for those under way, on the same link.
+// pollers is how many chunks one call requests at once. It is small, because a new demand has to
+// wait for those under way on the same link.
 const pollers = 3
 
 var errSessionClosed = agentbox.Errorf(agentbox.Unavailable, "nothing is fetched for this blob any more")
@@ -108,8 +107,8 @@ func (p *polling) Fetch(ctx context.Context, priority Priority, chunks []int) er
 	return group.Wait()
 }
 
-// enter counts a call of Fetch in, false when the session was closed. leave counts it out and wakes
-// those that let it go first.
+// enter registers a call of Fetch; it returns false when the session is closed. leave removes the
+// call and wakes the calls of a lower priority.
 func (p *polling) enter(priority Priority) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +129,8 @@ func (p *polling) leave(priority Priority) {
 	p.calls.Done()
 }
 
-// turn returns when nothing of a higher priority is wanted, or with the error of ctx.
+// turn waits until nothing of a higher priority is wanted. It returns the error of ctx if that ends
+// first.
 func (p *polling) turn(ctx context.Context, priority Priority) error {
 	for {
 		p.mu.Lock()
@@ -150,7 +150,7 @@ func (p *polling) turn(ctx context.Context, priority Priority) error {
 	}
 }
 
-// get gets chunk i and hands it on, once for all callers that want it at the same time.
+// get gets chunk i and passes it to arrived, once for all concurrent callers.
 func (p *polling) get(ctx context.Context, i int) error {
 	_, err := p.flights.do(ctx, i, func() ([]byte, error) {
 		c := p.m.Chunks[i]

@@ -15,39 +15,39 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// VerifyOptions say how to look.
+// VerifyOptions configure a verification.
 type VerifyOptions struct {
-	Rebuild  bool                    // claim again what lies in the files and the index has lost
-	Source   Source                  // repairs what is damaged; may be nil
-	Rate     int64                   // bytes a second at most; 0: as fast as it goes
+	Rebuild  bool                    // also claim again what is in the files but lost from the index
+	Source   Source                  // for repairs; may be nil
+	Rate     int64                   // bytes per second at most; 0: no limit
 	Progress func(done, total int64) // bytes; may be nil
 }
 
-// VerifyReport is what was found. Damaged has all that is damaged now, also what was found earlier
-// and not repaired.
+// VerifyReport is the result of a verification. Damaged lists all current damage, including what
+// was found earlier and not repaired.
 type VerifyReport struct {
-	Chunks   int           `json:"chunks"` // claims that were looked at
-	Bytes    int64         `json:"bytes"`  // of them, on disk
+	Chunks   int           `json:"chunks"` // claims that were checked
+	Bytes    int64         `json:"bytes"`  // of these claims, on disk
 	Damaged  []Damage      `json:"damaged"`
 	Repaired int           `json:"repaired"`
-	Lost     int64         `json:"lost"`    // entries of the index that were damaged themselves
-	Missing  []Lacking     `json:"missing"` // named or pinned blobs that are not complete
+	Lost     int64         `json:"lost"`    // damaged entries of the index
+	Missing  []Lacking     `json:"missing"` // named or pinned blobs that are incomplete
 	Took     time.Duration `json:"took"`
 }
 
-// Lacking is a root that lacks chunks. For a lazy image that is how it should be.
+// Lacking is a root that lacks chunks. For a lazy image that is normal.
 type Lacking struct {
 	Manifest agentbox.Digest `json:"manifest"`
-	Chunks   int             `json:"chunks"` // how many; -1: the manifest itself
+	Chunks   int             `json:"chunks"` // the number of them; -1: the manifest itself is missing
 }
 
-// Verify reads and hashes everything the index claims: afterwards it claims nothing that the files
-// do not hold. What does not match is put aside, and repaired when a Source has it. Readers and
-// writers may go on meanwhile.
+// Verify reads and hashes everything that the index claims. Afterwards the index claims nothing
+// that the files do not hold. Data that does not match is quarantined, and repaired if the Source
+// has it. Readers and writers may continue meanwhile.
 //
-// Damage is no error, but in the report; an error means that the looking itself failed, and the
-// report says how far it had come. It holds a list of all claims in memory, and hashes with SHA-256
-// as many chunks at once as there are processors.
+// Damage is not an error but part of the report. An error means that the verification itself
+// failed; the report then says how far it came. It holds a list of all claims in memory, and hashes
+// with SHA-256 as many chunks at once as there are processors.
 func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifyReport, error) {
 	start, lost := time.Now(), s.index.Damaged()
 	v := &verification{s: s, o: o, pace: pace{rate: o.Rate, start: start}}
@@ -72,26 +72,26 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifyReport, erro
 	return v.report, err
 }
 
-// rebuildAlone keeps gc from removing what is about to be claimed.
+// rebuildAlone rebuilds while gc cannot run, which would remove what is about to be claimed.
 func (s *Store) rebuildAlone(ctx context.Context, progress func(done, total int64)) error {
 	s.gcMu.Lock()
 	defer s.gcMu.Unlock()
 	return s.rebuild(ctx, progress)
 }
 
-// verification is one run of it. mu guards the report while workers check.
+// verification is one run of Verify. mu guards the report while workers check.
 type verification struct {
 	s    *Store
 	o    VerifyOptions
 	pace pace
-	// total is the bytes of all claims, on disk, for progress.
+	// total is the bytes of all claims on disk, for progress.
 	total  int64
 	mu     sync.Mutex
 	report VerifyReport
 }
 
-// claims lists all claims in the order in which they lie on disk, so that files are read in long
-// stretches. What is claimed later is not looked at: it was hashed just now.
+// claims lists all claims in the order of their files and offsets, so that reads are sequential.
+// Later claims are not checked, since their bytes were just hashed.
 func (v *verification) claims(ctx context.Context) ([]claimOn, error) {
 	var list []claimOn
 	err := v.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
@@ -105,10 +105,11 @@ func (v *verification) claims(ctx context.Context) ([]claimOn, error) {
 	return list, err
 }
 
-// verifyRun is how many bytes one worker takes on at once: enough to read in long stretches.
+// verifyRun is the number of bytes that one worker checks at a time: enough for long sequential
+// reads.
 const verifyRun = 4 << 20
 
-// check has workers look at the claims, a run each.
+// check has workers check the claims, a run each.
 func (v *verification) check(ctx context.Context, list []claimOn) error {
 	workers := newWorkers(ctx)
 	var err error
@@ -125,8 +126,8 @@ func (v *verification) check(ctx context.Context, list []claimOn) error {
 	return workers.wait(err)
 }
 
-// checkRun looks at some claims that lie side by side. One that changed meanwhile is no damage:
-// Store.damage asks the index again.
+// checkRun checks some adjacent claims. One that changed meanwhile is not damage: Store.damage asks
+// the index again.
 func (v *verification) checkRun(ctx context.Context, workers *workers, part []claimOn, bytes int64) error {
 	buf := workers.buffer()
 	defer workers.recycle(buf)
@@ -155,7 +156,7 @@ func (v *verification) checkRun(ctx context.Context, workers *workers, part []cl
 	return nil
 }
 
-// repair gets what is damaged from the Source. What it does not have stays in quarantine.
+// repair gets what is damaged from the Source. What the Source does not have stays in quarantine.
 func (v *verification) repair(ctx context.Context) error {
 	ill := v.s.Damaged()
 	if v.o.Source == nil || len(ill) == 0 {
@@ -168,7 +169,7 @@ func (v *verification) repair(ctx context.Context) error {
 			return errors.Join(ctx.Err(), w.close())
 		}
 		if err != nil {
-			continue // it stays in the list of what is damaged
+			continue // it stays in the list of damage
 		}
 		if err := v.replace(ctx, w, dmg, b); err != nil {
 			return errors.Join(err, w.close())
@@ -178,9 +179,9 @@ func (v *verification) repair(ctx context.Context) error {
 	return errors.Join(w.flush(), w.close())
 }
 
-// replace stores a piece that was fetched for a damaged one: in its place in an image file that
-// others may have mapped, else like any other. A box that has the image mapped reads the right
-// bytes from then on. The piece was hashed.
+// replace stores a fetched piece in place of a damaged one: at the same offset of an image file,
+// which boxes may have mapped, or otherwise like any other piece. From then on, a box that has the
+// image mapped reads the right bytes. The caller has hashed the piece.
 func (v *verification) replace(ctx context.Context, w *writer, dmg Damage, piece []byte) error {
 	if owner, ok := v.s.handles.imageOf(dmg.Image); ok && v.isBlock(ctx, owner, dmg) {
 		err := w.putBlockIn(ctx, dmg.Image, owner, dmg.Digest, piece, dmg.Offset)
@@ -197,16 +198,16 @@ func (v *verification) replace(ctx context.Context, w *writer, dmg Damage, piece
 	return w.putRecord(ctx, what, dmg.Digest, piece)
 }
 
-// isBlock reports whether a piece belongs where a record of damage says that it lay: the record may
-// be damaged itself, and what is written there must not be another block's.
+// isBlock reports whether a piece belongs where a record of damage says that it was. The record may
+// be damaged itself, and must not make us overwrite another block.
 func (v *verification) isBlock(ctx context.Context, owner agentbox.Digest, dmg Damage) bool {
 	m, err := v.s.Manifest(ctx, owner)
 	block := dmg.Offset / blob.BlockSize
 	return err == nil && m.Blocks && dmg.Offset%blob.BlockSize == 0 && block < int64(len(m.Chunks)) && m.Chunks[block].Digest == dmg.Digest
 }
 
-// lacking lists the roots of which something is missing, and gets manifests that are missing from
-// the Source. A lazy image may lack chunks and be well.
+// lacking lists the roots that lack something, and gets missing manifests from the Source. A lazy
+// image may lack chunks.
 func (v *verification) lacking(ctx context.Context) error {
 	roots, err := v.s.roots()
 	if err != nil {
@@ -233,7 +234,7 @@ func (v *verification) lacking(ctx context.Context) error {
 	return nil
 }
 
-// ensure returns the manifest of a root, from the Source if it is not here, and makes it known.
+// ensure returns the manifest of a root. It gets it from the Source if necessary, and stores it.
 func (v *verification) ensure(ctx context.Context, d agentbox.Digest) (blob.Manifest, error) {
 	defer v.s.hold(d)()
 	return v.s.EnsureManifest(ctx, d, v.o.Source)
