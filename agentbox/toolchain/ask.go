@@ -6,16 +6,16 @@ import (
 	"agentbox/agentbox"
 )
 
-// npmPackage is a package of the npm registry by name, and nothing that npm would take from
+// npmPackage matches the name of a package of the npm registry, and nothing that npm would get from
 // elsewhere.
 var npmPackage = agentbox.Pattern(`^(@[a-z0-9][a-z0-9._-]{0,63}/)?[a-z0-9][a-z0-9._-]{0,127}(@[0-9][0-9A-Za-z.-]{0,31})?$`)
 
-// pipPackage is a package of the Python index by name, and nothing that pip would take from
+// pipPackage matches the name of a package of the Python index, and nothing that pip would get from
 // elsewhere.
 var pipPackage = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(==[0-9][0-9A-Za-z.]{0,31})?$`)
 
-// Ask makes a need of what a configuration says. An empty version, or "*", is any. file is what
-// people are told asks for it. The error has no code.
+// Ask makes a Need from a configuration. The version "" or "*" means any. file is shown to people
+// as the origin of the need. The error has no code.
 func Ask(t Tool, version, file string) (Need, error) {
 	n := Need{Tool: t, File: file, Key: "toolchain." + string(t)}
 	if version == "" || version == "*" {

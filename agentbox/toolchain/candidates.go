@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// maxIndex bounds how much of a package index is read.
+// maxIndex limits how much of a package index is read, in bytes.
 const maxIndex = 4 << 20
 
-// ParseCandidates reads what `apt-cache show --no-all-versions` prints: paragraphs of fields, of
-// which Package and Version count. What is malformed is no candidate. Of several versions of a
-// package the first counts.
+// ParseCandidates parses the output of `apt-cache show --no-all-versions`: paragraphs of fields, of
+// which it uses Package and Version. It skips malformed paragraphs. Of several versions of a
+// package, the first counts.
 func ParseCandidates(r io.Reader) Candidates {
 	out := Candidates{}
 	name := ""
@@ -31,8 +31,7 @@ func ParseCandidates(r io.Reader) Candidates {
 	return out
 }
 
-// Installed reads the packages of an image, NAME=VERSION each. versions are as image.Image has
-// them.
+// Installed parses the packages of an image, NAME=VERSION each, as in image.Image.
 func Installed(versions []string) Candidates {
 	out := Candidates{}
 	for _, v := range versions {
@@ -44,8 +43,8 @@ func Installed(versions []string) Candidates {
 	return out
 }
 
-// upstream is the part of a Debian version that the tool itself would say: without epoch, revision
-// and Debian's marks.
+// upstream returns the version that the tool itself would report: a Debian version without epoch,
+// revision and Debian's suffixes.
 func upstream(v string) string {
 	if _, rest, ok := strings.Cut(v, ":"); ok {
 		v = rest
@@ -56,10 +55,9 @@ func upstream(v string) string {
 	return v
 }
 
-// Settled reports whether every tool that is asked for is among these packages, so that nothing
-// else that there is matters. That a version does not satisfy what is asked for does not matter
-// here, since Resolve looks at that; but of Node.js there are others, where the installed one does
-// not do.
+// Settled reports whether every needed tool is among the installed packages, so that no other
+// candidates matter. A version that does not satisfy a constraint does not matter here, as Resolve
+// handles that. The exception is Node.js, of which the npm registry has other versions.
 func (n Needs) Settled(installed Candidates) bool {
 	for _, t := range n.Tools() {
 		packages := installed.packages(t)
@@ -73,7 +71,7 @@ func (n Needs) Settled(installed Candidates) bool {
 	return true
 }
 
-// Without leaves out the packages that are installed already. Nothing else of the plan changes.
+// Without returns the plan without the packages that are already installed.
 func (p Plan) Without(installed Candidates) Plan {
 	var missing []string
 	for _, name := range p.Packages {

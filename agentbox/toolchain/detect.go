@@ -6,13 +6,14 @@ import (
 	"slices"
 )
 
-// Found is what the files of a repository tell. The zero value is a repository that tells nothing.
+// Found is what the files of a repository ask for. The zero value is a repository that asks for
+// nothing.
 type Found struct {
 	Needs     Needs
 	Lockfiles []string // slash-separated, relative to the root, sorted
 }
 
-// Files names the files that ask for something, each once.
+// Files returns the files with needs, each once.
 func (f Found) Files() []string {
 	var out []string
 	for _, n := range f.Needs {
@@ -23,11 +24,10 @@ func (f Found) Files() []string {
 	return out
 }
 
-// reader finds needs and lockfiles in one directory. It adds to scan what it finds, and nothing
-// when there is nothing.
+// reader finds needs and lockfiles in one directory, and adds them to s.
 type reader func(s *scan, dir string)
 
-// readers are one for each ecosystem.
+// readers has one for each ecosystem.
 var readers = []reader{readGo, readNode, readPython, readRust, readMarkers, readToolVersions}
 
 // scan collects what readers find.
@@ -36,10 +36,10 @@ type scan struct {
 	found Found
 }
 
-// need takes a need up.
+// need adds a need.
 func (s *scan) need(n Need) { s.found.Needs = append(s.found.Needs, n) }
 
-// lock takes up the lockfiles of a directory that are there.
+// lock adds those of the named lockfiles that exist in a directory.
 func (s *scan) lock(dir string, names ...string) {
 	for _, name := range names {
 		if name = path.Join(dir, name); s.has(name) {
@@ -48,9 +48,9 @@ func (s *scan) lock(dir string, names ...string) {
 	}
 }
 
-// Detect looks at the files of dir and of the directories below it, as deep as projects of a
-// monorepo usually lie. dir is slash-separated and relative to root, "." for root itself. What
-// cannot be read is not there. The result is sorted, and the same for the same files.
+// Detect reads the files of dir and of directories below it, as deep as projects in a monorepo
+// usually are. dir is slash-separated and relative to root, "." for root itself. It ignores what it
+// cannot read. The result is sorted and depends on the files alone.
 func Detect(root *os.Root, dir string) Found {
 	s := &scan{tree: tree{root}}
 	for _, d := range s.projects(path.Clean(dir)) {

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// ecosystemsOf are those whose registries a tool takes packages from, as package registries calls
-// them.
+// ecosystemsOf has the ecosystems from whose registries a tool downloads, by their names in package
+// registries.
 var ecosystemsOf = map[Tool][]string{
 	Go: {"go"}, Node: {"npm"}, PNPM: {"npm"}, Yarn: {"npm"}, Package: {"npm"}, Python: {"pip"}, PipPackage: {"pip"}, Rust: {"cargo"},
 }
 
-// yarn1 is the ecosystem of the first Yarn, whose locks name a registry that is compiled into it.
-// Since version 2 it takes npm's.
+// yarn1 is the ecosystem of Yarn 1, whose locks name a registry that is compiled into it. Later
+// versions use npm's.
 const yarn1 = "yarn"
 
-// Ecosystems are those that the tools which are asked for take packages from, each once, in order.
-// A Yarn in no known version may be the first.
+// Ecosystems returns the ecosystems from which the needed tools download, each once, in order. A
+// Yarn of unknown version may be Yarn 1.
 func (n Needs) Ecosystems() []string {
 	var out []string
 	for _, t := range n.Tools() {

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// goVersion is a Go version as go.mod has it: 1.22, 1.22.3, 1.23rc1. The numbers are bounded, as
-// everything of a file is.
+// goVersion matches a Go version as in go.mod: 1.22, 1.22.3, 1.23rc1. Its numbers are bounded, like
+// everything that comes from a file.
 var goVersion = agentbox.Pattern(`^1\.[0-9]{1,3}(\.[0-9]{1,3}|(rc|beta)[0-9]{1,2})?$`)
 
-// readGo reads both files: a workspace's version and those of its modules.
+// readGo reads go.mod and go.work: the versions of modules and of a workspace.
 func readGo(s *scan, dir string) {
 	for _, name := range []string{"go.mod", "go.work"} {
 		file := path.Join(dir, name)
@@ -24,8 +24,8 @@ func readGo(s *scan, dir string) {
 	s.lock(dir, "go.sum", "go.work.sum")
 }
 
-// goNeed is the version of the toolchain line, else of the go line. A file that does not parse
-// still wants Go, which says best what is wrong with it.
+// goNeed returns the need for the version of the toolchain line, or otherwise of the go line. A
+// file that does not parse still needs Go, whose message is the best.
 func goNeed(file, content string) Need {
 	language, toolchain := goLines(file, content)
 	if v, ok := strings.CutPrefix(toolchain, "go"); ok && goVersion().MatchString(v) {
@@ -34,7 +34,7 @@ func goNeed(file, content string) Need {
 	return needOf(Go, file, "go", language)
 }
 
-// goLines returns both lines of go.mod or go.work; "" for one that is not there or not readable.
+// goLines returns both lines of go.mod or go.work; "" for one that is absent or unreadable.
 func goLines(file, content string) (language, toolchain string) {
 	if strings.HasSuffix(file, "go.work") {
 		f, err := modfile.ParseWork(file, []byte(content), nil)
@@ -50,15 +50,14 @@ func goLines(file, content string) (language, toolchain string) {
 	if err == nil && f.Go != nil {
 		language = f.Go.Version
 	}
-	// ParseLax ignores the toolchain line, as it ignores everything that only the main module may
-	// say.
+	// ParseLax ignores the toolchain line, like everything that only the main module may declare.
 	if f, err := modfile.Parse(file, []byte(content), nil); err == nil && f.Toolchain != nil {
 		toolchain = f.Toolchain.Name
 	}
 	return language, toolchain
 }
 
-// clip keeps what a file says short enough, and plain enough, to be shown.
+// clip shortens text from a file and removes control characters, so that it can be shown.
 func clip(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// markers are files whose being there asks for a tool, in whatever version.
+// markers are files whose presence asks for a tool in any version.
 var markers = []struct {
 	file string
 	tool Tool
@@ -17,7 +17,7 @@ var markers = []struct {
 	{"Gemfile", Ruby}, {"composer.json", PHP},
 }
 
-// readMarkers asks for tools by the files that are theirs.
+// readMarkers adds needs for the markers of a directory.
 func readMarkers(s *scan, dir string) {
 	for _, m := range markers {
 		if file := path.Join(dir, m.file); s.has(file) {
@@ -27,10 +27,10 @@ func readMarkers(s *scan, dir string) {
 	s.lock(dir, "Gemfile.lock", "composer.lock", "gradle.lockfile")
 }
 
-// toolVersions are the names that asdf and mise have for tools that we bring.
+// toolVersions are the names that asdf and mise use for tools that we install.
 var toolVersions = map[string]Tool{"golang": Go, "go": Go, "nodejs": Node, "node": Node, "python": Python, "rust": Rust}
 
-// readToolVersions reads asdf's and mise's pins: a tool and its version on each line.
+// readToolVersions reads the pins of asdf and mise: a tool and its version on each line.
 func readToolVersions(s *scan, dir string) {
 	file := path.Join(dir, ".tool-versions")
 	content, ok := s.read(file)

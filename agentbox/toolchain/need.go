@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Tool is a tool that agentbox knows how to bring into a box. The text is part of keys and of
-// agentbox.yaml, so it never changes.
+// Tool is a tool that agentbox can install in a box. The text is part of keys and of agentbox.yaml,
+// so it never changes.
 type Tool string
 
-// The tools, by the names their users call them.
+// The tools, by their usual names.
 const (
 	Go     Tool = "go"
 	Node   Tool = "node"
@@ -34,8 +34,8 @@ const (
 	Autotools Tool = "autotools"
 )
 
-// Tools lists every tool, in the order in which they are installed and shown. What comes later may
-// need what came before: npm comes with Node, pip with Python.
+// Tools lists every tool, in the order in which they are installed and shown. Later ones may need
+// earlier ones: npm comes with Node, pip with Python.
 var Tools = []Tool{Go, Node, PNPM, Yarn, Package, Python, PipPackage, Rust, Java, Ruby, PHP, Make, CMake, Meson, Autotools}
 
 // Need is one tool that one file of a repository asks for. It is comparable.
@@ -43,14 +43,13 @@ type Need struct {
 	Tool       Tool   `json:"tool"`
 	Constraint string `json:"constraint,omitempty"` // in the ecosystem's notation; "" for any version
 	File       string `json:"file"`                 // slash-separated, relative to the repository's root
-	Key        string `json:"key,omitempty"`        // what in the file says so, such as engines.node
-	// Refused is what the file says, where that is no version that agentbox understands; Constraint
-	// is "" then.
+	Key        string `json:"key,omitempty"`        // the field of the file that asks, such as engines.node
+	// Refused is the version in the file if agentbox does not understand it; Constraint is "" then.
 	Refused string `json:"refused,omitempty"`
 }
 
-// notations are how versions of tools are written, and the words for any of them. Tools that are
-// not among them come in the version that the distribution has.
+// notations are the patterns for versions of tools, and the words for any version. Tools without an
+// entry come in the version that the distribution has.
 var notations = map[Tool]struct {
 	pattern func() *regexp.Regexp
 	any     []string
@@ -65,9 +64,9 @@ var notations = map[Tool]struct {
 	Rust:       {pattern: rustVersion, any: []string{"stable"}},
 }
 
-// needOf is a need in a version as a file says it: in the tool's notation, for Node.js also by the
-// names of nvm's. A version that only says "any" has no Key, as nothing in the file decides
-// anything.
+// needOf returns a need for a version from a file. The version is in the tool's notation; for
+// Node.js it may also be a name that nvm uses. A version that means "any" has no Key, as it decides
+// nothing.
 func needOf(t Tool, file, key, version string) Need {
 	n := Need{Tool: t, File: file, Key: key}
 	version = strings.TrimSpace(version)
@@ -87,22 +86,22 @@ func needOf(t Tool, file, key, version string) Need {
 	return n
 }
 
-// Needs are in the order of Tools, then of files.
+// Needs are a repository's needs, in the order of Tools, then of files.
 type Needs []Need
 
-// Sort puts needs into their order.
+// Sort sorts needs in place.
 func (n Needs) Sort() {
 	slices.SortStableFunc(n, func(a, b Need) int {
 		return cmp.Or(slices.Index(Tools, a.Tool)-slices.Index(Tools, b.Tool), strings.Compare(a.File, b.File))
 	})
 }
 
-// Of returns what is asked of one tool. The slice is the caller's.
+// Of returns the needs for one tool. The caller owns the slice.
 func (n Needs) Of(t Tool) Needs {
 	return slices.DeleteFunc(slices.Clone(n), func(need Need) bool { return need.Tool != t })
 }
 
-// Tools returns the tools that are asked for, each once, in the order of Tools.
+// Tools returns the needed tools, each once, in the order of Tools.
 func (n Needs) Tools() []Tool {
 	var out []Tool
 	for _, t := range Tools {
@@ -113,8 +112,7 @@ func (n Needs) Tools() []Tool {
 	return out
 }
 
-// Constraints returns the different versions that are asked of one tool, without those that are
-// content with any.
+// Constraints returns the distinct constraints on one tool, without "" (any version).
 func (n Needs) Constraints(t Tool) []string {
 	var out []string
 	for _, need := range n.Of(t) {
@@ -125,9 +123,9 @@ func (n Needs) Constraints(t Tool) []string {
 	return out
 }
 
-// Together is one version of a tool that means what all files ask of it, as a configuration has it;
-// where one cannot say that, it is the first that is asked for. It is what `init` writes down. ""
-// is any version.
+// Together returns one version of a tool, in the notation of a configuration, that satisfies all
+// files. If the notation cannot express that, it returns the first constraint. `init` writes it to
+// agentbox.yaml. "" is any version.
 func (n Needs) Together(t Tool) string {
 	wanted := n.Constraints(t)
 	if len(wanted) < 2 {
@@ -148,14 +146,14 @@ func (n Needs) Together(t Tool) string {
 	return together
 }
 
-// Sum is what is asked for, a line for each tool: the same for needs that get the same tools,
+// Sum returns a line for each needed tool. Needs that result in the same tools have the same Sum,
 // however many files ask for them.
 func (n Needs) Sum() string {
 	var text strings.Builder
 	for _, t := range n.Tools() {
 		wanted := n.Constraints(t)
 		if t == Go || t == Rust {
-			wanted = []string{newestOf(wanted)} // it builds for the older ones
+			wanted = []string{newestOf(wanted)} // which builds for older versions, too
 		}
 		fmt.Fprintf(&text, "%s %q\n", t, wanted)
 	}

@@ -8,32 +8,32 @@ import (
 	"agentbox/agentbox"
 )
 
-// What versions may look like: the characters of their notation and no other, of bounded length.
+// Patterns for versions: the characters of their notation and no other, of bounded length.
 var (
-	// nodeRange is a range of versions as npm reads it; whether it makes sense shows when it is
-	// resolved.
+	// nodeRange matches a range of versions in npm's notation. Resolving it shows whether it makes
+	// sense.
 	nodeRange = agentbox.Pattern(`^[0-9xX*.<>=~^| v-]{1,80}$`)
-	// exactVersion is what packageManager names.
+	// exactVersion matches the version in packageManager.
 	exactVersion = agentbox.Pattern(`^[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}$`)
-	// someVersion may leave out its end, for the newest that begins so.
+	// someVersion may omit the last numbers, which means the newest version with that prefix.
 	someVersion = agentbox.Pattern(`^[0-9]{1,4}(\.[0-9]{1,4}){0,2}$`)
 )
 
-// ltsLines are the major versions behind the names that .nvmrc files use.
+// ltsLines maps the names that .nvmrc files use to major versions.
 var ltsLines = map[string]string{
 	"argon": "4", "boron": "6", "carbon": "8", "dubnium": "10", "erbium": "12", "fermium": "14", "gallium": "16",
 	"hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24",
 }
 
-// packageJSON is the part of package.json that says which tools it wants. Other fields are not
-// read, and a field of another type makes all of it unreadable.
+// packageJSON is the part of package.json that names tools. Other fields are ignored; one of these
+// fields with another type makes the whole file unreadable.
 type packageJSON struct {
 	Engines        map[string]string `json:"engines"`
 	Volta          map[string]string `json:"volta"`
 	PackageManager string            `json:"packageManager"`
 }
 
-// readNode reads the pins, package.json, and of a lock only its first lines: locks have megabytes.
+// readNode reads the pins, package.json, and only the head of locks, which have megabytes.
 func readNode(s *scan, dir string) {
 	for _, name := range []string{".nvmrc", ".node-version"} {
 		file := path.Join(dir, name)
@@ -48,7 +48,7 @@ func readNode(s *scan, dir string) {
 	}
 	s.readPackageJSON(file, content)
 	s.lock(dir, "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock")
-	// A lock asks for the program that wrote it, unless packageManager named a version.
+	// A lock asks for the program that wrote it, unless packageManager names a version.
 	for tool, lock := range map[Tool]string{PNPM: "pnpm-lock.yaml", Yarn: "yarn.lock"} {
 		file := path.Join(dir, lock)
 		if content, ok := s.head(file); ok && len(s.found.Needs.Of(tool)) == 0 {
@@ -61,24 +61,24 @@ func readNode(s *scan, dir string) {
 	}
 }
 
-// lockKeys are what in a lock says which program wrote it.
+// lockKeys are the fields of a lock that show which program wrote it.
 var lockKeys = map[Tool]string{PNPM: "lockfileVersion", Yarn: "version"}
 
-// locks are the major versions of the programs that write each version of their locks: of several
-// the newest that runs on every Node.js that is still maintained. What another version has written
-// they refuse, or write anew.
+// locks maps each lock version to the major version of a program that writes it. If there are
+// several, it is the newest that runs on every maintained Node.js. A program refuses or rewrites
+// locks of other versions.
 var locks = map[Tool]map[string]string{
 	PNPM: {"5.3": "6", "5.4": "7", "6.0": "8", "6.1": "8", "9.0": "10"},
 	Yarn: {"1": "1", "4": "2", "5": "3", "6": "3", "7": "3", "8": "4", "9": "4", "10": "4"},
 }
 
-// yarnMetadata begins the locks of Yarn since version 2; those of Yarn 1 say theirs in a comment.
+// yarnMetadata begins the locks of Yarn 2 and later; Yarn 1 writes the version in a comment.
 var (
 	yarnMetadata = agentbox.Pattern(`(?m)^__metadata:\s*\n\s+version: ["']?([0-9]{1,3})["']?\s*$`)
 	pnpmVersion  = agentbox.Pattern(`(?m)^lockfileVersion: ["']?([0-9]{1,3}\.[0-9]{1,3})["']?\s*$`)
 )
 
-// writtenBy is the major version of the program that wrote a lock, "" where it is not known.
+// writtenBy returns the major version of the program that wrote a lock, "" if unknown.
 func writtenBy(tool Tool, lock string) string {
 	version := ""
 	switch tool {
@@ -97,12 +97,11 @@ func writtenBy(tool Tool, lock string) string {
 	return locks[tool][version]
 }
 
-// readPackageJSON takes volta's pin before the engines' range: it is what the repository's people
-// use.
+// readPackageJSON prefers volta's pin to the range in engines, because the developers use the pin.
 func (s *scan) readPackageJSON(file, content string) {
 	var p packageJSON
 	if json.Unmarshal([]byte(content), &p) != nil {
-		p = packageJSON{} // npm says best what is wrong with it
+		p = packageJSON{} // npm explains best what is wrong with it
 	}
 	if pin := p.Volta["node"]; pin != "" {
 		s.need(needOf(Node, file, "volta.node", pin))
@@ -110,7 +109,7 @@ func (s *scan) readPackageJSON(file, content string) {
 		s.need(needOf(Node, file, "engines.node", p.Engines["node"]))
 	}
 	name, version, _ := strings.Cut(p.PackageManager, "@")
-	version, _, _ = strings.Cut(version, "+") // a hash of its archive, which the registry gives as well
+	version, _, _ = strings.Cut(version, "+") // a hash of its archive, which the registry has as well
 	if tool := Tool(name); tool == PNPM || tool == Yarn {
 		n := Need{Tool: tool, File: file, Key: "packageManager"}
 		if exactVersion().MatchString(version) {
@@ -122,7 +121,7 @@ func (s *scan) readPackageJSON(file, content string) {
 	}
 }
 
-// firstWord is the first word of a file that holds one version and perhaps comments.
+// firstWord returns the first word of a file that holds one version and perhaps comments.
 func firstWord(content string) string {
 	for line := range strings.Lines(content) {
 		line, _, _ = strings.Cut(line, "#")

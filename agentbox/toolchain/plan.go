@@ -11,30 +11,30 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// Candidates are the upstream versions that the distribution has, by package. What it does not have
-// is not in it.
+// Candidates maps packages of the distribution to their upstream versions. It has no entry for a
+// package that the distribution lacks.
 type Candidates map[string]string
 
-// Plan says how a box gets what is asked for. It is kept as JSON, and the zero value adds nothing.
+// Plan says how a box gets the needed tools. It is stored as JSON. The zero value adds nothing.
 type Plan struct {
 	Packages []string // of the distribution
 	Go       string   // the toolchain from the module proxy: 1.22, 1.22.3; "" for none
-	NodeJS   Release  // of the npm registry, with NPM
+	NodeJS   Release  // from the npm registry, with NPM
 	NPM      Release
-	Global   []string // packages of the npm registry that are programs, such as pnpm@9.1.0
-	Pip      []string // packages of the Python index that are programs, such as aider-chat==0.86.0
+	Global   []string // programs from the npm registry, such as pnpm@9.1.0
+	Pip      []string // programs from the Python index, such as aider-chat==0.86.0
 	Unmet    []Unmet  // needs that the plan does not meet
 }
 
-// Unmet is a need that stays open: the box has the distribution's version, if that is anything.
-// People are told of it; the box is made all the same.
+// Unmet is a need that the plan does not meet. The box has the distribution's version, if there is
+// one. People are told of it, but the box is created all the same.
 type Unmet struct {
 	Need
-	Candidate string // what the box has instead; "" for nothing
-	Image     string // an image that has what is asked for; "" where none is known
+	Candidate string // what the box has instead; "" for none
+	Image     string // an image that meets the need; "" if none is known
 }
 
-// packagesOf are the distribution's packages of each tool; the first one has the tool's version.
+// packagesOf has the distribution's packages for each tool; the first one has the tool's version.
 var packagesOf = map[Tool][]string{
 	Go:        {"golang-go"},
 	Node:      {"nodejs", "npm"},
@@ -49,24 +49,23 @@ var packagesOf = map[Tool][]string{
 	Autotools: {"autoconf", "automake", "libtool", "pkg-config"},
 }
 
-// newerOf are packages that some releases have of a tool beside those of packagesOf, kept as new as
-// browsers need them; the first one has the tool's version.
+// newerOf has newer packages of a tool that some releases of the distribution have beside those of
+// packagesOf, for building browsers. The first one has the tool's version.
 var newerOf = map[Tool][]string{
 	Rust: {"rustc-web", "cargo-web", "rustfmt-web"},
 }
 
-// Offer is what a box can get, and what it has.
+// Offer is what a box can get, and what it already has.
 type Offer struct {
 	Distribution Candidates // what the distribution has
-	// Node is the version of the Node.js that the box has with an npm, wherever they are from; ""
-	// for none.
+	// Node is the version of the box's Node.js if it has npm, wherever both come from; "" for none.
 	Node string
-	// Nodes and NPMs are what the npm registry has, none where the box is told of no registry.
+	// Nodes and NPMs are what the npm registry has; empty if the box may not use a registry.
 	Nodes, NPMs Releases
 }
 
-// Asked are the packages whose candidates Resolve wants to know, given all of the offer but what
-// the distribution has.
+// Asked returns the packages whose candidates Resolve needs, given all of the offer but
+// Distribution.
 func (n Needs) Asked(have Offer) []string {
 	var out []string
 	for _, t := range n.Tools() {
@@ -80,16 +79,16 @@ func (n Needs) Asked(have Offer) []string {
 	return out
 }
 
-// Has reports whether the box has a Node.js that some ranges accept.
+// Has reports whether the box has a Node.js that all ranges accept.
 func (o Offer) Has(wanted []string) bool { return o.Node != "" && accepts(wanted, o.Node) }
 
-// DistributionHas reports whether the distribution has a Node.js that some ranges accept.
+// DistributionHas reports whether the distribution has a Node.js that all ranges accept.
 func (o Offer) DistributionHas(wanted []string) bool {
 	candidate := o.Distribution[packagesOf[Node][0]]
 	return candidate != "" && accepts(wanted, candidate)
 }
 
-// releases are the Node.js of the npm registry that some ranges accept, and the npm for it.
+// releases returns a Node.js of the npm registry that all ranges accept, and the npm for it.
 func (o Offer) releases(wanted []string) (node, npm Release, ok bool) {
 	if node, ok = o.Nodes.node(wanted); ok {
 		npm, ok = o.NPMs.npm(node)
@@ -97,8 +96,8 @@ func (o Offer) releases(wanted []string) (node, npm Release, ok bool) {
 	return node, npm, ok
 }
 
-// packages are those that a tool comes in where the distribution has these candidates: the newer
-// ones, for a tool that builds for its older versions.
+// packages returns the packages of a tool, given the distribution's candidates: the newer ones if
+// they are there, for a tool that builds for its older versions too.
 func (have Candidates) packages(t Tool) []string {
 	usual, newer := packagesOf[t], newerOf[t]
 	if len(newer) > 0 && have[newer[0]] != "" && version(have[usual[0]]).LessThan(version(have[newer[0]])) {
@@ -107,8 +106,8 @@ func (have Candidates) packages(t Tool) []string {
 	return usual
 }
 
-// Resolve plans for needs. It is a pure function: the same needs and the same offer give the same
-// plan. It does not fail: what cannot be met is Unmet.
+// Resolve makes a plan for needs. It is a pure function: equal needs and offers result in equal
+// plans. It does not fail: needs that it cannot meet are in Unmet.
 func Resolve(needs Needs, offer Offer) Plan {
 	have := offer.Distribution
 	var p Plan
@@ -131,11 +130,10 @@ func Resolve(needs Needs, offer Offer) Plan {
 	return p
 }
 
-// resolveGo takes the newest version that is asked for: every go command builds for the older ones.
+// resolveGo takes the newest version, because every go command builds for older ones.
 func (p *Plan) resolveGo(needs Needs, candidate string) {
 	newest := newestOf(needs.Constraints(Go))
-	// The distribution's package comes with its updates; another toolchain only where it is too
-	// old.
+	// Prefer the distribution's package, which gets its updates, unless it is too old.
 	if newest == "" || candidate != "" && !version(candidate).LessThan(version(newest)) {
 		p.add(Go)
 	} else {
@@ -144,7 +142,7 @@ func (p *Plan) resolveGo(needs Needs, candidate string) {
 	p.refuse(needs, candidate)
 }
 
-// newestOf is the newest of some versions, "" of none.
+// newestOf returns the newest of some versions, "" for none.
 func newestOf(versions []string) (newest string) {
 	for _, v := range versions {
 		if newest == "" || version(newest).LessThan(version(v)) {
@@ -154,8 +152,9 @@ func newestOf(versions []string) (newest string) {
 	return newest
 }
 
-// resolveNode takes what every file accepts: what the box has, else what the npm registry has,
-// which is two archives, else what the distribution has, whose npm is some four hundred packages.
+// resolveNode takes a version that every file accepts: the one in the box, or otherwise that of the
+// npm registry, which is two archives, or otherwise that of the distribution, whose npm is some
+// four hundred packages.
 func (p *Plan) resolveNode(needs Needs, offer Offer) {
 	wanted, candidate := needs.Constraints(Node), offer.Distribution["nodejs"]
 	node, npm, found := offer.releases(wanted)
@@ -175,7 +174,7 @@ func (p *Plan) resolveNode(needs Needs, offer Offer) {
 	p.refuse(needs, candidate)
 }
 
-// resolveGlobal takes programs from the npm registry in the version that was named first.
+// resolveGlobal takes programs from the npm registry in the first version that is asked for.
 func (p *Plan) resolveGlobal(needs Needs) {
 	name := string(needs[0].Tool)
 	versions := needs.Constraints(needs[0].Tool)
@@ -184,12 +183,12 @@ func (p *Plan) resolveGlobal(needs Needs) {
 		return
 	}
 	if major, _, _ := strings.Cut(versions[0], "."); needs[0].Tool == Yarn && major != "1" {
-		name = "@yarnpkg/cli-dist" // Yarn since version 2
+		name = "@yarnpkg/cli-dist" // Yarn 2 and later
 	}
 	p.Global = append(p.Global, name+"@"+versions[0])
 }
 
-// resolveDistribution takes what the distribution has, and says what that does not satisfy.
+// resolveDistribution takes what the distribution has, and records needs that it does not satisfy.
 func (p *Plan) resolveDistribution(needs Needs, have Candidates) {
 	tool := needs[0].Tool
 	packages := have.packages(tool)
@@ -203,10 +202,10 @@ func (p *Plan) resolveDistribution(needs Needs, have Candidates) {
 	p.refuse(needs, candidate)
 }
 
-// add takes a tool from the distribution.
+// add adds a tool from the distribution.
 func (p *Plan) add(t Tool) { p.Packages = append(p.Packages, packagesOf[t]...) }
 
-// refuse takes up the needs whose version nobody understood.
+// refuse records the needs whose version was refused.
 func (p *Plan) refuse(needs Needs, candidate string) {
 	for _, n := range needs {
 		if n.Refused != "" {
@@ -230,18 +229,18 @@ var installPip string
 //go:embed install/registry.sh
 var askRegistry string
 
-// AskRegistry is the command that prints what the npm registry says of a package, for
-// ParseReleases. Root runs it in a box.
+// AskRegistry returns the command that prints the npm registry's metadata of a package, for
+// ParseReleases. It runs as root in a box.
 func AskRegistry(name string) []string { return []string{"sh", "-euc", askRegistry, "sh", name} }
 
-// AskNode is the command that prints the version of the Node.js that a box has, if it has npm, too.
+// AskNode returns the command that prints the version of a box's Node.js, if the box has npm too.
 func AskNode() []string {
 	return []string{"sh", "-c", "command -v npm >/dev/null && node --version || true"}
 }
 
-// Commands are what root runs in a box of the distribution, in this order, to carry the plan out.
-// Versions are arguments of their own in them and never part of a script. A plan that adds nothing
-// has none. They need the network; where one fails the plan has failed.
+// Commands returns the commands that carry out the plan. They run in this order as root, in a box
+// of the distribution. Versions are always arguments of their own and never part of a script. A
+// plan that adds nothing has no commands. They need the network; if one fails, the plan has failed.
 func (p Plan) Commands() [][]string {
 	var out [][]string
 	if len(p.Packages) > 0 {
@@ -262,8 +261,7 @@ func (p Plan) Commands() [][]string {
 	return out
 }
 
-// version reads a version that was checked when it was read; a release candidate counts as its
-// release.
+// version parses a version that has passed a pattern. A release candidate counts as its release.
 func version(s string) *semver.Version {
 	for _, mark := range []string{"rc", "beta"} {
 		s, _, _ = strings.Cut(s, mark)
@@ -275,14 +273,13 @@ func version(s string) *semver.Version {
 	return v
 }
 
-// satisfies reports whether a version is in a range. A range that makes no sense is satisfied by
-// nothing.
+// satisfies reports whether a version is in a range. No version satisfies a malformed range.
 func satisfies(candidate, wanted string) bool {
 	c, err := semver.NewConstraint(wanted)
 	return err == nil && c.Check(version(candidate))
 }
 
-// String is a line for people.
+// String returns a line for people.
 func (u Unmet) String() string {
 	asks := u.File + " asks for " + string(u.Tool) + " " + u.Constraint
 	if u.Refused != "" {
@@ -297,8 +294,8 @@ func (u Unmet) String() string {
 	return asks
 }
 
-// Recipe identifies the way in which plans are carried out: what was installed in another way is
-// another thing. It is hex, and changes with the scripts and the lists of packages.
+// Recipe identifies how plans are carried out, so that images with differently installed tools have
+// different keys. It is hex, and changes with the scripts and the lists of packages.
 func Recipe() string {
 	h := sha256.New()
 	for _, part := range []string{askRegistry, installGo, installNode, installPrograms, installPip} {

@@ -8,10 +8,10 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// pythonSpecifier is a list of version specifiers (PEP 440), or a version.
+// pythonSpecifier matches a list of version specifiers (PEP 440), or a version.
 var pythonSpecifier = agentbox.Pattern(`^[0-9*.<>=~!^, ]{1,80}$`)
 
-// pyproject is the part of pyproject.toml that says which Python it wants.
+// pyproject is the part of pyproject.toml with the version of Python.
 type pyproject struct {
 	Project struct {
 		RequiresPython string `toml:"requires-python"`
@@ -23,7 +23,7 @@ type pyproject struct {
 	} `toml:"tool"`
 }
 
-// readPython takes the pin and the project's range. Other files only say that it is Python.
+// readPython reads the pin and the project's range. Other files only show that it is Python.
 func readPython(s *scan, dir string) {
 	file := path.Join(dir, ".python-version")
 	if content, ok := s.read(file); ok {
@@ -41,11 +41,11 @@ func readPython(s *scan, dir string) {
 	s.lock(dir, "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt")
 }
 
-// pyprojectNeed takes the standard field before Poetry's.
+// pyprojectNeed prefers the standard field to Poetry's.
 func pyprojectNeed(file, content string) Need {
 	var p pyproject
 	if toml.Unmarshal([]byte(content), &p) != nil {
-		return Need{Tool: Python, File: file} // its own tools say best what is wrong with it
+		return Need{Tool: Python, File: file} // its own tools explain best what is wrong with it
 	}
 	if v := p.Project.RequiresPython; v != "" {
 		return needOf(Python, file, "project.requires-python", v)

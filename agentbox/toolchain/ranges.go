@@ -2,11 +2,11 @@ package toolchain
 
 import "strings"
 
-// maxAlternatives bounds the alternatives of a range that several files have a say in.
+// maxAlternatives limits the alternatives in the intersection of ranges.
 const maxAlternatives = 16
 
-// intersect returns the range of what several ranges all accept. Each may have alternatives,
-// separated by ||. Beyond maxAlternatives the last are dropped, which makes the range narrower and
+// intersect returns the range of versions that all ranges accept. Each may have alternatives,
+// separated by ||. It drops alternatives beyond maxAlternatives, which makes the range narrower and
 // never wider.
 func intersect(ranges []string) string {
 	out := []string{""}
@@ -14,7 +14,7 @@ func intersect(ranges []string) string {
 		var next []string
 		for _, left := range out {
 			for right := range strings.SplitSeq(r, "||") {
-				// Each range multiplies what there is, and each is a file's word.
+				// Each range multiplies the alternatives, and files are not trusted.
 				if len(next) < maxAlternatives {
 					next = append(next, strings.TrimSpace(left+" "+strings.TrimSpace(right)))
 				}
@@ -36,8 +36,8 @@ func rangeOf(n Need) string {
 	return n.Constraint
 }
 
-// pythonRange translates version specifiers of PEP 440, as far as versions of Python itself use
-// them. What it cannot translate is left as it is, and satisfied by nothing.
+// pythonRange translates version specifiers of PEP 440, as far as they apply to versions of Python
+// itself. It leaves others unchanged; no version satisfies these.
 func pythonRange(specifiers string) string {
 	var out []string
 	for s := range strings.SplitSeq(specifiers, ",") {
@@ -57,7 +57,7 @@ func pythonRange(specifiers string) string {
 	return strings.Join(out, ", ")
 }
 
-// compatible is the compatible release of PEP 440: ~=3.10 accepts 3.11, ~=3.10.2 does not.
+// compatible translates the compatible release of PEP 440: ~=3.10 accepts 3.11, ~=3.10.2 does not.
 func compatible(v string) string {
 	if strings.Count(v, ".") >= 2 {
 		return "~" + v
@@ -65,8 +65,8 @@ func compatible(v string) string {
 	return "^" + v
 }
 
-// imageFor is an image in which a need is met, where images are known by versions. Both are
-// official images, tagged by minor version.
+// imageFor returns an image that meets a need, for tools whose official images are tagged by minor
+// version; "" for others.
 func imageFor(n Need) string {
 	v := firstVersion(n.Constraint)
 	if v == "" {
@@ -84,7 +84,7 @@ func imageFor(n Need) string {
 	return ""
 }
 
-// firstVersion is the first version that a range names, as far as its minor version.
+// firstVersion returns the first version in a range, without its patch number.
 func firstVersion(r string) string {
 	start := strings.IndexAny(r, "0123456789")
 	if start < 0 {

@@ -15,14 +15,14 @@ import (
 	"agentbox/agentbox"
 )
 
-// MaxAnswer bounds what is read of one package of the npm registry: npm itself, the longest that is
-// asked for, has 3 MB.
+// MaxAnswer limits the registry's metadata of one package, in bytes. The largest that we request,
+// that of npm itself, has 3 MB.
 const MaxAnswer = 16 << 20
 
-// NPM is the package of npm, which is asked for beside NodePackage: that has none.
+// NPM is the package of npm. It is needed in addition to NodePackage, which does not contain it.
 const NPM = "npm"
 
-// NodePackage is the package that has Node.js for this architecture, "" where there is none.
+// NodePackage returns the package with Node.js for this architecture, "" if there is none.
 func NodePackage() string {
 	if arch, ok := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]; ok {
 		return "node-linux-" + arch
@@ -30,23 +30,23 @@ func NodePackage() string {
 	return ""
 }
 
-// Release is one version of a package of the npm registry, as it can be fetched without npm. Its
-// zero value is none.
+// Release is one version of a package of the npm registry, with what is needed to fetch it without
+// npm. The zero value is none.
 type Release struct {
 	Version string // MAJOR.MINOR.PATCH
-	Path    string // of its archive below a registry, by the convention that registries keep
-	URL     string // of its archive, as the registry gives it: http or https
+	Path    string // of its archive below a registry, by the convention of registries
+	URL     string // of its archive, according to the registry: http or https
 	SHA512  string // of its archive, in hexadecimal
 }
 
-// Releases are some versions of one package, in no order.
+// Releases are some versions of one package, unordered.
 type Releases []Release
 
-// longestURL is what one of an archive has at most, in bytes.
+// longestURL limits the URL of an archive, in bytes.
 const longestURL = 2048
 
-// ParseReleases reads what a registry says of a package. Of a version that is malformed, is no
-// release or has no SHA-512 nothing is taken. An empty answer has no versions.
+// ParseReleases parses the registry's metadata of a package. It skips versions that are malformed,
+// are not a release or have no SHA-512. An empty answer has no versions.
 func ParseReleases(name string, r io.Reader) (Releases, error) {
 	var answer struct {
 		Versions map[string]struct {
@@ -71,7 +71,7 @@ func ParseReleases(name string, r io.Reader) (Releases, error) {
 	return out, nil
 }
 
-// sha512Of finds the SHA-512 among the hashes of Subresource Integrity.
+// sha512Of returns the SHA-512 in hexadecimal from the hashes of Subresource Integrity.
 func sha512Of(integrity string) (string, bool) {
 	for hash := range strings.FieldsSeq(integrity) {
 		if encoded, ok := strings.CutPrefix(hash, "sha512-"); ok {
@@ -82,14 +82,14 @@ func sha512Of(integrity string) (string, bool) {
 	return "", false
 }
 
-// fetchable reports whether an archive is at a place of the web: apt's downloader would read files
-// of the box, too.
+// fetchable reports whether an archive is on the web. apt's downloader would read files of the box,
+// too.
 func fetchable(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && len(s) <= longestURL && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
 }
 
-// newest is the newest of the versions that fit.
+// newest returns the newest of the versions for which fits returns true.
 func (r Releases) newest(fits func(Release) bool) (best Release, ok bool) {
 	var newest *semver.Version
 	for _, one := range r {
@@ -100,8 +100,8 @@ func (r Releases) newest(fits func(Release) bool) (best Release, ok bool) {
 	return best, ok
 }
 
-// node chooses the Node.js that all of these ranges accept: the newest of a line that is maintained
-// for long, whose numbers are even, or else the newest.
+// node returns the newest Node.js that all ranges accept. It prefers even major versions, which
+// have long-term support.
 func (r Releases) node(wanted []string) (Release, bool) {
 	accepted := func(one Release) bool { return accepts(wanted, one.Version) }
 	if best, ok := r.newest(func(one Release) bool { return version(one.Version).Major()%2 == 0 && accepted(one) }); ok {
@@ -110,8 +110,8 @@ func (r Releases) node(wanted []string) (Release, bool) {
 	return r.newest(accepted)
 }
 
-// npm chooses the newest npm that runs on a Node.js, and runs what packages want to run when they
-// are installed: the one after these waits for somebody to allow that.
+// npm returns the newest npm that runs on a Node.js and runs the install scripts of packages. Later
+// ones run them only after a person has allowed it.
 func (r Releases) npm(node Release) (Release, bool) {
 	major := uint64(11)
 	switch on := version(node.Version).Major(); {
@@ -123,16 +123,16 @@ func (r Releases) npm(node Release) (Release, bool) {
 	return r.newest(func(one Release) bool { return version(one.Version).Major() == major })
 }
 
-// ParseNode reads what AskNode printed: "" for anything but a version.
+// ParseNode parses the output of AskNode: "" for anything but a version.
 func ParseNode(r io.Reader) string {
-	said, _ := io.ReadAll(io.LimitReader(r, 64)) // what cannot be read is no version
+	said, _ := io.ReadAll(io.LimitReader(r, 64)) // unreadable output is not a version
 	if v := strings.TrimPrefix(strings.TrimSpace(string(said)), "v"); exactVersion().MatchString(v) {
 		return v
 	}
 	return ""
 }
 
-// accepts reports whether a version is in every one of some ranges.
+// accepts reports whether a version is in all ranges.
 func accepts(ranges []string, version string) bool {
 	for _, r := range ranges {
 		if !satisfies(version, r) {

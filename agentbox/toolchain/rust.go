@@ -8,12 +8,11 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// rustVersion is a version of a toolchain: 1.70 or 1.70.0.
+// rustVersion matches a version of a toolchain: 1.70 or 1.70.0.
 var rustVersion = agentbox.Pattern(`^1\.[0-9]{1,3}(\.[0-9]{1,3})?$`)
 
-// readRust takes what the crate, its lock and the pinned toolchain each ask for: the newest counts.
-// Where both files of a pin are there, rust-toolchain hides the other: rustup's book, "The
-// toolchain file".
+// readRust reads the needs of the crate, its lock and the pinned toolchain; the newest counts. If
+// both pin files exist, rust-toolchain takes precedence: rustup's book, "The toolchain file".
 func readRust(s *scan, dir string) {
 	file := path.Join(dir, "Cargo.toml")
 	if content, ok := s.read(file); ok {
@@ -35,18 +34,19 @@ func readRust(s *scan, dir string) {
 	}
 }
 
-// These are the toolchains that first understood each edition and each version of Cargo.lock,
-// where an older one fails.
+// The first toolchains that understand each edition and each version of Cargo.lock. Older ones
+// fail.
 var (
 	editionsSince = map[string]string{"2018": "1.31", "2021": "1.56", "2024": "1.85"}
 	locksSince    = map[string]string{"3": "1.53", "4": "1.78"}
 )
 
-// cargoLockVersion stands before the packages; locks without it are of the first versions.
+// cargoLockVersion matches the version, which is before the packages. Locks without it are of the
+// first versions.
 var cargoLockVersion = agentbox.Pattern(`(?m)^version = ([0-9]{1,3})$`)
 
-// lockNeed is what a Cargo.lock asks for by its version; ok is false for one that every toolchain
-// reads. Only the head of the file is given: the version stands there.
+// lockNeed returns the need of a Cargo.lock for its version; ok is false for one that every
+// toolchain reads. content is the head of the file, which has the version.
 func lockNeed(file, content string) (n Need, ok bool) {
 	found := cargoLockVersion().FindStringSubmatch(content)
 	if found == nil || locksSince[found[1]] == "" {
@@ -55,10 +55,11 @@ func lockNeed(file, content string) (n Need, ok bool) {
 	return Need{Tool: Rust, Constraint: locksSince[found[1]], File: file, Key: "version"}, true
 }
 
-// cargoNeed is the oldest toolchain that the crate, or the workspace's crates, build with.
+// cargoNeed returns the need for the oldest toolchain that builds the crate, or the crates of the
+// workspace.
 func cargoNeed(file, content string) Need {
 	type pkg struct {
-		RustVersion any `toml:"rust-version"` // a table where a crate takes it from its workspace
+		RustVersion any `toml:"rust-version"` // a table if the crate inherits it from its workspace
 		Edition     any `toml:"edition"`
 	}
 	var c struct {
@@ -70,7 +71,7 @@ func cargoNeed(file, content string) Need {
 	if toml.Unmarshal([]byte(content), &c) != nil {
 		return Need{Tool: Rust, File: file}
 	}
-	// What the crate takes from its workspace is a table, and no text.
+	// A field that the crate inherits from its workspace is a table instead of text.
 	first := func(own, workspace any) string {
 		text, ok := own.(string)
 		if !ok {
@@ -84,7 +85,7 @@ func cargoNeed(file, content string) Need {
 	return needOf(Rust, file, "edition", editionsSince[first(c.Package.Edition, c.Workspace.Package.Edition)])
 }
 
-// channelNeed reads both forms of rust-toolchain: a table, and the bare name of a channel.
+// channelNeed parses both forms of rust-toolchain: a table, and the bare name of a channel.
 func channelNeed(file, content string) Need {
 	var c struct {
 		Toolchain struct {

@@ -10,19 +10,18 @@ import (
 	"syscall"
 )
 
-// Bounds of the search. A monorepo beyond them names its tools in agentbox.yaml.
+// Limits of the search. A monorepo beyond them can name its tools in agentbox.yaml.
 const (
-	maxFile  = 1 << 20 // bytes of a file that is read; a real one has a few kilobytes
-	maxDepth = 3       // directories below where the search begins: services/api/go.mod
-	maxDirs  = 500     // that are looked into
+	maxFile  = 1 << 20 // bytes of a file; a real one has a few kilobytes
+	maxDepth = 3       // directories below the start: services/api/go.mod
+	maxDirs  = 500     // directories to search
 )
 
-// skippedDirs are directories whose files speak for somebody else's code, or for examples.
+// skippedDirs are directories with somebody else's code, or with examples.
 var skippedDirs = []string{"node_modules", "vendor", "third_party", "testdata", "examples", "example", "fixtures", "dist", "build", "target"}
 
-// tree reads the files of a repository. Everything in it is outside bytes: no link leads out of it,
-// nothing but a regular file is opened for good, and no file is read without bound. Names are
-// slash-separated and relative to root.
+// tree reads the files of a repository, which are not trusted: no link leads out of it, it reads
+// only regular files, and no read is unbounded. Names are slash-separated and relative to root.
 type tree struct{ root *os.Root }
 
 // read returns the content of a regular file; ok is false for anything else.
@@ -31,17 +30,17 @@ func (t tree) read(name string) (content string, ok bool) {
 	return content, ok && size <= maxFile
 }
 
-// maxHead is how much of a file is read whose beginning says enough.
+// maxHead limits head, in bytes.
 const maxHead = 4 << 10
 
-// head returns the beginning of a regular file, of whatever size; ok is false for anything else.
+// head returns the beginning of a regular file of any size; ok is false for anything else.
 func (t tree) head(name string) (content string, ok bool) {
 	content, _, ok = t.begin(name, maxHead)
 	return content, ok
 }
 
-// begin returns the first bytes of a regular file, and its size. At most limit bytes are read,
-// whatever the size says.
+// begin returns the first bytes of a regular file, and its size. It reads at most limit bytes,
+// whatever the size is.
 func (t tree) begin(name string, limit int64) (content string, size int64, ok bool) {
 	// O_NONBLOCK keeps a FIFO of that name from blocking the open for ever.
 	f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -63,8 +62,8 @@ func (t tree) has(name string) bool {
 	return err == nil && fi.Mode().IsRegular()
 }
 
-// projects returns dir and the directories below it that may hold projects of their own, breadth
-// first, in order of name. A directory that cannot be read has none below it.
+// projects returns dir and the directories below it that may contain projects, breadth first,
+// sorted by name. It treats a directory that it cannot read as empty.
 func (t tree) projects(dir string) []string {
 	dirs := []string{dir}
 	for i := 0; i < len(dirs) && len(dirs) < maxDirs; i++ {
@@ -78,16 +77,16 @@ func (t tree) projects(dir string) []string {
 	return dirs[:min(len(dirs), maxDirs)]
 }
 
-// subdirectories are those of dir that may hold the repository's own code, sorted; none that is a
-// link.
+// subdirectories returns the subdirectories of dir that may have the repository's own code, sorted.
+// It skips links.
 func (t tree) subdirectories(dir string) []string {
 	f, err := t.root.Open(dir)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	// A directory of more holds no sources, and which of them come first is not the same
-	// everywhere.
+	// A larger directory holds no sources, and which of its entries come first is not
+	// deterministic.
 	entries, err := f.ReadDir(10*maxDirs + 1)
 	if err != nil || len(entries) > 10*maxDirs {
 		return nil
@@ -102,7 +101,7 @@ func (t tree) subdirectories(dir string) []string {
 	return names
 }
 
-// depth counts the directories from one down to another.
+// depth returns the number of levels from one directory down to another.
 func depth(from, dir string) int {
 	if from == dir {
 		return 0

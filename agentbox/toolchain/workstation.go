@@ -1,8 +1,9 @@
 package toolchain
 
-// Workstation are the packages of a box whose repository names none: what every developer expects,
-// and what compiles C, C++ and scripts. One image has them for all repositories of a release, so
-// that what one of them asks for besides is added to it and nothing is built from the beginning.
+// Workstation lists the packages of a box whose repository names none: common tools of developers,
+// and what compiles C, C++ and scripts. All repositories of a release share one image with them.
+// Other packages that a repository asks for are added to that image, so that nothing is built from
+// scratch.
 var Workstation = []string{
 	"autoconf", "automake", "build-essential", "bzip2", "ca-certificates", "cmake", "curl", "file", "git", "jq", "less",
 	"libtool", "nano", "ninja-build", "openssh-client", "patch", "pkg-config", "procps", "python3", "python3-dev",
