@@ -1,11 +1,12 @@
-// Package caches computes what layer 1 is found by: the key of what a repository's setup makes. It
-// reads the lockfiles and nothing else, and knows neither machines nor where a cache is kept
+// Package caches computes the key of a repository's setup result, by which layer 1 is found. It
+// reads lockfiles and nothing else, and knows neither machines nor where a cache is stored
 // (agentbox/layers).
 //
-// Words: the ingredients are everything setup may depend on; the key is their digest; the family is
+// The ingredients are everything that setup may depend on. The key is their digest. The family is
 // the digest of the ingredients without the contents of the lockfiles, so that caches of one family
 // differ in their lockfiles only.
 //
-// What must not be shared has different keys: the project and, but for its default branch, the
-// branch are ingredients. Who changes what setup makes, or how it is kept, raises Version.
+// Results that must not be shared have different keys: the project is an ingredient, and so is
+// every branch but the default one. Raise Version when the content of a setup result, or how it is
+// stored, changes.
 package caches

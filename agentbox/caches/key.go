@@ -15,31 +15,31 @@ import (
 	"agentbox/agentbox"
 )
 
-// Ingredients are everything that what setup makes may depend on. The image's digest stands for the
+// Ingredients are everything that a setup result may depend on. The image's digest covers the
 // toolchain in it.
 type Ingredients struct {
-	Version   int                        `json:"version"`          // of what is kept under a key
-	Project   string                     `json:"project"`          // id of the one whose setup it is: no other reads it
-	Branch    string                     `json:"branch,omitempty"` // the branch that alone reads it; "" for the project's default one, which every branch reads
+	Version   int                        `json:"version"`          // of the format of setup results
+	Project   string                     `json:"project"`          // id of the project with this setup: no other reads the result
+	Branch    string                     `json:"branch,omitempty"` // the only branch that reads the result; "" for the default one, which every branch reads
 	Image     agentbox.Digest            `json:"image"`            // the box's image without caches
-	Arch      string                     `json:"arch"`             // as Go names it
-	User      string                     `json:"user"`             // whose home ~ is
+	Arch      string                     `json:"arch"`             // GOARCH
+	User      string                     `json:"user"`             // the one whose home is ~
 	Setup     []string                   `json:"setup"`
 	Caches    []string                   `json:"caches"`
-	Env       map[string]agentbox.Digest `json:"env,omitempty"` // variable -> digest of its value, which may be nobody's business
-	Lockfiles map[string]agentbox.Digest `json:"lockfiles"`     // path -> digest of its content; zero for one that is not there
+	Env       map[string]agentbox.Digest `json:"env,omitempty"` // variable -> digest of its value, which may be confidential
+	Lockfiles map[string]agentbox.Digest `json:"lockfiles"`     // path -> digest of its content; zero if absent
 }
 
-// Version changes when what is kept under a key does. Those of version 1 were shared by all
-// projects, those of version 2 had private keys that packages had made.
+// Version changes with the content or format of setup results. Those of version 1 were shared by
+// all projects. Those of version 2 contained private keys that packages had generated.
 const Version = 3
 
-// maxLockfile bounds what is read of one lockfile: the largest of real repositories have some ten
+// maxLockfile limits one lockfile, in bytes. The largest of real repositories have some ten
 // megabytes.
 const maxLockfile = 256 << 20
 
-// ReadLockfiles takes the digests of the named files of a repository into the ingredients. Names
-// are relative to root and are not followed out of it.
+// ReadLockfiles sets Lockfiles to the digests of the named files of a repository. Names are
+// relative to root; a link out of it is an error.
 func (i *Ingredients) ReadLockfiles(root string, names []string) error {
 	dir, err := os.OpenRoot(root)
 	if err != nil {
@@ -55,10 +55,10 @@ func (i *Ingredients) ReadLockfiles(root string, names []string) error {
 	return nil
 }
 
-// digestOf is the digest of one lockfile, zero for one that is absent: a lockfile that appears
-// makes another key.
+// digestOf returns the digest of one lockfile, or zero if it is absent, so that a new lockfile
+// changes the key.
 func digestOf(dir *os.Root, name string) (agentbox.Digest, error) {
-	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe is not waited for
+	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // do not block on a pipe
 	if errors.Is(err, fs.ErrNotExist) {
 		return agentbox.Digest{}, nil
 	}
@@ -76,7 +76,7 @@ func digestOf(dir *os.Root, name string) (agentbox.Digest, error) {
 	return d, err
 }
 
-// SetEnv takes the configured environment into the ingredients.
+// SetEnv sets Env to the digests of the configured environment.
 func (i *Ingredients) SetEnv(env map[string]string) {
 	i.Env = map[string]agentbox.Digest{}
 	for name, value := range env {
@@ -84,10 +84,10 @@ func (i *Ingredients) SetEnv(env map[string]string) {
 	}
 }
 
-// Key names what setup makes of these ingredients.
+// Key returns the digest of these ingredients, which identifies their setup result.
 func (i Ingredients) Key() agentbox.Digest {
 	i.Version = Version
-	b, err := json.Marshal(i) // maps are sorted, so equal ingredients give equal bytes
+	b, err := json.Marshal(i) // maps are sorted, so equal ingredients have equal bytes
 	if err != nil {
 		panic(err) // strings and digests always marshal
 	}
@@ -95,8 +95,8 @@ func (i Ingredients) Key() agentbox.Digest {
 	return d
 }
 
-// Family names the ingredients without the contents of the lockfiles: caches of the nearest key are
-// looked for in it.
+// Family returns the digest of the ingredients without the contents of the lockfiles. The nearest
+// key is searched for in it.
 func (i Ingredients) Family() agentbox.Digest {
 	names := map[string]agentbox.Digest{}
 	for name := range i.Lockfiles {
@@ -106,7 +106,7 @@ func (i Ingredients) Family() agentbox.Digest {
 	return i.Key()
 }
 
-// Why tells the ingredients one by one, for people.
+// Why lists the ingredients for people, one per line.
 func (i Ingredients) Why() []string {
 	out := []string{"project " + i.Project}
 	if i.Branch != "" {
@@ -132,7 +132,7 @@ func (i Ingredients) Why() []string {
 	return out
 }
 
-// sorted are the keys of a map, in order.
+// sorted returns the keys of a map, sorted.
 func sorted[V any](m map[string]V) []string {
 	names := make([]string, 0, len(m))
 	for name := range m {

@@ -2,22 +2,22 @@ package caches
 
 import "agentbox/agentbox"
 
-// Part is one of the archives that a populate run gives.
+// Part is one of the archives of a populate run.
 type Part string
 
 // The parts.
 const (
-	Dirs      Part = "caches"    // the directories that `caches:` names, whole
-	Runtime   Part = "runtime"   // what else setup changed in the box
-	Workspace Part = "workspace" // what setup made in the workspace
+	Dirs      Part = "caches"    // the complete directories that `caches:` names
+	Runtime   Part = "runtime"   // other changes of setup in the box
+	Workspace Part = "workspace" // changes of setup in the workspace
 )
 
-// Made is what setup made of ingredients, as it was published.
+// Made describes a setup result, as it was published.
 type Made struct {
 	Key         agentbox.Digest `json:"key"`
 	Ingredients Ingredients     `json:"ingredients"`
 	Parts       []Part          `json:"parts"`
-	Result      agentbox.Digest `json:"-"` // names what was published; set when it is found
-	By          string          `json:"-"` // PeerID of the member who made it, "" when it was made here; set when it is found
-	Private     bool            `json:"-"` // made with files of this host at hand: for this host alone
+	Result      agentbox.Digest `json:"-"` // identifies the published result; set by lookups
+	By          string          `json:"-"` // PeerID of the member who made it, "" for this host; set by lookups
+	Private     bool            `json:"-"` // made with access to files of this host, so for this host alone
 }
