@@ -16,7 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// shared is what every test stands on. It is made once, and nil where tests are skipped.
+// shared is the environment of all tests. It is made once, and nil when tests are skipped.
 var (
 	shared     *world
 	skipReason string
@@ -45,13 +45,13 @@ func run(m *testing.M) int {
 	return code
 }
 
-// cannotRun says why no machine can be booted here.
+// cannotRun returns the reason why no machine can boot here, or "".
 func cannotRun() string {
 	if testing.Short() {
 		return "boots machines, which -short leaves out"
 	}
 	programs := []string{"git", "mke2fs"}
-	if os.Getenv(binEnv) == "" { // else the image comes with the binary
+	if os.Getenv(binEnv) == "" { // otherwise the image comes with the binary
 		programs = append(programs, "mmdebstrap")
 	}
 	for _, p := range programs {
@@ -72,16 +72,16 @@ func needMachines(t *testing.T) {
 	}
 }
 
-// scriptTimeout is for one script. Most take less than a minute where machines are emulated and
-// nothing else runs, the longest five; it is there to end what hangs, not to measure.
+// scriptTimeout bounds one script. Most take less than a minute on an otherwise idle machine with
+// emulation, and the longest five. It exists to end what hangs, not to measure.
 const scriptTimeout = 30 * time.Minute
 
-// longTimeout is for scripts that run for a kind which they leave out because it takes so long.
+// longTimeout bounds scripts that run for a kind which they skip by default because it takes so
+// long.
 const longTimeout = 90 * time.Minute
 
-// TestScript runs every script of testdata/script for every kind it is made for, each with a home,
-// a daemon and a checkout of its own. The longest begin first, so that no single one is left at the
-// end.
+// TestScript runs every script of testdata/script for each of its kinds, with a home, a daemon and
+// a checkout of its own. The longest start first, so that none of them is left alone at the end.
 func TestScript(t *testing.T) {
 	needMachines(t)
 	files, err := filepath.Glob("../../testdata/script/*.txtar")
@@ -102,8 +102,8 @@ func TestScript(t *testing.T) {
 	kinds.Wait()
 }
 
-// runKind runs the scripts that are for a kind: not by t.Parallel, which begins them in an order of
-// its own.
+// runKind runs the scripts for a kind. It does not use t.Parallel, which starts tests in another
+// order.
 func runKind(t *testing.T, kind string, files []string, headers map[string]header) {
 	var scripts sync.WaitGroup
 	defer scripts.Wait()
@@ -125,12 +125,12 @@ func runKind(t *testing.T, kind string, files []string, headers map[string]heade
 	}
 }
 
-// everyKindEnv has scripts run for kinds that they leave out, some of which need many minutes for
-// them.
+// everyKindEnv makes scripts run also for kinds that they skip by default, some of which need many
+// minutes.
 const everyKindEnv = "AGENTBOX_E2E_EVERY_KIND"
 
-// header is what the first comments of a script say about it: "# kinds: KIND", if it is for one
-// kind only, "# minutes: N", if it takes one or more, and "# waits", if it does little but wait.
+// header is the content of a script's first comments: "# kinds: KIND", if it is for one kind only,
+// "# minutes: N", if it takes one or more, and "# waits", if it does little but wait.
 type header struct {
 	kind    string
 	minutes int
@@ -174,16 +174,15 @@ func runScript(t *testing.T, kind, file string, room slots) {
 	})
 }
 
-// scriptT lets a script be the test that it was started in, so that its time limit begins when it
-// does.
+// scriptT makes a script run in the test that started it, so that its time limit begins with it.
 type scriptT struct{ *testing.T }
 
 func (t scriptT) Run(_ string, f func(testscript.T)) { f(t) }
 func (t scriptT) Parallel()                          {}
 func (t scriptT) Verbose() bool                      { return testing.Verbose() }
 
-// condition gives the conditions of scripts: root, registries (npm and go get packages here),
-// everykind (make nightly), and the kind they run for.
+// condition returns the conditions of scripts: root, registries (npm and go can get packages here),
+// everykind (make nightly), and the kind for which they run.
 func condition(kind string) func(string) (bool, error) {
 	return func(cond string) (bool, error) {
 		switch {
