@@ -55,7 +55,8 @@ func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, r
 	in.w.images[id] = in.file
 	out, err := in.run(ctx)
 	if err == nil && out.Written < st.Allocated {
-		// Blocks that others have too are charged to nobody, and lie here all the same.
+		// Blocks that are also elsewhere are charged to no kind, but occupy space in this file all
+		// the same.
 		s.space.add("", st.Allocated-out.Written)
 	}
 	return out, err

@@ -38,7 +38,7 @@ type Name struct {
 	Expires   time.Time       `json:"expires,omitzero"`  // UTC, whole seconds; zero: never
 	Producer  []byte          `json:"producer"`          // the ed25519 public key of the signer
 	Signature []byte          `json:"signature"`         // over nameDomain and the JSON of the rest
-	Comment   string          `json:"comment,omitempty"` // for people, such as the command or commit it comes from
+	Comment   string          `json:"comment,omitempty"` // over nameDomain and the JSON of all other fields
 }
 
 const nameVersion = 1
