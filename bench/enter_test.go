@@ -15,8 +15,8 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// openFake opens a Lab on the fake program, and gives the file with the command lines it was called
-// with.
+// openFake opens a Lab on the fake program. It also returns the user's home, and the file to which
+// the fake logs its command lines.
 func openFake(t *testing.T, trouble string) (*Lab, home.Home, string) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
@@ -40,7 +40,7 @@ func openFake(t *testing.T, trouble string) (*Lab, home.Home, string) {
 	return lab, user, log
 }
 
-// shortDir is a directory whose path leaves room for sockets.
+// shortDir returns a directory whose path leaves room for sockets.
 func shortDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "bt-")
 	if err != nil {
@@ -74,7 +74,7 @@ func TestEnterTypesWhatUsersType(t *testing.T) {
 			t.Errorf("%s: %+v", r.Name, r)
 		}
 	}
-	// Whatever else is amiss here, two kinds work.
+	// Two kinds work, although doctor reports another problem.
 	if kinds, err := lab.Kinds(t.Context()); err != nil || !slices.Equal(kinds, []agentbox.Isolation{agentbox.MicroVM, agentbox.GVisor}) {
 		t.Errorf("kinds: %v, %v", kinds, err)
 	}
@@ -86,13 +86,13 @@ func TestEnterTypesWhatUsersType(t *testing.T) {
 	for line, times := range map[string]int{
 		"plain up --name fresh" + up + "--cold -- true": 1,
 		"plain up --name fresh" + up + "-- true":        1,
-		"pooled up --name warm" + up + "-- true":        2, // one to make the template hot
-		"plain exec subject -- true":                    4, // measured, and asked after resume, reset and before memory
+		"pooled up --name warm" + up + "-- true":        2, // one of them builds the template
+		"plain exec subject -- true":                    4, // measured once, and run after resume and reset and before memory
 		"plain pause subject":                           3,
 		"plain resume subject":                          1,
 		"plain fork --name subject-fork subject":        1,
 		"plain reset subject":                           1,
-		"plain up --name burst-9" + up + "-- true":      2, // and for the memory of ten
+		"plain up --name burst-9" + up + "-- true":      2, // also for the memory of ten
 		"pooled daemon stop":                            1,
 	} {
 		if n := strings.Count(string(b), line+"\n"); n != times {
@@ -170,7 +170,7 @@ func TestKilledBenchmarkIsSweptAway(t *testing.T) {
 	if _, err := os.Stat(first.dir); err != nil {
 		t.Errorf("a benchmark removed the directory of one that runs: %v", err)
 	}
-	// Killed: the lock is free, and everything else as it was.
+	// As if killed: the lock is free, and everything else is unchanged.
 	first.lock.Close()
 	second, err := Open(t.Context(), Config{Home: user, Binary: first.binary})
 	if err != nil {
@@ -187,8 +187,7 @@ func TestKilledBenchmarkIsSweptAway(t *testing.T) {
 	nothingLeft(t, user)
 }
 
-// TestAPoolThatWasNotMadeIsLeft has the home of the pool be impossible to make: what cleans up
-// after that has nothing to clean.
+// TestAPoolThatWasNotMadeIsLeft makes Setup fail, after which Teardown has nothing to clean up.
 func TestAPoolThatWasNotMadeIsLeft(t *testing.T) {
 	l := &Lab{dir: filepath.Join(t.TempDir(), "gone")}
 	s := l.warm()

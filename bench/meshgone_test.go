@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestMain has this test program be a machine of a team, as the one that it tests is.
+// TestMain lets the test binary also be a machine of a team, like the program that it replaces.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "bench" && os.Args[2] == MeshNodeVerb {
 		if err := RunMeshNode(context.Background(), os.Args[3], os.Stdin, os.Stdout); err != nil {
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// freePorts are UDP ports that nobody has.
+// freePorts returns UDP ports that are free.
 func freePorts(t *testing.T, n int) []uint16 {
 	t.Helper()
 	var out []uint16
@@ -36,8 +36,8 @@ func freePorts(t *testing.T, n int) []uint16 {
 	return out
 }
 
-// killedHalfWay has a process get an image of a seed and of one that has the first half of it, and
-// kills the seed when more than half of it has come.
+// killedHalfWay has a process get an image from a seed and from a peer with the first half of it.
+// It returns when more than half has arrived, which is when the caller is to kill the seed.
 func killedHalfWay(t *testing.T) (o *cluster, to *meshProcess) {
 	t.Helper()
 	l, err := OpenMeshLab(MeshConfig{Dir: t.TempDir(), Binary: os.Args[0], Small: 16 << 20})
@@ -50,7 +50,7 @@ func killedHalfWay(t *testing.T) (o *cluster, to *meshProcess) {
 	t.Cleanup(func() {
 		for _, p := range append(all, o.seed) {
 			if p != nil {
-				_ = p.kill() // its directory goes with the lab's
+				_ = p.kill() // its directory is removed with the lab
 			}
 		}
 		if err := l.Close(); err != nil {
@@ -85,7 +85,8 @@ func killedHalfWay(t *testing.T) (o *cluster, to *meshProcess) {
 	return o, to
 }
 
-// The seed is gone for good, and who is left has half: it ends, and says what nobody has.
+// The seed never returns and the remaining peer has half: the transfer fails and names what is
+// missing.
 func TestASeedThatIsGoneForGoodIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	o, to := killedHalfWay(t)
@@ -96,7 +97,7 @@ func TestASeedThatIsGoneForGoodIsNotWaitedFor(t *testing.T) {
 	if err == nil || !regexp.MustCompile(`no peer that can be reached has [0-9]+ of the 3[23] pieces of [0-9a-f]+, the first of them piece [0-9]+`).MatchString(err.Error()) {
 		t.Fatalf("%v", err)
 	}
-	// It is back another day: what is missing comes.
+	// The seed returns later: the rest arrives.
 	if err := o.plant(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -105,11 +106,11 @@ func TestASeedThatIsGoneForGoodIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// The seed is killed and starts again: the transfer that lacks what it has goes on.
+// The seed is killed and starts again: the transfer continues.
 func TestASeedThatReturnsIsGoneOnWith(t *testing.T) {
 	t.Parallel()
 	o, to := killedHalfWay(t)
-	if err := o.plant(t.Context()); err != nil { // which kills it first
+	if err := o.plant(t.Context()); err != nil { // kills it first
 		t.Fatal(err)
 	}
 	if r, err := to.answer(); err != nil || r.Bytes != o.l.cfg.Small {

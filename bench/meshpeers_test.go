@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What is not here is named, and not measured.
+// A program that is not installed is reported as missing, and not measured.
 func TestPeersThatAreMissingAreNamed(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	tools := t.TempDir()

@@ -58,7 +58,7 @@ func TestNetTestsAreRunAndTimedByTheGuest(t *testing.T) {
 	}
 }
 
-// What cannot be timed is a failed sample and no number.
+// Without a valid time, the sample fails.
 func TestANetTestThatSaysNothing(t *testing.T) {
 	for _, said := range []string{"", "soon\n", "-1\n"} {
 		if ms, err := netTests[0].run(t.Context(), saying(said)); err == nil {
@@ -72,7 +72,7 @@ type saying string
 func (s saying) perl(context.Context, string, ...string) ([]byte, error) { return []byte(s), nil }
 func (saying) server() (string, int)                                     { return "", 0 }
 
-// Connections that ask for nothing, for too much, or go away are ended with the server.
+// close ends idle connections, those with invalid requests, and those whose client is gone.
 func TestNetServerEndsWhateverIsOpen(t *testing.T) {
 	s := localServer(t)
 	addr := s.listener.Addr().String()
@@ -94,8 +94,7 @@ func TestNetServerEndsWhateverIsOpen(t *testing.T) {
 	}
 }
 
-// The machine that boxes are compared with differs in the other end of its card, and in nothing
-// else.
+// The machine with which boxes are compared differs only in the other end of its network card.
 func TestOnlyTheNetworkIsChanged(t *testing.T) {
 	argv := []string{"-m", "1", "-netdev", "socket,id=net,fd=6", "-device", "virtio-net-device,netdev=net,mac=x"}
 	got := onUserNetwork(argv)
@@ -112,7 +111,7 @@ func TestPeersAreOfTheKind(t *testing.T) {
 	}
 }
 
-// The namespaces of a benchmark that was killed are found by its directory's name.
+// cut finds the namespaces of a killed benchmark by the name of its directory.
 func TestWireIsRemoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes network namespaces")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// An option changes the one thing it names, and everything else is as without it.
+// An option changes the one thing that it names, and nothing else.
 func TestAnOptionIsTheOnlyDifference(t *testing.T) {
 	shop := func(text string) *bareTarget {
 		t.Helper()
@@ -42,7 +42,7 @@ func TestAnOptionIsComparedWithTheFlagsOfBoxes(t *testing.T) {
 	for text, want := range map[string][2]string{
 		"":               {"runsc/job", "native/job"},
 		"--dcache=0":     {"runsc --dcache=0/job", "runsc/job"},
-		"tmpfs:/var/tmp": {"runsc tmpfs:vartmp/job", "runsc/job"}, // * of --only matches it
+		"tmpfs:/var/tmp": {"runsc tmpfs:vartmp/job", "runsc/job"}, // without slashes, so that * of --only matches it
 	} {
 		o, err := parseOption(text)
 		if err != nil {

@@ -16,8 +16,7 @@ func TestNearestRank(t *testing.T) {
 		{"one", []float64{7}, summary{7, 7, 7, 7, 7}},
 		{"two", []float64{9, 3}, summary{3, 3, 9, 9, 9}},
 		{"three", []float64{5, 1, 3}, summary{1, 3, 5, 5, 5}},
-		// The 95th percentile of twenty is the nineteenth: one bad sample in twenty does not show
-		// in it.
+		// The 95th percentile of twenty is the nineteenth, so one bad sample does not affect it.
 		{"twenty", twenty, summary{1, 10, 19, 20, 20}},
 	} {
 		if got := summarize(c.samples); got != c.want {

@@ -21,8 +21,8 @@ func TestProcessesAreFoundByTheirHome(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	// Start returns while the new program is still being loaded, which has no environment for a
-	// moment.
+	// Start returns while the new program is still being loaded, when its environment is not
+	// readable yet.
 	found, err := processesOf(dir + "/")
 	for range 100 {
 		if len(found) > 0 || err != nil {
@@ -46,7 +46,7 @@ func TestProcessesAreFoundByTheirHome(t *testing.T) {
 	}
 }
 
-// What a process has taken counts, and what one that it started has.
+// The processor time of a process counts, and so does that of its children.
 func TestProcessorTimeOfAContainer(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")

@@ -12,7 +12,7 @@ func TestRepositoryIsTheSameEachTime(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
 	}
-	// The caller's own git must not leak in: hooks of git run with these set.
+	// git sets these for hooks. The caller's own repository must not leak in.
 	t.Setenv("GIT_DIR", "/nonexistent")
 	r := repository{files: 30, size: 500, commits: 3}
 	var heads []string

@@ -58,8 +58,8 @@ func TestRunnerAlternatesWithBaseline(t *testing.T) {
 	}
 }
 
-// Three of one group: each but the first is compared with the baseline, and the last with its
-// sibling of another kind too.
+// Three scenarios of one group: each but the first is compared with the baseline, and the last also
+// with its counterpart of the other kind.
 func TestRunnerComparesKinds(t *testing.T) {
 	var j journal
 	all := []Scenario{j.scenario("native/a", "", 10), j.scenario("work/a", "native/a", 30), j.scenario("work/a", "native/a", 120)}

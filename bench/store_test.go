@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestStoreScenarios takes one sample of each, of a small image and without peers.
+// TestStoreScenarios takes one sample of each scenario, with a small image and without peers.
 func TestStoreScenarios(t *testing.T) {
 	if _, err := exec.LookPath("mke2fs"); err != nil {
 		if _, err := os.Stat("/sbin/mke2fs"); err != nil {

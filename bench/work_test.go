@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// writtenDown is a target where jobs are only written down.
+// writtenDown is a target that records scripts instead of running them.
 type writtenDown struct {
 	scripts []string
 	err     error
@@ -51,7 +51,8 @@ func TestNativeJobsRunInTheWorkingCopy(t *testing.T) {
 	}
 }
 
-// The Go job is agentbox's own package, from its own checkout only, and passes away from it.
+// The Go job is agentbox's own package. It needs a checkout of agentbox, and its tests pass outside
+// of it.
 func TestTheGoJobIsOurOwnPackage(t *testing.T) {
 	if _, err := os.Stat("../.git"); err != nil {
 		t.Skip("this is a copy without its repository")
