@@ -72,7 +72,7 @@ func TestDamageIsFoundNamedAndRepaired(t *testing.T) {
 	if !bytes.Equal(readBlob(t, s, digests[0], nil), image) || !bytes.Equal(readBlob(t, s, digests[1], nil), stream) {
 		t.Fatal("repaired with other bytes")
 	}
-	// Who has the file attached sees the repaired block.
+	// A box that has the file attached sees the repaired block.
 	if got, _ := os.ReadFile(path); !bytes.Equal(got, image) {
 		t.Fatal("the image's file was not repaired in its place")
 	}
@@ -138,7 +138,7 @@ func TestTheIndexIsMadeAnew(t *testing.T) {
 	s = openStore(t, dir)
 	check(s)
 	s.Close()
-	// A bit in the index's own list of files.
+	// One bit in badger's list of files.
 	flip(t, filepath.Join(dir, indexDir, "MANIFEST"), 12)
 	s = openStore(t, dir)
 	check(s)
@@ -148,8 +148,8 @@ func TestTheIndexIsMadeAnew(t *testing.T) {
 	}
 }
 
-// TestAFlippedBitAnywhere flips bits all over every kind of file. What is read afterwards is right,
-// or an error.
+// TestAFlippedBitAnywhere flips bits in all parts of every kind of file. Afterwards reads return
+// the right bytes or an error.
 func TestAFlippedBitAnywhere(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
@@ -194,7 +194,8 @@ func TestAFlippedBitAnywhere(t *testing.T) {
 	}
 }
 
-// survives opens a damaged store and reads everything: right, or an error that says what is wrong.
+// survives opens a damaged store and reads everything. Results must be right, or an error that says
+// what is wrong.
 func survives(t *testing.T, dir, damaged string, want map[agentbox.Digest][]byte) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "store")
@@ -221,7 +222,7 @@ func survives(t *testing.T, dir, damaged string, want map[agentbox.Digest][]byte
 			t.Errorf("%s: the name stands for something else", damaged)
 		}
 	}
-	// A pin that cannot be read is for a person to look at.
+	// An unreadable pin needs a person's attention, so an error with a hint is allowed.
 	if _, err := s.Verify(t.Context(), VerifyOptions{Rebuild: true}); err != nil && agentbox.AsError(err).Hint == "" {
 		t.Errorf("%s: verify: %v", damaged, err)
 	}

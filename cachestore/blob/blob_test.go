@@ -17,8 +17,8 @@ import (
 
 var vectorKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
 
-// vectors are the formats' examples: other implementations can be tested by them, and ours never
-// changes unnoticed.
+// vectors are the examples of the formats. Other implementations can be tested with them, and a
+// change of ours cannot go unnoticed.
 func vectors(t *testing.T) map[string][]byte {
 	t.Helper()
 	zero, one := Chunk{Size: BlockSize}, Chunk{Digest: Sum([]byte("one")), Size: BlockSize}
@@ -124,7 +124,7 @@ func TestNamesAreCheckedAndSigned(t *testing.T) {
 			t.Errorf("%s can be changed", name)
 		}
 	}
-	// The same in another form is refused, so that nobody can make two names of one signature.
+	// Another encoding of the same name is refused, so that one signature has only one name.
 	encoded, _ := n.Encode()
 	var spaced bytes.Buffer
 	json.Indent(&spaced, encoded, "", " ")
@@ -145,7 +145,7 @@ func TestCompressionBombsAreRefused(t *testing.T) {
 			t.Errorf("%d bytes were to come out: %v", size, err)
 		}
 	}
-	// Two frames: each is honest, together they are too much.
+	// Two frames: each is valid, but together they exceed the size.
 	frame := enc.EncodeAll(make([]byte, 1000), nil)
 	if _, err := c.Decode(append(bytes.Clone(frame), bomb...), Zstd, 1000); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("a second frame: %v", err)
@@ -160,8 +160,8 @@ func TestCompressionBombsAreRefused(t *testing.T) {
 	}
 }
 
-// uneven is n bytes without a pattern: byte i is the highest of the i-th number of x = x *
-// 6364136223846793005 + 1442695040888963407, from 0 on.
+// uneven returns n bytes without a pattern: byte i is the highest byte of the i-th number of x = x
+// * 6364136223846793005 + 1442695040888963407, from 0 on.
 func uneven(n int) []byte {
 	b, x := make([]byte, n), uint64(0)
 	for i := range b {
@@ -188,7 +188,7 @@ func TestSplitCutsWhereTheContentSays(t *testing.T) {
 	if got := cut(nil); got != nil {
 		t.Fatalf("nothing is cut into %v", got)
 	}
-	// Where the cuts fall is part of the format.
+	// The positions of cuts are part of the format.
 	var sizes bytes.Buffer
 	if err := Split(bytes.NewReader(data), func(p []byte) error { _, err := fmt.Fprintln(&sizes, len(p), Sum(p)); return err }); err != nil {
 		t.Fatal(err)
@@ -247,7 +247,7 @@ func TestFingerprints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The index of every store depends on it: a change makes what they remember useless.
+	// The index of every store depends on it: a change would invalidate all fingerprints.
 	var lines bytes.Buffer
 	for _, text := range []string{"", "agentbox", strings.Repeat("0123456789abcdef", 4)} {
 		fmt.Fprintf(&lines, "secret %x chunk %q fingerprint %x\n", key, text, f.Of([]byte(text)))

@@ -69,9 +69,9 @@ func (b *Batch) DropDamaged(k Key) { b.changes = append(b.changes, change{key: k
 func (b *Batch) Len() int { return len(b.changes) }
 
 // Apply applies the changes in transactions of batchKeys changes each. They are on disk when it
-// returns. A crash may leave only the first of these transactions, so changes on which others
-// depend come first. After an error, any number of them may have been applied, except that NoSpace,
-// from room, comes before a transaction writes anything.
+// returns. After a crash, any number of these transactions from the front may be on disk, so changes
+// on which others depend come first. The same holds after an error, except that NoSpace, from room,
+// comes before a transaction writes anything.
 func (x *Index) Apply(b *Batch) error {
 	for rest := b.changes; len(rest) > 0; {
 		n := min(len(rest), batchKeys)

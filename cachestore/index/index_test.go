@@ -30,7 +30,7 @@ func TestWhatWasAppliedIsThere(t *testing.T) {
 	dir := t.TempDir()
 	x := open(t, dir)
 	var b Batch
-	const n = 5000 // more than one transaction takes
+	const n = 5000 // more than fit into one transaction
 	for i := range n {
 		b.SetChunk(digest(i), Location{File: uint64(i), Off: int64(i), Stored: 1, Size: 2, Encoding: blob.Zstd, Seen: 3})
 	}
@@ -85,7 +85,7 @@ func TestNothingIsWrittenWithoutRoom(t *testing.T) {
 	x.Close()
 }
 
-// badger would try for ever to write what is in memory.
+// In this case badger's own Close would retry for ever.
 func TestCloseEndsWhereTheDirectoryIsGone(t *testing.T) {
 	for how, remove := range map[string]func(dir string) error{
 		"removed": os.RemoveAll,
@@ -205,8 +205,8 @@ func FuzzMeta(f *testing.F) {
 	})
 }
 
-// FuzzValue is for what every value goes through, and for the fingerprints and their secret, which
-// are nothing but bytes behind it.
+// FuzzValue tests the checksum of all values, and the decoding of fingerprints' digests and of the
+// secret.
 func FuzzValue(f *testing.F) {
 	d := digest(1)
 	k := knownKeyOf(blob.Fingerprint{1})

@@ -10,9 +10,9 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// TestAMillionChunksFitInMemory has the index hold a million chunks and their fingerprints, looks
-// each of them up, and takes the memory of the process. It takes a minute: AGENTBOX_LARGE=1 asks
-// for it.
+// TestAMillionChunksFitInMemory fills the index with a million chunks and their fingerprints, looks
+// each of them up, and checks the memory of the process. It takes a minute, so it runs only with
+// AGENTBOX_LARGE=1.
 func TestAMillionChunksFitInMemory(t *testing.T) {
 	if os.Getenv("AGENTBOX_LARGE") == "" {
 		t.Skip("AGENTBOX_LARGE is not set")
@@ -58,7 +58,7 @@ func TestAMillionChunksFitInMemory(t *testing.T) {
 	}
 }
 
-// fingerprint returns one that is as random as real ones are.
+// fingerprint returns one as random as real ones.
 func fingerprint(i int) blob.Fingerprint {
 	d := digest(i)
 	return blob.Fingerprint(d[16:])
