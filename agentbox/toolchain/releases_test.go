@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// sum begins a hash of SHA-512; 64 bytes in base64 follow.
+// sum begins an SHA-512 hash; 64 bytes in base64 follow.
 const sum = "sha512-"
 
 func integrity(n int) string {
@@ -54,7 +54,7 @@ func TestParseReleases(t *testing.T) {
 	}
 }
 
-// A registry names no command and no file, whatever it answers.
+// No answer of a registry can name a command or a file.
 func FuzzParseReleases(f *testing.F) {
 	f.Add(answerOf("22.1.0", "https://npm.example/x.tgz", integrity(64)))
 	f.Add(answerOf("22.1.0-rc.1", "file:///etc/shadow", "sha1-aaaa "+integrity(64)))

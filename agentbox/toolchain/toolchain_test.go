@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// detect makes files, given as name and content, and detects from the root.
+// detect creates files, given as name and content, and detects from the root.
 func detect(t *testing.T, files ...string) Found {
 	t.Helper()
 	dir := t.TempDir()
@@ -97,8 +97,8 @@ func TestDetectFindsLockfiles(t *testing.T) {
 	}
 }
 
-// A repository cannot have this host read what is not in it, wait for ever, or show what it likes
-// on a terminal.
+// A repository cannot make this host read files outside of it, wait for ever, or send control
+// characters to a terminal.
 func TestDetectOfAHostileRepository(t *testing.T) {
 	dir, secret := t.TempDir(), filepath.Join(t.TempDir(), "go.mod")
 	if err := os.WriteFile(secret, []byte("module m\n\ngo 1.20\n"), 0o644); err != nil {
@@ -171,7 +171,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// releasesOf are versions as the registry has them.
+// releasesOf returns releases with these versions.
 func releasesOf(versions ...string) (out Releases) {
 	for _, v := range versions {
 		out = append(out, Release{Version: v})
@@ -179,8 +179,8 @@ func releasesOf(versions ...string) (out Releases) {
 	return out
 }
 
-// Node.js comes from the registry where that has what is asked for, and from nowhere where the box
-// has it.
+// Node.js comes from the registry if that has an acceptable version, and is not installed if the
+// box has one.
 func TestResolveNode(t *testing.T) {
 	nodes := releasesOf("17.9.1", "18.20.8", "20.1.0", "20.19.5", "21.7.3", "22.20.0", "24.10.0", "25.1.0")
 	npms := releasesOf("9.9.4", "10.9.2", "10.9.4", "11.6.2", "12.2.0")
@@ -233,7 +233,7 @@ func TestPythonRanges(t *testing.T) {
 	}
 }
 
-// Versions come from the repository: no command has one anywhere but in an argument of its own.
+// Versions come from the repository, so commands may only have them as arguments of their own.
 func TestCommandsQuoteNothing(t *testing.T) {
 	p := Plan{Packages: []string{"make"}, Go: "1.22", NodeJS: Release{Version: "22.1.0", URL: "https://a.example/n"}, Global: []string{"pnpm"}, Pip: []string{"x"}}
 	scripts := []string{installGo, installNode, installPrograms, installPip}
@@ -288,7 +288,7 @@ func TestEcosystems(t *testing.T) {
 	}
 }
 
-// What init writes for several files means what they mean together.
+// The one version that init writes must satisfy several files.
 func TestTogether(t *testing.T) {
 	asks := func(t Tool, versions ...string) (needs Needs) {
 		for _, v := range versions {
@@ -327,7 +327,7 @@ func TestEqualNeedsHaveOneSum(t *testing.T) {
 	}
 }
 
-// TestAToolchainFileWithoutAChannel has a pin that only chooses components: it asks for any
+// TestAToolchainFileWithoutAChannel has a pin that only selects components, and so accepts any
 // version.
 func TestAToolchainFileWithoutAChannel(t *testing.T) {
 	n := channelNeed("rust-toolchain.toml", "[toolchain]\nprofile = \"minimal\"\n")
@@ -339,8 +339,8 @@ func TestAToolchainFileWithoutAChannel(t *testing.T) {
 	}
 }
 
-// TestADirectoryOfTooManyIsSkipped has more entries than are read, whose order differs from one
-// file system to the next: the same files must give the same needs.
+// TestADirectoryOfTooManyIsSkipped has a directory with more entries than are read. Their order
+// depends on the file system, but the same files must result in the same needs.
 func TestADirectoryOfTooManyIsSkipped(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 10*maxDirs + 1 {
