@@ -9,15 +9,15 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// userName is the ordinary user's. One script needs one.
+// userName is the name of the ordinary user that scripts may use.
 var userName = fmt.Sprint("ab-e2e-", os.Getpid())
 
-// makingUser orders scripts that need the user at the same time: there is one.
+// makingUser serializes scripts that need the user at the same time.
 var makingUser sync.Mutex
 
-// cmdAsUser runs a command as an ordinary user. The first time it makes the user, and the first
-// time in a script it gives it the script's directory and home, which therefore must be the
-// script's own.
+// cmdAsUser runs a command as an ordinary user. The first call makes the user. The first call of a
+// script changes the owner of the script's directory and home, so the script must not share its
+// home.
 func cmdAsUser(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, len(args) > 0, "[!] asuser CMD...")
 	makeUser(ts)
@@ -27,7 +27,7 @@ func cmdAsUser(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// removeUser undoes what makeUser did.
+// removeUser removes the user, if makeUser has made it.
 func removeUser() error {
 	if exec.Command("id", userName).Run() != nil {
 		return nil

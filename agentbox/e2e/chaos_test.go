@@ -19,14 +19,14 @@ import (
 
 const (
 	killsEnv     = "AGENTBOX_CHAOS"      // how many processes TestChaos kills
-	seedOfChaos  = "AGENTBOX_CHAOS_SEED" // what it draws from, to see a failure again
-	kindOfChaos  = "AGENTBOX_CHAOS_KIND" // of isolation; every kind unless it names one
+	seedOfChaos  = "AGENTBOX_CHAOS_SEED" // of its random numbers, to reproduce a failure
+	kindOfChaos  = "AGENTBOX_CHAOS_KIND" // of isolation; "" for every kind
 	defaultKills = 12
 	maxDelay     = 600 * time.Millisecond // from the start of an operation to the kill
-	opTimeout    = 5 * time.Minute        // for any command, whatever was killed under it; a busy machine takes its time
+	opTimeout    = 5 * time.Minute        // for any command, whatever was killed meanwhile; a busy machine is slow
 )
 
-// chaos does random things to boxes while random processes of theirs are killed.
+// chaos runs random operations on boxes while it kills random processes of theirs.
 type chaos struct {
 	t      *testing.T
 	kind   string // of isolation
@@ -35,13 +35,13 @@ type chaos struct {
 	repos  []string                   // each with at most one box of its own, and forks
 	acked  map[string]map[string]bool // by box id: the lines that were reported as synced
 	lines  int                        // written
-	synced int                        // reported as synced
+	synced int                        // of these, reported as synced
 	kills  map[string]int
 }
 
 // TestChaos kills, for each kind of isolation, clients, daemons, supervisors and machines at random
-// moments of random operations. Afterwards the next command works or gives a clear error, no line
-// that was reported as synced is missing, and nothing is orphaned.
+// moments of random operations. Afterwards the next command must work or return a clear error,
+// every line that was reported as synced must exist, and no process may be orphaned.
 func TestChaos(t *testing.T) {
 	needMachines(t)
 	kinds := machineKinds
@@ -115,8 +115,8 @@ func (c *chaos) program(dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// step begins an operation, kills something during it, and makes sure that the next command works.
-// It tells whether something was killed.
+// step starts an operation, kills something during it, and checks that the next command works. It
+// reports whether something was killed.
 func (c *chaos) step() bool {
 	ops := []func() *operation{c.up, c.sync, c.sync, c.sync, c.pause, c.resume, c.fork, c.reset, c.checkpoint, c.rollback, c.remove}
 	op := ops[c.rand.IntN(len(ops))]()
@@ -139,7 +139,7 @@ func (c *chaos) step() bool {
 	return killed
 }
 
-// operation is one command under way.
+// operation is one running command.
 type operation struct {
 	what   string
 	cmd    *exec.Cmd
@@ -182,8 +182,7 @@ func (op *operation) told(err error) string {
 	return fmt.Sprintf("%v: %s", err, strings.ReplaceAll(strings.TrimSpace(op.stderr.String()), "\n", " | "))
 }
 
-// after checks how the command ended: it worked, it was killed, or it said in a line what was
-// wrong.
+// after checks how the command ended: it succeeded, it was killed, or it printed what was wrong.
 func (op *operation) after(c *chaos, err error) {
 	var exit *exec.ExitError
 	switch {
@@ -201,8 +200,8 @@ func (op *operation) after(c *chaos, err error) {
 	}
 }
 
-// next runs the command a user would run next. A box that cannot be resumed is reset, as its error
-// says.
+// next runs the command that a user would run next. If a box cannot be resumed, it resets the box,
+// as the error suggests.
 func (c *chaos) next(op *operation) {
 	dir := op.cmd.Dir
 	out, err := c.insist(dir, "up", "-q")
@@ -218,8 +217,8 @@ func (c *chaos) next(op *operation) {
 	c.check(dir, strings.TrimSpace(out))
 }
 
-// insist runs a command that may meet a process in its last moments, and then must say so and work
-// soon.
+// insist runs a command that may meet a process which is just ending. Then the command must fail
+// with a hint, and succeed after a few retries.
 func (c *chaos) insist(dir string, args ...string) (out string, err error) {
 	for range 5 {
 		out, err = c.run(dir, args...)
@@ -245,7 +244,7 @@ func (c *chaos) run(dir string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// kill kills the victim if there is one.
+// kill kills the victim and reports whether there was one.
 func (c *chaos) kill(victim string, op *operation) bool {
 	var pids []int
 	switch victim {
@@ -272,7 +271,7 @@ func (c *chaos) kill(victim string, op *operation) bool {
 	return true
 }
 
-// daemons and supervisors are found by their command lines and their home.
+// daemons and supervisors find processes by their command lines and their home.
 func (c *chaos) daemons() []int     { return c.serving("daemon") }
 func (c *chaos) supervisors() []int { return c.serving("supervise") }
 
@@ -290,8 +289,9 @@ func (c *chaos) serving(verb string) []int {
 	return pids
 }
 
-// machineOf lists what a supervisor's machine consists of: QEMU, or the launcher with the sandbox
-// and its file server. The processes in which gVisor runs the guest's code are for gVisor to mind.
+// machineOf lists the processes of a supervisor's machine: QEMU, or the launcher with the sandbox
+// and its file server. It leaves out the processes in which gVisor runs the guest's code; gVisor
+// manages them.
 func machineOf(supervisor int) []int {
 	pids := children(supervisor)
 	for _, pid := range slices.Clone(pids) {

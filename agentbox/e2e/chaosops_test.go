@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// The operations of chaos. Each is nil when there is nothing to do it to.
+// The operations of chaos. Each returns nil when there is no box for it.
 
 func (c *chaos) repo() string { return c.repos[c.rand.IntN(len(c.repos))] }
 
-// box is the box of a random repository, "" if it has none.
+// box returns the box of a random repository, "" if it has none.
 func (c *chaos) box() (dir, id string) {
 	dir = c.repo()
 	out, err := c.run(dir, "show", "-q")
@@ -22,8 +22,8 @@ func (c *chaos) box() (dir, id string) {
 
 func (c *chaos) up() *operation { return c.operation(c.repo(), "up", "up", "-q") }
 
-// sync has a line written and synced in the box. Only a line that the box reported afterwards must
-// be there.
+// sync writes and syncs a line in the box. Only a line that was then reported as synced has to
+// survive.
 func (c *chaos) sync() *operation {
 	dir, id := c.box()
 	if id == "" {
@@ -35,14 +35,14 @@ func (c *chaos) sync() *operation {
 	return op
 }
 
-// writeLine makes a new line and the script that writes it.
+// writeLine returns a new line and the script that writes it.
 func (c *chaos) writeLine() (line, script string) {
 	c.lines++
 	line = fmt.Sprintf("line-%d", c.lines)
 	return line, "echo " + line + " >>journal && sync journal && echo synced"
 }
 
-// heard remembers a line whose writer said that it is synced.
+// heard records a line that was reported as synced.
 func (c *chaos) heard(id, line, out string) {
 	if !strings.Contains(out, "synced") {
 		return
@@ -66,7 +66,7 @@ func (c *chaos) pause() *operation  { return c.on("pause") }
 func (c *chaos) resume() *operation { return c.on("resume") }
 func (c *chaos) reset() *operation  { return c.on("reset") }
 
-// fork copies a box, and what it has promised with it; the copy is looked at and removed.
+// fork copies a box, including its synced lines; the copy is checked and removed.
 func (c *chaos) fork() *operation {
 	dir, id := c.box()
 	if id == "" {
@@ -84,7 +84,7 @@ func (c *chaos) fork() *operation {
 	return op
 }
 
-// removeForks removes every box that is no repository's own, half-made ones included.
+// removeForks removes every box that is not the own one of a repository, including half-made ones.
 func (c *chaos) removeForks() {
 	own := map[string]bool{}
 	for _, dir := range c.repos {
@@ -110,9 +110,9 @@ func (c *chaos) removeForks() {
 
 func (c *chaos) checkpoint() *operation { return c.on("checkpoint") }
 
-// rollback takes the workspace back on purpose: what was promised since the checkpoint holds no
-// more. So chaos makes the checkpoint first, and what was promised until then must outlive the
-// rollback whether or not it happens.
+// rollback reverts the workspace on purpose, so lines that were synced after the checkpoint may be
+// lost. Therefore it makes the checkpoint first: lines that were synced before must survive,
+// whether or not the rollback happens.
 func (c *chaos) rollback() *operation {
 	dir, id := c.box()
 	if id == "" {
@@ -124,7 +124,7 @@ func (c *chaos) rollback() *operation {
 	return c.operation(dir, "rollback", "rollback", "-q", id)
 }
 
-// remove removes a box: it is gone, or it is still there as a whole.
+// remove removes a box. Afterwards it is gone, or it still exists and is complete.
 func (c *chaos) remove() *operation {
 	dir, id := c.box()
 	if id == "" {
@@ -145,7 +145,8 @@ func (c *chaos) remove() *operation {
 	return op
 }
 
-// check compares what the box was heard to sync with what it has, and has it sync another line.
+// check compares the lines that the box reported as synced with those that it has, and syncs
+// another one.
 func (c *chaos) check(dir, id string) {
 	line, script := c.writeLine()
 	out, err := c.insist(dir, "exec", "-n", id, "--", "sh", "-c", "cat journal 2>/dev/null; "+script)

@@ -20,27 +20,28 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// commands are what scripts may use besides testscript's own:
+// commands are the commands of scripts in addition to testscript's own:
 //
 //	repo DIR             make a checkout with one commit and the usual agentbox.yaml
 //	code N CMD...        run CMD, which must exit with N
-//	waitfor SECS CMD...  run CMD until it succeeds, which on an idle machine it does within SECS
+//	waitfor SECS CMD...  run CMD until it succeeds, which takes at most SECS on an idle machine
 //	capture NAME         put the last standard output into a variable
-//	json PATH REGEXP     a value of the last standard output, as .ports.0.host, matches
+//	json PATH REGEXP     a value of the last standard output, such as .ports.0.host, matches
 //	jsonvar NAME PATH    put such a value into a variable
 //	gone PID...          the processes end within seconds
-//	expire BOX [TERM]    give a box a lease of this term, so that it ends now or soon; its id is needed
+//	expire BOX [TERM]    give a box, by its id, a lease of this term, so that it ends now or soon
 //	ownhome              stop sharing images, kernels and templates with other scripts
 //	image PACKAGE...     have the image with these packages, which is made once for all scripts
 //	pty FILE CMD...      run CMD on a terminal and hold the dialogue in FILE with it
 //	asuser CMD...        run CMD as an ordinary user, who is made for it
-//	webserver VALUE      start a site with TLS at $WEB, which lets those in who send VALUE
+//	webserver VALUE      start a site with TLS at $WEB, which requires VALUE
 //	goprogram NAME FILE  build a program of testdata
-//	example DOC TITLE FILE  the first example below that heading, in the language that FILE's name says
+//	example DOC TITLE FILE  the first example below that heading, in the language of FILE's extension
 //
-// Scripts run once for each kind of isolation, whose name is in $KIND. One whose first line is "#
-// kinds: NAME" runs for that kind only, and the next line says why; "# minutes: N" among its first
-// comments has it begin before those that take less, and "# waits" beside those that work.
+// Scripts run once for each kind of isolation, whose name is in $KIND. If the first line is
+// "# kinds: NAME", the script runs for that kind only, and the next line gives the reason. Among the
+// first comments, "# minutes: N" makes a script start before shorter ones, and "# waits" makes it run
+// in addition to those that need the processor.
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"repo": cmdRepo, "code": cmdCode, "waitfor": cmdWaitFor, "capture": cmdCapture, "json": cmdJSON, "jsonvar": cmdJSONVar,
 	"gone": cmdGone, "expire": cmdExpire, "ownhome": cmdOwnHome, "pty": cmdPTY, "asuser": cmdAsUser,
@@ -82,7 +83,7 @@ func cmdCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// busy is how many times longer than on an idle machine scripts wait for what must happen.
+// busy is how many times longer than on an idle machine scripts wait.
 const busy = 10
 
 func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
@@ -120,7 +121,7 @@ func cmdJSONVar(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], lookUp(ts, args[1]))
 }
 
-// lookUp finds a value in the JSON of the last standard output. What is not there is "".
+// lookUp finds a value in the JSON of the last standard output, "" if it is absent.
 func lookUp(ts *testscript.TestScript, path string) string {
 	var v any
 	if err := json.Unmarshal([]byte(ts.ReadFile("stdout")), &v); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// cmdExample takes an example out of the documentation, so that what people copy is what is tested.
+// cmdExample extracts an example from the documentation, so that what people copy is tested.
 func cmdExample(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 3, "example DOC TITLE FILE")
 	doc, err := os.ReadFile(filepath.Join("../..", args[0]))

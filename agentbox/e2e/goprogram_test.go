@@ -8,8 +8,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// cmdGoProgram builds a program of testdata that needs nothing of the box. A host that has no
-// compiler was given it beside the binary.
+// cmdGoProgram builds a static program of testdata. On a host without a compiler, the program comes
+// with the binary.
 func cmdGoProgram(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 2, "goprogram NAME FILE")
 	if given := os.Getenv(binEnv); given != "" {

@@ -14,9 +14,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// images are those that several scripts start from and the seed does not have, by the homes that
-// have them. The first script that asks for one makes it; the others wait, and let others work
-// meanwhile.
+// images are those that several scripts start from and the seed lacks, by their homes. The first
+// script that needs one makes it. Meanwhile the others wait, and give up their slots.
 type images struct {
 	mu    sync.Mutex
 	homes map[string]*madeImage
@@ -27,8 +26,8 @@ type madeImage struct {
 	err  error // once done
 }
 
-// cmdImage gives the script's home the image of Debian that has these packages, as a configuration
-// asks for it with the same list.
+// cmdImage adds to the script's home the image of Debian with these packages, as for a
+// configuration with the same list.
 func cmdImage(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 0, "image PACKAGE...")
 	ts.Check(shared.image(ts.Getenv("AGENTBOX_HOME"), ts.Value(roomKey{}).(slots), args))
@@ -66,7 +65,7 @@ func (w *world) image(home string, room slots, packages []string) error {
 	return errors.Join(made.err, err)
 }
 
-// makeImage makes an image in a home that has nothing else, or finds it there.
+// makeImage makes an image in a home of its own, unless it is there.
 func (w *world) makeImage(home, packages string) error {
 	dir := filepath.Join(w.dir, "of-"+filepath.Base(home))
 	for _, made := range []string{home, dir} {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// retire removes a home the way a user would, and fails the test if anything is left of it: a
-// process, a mount, a socket, a directory of a box.
+// retire removes a home as a user would, and fails the test if anything of it is left: a process, a
+// mount, a socket, a directory of a box.
 func (w *world) retire(t testing.TB, home string) {
 	if t.Failed() {
 		showLogs(t, home)
@@ -38,8 +38,7 @@ func (w *world) retire(t testing.TB, home string) {
 	}
 }
 
-// agentbox runs the binary from a directory that is no repository, as the user to whom the home
-// belongs.
+// agentbox runs the binary as the owner of the home, from a directory that is not a repository.
 func (w *world) agentbox(home string, args ...string) (string, error) {
 	cmd := exec.Command(filepath.Join(w.bin, "agentbox"), args...)
 	cmd.Dir, cmd.Env = w.dir, append(os.Environ(), w.vars(home, "")...)
@@ -57,7 +56,7 @@ func (w *world) agentbox(home string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// showLogs prints what the daemon and the supervisors of a failed test wrote.
+// showLogs prints the logs of the daemon and the supervisors of a failed test.
 func showLogs(t testing.TB, home string) {
 	logs, _ := filepath.Glob(filepath.Join(home, "boxes", "*", "supervisor.log"))
 	for _, path := range append(logs, filepath.Join(home, "daemon.log")) {
@@ -67,11 +66,11 @@ func showLogs(t testing.TB, home string) {
 	}
 }
 
-// endWait is how long processes may take to go once nothing needs them, on a machine that has
-// better to do.
+// endWait is how long processes may take to end after their last use, on a busy machine.
 const endWait = time.Minute
 
-// endAll waits for every process of a directory to end, and kills and reports those that do not.
+// endAll waits for every process of a directory to end. It kills those that do not, and returns an
+// error.
 func endAll(dir string) error {
 	deadline := time.Now().Add(endWait)
 	for {
@@ -94,8 +93,8 @@ func endAll(dir string) error {
 	}
 }
 
-// processesOf finds every process whose environment or command line names a directory of ours or
-// what is below it.
+// processesOf finds every process whose environment or command line contains dir or a path below
+// it.
 func processesOf(dir string) (map[int]string, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -107,7 +106,7 @@ func processesOf(dir string) (map[int]string, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		// A process that has ended meanwhile, or that is not ours to look at, is not left.
+		// Ignore a process that has ended meanwhile or belongs to another user.
 		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
 		cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 		if names(environ, "AGENTBOX_HOME="+dir) || names(cmdline, dir) {
@@ -117,7 +116,7 @@ func processesOf(dir string) (map[int]string, error) {
 	return found, nil
 }
 
-// names tells whether a path or one below it is in text; /h1 is not in /h12.
+// names reports whether text contains path or a path below it; /h1 does not match in /h12.
 func names(text []byte, path string) bool {
 	for rest := text; ; {
 		at := bytes.Index(rest, []byte(path))
@@ -131,7 +130,7 @@ func names(text []byte, path string) bool {
 	}
 }
 
-// ended waits for a process to end. One that nobody has reaped has ended all the same.
+// ended waits for a process to end. A zombie counts as ended.
 func ended(pid int, within time.Duration) bool {
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

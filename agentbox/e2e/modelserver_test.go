@@ -12,10 +12,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// cmdModelServer starts a stand-in for the API of a model on this machine's loopback, for an agent
-// that is real. It speaks the Messages API and the Responses API as far as agents need them: to
-// whoever sends the right key it answers the first question with the command to run in the agent's
-// shell tool, and what comes back from that with a last word. It sets $MODELPORT.
+// cmdModelServer starts a stand-in for a model's API on this machine's loopback, for use by real
+// agents. It implements the Messages API and the Responses API as far as agents need them. With the
+// right key, it answers the first question with the command for the agent's shell tool, and the
+// result of that with a final message. It sets $MODELPORT.
 func cmdModelServer(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 2, "modelserver KEY COMMAND")
 	server := httptest.NewServer(&modelServer{key: args[0], command: args[1]})
@@ -71,7 +71,7 @@ func (s *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// wantsCommand tells whether the agent has its shell tool and has not used it yet.
+// wantsCommand reports whether the agent has its shell tool and has not used it yet.
 func (s *modelServer) wantsCommand(q question) bool {
 	bash := false
 	for _, t := range q.Tools {
@@ -83,7 +83,7 @@ func (s *modelServer) wantsCommand(q question) bool {
 	return bash
 }
 
-// events are a message as it is streamed.
+// events returns the stream of events for a message.
 func events(message, block map[string]any, reason string) []map[string]any {
 	start := map[string]any{}
 	maps.Copy(start, message)

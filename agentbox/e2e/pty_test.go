@@ -19,9 +19,9 @@ import (
 // cmdPTY runs a command whose standard streams are a terminal, and holds a dialogue with it. Each
 // line of the dialogue is one of
 //
-//	expect REGEXP     wait until the terminal shows it, behind what the last expect found
+//	expect REGEXP     wait until the terminal shows it, after the match of the last expect
 //	send TEXT         type TEXT and the enter key
-//	type TEXT         type TEXT, Go escapes as \x03 understood
+//	type TEXT         type TEXT, with Go escapes such as \x03
 //	resize COLS ROWS
 //	exit CODE         wait for the end
 func cmdPTY(ts *testscript.TestScript, neg bool, args []string) {
@@ -49,7 +49,7 @@ func cmdPTY(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// scriptVars are what a script's commands are told; testscript keeps the whole list to itself.
+// scriptVars are the variables for a script's commands, since testscript does not export its list.
 var scriptVars = []string{"AGENTBOX_HOME", "AGENTBOX_ISOLATION", "AGENTBOX_POOL", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "HOME", "PATH", "NO_COLOR"}
 
 func environ(ts *testscript.TestScript) []string {
@@ -69,7 +69,7 @@ func lookPath(ts *testscript.TestScript, name string) string {
 	return name
 }
 
-// openPTY gives both ends of a new terminal of 80 columns and 24 rows.
+// openPTY returns both ends of a new terminal with 80 columns and 24 rows.
 func openPTY() (terminal, user *os.File, err error) {
 	terminal, err = os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -93,7 +93,7 @@ func openPTY() (terminal, user *os.File, err error) {
 	return terminal, user, nil
 }
 
-// dialogue is with a command on a terminal.
+// dialogue is a dialogue with a command on a terminal.
 type dialogue struct {
 	cmd      *exec.Cmd
 	terminal *os.File
@@ -183,7 +183,7 @@ func (d *dialogue) expect(pattern string) error {
 func (d *dialogue) exit(code string) error {
 	kill := time.AfterFunc(dialogueWait, func() { _ = d.cmd.Process.Kill() })
 	defer kill.Stop()
-	_ = d.cmd.Wait() // its status says it all
+	_ = d.cmd.Wait() // the exit code is checked below
 	if got := d.cmd.ProcessState.ExitCode(); strconv.Itoa(got) != code {
 		return fmt.Errorf("exit code %d", got)
 	}

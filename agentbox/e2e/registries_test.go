@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// registriesAnswer tells whether npm and go get a package on this machine: where tests run there
-// may be neither of them, or no network. Both are asked as the daemon of a script asks them,
-// without what a user has configured at home.
+// registriesAnswer reports whether npm and go can get a package on this machine, which may lack
+// these programs or a network. Both run as the daemon of a script runs them, without the user's
+// configuration.
 var registriesAnswer = sync.OnceValue(func() bool {
 	dir, err := os.MkdirTemp("", "registries-")
 	if err != nil {

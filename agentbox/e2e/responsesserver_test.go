@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// responses answers as the Responses API does, as far as Codex needs it: the first question with
-// the command to run in its shell tool, and what comes back from that with a last word.
+// responses implements the Responses API as far as Codex needs it: it answers the first question
+// with the command for its shell tool, and the result of that with a final message.
 func (s *modelServer) responses(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Bearer "+s.key {
 		http.Error(w, `{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}`, http.StatusUnauthorized)

@@ -4,26 +4,26 @@ import (
 	"agentbox/agentbox/resources"
 )
 
-// slots bounds how many scripts run at once.
+// slots limits how many scripts run at once.
 type slots chan struct{}
 
 func (s slots) take() { s <- struct{}{} }
 func (s slots) give() { <-s }
 
-// without does what only waits, and lets another script run meanwhile.
+// without frees the slot during wait, so that another script can run.
 func (s slots) without(wait func()) {
 	s.give()
 	defer s.take()
 	wait()
 }
 
-// memoryOfScript is what a script's boxes, its daemon and what it builds take, in bytes: 2 GiB, which
-// few need.
+// memoryOfScript is what a script's boxes, its daemon and its builds need, in bytes: 2 GiB, more
+// than most use.
 const memoryOfScript = 2 << 30
 
-// rooms gives slots for five scripts on each four CPUs, if memory carries them: a machine is emulated
-// where there is no hardware for it, and what makes an image waits for a mirror and a disk. Scripts
-// that wait have slots of their own, half as many.
+// rooms returns slots for five scripts on each four CPUs, as far as memory permits: machines are
+// emulated where there is no hardware for them, and building an image waits for a mirror and a
+// disk. Scripts that mostly wait have slots of their own, half as many.
 func rooms() (working, waiting slots, err error) {
 	here, err := resources.Measure()
 	if err != nil {

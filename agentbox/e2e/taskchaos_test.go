@@ -17,8 +17,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Tasks of one round of TestTaskChaos: more than run at once, so that the others queue. An emulated
-// machine needs a minute for what takes gVisor a second, so there are fewer.
+// Tasks in one round of TestTaskChaos: more than run at once, so that some are queued. An emulated
+// machine takes a minute for what takes gVisor a second, so it gets fewer.
 var (
 	chaosTasks    = map[string]int{"gvisor": 20, "microvm": 5}
 	chaosParallel = map[string]int{"gvisor": 8, "microvm": 2}
@@ -29,17 +29,17 @@ const (
 	chaosRetries = 50 // so that each task succeeds in the end, however often its machine is killed
 )
 
-// taskChaos is chaos whose victims work on tasks.
+// taskChaos kills processes that work on tasks.
 type taskChaos struct {
 	*chaos
 	dir    string
-	client *exec.Cmd // one that looks at tasks, or runs one, while others are killed; nil when none does
+	client *exec.Cmd // a running command on tasks, while processes are killed; may be nil
 }
 
-// TestTaskChaos has 20 tasks under way, 8 at once (in microVMs 5 and 2), while the daemon,
-// supervisors and clients are killed at random moments. Each attempt ends in exactly one result,
-// each task succeeds in the end, no work that a command said it had written is missing, and no box
-// is left.
+// TestTaskChaos runs 20 tasks, 8 at once (in microVMs 5 and 2), while it kills the daemon,
+// supervisors and clients at random moments. Each attempt must have exactly one result, each task
+// must succeed in the end, everything that a command reported as written must exist, and no box may
+// be left.
 func TestTaskChaos(t *testing.T) {
 	needMachines(t)
 	t.Parallel()
@@ -54,11 +54,12 @@ func TestTaskChaos(t *testing.T) {
 	t.Logf("killed: %v", c.kills)
 }
 
-// taskScript writes what a task has to show for itself: once as it begins, which it says when it is
-// on disk, and as a commit when it ends.
+// taskScript writes the evidence of a task: a file as it begins, which it reports when it is on
+// disk, and a commit when it ends.
 const taskScript = `echo begun >>"begun-$1" && sync "begun-$1" && echo written; sleep 2; echo done >"done-$1"; git add "done-$1"; git commit -qm "task $1"; echo late >"late-$1"`
 
-// round submits tasks and kills until they have ended, at most so often. It tells how often it did.
+// round submits tasks and kills processes until the tasks have ended, at most most times. It
+// returns the number of kills.
 func (c *taskChaos) round(most uint64) (kills uint64) {
 	ids := c.submit()
 	for kills < most && !c.done() {
@@ -81,7 +82,7 @@ func (c *taskChaos) round(most uint64) (kills uint64) {
 	return max(kills, 1)
 }
 
-// submit submits the tasks of a round: what is promised begins when it answers.
+// submit submits the tasks of a round and returns their ids.
 func (c *taskChaos) submit() []string {
 	var lines bytes.Buffer
 	for n := range chaosTasks[c.kind] {
@@ -102,8 +103,8 @@ func (c *taskChaos) submit() []string {
 	return ids
 }
 
-// strike kills one process, and tells whether there was one to kill. A client is one that does
-// something meanwhile.
+// strike kills one process and reports whether it did. A client is a command that is running
+// meanwhile.
 func (c *taskChaos) strike() bool {
 	var pids []int
 	victim := []string{"client", "daemon", "supervisor"}[c.rand.IntN(3)]
@@ -111,7 +112,7 @@ func (c *taskChaos) strike() bool {
 	case "client":
 		if c.client == nil {
 			c.startClient()
-			return false // the next strike meets it at work
+			return false // the next strike may kill it
 		}
 		pids = []int{c.client.Process.Pid}
 	case "daemon":
@@ -130,8 +131,8 @@ func (c *taskChaos) strike() bool {
 	return true
 }
 
-// startClient starts a command that is at work for a while: one that looks, or a run, which is a
-// task of its own.
+// startClient starts a command that takes a while: one that watches a task, or one that submits its
+// own.
 func (c *taskChaos) startClient() {
 	id := "t-"
 	if all := c.tasks(); len(all) > 0 {
@@ -154,7 +155,7 @@ func (c *taskChaos) endClient() {
 	}
 }
 
-// tasks are all that there are, none while no daemon answers.
+// tasks returns all tasks, or none while no daemon answers.
 func (c *taskChaos) tasks() (all []agentbox.Task) {
 	out, err := c.insist(c.dir, "task", "ls", "--json")
 	if err != nil {
@@ -172,8 +173,7 @@ func (c *taskChaos) done() bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(t agentbox.Task) bool { return !t.State.Done() })
 }
 
-// checkTasks holds every task to its promises, and those that were submitted at the beginning to
-// success.
+// checkTasks checks every task, and that the submitted ones have succeeded.
 func (c *taskChaos) checkTasks(all []agentbox.Task, submitted []string) {
 	for _, t := range all {
 		if !t.State.Done() {
@@ -194,8 +194,8 @@ func (c *taskChaos) checkTasks(all []agentbox.Task, submitted []string) {
 	}
 }
 
-// checkAttempt looks whether an attempt has its result and its work: the file that it said it had
-// written, once, and all of it when it succeeded.
+// checkAttempt checks that an attempt has a result and its work: exactly one copy of the file that
+// it reported as written, and after success all of it.
 func (c *taskChaos) checkAttempt(t agentbox.Task, a agentbox.Attempt) {
 	what := fmt.Sprintf("attempt %d of task %s", a.Number, t.ID)
 	if a.Result == nil {
@@ -206,7 +206,7 @@ func (c *taskChaos) checkAttempt(t agentbox.Task, a agentbox.Attempt) {
 		c.t.Errorf("%s succeeded, and was followed by another", what)
 	}
 	name := t.Command[len(t.Command)-1]
-	cast, _ := os.ReadFile(filepath.Join(c.home, "tasks", t.ID.String(), "attempts", fmt.Sprint(a.Number), "transcript.cast")) // none of a command that never ran
+	cast, _ := os.ReadFile(filepath.Join(c.home, "tasks", t.ID.String(), "attempts", fmt.Sprint(a.Number), "transcript.cast")) // absent if the command never ran
 	succeeded := a.Result.State == agentbox.TaskSucceeded
 	if !bytes.Contains(cast, []byte(`written\r\n`)) && !succeeded || a.Result.Box != "" {
 		return
@@ -223,8 +223,8 @@ func (c *taskChaos) checkAttempt(t agentbox.Task, a agentbox.Attempt) {
 	}
 }
 
-// checkBoxes waits until no box is left but those that results name: they have work that could not
-// be kept elsewhere.
+// checkBoxes waits until the only boxes left are those in results, which hold work that could not
+// be saved elsewhere.
 func (c *taskChaos) checkBoxes(all []agentbox.Task) {
 	var stay []string
 	for _, t := range all {

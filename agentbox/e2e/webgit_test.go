@@ -11,9 +11,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// gitSite serves a repository with one commit, at /public/app.git for everybody and at /git/app.git
-// for whoever knows the value as the password of user x, who may push too. Where git cannot serve
-// it is nil.
+// gitSite serves a repository with one commit: at /public/app.git to everybody, and at /git/app.git
+// to user x with value as the password, who may also push. It returns nil where git cannot serve.
 func gitSite(ts *testscript.TestScript, value string) http.Handler {
 	out, err := exec.Command("git", "--exec-path").Output()
 	backend := filepath.Join(strings.TrimSpace(string(out)), "git-http-backend")

@@ -18,17 +18,17 @@ import (
 	"agentbox/policy/gateway"
 )
 
-// cmdWebServer starts the site that a script reaches by TLS from inside of a box.
+// cmdWebServer starts the site that a script reaches by TLS from inside a box.
 //
 //	/open     answers "open" to everybody
-//	/check    answers "welcome" to whoever sends the value, and 401 to others
-//	/echo     says the Authorization back
+//	/check    answers "welcome" to requests with the value, and 401 to others
+//	/echo     returns the Authorization header
 //	/events   three events, each after the one before was sent
 //	/upload   the number of bytes and their SHA-256
-//	/git/, /public/   repositories, as gitSite has them
+//	/git/, /public/   the repositories of gitSite
 //
-// It sets $WEB to the site's URL and $WEBROOT to a file with the authority that signed its
-// certificate, beside those of this machine.
+// It sets $WEB to the site's URL, and $WEBROOT to a file with the authority that signed its
+// certificate and those of this machine.
 func cmdWebServer(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "webserver VALUE")
 	value := args[0]
@@ -73,7 +73,7 @@ func startWebServer(ts *testscript.TestScript, h http.Handler) {
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{*cert}}
 	s.StartTLS()
 	ts.Defer(s.Close)
-	bundle, _ := os.ReadFile("/etc/ssl/certs/ca-certificates.crt") // a machine without needs none here
+	bundle, _ := os.ReadFile("/etc/ssl/certs/ca-certificates.crt") // a machine without this file needs none here
 	file := ts.MkAbs("webroot.pem")
 	ts.Check(os.WriteFile(file, append(bundle, ca.PEM()...), 0o644))
 	ts.Setenv("WEBROOT", file)

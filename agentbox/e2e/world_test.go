@@ -14,10 +14,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// world is the binary under test and a home with the image, the kernel and the template that most
+// world is the binary under test, and a home with the image, the kernel and the templates that most
 // scripts need.
 type world struct {
-	dir    string // everything of ours is below it; short, because sockets are
+	dir    string // contains all files of the tests; short, because of sockets
 	bin    string // directory with the binary
 	seed   string // the home that others link to
 	config string // git's
@@ -35,21 +35,20 @@ func (w *world) room(waits bool) slots {
 	return w.working
 }
 
-// seedEnv names a directory in which the seed home outlives the run, so that whoever writes scripts
-// waits once.
+// seedEnv names a directory in which the seed home survives the run, so that authors of scripts
+// wait only once.
 const seedEnv = "AGENTBOX_E2E_SEED"
 
-// binEnv names a directory with the binary to test, and with the programs of testdata that its
-// scripts run, for a host that has no compiler.
+// binEnv names a directory with the binary to test and the programs of testdata for scripts, for a
+// host without a compiler.
 const binEnv = "AGENTBOX_E2E_BIN"
 
-// Homes share nothing that changes. Large things that are complete and never written again are
-// linked entry by entry, so that each home has its own list of them, to add to and to clear away
-// from; the rest is copied.
+// Homes share nothing that changes. Large directories that are complete and never written again are
+// linked one by one, so that each home can add and remove its own; the rest is copied.
 var (
 	linked = []string{"images/images", "templates", "host", "host/gvisor"}
 	copied = []string{"images/recipes", "kernels"}
-	owned  = []string{"host", "images", "kernels", "templates"} // by a script that says ownhome
+	owned  = []string{"host", "images", "kernels", "templates"} // copied by the command ownhome
 )
 
 // machineKinds are the kinds of isolation that scripts run under.
@@ -70,7 +69,7 @@ func newWorld() (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A user other than root must get through to what is theirs.
+	// A user other than root must be able to reach their own files.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return nil, err
 	}
@@ -105,7 +104,7 @@ const gitConfig = `[user]
 	detachedHead = false
 `
 
-// build makes the binary as the Makefile does, or takes the one that there is.
+// build builds the binary as the Makefile does, or uses the given one.
 func (w *world) build() error {
 	if err := os.WriteFile(w.config, []byte(gitConfig), 0o644); err != nil {
 		return err
@@ -125,8 +124,8 @@ func (w *world) build() error {
 	return os.Chmod(w.bin, 0o755)
 }
 
-// plant makes the seed: for each kind a box in a repository with the configuration that scripts
-// use, which is removed again.
+// plant makes the seed. For each kind it creates a box in a repository with the configuration of
+// scripts, and removes it again.
 func (w *world) plant() error {
 	repo := filepath.Join(w.dir, "plant")
 	if err := os.MkdirAll(repo, 0o755); err != nil {
@@ -155,8 +154,8 @@ func (w *world) each(dir, home string, commands ...[]string) error {
 	return nil
 }
 
-// boxConfig is the configuration that most scripts use. Small and with one CPU, its machines start
-// soon and share a template.
+// boxConfig is the configuration that most scripts use. Its machines are small and have one CPU, so
+// that they start fast and share a template.
 const boxConfig = `image: apt:bookworm
 packages: [busybox, git, inotify-tools, rsync]
 cpus: 1
@@ -164,7 +163,7 @@ memory: 512MiB
 disk: 4GiB
 `
 
-// vars is the environment of a home. In it auto means kind.
+// vars returns the environment of a home. kind replaces the automatic choice of isolation.
 func (w *world) vars(home, kind string) []string {
 	return []string{
 		"AGENTBOX_HOME=" + home, "GIT_CONFIG_GLOBAL=" + w.config, "GIT_CONFIG_NOSYSTEM=1", "NO_COLOR=1", "AGENTBOX_POOL=0",
@@ -172,7 +171,7 @@ func (w *world) vars(home, kind string) []string {
 	}
 }
 
-// newHome makes a home that has what the seed has.
+// newHome makes a home with the contents of the seed.
 func (w *world) newHome() (string, error) {
 	home := filepath.Join(w.dir, fmt.Sprint("h", w.homes.Add(1)))
 	if err := os.Mkdir(home, 0o711); err != nil {
@@ -191,11 +190,11 @@ func (w *world) newHome() (string, error) {
 	return home, nil
 }
 
-// linkEntries makes to a directory with a link to each directory of from, and a copy of each file;
-// what is hidden is half done.
+// linkEntries makes the directory to, with a link to each directory of from and a copy of each
+// file. It skips hidden entries, which are incomplete.
 func linkEntries(to, from string) error {
 	entries, err := os.ReadDir(from)
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // a kind that is not tested has made nothing
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // a kind that is not tested has no directory
 		return err
 	}
 	if err := os.MkdirAll(to, 0o700); err != nil {
@@ -227,7 +226,7 @@ func copyTree(to, from string) error {
 	return nil
 }
 
-// own gives a home copies of what it shares with others.
+// own replaces what a home shares with others by copies.
 func (w *world) own(home string) error {
 	for _, name := range owned {
 		path := filepath.Join(home, name)
@@ -241,10 +240,10 @@ func (w *world) own(home string) error {
 	return nil
 }
 
-// roomKey is where a script's environment has the slots of which it takes one.
+// roomKey is the key of the slots in a script's environment.
 type roomKey struct{}
 
-// setup gives a script its home, and sees to it that nothing is left of it afterwards.
+// setup makes a script's home, and checks after the script that nothing is left of it.
 func (w *world) setup(kind string, room slots) func(env *testscript.Env) error {
 	return func(env *testscript.Env) error {
 		env.Values[roomKey{}] = room
@@ -269,7 +268,7 @@ func (w *world) setup(kind string, room slots) func(env *testscript.Env) error {
 	}
 }
 
-// close removes everything, and tells of processes that nobody else found.
+// close removes everything, and returns an error for processes that are still running.
 func (w *world) close() error {
 	err := errors.Join(endAll(w.dir), noMounts(w.dir))
 	if !w.keep {
