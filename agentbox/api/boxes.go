@@ -138,7 +138,7 @@ type Connection struct {
 
 // ListRequest selects boxes.
 type ListRequest struct {
-	Usage bool `json:"usage,omitempty"` // measure what each box uses, which takes some milliseconds per box
+	Usage bool `json:"usage,omitempty"` // measure each box; some milliseconds per box
 }
 
 // ForkRequest copies a box, including its running processes. The original goes on. If Name is "",
@@ -296,7 +296,7 @@ type ImageDetail struct {
 	MakerName string `json:"maker_name,omitempty"` // name of that member
 	// Upon has the PeerIDs of the members that made what the image was built on.
 	Upon     []string        `json:"upon,omitempty"`
-	Base     agentbox.Digest `json:"base,omitzero"`      // the image that the included files were added to
+	Base     agentbox.Digest `json:"base,omitzero"`      // the image that included files were added to
 	Manifest string          `json:"manifest,omitempty"` // of an image from a registry, as resolved
 	Received []ImageReceived `json:"received"`           // largest first
 	// Made counts the bytes that this machine wrote: built, or unpacked from a registry's layers.

@@ -18,10 +18,10 @@ import (
 	"agentbox/policy/secrets"
 )
 
-// agentCommand is `agent`: up with an agent's program in the box, its hosts allowed and its key
-// behind a placeholder, and then the agent in place of the shell. Afterwards what it remembers of
-// its conversations is kept, also if it failed or was interrupted: that is why the context of the
-// second call is without cancellation.
+// agentCommand is `agent`: up, with an agent's program in the box, its hosts allowed and its key
+// behind a placeholder, and then the agent instead of a shell. Afterwards it saves what the agent
+// remembers of its conversations. It does so even if the agent failed or was interrupted, which is
+// why the second call has a context without cancellation.
 func (a *app) agentCommand() *cli.Command {
 	var req api.UpRequest
 	var r run
@@ -38,7 +38,7 @@ func (a *app) agentCommand() *cli.Command {
 				return a.listAgents(ctx)
 			}
 			args := a.command
-			// `agent NAME ARG...` works without the --, as an agent's own flags are rarely ours.
+			// `agent NAME ARG...` works without --, because an agent's own flags are rarely ours.
 			if args == nil {
 				args = cmd.Args().Tail()
 			} else if cmd.Args().Len() > 1 {
@@ -49,7 +49,7 @@ func (a *app) agentCommand() *cli.Command {
 			case err != nil:
 				return err
 			case detached:
-				r.tty = r.tty || len(args) == 0 // it waits for somebody to talk to it
+				r.tty = r.tty || len(args) == 0 // without arguments, the agent talks to a person
 				return a.detach(ctx, resp.Box.ID.String(), r, false)
 			}
 			err = a.enter(ctx, resp.Connection, r)
@@ -62,9 +62,10 @@ func (a *app) agentCommand() *cli.Command {
 	}
 }
 
-// withAgent brings an agent into this directory's box, and makes r what runs it there. args are the
-// user's own words for the agent. The order matters: what the repository wants is reviewed before
-// anything is granted, and the box is made last, so that it starts with all of it.
+// withAgent brings an agent into this directory's box, and sets r to the command that runs it. args
+// are the user's own arguments for the agent. The order matters: the user reviews what the
+// repository asks for before anything is granted, and the box is made last, so that it starts with
+// all of it.
 func (a *app) withAgent(ctx context.Context, name string, req api.UpRequest, r *run, args []string) (api.UpResponse, error) {
 	profile, err := a.findAgent(ctx, name)
 	if err != nil {
@@ -80,9 +81,9 @@ func (a *app) withAgent(ctx context.Context, name string, req api.UpRequest, r *
 	return a.up(ctx, req)
 }
 
-// findAgent gives the profile of an agent that may be run here: a person at a terminal is asked
-// first about what the repository wants, its own profiles included. So what runs is what was
-// approved.
+// findAgent returns the profile of an agent that may run here. It first asks a person at a terminal
+// about what the repository asks for, including the repository's own profiles. So only what was
+// approved runs.
 func (a *app) findAgent(ctx context.Context, name string) (agents.Profile, error) {
 	if err := a.reviewAtTerminal(ctx, false); err != nil {
 		return agents.Profile{}, err
@@ -90,7 +91,8 @@ func (a *app) findAgent(ctx context.Context, name string) (agents.Profile, error
 	return call(ctx, a, api.FindAgent, api.AgentRequest{PolicyRef: a.policyRef(""), Agent: name})
 }
 
-// withDefaults gives env with what it does not say. The user's own --env wins over a profile.
+// withDefaults returns env with defaults for the variables that it lacks. The user's own --env thus
+// takes precedence over a profile.
 func withDefaults(env, defaults map[string]string) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, defaults)
@@ -98,9 +100,8 @@ func withDefaults(env, defaults map[string]string) map[string]string {
 	return out
 }
 
-// grant lets the boxes of this repository reach an agent's hosts and use its key. To run the agent
-// is to ask for that; what is granted stays, is a rule of the user's like any other, and is told
-// once.
+// grant lets the boxes of this repository reach an agent's hosts and use its key. The user asks for
+// that by running the agent. What is granted is saved as the user's own rules, and reported once.
 func (a *app) grant(ctx context.Context, profile agents.Profile) error {
 	ref := a.policyRef("")
 	if err := a.ensureKey(ctx, ref, profile); err != nil {
@@ -110,7 +111,7 @@ func (a *app) grant(ctx context.Context, profile agents.Profile) error {
 	if err != nil {
 		return err
 	}
-	// Only what is missing is added: a rule of the user's that is wider says the same.
+	// Only missing rules are added: the user may already have a wider rule.
 	for list, rules := range map[string][]string{"allow": profile.Hosts, "private": profile.Private} {
 		missing := missingRules(report, rules)
 		if len(missing) == 0 {
@@ -126,8 +127,8 @@ func (a *app) grant(ctx context.Context, profile agents.Profile) error {
 	return nil
 }
 
-// missingRules are those that no layer of the policy has. A rule that cannot be parsed counts as
-// missing: the daemon then says what is wrong with it.
+// missingRules returns the rules that no layer of the policy has. A rule that cannot be parsed
+// counts as missing, so that the daemon reports what is wrong with it.
 func missingRules(report api.PolicyReport, rules []string) []string {
 	have := map[string]bool{}
 	for _, layer := range report.Layers {
@@ -141,11 +142,11 @@ func missingRules(report api.PolicyReport, rules []string) []string {
 	})
 }
 
-// ensureKey sees to it that one of an agent's secrets is set; which one does not matter, as a
-// profile lists alternatives. In this order: one that is set already; a variable of that name in
-// our environment; the login that the agent itself left on this machine; a question at the
-// terminal, whose answer goes into the keyring. Where nobody can be asked it is Missing, with the
-// command that sets it.
+// ensureKey makes sure that one of an agent's secrets is set. Any of them will do, because a
+// profile lists alternatives. It tries, in this order: a secret that is already set; an environment
+// variable of that name; the login that the agent itself left on this machine; and a question at
+// the terminal, whose answer goes into the keyring. If nobody can be asked, the error is Missing,
+// with the command that sets the secret.
 func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.Profile) error {
 	if len(profile.Secrets) == 0 {
 		return nil
@@ -166,7 +167,7 @@ func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.P
 			return a.setKey(ctx, ref, s, secrets.Reference{Kind: secrets.Env, Of: s.Name})
 		}
 	}
-	// Before asking: a login on this machine is what the user would paste.
+	// Try a login on this machine before asking: it is what the user would paste.
 	if s, from, ok := tokenOf(ctx, profile); ok {
 		return a.setKey(ctx, ref, s, from)
 	}
@@ -178,8 +179,8 @@ func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.P
 		WithHint("export it, or: agentbox secret set %s %s --from file:PATH", s.Name, keyFlags(s))
 }
 
-// tokenOf finds the token that an agent's own login has left on this machine. Its value is read to
-// see that there is one, and is not kept here.
+// tokenOf returns a reference to the token that an agent's own login has left on this machine. It
+// reads the value only to check that there is one, and does not keep it.
 func tokenOf(ctx context.Context, profile agents.Profile) (agents.Secret, secrets.Reference, bool) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -195,7 +196,7 @@ func tokenOf(ctx context.Context, profile agents.Profile) (agents.Secret, secret
 	return agents.Secret{}, secrets.Reference{}, false
 }
 
-// keyFlags are the flags of `secret set` for a profile's secret, for a hint.
+// keyFlags returns the flags of `secret set` for a profile's secret, for use in a hint.
 func keyFlags(s agents.Secret) string {
 	flags := []string{"--to", strings.Join(s.To, " --to ")}
 	if s.Header != "" {
@@ -207,7 +208,7 @@ func keyFlags(s agents.Secret) string {
 	return strings.Join(flags, " ")
 }
 
-// setKey says where an agent's key is kept.
+// setKey stores where an agent's key is kept.
 func (a *app) setKey(ctx context.Context, ref api.PolicyRef, s agents.Secret, from secrets.Reference) error {
 	info, err := a.storeSecret(ctx, api.SecretRequest{PolicyRef: ref, Name: s.Name, From: from, To: s.To, Header: s.Header, Form: s.As})
 	if err == nil && !a.quiet {
@@ -216,8 +217,8 @@ func (a *app) setKey(ctx context.Context, ref api.PolicyRef, s agents.Secret, fr
 	return err
 }
 
-// listAgents shows which agents there are, whose profile each is, and what it is. It needs no
-// daemon: profiles are files. --json is a list of rows; --quiet the names.
+// listAgents shows all agents, where each profile comes from, and a description. It needs no
+// daemon, because profiles are files. --json prints a list of rows; --quiet the names.
 func (a *app) listAgents(ctx context.Context) error {
 	type row struct {
 		Name        string        `json:"name"`
@@ -226,10 +227,10 @@ func (a *app) listAgents(ctx context.Context) error {
 		Origin      agents.Origin `json:"origin"`
 	}
 	here := a.ref("")
-	// The repository's own profiles are listed too, though they run only when approved: the list is
-	// where one learns of them.
+	// The repository's own profiles are listed too, although they run only once approved: users
+	// learn of them from this list.
 	dirs := agents.Dirs{User: a.home.Agents()}
-	// Elsewhere there are the others.
+	// Outside a repository, only the others are listed.
 	if repo, err := workspace.Describe(ctx, here.Directory); err == nil {
 		dirs.Repository = repo.Root
 	}
@@ -237,7 +238,7 @@ func (a *app) listAgents(ctx context.Context) error {
 	for _, name := range dirs.Names() {
 		p, err := dirs.Find(name)
 		if err != nil {
-			// One that is wrong does not hide the others.
+			// An invalid profile must not hide the others.
 			p = agents.Profile{Name: name, Origin: p.Origin, Description: errorText(err)}
 		}
 		rows = append(rows, row{p.Name, p.Description, p.Program, p.Origin})

@@ -15,8 +15,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// artifactCommand groups the verbs about files that tasks left. All of them go by the host's signed
-// statement, and none believes the files alone.
+// artifactCommand groups the verbs about the files that tasks left behind. All of them rely on the
+// host's signed statement, and none trusts the files alone.
 func (a *app) artifactCommand() *cli.Command {
 	return &cli.Command{
 		Name: "artifact", Category: catBox, Usage: "files that a task left, which artifacts: of the configuration names",
@@ -24,7 +24,8 @@ func (a *app) artifactCommand() *cli.Command {
 	}
 }
 
-// artifactLsCommand is `artifact ls`: each file with its state, which the daemon finds by hashing.
+// artifactLsCommand is `artifact ls`: each file with its state, which the daemon finds by hashing
+// it.
 func (a *app) artifactLsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the artifacts of a task", ArgsUsage: "TASK",
@@ -34,8 +35,9 @@ func (a *app) artifactLsCommand() *cli.Command {
 	}
 }
 
-// artifactFacts are artifacts, with text below them. Digests are cut for people: the whole one is in
-// the JSON. --json is an api.ArtifactReport; --quiet the names of the files.
+// artifactFacts returns the facts about artifacts, with text below the table. For people, digests
+// are shortened; the JSON has them in full. --json prints an api.ArtifactReport; --quiet the names
+// of the files.
 func artifactFacts(r api.ArtifactReport, text string) facts {
 	f := listed(r.Files, []string{"FILE", "SIZE", "SHA256", "STATE"}, func(one api.Artifact) (string, []string) {
 		return one.Name, []string{one.Name, bytesText(one.Size), cut(one.SHA256, 16), one.State}
@@ -44,9 +46,9 @@ func artifactFacts(r api.ArtifactReport, text string) facts {
 	return f
 }
 
-// artifactVerifyCommand is `artifact verify`. The signature and the digests are checked by the
-// daemon; what is bad here is a file that is missing, changed, or that the statement does not name.
-// It is Corrupt then, so scripts can go by the exit code.
+// artifactVerifyCommand is `artifact verify`. The daemon checks the signature and the digests. The
+// command fails with Corrupt if a file is missing, changed, or not named by the statement, so that
+// scripts can rely on the exit code.
 func (a *app) artifactVerifyCommand() *cli.Command {
 	return &cli.Command{
 		Name: "verify", Usage: "compare artifacts with the statement that this host signed", ArgsUsage: "TASK",
@@ -56,7 +58,7 @@ func (a *app) artifactVerifyCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			// Each file that is wrong is in the table; the error counts them.
+			// The table shows each bad file; the error only counts them.
 			bad := 0
 			for _, f := range r.Files {
 				if f.State != "ok" {
@@ -71,9 +73,9 @@ func (a *app) artifactVerifyCommand() *cli.Command {
 	}
 }
 
-// artifactGetCommand is `artifact get`: copies are made by this program, as the user, from the
-// daemon's directory. Each is hashed while it is copied, so what arrives is what the statement
-// says, whatever happened to the file since the call.
+// artifactGetCommand is `artifact get`. This program copies the files from the daemon's directory
+// with the user's rights, and hashes each while copying it. So what arrives is what the statement
+// names, even if a file changed after the call.
 func (a *app) artifactGetCommand() *cli.Command {
 	var to string
 	return &cli.Command{
@@ -89,7 +91,8 @@ func (a *app) artifactGetCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			// A directory of the task's name: two tasks never write over each other.
+			// The default is a directory with the task's name, so that two tasks never overwrite
+			// each other's files.
 			if to == "" {
 				to = r.Task.String()
 			}
@@ -98,9 +101,9 @@ func (a *app) artifactGetCommand() *cli.Command {
 	}
 }
 
-// chooseArtifacts are the named ones, or all that the statement names. A file that the statement
-// does not name has no digest to hold it to, so it is never chosen. NotFound when a named one is
-// not among them.
+// chooseArtifacts returns the named artifacts, or all that the statement names. It never returns a
+// file that the statement does not name, because there is no digest to check it against. The error
+// is NotFound if a named one is not among them.
 func chooseArtifacts(r api.ArtifactReport, names []string) ([]api.Artifact, error) {
 	var out []api.Artifact
 	for _, f := range r.Files {
@@ -119,12 +122,12 @@ func chooseArtifacts(r api.ArtifactReport, names []string) ([]api.Artifact, erro
 	return out, nil
 }
 
-// getArtifacts copies files to a directory, which is made, or to standard output one after the
-// other. Names are paths that a box chose: both ends are opened as roots (os.Root), so that none
-// leads out of them. --json is a list of api.Artifact, --quiet the directory; to standard output
-// nothing but the bytes goes.
+// getArtifacts copies files into the directory to, which it creates, or to standard output, one
+// after the other. A box chose the names, so both ends are opened as roots (os.Root), which no path
+// can leave. --json prints a list of api.Artifact; --quiet the directory. Copying to standard
+// output prints only the bytes.
 func (a *app) getArtifacts(r api.ArtifactReport, files []api.Artifact, to string) error {
-	// The directory is the daemon's, of this user and this host.
+	// The daemon's directory belongs to this user on this host.
 	from, err := os.OpenRoot(r.Directory)
 	if err != nil {
 		return err
@@ -154,8 +157,8 @@ func (a *app) getArtifacts(r api.ArtifactReport, files []api.Artifact, to string
 	return a.report(facts{value: files, ids: []string{to}, text: fmt.Sprintf("%s in %s", agentbox.Plural(len(files), "file"), to)})
 }
 
-// saveArtifact copies one file and never replaces one. A copy that turns out to be wrong is removed
-// again.
+// saveArtifact copies one file, and never overwrites an existing one. It removes a copy whose bytes
+// turn out to be wrong.
 func saveArtifact(from, dst *os.Root, f api.Artifact) error {
 	if err := dst.MkdirAll(path.Dir(f.Name), 0o755); err != nil {
 		return agentbox.Errorf(agentbox.Conflict, "cannot make the directory of %s: %w", f.Name, err)
@@ -173,14 +176,14 @@ func saveArtifact(from, dst *os.Root, f api.Artifact) error {
 	return nil
 }
 
-// copyArtifact copies a file, and fails when that is not what the statement says.
+// copyArtifact copies a file, and fails if the bytes do not match the statement.
 func copyArtifact(from *os.Root, f api.Artifact, w io.Writer) error {
 	in, err := from.Open(f.Name)
 	if err != nil {
 		return agentbox.Errorf(agentbox.Corrupt, "artifact %s: %w", f.Name, err)
 	}
 	defer in.Close()
-	// What was copied is what is hashed, in one pass.
+	// Hash exactly the bytes that are copied, in one pass.
 	sum, _, err := agentbox.DigestOf(io.TeeReader(in, w))
 	if err != nil {
 		return err

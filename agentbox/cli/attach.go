@@ -16,8 +16,8 @@ import (
 )
 
 // attachCommand is `attach`. Box and job are both optional; a single word that looks like a job's
-// id is one. Jobs that have ended are printed and end as they did, so a script need not know
-// whether it was quick enough.
+// ID is a job. For a job that has ended it prints the output and exits as the job did, so that a
+// script need not care whether it was quick enough.
 func (a *app) attachCommand() *cli.Command {
 	var noStdin bool
 	return &cli.Command{
@@ -27,7 +27,7 @@ func (a *app) attachCommand() *cli.Command {
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "no-stdin", Aliases: []string{"n"}, Usage: "do not read standard input", Destination: &noStdin}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			box, id := cmd.Args().First(), cmd.Args().Get(1)
-			// `attach j-1234` names a job, in whichever box.
+			// `attach j-1234` names a job in any box.
 			if isJob(box) && id == "" {
 				box, id = "", box
 			}
@@ -40,7 +40,7 @@ func (a *app) attachCommand() *cli.Command {
 	}
 }
 
-// attach joins a job and ends as it does.
+// attach attaches to a job, and exits as the job does.
 func (a *app) attach(ctx context.Context, found api.JobInfo, noStdin bool) error {
 	if state := found.Job.State; state == agentbox.JobEnded || state == agentbox.JobLost {
 		return a.endedJob(ctx, found)
@@ -66,25 +66,24 @@ func (a *app) attach(ctx context.Context, found api.JobInfo, noStdin bool) error
 		cmd.Stdin = &leaving{r: a.stdin, leave: func() { leave(errLeft) }}
 		cmd.Stdout = io.MultiWriter(a.stdout, &modes)
 	}
-	// Replay: what is on the job's screen is drawn first, as if the client had been there from the
-	// beginning.
+	// Replay first draws the job's screen, as if the client had been attached from the beginning.
 	status, err := environment.Attach(ctx, client, environment.JobAttach{Job: found.Job.ID.String(), Replay: true}, cmd)
-	// The job goes on with the modes that it has set (mouse, other screen); our terminal must not
-	// keep them.
+	// The job keeps the terminal modes that it has set (mouse, alternate screen), but our terminal
+	// must not.
 	if err != nil && cmd.TTY != nil {
 		io.WriteString(a.stdout, modes.Reset()+"\r\n")
 	}
 	return a.attached(ctx, found, status, err)
 }
 
-// errLeft is the cause of a context that ended because the user left the job.
+// errLeft is the cause of a context that ended because the user detached from the job.
 var errLeft = errors.New("left the job")
 
-// exitInterrupted is the code of a program that SIGINT ended, as a shell has it.
+// exitInterrupted is the shell's exit code for a program that SIGINT ended.
 const exitInterrupted = 130
 
-// attached says how an attachment ended: with the job, or before it. Leaving is no failure, an
-// interrupt is one (130), and a lost connection is looked into.
+// attached returns how an attachment ended. Detaching is no failure, an interrupt is exit code 130,
+// and after a lost connection it looks at the job's state.
 func (a *app) attached(ctx context.Context, found api.JobInfo, status environment.Status, err error) error {
 	switch {
 	case errors.Is(err, errLeft):
@@ -103,16 +102,16 @@ func (a *app) attached(ctx context.Context, found api.JobInfo, status environmen
 	return nil
 }
 
-// jobAfterLoss says what the job is when the connection to it has ended: it may have been paused or
-// ended with its box at the same moment, and then that is the news. Else cause is returned.
+// jobAfterLoss returns the job's outcome after its connection was lost. The job may have been
+// paused or ended together with its box, and that is what the user should see. Otherwise it returns
+// cause.
 func (a *app) jobAfterLoss(ctx context.Context, found api.JobInfo, cause error) error {
 	b := a.afterLoss(ctx, found.Job.Box, cause)
 	now, err := call(ctx, a, api.ShowJob, api.JobRef{Job: found.Job.ID.String()})
 	switch {
 	case err != nil:
 		return err
-	// Of these the box's limit or lease may be the reason; afterLoss has waited until that is
-	// known.
+	// The box's limit or lease may be the reason; afterLoss has waited until that is known.
 	case now.Job.State == agentbox.JobPaused:
 		return agentbox.Errorf(agentbox.Unavailable, "box %s was paused, and job %s with it", b.Name, now.Job.ID).
 			WithHint("agentbox attach %s resumes the box", now.Job.ID)
@@ -122,8 +121,8 @@ func (a *app) jobAfterLoss(ctx context.Context, found api.JobInfo, cause error) 
 	return cause
 }
 
-// endedJob prints what a job wrote that has ended, and ends as it did. What it wrote is printed as
-// it is, escape sequences included, as it would have been on the terminal.
+// endedJob prints the output of a job that has ended, and exits as the job did. The output is
+// printed unchanged, including escape sequences, as it would have appeared on the terminal.
 func (a *app) endedJob(ctx context.Context, found api.JobInfo) error {
 	if err := job.OpenTranscript(found.Dir).WriteText(ctx, a.stdout, false); err != nil {
 		return err
@@ -131,7 +130,7 @@ func (a *app) endedJob(ctx context.Context, found api.JobInfo) error {
 	return jobResult(found.Job)
 }
 
-// jobResult is how a job ended. A job that was lost is Unavailable.
+// jobResult returns the job's exit code as an error. A lost job is Unavailable.
 func jobResult(j agentbox.Job) error {
 	switch {
 	case j.Exit == nil:
@@ -143,21 +142,22 @@ func jobResult(j agentbox.Job) error {
 	return nil
 }
 
-// The keys that leave a job, as docker's: ctrl-p and then ctrl-q.
+// The keys that detach from a job, the same as docker's: ctrl-p, then ctrl-q.
 const (
 	firstKey  = 'P' - '@'
 	secondKey = 'Q' - '@'
 )
 
-// leaving is a terminal's input in which the keys that leave the job are not the job's. A ctrl-p is
-// held back until the next key tells what it was for, and is passed on if that is not ctrl-q.
+// leaving is a terminal's input without the keys that detach from the job. It holds back a ctrl-p
+// until the next key shows its purpose, and passes it on unless that key is ctrl-q.
 type leaving struct {
 	r     io.Reader
 	leave func()
-	held  bool // ctrl-p came last, and the job has not seen it
+	held  bool // ctrl-p came last, and was not passed on yet
 }
 
-// Read reads half of p at most: each key may become two, the one that was held back and itself.
+// Read reads into at most half of p, because each key may become two: the held ctrl-p and the key
+// itself.
 func (l *leaving) Read(p []byte) (int, error) {
 	if len(p) < 2 {
 		return 0, io.ErrShortBuffer

@@ -16,8 +16,8 @@ import (
 	"agentbox/bench"
 )
 
-// benchCommand groups the benchmarks. The verbs are here, what they measure is the package bench: a
-// scenario there, and a line here.
+// benchCommand groups the benchmarks. The verbs are here, the scenarios in package bench. A new
+// benchmark is a scenario there and a line here.
 func (a *app) benchCommand() *cli.Command {
 	return &cli.Command{
 		Name: "bench", Category: catHost, Usage: "measure agentbox on this machine",
@@ -45,28 +45,28 @@ func (a *app) benchCommand() *cli.Command {
 	}
 }
 
-// benchRun is one run of a benchmark: what the user wants measured, and the report. Not every
-// benchmark looks at all of it.
+// benchRun is one run of a benchmark: what the user wants to measure, and the report. Not every
+// benchmark uses all fields.
 type benchRun struct {
 	runs      int
 	isolation string
-	json      string // a file, - for standard output, "" for none
+	json      string // a file, "-" for standard output, "" for none
 	only      []string
 
 	a      *app
 	say    agentbox.Progress
-	report bench.Report // of this build on this machine, as of its beginning
+	report bench.Report // of this build on this machine, when the run began
 }
 
-// benchFunc measures something into the report.
+// benchFunc takes measurements and adds them to the report.
 type benchFunc func(context.Context, *benchRun) error
 
 // maxRuns keeps a mistyped number from running for days.
 const maxRuns = 10_000
 
-// benchVerb is a benchmark: runs is how many samples are taken where nobody says. A benchmark that
-// needs more flags adds them to what it returns. What was measured before a failure is not printed:
-// half a comparison misleads.
+// benchVerb returns the command of a benchmark. runs is the default number of samples. A benchmark
+// that needs more flags adds them to the returned command. After a failure nothing is printed,
+// because half a comparison misleads.
 func (a *app) benchVerb(name, usage, description string, runs int, measure benchFunc) *cli.Command {
 	r := &benchRun{a: a}
 	return &cli.Command{
@@ -78,7 +78,7 @@ func (a *app) benchVerb(name, usage, description string, runs int, measure bench
 			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, as '" + name + "/re*'; several with commas", Destination: &r.only},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			// A scenario's name is not an argument, but --only is easily forgotten.
+			// A scenario's name is not an argument, but people easily forget --only.
 			if cmd.Args().Present() {
 				return agentbox.Errorf(agentbox.Invalid, "bench %s takes no argument %q", name, cmd.Args().First()).WithHint("--only %s", cmd.Args().First())
 			}
@@ -92,7 +92,7 @@ func (a *app) benchVerb(name, usage, description string, runs int, measure bench
 			p.close()
 			switch {
 			case err != nil && ctx.Err() != nil:
-				return ctx.Err() // and not what the interrupt broke
+				return ctx.Err() // rather than an error that the interrupt caused
 			case err != nil:
 				return err
 			}
@@ -101,17 +101,17 @@ func (a *app) benchVerb(name, usage, description string, runs int, measure bench
 	}
 }
 
-// patterns are the globs of --only. They may be given as several flags or in one with commas.
+// patterns returns the globs of --only, which may be repeated or separated by commas.
 func (r *benchRun) patterns() []string {
 	return strings.FieldsFunc(strings.Join(r.only, ","), func(r rune) bool { return r == ',' })
 }
 
-// choose are the scenarios that --only asks for; none is an error.
+// choose returns the scenarios that --only selects. It is an error if there are none.
 func (r *benchRun) choose(all []bench.Scenario) ([]bench.Scenario, error) {
 	return bench.Select(all, r.patterns())
 }
 
-// take measures the scenarios that --only asks for.
+// take measures the scenarios that --only selects.
 func (r *benchRun) take(ctx context.Context, all []bench.Scenario) error {
 	scenarios, err := r.choose(all)
 	if err != nil {
@@ -122,15 +122,15 @@ func (r *benchRun) take(ctx context.Context, all []bench.Scenario) error {
 	return err
 }
 
-// config is that of a lab for a kind of machine, "" for what auto means. Whole commands are measured,
-// so a lab runs this very program.
+// config returns the configuration of a lab for a kind of machine; "" means what auto means. A lab
+// runs this very program, because whole commands are measured.
 func (r *benchRun) config(kind agentbox.Isolation) (bench.Config, error) {
 	self, err := os.Executable()
 	return bench.Config{Home: r.a.home, Binary: self, Isolation: kind, Progress: r.say}, err
 }
 
-// inLab does something with a home and repositories to measure in. Afterwards its daemon ends, and
-// everything is removed.
+// inLab calls do with a lab: a home and repositories to measure in. Afterwards it ends the lab's
+// daemon and removes everything.
 func (r *benchRun) inLab(ctx context.Context, kind agentbox.Isolation, do func(*bench.Lab) error) error {
 	cfg, err := r.config(kind)
 	if err != nil {
@@ -143,8 +143,8 @@ func (r *benchRun) inLab(ctx context.Context, kind agentbox.Isolation, do func(*
 	return errors.Join(do(lab), lab.Close(ctx))
 }
 
-// byKind measures one kind after the other: the one asked for, or all that work here. Each has a
-// lab of its own: the page cache and the daemon of one would help the other.
+// byKind measures one kind of isolation after the other: the requested one, or all that work here.
+// Each has its own lab, because the page cache and the daemon of one would speed up the next.
 func byKind(measure func(context.Context, *benchRun, *bench.Lab) error) benchFunc {
 	return func(ctx context.Context, r *benchRun) error {
 		kinds, err := r.kinds(ctx)
@@ -157,8 +157,8 @@ func byKind(measure func(context.Context, *benchRun, *bench.Lab) error) benchFun
 	}
 }
 
-// kinds are the kinds to measure: the one asked for, or those that work on this machine, which a
-// daemon has to find out.
+// kinds returns the kinds of isolation to measure: the requested one, or those that work on this
+// machine. A daemon has to find these out.
 func (r *benchRun) kinds(ctx context.Context) (kinds []agentbox.Isolation, err error) {
 	if r.isolation != "" {
 		return []agentbox.Isolation{agentbox.Isolation(r.isolation)}, nil
@@ -170,8 +170,8 @@ func (r *benchRun) kinds(ctx context.Context) (kinds []agentbox.Isolation, err e
 	return kinds, err
 }
 
-// printReport prints the report, and writes it to a file if one is named. Failed samples make the
-// command fail. --json without a file is the global flag, and means standard output.
+// printReport prints the report, and writes it to a file if one is named. The command fails if
+// samples failed. --json without a file is the global flag, and means standard output.
 func (a *app) printReport(report bench.Report, file string) error {
 	if a.json && file == "" {
 		file = "-"
@@ -199,8 +199,7 @@ func (a *app) printReport(report bench.Report, file string) error {
 	return nil
 }
 
-// writeReport replaces the file as a whole. A report that is half written would be taken for one
-// that failed.
+// writeReport replaces the file as a whole. A half-written report would look like a failed one.
 func writeReport(report bench.Report, path string) error {
 	var b bytes.Buffer
 	if err := report.WriteJSON(&b); err != nil {

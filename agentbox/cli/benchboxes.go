@@ -10,9 +10,9 @@ import (
 	"agentbox/bench"
 )
 
-// boxes measures scenarios of boxes, which of makes for one that is warm. They are made twice: first
-// for a box of nothing, only to see whether a pattern matches any before minutes are spent on warming
-// up.
+// boxes returns a benchFunc for scenarios that run in a warm box. of makes the scenarios. It is
+// called twice: first with an empty box, only to check that a pattern matches before minutes are
+// spent on warming up.
 func boxes(of func(*bench.Lab, agentbox.Box) []bench.Scenario) func(context.Context, *benchRun, *bench.Lab) error {
 	return func(ctx context.Context, r *benchRun, lab *bench.Lab) error {
 		if _, err := r.choose(of(lab, agentbox.Box{})); err != nil {
@@ -28,7 +28,8 @@ func boxes(of func(*bench.Lab, agentbox.Box) []bench.Scenario) func(context.Cont
 	}
 }
 
-// benchNetwork measures the network of boxes. end takes the servers and devices of the lab away.
+// benchNetwork measures the network of boxes. Afterwards it removes the servers and devices of the
+// lab.
 func benchNetwork(ctx context.Context, r *benchRun, lab *bench.Lab) error {
 	all, end, err := lab.Network(ctx)
 	if err != nil {
@@ -37,9 +38,9 @@ func benchNetwork(ctx context.Context, r *benchRun, lab *bench.Lab) error {
 	return errors.Join(r.take(ctx, all), end())
 }
 
-// benchWorkCommand is `bench work`: the same work on the machine itself and in boxes, in alternating
-// runs. --try is for those who look for what makes a bare runsc faster, and has nothing to do with
-// boxes. Builds are those of the repository where we are, and of zlib.
+// benchWorkCommand is `bench work`: the same work on the machine itself and in boxes, in
+// alternating runs. The builds are those of the repository in the current directory, and of zlib.
+// --try is for finding what makes a bare runsc faster, and does not use boxes.
 func (a *app) benchWorkCommand() *cli.Command {
 	var try []string
 	cmd := a.benchVerb("work", "measure builds and tests, on this machine itself and in boxes",
@@ -54,7 +55,7 @@ func (a *app) benchWorkCommand() *cli.Command {
 				return err
 			}
 			return r.inLab(ctx, "", func(lab *bench.Lab) error {
-				// Two questions, of which one run answers one.
+				// The two measurements answer different questions, so a run makes only one of them.
 				measure := func() ([]bench.Scenario, error) { return lab.Work(ctx, kinds, dir) }
 				if len(try) > 0 {
 					measure = func() ([]bench.Scenario, error) { return lab.Tries(ctx, dir, try) }

@@ -12,7 +12,7 @@ import (
 	"agentbox/bench"
 )
 
-// benchMeshCommand is `bench mesh`: its machines are processes of this binary (benchMeshNode) in
+// benchMeshCommand is `bench mesh`. Its machines are processes of this binary (benchMeshNode) in
 // network namespaces.
 func (a *app) benchMeshCommand() *cli.Command {
 	large, small, peers := "1GiB", "64MiB", ""
@@ -27,8 +27,8 @@ func (a *app) benchMeshCommand() *cli.Command {
 	return cmd
 }
 
-// mesh measures what needs root only where it may; what could not be measured is named in the report
-// and is no failure.
+// mesh measures the mesh. Without root it skips what needs root. The report names what was skipped;
+// this is not a failure.
 func (r *benchRun) mesh(ctx context.Context, large, small, peers string) error {
 	binary, err := os.Executable()
 	if err != nil {
@@ -52,8 +52,8 @@ func (r *benchRun) mesh(ctx context.Context, large, small, peers string) error {
 	return errors.Join(r.take(ctx, lab.Scenarios()), lab.Close())
 }
 
-// benchMeshNode is the hidden verb that is one machine of the benchmark. It takes commands on
-// standard input, see bench.RunMeshNode.
+// benchMeshNode is the hidden verb that runs one machine of the benchmark. It reads commands from
+// standard input; see bench.RunMeshNode.
 func (a *app) benchMeshNode() *cli.Command {
 	return &cli.Command{
 		Name: bench.MeshNodeVerb, Hidden: true, Usage: "be a machine of bench mesh", ArgsUsage: "DIRECTORY",

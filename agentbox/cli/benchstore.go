@@ -12,7 +12,7 @@ import (
 	"agentbox/bench"
 )
 
-// benchStoreCommand is `bench store`. Five samples are enough where each moves hundreds of
+// benchStoreCommand is `bench store`. Five samples are enough, because each moves hundreds of
 // megabytes.
 func (a *app) benchStoreCommand() *cli.Command {
 	return a.benchVerb("store", "measure the store beside sha256sum, cp, restic and desync",
@@ -22,8 +22,8 @@ func (a *app) benchStoreCommand() *cli.Command {
 		func(ctx context.Context, r *benchRun) error { return r.store(ctx) })
 }
 
-// store measures the store, and then boxes whose image comes lazily, if any such scenario is chosen:
-// they come last in the list and need a lab with a daemon, which is opened only then.
+// store measures the store. If any such scenario is chosen, it then measures boxes whose image is
+// fetched lazily. These come last because they need a lab with a daemon, which is opened only then.
 func (r *benchRun) store(ctx context.Context) error {
 	if err := r.a.home.Create(); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (r *benchRun) storeIn(ctx context.Context, lab *bench.StoreLab) error {
 	return r.lazy(ctx)
 }
 
-// lazy measures boxes, which the rest of the store's benchmark does not need.
+// lazy measures boxes with lazily fetched images. Nothing else in this benchmark needs boxes.
 func (r *benchRun) lazy(ctx context.Context) error {
 	cfg, err := r.config(agentbox.Isolation(r.isolation))
 	if err != nil {

@@ -25,9 +25,9 @@ func (a *app) cacheCommand() *cli.Command {
 	}
 }
 
-// cacheLs is `cache ls`: the last column is what people ask for, why something is still there.
-// Under --quiet it prints manifests, which every other verb here takes. --json is a list of
-// api.CacheEntry.
+// cacheLs is `cache ls`. The last column is what people look for: why an entry is still there.
+// --json prints a list of api.CacheEntry; --quiet the manifests, which every other verb here
+// accepts.
 func (a *app) cacheLs() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list what the store keeps, and why",
@@ -42,15 +42,15 @@ func (a *app) cacheLs() *cli.Command {
 	}
 }
 
-// keptBy is what keeps an entry from being evicted, and whether people have to look at it. It is
-// cut to what fits on a screen; `cache show` has all of it.
+// keptBy returns what keeps an entry from being evicted, and whether people should look at it. It
+// is cut to fit the screen; `cache show` has all of it.
 func keptBy(e api.CacheEntry) string {
 	var out []string
 	if len(e.Alarms) > 0 {
 		out = append(out, "ALARM: its key has another result")
 	}
-	// Alarms come first, as they are about what a person has to decide; then what keeps it: pins,
-	// of which a person's is just called one, and names.
+	// Alarms come first, because a person has to decide about them. Then come pins (a person's own
+	// is just called a pin) and names.
 	for _, p := range e.Pins {
 		if strings.HasPrefix(p, "user:") {
 			p = "pin"
@@ -63,13 +63,13 @@ func keptBy(e api.CacheEntry) string {
 	return cut(oneLine(strings.Join(out, ", ")), 80)
 }
 
-// refText is the help about how an entry is named; api.CacheRef has the rules.
+// refText is the help about how to name an entry. api.CacheRef has the exact rules.
 const refText = "An entry is named by its digest, its image's digest, the key of what setup made (or an unambiguous beginning of one of these, at least 4 digits),\n" +
 	"a name as `cache ls` shows it, or an image by its name: the newest so named."
 
-// cacheShow is `cache show`. With --why it lists the ingredients of a setup result's key, a line
-// each, so that the lists of two results can be compared with diff. --json is an api.CacheDetail,
-// with the ingredients in any case; --quiet the manifest.
+// cacheShow is `cache show`. With --why it prints the ingredients of a setup result's key, one per
+// line, so that diff can compare two results. --json prints an api.CacheDetail, which always has
+// the ingredients; --quiet the manifest.
 func (a *app) cacheShow() *cli.Command {
 	var why bool
 	return &cli.Command{
@@ -93,7 +93,7 @@ func (a *app) cacheShow() *cli.Command {
 	}
 }
 
-// whyText are the ingredients of a key, and whether it had another result, a line each.
+// whyText returns the ingredients of a key, one per line, and whether the key had another result.
 func whyText(e api.CacheDetail) string {
 	lines := slices.Clone(e.Why)
 	for _, alarm := range e.Alarms {
@@ -105,7 +105,7 @@ func whyText(e api.CacheDetail) string {
 	return strings.Join(lines, "\n")
 }
 
-// cacheFacts are the rows of one entry. Names, keys and pins may be a peer's words.
+// cacheFacts returns the rows about one entry. A peer may have chosen its names, keys and pins.
 func cacheFacts(e api.CacheDetail) [][]string {
 	rows := [][]string{
 		{"manifest", e.Manifest.String()},
@@ -135,14 +135,14 @@ func cacheFacts(e api.CacheDetail) [][]string {
 	return rows
 }
 
-// alarmText says that one key had two results, which means that something it should depend on is
-// not in it.
+// alarmText says that one key had two results, so something that the setup depends on is missing
+// from the key.
 func alarmText(a api.CacheAlarm) string {
 	return fmt.Sprintf("%s has another result too, %s by %.16s of %s, which is not used", agentbox.ShortName(a.Name), a.Manifest.Short(), a.Producer, a.Created.Local().Format("2006-01-02 15:04"))
 }
 
-// cacheVerify is `cache verify`. It ends with 1 when something stays damaged, also under --json;
-// what is missing of an image that comes lazily is no damage. --json is an api.CacheVerifyReport.
+// cacheVerify is `cache verify`. It exits with 1 if damage remains, also with --json. Missing parts
+// of a lazy image are not damage. --json prints an api.CacheVerifyReport.
 func (a *app) cacheVerify() *cli.Command {
 	var req api.CacheVerifyRequest
 	return &cli.Command{
@@ -168,7 +168,7 @@ func (a *app) cacheVerify() *cli.Command {
 			} else {
 				a.printVerified(r)
 			}
-			// After everything was printed, in either form.
+			// This comes after all output, in either form.
 			if len(r.Damaged) > 0 {
 				return exit(1)
 			}
@@ -177,15 +177,15 @@ func (a *app) cacheVerify() *cli.Command {
 	}
 }
 
-// printVerified prints a line for each thing that is wrong, and one with the sum. The last line is
-// the one to look at: it counts what was damaged, repaired and lost.
+// printVerified prints a line for each problem, and a summary that counts what was damaged,
+// repaired and lost.
 func (a *app) printVerified(r api.CacheVerifyReport) {
-	// What stays damaged comes first, with the file and offset to look at on the disk.
+	// Remaining damage comes first, with the file and offset to look at on the disk.
 	for _, d := range r.Damaged {
 		fmt.Fprintf(a.stdout, "damaged  %s  %s at %d: %s\n", d.Digest.Short(), d.File, d.Offset, oneLine(d.Why))
 	}
 	for _, m := range r.Missing {
-		// Without its manifest nobody knows how many chunks it lacks.
+		// Without its manifest, the number of missing chunks is unknown.
 		if m.Chunks < 0 {
 			fmt.Fprintf(a.stdout, "missing  %s  its manifest\n", m.Manifest.Short())
 		} else {
@@ -196,8 +196,8 @@ func (a *app) printVerified(r api.CacheVerifyReport) {
 		agentbox.Plural(r.Chunks, "chunk"), bytesText(r.Bytes), len(r.Damaged), r.Repaired, agentbox.PluralOf(int(r.Lost), "index entry", "index entries"), tookText(r.Took))
 }
 
-// cacheGC is `cache gc`. What stays although somebody may wonder is told, with what keeps it.
-// --json is an api.CacheGCReport; --quiet the names.
+// cacheGC is `cache gc`. If something unexpectedly stays, it says what keeps it. --json prints an
+// api.CacheGCReport; --quiet the names.
 func (a *app) cacheGC() *cli.Command {
 	var req api.CacheGCRequest
 	return &cli.Command{
@@ -223,17 +223,17 @@ func (a *app) cacheGC() *cli.Command {
 	}
 }
 
-// cachePin keeps an entry from being evicted, until cacheUnpin.
+// cachePin is `cache pin`: it keeps an entry from being evicted until cacheUnpin.
 func (a *app) cachePin() *cli.Command {
 	return onEntry(a, "pin", "keep an entry whatever happens", "", "pinned", api.PinCache, namedEntry)
 }
 
-// cacheUnpin takes back a pin of cachePin. Without one it changes nothing.
+// cacheUnpin is `cache unpin`. Without a pin it changes nothing.
 func (a *app) cacheUnpin() *cli.Command {
 	return onEntry(a, "unpin", "take a pin back", "", "unpinned", api.UnpinCache, namedEntry)
 }
 
-// cacheShare is `cache share` and, with share false, `cache unshare`.
+// cacheShare is `cache share` or, if share is false, `cache unshare`.
 func (a *app) cacheShare(share bool) *cli.Command {
 	name, usage, done := "share", "let the machines of your team have an entry from here", "shared"
 	if !share {
@@ -243,8 +243,8 @@ func (a *app) cacheShare(share bool) *cli.Command {
 		done, api.ShareCache, func(entry string) api.CacheShareRequest { return api.CacheShareRequest{Ref: entry, Share: share} })
 }
 
-// cacheRm removes a setup result. Images are another verb's: boxes run from them, which has to be
-// looked at.
+// cacheRm is `cache rm`: it removes a setup result. Images are removed by `image rm`, because boxes
+// may be running from them.
 func (a *app) cacheRm() *cli.Command {
 	cmd := onEntry(a, "rm", "forget what setup made: it is made again when it is needed",
 		"\nBoxes that start from it keep it. An alarm about its key ends. Images go with `image rm`.", "removed", api.RemoveCache, namedEntry)
@@ -254,8 +254,8 @@ func (a *app) cacheRm() *cli.Command {
 
 func namedEntry(entry string) api.CacheRef { return api.CacheRef{Ref: entry} }
 
-// onEntry makes a verb that does one thing to one entry, and says what was done. --json is the entry
-// as it is then, an api.CacheEntry; --quiet its manifest.
+// onEntry returns a verb that does one thing to one entry and reports it. --json prints the
+// resulting api.CacheEntry; --quiet its manifest.
 func onEntry[Req any](a *app, name, usage, more, done string, e api.Endpoint[Req, api.CacheEntry], request func(entry string) Req) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, ArgsUsage: "DIGEST|KEY|NAME|IMAGE", Description: refText + more,
@@ -268,7 +268,8 @@ func onEntry[Req any](a *app, name, usage, more, done string, e api.Endpoint[Req
 	}
 }
 
-// cacheQuota is `cache quota`: without arguments it changes nothing. --json is an api.CacheUsage.
+// cacheQuota is `cache quota`. Without arguments it changes nothing. --json prints an
+// api.CacheUsage.
 func (a *app) cacheQuota() *cli.Command {
 	return &cli.Command{
 		Name: "quota", Usage: "say how much the store takes and may take, or change it", ArgsUsage: "[SIZE] [KIND=SIZE...]",
@@ -290,13 +291,12 @@ func (a *app) cacheQuota() *cli.Command {
 	}
 }
 
-// quotaRequest reads SIZE for the whole store and KIND=SIZE for one kind. What is not named stays
-// as it is; which kinds there are, the store knows. Invalid, with an example, for a size that is
-// none.
+// quotaRequest parses SIZE for the whole store and KIND=SIZE for one kind. What is not named stays
+// as it is. The store knows which kinds exist. A bad size is Invalid, with an example.
 func quotaRequest(args []string) (api.CacheQuotaRequest, error) {
 	req := api.CacheQuotaRequest{Kinds: map[string]int64{}}
 	for _, arg := range args {
-		// A size with a name before it is a kind's; one without is the whole store's.
+		// A size with a name before it is for one kind; without a name it is for the whole store.
 		kind, size, of := strings.Cut(arg, "=")
 		if !of {
 			kind, size = "", arg
@@ -317,10 +317,10 @@ func quotaRequest(args []string) (api.CacheQuotaRequest, error) {
 	return req, nil
 }
 
-// quotaRows has every kind that takes space or has a quota.
+// quotaRows returns a row for every kind that takes space or has a quota.
 func quotaRows(u api.CacheUsage) [][]string {
 	rows := [][]string{{"", "STORED", "QUOTA"}, {"all", bytesText(u.Bytes), quotaText(u.Quota)}}
-	// A kind may take space and have no quota, or have one and take nothing yet.
+	// A kind may take space without a quota, or have a quota and take no space yet.
 	kinds := slices.Concat(slices.Collect(maps.Keys(u.Kinds)), slices.Collect(maps.Keys(u.KindQuotas)))
 	slices.Sort(kinds)
 	for _, kind := range slices.Compact(kinds) {
@@ -329,7 +329,7 @@ func quotaRows(u api.CacheUsage) [][]string {
 	return append(rows, []string{"free on the disk", bytesText(u.Free), ""})
 }
 
-// quotaText is a bound; 0 is none.
+// quotaText returns a quota as text; 0 is none.
 func quotaText(n int64) string {
 	if n == 0 {
 		return "none"

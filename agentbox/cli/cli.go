@@ -16,23 +16,23 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// Exit codes, as Docker's, so that scripts for `docker run` read them rightly. Everything else is
-// the command's own, and cannot be told from ours by the code alone: what failed is on standard
-// error.
+// Exit codes are the same as Docker's, so that scripts for `docker run` work. All other codes are
+// those of the command in the box, which may also exit with one of ours: standard error then tells
+// which it was.
 const (
 	exitOK      = 0
-	exitTimeout = 124 // run --timeout, as timeout(1)
+	exitTimeout = 124 // run --timeout, as in timeout(1)
 	exitFailed  = 125 // agentbox itself failed
 )
 
-// app is one run of the program: what stands on the command line for every verb, and the streams.
-// The fields are set before a verb's Action runs and do not change afterwards.
+// app is one run of the program: the flags that all verbs share, and the streams. The fields are
+// set before a verb's Action runs and do not change afterwards.
 type app struct {
-	// home is found before the first Action: AGENTBOX_HOME, or the user's own.
+	// home is set before the first Action: AGENTBOX_HOME, or the user's default.
 	home    home.Home
-	args    []string // our own arguments, what came before --
-	command []string // what came after --; nil when there was no --
-	// stdin and stderr are files, as it matters whether they are terminals; stdout may be any
+	args    []string // our own arguments, before --
+	command []string // the arguments after --; nil without a --
+	// stdin and stderr are files, because it matters whether they are terminals. stdout may be any
 	// writer in a test.
 	stdin  *os.File
 	stdout io.Writer
@@ -41,32 +41,31 @@ type app struct {
 	json   bool
 }
 
-// exit ends the program with the status of a command that ran in a box. It is an error so that
-// every return on the way up ends the verb; it is no failure of ours, and finish prints nothing for
-// it.
+// exit ends the program with the status of a command that ran in a box. It is an error so that it
+// ends the verb on every return path. It is not a failure of ours, so finish prints nothing for it.
 type exit int
 
-// Error is for logs and tests; finish prints none.
+// Error is for logs and tests; finish does not print it.
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// Main runs the program and returns its exit code. It never calls os.Exit, so that whatever is
-// deferred is done.
+// Main runs the program and returns its exit code. It never calls os.Exit, so that all deferred
+// calls run.
 //
-// An interrupt, TERM or HUP ends the context: calls to the daemon are hung up, which cancels them
-// there. A verb that runs a command in a box takes signals for itself from then on (runIn).
+// SIGINT, SIGTERM or SIGHUP cancels the context. That ends calls to the daemon, which cancels them
+// there. A verb that runs a command in a box handles signals itself from then on (runIn).
 func Main(args []string, stdin, stdout, stderr *os.File) int {
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
 	a.args, a.command = splitCommand(args)
 	if slices.Contains(a.command, completionFlag) {
-		return exitOK // somebody pressed TAB in a command of a box: nothing of it may run
+		return exitOK // the user pressed TAB in a box's command line: run nothing
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	return a.finish(a.root().Run(ctx, a.args))
 }
 
-// splitCommand parts our own arguments from what comes after the first --, which is nil when there
-// is none. It is done before the library parses anything, since a flag behind -- is the command's,
+// splitCommand separates our own arguments from those after the first --. command is nil without a
+// --. It runs before the library parses anything, because a flag after -- belongs to the command,
 // whatever its name.
 func splitCommand(args []string) (ours, command []string) {
 	i := slices.Index(args, "--")
@@ -76,8 +75,8 @@ func splitCommand(args []string) (ours, command []string) {
 	return args[:i], append([]string{}, args[i+1:]...)
 }
 
-// finish prints an error the way every error is printed, and turns it into an exit code. It is the
-// one place where errors become text and codes.
+// finish prints an error and returns its exit code. It is the only place where errors become text
+// and codes.
 func (a *app) finish(err error) int {
 	var status exit
 	switch {
@@ -97,17 +96,17 @@ func (a *app) finish(err error) int {
 	return exitFailed
 }
 
-// root is the program: every command, each answering for all of its command line. A new tree is
-// made for each run, as flags are bound to variables of their verb.
+// root returns the program: every command, made strict about its command line. Each run makes a new
+// tree, because flags are bound to variables of their verb.
 func (a *app) root() *cli.Command {
 	root := a.tree()
 	a.strict(root)
 	return root
 }
 
-// tree has the verbs and the flags that all of them take. Before finds the home, so that a verb
-// that needs none, such as version, fails early as well when AGENTBOX_HOME makes no sense.
-// ExitErrHandler does nothing: the library would print errors and exit by itself.
+// tree has the verbs and the global flags. Before finds the home, so that even a verb that needs
+// none, such as version, fails early if AGENTBOX_HOME is invalid. ExitErrHandler does nothing,
+// because the library would print errors and exit by itself.
 func (a *app) tree() *cli.Command {
 	return &cli.Command{
 		Name:  "agentbox",
@@ -149,23 +148,23 @@ const (
 	catPolicy    = "what boxes may do"
 )
 
-// verbs are all commands, in the order of the help.
+// verbs returns all commands, in the order of the help.
 func (a *app) verbs() []*cli.Command {
 	return []*cli.Command{
-		// What makes, finds and removes boxes, and what is run in boxes of its own.
+		// These make, find and remove boxes, and run commands in boxes of their own.
 		a.upCommand(), a.agentCommand(), a.runCommand(), a.taskCommand(), a.artifactCommand(), a.lsCommand(), a.showCommand(), a.topCommand(), a.rmCommand(),
-		// What reaches into a box.
+		// These work inside a box.
 		a.execCommand(), a.attachCommand(), a.jobsCommand(), a.shellCommand(), a.cpCommand(), a.diffCommand(), a.pullCommand(),
 		a.logsCommand(), a.portsCommand(), a.sshCommand(), a.sshConfigCommand(),
-		// What moves a box from one state to another.
+		// These move a box from one state to another.
 		a.pauseCommand(), a.resumeCommand(), a.resetCommand(), a.forkCommand(), a.checkpointCommand(), a.rollbackCommand(),
-		// What boxes may do, and which secrets they may use.
+		// These control what boxes may do and which secrets they may use.
 		a.policyCommand(), a.secretCommand(),
-		// What is about this machine and not about one box.
+		// These are about this machine rather than one box.
 		a.initCommand(), a.imageCommand(), a.cacheCommand(), a.meshCommand(), a.serviceCommand(), a.pruneCommand(), a.doctorCommand(), a.benchCommand(),
 		a.daemonCommand(), a.versionCommand(),
-		// What other programs run: our daemon, ssh, git. It is no part of what is promised to people, and
-		// may change with any build.
+		// Other programs run these: our daemon, ssh and git. They are no part of the contract with
+		// users, and may change with any build.
 		a.superviseCommand(), a.sshProxyCommand(), a.gitServeCommand(),
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// runMain runs the program in a home that does not exist; nothing here may need it.
+// runMain runs the program in a home that does not exist; no test here may need one.
 func runMain(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	dir := t.TempDir() + "/none"
@@ -107,7 +107,7 @@ func TestWhatComesAfterTheDashesIsTheCommands(t *testing.T) {
 	}
 }
 
-// A shell completes by running the line so far with one more word.
+// A shell completes a line by running it with one more word.
 func TestCompletionRunsNothing(t *testing.T) {
 	for _, args := range []string{"exec -- git push", "run --", "up -- ls -", "rm --force", "reset box"} {
 		if code, _, stderr := runMain(t, append(strings.Fields(args), completionFlag)...); code != exitOK || stderr != "" {
@@ -133,7 +133,7 @@ func TestBashCompletes(t *testing.T) {
 		"agentbox logs > f x":      "",
 	} {
 		dir := t.TempDir()
-		// The program, as the shell would run it, is a script that says what it was asked.
+		// A script that prints what it was asked stands in for the program.
 		fake := "#!/bin/sh\ncase $* in --gen*) echo ports:p; echo policy:q; echo up:u;; \"policy --gen\"*) echo show:x; echo log:y;; up*) echo --isolation:x;; esac\n"
 		if err := os.WriteFile(dir+"/agentbox", []byte(fake), 0o700); err != nil {
 			t.Fatal(err)

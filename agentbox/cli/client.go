@@ -17,12 +17,12 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// startTimeout bounds the start of a daemon, which takes up the boxes of the last one first. It
-// also bounds the end of one, which waits for what it has begun to make.
+// startTimeout bounds the start of a daemon, which first takes over the boxes of its predecessor.
+// It also bounds the end of one, which waits for what it has begun to make.
 const startTimeout = time.Minute
 
-// call calls the daemon, starting it when none runs, and shows progress the way the user asked for.
-// When ctx ends, the call is hung up and the daemon undoes what was half done.
+// call calls the daemon, starting it if none runs, and shows progress the way the user asked for.
+// If ctx ends, it closes the connection, and the daemon undoes what was half done.
 func call[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp], req Req) (Resp, error) {
 	client, err := a.daemon(ctx)
 	if err != nil {
@@ -40,8 +40,8 @@ func call[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp],
 	return resp, err
 }
 
-// outlasting is a call that waits for a task, without progress: a daemon that is replaced meanwhile
-// leaves the task to the next one, which is asked again.
+// outlasting makes a call that waits for a task, without progress. If the daemon is replaced
+// meanwhile, the next one takes over the task, so the call is repeated there.
 func outlasting[Resp any](ctx context.Context, a *app, e api.Endpoint[api.TaskRef, Resp], task agentbox.TaskID) (Resp, error) {
 	for {
 		client, err := a.daemon(ctx)
@@ -59,7 +59,7 @@ func outlasting[Resp any](ctx context.Context, a *app, e api.Endpoint[api.TaskRe
 	}
 }
 
-// tell makes a call and reports what of makes of the answer: the whole of most verbs.
+// tell makes a call and reports the facts that of makes from its answer: all that most verbs do.
 func tell[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp], req Req, of func(Resp) facts) error {
 	resp, err := call(ctx, a, e, req)
 	if err != nil {
@@ -68,9 +68,9 @@ func tell[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp],
 	return a.report(of(resp))
 }
 
-// daemon gives a client of a daemon of this very build. The API has no version of its own: instead,
-// a daemon of any other build, older or newer, is replaced at the first call. The caller closes the
-// client.
+// daemon returns a client of a daemon of exactly this build. The API has no version of its own:
+// instead, the first call replaces a daemon of any other build, older or newer. The caller closes
+// the client.
 func (a *app) daemon(ctx context.Context) (*api.Client, error) {
 	client := api.NewClient(a.home.Socket())
 	status, err := api.Call(ctx, client, api.Status, api.None{}, nil)
@@ -78,8 +78,8 @@ func (a *app) daemon(ctx context.Context) (*api.Client, error) {
 		return client, nil
 	}
 	if err == nil {
-		// It is of another build. Boxes do not mind: their supervisors go on, and the new daemon
-		// adopts them.
+		// It is another build. Replacing it does not disturb boxes: their supervisors go on, and
+		// the new daemon adopts them.
 		if err := a.stopDaemon(ctx, client, status.PID); err != nil {
 			return nil, err
 		}
@@ -91,9 +91,9 @@ func (a *app) daemon(ctx context.Context) (*api.Client, error) {
 }
 
 // startDaemon starts a daemon in the background and waits until one answers: ours, or one that
-// somebody else started at the same time. One that holds the home may also be on its way out,
-// killed: so we try again until one answers. Which of several daemons that are started at once gets
-// the home is decided by a lock in them, not here.
+// another command started at the same time. A daemon that holds the home may also be shutting down,
+// so it retries until one answers. If several start at once, a lock that the daemons take decides
+// which one gets the home.
 func (a *app) startDaemon(ctx context.Context, client *api.Client) error {
 	if err := a.home.Create(); err != nil {
 		return err
@@ -112,9 +112,9 @@ func (a *app) startDaemon(ctx context.Context, client *api.Client) error {
 	}
 }
 
-// spawnDaemon starts a daemon that outlives us: in a session of its own, from /, with nothing of
-// ours open. Its output goes to the log of the home. died gives how it ended, if it does while we
-// look.
+// spawnDaemon starts a daemon that outlives us: in its own session, in /, with none of our files
+// open. Its output goes to the home's log. If the daemon ends while we watch, died receives the
+// reason.
 func (a *app) spawnDaemon() (died <-chan error, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -127,10 +127,10 @@ func (a *app) spawnDaemon() (died <-chan error, err error) {
 	defer log.Close()
 	cmd := exec.Command(self, "daemon")
 	cmd.Dir = "/"
-	// Ours may be relative to where we are.
+	// Our own setting may be relative to the current directory.
 	cmd.Env = append(os.Environ(), home.EnvDir+"="+a.home.Dir)
 	cmd.Stdout, cmd.Stderr = log, log
-	// An interrupt at our terminal, or its end, is not the daemon's.
+	// An interrupt or a hangup of our terminal must not reach the daemon.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	inheritNoFiles()
 	if err := cmd.Start(); err != nil {
@@ -141,12 +141,12 @@ func (a *app) spawnDaemon() (died <-chan error, err error) {
 	return ended, nil
 }
 
-// inheritNoFiles keeps from programs that are started what our caller left open for us: a shell's
-// lock would be held as long as the daemon lives.
+// inheritNoFiles keeps files that our caller left open from being inherited by the programs that we
+// start. Otherwise the lock of a shell, for example, would be held as long as the daemon lives.
 func inheritNoFiles() {
 	open, err := os.ReadDir("/dev/fd")
 	if err != nil {
-		return // nowhere to see them, which costs no more than a lock held too long
+		return // cannot list them; the worst case is a lock that is held too long
 	}
 	for _, f := range open {
 		if fd, err := strconv.Atoi(f.Name()); err == nil && fd > 2 {
@@ -158,12 +158,13 @@ func inheritNoFiles() {
 // errAnotherRuns means that another daemon holds the home and has not answered for a while.
 var errAnotherRuns = errors.New("another daemon holds the home")
 
-// anotherWait is how long a daemon that is not ours has to answer before we try to take its place.
+// anotherWait is how long we wait for a daemon that is not ours to answer before we try to replace
+// it.
 const anotherWait = 200 * time.Millisecond
 
-// awaitDaemon returns when a daemon answers, whichever that is. errAnotherRuns: the one that we
-// started found another in the home, which has not answered for anotherWait. If ours ends in any
-// other way, its last words are the error.
+// awaitDaemon returns when any daemon answers. It returns errAnotherRuns if the one that we started
+// found another in the home, which has then not answered for anotherWait. If ours ends in any other
+// way, the error is the last line of its log.
 func (a *app) awaitDaemon(ctx context.Context, client *api.Client, died <-chan error) error {
 	var another <-chan time.Time
 	for {
@@ -180,17 +181,16 @@ func (a *app) awaitDaemon(ctx context.Context, client *api.Client, died <-chan e
 			if !errors.As(err, &status) || status.ExitCode() != exitDaemonRuns {
 				return agentbox.Errorf(agentbox.Unavailable, "the daemon does not start: %s", a.lastLogLine()).WithHint("see %s", a.home.Log())
 			}
-			// Somebody else's daemon: it gets a moment to answer, and is not waited for any longer
-			// than that.
+			// It is somebody else's daemon: give it a moment to answer, but no longer.
 			died, another = nil, time.After(anotherWait)
-		// A call that finds no socket fails at once, so this is what paces the loop; a daemon is up
-		// in some tens of milliseconds.
+		// A call that finds no socket fails at once, so this sets the pace of the loop. A daemon
+		// takes some tens of milliseconds to start.
 		case <-time.After(3 * time.Millisecond):
 		}
 	}
 }
 
-// lastLogLine is the last line of the daemon's log, which after a start that failed is the reason.
+// lastLogLine returns the last line of the daemon's log, which has the reason of a failed start.
 func (a *app) lastLogLine() string {
 	b, err := os.ReadFile(a.home.Log())
 	if err != nil {
@@ -200,8 +200,8 @@ func (a *app) lastLogLine() string {
 	return string(lines[len(lines)-1])
 }
 
-// stopDaemon asks a daemon to go and waits until its process has, so that the next one finds the
-// home's lock free. Boxes go on.
+// stopDaemon asks a daemon to exit and waits until its process has ended, so that the next one
+// finds the home's lock free. Boxes go on.
 func (a *app) stopDaemon(ctx context.Context, client *api.Client, pid int) error {
 	if _, err := api.Call(ctx, client, api.Shutdown, api.None{}, nil); err != nil {
 		return err
@@ -218,9 +218,8 @@ func (a *app) stopDaemon(ctx context.Context, client *api.Client, pid int) error
 	return agentbox.Errorf(agentbox.Timeout, "the daemon (process %d) does not stop", pid)
 }
 
-// isZombie tells whether a process has ended and only its parent does not know yet. That happens
-// where a test or a container's first process started it: nobody reaps it, and signal 0 still
-// reaches it.
+// isZombie reports whether a process has ended but was not reaped. That happens if a test or a
+// container's first process started it. Signal 0 still succeeds for such a process.
 func isZombie(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -230,16 +229,16 @@ func isZombie(pid int) bool {
 	return ok && strings.HasPrefix(rest, "Z")
 }
 
-// ref is how verbs that take a box name it: the first argument, or the box of this directory's
-// branch. Which of both it is, the daemon decides, as it alone knows the boxes. The directory is
-// sent in any case: commands start in the same subdirectory of the box. One that is gone is "",
-// which the daemon refuses where it needs it.
+// ref returns the box that a verb refers to: the first argument, or the box of this directory's
+// branch. Only the daemon, which knows the boxes, can decide which. The directory is always sent,
+// because commands start in the corresponding subdirectory of the box. If it no longer exists it is
+// "", which the daemon refuses where it needs it.
 func (a *app) ref(arg string) api.BoxRef {
 	dir, _ := os.Getwd()
 	return api.BoxRef{Box: arg, Directory: dir}
 }
 
-// here is the current directory, for what cannot be done without.
+// here returns the current directory, for verbs that cannot do without.
 func here() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -7,13 +7,12 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// completionFlag is what a shell adds to the words so far to learn how they may go on.
+// completionFlag is what a shell appends to a line to ask for completions.
 const completionFlag = "--generate-shell-completion"
 
-// bashCompletion needs nothing but bash. The library's own wants the package bash-completion, and
-// evaluates the words that are being typed: a substitution or a redirection among them would take
-// place at every TAB. A name that is completed may come from a repository, so nothing of it may be
-// evaluated.
+// bashCompletion needs only bash. The library's own script needs the package bash-completion, and
+// it evaluates the words being typed: every TAB would carry out a substitution or redirection among
+// them. A completed name may come from a repository, so none of it may be evaluated.
 const bashCompletion = `_agentbox() {
 	local cur=${COMP_WORDS[COMP_CWORD]} words=("${COMP_WORDS[@]:1:COMP_CWORD-1}")
 	[[ $cur == -* ]] && words+=("$cur")
@@ -22,7 +21,7 @@ const bashCompletion = `_agentbox() {
 complete -o bashdefault -o default -F _agentbox agentbox
 `
 
-// completionCommand makes the library's verb one of ours.
+// completionCommand adapts the library's completion verb to our conventions.
 func (a *app) completionCommand(cmd *cli.Command) {
 	cmd.Hidden, cmd.Category, cmd.Usage = false, catHost, "print the completion for a shell: bash, zsh, fish or pwsh"
 	for _, sub := range cmd.Commands {

@@ -14,9 +14,9 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// cpCommand is `cp`, with the rules of docker cp, which people know. Git directories are left out
-// on the way out of a box unless --git is given: git on this machine runs what a repository's
-// configuration and hooks say, and a box wrote these.
+// cpCommand is `cp`, with the rules of docker cp, which people know. Copying out of a box skips git
+// directories unless --git is given: git on this machine executes what a repository's configuration
+// and hooks specify, and a box wrote these.
 func (a *app) cpCommand() *cli.Command {
 	var opts environment.CopyOptions
 	var user string
@@ -37,7 +37,8 @@ func (a *app) cpCommand() *cli.Command {
 					WithHint("agentbox cp BOX:PATH LOCAL, or agentbox cp LOCAL BOX:PATH")
 			}
 			src, dst := parseLocation(cmd.Args().Get(0)), parseLocation(cmd.Args().Get(1))
-			// From box to box goes through this machine in two steps, and locally there is cp.
+			// A copy between boxes takes two steps through this machine; a local copy is a job for
+			// cp.
 			if src.inBox == dst.inBox {
 				return agentbox.Errorf(agentbox.Invalid, "exactly one of %s and %s must be in a box", src, dst).
 					WithHint("BOX:PATH names a file of a box, :PATH one of the box of this directory")
@@ -47,15 +48,15 @@ func (a *app) cpCommand() *cli.Command {
 	}
 }
 
-// location is one end of a copy: a path in a box, or one of this machine.
+// location is one end of a copy: a path in a box, or one on this machine.
 type location struct {
 	inBox bool
 	box   string
 	path  string
 }
 
-// parseLocation reads BOX:PATH, or a local path: one that has no colon before its first slash.
-// ./NAME is how a local name with a colon is written.
+// parseLocation parses BOX:PATH, or a local path, which has no colon before its first slash. Write
+// ./NAME for a local name with a colon.
 func parseLocation(s string) location {
 	box, rest, found := strings.Cut(s, ":")
 	if !found || strings.Contains(box, "/") {
@@ -64,7 +65,7 @@ func parseLocation(s string) location {
 	return location{inBox: true, box: box, path: rest}
 }
 
-// String is a location as it is written on the command line.
+// String returns the location as it is written on the command line.
 func (p location) String() string {
 	if p.inBox {
 		return p.box + ":" + p.path
@@ -72,8 +73,8 @@ func (p location) String() string {
 	return p.path
 }
 
-// in is the path of a location in a box whose commands start in dir. It keeps the trailing slash or
-// dot that says something.
+// in returns the path of a location in a box whose commands start in dir. It keeps a trailing slash
+// or dot, which changes the meaning of a copy.
 func (p location) in(dir string) string {
 	switch {
 	case p.path == "":
@@ -84,16 +85,16 @@ func (p location) in(dir string) string {
 	return dir + "/" + p.path
 }
 
-// copy copies one way or the other; exactly one end is in a box. "-" is a tar stream on our
-// standard input or output.
+// copy copies in either direction; exactly one end is in a box. "-" is a tar stream on our standard
+// input or output.
 func (a *app) copy(ctx context.Context, src, dst location, user string, opts environment.CopyOptions) error {
-	// One of the two is "".
+	// One of the two box names is "".
 	c, files, done, err := a.openFiles(ctx, src.box+dst.box, user)
 	if err != nil {
 		return err
 	}
 	defer done()
-	// Before the copy, as it sets what the copy calls.
+	// This must come before the copy, because it sets callbacks of the copy.
 	report := a.reportCopy(&opts)
 	switch {
 	case src.inBox && dst.path == "-":
@@ -109,8 +110,8 @@ func (a *app) copy(ctx context.Context, src, dst location, user string, opts env
 	return err
 }
 
-// openFiles reaches the files of a box, as a user of it; done lets go of them. It wakes the box.
-// Relative paths begin in c.Dir.
+// openFiles opens the files of a box as one of its users, waking the box if necessary; done closes
+// them. Relative paths begin in c.Dir.
 func (a *app) openFiles(ctx context.Context, box, user string) (c api.Connection, files *environment.Files, done func(), err error) {
 	if c, err = a.connect(ctx, box); err != nil {
 		return c, nil, nil, err
@@ -125,8 +126,8 @@ func (a *app) openFiles(ctx context.Context, box, user string) (c api.Connection
 	return c, files, func() { files.Close(); client.Close() }, nil
 }
 
-// reportCopy shows how far a copy is, what it left out, and, once it is done, what it was. It sets
-// callbacks in opts, which are called one at a time while the copy goes on.
+// reportCopy shows the progress of a copy, what it left out and, once it is done, a summary. It
+// sets callbacks in opts, which are called one at a time while the copy runs.
 func (a *app) reportCopy(opts *environment.CopyOptions) (done func(error)) {
 	var last environment.Progress
 	p, start := a.newProgress(), time.Now()

@@ -17,7 +17,7 @@ import (
 // environment names the home for the rest of the test.
 func fakeDaemon(t *testing.T, register func(*http.ServeMux)) home.Home {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "ab") // the path of a socket is short
+	dir, err := os.MkdirTemp("", "ab") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func runProgram(t *testing.T, args ...string) (code int, stdout, stderr string) 
 	return code, readOut(), readErr()
 }
 
-// A script that asks for JSON goes by the same exit code as one that does not.
+// A script that asks for JSON relies on the same exit code as one that does not.
 func TestJSONHasTheExitCodeOfTheText(t *testing.T) {
 	fakeDaemon(t, func(mux *http.ServeMux) {
 		serve(mux, api.Doctor, api.DoctorReport{Checks: []api.Check{{Name: "disk", Detail: "full"}}})

@@ -14,7 +14,8 @@ import (
 )
 
 // diffCommand is `diff`. Git in the daemon makes the text, and colours it if standard output is a
-// terminal; else the output is a patch, byte for byte as git wrote it, and so it is not cleaned.
+// terminal. Otherwise the output is a patch, exactly the bytes that git wrote, so it is not
+// sanitized.
 func (a *app) diffCommand() *cli.Command {
 	var req api.DiffRequest
 	return &cli.Command{
@@ -24,7 +25,7 @@ func (a *app) diffCommand() *cli.Command {
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "stat", Usage: "a line per file, not its contents", Destination: &req.Stat}},
 		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
 			req.BoxRef = a.ref(cmd.Args().First())
-			// JSON has its own place for the text, so it is no terminal's.
+			// In JSON the text is a field, so it is not for a terminal.
 			terminal := false
 			if out, ok := a.stdout.(*os.File); ok && !a.json {
 				terminal = term.IsTerminal(int(out.Fd()))
@@ -40,9 +41,9 @@ func (a *app) diffCommand() *cli.Command {
 	}
 }
 
-// printDiff prints a diff. What is missing from it goes to standard error first. --json is an
-// api.WorkDiff, with the text in base64 as JSON has bytes; --quiet is the commit in the mirror.
-// Half a patch applies as cleanly as a whole one, so a truncated text is an error (NoSpace).
+// printDiff prints a diff. It first lists on standard error what the diff omits. A truncated text
+// is an error (NoSpace), because half a patch applies as cleanly as a whole one. --json prints an
+// api.WorkDiff, with the text in base64, like all bytes in JSON; --quiet the commit in the mirror.
 func (a *app) printDiff(d api.WorkDiff, terminal bool) (err error) {
 	if !a.json {
 		a.sayMissing(d.Missing)
@@ -66,7 +67,7 @@ func (a *app) printDiff(d api.WorkDiff, terminal bool) (err error) {
 	return nil
 }
 
-// sayMissing tells what of a box's work is not in what is shown.
+// sayMissing reports what part of a box's work is not shown.
 func (a *app) sayMissing(missing []string) {
 	if a.quiet {
 		return
@@ -76,12 +77,12 @@ func (a *app) sayMissing(missing []string) {
 	}
 }
 
-// unharmed is what harmless lets through besides what is printable: ends of lines, tabs and colours.
+// unharmed matches what harmless keeps besides printable text: newlines, tabs and colours.
 var unharmed = agentbox.Pattern("\n|\t|\x1b\\[[0-9;]{0,29}m")
 
-// harmless takes out of a text of a box what a terminal would act on, but for colours. Colours are
-// git's own and stay, but a box may write such a sequence, too: that changes looks and nothing
-// else.
+// harmless removes from a box's text everything that a terminal would act on, except colours.
+// Colours come from git, but a box may write such a sequence too: it changes the appearance and
+// nothing else.
 func harmless(text []byte) []byte {
 	var out bytes.Buffer
 	from := 0

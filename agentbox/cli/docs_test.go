@@ -14,8 +14,8 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// A command that a page for users shows is one that the program has, with these flags and that many
-// arguments. Nothing of it runs.
+// Every command that a user page shows must exist in the program, with its flags and number of
+// arguments. The test executes none of them.
 func TestDocumentsShowCommandsThatExist(t *testing.T) {
 	for _, c := range shownCommands(t) {
 		if err := parses(c.words, c.prose); err != nil {
@@ -24,8 +24,8 @@ func TestDocumentsShowCommandsThatExist(t *testing.T) {
 	}
 }
 
-// Each verb and flag that a page for users shows is run by a script against the real binary, or
-// has its reason here.
+// A script must run each verb and flag that a user page shows against the real binary, or
+// notScripted must give a reason.
 func TestDocumentsShowCommandsThatScriptsRun(t *testing.T) {
 	run := scriptedShapes(t)
 	used := map[string]bool{}
@@ -48,7 +48,7 @@ func TestDocumentsShowCommandsThatScriptsRun(t *testing.T) {
 	}
 }
 
-// notScripted is what no script runs, and why, or what tests it instead.
+// notScripted lists what no script runs, with the reason or with what tests it instead.
 var notScripted = map[string]string{
 	"bench":             "the benchmarks' own tests do, in bench/ and agentbox/cli",
 	"service install":   "it would change the systemd of who tests: agentbox/service tests it against a fake one",
@@ -56,14 +56,14 @@ var notScripted = map[string]string{
 	"service uninstall": "as service install",
 }
 
-// shown is one command line of a page.
+// shown is one command line on a page.
 type shown struct {
 	where string   // file:line
 	words []string // after "agentbox"
-	prose bool     // named in a sentence, where arguments may be left out
+	prose bool     // mentioned in a sentence, where arguments may be left out
 }
 
-// shownCommands are all command lines of README and the pages for users: in blocks, and between
+// shownCommands returns all command lines of README and the user pages, both in blocks and between
 // backquotes in a sentence.
 func shownCommands(t *testing.T) []shown {
 	t.Helper()
@@ -112,12 +112,12 @@ func codeOf(line string) (code []string, prose bool) {
 	return code, true
 }
 
-// agentboxCommands are the words behind "agentbox" of each command of a line of shell.
+// agentboxCommands returns the words after "agentbox" for each command of a line of shell.
 func agentboxCommands(line string) [][]string {
 	var out [][]string
 	for _, words := range shellCommands(line) {
 		for len(words) > 0 && (strings.Contains(words[0], "=") || words[0] == "sudo") {
-			words = words[1:] // a variable of its environment
+			words = words[1:] // a variable assignment
 		}
 		if len(words) > 1 && (words[0] == "agentbox" || words[0] == "bin/agentbox") {
 			out = append(out, words[1:])
@@ -126,8 +126,8 @@ func agentboxCommands(line string) [][]string {
 	return out
 }
 
-// shellCommands splits a line into commands and their words, without redirections and comments.
-// A | that has no space before it is no pipe but a choice, as in a|b.
+// shellCommands splits a line into commands and their words, without redirections and comments. A |
+// without a space before it is a choice rather than a pipe, as in a|b.
 func shellCommands(line string) [][]string {
 	var commands [][]string
 	var words []string
@@ -172,8 +172,8 @@ func shellCommands(line string) [][]string {
 	return append(commands, words)
 }
 
-// alternatives are the command lines that one with choices (a|b) and optional words ([BOX]) stands
-// for; the optional ones are there.
+// alternatives expands choices (a|b) and optional words ([BOX]) into command lines. It keeps the
+// optional words.
 func alternatives(words []string) [][]string {
 	out := [][]string{nil}
 	for i, w := range words {
@@ -194,8 +194,8 @@ func alternatives(words []string) [][]string {
 	return out
 }
 
-// parses tells why a command line is not one of the program's. Its action is left out. In a
-// sentence a command may be named without its arguments.
+// parses returns an error if a command line is not valid. It does not run the command's action. In
+// a sentence a command may be named without its arguments.
 func parses(words []string, prose bool) error {
 	a := &app{stdout: new(strings.Builder)}
 	a.args, a.command = splitCommand(append([]string{"agentbox"}, words...))
@@ -210,8 +210,8 @@ func parses(words []string, prose bool) error {
 	return root.Run(context.Background(), a.args)
 }
 
-// inert replaces what commands do. Arguments are counted by takes instead of strict, as a sentence may
-// name a command without any.
+// inert replaces what commands do. It counts arguments with takes instead of strict, because a
+// sentence may name a command without any.
 func inert(cmd *cli.Command, instead func(*cli.Command) error) {
 	if cmd.Action != nil {
 		usage := cmd.ArgsUsage
@@ -228,9 +228,9 @@ func inert(cmd *cli.Command, instead func(*cli.Command) error) {
 	}
 }
 
-// takes tells whether a command's usage covers its arguments. The usage has forms parted by " | ";
-// of their words [X] may be left out, X... may be repeated, --flag has a value, and -- begins a
-// command.
+// takes reports whether a command's usage covers its arguments. The usage consists of forms
+// separated by " | ". In each, [X] may be left out, X... may be repeated, --flag has a value, and
+// -- begins a command.
 func takes(cmd *cli.Command, command bool) bool {
 	usage := bracketed.ReplaceAllStringFunc(cmd.ArgsUsage, func(s string) string { return strings.ReplaceAll(s, " ", "") })
 	for form := range strings.SplitSeq(usage, " | ") {
@@ -252,7 +252,7 @@ func takes(cmd *cli.Command, command bool) bool {
 
 var bracketed = regexp.MustCompile(`\[[^-][^]]*\](\.\.\.)?`)
 
-// bounds are how many arguments the words of a usage stand for.
+// bounds returns how many arguments the words of a usage stand for.
 func bounds(words []string) (least, most int) {
 	for i, word := range words {
 		if strings.HasPrefix(word, "--") || i > 0 && strings.HasPrefix(words[i-1], "--") {
@@ -268,7 +268,7 @@ func bounds(words []string) (least, most int) {
 	return least, most
 }
 
-// What is refused is what the help says.
+// The arguments that a command accepts must be those in its help.
 func TestArgumentsAreThoseOfTheHelp(t *testing.T) {
 	for usage, of := range argumentsBy {
 		least, most := bounds(strings.Fields(usage))
@@ -284,8 +284,8 @@ func TestArgumentsAreThoseOfTheHelp(t *testing.T) {
 	}
 }
 
-// shapeOf is what a script can be asked for: the verb of a command line, and the verb with each of
-// its flags in its long form.
+// shapeOf returns the forms to look for in scripts: the verb of a command line, and the verb with
+// each of its flags in the long form.
 func shapeOf(words []string) []string {
 	cmd, path := (&app{}).tree(), []string{}
 	var flags []string
@@ -302,7 +302,7 @@ func shapeOf(words []string) []string {
 			continue
 		}
 		if cmd.Name == "exec" {
-			break // what follows a box is a command
+			break // after a box comes a command
 		}
 	}
 	verb := strings.Join(path, " ")
@@ -313,7 +313,7 @@ func shapeOf(words []string) []string {
 	return shapes
 }
 
-// long is the long names of what a word with a dash means: one flag, or several letters.
+// long returns the long names of the flags in a word with a dash: one flag, or several letters.
 func long(cmd *cli.Command, word string) []string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(word, "-"), "=")
 	for _, f := range flagsOf(cmd) {
@@ -326,7 +326,7 @@ func long(cmd *cli.Command, word string) []string {
 
 var called = regexp.MustCompile(`agentbox ([^;|&)"\n]*)`)
 
-// scriptedShapes are those of every call of agentbox in the scripts.
+// scriptedShapes returns the shapes of all calls of agentbox in the scripts.
 func scriptedShapes(t *testing.T) map[string]bool {
 	t.Helper()
 	scripts, err := filepath.Glob("../../testdata/script/*.txtar")

@@ -9,9 +9,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// execCommand is `exec`: a command in a box, with our streams, or with --detach as a job of the
-// box. Both forms of the command line are read here: with --, and without, where the first word is
-// the box and every later one the command's.
+// execCommand is `exec`: a command in a box with our streams or, with --detach, as a job of the
+// box. It accepts two forms: with --, and without, where the first word is the box and all later
+// words are the command.
 func (a *app) execCommand() *cli.Command {
 	var r run
 	var detached, input bool
@@ -23,7 +23,7 @@ func (a *app) execCommand() *cli.Command {
 		Flags: append(r.flags(),
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "go on in the background, and print the job's id", Destination: &detached},
 			interactiveFlag(&input)),
-		// So that -it, which fingers know from elsewhere, means -i -t.
+		// This makes -it mean -i -t, as in docker.
 		UseShortOptionHandling: true,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			box, argv := cmd.Args().First(), a.command
@@ -44,8 +44,8 @@ func (a *app) execCommand() *cli.Command {
 				return a.detach(ctx, box, r, input)
 			}
 			c, err := a.connect(ctx, box)
-			// A first word that is no box may be a command whose -- was forgotten: the hint says
-			// so. Perhaps it was no box.
+			// If the first word is not a box, it may be a command whose -- was forgotten; the hint
+			// says so.
 			if err != nil && a.command == nil && agentbox.CodeOf(err) == agentbox.NotFound {
 				return agentbox.AsError(err).WithHint("agentbox ls shows the boxes; agentbox exec -- %s runs it in the box of this directory", strings.Join(cmd.Args().Slice(), " "))
 			}
@@ -57,13 +57,13 @@ func (a *app) execCommand() *cli.Command {
 	}
 }
 
-// interactiveFlag is docker's -i. It means something for a job only, whose input nobody may be
-// there to close; other commands have standard input anyway.
+// interactiveFlag is docker's -i. It matters only for a job, where nobody may be there to close its
+// input. Other commands always have standard input.
 func interactiveFlag(input *bool) cli.Flag {
 	return &cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "with --detach, keep the input open for those who attach; else it is connected anyway", Destination: input}
 }
 
-// flags are the flags of every verb that runs a command, bound to r.
+// flags returns the flags of every verb that runs a command, bound to r.
 func (r *run) flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal", Destination: &r.tty},

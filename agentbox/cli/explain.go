@@ -16,23 +16,23 @@ import (
 	"agentbox/agentbox/toolchain"
 )
 
-// explained is what the box of a directory will be made from, and what says so. It is the JSON of
-// `up --explain`.
+// explained is what the box of a directory will be made from, and the sources of these decisions.
+// It is the JSON of `up --explain`.
 type explained struct {
 	Source    string          `json:"source"` // agentbox.yaml, or what was detected
 	Image     string          `json:"image"`
 	Packages  []string        `json:"packages,omitempty"`
 	Toolchain toolchain.Needs `json:"toolchain,omitempty"`
 	Lockfiles []string        `json:"lockfiles,omitempty"`
-	// Write: an agentbox.yaml that says the same, where nobody wrote one.
+	// Write is an agentbox.yaml with the same content, if the repository has none.
 	Write string     `json:"write,omitempty"`
 	Plan  api.UpPlan `json:"plan"`
 }
 
-// explain is `up --explain`: it shows what was found, from which file, what to write to change it,
-// and the plan of up as the daemon makes it. It makes nothing. The configuration is read here, by
-// the same code as in the daemon, and the plan there, because only it knows the boxes and what is
-// here. --json is an explained.
+// explain is `up --explain`: it shows what was detected, from which file, what to write to change
+// it, and the daemon's plan for up. It makes nothing. It reads the configuration itself, by the
+// same code as the daemon, but the plan comes from the daemon, because only it knows the boxes and
+// what is cached. --json prints an explained.
 func (a *app) explain(ctx context.Context, req api.UpRequest) error {
 	dir, err := here()
 	if err != nil {
@@ -43,8 +43,7 @@ func (a *app) explain(ctx context.Context, req api.UpRequest) error {
 		return err
 	}
 	e := explained{Source: cfg.Source, Image: cfg.Image, Packages: cfg.Packages, Toolchain: cfg.Toolchain, Lockfiles: cfg.Lockfiles}
-	// Only where nobody wrote a configuration: else it would be a second opinion beside the user's
-	// own.
+	// Suggest a configuration only if there is none. Otherwise it would contradict the user's own.
 	if cfg.Path == "" {
 		e.Write = config.Write(cfg)
 	}
@@ -55,7 +54,7 @@ func (a *app) explain(ctx context.Context, req api.UpRequest) error {
 	return a.report(facts{value: e, text: e.text()})
 }
 
-// text is what people see: aligned columns, then the configuration to begin with where there is
+// text returns what people see: aligned columns, then a configuration to start from if there is
 // none.
 func (e explained) text() string {
 	var b strings.Builder
@@ -83,8 +82,8 @@ func (e explained) text() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// stepTexts are the steps of up in words. The daemon tells steps as words of the API; a step of a
-// newer daemon, which has none here, would be shown as nothing but how.
+// stepTexts describes the steps of up in words. The daemon sends steps as API constants. A step of
+// a newer daemon that is missing here is shown only by its How.
 var stepTexts = map[api.UpAction]string{
 	api.UpApproval: "say what waits for approval: agentbox policy show",
 	api.UpImage:    "get the image",
@@ -103,13 +102,13 @@ var stepTexts = map[api.UpAction]string{
 	api.UpServices: "wait for the services",
 }
 
-// howTexts say how a step is done.
+// howTexts describes how a step is done.
 var howTexts = map[string]string{
 	api.UpHere: "which is here", api.UpMissing: "which is not here yet", api.UpLater: "the rest goes on", api.UpStop: "nothing is made before that",
 	api.UpOnce: "if it failed in a clean one", api.UpRestore: "restored from the template", api.UpBoot: "booted",
 }
 
-// stepText is a step as people read it. How is a word of the API, or a state of a box.
+// stepText describes a step for people. How is an API constant, or a state of a box.
 func stepText(s api.UpStep) string {
 	text := stepTexts[s.Do]
 	if how := howTexts[s.How]; how != "" {
@@ -120,8 +119,8 @@ func stepText(s api.UpStep) string {
 	return text
 }
 
-// versionText is the version that a file asks for. One that nothing can satisfy is shown with a
-// question mark.
+// versionText returns the version that a file asks for, with a question mark if nothing can satisfy
+// it.
 func versionText(n toolchain.Need) string {
 	switch {
 	case n.Refused != "":
@@ -132,7 +131,7 @@ func versionText(n toolchain.Need) string {
 	return n.Constraint
 }
 
-// sourceText names the file that asks for a tool, and the key in it where it has several.
+// sourceText names the file that asks for a tool, and the key in it if the file has several.
 func sourceText(n toolchain.Need) string {
 	if n.Key == "" {
 		return n.File
@@ -140,9 +139,9 @@ func sourceText(n toolchain.Need) string {
 	return n.File + " (" + n.Key + ")"
 }
 
-// initCommand is `init`: it writes what up would do without a configuration, as one. It never
-// replaces a file, and where a configuration governs the directory already, in a parent directory
-// perhaps, it is an error.
+// initCommand is `init`: it writes down as a configuration what up would do without one. It never
+// replaces a file. If a configuration already governs the directory, perhaps from a parent
+// directory, that is an error.
 func (a *app) initCommand() *cli.Command {
 	return &cli.Command{
 		Name: "init", Category: catHost, Usage: "write what was detected in this repository as agentbox.yaml",
@@ -160,7 +159,7 @@ func (a *app) initCommand() *cli.Command {
 				return agentbox.Errorf(agentbox.Exists, "%s governs this directory already", cfg.Source).WithHint("agentbox up --explain shows what it says")
 			}
 			path := filepath.Join(cfg.Root, "agentbox.yaml")
-			// Never over a file: two inits at once, or one that was written meanwhile.
+			// O_EXCL never replaces a file, even if another init or an editor has just written one.
 			f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 			if err != nil {
 				return agentbox.Errorf(agentbox.Conflict, "cannot write %s: %w", path, err)

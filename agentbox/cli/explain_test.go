@@ -8,7 +8,7 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// Each step of a plan is told in words, with how it is done where that matters.
+// The plan describes each step in words, and how it is done where that matters.
 func TestExplainedPlan(t *testing.T) {
 	e := explained{Source: "agentbox.yaml", Image: "apt:bookworm", Plan: api.UpPlan{
 		Isolation: agentbox.GVisor, Reason: "asked for by --isolation",

@@ -11,14 +11,14 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// gitServices are what git may ask of the other side of a fetch or a push. Anything else, such as
+// gitServices are the services that git may request for a fetch or a push. Anything else, such as
 // git-upload-archive, is refused.
 var gitServices = map[string]string{"git-upload-pack": "upload-pack", "git-receive-pack": "receive-pack"}
 
-// uploadPack serves a fetch, and first gives refs to what has none that a fetch would ask for. What
-// that complains about is shown and hinders nobody. It is run by the shell of the box, on refs that
-// the box wrote, with the rights of the box: what git on this machine then gets is a pack, which it
-// checks as that of any server.
+// uploadPack serves a fetch. It first creates refs for what a fetch would otherwise miss: a
+// detached HEAD, and the branches of submodules. Errors of that step are shown and stop nothing.
+// The box's shell runs it, with the rights of the box, on refs that the box wrote. Git on this
+// machine receives a pack, which it checks like that of any server.
 const uploadPack = `{
 	if head=$(git rev-parse -q --verify HEAD) && ! git symbolic-ref -q HEAD; then
 		git update-ref ` + workspace.DetachedRefs + `HEAD "$head"
@@ -33,8 +33,8 @@ const uploadPack = `{
 } >/dev/null
 exec git upload-pack .`
 
-// gitServeCommand is what git runs for the remote of a box (see workspace.AddRemote): it takes the
-// place of the service that git would run on a local path, and runs it on the workspace in the box.
+// gitServeCommand is what git runs for the remote of a box (see workspace.AddRemote). It replaces
+// the service that git would run on a local path, and runs it on the workspace in the box.
 func (a *app) gitServeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "git-serve", Hidden: true, Usage: "serve the repository in a box to the git of this machine", ArgsUsage: "BOX SERVICE PATH",
@@ -43,7 +43,7 @@ func (a *app) gitServeCommand() *cli.Command {
 			if !ok {
 				return agentbox.Errorf(agentbox.Invalid, "%q is not a service of git", cmd.Args().Get(1))
 			}
-			// Git's own directory says nothing about where in the box to go: always to the top of
+			// Git's current directory does not say where to go in the box: always use the top of
 			// the workspace.
 			c, err := call(ctx, a, api.Connect, api.BoxRef{Box: cmd.Args().First()})
 			if err != nil {

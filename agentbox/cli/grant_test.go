@@ -13,7 +13,7 @@ import (
 	"agentbox/policy"
 )
 
-// What a built-in agent may reach is granted once, however its profile writes the rules.
+// Hosts of a built-in agent must be granted once, however its profile writes the rules.
 func TestHostsOfAgentsAreGrantedOnce(t *testing.T) {
 	for _, name := range []string{"aider", "claude", "codex", "gemini", "opencode", "qwen"} {
 		profile, err := agents.Dirs{User: t.TempDir()}.Find(name)
