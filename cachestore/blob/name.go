@@ -62,9 +62,9 @@ func (n Name) Sign(key ed25519.PrivateKey) (Name, error) {
 	return n, nil
 }
 
-// Verify returns an error of code Corrupt unless the name is well-formed and signed by its
-// producer. The caller decides whether to trust the producer, and checks whether the name has
-// expired.
+// Verify returns an error unless the name is well-formed and signed by its producer: of code Invalid
+// when CheckKey refuses namespace or key, and otherwise Corrupt. The caller decides whether to trust
+// the producer, and checks whether the name has expired.
 func (n Name) Verify() error {
 	if err := n.check(); err != nil {
 		return err
@@ -129,7 +129,7 @@ func CheckKey(namespace, key string) error {
 // Encode returns the only encoding of a signed name.
 func (n Name) Encode() ([]byte, error) { return json.Marshal(n) }
 
-// DecodeName decodes what Encode wrote, and verifies it. Errors are of code Corrupt.
+// DecodeName decodes what Encode wrote, and verifies it. The error is Corrupt or that of Verify.
 func DecodeName(b []byte) (Name, error) {
 	if len(b) > maxName {
 		return Name{}, invalid("a name has at most %d bytes, not %d", maxName, len(b))
