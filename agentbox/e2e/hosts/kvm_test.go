@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// scriptsEnv chooses other scripts, as a regular expression.
+// scriptsEnv selects other scripts, as a regular expression.
 const scriptsEnv = "AGENTBOX_KVM_SCRIPTS"
 
-// kvmScripts are the scripts that are about machines and need no network but their own.
+// kvmScripts are the scripts about machines that need no network but their own.
 const kvmScripts = "states|reset|files|died|power|up|exec|run|rm|full|vanished"
 
-// hostPackages are what a machine needs on which boxes run, and the scripts.
+// hostPackages are the packages of a host that runs boxes and scripts.
 var hostPackages = []string{
 	"busybox", "e2fsprogs", "git", "initramfs-tools", "iproute2", "kmod", "linux-image-cloud-amd64", "openssh-client", "procps",
 	"python3-minimal", "qemu-system-x86", "rsync", "udev", "zstd",
@@ -29,8 +29,8 @@ var hostPackages = []string{
 const (
 	hostStub = "#!/bin/sh\nmount -o ro /dev/vdb /mnt && exec /mnt/init\n"
 
-	// hostInit is the first process of the host, after its initramfs: the third disk receives the
-	// tests' exit status.
+	// hostInit is the first process of the host, after its initramfs. It writes the exit status of
+	// the tests to the third disk.
 	hostInit = `#!/bin/sh
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
 mkdir -p /dev/pts /dev/shm; mount -t devpts devpts /dev/pts; mount -t tmpfs shm /dev/shm; mount -t cgroup2 cgroup /sys/fs/cgroup
@@ -50,16 +50,17 @@ sync; busybox poweroff -f
 `
 )
 
-// The emulation of virtualization loses an interrupt now and then, and the host stands still for
-// good. One that has printed nothing for stallAfter, not even that it is alive, is given up for a
+// Emulated virtualization sometimes loses an interrupt, and then the host hangs for good. A host
+// that has printed nothing for stallAfter, although it prints a sign of life, is replaced by a
 // fresh one.
 const (
-	stallAfter = 5 * time.Minute // it prints every half a minute of its own
+	stallAfter = 5 * time.Minute // it prints a sign of life every half a minute
 	mostHosts  = 3
 )
 
-// TestKVM has boxes on a host of their own, whose processor is emulated with its virtualization:
-// its /dev/kvm is the kernel's true kvm-amd. One CPU: with two the emulation itself faults.
+// TestKVM runs boxes on a host of their own, whose emulated processor supports virtualization, so
+// its /dev/kvm is that of the kernel's real kvm-amd. It has one CPU, because with two the emulation
+// itself faults.
 func TestKVM(t *testing.T) {
 	root := makeRoot(t, "oldstable", hostPackages...)
 	data := filepath.Join(t.TempDir(), "data")
@@ -80,8 +81,8 @@ func TestKVM(t *testing.T) {
 	t.Errorf("%d emulated hosts stood still: try it on a machine with nothing else to do", mostHosts)
 }
 
-// runHost runs a fresh host to its end, and returns what is on its third disk, the tests' exit
-// status.
+// runHost runs a fresh host to its end, and returns the contents of its third disk, the exit status
+// of the tests.
 func runHost(t *testing.T, root, data string) (result []byte, stalled bool) {
 	t.Helper()
 	work := t.TempDir()
@@ -111,7 +112,7 @@ func runHost(t *testing.T, root, data string) (result []byte, stalled bool) {
 
 var errStalled = errors.New("it prints nothing")
 
-// stallWatch passes on what a host prints, and puts its timer off each time.
+// stallWatch passes on the output of a host, and resets its timer each time.
 type stallWatch struct{ timer *time.Timer }
 
 func (w *stallWatch) Write(p []byte) (int, error) {
@@ -119,8 +120,7 @@ func (w *stallWatch) Write(p []byte) (int, error) {
 	return os.Stdout.Write(p)
 }
 
-// carry puts together what is carried into the host: the binary, tests and scripts, an image and
-// kernels.
+// carry collects the files for the host: the binary, tests and scripts, an image and kernels.
 func carry(t *testing.T, data string) {
 	t.Helper()
 	tree := filepath.Join(data, "agentbox")
@@ -148,7 +148,7 @@ func carry(t *testing.T, data string) {
 	}
 }
 
-// boxConfig is what scripts use, so that the image is theirs.
+// boxConfig is the configuration of the scripts, so that the image is the one they use.
 const boxConfig = `image: apt:bookworm
 packages: [busybox, git, inotify-tools, rsync]
 cpus: 1
@@ -156,7 +156,7 @@ memory: 512MiB
 disk: 4GiB
 `
 
-// plant makes a home with the image that scripts use, and a kernel with the agent of this build.
+// plant makes a home with the image of the scripts, and a kernel with the agent of this build.
 func plant(t *testing.T, bin string) string {
 	t.Helper()
 	home, repo := filepath.Join(cache(t), "home"), t.TempDir()
@@ -169,7 +169,7 @@ func plant(t *testing.T, bin string) string {
 	return home
 }
 
-// hostArgv is the command line of the host's QEMU.
+// hostArgv returns the command line of the host's QEMU.
 func hostArgv(t *testing.T, root string, disks []string) []string {
 	t.Helper()
 	one := func(pattern string) string {

@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// suites have the QEMUs that a user of Debian may have.
+// suites are the releases of Debian whose QEMU is tested.
 var suites = []string{"oldstable", "stable", "testing"}
 
-// enter runs a program in another root, which sees no process and no mount of ours beside it and is
-// ended with us.
+// enter runs a program in another root. The program sees none of our processes and mounts, and ends
+// with us.
 const enter = `mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; mount -t tmpfs tmpfs "$0/tmp"; cp -r "$1/." "$0/tmp"
 exec chroot "$0" /usr/bin/env TMPDIR=/tmp AGENTBOX_TEST_KERNEL=/tmp/kernel /tmp/qemu.test -test.v -test.count=1 -test.run "$2"`
 
-// TestEveryQEMU has the conformance suite of machines pass with each QEMU: it boots, saves,
-// restores and refuses.
+// TestEveryQEMU runs the conformance suite of machines with each QEMU: it boots, saves, restores
+// and refuses.
 func TestEveryQEMU(t *testing.T) {
 	cache(t)
 	files := t.TempDir()

@@ -14,10 +14,10 @@ import (
 	"agentbox/vmm/kernel"
 )
 
-// cacheEnv names the directory in which roots outlive a run. Without it these tests are not run.
+// cacheEnv names the directory in which roots survive a run. Without it, these tests are skipped.
 const cacheEnv = "AGENTBOX_HOSTS"
 
-// cache is that directory.
+// cache returns the directory of cacheEnv, or skips the test.
 func cache(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv(cacheEnv)
@@ -38,7 +38,7 @@ func need(t *testing.T, err error) {
 	}
 }
 
-// run runs a command, whose output is the test's if it fails.
+// run runs a command. If it fails, the test fails with its output.
 func run(t *testing.T, dir string, env []string, argv ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
@@ -48,8 +48,8 @@ func run(t *testing.T, dir string, env []string, argv ...string) {
 	}
 }
 
-// makeRoot gives the root file system of a Debian release with some packages. It is made once, and
-// its age is no matter: what its release was signed with is checked, and not until when that holds.
+// makeRoot returns the root file system of a Debian release with some packages. It is made once and
+// may be old: the release's signature is verified, but not its expiry.
 func makeRoot(t *testing.T, suite string, packages ...string) string {
 	t.Helper()
 	sum := sha256.Sum256([]byte(strings.Join(packages, " ")))
@@ -75,13 +75,13 @@ func makeRoot(t *testing.T, suite string, packages ...string) string {
 	return root
 }
 
-// testBinary compiles the tests of a package into a file that needs no library.
+// testBinary compiles the tests of a package into a static binary.
 func testBinary(t *testing.T, pkg, to string) {
 	t.Helper()
 	run(t, "../../..", []string{"CGO_ENABLED=0"}, "go", "test", "-c", "-o", to, pkg)
 }
 
-// guestKernel is a kernel directory with the agent of this build.
+// guestKernel returns a kernel directory with the agent of this build.
 func guestKernel(t *testing.T) string {
 	t.Helper()
 	agent, err := guest.Agent()

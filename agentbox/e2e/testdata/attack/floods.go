@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// Ten thousand connections to a port where nobody says anything, so that none is let go. As many as
-// there may be are carried, and when they are closed the next one is, too. The script wants some
-// refused and tells how many must be: see there.
+// flood opens ten thousand connections to a port that never answers, so that none is closed. The
+// gateway must carry as many as its limit permits and, after they are closed, a new one. The script
+// checks how many were refused.
 func flood() {
-	// More than any box may have, made by few goroutines, so that the box itself is not what gives
-	// out.
+	// More than any box may have. Few goroutines make them, so that the box itself does not run out
+	// of anything first.
 	const all, workers = 10_000, 16
 	addrs, err := net.LookupHost("b.example")
 	if err != nil {
@@ -42,7 +42,7 @@ func flood() {
 					mu.Lock()
 					held = append(held, c)
 					mu.Unlock()
-				case errors.Is(err, syscall.ECONNREFUSED): // what the box itself may refuse, descriptors or ports, is another error
+				case errors.Is(err, syscall.ECONNREFUSED): // the box itself runs out of descriptors or ports with another error
 					tell("flood", "b.example", "")
 				default:
 					tell("flood", "b.example", err.Error())
@@ -55,7 +55,7 @@ func flood() {
 	for _, c := range held {
 		c.Close()
 	}
-	// What was closed is counted off when the gate has seen it, which may be a moment later.
+	// The gateway may notice a moment later that a connection was closed.
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if handshake("b.example", "b.example") != "" {
 			fmt.Println("and then answers")
@@ -64,11 +64,11 @@ func flood() {
 	}
 }
 
-// mute is the port of b.example where nobody says anything.
+// mute is the port of b.example that never answers.
 const mute = "2222"
 
-// stillOpen tells how many of them are: one that was refused at the last moment may have been taken
-// for carried.
+// stillOpen returns how many are still open. One that was refused late may have looked as if it
+// were carried.
 func stillOpen(all []net.Conn) int {
 	n := 0
 	soon := time.Now().Add(5 * time.Second)
@@ -81,7 +81,7 @@ func stillOpen(all []net.Conn) int {
 	return n
 }
 
-// timeout is an error for which somebody waited.
+// timeout returns the text of an error if it is a timeout, "" otherwise.
 func timeout(err error) string {
 	if e, ok := err.(net.Error); ok && e.Timeout() {
 		return err.Error()
@@ -89,8 +89,8 @@ func timeout(err error) string {
 	return ""
 }
 
-// Clients that say nothing, or half of it. What says nothing for three times patience is left:
-// those who keep the gate must have let go of it by then.
+// slow has clients that send nothing, or half of a request. The gateway must close them within
+// three times patience; otherwise they count as left.
 func slow() {
 	var wg sync.WaitGroup
 	for _, c := range []struct{ kind, to, says string }{
@@ -116,8 +116,8 @@ func slow() {
 	wg.Wait()
 }
 
-// A stream that goes on until somebody ends it. It is for what ends a connection that is under way,
-// such as a policy that changes. "holds" says that it is, and "ended" how it went.
+// hold reads a stream until something ends it, such as a change of the policy. It prints "holds"
+// when the stream is open, and "ended" with the reason.
 func hold() {
 	c, err := open("b.example", "b.example")
 	if err != nil {
@@ -136,8 +136,8 @@ func hold() {
 	fmt.Println("ended", err)
 }
 
-// A request that carries the secret, until somebody ends it. The script removes the secret
-// meanwhile.
+// carry keeps a request open that has the secret, until something ends it. Meanwhile the script
+// removes the secret.
 func carry() {
 	res, err := ask("https://a.example/allowed/stream", "Bearer "+os.Getenv("TOKEN"))
 	if err != nil {

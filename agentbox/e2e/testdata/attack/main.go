@@ -1,10 +1,10 @@
-// Command attack tries from inside of a box what must not work. Each attempt is a line: "refused
-// KIND WHAT", KIND being what the log of the box should call it, or "LEFT KIND WHAT: ..." where
-// something came of it. The names are those of the world that command outside makes.
+// Command attack attempts from inside a box what must not work. Each attempt prints a line:
+// "refused KIND WHAT", where KIND is the kind of entry in the box's log, or "LEFT KIND WHAT: ..."
+// if it had an effect. Host names are those of command outside.
 //
 // testdata/script/attacks.txtar runs it, counts the attempts of each kind in the box's log, and
-// looks at what has reached the world. Arguments are names of groups. It ends with 0 whatever came
-// of the attempts: the script judges.
+// checks what has reached the outside. Arguments are names of groups. The exit code is 0 whatever
+// the results; the script decides.
 package main
 
 import (
@@ -12,9 +12,9 @@ import (
 	"os"
 )
 
-// groups are what can be tried, by the name that scripts give: each prints its attempts, one line
-// for each. hold and carry go on until somebody ends them; use is what is allowed, to show that the
-// rest was refused for itself.
+// groups are the groups of attempts by name. Each prints a line for each of its attempts. hold and
+// carry run until something ends them. use is allowed, which shows that the rest was refused for
+// the right reason.
 var groups = map[string]func(){
 	"names": names, "addresses": addresses, "redirects": redirects, "datagrams": datagrams, "servernames": serverNames, "framings": framings,
 	"authorities": authorities, "secrets": secrets, "resolvers": resolvers, "labels": labels, "slow": slow, "flood": flood, "hold": hold, "use": use, "carry": carry,
@@ -31,8 +31,8 @@ func main() {
 	}
 }
 
-// tell says what came of an attempt; left is "" when it was refused. A script counts the lines of
-// each kind in the box's log, so every attempt must be told.
+// tell prints the result of an attempt; left is "" if it was refused. A script counts the entries
+// of each kind in the box's log, so every attempt must be printed.
 func tell(kind, what, left string) {
 	if left == "" {
 		fmt.Printf("refused %s %q\n", kind, what)

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// resolver is the address at which every box finds its resolver.
+// resolver is the address of every box's resolver.
 const resolver = "198.18.0.1:53"
 
-// patience is for what must be answered at once, on a machine that is emulated and busy.
+// patience is for immediate answers, on an emulated and busy machine.
 const patience = time.Minute
 
-// Names that are not allowed, and types by which an allowed one could tell more than an address.
-// "secret" in a name or a path marks it everywhere in this command: the script looks for the word
-// in what has reached the world outside.
+// names queries names that are not allowed, and record types by which an allowed name could carry
+// more than an address. "secret" in a name or a path marks it throughout this command: the script
+// searches for the word in what has reached the outside.
 func names() {
 	types := map[string]uint16{"A": 1, "AAAA": 28, "TXT": 16, "NULL": 10, "ANY": 255, "AXFR": 252}
 	for _, name := range []string{
@@ -48,9 +48,9 @@ func names() {
 	}
 }
 
-// Labels that carry something below a wildcard that is allowed: so many bytes at once and so many a
-// second, and each name beyond is refused. The world answers every name below names.example, so
-// that only the box's own bound can refuse one.
+// labels carries data in labels below an allowed wildcard. The box permits a burst of bytes and
+// then a rate per second, and refuses each name beyond that. The outside answers every name below
+// names.example, so only the box's own limit can refuse one.
 func labels() {
 	const all, burst, rate = 400, 16 << 10, 64
 	begun, sent := time.Now(), 0
@@ -68,8 +68,8 @@ func labels() {
 	}
 }
 
-// question is a query for one name, made by hand: a library would refuse the names that are tried
-// here.
+// question returns a query for one name. It is encoded by hand, because a library would refuse
+// these names.
 func question(name string, kind uint16) []byte {
 	b := []byte{0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0}
 	for label := range strings.SplitSeq(name, ".") {
@@ -78,8 +78,7 @@ func question(name string, kind uint16) []byte {
 	return append(binary.BigEndian.AppendUint16(append(b, 0), kind), 0, 1)
 }
 
-// resolve gives what the resolver answers within a moment, as a datagram has it. It gives nothing
-// where none comes: that is not an answer either.
+// resolve returns the resolver's answer as in a datagram, or nil if none comes within a second.
 func resolve(network string, q []byte) []byte {
 	c, err := net.Dial(network, resolver)
 	if err != nil {
@@ -99,8 +98,7 @@ func resolve(network string, q []byte) []byte {
 	return b[:n]
 }
 
-// answered says what an answer tells, "" if nothing. An answer with a record in it is one, whatever
-// it says.
+// answered returns the answer if it has a record, and "" otherwise.
 func answered(b []byte) string {
 	if len(b) < 12 || binary.BigEndian.Uint16(b[6:]) == 0 {
 		return ""
@@ -108,9 +106,9 @@ func answered(b []byte) string {
 	return string(b)
 }
 
-// Other resolvers, by TLS and by HTTPS: public ones, one with a name, and allowed sites that are
-// none. A kind of "none" is an attempt that need not be in the log: the connection is allowed, and
-// what is asked over it is not understood there.
+// resolvers asks other resolvers, by TLS and by HTTPS: public ones, one with a name, and allowed
+// sites that are not resolvers. The kind "none" is for attempts that need not be in the log: the
+// connection is allowed, but the site does not understand the question.
 func resolvers() {
 	for _, to := range []string{"1.1.1.1", "8.8.8.8", "198.18.0.1", "a.example", "b.example", "dns.example"} {
 		kind := "flow"
@@ -132,8 +130,8 @@ func resolvers() {
 	}
 }
 
-// overHTTPS says what came of a question in a request. A site that is no resolver may answer, but
-// not that.
+// overHTTPS returns the result of a question in a request. With site, the host is not a resolver,
+// and may send any answer but a resolver's.
 func overHTTPS(method, url string, q []byte, site bool) string {
 	body := bytes.NewReader(q)
 	if method == http.MethodGet {

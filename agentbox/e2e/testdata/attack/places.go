@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Addresses that no allowed name may lead to: by itself, by way of another name, and later than it
-// was asked first. They are this host, private and link-local networks, what clouds answer at,
-// multicast, and the ways to write an IPv4 address as IPv6.
+// addresses connects to addresses that no allowed name may lead to: directly, by way of another
+// name, and after the name has first led elsewhere. They are this host, private and link-local
+// networks, metadata services of clouds, multicast, and the ways to write an IPv4 address as IPv6.
 func addresses() {
 	for _, a := range []string{
 		"127.0.0.1", "127.8.8.8", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "255.255.255.255", "198.18.0.1",
@@ -32,7 +32,7 @@ func addresses() {
 			tell("address", how+" "+a+" by TLS", handshake(name, name))
 		}
 	}
-	// A name that was judged when it was harmless must be judged again at each connection.
+	// The address of a name must be checked at each connection, even if it was harmless before.
 	turns := host("turn", "169.254.169.254")
 	if got := fetch("http://" + turns + "/redirect?to=/"); !strings.HasPrefix(got, "302") {
 		tell("address", "before it turned", got)
@@ -40,13 +40,13 @@ func addresses() {
 	tell("address", "after it turned", handshake(turns, turns))
 }
 
-// host is a name that command outside's resolver leads to an address in that way.
+// host returns a name that command outside's resolver leads to an address in this way.
 func host(how, address string) string {
 	return how + "-" + hex.EncodeToString(netip.MustParseAddr(address).AsSlice()) + ".names.example"
 }
 
-// Redirects of an allowed site to where the box may not go. The client follows them, as most do,
-// and is on its own at the next place.
+// redirects follows redirects of an allowed site to places where the box may not go, as most
+// clients do.
 func redirects() {
 	for _, to := range []string{
 		"http://127.0.0.1:1/secret", "http://169.254.169.254/latest/meta-data", "http://10.0.0.1/secret", "http://evil.example/secret", "http://203.0.113.7/secret",
@@ -61,7 +61,7 @@ func redirects() {
 		}
 		switch {
 		case strings.Contains(to, "127.0.0.1"):
-			kind = "none" // that is the box itself
+			kind = "none" // the box itself
 		case strings.Contains(to, "evil.example"), strings.Contains(to, "host.agentbox"):
 			kind = "dns" // they have no address
 		}
@@ -69,8 +69,8 @@ func redirects() {
 	}
 }
 
-// fetch gives status and body, or an error. It follows no redirect, so that the answer is the one
-// of the place that was asked.
+// fetch returns status and body, or an error. It follows no redirect, so the answer is from the
+// requested place.
 func fetch(url string) string {
 	client := &http.Client{
 		Timeout:       patience,
@@ -85,7 +85,7 @@ func fetch(url string) string {
 	return fmt.Sprint(res.StatusCode, " ", string(b))
 }
 
-// Datagrams, where the rule for the name is about TCP. A rule without a protocol is about TCP.
+// datagrams sends datagrams to names whose rule is for TCP. A rule without a protocol is for TCP.
 func datagrams() {
 	for _, to := range []string{"a.example:443", "a.example:53", "b.example:4789"} {
 		left := ""

@@ -15,7 +15,7 @@ import (
 	"agentbox/policy/gateway/gatewaytest"
 )
 
-// dial connects, with a deadline for all that follows.
+// dial connects and sets a deadline for everything on the connection.
 func dial(address string) (net.Conn, error) {
 	c, err := net.DialTimeout("tcp", address, patience)
 	if err == nil {
@@ -24,8 +24,7 @@ func dial(address string) (net.Conn, error) {
 	return c, err
 }
 
-// open makes a connection to a host by TLS, with any server name. Whose certificate answers does
-// not matter.
+// open connects to a host by TLS with any server name. It accepts any certificate.
 func open(host, name string, protos ...string) (net.Conn, error) {
 	c, err := dial(host + ":443")
 	if err != nil {
@@ -39,7 +38,7 @@ func open(host, name string, protos ...string) (net.Conn, error) {
 	return conn, nil
 }
 
-// handshake says what came of one that must fail.
+// handshake returns "" if a handshake fails, as it must.
 func handshake(host, name string) string {
 	c, err := open(host, name)
 	if err != nil {
@@ -49,8 +48,8 @@ func handshake(host, name string) string {
 	return "a handshake"
 }
 
-// say gives the answer to some bytes, or an error. Everything until the other end closes is the
-// answer, so a second response shows.
+// say sends a request and returns everything until the other end closes, or an error, so that a
+// second response shows.
 func say(c net.Conn, err error, request string) string {
 	if err != nil {
 		return err.Error()
@@ -61,12 +60,11 @@ func say(c net.Conn, err error, request string) string {
 	return string(b)
 }
 
-// Both sites: what is inside of a.example's TLS is looked at, for its secret, and b.example's
-// passes.
+// Both sites: the gateway opens a.example's TLS, for its secret, and passes b.example's through.
 var sites = []string{"a.example", "b.example"}
 
-// Server names that are not the connection's, and what is no TLS. The address is an allowed one
-// each time; only what the client says inside differs.
+// serverNames sends server names other than the connection's, and data that is not TLS. The address
+// is always allowed; only what the client says inside differs.
 func serverNames() {
 	for _, site := range sites {
 		for _, name := range []string{"", "x" + site, site + ".evil.example", "evil.example", "127.0.0.1", sites[0], sites[1]} {
@@ -85,7 +83,7 @@ func serverNames() {
 	}
 }
 
-// but is what is left of an answer unless it says so.
+// but returns "" if the answer contains says, and otherwise the answer.
 func but(says, answer string) string {
 	if strings.Contains(answer, says) {
 		return ""
@@ -93,17 +91,18 @@ func but(says, answer string) string {
 	return "answer: " + answer
 }
 
-// ways are how a.example hears a request of HTTP/1: in the clear, and by TLS that is opened.
+// ways are the ways of an HTTP/1 request to a.example: in the clear, and by TLS that the gateway
+// opens.
 var ways = map[string]func() (net.Conn, error){
 	"in the clear": func() (net.Conn, error) { return dial("a.example:80") },
 	"opened":       func() (net.Conn, error) { return open("a.example", "a.example", "http/1.1") },
 }
 
-// Requests that servers may read in two ways. A second request in the first one's body would be
-// carried with the first one's permission. The forms are those that the gateway's own tests have
-// (gatewaytest).
+// framings sends requests that servers may parse in two ways. A second request in the body of the
+// first would be carried with the permission of the first. The forms are those of the gateway's own
+// tests (gatewaytest).
 func framings() {
-	// Each way has parsers of its own between the box and the site.
+	// Each way has its own parsers between the box and the site.
 	for way, connect := range ways {
 		for what, request := range gatewaytest.Framings("a.example") {
 			c, err := connect()
@@ -120,9 +119,9 @@ func framings() {
 	}
 }
 
-// Hosts and authorities that are not the connection's, on connections that are shared, too, and
-// methods that are not the request's. The connection is allowed for one host; the request says
-// another.
+// authorities sends hosts and authorities other than the connection's, also on shared connections,
+// and headers that override the method. The connection is allowed for one host, but the request
+// names another.
 func authorities() {
 	for way, connect := range ways {
 		for _, host := range []string{"b.example", "evil.example", "a.example:8080", "127.0.0.1", "xa.example", "a.example.evil.example", "a%2eexample"} {
@@ -152,7 +151,7 @@ func authorities() {
 	}
 }
 
-// roundTrip gives protocol and status of an answer, without following a redirect.
+// roundTrip returns protocol and status of an answer, without following a redirect.
 func roundTrip(t http.RoundTripper, req *http.Request) string {
 	res, err := t.RoundTrip(req)
 	if err != nil {
@@ -162,9 +161,9 @@ func roundTrip(t http.RoundTripper, req *http.Request) string {
 	return res.Proto + " " + res.Status
 }
 
-// The placeholder of $TOKEN, which is for a.example/allowed in a header, anywhere else. The
-// placeholder itself is no secret; that the gateway fills in the value anywhere else would be one
-// lost.
+// secrets sends the placeholder of $TOKEN to other places than a header for a.example/allowed. The
+// placeholder itself is not a secret, but a gateway that replaced it anywhere else would leak the
+// value.
 func secrets() {
 	token := os.Getenv("TOKEN")
 	half := len(token) / 2
@@ -198,8 +197,8 @@ func secrets() {
 		}
 		tell("placeholder", what, but(" 403 ", roundTrip(http.DefaultTransport, req)))
 	}
-	// A redirect with the credential that the client had: to a place in the clear, to another host,
-	// and stripped of it.
+	// A redirect with the client's credential: in the clear, to another host, and without the
+	// credential.
 	for _, to := range []string{"http://a.example/secret", "http://b.example/secret"} {
 		authorized := func(next *http.Request, _ []*http.Request) error {
 			next.Header.Set("Authorization", "Bearer "+token)
@@ -211,13 +210,13 @@ func secrets() {
 	use()
 }
 
-// What the secret is for.
+// use sends the secret where it is allowed.
 func use() {
 	fmt.Print("echo ", said(ask("https://a.example/allowed", "Bearer "+os.Getenv("TOKEN"))))
 }
 
-// ask makes a request with a credential. redirect, if given, decides about redirects, of several
-// the last.
+// ask makes a request with a credential. redirect, if given, decides about redirects; the last one
+// counts.
 func ask(url, authorization string, redirect ...func(*http.Request, []*http.Request) error) (*http.Response, error) {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
@@ -231,7 +230,7 @@ func ask(url, authorization string, redirect ...func(*http.Request, []*http.Requ
 	return client.Do(req)
 }
 
-// said is an answer as one text.
+// said formats an answer or an error as text.
 func said(res *http.Response, err error) string {
 	if err != nil {
 		return err.Error() + "\n"

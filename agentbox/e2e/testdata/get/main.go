@@ -1,4 +1,5 @@
-// Command get prints what a URL answers to the secret in $TOKEN, as any Go program would ask.
+// Command get prints a URL's answer to a request with the secret in $TOKEN, as any Go program would
+// make it.
 package main
 
 import (
@@ -15,7 +16,7 @@ func main() {
 	}
 }
 
-// get asks once and writes the body, whatever the status.
+// get makes one request and writes the body, whatever the status.
 func get(url string) error {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Command outside is all there is outside of a box that attacks: a resolver and a web site, in a
-// network namespace without a way out. It writes what reaches it to files of a directory: questions
-// (of the resolver), allowed (requests with what they carry), requests (that nobody may make), and
-// root.pem, the authority of the site.
+// Command outside is everything outside of a box that attacks: a resolver and a web site, in a
+// network namespace without a way out. It writes what reaches it to files in a directory: questions
+// (to the resolver), allowed (requests with their credentials), requests (those that nobody may
+// make), and root.pem, the authority of the site.
 //
-// It runs until it is ended, and keeps no state but names that turned. Everything that it could
-// refuse it answers, so that what does not come back to the box was held up by the box's own gate.
+// It runs until it is killed, and its only state is which names have turned. It answers everything
+// that it could refuse, so if the box gets no answer, the box's own gateway has blocked it.
 package main
 
 import (
@@ -20,8 +20,8 @@ import (
 	"agentbox/policy/gateway"
 )
 
-// address is the site's, and one of the host's own. It is of TEST-NET-3 (RFC 5737), so that nothing
-// real is meant by it.
+// address is that of the site, on this host. It is from TEST-NET-3 (RFC 5737), so no real host has
+// it.
 const address = "203.0.113.7"
 
 func main() {
@@ -64,15 +64,15 @@ func run(dir string) error {
 		}
 		go func() { ended <- serve(l) }()
 	}
-	// Last: a script that waits for it finds everything there.
+	// Last, so that a script that waits for it finds everything in place.
 	if err := os.WriteFile(filepath.Join(dir, "root.pem"), ca.PEM(), 0o644); err != nil {
 		return err
 	}
 	return <-ended
 }
 
-// ServeHTTP answers what is allowed, and writes everything else down. No request with a secret is
-// to come but to /allowed. Streams go on until the client has gone.
+// ServeHTTP answers allowed requests, and records everything else. Requests with a secret may only
+// reach /allowed. Streams continue until the client has gone.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	to := r.FormValue("to")
 	switch r.URL.Path {

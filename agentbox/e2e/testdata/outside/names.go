@@ -11,10 +11,10 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// resolve answers for the site's names and for those whose first label says where they lead:
-// at-7f000001 to that address, cname-7f000001 by way of another name, and turn-7f000001 to the site
-// first and there from then on. Every question is written down before it is answered. A turn counts
-// for each type on its own, as clients ask for A and AAAA at once.
+// resolve answers for the site's names and for names whose first label encodes an address:
+// at-7f000001 leads to that address, cname-7f000001 does so by way of another name, and
+// turn-7f000001 leads to the site first and there from then on. It records every question before it
+// answers. Turns are counted for each type separately, because clients ask for A and AAAA at once.
 func resolve(c net.PacketConn, questions *os.File) error {
 	turned := map[string]bool{}
 	b := make([]byte, 1500)
@@ -48,7 +48,7 @@ func resolve(c net.PacketConn, questions *os.File) error {
 	}
 }
 
-// leads says where a name leads, and how. An invalid address is a name that does not exist.
+// leads returns where a name leads, and how. An invalid address means that the name does not exist.
 func leads(name string) (how string, a netip.Addr) {
 	first, rest, _ := strings.Cut(name, ".")
 	if rest != "names.example" {
@@ -64,7 +64,8 @@ func leads(name string) (how string, a netip.Addr) {
 	return how, a
 }
 
-// answers is what a question gets: nothing where the name leads to an address of the other family.
+// answers returns the records for a question: none if the name leads to an address of the other
+// family.
 func answers(q dnsmessage.Question, how string, a netip.Addr) []dnsmessage.Resource {
 	h := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET}
 	var all []dnsmessage.Resource

@@ -9,16 +9,16 @@ import (
 	"os"
 )
 
-// site is every web server that there is. It is one handler for all names and ports, so a request
-// that reaches the wrong one is seen all the same. requests and allowed are appended to by many
-// goroutines, a line in one write each.
+// site is every web server. It is one handler for all names and ports, so that a request to the
+// wrong one is noticed as well. Many goroutines append to requests and allowed, with one write per
+// line.
 type site struct {
 	cert     *tls.Certificate
 	requests *os.File
 	allowed  *os.File
 }
 
-// server logs nothing: handshakes that break off are what the attack is about.
+// server logs nothing, because the attack consists of handshakes that break off.
 func (s *site) server() *http.Server {
 	return &http.Server{
 		Handler: s, ErrorLog: log.New(io.Discard, "", 0),
@@ -29,7 +29,7 @@ func (s *site) server() *http.Server {
 func (s *site) plain(l net.Listener) error { return s.server().Serve(l) }
 func (s *site) tls(l net.Listener) error   { return s.server().ServeTLS(l, "", "") }
 
-// mute takes connections and says nothing, until they are closed.
+// mute accepts connections and sends nothing until they are closed.
 func mute(l net.Listener) error {
 	for {
 		c, err := l.Accept()

@@ -1,8 +1,8 @@
-// Command power puts a store to work in a box whose power fails, and finds afterwards whether what
-// the store promised holds.
+// Command power uses a store in a box whose power fails, and checks afterwards that the store has
+// kept its promises.
 //
-//	power work DIR    stores, names, evicts and verifies until it is killed, and says on standard output what was promised
-//	power check DIR   reads such promises on standard input, and looks
+//	power work DIR    stores, names, evicts and verifies until it is killed, and prints each promise
+//	power check DIR   reads these promises from standard input, and checks them
 package main
 
 import (
@@ -29,9 +29,9 @@ func main() {
 	}
 }
 
-// run opens the store as an agentbox would after a crash, but for two things: gc may drop what is
-// new (Grace), as it otherwise would have nothing to do, and no ballast is set aside. The key is
-// always the same, so that names of an earlier run are believed.
+// run opens the store as agentbox does after a crash, with two exceptions: gc may drop new data
+// (Grace), as it would have nothing to do otherwise, and there is no ballast. The key is constant,
+// so that names of an earlier run are trusted.
 func run(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: power work|check DIR")
@@ -51,9 +51,9 @@ func run(ctx context.Context, args []string) error {
 	return errors.Join(err, s.Close())
 }
 
-// work is a round: an image that shares blocks with that of every other round, and a stream. A pin
-// of the same name takes the place of the one before, so what that kept goes. What is printed was
-// promised: by then it must outlive a loss of power.
+// work is one round. It stores an image that shares blocks with those of all other rounds, and a
+// stream. A pin replaces the previous one of the same name, so that gc can remove what that kept.
+// What it prints is a promise: it must survive a loss of power from then on.
 func work(ctx context.Context, s *cachestore.Store, round uint32) error {
 	image, stream := content(round)
 	i, err := s.PutImage(ctx, bytes.NewReader(image), int64(len(image)), blob.Info{Kind: blob.Image})
@@ -76,24 +76,23 @@ func work(ctx context.Context, s *cachestore.Store, round uint32) error {
 	return err
 }
 
-// content is what a round stores. It is made of the number alone, so that check can tell without
-// having kept anything.
+// content returns what a round stores. It depends on the number alone, so that check needs no copy.
 func content(round uint32) (image, stream []byte) {
 	image = noise(0, 4*blob.BlockSize)
 	copy(image[blob.BlockSize:], noise(round, 1000))
 	return image, noise(round, 300<<10)
 }
 
-// noise is n bytes that follow from a seed and cannot be compressed.
+// noise returns n bytes that depend on seed and do not compress.
 func noise(seed uint32, n int) []byte {
 	b := make([]byte, n)
 	rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)}).Read(b)
 	return b
 }
 
-// check finds every stream and the last image that were promised, and an index that claims nothing
-// the files do not hold. A line that was cut off promises nothing: it is printed only after the
-// store has promised. Of images only the last is pinned, and so promised.
+// check checks that every promised stream and the last promised image exist, and that the index
+// claims nothing that the files do not hold. An incomplete line promises nothing, because lines are
+// printed after the promise. Of images only the last is promised, since only that is pinned.
 func check(ctx context.Context, s *cachestore.Store) error {
 	images, streams := 0, 0
 	promised := map[string]func() error{}
@@ -103,7 +102,7 @@ func check(ctx context.Context, s *cachestore.Store) error {
 		var round uint32
 		f := strings.Fields(lines.Text())
 		if len(f) != 3 || d.UnmarshalText([]byte(f[1])) != nil {
-			continue // the connection broke in it
+			continue // the connection broke within this line
 		}
 		if _, err := fmt.Sscan(f[2], &round); err != nil {
 			continue
