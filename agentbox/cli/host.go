@@ -17,18 +17,18 @@ import (
 	"agentbox/agentbox/supervisor"
 )
 
-// exitDaemonRuns is the daemon's exit code when another one serves the home. awaitDaemon goes by
-// it, so it must be told from a daemon that fails.
+// exitDaemonRuns is the daemon's exit code if another one serves the home. It must differ from that
+// of a daemon that fails, because awaitDaemon relies on it.
 const exitDaemonRuns = 3
 
-// daemonCommand is `daemon`: without a word behind it, it serves until it is told to stop, in the
-// foreground, as systemd and spawnDaemon start it. The three verbs below it ask or end the daemon
-// that runs and, but for metrics, start none.
+// daemonCommand is `daemon`. Without a subcommand it serves in the foreground until it is told to
+// stop, which is how systemd and spawnDaemon start it. The three subcommands query or end the
+// running daemon; only metrics starts one.
 func (a *app) daemonCommand() *cli.Command {
 	return &cli.Command{
 		Name: "daemon", Category: catHost, Usage: "serve this home; starts by itself when it is needed",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			// Read here and not by Run, so that tests can say what they want.
+			// It is read here rather than in Run, so that tests can set it.
 			pool, err := daemon.PoolFromEnv()
 			if err != nil {
 				return err
@@ -49,8 +49,9 @@ func (a *app) daemonCommand() *cli.Command {
 	}
 }
 
-// daemonStatus is `daemon status`. It does not start a daemon: whether one runs is the question.
-// --json is an api.DaemonStatus; --quiet the process id. Unavailable when none runs.
+// daemonStatus is `daemon status`. It does not start a daemon, because the question is whether one
+// runs. --json prints an api.DaemonStatus; --quiet the process ID. The error is Unavailable if none
+// runs.
 func (a *app) daemonStatus(ctx context.Context, _ *cli.Command) error {
 	client := api.NewClient(a.home.Socket())
 	defer client.Close()
@@ -62,8 +63,8 @@ func (a *app) daemonStatus(ctx context.Context, _ *cli.Command) error {
 		st.Version, st.PID, agoText(st.Started), st.Home, agentbox.PluralOf(st.Boxes, "box", "boxes"), agentbox.Plural(st.Pool, "machine"))})
 }
 
-// daemonMetrics is `daemon metrics`: the same text as the daemon's /metrics, for a machine without
-// an address to serve it at.
+// daemonMetrics is `daemon metrics`: the same text as at the daemon's /metrics, for a machine
+// without an address to serve it at.
 func (a *app) daemonMetrics(ctx context.Context, _ *cli.Command) error {
 	client, err := a.daemon(ctx)
 	if err != nil {
@@ -73,12 +74,11 @@ func (a *app) daemonMetrics(ctx context.Context, _ *cli.Command) error {
 	return client.Metrics(ctx, a.stdout)
 }
 
-// daemonStop is `daemon stop`. It returns when the process has ended; that none runs is what was
-// asked for.
+// daemonStop is `daemon stop`. It returns when the process has ended. If none runs, it succeeds.
 func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error {
 	client := api.NewClient(a.home.Socket())
 	defer client.Close()
-	// Its process id is what stopDaemon waits for.
+	// stopDaemon waits for the end of this process ID.
 	st, err := api.Call(ctx, client, api.Status, api.None{}, nil)
 	if err != nil {
 		return nil // none runs, which is what was asked for
@@ -86,8 +86,8 @@ func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error {
 	return a.stopDaemon(ctx, client, st.PID)
 }
 
-// superviseCommand is the hidden verb of the process behind one box. The daemon starts it with its
-// sockets, lock and template as open files (supervisor.Main), so nobody can run it by hand.
+// superviseCommand is the hidden verb of the process behind one box. The daemon passes its sockets,
+// lock and template to it as open files (supervisor.Main), so it cannot be run by hand.
 func (a *app) superviseCommand() *cli.Command {
 	return &cli.Command{
 		Name: supervisor.Verb, Hidden: true, Usage: "run one box; the daemon starts this",
@@ -95,8 +95,8 @@ func (a *app) superviseCommand() *cli.Command {
 	}
 }
 
-// pruneCommand is `prune`. Boxes are touched with --boxes only: there may be work in them. --json
-// is a list of api.PruneItem; --quiet the names.
+// pruneCommand is `prune`. It removes boxes only with --boxes, because there may be work in them.
+// --json prints a list of api.PruneItem; --quiet the names.
 func (a *app) pruneCommand() *cli.Command {
 	var req api.PruneRequest
 	return &cli.Command{
@@ -117,8 +117,8 @@ func (a *app) pruneCommand() *cli.Command {
 	}
 }
 
-// removedFacts are what was removed and how much that freed, or would be: a dry run and a real one
-// have the same table, so that both can be compared. There is none where nothing goes.
+// removedFacts returns what was, or would be, removed and how much space that frees. A dry run has
+// the same table as a real one, so that the two can be compared. Without items there is no table.
 func removedFacts(items []api.PruneItem, freed int64, dryRun bool) facts {
 	f := listed(items, []string{"KIND", "NAME", "SIZE", "WHY"}, func(item api.PruneItem) (string, []string) {
 		return item.Name, []string{item.Kind, item.Name, bytesText(item.Bytes), item.Why}
@@ -132,9 +132,9 @@ func removedFacts(items []api.PruneItem, freed int64, dryRun bool) facts {
 	return f
 }
 
-// doctorCommand is `doctor`: a line for each check, and exit code 1 if one failed, in every format.
-// Our environment decides what auto means, not the one that the daemon was started in. --json is an
-// api.DoctorReport.
+// doctorCommand is `doctor`: one line for each check, and exit code 1 if one failed, in every
+// format. Our environment decides what auto means, not the environment that the daemon was started
+// in. --json prints an api.DoctorReport.
 func (a *app) doctorCommand() *cli.Command {
 	var req api.DoctorRequest
 	return &cli.Command{
@@ -155,7 +155,7 @@ func (a *app) doctorCommand() *cli.Command {
 	}
 }
 
-// printChecks prints every check, with a hint below one that failed.
+// printChecks prints every check, with a hint below each failed one.
 func (a *app) printChecks(report api.DoctorReport) error {
 	if a.json {
 		return a.printJSON(report)

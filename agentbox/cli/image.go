@@ -13,8 +13,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// imageCommand groups the verbs about images. They are the daemon's to make and remove; what is
-// done here is to make paths absolute, as its current directory is not ours.
+// imageCommand groups the verbs about images. The daemon makes and removes them. These verbs only
+// make paths absolute, because its current directory is not ours.
 func (a *app) imageCommand() *cli.Command {
 	return &cli.Command{
 		Name: "image", Category: catHost, Usage: "build, pull, import, export, list, show and remove images",
@@ -22,8 +22,8 @@ func (a *app) imageCommand() *cli.Command {
 	}
 }
 
-// imageBuild is `image build`: what up would do first, without the box. With --update the pin in
-// agentbox.lock is replaced.
+// imageBuild is `image build`: the first step of up, without the box. --update replaces the pin in
+// agentbox.lock.
 func (a *app) imageBuild() *cli.Command {
 	var req api.ImageBuildRequest
 	return &cli.Command{
@@ -39,8 +39,9 @@ func (a *app) imageBuild() *cli.Command {
 	}
 }
 
-// imagePull is `image pull`, from a registry or, with --from, from what imageExport filled. Only
-// the latter can come lazily: a registry gives layers, of which the image has to be made first.
+// imagePull is `image pull`, from a registry or, with --from, from a directory or URL that
+// imageExport filled. Only the latter can be fetched lazily: a registry sends layers, from which
+// the image must be built first.
 func (a *app) imagePull() *cli.Command {
 	var req api.ImageFetchRequest
 	return &cli.Command{
@@ -56,7 +57,8 @@ func (a *app) imagePull() *cli.Command {
 			if cmd.Args().Len() != 1 {
 				return agentbox.Errorf(agentbox.Invalid, "pull takes one reference").WithHint("agentbox image pull NAME:TAG")
 			}
-			// Said before anything is fetched: the user has a reason for it, a slow link say.
+			// Refuse before fetching anything: the user has a reason for --lazy, such as a slow
+			// link.
 			if req.Lazy {
 				return agentbox.Errorf(agentbox.Invalid, "a registry gives whole images only").WithHint("agentbox image pull --lazy --from DIRECTORY")
 			}
@@ -65,12 +67,13 @@ func (a *app) imagePull() *cli.Command {
 	}
 }
 
-// fetchFrom gets an image from a directory or URL. Without a name there has to be one image only.
+// fetchFrom fetches an image from a directory or URL. Without a name in args, only one image may be
+// there.
 func (a *app) fetchFrom(ctx context.Context, req api.ImageFetchRequest, args []string) (err error) {
 	if len(args) > 1 {
 		return agentbox.Errorf(agentbox.Invalid, "pull --from takes one image").WithHint("agentbox image pull --from %s", req.From)
 	}
-	// Which of several images at that place is meant.
+	// args names one of several images.
 	if len(args) == 1 {
 		req.Image = args[0]
 	}
@@ -80,8 +83,8 @@ func (a *app) fetchFrom(ctx context.Context, req api.ImageFetchRequest, args []s
 	return tell(ctx, a, api.FetchImage, req, imageFacts)
 }
 
-// placeOf is what the daemon understands of a directory or URL that a user named: an absolute path,
-// or the URL as it is. "" stays "".
+// placeOf converts a directory or URL of the user to what the daemon understands: an absolute path,
+// or the URL unchanged. "" stays "".
 func placeOf(from string) (string, error) {
 	if from == "" || strings.Contains(from, "://") {
 		return from, nil
@@ -89,7 +92,7 @@ func placeOf(from string) (string, error) {
 	return filepath.Abs(from)
 }
 
-// imageExport is `image export`. What it writes can be served by any web server; see
+// imageExport is `image export`. Any web server can serve the directory that it writes; see
 // docs/images.md.
 func (a *app) imageExport() *cli.Command {
 	return &cli.Command{
@@ -104,7 +107,7 @@ func (a *app) imageExport() *cli.Command {
 	}
 }
 
-// imageImport is `image import`: pull from a file or a directory, which kind is told by looking.
+// imageImport is `image import`: pull from a file or a directory, whichever the path is.
 func (a *app) imageImport() *cli.Command {
 	return &cli.Command{
 		Name: "import", Usage: "take in an OCI layout (a directory) or what docker save wrote (a file)", ArgsUsage: "PATH",
@@ -113,13 +116,14 @@ func (a *app) imageImport() *cli.Command {
 			if err != nil {
 				return err
 			}
-			// The two forms are told by what the path is, so the user need not know their names.
+			// The path itself shows which of the two forms it is, so the user need not know their
+			// names.
 			info, err := os.Stat(path)
 			if err != nil {
 				return agentbox.Errorf(agentbox.NotFound, "%w", err)
 			}
 			if info.IsDir() {
-				// The daemon reads the path, so the same user must be able to.
+				// The daemon, which is the same user, reads the path.
 				return a.fetchImage(ctx, "oci:"+path)
 			}
 			return a.fetchImage(ctx, "docker-archive:"+path)
@@ -127,13 +131,14 @@ func (a *app) imageImport() *cli.Command {
 	}
 }
 
-// fetchImage makes an image from a source as a configuration names it (oci:, docker-archive:, apt:
-// or a reference).
+// fetchImage makes an image from a source written as in a configuration: oci:, docker-archive:,
+// apt: or a reference.
 func (a *app) fetchImage(ctx context.Context, source string) error {
 	return tell(ctx, a, api.PullImage, api.ImagePullRequest{Source: source}, imageFacts)
 }
 
-// imageFacts are an image after something happened to it. --json is an api.Image; --quiet its digest.
+// imageFacts returns the facts about an image after a change. --json prints an api.Image; --quiet
+// its digest.
 func imageFacts(img api.Image) facts {
 	return facts{
 		value: img, ids: []string{img.Digest.String()},
@@ -141,8 +146,8 @@ func imageFacts(img api.Image) facts {
 	}
 }
 
-// imageText is an image's name and, when it is not all here, how much of it is. The name comes from
-// where the image does, and is cleaned as all that is reported.
+// imageText returns an image's name and, if it is incomplete, how much is here. The name comes from
+// where the image does; report sanitizes it like all other text.
 func imageText(img api.Image) string {
 	if img.From == "" {
 		return img.Name
@@ -150,8 +155,8 @@ func imageText(img api.Image) string {
 	return fmt.Sprintf("%s (%s of %s here, the rest from %s)", img.Name, bytesText(img.Here), bytesText(img.Size), img.From)
 }
 
-// imageLs is `image ls`: whole images, and those that are still coming with how much is here.
-// --json is a list of api.Image; --quiet the digests.
+// imageLs is `image ls`: complete images, and incomplete ones with the amount that is here. --json
+// prints a list of api.Image; --quiet the digests.
 func (a *app) imageLs() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the images present here",
@@ -165,8 +170,8 @@ func (a *app) imageLs() *cli.Command {
 	}
 }
 
-// imageShow is `image show`: whose bytes an image is made of. That matters where images come from a
-// team. --json is an api.ImageDetail; --quiet the digest.
+// imageShow is `image show`: who made and sent the bytes of an image, which matters for images from
+// a team. --json prints an api.ImageDetail; --quiet the digest.
 func (a *app) imageShow() *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "say where an image came from: who made it, and who sent how many of its bytes", ArgsUsage: "IMAGE",
@@ -178,7 +183,7 @@ func (a *app) imageShow() *cli.Command {
 	}
 }
 
-// imageRows are the rows of an image. The ones called "from" add up to its size.
+// imageRows returns the rows about an image. Those called "from" add up to its size.
 func imageRows(img api.ImageDetail) [][]string {
 	rows := [][]string{
 		{"digest", img.Digest.String()},
@@ -194,7 +199,7 @@ func imageRows(img api.ImageDetail) [][]string {
 	for _, r := range img.Received {
 		rows = append(rows, []string{"from", bytesText(r.Bytes) + " " + senderText(r)})
 	}
-	// What nobody sent is shown with what it was, so that the column adds up.
+	// Bytes that nobody sent get rows of their own, so that the column adds up.
 	for _, rest := range []struct {
 		bytes int64
 		what  string
@@ -206,19 +211,19 @@ func imageRows(img api.ImageDetail) [][]string {
 	return rows
 }
 
-// makerText is who made an image.
+// makerText says who made an image.
 func makerText(img api.ImageDetail) string {
 	switch {
 	case img.Maker != "":
 		return peerText(img.MakerName, img.Maker)
-	// A registry's image is named by the manifest that its tag meant when it was pulled.
+	// An image from a registry is identified by the manifest that its tag meant when it was pulled.
 	case img.Manifest != "":
 		return "this machine, of " + oneLine(img.Manifest)
 	}
 	return "this machine"
 }
 
-// senderText is who sent bytes of one.
+// senderText says who sent bytes of an image.
 func senderText(r api.ImageReceived) string {
 	switch {
 	case r.Peer != "":
@@ -229,10 +234,10 @@ func senderText(r api.ImageReceived) string {
 	return "others"
 }
 
-// peerText is a member by the name it gave itself, which others may have too, and its PeerID. So
-// the id is always there: a name proves nothing.
+// peerText returns a member's name and PeerID. The ID is always there, because a member chooses its
+// own name, which others may have too: a name proves nothing.
 func peerText(name, id string) string {
-	// Twelve digits are what other verbs take and print.
+	// Other verbs accept and print twelve digits.
 	short := id[:min(12, len(id))]
 	if name == "" {
 		return "peer " + short
@@ -240,12 +245,12 @@ func peerText(name, id string) string {
 	return oneLine(name) + " (peer " + short + ")"
 }
 
-// imageRm is `image rm`. The first that a box uses ends it; those before are gone.
+// imageRm is `image rm`. It stops at the first image that a box uses; those before it are removed.
 func (a *app) imageRm() *cli.Command {
 	return &cli.Command{
 		Name: "rm", Usage: "remove images no box uses", ArgsUsage: "IMAGE...",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			// In order; each is reported as it goes.
+			// In order, each reported as it is removed.
 			for _, name := range cmd.Args().Slice() {
 				if err := tell(ctx, a, api.RemoveImage, api.ImageRef{Image: name}, imageFacts); err != nil {
 					return err

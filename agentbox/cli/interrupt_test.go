@@ -18,7 +18,7 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// raise sends this process an interrupt, as the terminal does.
+// raise sends an interrupt to this process, as the terminal does.
 func raise(t *testing.T) {
 	t.Helper()
 	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
@@ -26,8 +26,8 @@ func raise(t *testing.T) {
 	}
 }
 
-// An interrupt while a run waits for nothing but the end of its task cancels it, and a second one
-// ends the wait when the daemon does not answer to the first.
+// An interrupt must cancel a run that only waits for the end of its task. If the daemon does not
+// answer to that, a second interrupt must end the wait.
 func TestInterruptEndsTheWaitForATask(t *testing.T) {
 	id := agentbox.NewTaskID()
 	held, cancelled := make(chan struct{}), make(chan struct{}, 8)
@@ -55,7 +55,7 @@ func TestInterruptEndsTheWaitForATask(t *testing.T) {
 	}
 }
 
-// An interrupt while a box is being connected, which may not answer for a minute, ends the command.
+// An interrupt must end the command while it connects to a box, which may not answer for a minute.
 func TestInterruptEndsTheConnectionToASilentBox(t *testing.T) {
 	h := fakeDaemon(t, func(*http.ServeMux) {})
 	c := silentBox(t, h.Dir)
@@ -70,7 +70,7 @@ func TestInterruptEndsTheConnectionToASilentBox(t *testing.T) {
 	}
 }
 
-// An interrupt while an older daemon does not end ends the wait for it.
+// An interrupt must end the wait for an older daemon that does not exit.
 func TestInterruptEndsTheWaitForAnOlderDaemon(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	h := fakeDaemon(t, func(mux *http.ServeMux) {
@@ -86,7 +86,7 @@ func TestInterruptEndsTheWaitForAnOlderDaemon(t *testing.T) {
 	}
 }
 
-// silentConnection is how to reach a box whose socket is accepted and never answered.
+// silentConnection leads to a box whose socket accepts connections and never answers.
 type silentConnection struct {
 	api.Connection
 	accepted func()
@@ -110,7 +110,7 @@ func silentBox(t *testing.T, dir string) silentConnection {
 	}
 }
 
-// sshKeys writes a key and a line of known_hosts with it into a directory.
+// sshKeys writes a key, and a known_hosts line with it, into a directory.
 func sshKeys(t *testing.T, dir string) (key, known string) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)

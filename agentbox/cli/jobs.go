@@ -19,7 +19,7 @@ import (
 )
 
 // jobsCommand is `jobs`: those of one box, or of all. Jobs that have ended are listed until `jobs
-// rm`, or until their box goes. --json is a list of agentbox.Job; --quiet the ids.
+// rm` or until their box is removed. --json prints a list of agentbox.Job; --quiet the IDs.
 func (a *app) jobsCommand() *cli.Command {
 	var all bool
 	return &cli.Command{
@@ -33,10 +33,10 @@ func (a *app) jobsCommand() *cli.Command {
 	}
 }
 
-// jobsFacts are jobs. The time of one that runs is counted until now.
+// jobsFacts returns the facts about jobs. A running job has taken the time until now.
 func jobsFacts(jobs []agentbox.Job) facts {
 	return listed(jobs, []string{"JOB", "BOX", "STATE", "EXIT", "STARTED", "TOOK", "COMMAND"}, func(j agentbox.Job) (string, []string) {
-		// One that runs has no code and no end yet.
+		// A running job has no exit code and no end yet.
 		exit, end := "", time.Now()
 		if j.Exit != nil {
 			exit = strconv.Itoa(*j.Exit)
@@ -50,8 +50,8 @@ func jobsFacts(jobs []agentbox.Job) facts {
 	})
 }
 
-// commandText is a command on one line. It is cut to 60 characters, in the middle: tasks of one
-// command differ at the end.
+// commandText returns a command on one line, 60 characters at most. The cut is in the middle,
+// because tasks with the same command differ at its end.
 func commandText(argv []string) string {
 	const most, tail = 60, 20
 	text := []rune(oneLine(strings.Join(argv, " ")))
@@ -61,8 +61,8 @@ func commandText(argv []string) string {
 	return string(text[:most-tail-1]) + "…" + string(text[len(text)-tail:])
 }
 
-// jobsKillCommand is `jobs kill`. The signal goes to the processes of the job in the box; whether
-// they end is for them, and it is not waited for.
+// jobsKillCommand is `jobs kill`. It sends a signal to the processes of the job in the box. They
+// decide whether to end, and the command does not wait for that.
 func (a *app) jobsKillCommand() *cli.Command {
 	var signal string
 	return &cli.Command{
@@ -70,12 +70,12 @@ func (a *app) jobsKillCommand() *cli.Command {
 		Flags: []cli.Flag{&cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Usage: "send `SIGNAL`", Value: "TERM", Destination: &signal}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			return eachJob(cmd, func(id string) error {
-				// The call takes whole ids; people give beginnings of them.
+				// The call needs full IDs, but people type prefixes.
 				found, err := call(ctx, a, api.ShowJob, api.JobRef{Job: id})
 				if err != nil {
 					return err
 				}
-				// KILL, kill and SIGKILL are the same.
+				// KILL, kill and SIGKILL mean the same.
 				name := strings.TrimPrefix(strings.ToUpper(signal), "SIG")
 				_, err = call(ctx, a, api.SignalJob, api.JobSignal{ID: found.Job.ID, Signal: name})
 				return err
@@ -84,7 +84,8 @@ func (a *app) jobsKillCommand() *cli.Command {
 	}
 }
 
-// jobsRmCommand is `jobs rm`: record and transcript go. A job that runs is refused by the daemon.
+// jobsRmCommand is `jobs rm`: it removes the record and the transcript. The daemon refuses this for
+// a running job.
 func (a *app) jobsRmCommand() *cli.Command {
 	return &cli.Command{
 		Name: "rm", Usage: "forget jobs that have ended, and what they wrote", ArgsUsage: "JOB...",
@@ -97,9 +98,8 @@ func (a *app) jobsRmCommand() *cli.Command {
 	}
 }
 
-// eachJob does something for each job on the command line, in order, and ends with the first
-// failure. Jobs are named by id only: the word for "the one that runs in the box" is too easy to
-// get wrong here.
+// eachJob calls do for each job on the command line, in order, up to the first failure. Only IDs
+// are allowed here: accidentally meaning "the one that runs in the box" would be too easy.
 func eachJob(cmd *cli.Command, do func(id string) error) error {
 	for _, id := range cmd.Args().Slice() {
 		if !isJob(id) {
@@ -112,13 +112,13 @@ func eachJob(cmd *cli.Command, do func(id string) error) error {
 	return nil
 }
 
-// isJob tells a job's id, or the beginning of one, from a box. A box whose name looks like one has
-// to be given by its own id where both are possible.
+// isJob reports whether arg looks like a job's ID or a prefix of one, rather than a box. If a box
+// has such a name, name it by its own ID where both are possible.
 func isJob(arg string) bool { return strings.HasPrefix(arg, "j-") }
 
-// detach starts a command as a job and prints its id. The id is drawn here, so that the call can be
-// made again without starting a second job. A command that the box refuses to run (126, 127) ends
-// this program with the same code, as if it had been run in the foreground. --json is an
+// detach starts a command as a job and prints its ID. The ID is drawn here, so that the call can be
+// repeated without starting a second job. If the box refuses to run the command (126, 127), this
+// program exits with the same code, as if the command had run in the foreground. --json prints an
 // api.JobStarted.
 func (a *app) detach(ctx context.Context, box string, r run, input bool) error {
 	spec := api.JobSpec{ID: agentbox.NewJobID(), Argv: r.argv, Dir: r.dir, Env: r.env, User: r.user, TTY: r.tty, Input: input}
@@ -130,8 +130,7 @@ func (a *app) detach(ctx context.Context, box string, r run, input bool) error {
 	if err != nil {
 		return err
 	}
-	// The box was reached and said no: that is the command's failure, so the exit code is the
-	// shell's for it.
+	// The box answered and refused: the command failed, with the shell's exit code for it.
 	if why := started.Refused; why != nil {
 		fmt.Fprintf(a.stderr, "agentbox: %s\n", oneLine(why.Reason))
 		return exit(why.Status)
@@ -139,7 +138,7 @@ func (a *app) detach(ctx context.Context, box string, r run, input bool) error {
 	return a.report(facts{value: started, ids: []string{started.ID.String()}, text: started.ID.String()})
 }
 
-// terminalSize is that of the terminal we have, else 80 by 24.
+// terminalSize returns the size of our terminal, or 80 by 24 without one.
 func (a *app) terminalSize() (columns, rows int) {
 	if w, h, err := term.GetSize(int(a.stdin.Fd())); err == nil && w > 0 && h > 0 {
 		return w, h
@@ -147,8 +146,8 @@ func (a *app) terminalSize() (columns, rows int) {
 	return 80, 24
 }
 
-// printJob prints what a job wrote: its transcript, a file of this host, which is there for jobs
-// that have ended, too. l.follow goes on to the job's end.
+// printJob prints what a job wrote: its transcript, a file of this host that remains after the job
+// has ended. With l.follow it goes on until the job ends.
 func (a *app) printJob(ctx context.Context, ref api.BoxRef, id string, l logs) error {
 	if l.console || l.supervisor {
 		return agentbox.Errorf(agentbox.Invalid, "--console, --supervisor and the id of a job exclude each other")
@@ -167,9 +166,9 @@ func (a *app) printJob(ctx context.Context, ref api.BoxRef, id string, l logs) e
 	return t.WriteText(ctx, a.stdout, l.follow)
 }
 
-// tailJob prints the last lines of what a job wrote. It counts them first: how many there are is
-// known at the end only. A transcript has terminal output in pieces of any size, so lines cannot be
-// found from its end. It is bounded, so that all of it can be held.
+// tailJob prints the last lines of what a job wrote. A transcript holds terminal output in pieces
+// of any size, so lines cannot be found from its end: tailJob counts them first and then prints.
+// The transcript is bounded, so all of it fits in memory.
 func (a *app) tailJob(ctx context.Context, t job.Transcript, l logs) error {
 	var all bytes.Buffer
 	if err := t.WriteText(ctx, &all, false); err != nil {
@@ -182,14 +181,13 @@ func (a *app) tailJob(ctx context.Context, t job.Transcript, l logs) error {
 	return t.WriteText(ctx, &lineSkipper{w: a.stdout, skip: skip}, l.follow)
 }
 
-// lineSkipper leaves out the first lines that are written to it, skip of them, and passes the rest
-// on.
+// lineSkipper drops the first skip lines written to it, and passes on the rest.
 type lineSkipper struct {
 	w    io.Writer
 	skip int
 }
 
-// Write implements io.Writer. It says that it took everything, also what it left out.
+// Write implements io.Writer. Its count includes dropped bytes.
 func (s *lineSkipper) Write(b []byte) (int, error) {
 	rest := b
 	for s.skip > 0 && len(rest) > 0 {

@@ -9,9 +9,9 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// onBox makes a verb that does one thing to one box, by an endpoint that gives the box back. request
-// is of that box, and done what is said of it afterwards. --json is the box as it is then, an
-// agentbox.Box; --quiet its id.
+// onBox returns a verb that does one thing to one box, by an endpoint that returns the box. request
+// makes the request from the box's name, and done is what the verb reports. --json prints the
+// resulting agentbox.Box; --quiet its ID.
 func onBox[Req any](a *app, name, usage, done string, e api.Endpoint[Req, agentbox.Box], request func(api.BoxRef) Req, flags ...cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name: name, Category: catLifecycle, Usage: usage, ArgsUsage: "[BOX]", Flags: flags,
@@ -21,27 +21,27 @@ func onBox[Req any](a *app, name, usage, done string, e api.Endpoint[Req, agentb
 	}
 }
 
-// thatBox is the request of calls that take nothing but the box.
+// thatBox is the request of calls that need only the box.
 func thatBox(ref api.BoxRef) api.BoxRef { return ref }
 
-// pauseCommand is `pause`: memory and processes go to disk, and resume brings them back.
+// pauseCommand is `pause`: it saves memory and processes to disk, and resume restores them.
 func (a *app) pauseCommand() *cli.Command {
 	return onBox(a, "pause", "save a box to disk; it holds no memory until it is resumed", "is paused", api.Pause, thatBox)
 }
 
-// resumeCommand is `resume`. It is never needed: every verb that enters a box wakes it.
+// resumeCommand is `resume`. Nobody has to use it: every verb that enters a box wakes it.
 func (a *app) resumeCommand() *cli.Command {
 	return onBox(a, "resume", "let a paused box go on where it was", "is running", api.Resume, thatBox)
 }
 
-// resetCommand is `reset`: a new machine from the template on the same workspace. It asks nothing,
-// as what it drops can be made again.
+// resetCommand is `reset`: a new machine from the template on the same workspace. It asks for no
+// confirmation, because what it drops can be made again.
 func (a *app) resetCommand() *cli.Command {
 	return onBox(a, "reset", "drop everything but the workspace, and start afresh", "was reset", api.Reset, thatBox)
 }
 
-// forkCommand is `fork`: a box like another, from this moment on. The copy has the name that --name
-// says, or one made of the original's.
+// forkCommand is `fork`: a copy of a box as it is now. Its name is that of --name, or derived from
+// the original's.
 func (a *app) forkCommand() *cli.Command {
 	var name string
 	return onBox(a, "fork", "copy a box as it is now, running processes included", "is running", api.Fork,
@@ -49,7 +49,7 @@ func (a *app) forkCommand() *cli.Command {
 		&cli.StringFlag{Name: "name", Usage: "call the copy `NAME`", Destination: &name})
 }
 
-// checkpointCommand is `checkpoint`. It prints the id, which rollback takes. --json is an
+// checkpointCommand is `checkpoint`. It prints the ID, which rollback accepts. --json prints an
 // agentbox.Checkpoint.
 func (a *app) checkpointCommand() *cli.Command {
 	var req api.CheckpointRequest
@@ -65,8 +65,8 @@ func (a *app) checkpointCommand() *cli.Command {
 	}
 }
 
-// rollbackCommand is `rollback`. It asks nothing, though what came after the checkpoint is lost:
-// going back is what it is for.
+// rollbackCommand is `rollback`. It loses what came after the checkpoint, but asks for no
+// confirmation, because that is its purpose.
 func (a *app) rollbackCommand() *cli.Command {
 	var to string
 	return onBox(a, "rollback", "take a box back to a checkpoint; what came after is lost", "was rolled back", api.Rollback,

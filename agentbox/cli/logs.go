@@ -20,15 +20,15 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// logs is what a logs verb was asked for. tail is a number of lines, negative for all.
+// logs is what a logs verb should print. tail is a number of lines; negative means all.
 type logs struct {
 	follow, console, supervisor, cast bool
 	tail                              int
 }
 
-// logsCommand is `logs`, for four kinds of logs: of a job and of the supervisor and console, which
-// are files on this host and can be read when the box does not run, and of services, which are in
-// the box.
+// logsCommand is `logs`, for four kinds of logs. Those of a job, the supervisor and the console are
+// files on this host, which can be read even if the box does not run. Those of services are in the
+// box.
 func (a *app) logsCommand() *cli.Command {
 	var l logs
 	return &cli.Command{
@@ -42,7 +42,7 @@ func (a *app) logsCommand() *cli.Command {
 			&cli.BoolFlag{Name: "supervisor", Usage: "the log of the process that runs the box instead", Destination: &l.supervisor},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			// A job's log needs no running box, so it is looked for first.
+			// A job's log needs no running box, so check for a job first.
 			if box, id, ok := jobOf(cmd.Args().Slice()); ok {
 				return a.printJob(ctx, api.BoxRef{Box: box}, id, l)
 			}
@@ -51,10 +51,10 @@ func (a *app) logsCommand() *cli.Command {
 			}
 			b, err := call(ctx, a, api.ShowBox, a.ref(cmd.Args().First()))
 			if err != nil {
-				// `logs web` for the service web of this directory's box is an easy mistake.
+				// A common mistake is `logs web` for the service web of this directory's box.
 				return a.serviceForBox(ctx, cmd.Args().First(), err)
 			}
-			// An interrupt is how following ends, so it is no error.
+			// An interrupt is the normal way to stop following, so it is no error.
 			if err := a.printLogs(ctx, b, cmd.Args().Tail(), l); !l.follow || ctx.Err() == nil {
 				return err
 			}
@@ -63,7 +63,7 @@ func (a *app) logsCommand() *cli.Command {
 	}
 }
 
-// jobOf is the job that the arguments name, and its box if they name one.
+// jobOf returns the job that the arguments name, and its box if they name one.
 func jobOf(args []string) (box, id string, ok bool) {
 	switch {
 	case len(args) == 1 && isJob(args[0]):
@@ -74,7 +74,7 @@ func jobOf(args []string) (box, id string, ok bool) {
 	return "", "", false
 }
 
-// serviceForBox is err, with a better hint when what was given for a box is a service of this
+// serviceForBox returns err, with a better hint if the name given for a box is a service of this
 // directory's box.
 func (a *app) serviceForBox(ctx context.Context, name string, err error) error {
 	if name == "" || agentbox.CodeOf(err) != agentbox.NotFound {
@@ -92,10 +92,11 @@ func (a *app) serviceForBox(ctx context.Context, name string, err error) error {
 	return err
 }
 
-// printLogs prints the logs of a box that the flags and names choose.
+// printLogs prints the logs of a box that the flags and names select.
 func (a *app) printLogs(ctx context.Context, b agentbox.Box, services []string, l logs) error {
 	switch {
-	// These are single files; a service's log is another question.
+	// The console and the supervisor's log are single files, so they exclude each other and
+	// services.
 	case (l.console || l.supervisor) && len(services) > 0, l.console && l.supervisor:
 		return agentbox.Errorf(agentbox.Invalid, "--console, --supervisor and the name of a service exclude each other")
 	case l.console:
@@ -114,19 +115,19 @@ func (a *app) printLogs(ctx context.Context, b agentbox.Box, services []string, 
 	return a.printServices(ctx, b, services, l)
 }
 
-// consoleFile is the console of the box's present machine, or of its last: that of the highest
-// life. A reset or a start begins a new file, and the old one goes with its life.
+// consoleFile returns the console file of the box's current or last machine: that of the highest
+// life. A reset or a start begins a new file; the old one is removed with its life.
 func (a *app) consoleFile(b agentbox.Box) (string, error) {
 	files, err := filepath.Glob(filepath.Join(a.home.Box(b.ID).Dir, "life-*", "console.log"))
 	if err != nil || len(files) == 0 {
 		return "", agentbox.Errorf(agentbox.NotFound, "the machine of box %s has printed nothing on its console", b.Name)
 	}
-	// Names are life-N: of two with the same number of digits the greater string is the greater
-	// number, and a longer one is greater still.
+	// The names are life-N without leading zeros, so a longer name has the higher number; names of
+	// equal length compare as strings.
 	return slices.MaxFunc(files, func(f, g string) int { return cmp.Or(len(f)-len(g), strings.Compare(f, g)) }), nil
 }
 
-// printFile prints a log that is a file of this host, as it is.
+// printFile prints a log that is a file of this host, unchanged.
 func (a *app) printFile(ctx context.Context, b agentbox.Box, name string, l logs) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -136,8 +137,8 @@ func (a *app) printFile(ctx context.Context, b agentbox.Box, name string, l logs
 	return environment.Tail(ctx, f, l.tail, l.follow, a.stdout)
 }
 
-// chooseServices checks the names of services, or names them all. Its logs are inside, so the box
-// has to run: to wake it for that would change what is looked into.
+// chooseServices checks the names of services, or returns all of them. The logs are inside the box,
+// so the box must already run: waking it would change what the user wants to look at.
 func chooseServices(b agentbox.Box, wanted []string) ([]string, error) {
 	var all []string
 	for _, s := range b.Services {
@@ -162,9 +163,9 @@ func chooseServices(b agentbox.Box, wanted []string) ([]string, error) {
 	return wanted, nil
 }
 
-// printServices prints the logs of services, one after the other, or, followed, all at once. One
-// after the other keeps each whole; followed, they mix line by line, each behind its service's
-// name. The first that fails ends all.
+// printServices prints the logs of services. Without following, they come one after the other, each
+// as a whole. With following, all come at once and mix line by line, with the service's name before
+// each line. The first failure ends all.
 func (a *app) printServices(ctx context.Context, b agentbox.Box, services []string, l logs) error {
 	c, files, done, err := a.openFiles(ctx, b.ID.String(), "")
 	if err != nil {
@@ -172,7 +173,7 @@ func (a *app) printServices(ctx context.Context, b agentbox.Box, services []stri
 	}
 	defer done()
 	work, ctx := errgroup.WithContext(ctx)
-	// One at a time: else two logs would mix where nobody reads along.
+	// One at a time, so that the logs do not mix needlessly.
 	if !l.follow {
 		work.SetLimit(1)
 	}
@@ -187,7 +188,7 @@ func (a *app) printServices(ctx context.Context, b agentbox.Box, services []stri
 	return work.Wait()
 }
 
-// printService prints one log. A service that has not started yet has none, which is no error.
+// printService prints one log. A service that has not started yet has no log, which is no error.
 func printService(ctx context.Context, files *environment.Files, name string, l logs, w *prefixed) error {
 	f, err := files.Open(name)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
@@ -203,20 +204,20 @@ func printService(ctx context.Context, files *environment.Files, name string, l 
 	return w.flush()
 }
 
-// prefixed puts a prefix before every line. Lines of several writers with one mutex do not mix.
-// Each has its own rest, and they share mu.
+// prefixed puts a prefix before every line. Several writers that share one mutex (mu) do not mix
+// their lines; each keeps its own incomplete line in rest.
 type prefixed struct {
 	mu     *sync.Mutex
 	w      io.Writer
 	prefix string
-	rest   []byte // of a line whose end has not come yet
+	rest   []byte // an incomplete line
 }
 
-// maxHeld is the length, in bytes, from which a line without an end is printed as if it were one: a
-// service that writes no newline must not fill our memory.
+// maxHeld is the length, in bytes, at which an incomplete line is printed anyway. A service that
+// writes no newline must not fill our memory.
 const maxHeld = 64 << 10
 
-// Write implements io.Writer. It prints what ends with a newline, and holds the rest back.
+// Write implements io.Writer. It prints complete lines, and keeps the rest.
 func (p *prefixed) Write(b []byte) (int, error) {
 	p.rest = append(p.rest, b...)
 	at := bytes.LastIndexByte(p.rest, '\n') + 1
@@ -226,13 +227,13 @@ func (p *prefixed) Write(b []byte) (int, error) {
 	if at == 0 {
 		at = len(p.rest)
 	}
-	// Whole lines are printed at once, so that no other writer gets between the parts of one.
+	// Complete lines are printed at once, so that no other writer can interrupt a line.
 	err := p.print(p.rest[:at])
 	p.rest = append(p.rest[:0], p.rest[at:]...)
 	return len(b), err
 }
 
-// flush prints what is left: a last line that does not end.
+// flush prints the rest: a last line without a newline.
 func (p *prefixed) flush() error {
 	if len(p.rest) == 0 {
 		return nil
@@ -242,7 +243,8 @@ func (p *prefixed) flush() error {
 	return err
 }
 
-// print writes whole lines; a last one without an end gets one when others may follow on it.
+// print writes whole lines. If other lines may follow, it adds a newline to a last line that lacks
+// one.
 func (p *prefixed) print(text []byte) error {
 	if p.prefix != "" {
 		lines := strings.TrimSuffix(string(text), "\n")

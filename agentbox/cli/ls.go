@@ -12,9 +12,9 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// lsCommand is `ls`. With --usage it measures, which takes some milliseconds for each box; without,
-// it costs one call whatever the boxes do. --json is a list of agentbox.Box, or of api.TeamContext
-// with --team; --quiet the ids.
+// lsCommand is `ls`. With --usage it measures, which takes some milliseconds per box. Without it,
+// the cost is one call, whatever the boxes do. --json prints a list of agentbox.Box, or of
+// api.TeamContext with --team; --quiet the IDs.
 func (a *app) lsCommand() *cli.Command {
 	var req api.ListRequest
 	var team bool
@@ -33,32 +33,32 @@ func (a *app) lsCommand() *cli.Command {
 	}
 }
 
-// listTeam shows what the machines of the team work on, as they tell it. Nothing of it is checked:
-// another machine says what it likes about its boxes.
+// listTeam shows what the machines of the team work on, as they report it. Nothing is verified: a
+// machine can claim anything about its boxes.
 func (a *app) listTeam(ctx context.Context) error {
 	return tell(ctx, a, api.ListTeam, api.None{}, func(list []api.TeamContext) facts {
 		return listed(list, []string{"MACHINE", "KIND", "NAME", "STATE", "BRANCH", "PROJECT", "ID"}, func(c api.TeamContext) (string, []string) {
 			state := c.State
-			// What is shown is what that machine said last.
+			// This is what the machine last reported.
 			if !c.Here {
 				state += " (machine absent)"
 			}
-			// Ids of other machines: they mean nothing to the verbs here, but are told apart by them.
+			// IDs of other machines mean nothing to the verbs here, but they tell rows apart.
 			return c.ID, []string{c.Machine, c.Kind, c.Name, state, c.Branch, c.Project, c.ID}
 		})
 	})
 }
 
-// boxesFacts are boxes, with what they cost where that was measured.
+// boxesFacts returns the facts about boxes, with their usage where it was measured.
 func boxesFacts(boxes []agentbox.Box, usage bool) facts {
 	head := []string{"NAME", "ID", "STATE", "ISOLATION", "BRANCH", "AGE", "DIRECTORY"}
-	// The head has them also where no box was measured.
+	// The header has these columns even if no box was measured.
 	if usage {
 		head = append(head, "MEMORY", "DISK", "CPU")
 	}
 	return listed(boxes, head, func(b agentbox.Box) (string, []string) {
 		row := []string{b.Name, b.ID.String(), stateText(b), isolationText(b), b.Branch, agoText(b.Created), b.Directory}
-		// Absent where it was not measured, or the box does not run.
+		// Usage is absent if it was not measured, or the box does not run.
 		if u := b.Usage; u != nil {
 			row = append(row, bytesText(u.PSS), bytesText(u.Disk), (time.Duration(u.CPUMillis) * time.Millisecond).String())
 		}
@@ -66,9 +66,9 @@ func boxesFacts(boxes []agentbox.Box, usage bool) facts {
 	})
 }
 
-// stateText is the state, with what put the box into it: a limit, or the end of its lease.
+// stateText returns the state, with its cause if a limit or the end of the lease led to it.
 func stateText(b agentbox.Box) string {
-	// Only for a box that is paused or stopped by it: one that runs again has overcome it.
+	// This is only for a box that is still paused or stopped: one that runs again has moved on.
 	which := b.Limited().String()
 	if b.Ended != nil && b.Ended.Cause == agentbox.EndLease {
 		which = "lease"
@@ -79,8 +79,8 @@ func stateText(b agentbox.Box) string {
 	return string(b.State) + " (" + which + ")"
 }
 
-// isolationText is the kind of machine, with how its processor is run where the kind leaves that
-// open: microvm/kvm, microvm/tcg, gvisor.
+// isolationText returns the kind of machine, with the accelerator where the kind has several:
+// microvm/kvm, microvm/tcg, gvisor.
 func isolationText(b agentbox.Box) string {
 	if b.Accel == "" {
 		return string(b.Isolation)
@@ -88,8 +88,8 @@ func isolationText(b agentbox.Box) string {
 	return string(b.Isolation) + "/" + b.Accel
 }
 
-// showCommand is `show`: it asks the guest, too, and so it may take its time for a box that is
-// busy. --json is an agentbox.Box with its usage; --quiet the id.
+// showCommand is `show`. It also asks the guest, so it may take a while for a busy box. --json
+// prints an agentbox.Box with its usage; --quiet the ID.
 func (a *app) showCommand() *cli.Command {
 	return &cli.Command{
 		Name: "show", Category: catBox, Usage: "show everything about a box", ArgsUsage: "[BOX]",
@@ -101,7 +101,7 @@ func (a *app) showCommand() *cli.Command {
 	}
 }
 
-// serviceText is a service and why it failed, in the box's words.
+// serviceText returns the state of a service and why it failed, in the box's words.
 func serviceText(s agentbox.Service) string {
 	text := fmt.Sprintf("%s: %s, %s", s.Name, s.State, agentbox.Plural(s.Restarts, "restart"))
 	if s.Error != "" {
@@ -110,7 +110,7 @@ func serviceText(s agentbox.Service) string {
 	return text
 }
 
-// leaseText says whose the lease is, and when the machine of the box goes.
+// leaseText says who holds the lease, and when the machine of the box will be paused.
 func leaseText(b agentbox.Box) string {
 	text := b.Lease.Owner
 	switch {
@@ -122,8 +122,8 @@ func leaseText(b agentbox.Box) string {
 	return text
 }
 
-// showRows are all facts about a box, a row each; several rows of one name for what a box has
-// several of.
+// showRows returns all facts about a box, one row each. A property with several values has several
+// rows with the same name.
 func showRows(b agentbox.Box) [][]string {
 	rows := [][]string{
 		{"box", b.Name + " (" + b.ID.String() + ")"},
@@ -152,7 +152,7 @@ func showRows(b agentbox.Box) [][]string {
 	if u := b.Usage; u != nil {
 		rows = append(rows, []string{"usage", fmt.Sprintf("%s memory, %s disk, %s CPU", bytesText(u.PSS), bytesText(u.Disk), time.Duration(u.CPUMillis)*time.Millisecond)})
 	}
-	// Last, since they are sentences.
+	// These come last, because they are sentences.
 	for _, note := range notes(b) {
 		rows = append(rows, []string{"note", note})
 	}

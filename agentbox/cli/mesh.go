@@ -17,8 +17,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// meshCommand groups the verbs about the team. The daemon is the member; nothing of the mesh is in
-// this program.
+// meshCommand groups the verbs about the team. The daemon is the member; this program contains
+// nothing of the mesh.
 func (a *app) meshCommand() *cli.Command {
 	return &cli.Command{
 		Name: "mesh", Category: catHost, Usage: "the team: machines that know each other and hand each other what they have",
@@ -28,19 +28,20 @@ func (a *app) meshCommand() *cli.Command {
 	}
 }
 
-// listenFlag is where this machine's part listens. "" is what was configured, else port 7946.
+// listenFlag is the address at which this machine listens for the team. "" is the configured one,
+// which defaults to port 7946.
 func listenFlag(to *string) cli.Flag {
 	return &cli.StringFlag{Name: "listen", Usage: "the UDP `ADDRESS` of this machine's part (default: port 7946 on all, or any port when that is taken)", Destination: to}
 }
 
-// nameFlag is how this machine is called in the team. Names are for people, and need not be unique;
-// PeerIDs are what counts.
+// nameFlag is this machine's name in the team. Names are for people and need not be unique; PeerIDs
+// identify machines.
 func nameFlag(to *string) cli.Flag {
 	host, _ := os.Hostname()
 	return &cli.StringFlag{Name: "name", Usage: "how the others see this machine", Value: host, Destination: to}
 }
 
-// meshInit is `mesh init`. Where the root key is, `mesh status` says, too. --json is an
+// meshInit is `mesh init`. `mesh status` also shows where the root key is. --json prints an
 // api.MeshStatus; --quiet the PeerID.
 func (a *app) meshInit() *cli.Command {
 	var req api.MeshInitRequest
@@ -56,9 +57,9 @@ func (a *app) meshInit() *cli.Command {
 	}
 }
 
-// meshInvite is `mesh invite`. The token is printed as the command to type on the other machine,
-// and what is to be known about it goes to standard error. --json is an api.MeshInvite; --quiet the
-// token, which is a secret until it was used.
+// meshInvite is `mesh invite`. It prints the token within the command to type on the other machine,
+// and explains it on standard error. --json prints an api.MeshInvite; --quiet the token, which is a
+// secret until it was used.
 func (a *app) meshInvite() *cli.Command {
 	var req api.MeshInviteRequest
 	var builder, admin bool
@@ -72,7 +73,7 @@ func (a *app) meshInvite() *cli.Command {
 			&cli.StringSliceFlag{Name: "address", Usage: "another `HOST:PORT` that leads to this machine", Destination: &req.Addresses},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			// Roles travel with the invitation: the new member has them from its first moment.
+			// The invitation carries the roles, so the new member has them from the start.
 			req.Roles = roleWords(builder, admin)
 			i, err := call(ctx, a, api.InviteMesh, req)
 			if err != nil {
@@ -81,11 +82,11 @@ func (a *app) meshInvite() *cli.Command {
 			if err := a.report(facts{value: i, ids: []string{i.Token}, text: "agentbox mesh join " + i.Token}); err != nil || a.json || a.quiet {
 				return err
 			}
-			// Where it asks is said because a firewall or another network is the usual reason why
-			// it does not work.
+			// The address is shown because a firewall or another network is the usual reason for a
+			// failure.
 			fmt.Fprintf(a.stderr, "on the other machine, within %s; it asks for this one at %s\n", tookText(req.TTL), strings.Join(i.Addresses, ", "))
 			if f, ok := a.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-				// Letters of one case make a smaller code.
+				// A QR code of upper-case letters only is smaller.
 				qrterminal.GenerateHalfBlock(strings.ToUpper(i.Token), qrterminal.L, a.stdout)
 			}
 			return nil
@@ -93,7 +94,7 @@ func (a *app) meshInvite() *cli.Command {
 	}
 }
 
-// roleWords are roles as the API has them. No role is none, and not "unchanged".
+// roleWords returns roles as the API expects them. An empty list means no roles, not "unchanged".
 func roleWords(builder, admin bool) []string {
 	out := []string{}
 	if admin {
@@ -105,8 +106,8 @@ func roleWords(builder, admin bool) []string {
 	return out
 }
 
-// meshJoin is `mesh join`. It returns when the machine is a member, or says why it cannot be.
-// --json is an api.MeshStatus; --quiet the PeerID.
+// meshJoin is `mesh join`. It returns when the machine is a member, or says why it cannot become
+// one. --json prints an api.MeshStatus; --quiet the PeerID.
 func (a *app) meshJoin() *cli.Command {
 	var req api.MeshJoinRequest
 	return &cli.Command{
@@ -121,8 +122,8 @@ func (a *app) meshJoin() *cli.Command {
 	}
 }
 
-// meshPeers is `mesh peers`. Former members are left out unless they are asked for; --json has the
-// same choice. It is a list of api.MeshPeer; --quiet is the PeerIDs.
+// meshPeers is `mesh peers`. It omits former members unless asked for them, also with --json.
+// --json prints a list of api.MeshPeer; --quiet the PeerIDs.
 func (a *app) meshPeers() *cli.Command {
 	var all bool
 	return &cli.Command{
@@ -140,15 +141,15 @@ func (a *app) meshPeers() *cli.Command {
 	}
 }
 
-// former tells a machine that is no member any more, also one that still answers.
+// former reports whether a machine is no longer a member, even if it still answers.
 func former(p api.MeshPeer) bool {
 	return p.State == "revoked" || p.State == "left" || p.State == "expired"
 }
 
-// peerRow is a member as a row. What it says of itself (name, load, free space) is shown as its
-// word; load and space only while it is here.
+// peerRow returns the row of a member. Name, load and free space are its own unverified claims;
+// load and space are shown only while it is present.
 func peerRow(p api.MeshPeer) []string {
-	// Of a machine that is not here, load and space are those of some other day.
+	// For a machine that is not present, load and space would be out of date.
 	since, load, free, address := "", "", "", ""
 	if !p.Since.IsZero() {
 		since = agoText(p.Since)
@@ -164,8 +165,8 @@ func peerRow(p api.MeshPeer) []string {
 	}
 }
 
-// meshStatus is `mesh status`. In no team it says how to be in one, which is no error. --json is an
-// api.MeshStatus; --quiet the PeerID of this machine.
+// meshStatus is `mesh status`. Without a team it says how to get one, which is no error. --json
+// prints an api.MeshStatus; --quiet the PeerID of this machine.
 func (a *app) meshStatus() *cli.Command {
 	return &cli.Command{
 		Name: "status", Usage: "say how this machine takes part in its team",
@@ -177,13 +178,13 @@ func (a *app) meshStatus() *cli.Command {
 	}
 }
 
-// statusRows are the facts about this machine's part in its team, and what moves at this moment.
+// statusRows returns the facts about this machine's part in its team, and the current transfers.
 func statusRows(s api.MeshStatus) [][]string {
 	rows := [][]string{{"peer", s.Peer}, {"state", s.State}}
 	if s.Problem != "" {
 		rows = append(rows, []string{"problem", oneLine(s.Problem)})
 	}
-	// Nothing else means anything then.
+	// Without a team, the other fields mean nothing.
 	if s.Team.IsZero() {
 		return append(rows, []string{"team", "none: agentbox mesh init makes one, agentbox mesh join TOKEN joins one"})
 	}
@@ -204,7 +205,7 @@ func statusRows(s api.MeshStatus) [][]string {
 	return rows
 }
 
-// movementRow is something that is being got or sent.
+// movementRow returns the row of a transfer.
 func movementRow(m api.MeshMovement) []string {
 	what, who := cmp.Or(m.Name, m.Manifest.Short()), strings.Join(m.Peers, ", ")
 	if !m.Getting {
@@ -213,8 +214,8 @@ func movementRow(m api.MeshMovement) []string {
 	return []string{"getting", fmt.Sprintf("%s, %d of %d pieces here, from %s", what, m.Here, m.Pieces, cmp.Or(who, "nobody at the moment"))}
 }
 
-// meshTrust is `mesh trust`: the roles that are given take the place of those that the member has.
-// Only an admin's word counts, and admins are made by the root key's machine.
+// meshTrust is `mesh trust`: it replaces the roles of a member. Only admins may do this, and only
+// the machine with the root key makes admins.
 func (a *app) meshTrust() *cli.Command {
 	var builder, admin bool
 	return &cli.Command{
@@ -232,7 +233,7 @@ func (a *app) meshTrust() *cli.Command {
 	}
 }
 
-// rolesText is a member's roles as the end of a sentence.
+// rolesText returns a member's roles as the end of a sentence.
 func rolesText(roles []string) string {
 	if len(roles) == 0 {
 		return "no role"
@@ -240,7 +241,7 @@ func rolesText(roles []string) string {
 	return "the roles " + strings.Join(roles, ", ")
 }
 
-// meshRevoke is `mesh revoke`. It cannot be taken back.
+// meshRevoke is `mesh revoke`. It cannot be undone.
 func (a *app) meshRevoke() *cli.Command {
 	return &cli.Command{
 		Name: "revoke", Usage: "take a machine off the team, everywhere and for good", ArgsUsage: "PEER|NAME",
@@ -253,8 +254,8 @@ func (a *app) meshRevoke() *cli.Command {
 	}
 }
 
-// meshLeave is `mesh leave`: the others are told, as far as they are here, and the team is
-// forgotten. Boxes and images stay.
+// meshLeave is `mesh leave`: it tells the members that are present, and forgets the team. Boxes and
+// images stay.
 func (a *app) meshLeave() *cli.Command {
 	return &cli.Command{
 		Name: "leave", Usage: "leave the team, and forget it",

@@ -15,7 +15,7 @@ import (
 )
 
 // policyCommand groups the verbs about what boxes may do. Rules are the user's own, for one
-// repository or for all; what the repository itself asks for is approved as a whole, by digest.
+// repository or for all. What the repository itself asks for is approved as a whole, by digest.
 func (a *app) policyCommand() *cli.Command {
 	return &cli.Command{
 		Name: "policy", Category: catPolicy, Usage: "show and change what boxes may reach, and see what they tried",
@@ -25,14 +25,15 @@ func (a *app) policyCommand() *cli.Command {
 	}
 }
 
-// policyRef is the repository a verb means: the box's, or the current directory's. The environment
-// goes along because variables configure where packages come from, and includes name some.
+// policyRef returns the repository that a verb means: the box's, or the current directory's. It
+// includes the environment, because variables configure where packages come from, and includes name
+// some.
 func (a *app) policyRef(box string) api.PolicyRef {
 	return api.PolicyRef{BoxRef: a.ref(box), Environ: os.Environ()}
 }
 
-// policyShow is `policy show`: what is in force, and what waits. It is what a person reads before
-// approving, so no word in it may act on the terminal. --json is an api.PolicyReport.
+// policyShow is `policy show`: what is in force, and what waits for approval. A person reads it
+// before approving, so no word in it may act on the terminal. --json prints an api.PolicyReport.
 func (a *app) policyShow() *cli.Command {
 	var refresh bool
 	return &cli.Command{
@@ -53,7 +54,7 @@ func (a *app) policyShow() *cli.Command {
 	}
 }
 
-// printPolicy prints a policy rule by rule, layer by layer, with whose each rule is.
+// printPolicy prints a policy rule by rule and layer by layer, with the owner of each rule.
 func (a *app) printPolicy(r api.PolicyReport) error {
 	fmt.Fprintf(a.stdout, "preset %s, for boxes of %s\n", oneLine(r.Preset), oneLine(r.Directory))
 	if err := a.table(layerRows(r.Layers)); err != nil {
@@ -70,8 +71,8 @@ func (a *app) printPolicy(r api.PolicyReport) error {
 	return nil
 }
 
-// layerRows are rules as a table. A layer that bounds the others, such as an organisation's, says
-// "at most".
+// layerRows returns the rules as a table. "at most" marks a layer that bounds the others, such as
+// an organisation's.
 func layerRows(layers []policy.Layer) [][]string {
 	rows := [][]string{{"VERDICT", "RULE", "WHOSE"}}
 	for _, l := range layers {
@@ -79,8 +80,8 @@ func layerRows(layers []policy.Layer) [][]string {
 		if l.Name != "" {
 			whose += " " + l.Name
 		}
-		// A layer that bounds the others allows nothing by itself: what it does not cover is
-		// denied, whatever they say.
+		// A layer that bounds the others allows nothing by itself: it denies what it does not
+		// cover, whatever the others say.
 		verdict := "allow"
 		if l.Bound {
 			verdict = "at most"
@@ -103,7 +104,7 @@ func layerRows(layers []policy.Layer) [][]string {
 	return append(rows, []string{"deny", "everything else", string(policy.Builtin)})
 }
 
-// rulesText is a list of rules for one line.
+// rulesText returns a list of rules on one line.
 func rulesText(rules []policy.Rule) string {
 	var list []string
 	for _, r := range rules {
@@ -112,16 +113,16 @@ func rulesText(rules []policy.Rule) string {
 	return strings.Join(list, ", ")
 }
 
-// printPlan prints a plan, a line for each change behind a prefix. Plans are a repository's words, so
-// they are cleaned.
+// printPlan prints a plan, one line per change, each with a prefix. A repository wrote the plan, so
+// it is sanitized.
 func printPlan(w io.Writer, prefix string, plan []policy.Change) {
 	for _, c := range plan {
 		fmt.Fprintln(w, prefix+oneLine(c.String()))
 	}
 }
 
-// policyCheck is `policy check`: what the gateway would decide, by the same code, for a URL or a
-// host and port. It sends nothing there, though it looks the name up.
+// policyCheck is `policy check`: the gateway's decision, by the same code, for a URL or a host and
+// port. It sends nothing there, but it resolves the name.
 func (a *app) policyCheck() *cli.Command {
 	var req api.CheckRequest
 	var box string
@@ -143,10 +144,10 @@ func (a *app) policyCheck() *cli.Command {
 	}
 }
 
-// exitDenied is the exit code of check for what is denied.
+// exitDenied is the exit code of check for a denial.
 const exitDenied = 1
 
-// printCheck prints a verdict, and ends with exitDenied for a denial, under --json too. --json is
+// printCheck prints a verdict, and returns exitDenied for a denial, also with --json. --json prints
 // an api.CheckReport.
 func (a *app) printCheck(r api.CheckReport) error {
 	word := "deny"
@@ -172,9 +173,9 @@ func (a *app) printCheck(r api.CheckReport) error {
 	return nil
 }
 
-// policyRule is `policy allow` and `policy deny`: it adds rules to a list of the user's, or with
-// --remove takes them back. --private is a list of its own: what has a private address is opened by
-// it and by nothing else.
+// policyRule is `policy allow` and `policy deny`: it adds rules to one of the user's lists, or
+// removes them with --remove. --private selects a list of its own, the only one that opens private
+// addresses.
 func (a *app) policyRule(list string) *cli.Command {
 	req := api.ChangeRequest{List: list}
 	var box string
@@ -190,7 +191,7 @@ func (a *app) policyRule(list string) *cli.Command {
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if private {
-				// The list is one of three, and --private chooses the third.
+				// --private selects the third list.
 				req.List = "private"
 			}
 			req.Rules = cmd.Args().Slice()
@@ -203,8 +204,8 @@ func (a *app) policyRule(list string) *cli.Command {
 	return cmd
 }
 
-// changePolicy makes a change for the repository of box, "" for this directory's, and says which
-// running boxes follow it.
+// changePolicy makes a change for the repository of box ("" for this directory's), and reports
+// which running boxes received it.
 func (a *app) changePolicy(ctx context.Context, req api.ChangeRequest, box string) error {
 	req.PolicyRef = a.policyRef(box)
 	r, err := call(ctx, a, api.ChangePolicy, req)
@@ -214,8 +215,8 @@ func (a *app) changePolicy(ctx context.Context, req api.ChangeRequest, box strin
 	return a.printChanged(r)
 }
 
-// printChanged says what a change reached. --quiet says nothing, as there is no id. --json is an
-// api.PolicyReport, of the policy as it is then.
+// printChanged reports the effect of a change. --quiet prints nothing, because there is no ID.
+// --json prints the resulting api.PolicyReport.
 func (a *app) printChanged(r api.PolicyReport) error {
 	switch {
 	case a.json:
@@ -229,8 +230,8 @@ func (a *app) printChanged(r api.PolicyReport) error {
 	return nil
 }
 
-// policyPreset is `policy preset`. "none" takes the user's choice back, so that the repository's
-// counts again. List has to be one of the lists, though no rule is changed.
+// policyPreset is `policy preset`. "none" removes the user's choice, so that the repository's
+// applies again. The request needs a valid List although it changes no rule.
 func (a *app) policyPreset() *cli.Command {
 	req := api.ChangeRequest{List: "allow"}
 	return &cli.Command{
@@ -238,7 +239,7 @@ func (a *app) policyPreset() *cli.Command {
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "everywhere", Usage: "for the boxes of all repositories", Destination: &req.Everywhere}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			preset := cmd.Args().First()
-			// The API's word for "no choice of the user's" is the empty preset.
+			// In the API, the empty preset means that the user has made no choice.
 			if preset == "none" {
 				preset = ""
 			}
@@ -248,9 +249,9 @@ func (a *app) policyPreset() *cli.Command {
 	}
 }
 
-// policyApprove is `policy approve`. With a digest it approves that and nothing else; without one a
-// person has to say yes to the plan on the screen. A script has to name the digest: nobody can
-// approve what they have not seen.
+// policyApprove is `policy approve`. With a digest it approves exactly that. Without one, a person
+// must confirm the plan on the screen. A script must name the digest: nobody can approve what they
+// have not seen.
 func (a *app) policyApprove() *cli.Command {
 	return &cli.Command{
 		Name: "approve", Usage: "approve what the repository's own policy asks for", ArgsUsage: "[DIGEST]",
@@ -270,7 +271,7 @@ func (a *app) policyApprove() *cli.Command {
 				printPlan(a.stdout, "  ", r.Plan)
 				return agentbox.Errorf(agentbox.Invalid, "approval without a terminal names what is approved").WithHint("agentbox policy approve %s", r.Digest)
 			}
-			// Another answer than yes changes nothing, and the exit code says so.
+			// Any answer but yes changes nothing, and the exit code shows it.
 			if !a.askToApprove(r) {
 				return agentbox.Errorf(agentbox.Conflict, "not approved: what was approved before stays in force")
 			}
@@ -279,8 +280,8 @@ func (a *app) policyApprove() *cli.Command {
 	}
 }
 
-// approve approves what the repository asked for when its wishes had this digest. If they have
-// changed since, it is Conflict.
+// approve approves what the repository asked for when this was its digest. If that has changed
+// since, the error is Conflict.
 func (a *app) approve(ctx context.Context, digest string) error {
 	r, err := call(ctx, a, api.ApprovePolicy, api.ApproveRequest{PolicyRef: a.policyRef(""), Digest: digest})
 	if err != nil {
@@ -289,21 +290,21 @@ func (a *app) approve(ctx context.Context, digest string) error {
 	return a.printChanged(r)
 }
 
-// askToApprove shows a plan on the terminal and asks. Anything but yes is no. The repository's
-// words are cleaned: else a plan could show another plan.
+// askToApprove shows a plan on the terminal and asks. Anything but yes means no. The repository's
+// words are sanitized, or a plan could disguise itself as another.
 func (a *app) askToApprove(r api.PolicyReport) bool {
 	fmt.Fprintf(a.stderr, "%s asks for more than is approved for %s:\n", oneLine(r.Directory), oneLine(r.Project))
 	printPlan(a.stderr, "  ", r.Plan)
 	return a.yes("approve it?")
 }
 
-// reviewAtTerminal asks, before a box starts, about what its repository's policy asks for. On a
-// pipe nobody is asked, and up says which command approves. No is no error: the box is made with
-// what was approved before, and up says what waits.
+// reviewAtTerminal asks, before a box starts, about what its repository's policy asks for. Without
+// a terminal it does not ask, and up says which command approves. No is not an error: the box is
+// made with what was approved before, and up says what waits.
 //
-// With sure, --approve on the command line, nobody is asked: the plan is shown and approved. That
-// is for users who have read the repository's configuration, as a Makefile of that repository may
-// presume of those who run it.
+// With sure (--approve on the command line) it does not ask either: it shows the plan and approves
+// it. That is for users who have read the repository's configuration. A Makefile of that
+// repository, for example, may assume so of those who run it.
 func (a *app) reviewAtTerminal(ctx context.Context, sure bool) error {
 	if !sure && (!a.interactive() || a.quiet || a.json) {
 		return nil

@@ -16,8 +16,9 @@ import (
 	"agentbox/policy"
 )
 
-// policyLog is `policy log`. The log is a directory of this host, written by the box's supervisor;
-// it is read here, as it is for a box that is gone. --follow ends with an interrupt.
+// policyLog is `policy log`. The box's supervisor writes the log into a directory of this host.
+// This program reads it directly, so it works for removed boxes too. --follow ends with an
+// interrupt.
 func (a *app) policyLog() *cli.Command {
 	var follow, verify, denied bool
 	return &cli.Command{
@@ -33,8 +34,8 @@ func (a *app) policyLog() *cli.Command {
 			if err != nil {
 				return err
 			}
-			// Every form of the log goes through it, so --denied works with all of them but
-			// --verify, which must see each entry.
+			// Every form of the log uses show, so --denied works with all of them except --verify,
+			// which must see each entry.
 			show := func(e policy.Entry) error {
 				if denied && e.Allow {
 					return nil
@@ -44,7 +45,8 @@ func (a *app) policyLog() *cli.Command {
 			switch {
 			case verify:
 				return a.verifyLog(place)
-			// It begins at the beginning, and goes on: nothing is missed between two calls.
+			// Start at the beginning and go on from there, so that nothing is missed between two
+			// calls.
 			case follow:
 				return policy.Follow(ctx, place.Directory, 0, show)
 			}
@@ -53,9 +55,9 @@ func (a *app) policyLog() *cli.Command {
 	}
 }
 
-// verifyLog is `policy log --verify`: each entry has the hash of the one before it, so a change, a
-// gap or an insertion is found. What it cannot find is that all entries after some moment were
-// dropped, so the head is printed: to be compared with one that was noted elsewhere.
+// verifyLog is `policy log --verify`. Each entry has the hash of the previous one, so it detects
+// any change, gap or insertion. It cannot detect that all entries after some point were dropped. It
+// therefore prints the head, to compare with a copy kept elsewhere.
 func (a *app) verifyLog(place api.AuditLocation) error {
 	v, err := policy.Verify(place.Directory)
 	if err != nil {
@@ -64,7 +66,7 @@ func (a *app) verifyLog(place api.AuditLocation) error {
 	if a.json {
 		return a.printJSON(map[string]any{"box": place.Box, "entries": v.Entries, "first": v.First, "last": v.Last, "head": v.Head})
 	}
-	// Empty is not an error: a box that tried nothing has no entries.
+	// An empty log is no error: a box that tried nothing has no entries.
 	if v.Entries == 0 {
 		fmt.Fprintf(a.stdout, "the audit log of box %s is empty\n", place.Box)
 		return nil
@@ -73,11 +75,11 @@ func (a *app) verifyLog(place api.AuditLocation) error {
 	return nil
 }
 
-// printEntry prints one entry: a line of text, or under --json a line of JSON, so that logs can be
-// piped as they grow. The JSON is a policy.Entry, as it is in the log.
+// printEntry prints one entry: a line of text or, with --json, one line of JSON, so that a growing
+// log can be piped. The JSON is a policy.Entry, as in the log.
 func (a *app) printEntry(e policy.Entry) error {
 	if a.json {
-		// Not indented, unlike all other JSON: a line is an entry.
+		// Unlike all other JSON it is not indented, because each entry is one line.
 		enc := json.NewEncoder(a.stdout)
 		enc.SetEscapeHTML(false)
 		return enc.Encode(e)
@@ -86,15 +88,15 @@ func (a *app) printEntry(e policy.Entry) error {
 	return err
 }
 
-// entryText is an entry as people read it, on one line. Names, paths and reasons are a box's words,
-// and are cleaned as a whole.
+// entryText returns an entry for people, on one line. A box chose its names, paths and reasons, so
+// the whole line is sanitized.
 func entryText(e policy.Entry) string {
 	verdict := "deny "
 	if e.Allow {
 		verdict = "allow"
 	}
 	parts := []string{e.Time.Local().Format(time.DateTime), verdict}
-	// Most entries are flows; the kind is named for the others.
+	// Most entries are flows, so only other kinds are named.
 	if e.Kind != policy.KindFlow {
 		parts = append(parts, e.Kind)
 	}
@@ -122,7 +124,7 @@ func entryText(e policy.Entry) string {
 	return agentbox.Printable(strings.Join(parts, " "))
 }
 
-// entryTarget is METHOD HOST:PORT/PATH, as far as they are known.
+// entryTarget returns METHOD HOST:PORT/PATH, as far as these are known.
 func entryTarget(e policy.Entry) string {
 	host := e.Name
 	if host == "" {

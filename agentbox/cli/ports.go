@@ -11,7 +11,7 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// portsCommand is `ports`: it opens, closes or lists forwarded ports. Opening wakes the box,
+// portsCommand is `ports`: it opens, closes or lists forwarded ports. Opening wakes the box;
 // listing does not.
 func (a *app) portsCommand() *cli.Command {
 	var closing bool
@@ -27,7 +27,7 @@ func (a *app) portsCommand() *cli.Command {
 			}
 			ref := a.ref(box)
 			switch {
-			// To close all ports by leaving out one word would be too easy.
+			// Otherwise, forgetting one word would close all ports.
 			case closing && len(wanted) == 0:
 				return agentbox.Errorf(agentbox.Invalid, "no port given to close").WithHint("agentbox ports lists them")
 			case closing:
@@ -40,15 +40,15 @@ func (a *app) portsCommand() *cli.Command {
 	}
 }
 
-// portPair is a port of a box and the one of this machine that leads to it; host 0 leaves the
-// choice to us. On the command line it is HOST:BOX, as docker's -p has it.
+// portPair is a port of a box and the port of this machine that leads to it. host 0 means any port.
+// On the command line it is HOST:BOX, like docker's -p.
 type portPair struct{ host, box int }
 
-// parsePorts takes an optional box, then ports. A first argument that is a port number is a port,
-// not a box.
+// parsePorts parses an optional box followed by ports. A first argument that is a port number is a
+// port, not a box.
 func parsePorts(args []string) (box string, ports []portPair, err error) {
 	if len(args) > 0 {
-		// `ports 3000` is a port of this directory's box; `ports web` lists those of box web.
+		// `ports 3000` means a port of this directory's box; `ports web` lists those of box web.
 		if _, err := parsePort(args[0]); err != nil && !looksLikePort(args[0]) {
 			box, args = args[0], args[1:]
 		}
@@ -63,13 +63,13 @@ func parsePorts(args []string) (box string, ports []portPair, err error) {
 	return box, ports, nil
 }
 
-// looksLikePort tells a mistyped port from the name of a box. Ids have twelve digits, ports five at
-// most.
+// looksLikePort distinguishes a mistyped port from the name of a box. IDs have twelve digits, ports
+// at most five.
 func looksLikePort(s string) bool {
 	return strings.Contains(s, ":") || len(s) <= 6 && strings.Trim(s, "0123456789") == ""
 }
 
-// parsePort reads PORT or HOST:PORT, decimal numbers from 1 to 65535. Invalid for anything else.
+// parsePort parses PORT or HOST:PORT, decimal numbers from 1 to 65535. Anything else is Invalid.
 func parsePort(s string) (portPair, error) {
 	host, box, both := strings.Cut(s, ":")
 	if !both {
@@ -92,7 +92,8 @@ func (a *app) listPorts(ctx context.Context, ref api.BoxRef) error {
 	return a.printPorts(b.Ports)
 }
 
-// openPorts opens ports in order and prints them. Those before one that cannot be opened stay open.
+// openPorts opens ports in order and prints them. If one cannot be opened, those before it stay
+// open.
 func (a *app) openPorts(ctx context.Context, ref api.BoxRef, wanted []portPair) error {
 	var open []agentbox.Port
 	for _, w := range wanted {
@@ -105,7 +106,7 @@ func (a *app) openPorts(ctx context.Context, ref api.BoxRef, wanted []portPair) 
 	return a.printPorts(open)
 }
 
-// closePorts closes ports of the box, whatever port of this machine led to them.
+// closePorts closes ports of the box, whichever port of this machine leads to them.
 func (a *app) closePorts(ctx context.Context, ref api.BoxRef, wanted []portPair) error {
 	for _, w := range wanted {
 		if _, err := call(ctx, a, api.ClosePort, api.PortRequest{BoxRef: ref, Port: w.box}); err != nil {
@@ -115,8 +116,8 @@ func (a *app) closePorts(ctx context.Context, ref api.BoxRef, wanted []portPair)
 	return nil
 }
 
-// printPorts prints forwarded ports; --quiet has the addresses to connect to. --json is a list of
-// agentbox.Port.
+// printPorts prints forwarded ports. --json prints a list of agentbox.Port; --quiet the addresses
+// to connect to.
 func (a *app) printPorts(ports []agentbox.Port) error {
 	return a.report(listed(ports, []string{"PORT", "ANSWERS AT"}, func(p agentbox.Port) (string, []string) {
 		return p.Host, []string{strconv.Itoa(p.Box), p.Host}

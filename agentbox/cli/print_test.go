@@ -65,7 +65,7 @@ func TestShareIsABarOfOneWidth(t *testing.T) {
 	}
 }
 
-// pipe gives a file and what was written to it.
+// pipe returns a file and a func that returns what was written to it.
 func pipe(t *testing.T) (*os.File, func() string) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -106,7 +106,7 @@ func TestProgressOnAPipeIsPlainLines(t *testing.T) {
 	}
 }
 
-// A line that is as wide as the terminal would wrap, and could not be removed.
+// A line as wide as the terminal would wrap, and could not be erased.
 func TestProgressFitsTheTerminal(t *testing.T) {
 	e := agentbox.Event{Step: "image", Detail: strings.Repeat("ä long detail ", 20), Done: 30, Total: 100}
 	for width, ends := range map[int]string{200: "…  [======              ]  30%  1m40s", 80: "…  [======              ]  30%  1m40s", 20: "…", 1: "…"} {
@@ -155,8 +155,8 @@ app   020000000000  running  microvm/tcg  main    3 min  /src       1 MiB   1.0 
 	}
 }
 
-// What a repository, a box, a peer or a registry wrote must not act on the terminal that shows it:
-// a plan could hide what is to be approved.
+// Text from a repository, a box, a peer or a registry must not act on the terminal that shows it: a
+// plan could hide what it asks the user to approve.
 func TestForeignWordsDoNotReachTheTerminal(t *testing.T) {
 	const foreign = "/home/me\x1b[2K\r/data\n+ nothing"
 	for name, show := range map[string]func(a *app) error{

@@ -11,34 +11,34 @@ import (
 	"agentbox/agentbox"
 )
 
-// progress shows what a long call is doing, on standard error: a line per finished step, and on a
-// terminal one more line that says what is under way, how far it is and for how long. Events of
-// steps that run side by side take turns in that line. close has to be called before anything else
-// is printed there.
+// progress shows on standard error what a long call is doing: one line per finished step and, on a
+// terminal, a status line with the current step, how far it is and how long it has taken. Steps
+// that run in parallel alternate in the status line. Call close before printing anything else
+// there.
 type progress struct {
 	out      *os.File
 	quiet    bool
 	terminal bool
 	color    bool
 
-	// mu guards what is below, since events and the ticker come from different goroutines, and
-	// keeps lines whole.
+	// mu guards the fields below, because events and the ticker come from different goroutines. It
+	// also keeps lines whole.
 	mu     sync.Mutex
 	drawn  bool
-	latest time.Time      // when the line was drawn
-	now    agentbox.Event // what is under way; its Step is "" for nothing
+	latest time.Time      // when the status line was last drawn
+	now    agentbox.Event // the current step; Step is "" if there is none
 	since  time.Time
-	stop   func() // ends what redraws the line
+	stop   func() // ends the periodic redraw
 }
 
 const (
-	redraw  = 100 * time.Millisecond // the least between two drawings of the line that is under way
-	ticking = time.Second            // the most
-	patient = 2 * time.Second        // after which the line says for how long
+	redraw  = 100 * time.Millisecond // shortest time between two redraws of the status line
+	ticking = time.Second            // longest time between them
+	patient = 2 * time.Second        // after which the status line shows the elapsed time
 )
 
-// newProgress is progress the way the user asked for: none with --quiet, finished steps only where
-// standard error is no terminal or a dumb one, no colour where NO_COLOR says so.
+// newProgress returns progress in the form the user asked for. --quiet shows none. If standard
+// error is not a terminal, or a dumb one, only finished steps are shown. NO_COLOR disables colours.
 func (a *app) newProgress() *progress {
 	terminal := term.IsTerminal(int(a.stderr.Fd())) && os.Getenv("TERM") != "dumb"
 	return &progress{out: a.stderr, quiet: a.quiet, terminal: terminal, color: terminal && os.Getenv("NO_COLOR") == ""}
@@ -62,7 +62,7 @@ func (p *progress) event(e agentbox.Event) {
 		}
 		fmt.Fprintf(p.out, "%s %-10s %8s  %s\n", p.tick(), e.Step, tookText(e.Took), oneLine(e.Detail))
 	case p.terminal:
-		// Another detail of the same step is the same wait.
+		// A new detail of the same step continues the same wait.
 		if e.Step != p.now.Step {
 			p.since = time.Now()
 		}
@@ -77,8 +77,8 @@ func (p *progress) event(e agentbox.Event) {
 	}
 }
 
-// keepDrawing draws the line now and then: a step that says nothing for a minute is seen to be
-// alive. It returns what ends that, and waits for it; the caller of stop must not hold mu.
+// keepDrawing redraws the status line now and then, so that a step without events is seen to be
+// alive. stop ends that and waits for it; its caller must not hold mu.
 func (p *progress) keepDrawing() (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -99,7 +99,7 @@ func (p *progress) keepDrawing() (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-// close removes the line that was under way. It may be called again, and after it nothing is drawn.
+// close removes the status line; nothing is drawn afterwards. It may be called more than once.
 func (p *progress) close() {
 	p.mu.Lock()
 	stop := p.stop
@@ -113,7 +113,7 @@ func (p *progress) close() {
 	p.clear()
 }
 
-// clear takes back the line that is under way, if it is on the screen. The caller holds mu.
+// clear erases the status line if it is on the screen. The caller holds mu.
 func (p *progress) clear() {
 	if p.drawn {
 		fmt.Fprint(p.out, "\r\x1b[K")
@@ -121,7 +121,7 @@ func (p *progress) clear() {
 	}
 }
 
-// draw draws the line that is under way. The caller holds mu.
+// draw draws the status line. The caller holds mu.
 func (p *progress) draw() {
 	if p.now.Step == "" {
 		return
@@ -136,8 +136,8 @@ func (p *progress) draw() {
 	fmt.Fprint(p.out, underway(p.now, time.Since(p.since), width))
 }
 
-// underway is that line. It is shorter than the terminal is wide: one that wraps could not be
-// removed.
+// underway returns the text of the status line. It is narrower than the terminal, because a line
+// that wraps could not be erased.
 func underway(e agentbox.Event, taken time.Duration, width int) string {
 	tail := share(e)
 	if taken > patient {
@@ -150,8 +150,8 @@ func underway(e agentbox.Event, taken time.Duration, width int) string {
 // barWidth is the width of a bar, in characters.
 const barWidth = 20
 
-// share is a bar and a percentage of what is done, "" where the whole is not known. What an event
-// says is held to 0 to 100 %.
+// share returns a bar and a percentage, or "" if the total is unknown. It clamps the values of an
+// event to 0 to 100 %.
 func share(e agentbox.Event) string {
 	if e.Total <= 0 {
 		return ""
@@ -162,7 +162,7 @@ func share(e agentbox.Event) string {
 	return fmt.Sprintf("  %-*s] %3d%%", barWidth+1, bar, done*100/e.Total)
 }
 
-// cut is at most n runes of a text; a longer one ends with an ellipsis.
+// cut returns at most n runes of a text. A longer text ends with an ellipsis.
 func cut(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"
@@ -170,7 +170,7 @@ func cut(s string, n int) string {
 	return s
 }
 
-// tick marks a finished step.
+// tick returns the mark of a finished step.
 func (p *progress) tick() string {
 	if p.color {
 		return "\x1b[32m✓\x1b[0m"
@@ -178,7 +178,7 @@ func (p *progress) tick() string {
 	return "-"
 }
 
-// dim is text that matters less than the results, where colours are shown.
+// dim returns text that is less important than the results, dimmed where colours are shown.
 func (p *progress) dim(s string) string {
 	if p.color {
 		return "\x1b[2m" + s + "\x1b[0m"

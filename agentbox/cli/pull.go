@@ -10,10 +10,9 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// pullCommand is `pull`: what was done in a box or task becomes a branch of this checkout, and
-// nothing else here changes. It is made of git objects that the daemon has judged, so nothing of
-// the box's git configuration or hooks comes along. --json is an api.PulledWork; --quiet the
-// commit.
+// pullCommand is `pull`: the work done in a box or task becomes a branch of this checkout; nothing
+// else here changes. Only git objects that the daemon has checked are imported, nothing of the
+// box's git configuration or hooks. --json prints an api.PulledWork; --quiet the commit.
 func (a *app) pullCommand() *cli.Command {
 	var req api.PullRequest
 	return &cli.Command{
@@ -36,8 +35,8 @@ func (a *app) pullCommand() *cli.Command {
 	}
 }
 
-// pulledText says what came, and what to do with it. Its commands are to be pasted, so each is on
-// its own line.
+// pulledText says what was imported, and what to do with it. Each command is on its own line, ready
+// to be pasted.
 func pulledText(p api.PulledWork) string {
 	what := agentbox.Plural(p.Commits, "commit")
 	switch {
@@ -46,7 +45,7 @@ func pulledText(p api.PulledWork) string {
 	case p.Files > 0:
 		what = "one commit with " + agentbox.Plural(p.Files, "uncommitted file")
 	}
-	// A task has no box in the answer.
+	// For a task, the answer has no box.
 	of := "box"
 	if p.Box == (agentbox.BoxID{}) {
 		of = "task"

@@ -11,18 +11,18 @@ import (
 	"agentbox/agentbox"
 )
 
-// facts are what a verb has found out, in every form in which it may be asked for. A verb fills it
-// once and knows nothing of --json and --quiet.
+// facts is the result of a verb, in every form that the user may ask for. A verb fills it once and
+// needs no knowledge of --json and --quiet.
 type facts struct {
-	// value is what --json prints, as it is: its fields are what scripts rely on.
+	// value is what --json prints, unchanged. Scripts rely on its fields.
 	value any
-	// ids are what --quiet prints, a line each: what the next command takes as its argument.
+	// ids is what --quiet prints, one per line: the arguments for the next command.
 	ids   []string
-	text  string     // otherwise, some lines, behind the table if there is one
-	table [][]string // otherwise; the first row is the head
+	text  string     // otherwise: some lines, after the table if there is one
+	table [][]string // otherwise; the first row is the header
 }
 
-// listed are the facts of a list: an id and a row below head for each.
+// listed returns the facts about a list: an ID and a row below head for each element.
 func listed[T any](list []T, head []string, one func(T) (id string, row []string)) facts {
 	f := facts{value: append([]T{}, list...), table: [][]string{head}}
 	for _, item := range list {
@@ -32,8 +32,9 @@ func listed[T any](list []T, head []string, one func(T) (id string, row []string
 	return f
 }
 
-// report prints facts in the form that was asked for. --json wins over --quiet. For people it is
-// the table, if there is one, and then the text; in both, what a terminal would act on is replaced.
+// report prints facts in the form that the user asked for. --json takes precedence over --quiet.
+// Without either it prints the table, if there is one, and then the text; in both, it replaces what
+// a terminal would act on.
 func (a *app) report(f facts) error {
 	switch {
 	case a.json:
@@ -49,7 +50,7 @@ func (a *app) report(f facts) error {
 	if err := a.table(f.table); err != nil || f.text == "" {
 		return err
 	}
-	for line := range strings.SplitSeq(f.text, "\n") { // which may have foreign words, too
+	for line := range strings.SplitSeq(f.text, "\n") { // this may contain foreign words too
 		if _, err := fmt.Fprintln(a.stdout, agentbox.Printable(line)); err != nil {
 			return err
 		}
@@ -57,7 +58,8 @@ func (a *app) report(f facts) error {
 	return nil
 }
 
-// printJSON prints a fact for programs. Indented, and without escapes for HTML: people read it too.
+// printJSON prints a value for programs. It is indented and has no HTML escapes, because people
+// read it too.
 func (a *app) printJSON(v any) error {
 	enc := json.NewEncoder(a.stdout)
 	enc.SetIndent("", "  ")
@@ -65,8 +67,8 @@ func (a *app) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// table prints rows in columns. Cells may have a box's words. An empty cell at the end of a row
-// leaves no spaces there.
+// table prints rows in columns. Cells may contain a box's words. Empty cells at the end of a row
+// leave no trailing spaces.
 func (a *app) table(rows [][]string) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
@@ -79,18 +81,18 @@ func (a *app) table(rows [][]string) error {
 	return w.Flush()
 }
 
-// boxFacts are those of a box after something happened to it: its id under --quiet, all of it under
-// --json, else a line. what is what happened to it, as "was reset".
+// boxFacts returns the facts about a box after an action: the ID for --quiet, the whole box for
+// --json, else a line. what describes the action, such as "was reset".
 func boxFacts(what string) func(agentbox.Box) facts {
 	return func(b agentbox.Box) facts {
 		return facts{value: b, ids: []string{b.ID.String()}, text: fmt.Sprintf("%s %s (%s)", b.Name, what, b.ID)}
 	}
 }
 
-// yes asks a person. Anything but yes is no, an interrupt and the end of input too.
+// yes asks a person. Anything but yes means no, including an interrupt and the end of input.
 func (a *app) yes(question string) bool {
 	fmt.Fprint(a.stderr, question+" [y/N] ")
-	// A line, so that what is typed after the y is not the next question's answer.
+	// Read a whole line, so that what follows the y does not answer the next question.
 	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
 	if err != nil {
 		fmt.Fprintln(a.stderr)
@@ -99,14 +101,13 @@ func (a *app) yes(question string) bool {
 	return answer == "y" || answer == "yes"
 }
 
-// oneLine keeps a message on its line, and from saying anything to the terminal, whatever it
-// quotes: that may be a box's words. Lines are joined by "; ", so no word of a message is lost.
+// oneLine puts a message on one line and removes what a terminal would act on, because the message
+// may quote a box. Lines are joined by "; ", so no word is lost.
 func oneLine(s string) string {
 	return agentbox.Printable(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }
 
-// bytesText is a size as people compare it: in binary units, rounded down, with a decimal only from
-// GiB on.
+// bytesText returns a size in binary units, rounded down, with a decimal only from GiB up.
 func bytesText(n int64) string {
 	const unit = 1024
 	switch {
@@ -120,7 +121,7 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%.1f GiB", float64(n)/unit/unit/unit)
 }
 
-// tookText is a time a person compares at a glance.
+// tookText returns a duration that people can compare at a glance.
 func tookText(d time.Duration) string {
 	if d < 10*time.Second {
 		return fmt.Sprintf("%.2f s", d.Seconds())
@@ -131,7 +132,7 @@ func tookText(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// agoText is how long ago t was, in one unit.
+// agoText returns how long ago t was, in one unit.
 func agoText(t time.Time) string {
 	switch d := time.Since(t); {
 	case d < 2*time.Minute:

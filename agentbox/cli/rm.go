@@ -12,8 +12,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// rmCommand is `rm`. Without a box it is the one of this directory. --force skips the question and
-// also the waking of the box, which finding out what would be lost needs.
+// rmCommand is `rm`. Without an argument it means the box of this directory. --force skips the
+// question, and also waking the box, which is needed to find out what would be lost.
 func (a *app) rmCommand() *cli.Command {
 	var force bool
 	return &cli.Command{
@@ -30,8 +30,8 @@ func (a *app) rmCommand() *cli.Command {
 	}
 }
 
-// removeBoxes asks about every box that has work which is nowhere else. Where there is nobody to
-// ask, one of them keeps all. All are looked at before the first is removed, so that a wrong name
+// removeBoxes asks about every box with work that exists nowhere else. If nobody can be asked, one
+// such box keeps all. It looks at all boxes before it removes the first, so that a wrong name
 // leaves every box as it is.
 func (a *app) removeBoxes(ctx context.Context, names []string, force bool) error {
 	var boxes []removal
@@ -42,7 +42,7 @@ func (a *app) removeBoxes(ctx context.Context, names []string, force bool) error
 		}
 		boxes = append(boxes, d)
 	}
-	// Nobody can be asked: all losses at once are the error, so that a script removes everything or
+	// Nobody can be asked. The error lists all losses, so that a script removes everything or
 	// nothing.
 	if !term.IsTerminal(int(a.stdin.Fd())) || !term.IsTerminal(int(a.stderr.Fd())) {
 		if err := losses(boxes); err != nil {
@@ -57,22 +57,22 @@ func (a *app) removeBoxes(ctx context.Context, names []string, force bool) error
 	return nil
 }
 
-// removal is a box that is to be removed, as far as that was looked into. With --force nothing was,
-// and name and loss are "".
+// removal is a box to be removed, and what is known about it. With --force nothing was looked up,
+// so name and loss are "".
 type removal struct {
 	ref  api.BoxRef
 	name string
-	loss string // what a person has to agree to, "" for nothing
+	loss string // what the user must agree to lose; "" for nothing
 }
 
-// removalOf finds out what would be lost with a box, unless that does not matter. A box that cannot
-// tell, because it cannot be woken for example, counts as one with something to lose.
+// removalOf finds out what would be lost with a box, unless force is set. A box that cannot tell,
+// for example because it cannot be woken, counts as having something to lose.
 func (a *app) removalOf(ctx context.Context, name string, force bool) (removal, error) {
 	d := removal{ref: a.ref(name)}
 	if force {
 		return d, nil
 	}
-	// Whether there is such a box is no question of its work.
+	// First check that the box exists, which is independent of its work.
 	b, err := call(ctx, a, api.ShowBox, d.ref)
 	if err != nil {
 		return d, err
@@ -80,7 +80,7 @@ func (a *app) removalOf(ctx context.Context, name string, force bool) (removal, 
 	d.name = b.Name
 	work, err := call(ctx, a, api.Unsaved, api.BoxRef{Box: b.ID.String()})
 	switch {
-	// An interrupt is no answer about the work.
+	// An interrupt says nothing about the work.
 	case err != nil && ctx.Err() != nil:
 		return d, err
 	case err != nil:
@@ -91,7 +91,7 @@ func (a *app) removalOf(ctx context.Context, name string, force bool) (removal, 
 	return d, nil
 }
 
-// losses is an error that tells everything that would be lost, nil for nothing. It is Conflict.
+// losses returns a Conflict error that lists everything that would be lost, or nil for nothing.
 func losses(boxes []removal) error {
 	var all, texts, losers []string
 	for _, d := range boxes {
@@ -103,7 +103,7 @@ func losses(boxes []removal) error {
 	if len(texts) == 0 {
 		return nil
 	}
-	// The hint is a command to paste: of one box its name, of several a word for each.
+	// The hint is a command to paste.
 	box, it := losers[0], "it"
 	if len(losers) > 1 {
 		box = "BOX"
@@ -115,7 +115,7 @@ func losses(boxes []removal) error {
 		WithHint("agentbox pull %s brings all of it here as a branch; agentbox rm --force %s removes %s all the same", box, strings.Join(all, " "), it)
 }
 
-// removeBox removes one box, after a question if something would be lost with it.
+// removeBox removes one box. It asks first if something would be lost.
 func (a *app) removeBox(ctx context.Context, d removal) error {
 	if d.loss != "" {
 		if err := a.confirm(d); err != nil {
@@ -125,7 +125,7 @@ func (a *app) removeBox(ctx context.Context, d removal) error {
 	return tell(ctx, a, api.Remove, d.ref, boxFacts("was removed"))
 }
 
-// confirm asks at the terminal whether a box may go.
+// confirm asks at the terminal whether a box may be removed.
 func (a *app) confirm(d removal) error {
 	fmt.Fprintln(a.stderr, d.loss)
 	if a.yes("remove it?") {
@@ -146,8 +146,8 @@ func workText(w api.UnsavedWork) string {
 	return strings.Join(parts, " and ")
 }
 
-// named is the first of what a box calls its work, for a line at a terminal. Titles and file names
-// are a box's words: they are cleaned, and cut so that three fit a line.
+// named returns the first few titles or file names, for one line on a terminal. A box chose them,
+// so they are sanitized, and cut so that three fit.
 func named(names []string, all int) string {
 	// Three are enough to recognise one's own work.
 	const most, width = 3, 50

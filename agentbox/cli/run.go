@@ -10,8 +10,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// runCommand is `run`: a task that this program waits for and gives its streams to (runtask.go). It
-// exits as the command does, or with 124 at a limit.
+// runCommand is `run`: a task that this program waits for and lends its streams (runtask.go). It
+// exits with the command's status, or with 124 at a limit.
 func (a *app) runCommand() *cli.Command {
 	var req api.UpRequest
 	var timeout time.Duration
@@ -34,16 +34,16 @@ func (a *app) runCommand() *cli.Command {
 			if err := checkLimits(cmd); err != nil {
 				return err
 			}
-			// As a shell's foreground command has.
+			// Like a foreground command of a shell.
 			r.tty = r.tty || a.interactive()
 			return a.runTask(ctx, req, r, timeout)
 		},
 	}
 }
 
-// afterLoss is a box as it is when its machine has gone, if err is the loss of a connection; the
-// zero Box for any other error, or none. It waits for noteTimeout at most for the machine to be
-// known as gone; one that still runs then was lost by the connection alone, and is given as it is.
+// afterLoss returns the state of a box after a lost connection, or the zero Box if err is not such
+// a loss. It waits up to noteTimeout for the machine to be known as gone. If it still runs then,
+// only the connection was lost, and the box is returned as it is.
 func (a *app) afterLoss(ctx context.Context, id agentbox.BoxID, err error) agentbox.Box {
 	if code := agentbox.CodeOf(err); code != agentbox.Unavailable && code != agentbox.Timeout {
 		return agentbox.Box{}
@@ -63,8 +63,8 @@ func (a *app) afterLoss(ctx context.Context, id agentbox.BoxID, err error) agent
 	}
 }
 
-// A machine that ends is known to have, and why, a moment after its connections broke: the
-// supervisor has to end, and the daemon to read what it left.
+// That a machine has ended, and why, is known a moment after its connections break: the supervisor
+// must exit, and the daemon must read what it left.
 const (
 	noteEvery   = 20 * time.Millisecond
 	noteTimeout = 10 * time.Second

@@ -17,10 +17,11 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// runTask runs a command as a task that this program waits for, and ends as it does. Three things
-// go on at once: the attachment to the command, a call that holds the task (HoldTask), and signals
-// or keys that may end either. The task's result decides the exit code, not how the connection
-// ended, since a machine that ends at a limit breaks the connection first.
+// runTask runs a command as a task that this program waits for, and exits as the command does.
+// Three things happen at once: the attachment to the command, a call that holds the task
+// (HoldTask), and signals or keys that may end either. The task's result decides the exit code,
+// rather than the end of the connection, because a machine that ends at a limit breaks the
+// connection first.
 func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout time.Duration) error {
 	submission, err := a.runSubmission(req, r, timeout)
 	if err != nil {
@@ -30,26 +31,26 @@ func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout tim
 	if err != nil {
 		return err
 	}
-	// The holding call has a context of its own: an interrupt goes to the command first (relay), and
-	// only cancels the task by its own call.
+	// The holding call has its own context: an interrupt goes to the command first (relay), and
+	// cancels the task only through its own call.
 	w := &waited{a: a, id: begun.Task.ID, timeout: timeout, ended: make(chan struct{}), signals: make(chan os.Signal, 8)}
 	holding, letGo := context.WithCancel(context.WithoutCancel(ctx))
 	defer letGo()
 	defer w.relay(ctx, holding, letGo)()
 	go func() {
 		defer close(w.ended)
-		// To end this call is to cancel the task: it is how a client that is killed takes its task
-		// with it.
+		// The end of this call cancels the task. That is how a killed client takes its task with
+		// it.
 		w.task, w.err = outlasting(holding, a, api.HoldTask, w.id)
 	}()
-	// The attachment ends first, with the command; the result is known a moment later.
+	// The attachment ends first, with the command. The result is known a moment later.
 	err = w.attach(ctx, begun, r)
 	w.detached.Store(true)
 	if errors.Is(err, errLeft) {
 		fmt.Fprintf(a.stderr, "agentbox: %s goes on; agentbox task attach %s joins it\r\n", w.id, w.id)
 		return nil
 	}
-	// Not before the box is gone: what it took is free for the next run.
+	// Wait until the box is gone, so that its resources are free for the next run.
 	<-w.ended
 	if w.err != nil {
 		return w.err
@@ -57,7 +58,7 @@ func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout tim
 	return w.result(err)
 }
 
-// runSubmission is the task of a run: held, and with the caller's terminal and environment.
+// runSubmission returns the task of a run: held, with the caller's terminal and environment.
 func (a *app) runSubmission(req api.UpRequest, r run, timeout time.Duration) (api.TaskSubmission, error) {
 	dir, err := here()
 	if err != nil {
@@ -74,24 +75,24 @@ func (a *app) runSubmission(req api.UpRequest, r run, timeout time.Duration) (ap
 	return api.TaskSubmission{Spec: spec, Commands: [][]string{r.argv}, Environ: os.Environ()}, nil
 }
 
-// waited is a task whose end this program waits for. Its methods may be called from the goroutines
-// of signals and keys; task and err belong to the goroutine that closes ended, and to others after
-// that.
+// waited is a task that this program waits for. Goroutines of signals and keys may call its
+// methods. task and err belong to the goroutine that closes ended, and to others after that.
 type waited struct {
 	a       *app
 	id      agentbox.TaskID
 	timeout time.Duration
-	signals chan os.Signal // for the command; what does not fit is dropped
-	// detached: the command has ended or was left, so signals do not reach it any more.
+	signals chan os.Signal // for the command; dropped if the channel is full
+	// detached means that the command has ended or the user has left it, so that signals no longer
+	// reach it.
 	detached atomic.Bool
 	ended    chan struct{} // closed when the two below are set
 	task     agentbox.Task
 	err      error
 }
 
-// attach gives the command our streams until it has ended or somebody leaves it. A task that has
-// ended before there was anything to attach to has no connection, and its result says why. It
-// returns errLeft when the user left the task running.
+// attach connects our streams to the command until it ends or the user detaches. A task that ended
+// before that has no connection; its result says why. attach returns errLeft if the user left the
+// task running.
 func (w *waited) attach(ctx context.Context, begun api.TaskBegun, r run) error {
 	last := begun.Task.Last()
 	if begun.Connection.Socket == "" || last == nil {
@@ -114,7 +115,7 @@ func (w *waited) attach(ctx context.Context, begun api.TaskBegun, r run) error {
 	if r.tty && !r.noStdin {
 		cmd.Stdin = &leaving{r: w.asking(ctx, leave), leave: func() { w.release(ctx, leave) }}
 	}
-	// The task has the same limit; this one ends it also when its box does not answer for itself.
+	// The task has the same limit. This timer ends it even if its box does not answer.
 	if w.timeout > 0 {
 		defer time.AfterFunc(w.timeout, func() { w.limit(ctx) }).Stop()
 	}
@@ -122,10 +123,10 @@ func (w *waited) attach(ctx context.Context, begun api.TaskBegun, r run) error {
 	return err
 }
 
-// relay takes this program's signals over until stop is called. Each goes to the command; those that
-// end programs cancel the task as well, since the command may want to clean up and the task must
-// end even if it does not. An interrupt that came before, which only ctx knows of, cancels the task,
-// too. After the attachment one interrupt cancels, and the next ends the wait by letGo.
+// relay handles this program's signals until stop is called. Each signal goes to the command, which
+// may want to clean up. Signals that end programs also cancel the task, because it must end even if
+// the command does not. An earlier interrupt, which only ctx records, cancels the task too. After
+// the attachment, one interrupt cancels the task, and the next ends the wait through letGo.
 func (w *waited) relay(ctx, holding context.Context, letGo context.CancelFunc) (stop func()) {
 	got := make(chan os.Signal, 8)
 	signal.Notify(got, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -163,37 +164,38 @@ func (w *waited) relay(ctx, holding context.Context, letGo context.CancelFunc) (
 	}
 }
 
-// cancel ends the task. That it has ended already is no error.
+// cancel ends the task. It is no error if the task has already ended.
 func (w *waited) cancel(ctx context.Context) {
 	_, err := call(ctx, w.a, api.CancelTask, api.TaskRef{Task: w.id.String()})
 	w.unlessEnded(ctx, "cancel", err)
 }
 
-// limit ends the task at its time. The time is counted here from the moment when the command runs.
+// limit ends the task at its time limit. This program counts that time from when the command runs.
 func (w *waited) limit(ctx context.Context) {
 	_, err := call(ctx, w.a, api.LimitTask, api.TaskLimit{Task: w.id.String(), Limit: w.wall()})
 	w.unlessEnded(ctx, "end", err)
 }
 
-// unlessEnded says what could not be done to a task that still runs.
+// unlessEnded reports what could not be done, if the task still runs.
 func (w *waited) unlessEnded(ctx context.Context, what string, err error) {
 	if err != nil && agentbox.CodeOf(err) != agentbox.Conflict && ctx.Err() == nil {
 		w.complain(what, err)
 	}
 }
 
-// complain ends its line with a return, too: the terminal may be raw.
+// complain prints an error. It ends the line with a carriage return too, because the terminal may
+// be raw.
 func (w *waited) complain(what string, err error) {
 	fmt.Fprintf(w.a.stderr, "agentbox: cannot %s %s: %s\r\n", what, w.id, oneLine(errorText(err)))
 }
 
-// wall is the limit of --timeout, as the task's result names it.
+// wall returns the limit of --timeout, as the task's result names it.
 func (w *waited) wall() agentbox.Limit {
 	return agentbox.Limit{Kind: agentbox.LimitWall, Time: w.timeout}
 }
 
-// release leaves the task, which goes on. If the daemon cannot be told, the user stays attached: to
-// leave then would cancel the task.
+// release leaves the task running. If it cannot tell the daemon, the user stays attached, because
+// leaving then would cancel the task.
 func (w *waited) release(ctx context.Context, leave context.CancelCauseFunc) {
 	if _, err := call(ctx, w.a, api.ReleaseTask, api.TaskRef{Task: w.id.String()}); err != nil {
 		w.complain("leave", err)
@@ -202,9 +204,9 @@ func (w *waited) release(ctx context.Context, leave context.CancelCauseFunc) {
 	leave(errLeft)
 }
 
-// result is how the run ended: attached is how the connection to its command did. A limit of ours
-// or of the configuration is 124; a command that could not be invoked is what the box says (126,
-// 127) with its reason; a run that has no exit code is an error.
+// result returns the outcome of the run; attached is how the connection to its command ended. A
+// limit of --timeout or the configuration is 124. For a command that could not be invoked it is the
+// box's code (126, 127) with its reason. A run without an exit code is an error.
 func (w *waited) result(attached error) error {
 	last := w.task.Last()
 	if last == nil || last.Result == nil {
@@ -215,7 +217,7 @@ func (w *waited) result(attached error) error {
 		fmt.Fprintf(w.a.stderr, "agentbox: its work is kept: %s\n", resultText(*res))
 	}
 	switch {
-	// Ours, which the user has just typed, is told in fewer words than one of the configuration.
+	// The user has just typed --timeout, so its message is shorter than that of a configured limit.
 	case res.State == agentbox.TaskLimited && res.Limit == w.wall():
 		fmt.Fprintf(w.a.stderr, "agentbox: the command did not end within %s\n", w.timeout)
 		return exit(exitTimeout)
@@ -229,7 +231,7 @@ func (w *waited) result(attached error) error {
 		return exit(*res.Exit)
 	case res.State == agentbox.TaskSucceeded:
 		return nil
-	// The connection's end says more than the state of a task that has no result of its own.
+	// The connection's error says more than the state of a task without a result.
 	case attached != nil:
 		return attached
 	}
@@ -242,13 +244,13 @@ const (
 	question     = "\r\nagentbox: cancel the run (y), leave it running (l), send it ctrl-c (c), go on (any other key)? "
 )
 
-// asking is a terminal's input in which ctrl-c is a question to the user.
+// asking returns a terminal's input in which ctrl-c asks the user what to do.
 func (w *waited) asking(ctx context.Context, leave context.CancelCauseFunc) io.Reader {
 	return &asking{r: w.a.stdin, w: w.a.stderr, cancel: func() { w.cancel(ctx) }, leave: func() { w.release(ctx, leave) }}
 }
 
-// asking is a terminal's input in which ctrl-c is a question to the user. The keys that answer are
-// not the command's; all others pass. It writes the question to w, which is in raw mode.
+// asking is a terminal's input in which ctrl-c asks the user what to do. The answering keys do not
+// reach the command; all others do. It writes the question to w, a terminal in raw mode.
 type asking struct {
 	r             io.Reader
 	w             io.Writer
@@ -256,7 +258,7 @@ type asking struct {
 	asked         bool
 }
 
-// Read implements io.Reader. Between the question and its answer the command gets nothing.
+// Read implements io.Reader. Between the question and its answer the command receives nothing.
 func (q *asking) Read(p []byte) (int, error) {
 	n, err := q.r.Read(p)
 	out := p[:0]

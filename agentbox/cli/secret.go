@@ -24,9 +24,9 @@ func (a *app) secretCommand() *cli.Command {
 	}
 }
 
-// secretSet is `secret set`. It stores where a value is kept and where it may be sent; the value
-// itself passes through here only on its way to the keyring. A scope is required: a secret for
-// everywhere would leave with the first request of a program that was talked into it.
+// secretSet is `secret set`. It stores where a value is kept and where it may be sent. The value
+// itself passes through here only on its way to the keyring. A scope is required: without one, a
+// program that was tricked could send the secret anywhere.
 func (a *app) secretSet() *cli.Command {
 	var req api.SecretRequest
 	var from, form string
@@ -44,13 +44,13 @@ func (a *app) secretSet() *cli.Command {
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			req.Name = cmd.Args().First()
-			// NAME=VALUE is what people try first. The value would be in the shell's history and in
-			// the list of processes.
+			// People try NAME=VALUE first. The value would appear in the shell's history and the
+			// process list.
 			if strings.Contains(req.Name, "=") {
 				return agentbox.Errorf(agentbox.Invalid, "a value does not belong on the command line, where other programs read it").
 					WithHint("--from env:VARIABLE, file:PATH, command:LINE or keyring")
 			}
-			// A form is one of the Authorization header's, unless another is named.
+			// A form belongs to the Authorization header unless another header is named.
 			if form != "" && req.Header == "" {
 				req.Header = "Authorization"
 			}
@@ -62,9 +62,9 @@ func (a *app) secretSet() *cli.Command {
 	}
 }
 
-// setSecret reads the source and, for the keyring, the value, and has the daemon keep it. A secret
-// without a value yet is no error, as the variable may be set later, but it is said. --json is an
-// api.SecretInfo.
+// setSecret reads the source and, for the keyring, the value, and has the daemon store it. A secret
+// without a value is reported but is no error, because the variable may be set later. --json prints
+// an api.SecretInfo.
 func (a *app) setSecret(ctx context.Context, req api.SecretRequest, from string) (err error) {
 	if req.From, err = secrets.Parse(from); err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "%w", err)
@@ -79,7 +79,7 @@ func (a *app) setSecret(ctx context.Context, req api.SecretRequest, from string)
 	}
 	if !a.quiet {
 		fmt.Fprintf(a.stdout, "secret %s from %s, to %s\n", s.Name, s.From, rulesText(s.Scope))
-		// The secret is set all the same; the box is refused until there is a value.
+		// The secret is set all the same; requests that need it fail until there is a value.
 		if s.Problem != "" {
 			fmt.Fprintln(a.stderr, "no value yet: "+oneLine(s.Problem))
 		}
@@ -87,7 +87,7 @@ func (a *app) setSecret(ctx context.Context, req api.SecretRequest, from string)
 	return nil
 }
 
-// storeSecret has the daemon keep a secret, and asks for the value where that goes into the keyring.
+// storeSecret has the daemon store a secret. If the value goes into the keyring, it asks for it.
 // All other sources are read on this machine when the value is needed, and never pass through here.
 func (a *app) storeSecret(ctx context.Context, req api.SecretRequest) (info api.SecretInfo, err error) {
 	if req.From.Kind == secrets.Keyring {
@@ -98,17 +98,17 @@ func (a *app) storeSecret(ctx context.Context, req api.SecretRequest) (info api.
 	return call(ctx, a, api.SetSecret, req)
 }
 
-// readValue asks for a value without showing it, or takes it from standard input. What is read from
-// a pipe is 64 KiB at most, and loses newlines at its end: files have one that the secret does not.
+// readValue asks for a value without echo, or reads it from standard input. From a pipe it reads 64
+// KiB at most, and trims newlines at the end, which files have and secrets do not.
 func (a *app) readValue(name string) (string, error) {
-	// At a terminal it is typed without an echo; from a pipe it is read as it is.
+	// At a terminal it is typed without echo; from a pipe it is read.
 	if term.IsTerminal(int(a.stdin.Fd())) {
 		fmt.Fprintf(a.stderr, "value of %s: ", name)
 		b, err := term.ReadPassword(int(a.stdin.Fd()))
 		fmt.Fprintln(a.stderr)
 		return string(b), err
 	}
-	// A key or a certificate fits; a file that was meant to be another argument does not.
+	// A key or a certificate fits; a large file passed by mistake does not.
 	const most = 1 << 16
 	b, err := io.ReadAll(io.LimitReader(a.stdin, most))
 	if b = bytes.TrimRight(b, "\r\n"); len(b) == 0 && err == nil {
@@ -117,16 +117,15 @@ func (a *app) readValue(name string) (string, error) {
 	return string(b), err
 }
 
-// secretLs is `secret ls`: with why one has no value now, where that is known without running a
-// command. --json is a list of api.SecretInfo; --quiet the names.
+// secretLs is `secret ls`. It says why a secret has no value now, if that is known without running
+// a command. --json prints a list of api.SecretInfo; --quiet the names.
 func (a *app) secretLs() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the secrets of this repository's boxes; never their values",
 		Action: func(ctx context.Context, _ *cli.Command) error {
 			return tell(ctx, a, api.ListSecrets, a.policyRef(""), func(list []api.SecretInfo) facts {
 				return listed(list, []string{"NAME", "FROM", "TO", "HEADER", "FOR", "PROBLEM"}, func(s api.SecretInfo) (string, []string) {
-					// A secret is of one project or of all; which one is the question only where
-					// both have it.
+					// A secret belongs to one project or to all. One name may be in both.
 					whose := "all repositories"
 					if s.Project != "" {
 						whose = "this repository"
@@ -138,8 +137,8 @@ func (a *app) secretLs() *cli.Command {
 	}
 }
 
-// secretRm is `secret rm`. An entry of the keyring that could not be removed is told, and the
-// secret is gone all the same.
+// secretRm is `secret rm`. If its keyring entry cannot be removed, the command says so; the secret
+// is removed all the same.
 func (a *app) secretRm() *cli.Command {
 	return &cli.Command{
 		Name: "rm", Usage: "forget a secret; no box can use it any more", ArgsUsage: "NAME",

@@ -8,10 +8,11 @@ import (
 )
 
 // The daemon, its supervisors and their records hold facts about a box: a cause, a limit, a kind of
-// problem. This file makes every sentence from them, and no code parses one. A sentence is one line
-// without a full stop. Its subject is "it", the box or its machine, so that a name can precede it.
+// problem. This file turns all of them into sentences, and no code parses one. A sentence is one
+// line without a full stop. Its subject is "it", the box or its machine, so that a name can precede
+// it.
 
-// endText is why a machine ended.
+// endText says why a machine ended.
 func endText(e agentbox.End) string {
 	switch e.Cause {
 	case agentbox.EndLimit:
@@ -41,10 +42,10 @@ func endText(e agentbox.End) string {
 	return string(e.Cause)
 }
 
-// limitText is that a limit was reached, and which.
+// limitText says which limit was reached.
 func limitText(l agentbox.Limit) string { return "it reached its limit: " + l.String() }
 
-// problemText is what is wrong with a box, with what to do where something can be done.
+// problemText says what is wrong with a box and, if possible, what to do about it.
 func problemText(p agentbox.Problem) string {
 	switch p.Kind {
 	case agentbox.ProblemImage:
@@ -67,7 +68,7 @@ func problemText(p agentbox.Problem) string {
 	return string(p.Kind)
 }
 
-// pressureText is what there was too little of, in one line.
+// pressureText says in one line what was short.
 func pressureText(p agentbox.Pressure) string {
 	switch p.What {
 	case agentbox.PressureLimit:
@@ -82,11 +83,12 @@ func pressureText(p agentbox.Pressure) string {
 	return p.What + " " + p.Detail
 }
 
-// lastEnd is endText as a note about a box: that the machine is gone says nothing of the work.
+// lastEnd returns endText as a note about a box. It adds that the work is safe, which the end of a
+// machine leaves open.
 func lastEnd(e agentbox.End) string { return endText(e) + "; the workspace is intact" }
 
-// notes are what a user of a box should know, one line each: why its last machine ended, and its
-// problems.
+// notes returns what a user of a box should know, one line each: why its last machine ended, and
+// its problems.
 func notes(b agentbox.Box) (lines []string) {
 	if b.Ended != nil {
 		lines = append(lines, lastEnd(*b.Ended))
@@ -97,7 +99,7 @@ func notes(b agentbox.Box) (lines []string) {
 	return lines
 }
 
-// noteText is the line of an event that is a note.
+// noteText returns the line for an event that is a note.
 func noteText(e agentbox.Event) string {
 	text := e.Detail
 	switch {
@@ -112,16 +114,16 @@ func noteText(e agentbox.Event) string {
 	return text
 }
 
-// errorText is the message of an error, with why a machine ended where that is the reason.
+// errorText returns the message of an error, with why a machine ended if that is the reason.
 func errorText(err error) string {
 	e := agentbox.AsError(err)
 	return because(e.Message, e.End)
 }
 
-// reasonText is why an attempt of a task ended as it did; "" where the state says it all.
+// reasonText returns why an attempt of a task ended as it did, or "" if the state says everything.
 func reasonText(r agentbox.Result) string { return because(r.Reason, r.End) }
 
-// because is a text with the end of the machine that explains it, if that is known.
+// because returns a text with the end of the machine that explains it, if that is known.
 func because(text string, end *agentbox.End) string {
 	if end == nil {
 		return text

@@ -19,7 +19,7 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// Every cause of an end has words of its own, which name what is known of it.
+// Every cause of an end must have its own words, with its details.
 func TestEveryEndIsToldInWords(t *testing.T) {
 	for want, end := range map[string]agentbox.End{
 		"it reached its limit: wall 10s":                                  {Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitWall, Time: 10 * time.Second}},
@@ -40,7 +40,7 @@ func TestEveryEndIsToldInWords(t *testing.T) {
 	}
 }
 
-// What crosses the API are facts, and the person reads words: of a note, and of an error.
+// The API carries facts, and people read words, both in notes and in errors.
 func TestFactsOfAnotherProcessBecomeWords(t *testing.T) {
 	killed := agentbox.End{Cause: agentbox.EndKilled}
 	var p agentbox.Progress
@@ -95,8 +95,8 @@ func TestFactsOfAnotherProcessBecomeWords(t *testing.T) {
 	}
 }
 
-// Words: every constant of a type of facts has words of its own, which are not its name. The
-// constants are read from the source, so a new one without words fails here.
+// Every constant of a fact type must have words that differ from its name. The constants are read
+// from the source, so a new one without words fails here.
 func TestWordsForEveryFact(t *testing.T) {
 	words := map[string]func(string) string{
 		"Cause": func(name string) string {
@@ -142,7 +142,7 @@ func TestWordsForEveryFact(t *testing.T) {
 	}
 }
 
-// factsIn are the string constants of a file by type; untyped ones by the prefix Pressure.
+// factsIn returns the string constants of a file by type, or untyped ones by the prefix Pressure.
 func factsIn(t *testing.T, file string) map[string][]string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)

@@ -13,14 +13,14 @@ import (
 	"agentbox/agentbox/service"
 )
 
-// serviceCommand groups the verbs about the daemon as a service of the system. Everything it does
-// is in the package service; nothing here needs a daemon.
+// serviceCommand groups the verbs about the daemon as a system service. Package service does all
+// the work; nothing here needs a daemon.
 func (a *app) serviceCommand() *cli.Command {
 	return &cli.Command{
 		Name: "service", Category: catHost, Usage: "a daemon that outlives your login, for a machine that serves its team or works overnight",
 		Description: "It is a unit of your own systemd with linger (an agent of launchd on macOS); nothing of it needs root.",
 		Commands: []*cli.Command{
-			// It may be run again, after an update for instance.
+			// It may be repeated, for example after an update.
 			{Name: "install", Usage: "have the system run the daemon now and whenever the machine starts", Action: a.aboutService(service.Service.Install)},
 			{Name: "status", Usage: "say whether it runs, and what is missing", Action: a.aboutService(service.Service.Status)},
 			{Name: "uninstall", Usage: "take it back; boxes go on, and the daemon starts by itself when it is needed", Action: a.serviceUninstall},
@@ -28,8 +28,8 @@ func (a *app) serviceCommand() *cli.Command {
 	}
 }
 
-// service is that of this home, run by the program that we are. Links are resolved, so that the
-// unit names the program itself. A home that AGENTBOX_HOME names gets a unit of its own.
+// service returns the service of this home, run by this program. It resolves links, so that the
+// unit names the program itself. A home named by AGENTBOX_HOME gets its own unit.
 func (a *app) service() (service.Service, error) {
 	binary, err := os.Executable()
 	if err == nil {
@@ -41,8 +41,8 @@ func (a *app) service() (service.Service, error) {
 	return service.Service{Binary: binary, Home: a.home.Dir, Default: os.Getenv(home.EnvDir) == ""}, nil
 }
 
-// aboutService makes an Action of what tells how the service is then. What is missing for a daemon
-// that outlives a login is a row each. --json is a service.Status.
+// aboutService returns an Action that calls do and reports the resulting status. Each thing that
+// still keeps the daemon from outliving a login has a row. --json prints a service.Status.
 func (a *app) aboutService(do func(service.Service, context.Context) (service.Status, error)) cli.ActionFunc {
 	return func(ctx context.Context, _ *cli.Command) error {
 		s, err := a.service()
@@ -57,7 +57,7 @@ func (a *app) aboutService(do func(service.Service, context.Context) (service.St
 	}
 }
 
-// serviceUninstall is `service uninstall`. That it is not installed is no error.
+// serviceUninstall is `service uninstall`. It is no error if the service is not installed.
 func (a *app) serviceUninstall(ctx context.Context, _ *cli.Command) error {
 	s, err := a.service()
 	if err != nil {
@@ -69,9 +69,9 @@ func (a *app) serviceUninstall(ctx context.Context, _ *cli.Command) error {
 	return a.report(facts{value: struct{}{}, text: "the daemon is no service any more"})
 }
 
-// serviceFacts are what is known of the service, and what keeps it from running as it should.
+// serviceFacts returns the status of the service, and what keeps it from running properly.
 func serviceFacts(st service.Status) facts {
-	// From the least that can be to the most.
+	// From the worst state to the best.
 	state := "not installed: agentbox service install"
 	switch {
 	case st.Manager == "":
@@ -87,7 +87,7 @@ func serviceFacts(st service.Status) facts {
 	if st.Manager != "" {
 		f.table = append(f.table, []string{"unit", st.File + " (" + st.Manager + ")"})
 	}
-	// What keeps the daemon from running while nobody is logged in, linger for example.
+	// These keep the daemon from running while nobody is logged in, for example a lack of linger.
 	for _, m := range st.Missing {
 		f.table = append(f.table, []string{"missing", strings.TrimSpace(m)})
 	}

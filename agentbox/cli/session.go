@@ -18,18 +18,18 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// A machine that has just died is gone for us before the daemon knows. Asked again a little later,
-// the daemon wakes the box. Nothing has run in it yet, so nothing runs twice.
+// When a machine dies, we notice before the daemon does. A little later the daemon knows, and wakes
+// the box on request. Nothing has run in it yet, so nothing runs twice.
 const (
 	redials     = 5
 	redialAfter = 50 * time.Millisecond
-	// An attempt that took longer met a box that is silent, not one that is gone.
+	// A slower attempt met a box that is silent rather than gone.
 	redialSlow = time.Second
 )
 
-// dial opens an SSH connection into a box, as user or, where that is "", as the box's own. A box
-// that has ended a moment ago is asked for anew, see above; an error of any other kind is returned
-// at once. The caller closes the client.
+// dial opens an SSH connection into a box, as user or, if that is "", as the box's own user. If the
+// box has just ended, it asks the daemon for it again, see above. Any other error is returned at
+// once. The caller closes the client.
 func (a *app) dial(ctx context.Context, c api.Connection, user string) (*ssh.Client, error) {
 	if user == "" {
 		user = c.User
@@ -59,8 +59,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// dialSocket connects to the SSH server of a box. It does not speak SSH: the bytes are for stock
-// ssh.
+// dialSocket connects to the SSH server of a box. It does not speak SSH: stock ssh uses the
+// connection.
 func dialSocket(ctx context.Context, c api.Connection) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.Socket)
 	if err != nil {
@@ -69,11 +69,11 @@ func dialSocket(ctx context.Context, c api.Connection) (net.Conn, error) {
 	return conn, nil
 }
 
-// run is a command to run in a box with this program's standard streams. flags binds most of it to
+// run is a command to run in a box with this program's standard streams. flags binds most fields to
 // a verb's command line.
 type run struct {
-	argv []string // nil: the login shell
-	// dir is a directory in the box; "" is the connection's, where the caller is.
+	argv []string // nil for the login shell
+	// dir is a directory in the box; "" is the connection's, which corresponds to the caller's.
 	dir     string
 	env     map[string]string
 	user    string
@@ -81,10 +81,10 @@ type run struct {
 	noStdin bool
 }
 
-// runIn runs a command in a box with our standard streams, and ends with its status, as an exit
-// error when that is not 0. Signals that this program gets go to the command, which decides what
-// they mean; until the box is connected there is no command, and an interrupt ends us. It asks
-// nothing of the daemon unless the box has to be woken again.
+// runIn runs a command in a box with our standard streams, and returns a non-zero status as an exit
+// error. It passes signals on to the command, which decides what they mean. Until the box is
+// connected there is no command, so an interrupt ends us. It makes no call to the daemon unless the
+// box must be woken again.
 func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -97,12 +97,12 @@ func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx) // later signals are the command's
+	ctx = context.WithoutCancel(ctx) // the command handles later signals
 	env := maps.Clone(c.Env)
 	if env == nil {
 		env = map[string]string{}
 	}
-	// The user's --env is over what every command of the box has.
+	// The user's --env overrides the variables that every command of the box has.
 	maps.Copy(env, r.env)
 	cmd, restore, err := a.streams(!r.noStdin, r.tty)
 	if err != nil {
@@ -120,12 +120,12 @@ func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 	return nil
 }
 
-// interruptOr is the error of a context that has ended, and otherwise err: an interrupt is told as
-// one, and not as what it broke.
+// interruptOr returns the error of a context that has ended, else err. So an interrupt is reported
+// as such, and not as the error that it caused.
 func interruptOr(ctx context.Context, err error) error { return cmp.Or(ctx.Err(), err) }
 
-// enter is runIn for a box that stays. A user whose session was ended by a limit of the box is told
-// which one it was, since the lost connection does not say it.
+// enter is runIn for a box that stays. If a limit of the box ended the session, it says which one,
+// because the lost connection does not.
 func (a *app) enter(ctx context.Context, c api.Connection, r run) error {
 	err := a.runIn(ctx, c, r)
 	b := a.afterLoss(ctx, c.Box, err)
@@ -136,8 +136,8 @@ func (a *app) enter(ctx context.Context, c api.Connection, r run) error {
 	return err
 }
 
-// streams is a command with our standard streams, with tty on a terminal like ours. restore has to be
-// called when it has ended, see terminal.
+// streams returns a command with our standard streams and, with tty, a terminal like ours. Call
+// restore when the command has ended; see terminal.
 func (a *app) streams(stdin, tty bool) (cmd environment.Command, restore func(), err error) {
 	cmd, restore = environment.Command{Stdout: a.stdout, Stderr: a.stderr}, func() {}
 	if stdin {
@@ -149,9 +149,9 @@ func (a *app) streams(stdin, tty bool) (cmd environment.Command, restore func(),
 	return cmd, restore, err
 }
 
-// terminal puts our terminal into raw mode and gives the command one of the same size. restore has
-// to be called before anything else is printed: in raw mode, a line does not return to the margin.
-// The goroutine that passes sizes on ends with it.
+// terminal puts our terminal into raw mode and gives the command a terminal of the same size. Call
+// restore before printing anything else: in raw mode a newline does not return to the margin.
+// restore also ends the goroutine that passes on size changes.
 func (a *app) terminal(cmd *environment.Command) (restore func(), err error) {
 	fd := int(a.stdin.Fd())
 	width, height, err := term.GetSize(fd)
@@ -164,8 +164,8 @@ func (a *app) terminal(cmd *environment.Command) (restore func(), err error) {
 	}
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
-	// The size is passed on when the command's side takes it, so a burst of changes while a window
-	// is dragged becomes a few.
+	// A size is passed on when the command's side accepts it, so the many changes of a window that
+	// is being dragged become a few.
 	sizes := make(chan environment.Size)
 	done := make(chan struct{})
 	go func() {
@@ -192,15 +192,15 @@ func (a *app) terminal(cmd *environment.Command) (restore func(), err error) {
 	}, nil
 }
 
-// interactive tells whether a person sits at both ends. Questions are asked, shells opened and
-// terminals given only then: a pipe or a CI job must not wait for an answer.
+// interactive reports whether a person sits at both ends. Only then do verbs ask questions, open
+// shells and use terminals: a pipe or a CI job must not wait for an answer.
 func (a *app) interactive() bool {
 	out, ok := a.stdout.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(int(a.stdin.Fd())) && term.IsTerminal(int(out.Fd()))
 }
 
-// connect makes a box run and says how to get in. box is a name, an id or a beginning of one; "" is
-// the box of this directory.
+// connect makes a box run and returns how to connect to it. box is a name, an ID or a prefix of
+// one; "" is the box of this directory.
 func (a *app) connect(ctx context.Context, box string) (api.Connection, error) {
 	return call(ctx, a, api.Connect, a.ref(box))
 }

@@ -20,15 +20,16 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// sshSuffix ends the names by which stock ssh knows boxes, so that they hide no host of the user's.
+// sshSuffix ends the host names of boxes for stock ssh, so that they cannot hide a host of the
+// user's.
 const sshSuffix = ".agentbox"
 
-// proxyVerb is what stock ssh runs to reach a box.
+// proxyVerb is the verb that stock ssh runs to reach a box.
 const proxyVerb = "ssh-proxy"
 
-// sshCommand is `ssh`: this program becomes the ssh of this machine, with settings that reach the
-// box. The user's own ssh configuration is left out (-F /dev/null): an option in it for all hosts,
-// such as a ProxyJump, would break it.
+// sshCommand is `ssh`: this program becomes the machine's own ssh, with settings that reach the
+// box. It ignores the user's ssh configuration (-F /dev/null), because a global option in it, such
+// as a ProxyJump, would break the connection.
 func (a *app) sshCommand() *cli.Command {
 	var user string
 	return &cli.Command{
@@ -50,13 +51,14 @@ func (a *app) sshCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			// Options on the command line come before any file's, and there is no file.
+			// Options on the command line take precedence over those of a file, and there is no
+			// file.
 			argv := []string{"ssh", "-F", "/dev/null"}
 			for _, s := range settings {
 				argv = append(argv, "-o", s[0]+"="+s[1])
 			}
 			argv = append(append(argv, c.Name+sshSuffix), cmd.Args().Tail()...)
-			// From here on this program is ssh: its streams, signals and exit code are ssh's own.
+			// From here on this program is ssh: the streams, signals and exit code are ssh's own.
 			if err := syscall.Exec(ssh, append(argv, a.command...), os.Environ()); err != nil {
 				return agentbox.Errorf(agentbox.Missing, "cannot run %s: %w", ssh, err)
 			}
@@ -65,9 +67,9 @@ func (a *app) sshCommand() *cli.Command {
 	}
 }
 
-// sshSettings is what ssh has to know to enter a box. Every path in it stays the same for as long
-// as the box exists. So a configuration that was written once goes on to work. Agents are not
-// forwarded: the box would get the use of the user's keys.
+// sshSettings returns the ssh settings for entering a box. No path in them changes while the box
+// exists, so a configuration stays valid once it was written. Agents are not forwarded, because the
+// box could then use the user's keys.
 func (a *app) sshSettings(id agentbox.BoxID, name, user string) ([][2]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -75,8 +77,8 @@ func (a *app) sshSettings(id agentbox.BoxID, name, user string) ([][2]string, er
 	}
 	names := a.home.Box(id)
 	proxy := shellescape.QuoteCommand([]string{self, proxyVerb, id.String()})
-	// ssh runs the proxy from its own environment, which need not be this one when the
-	// configuration was written to a file.
+	// ssh runs the proxy from its own environment, which may differ from ours if the configuration
+	// was written to a file.
 	if os.Getenv(home.EnvDir) != "" {
 		proxy = shellescape.QuoteCommand([]string{"env", home.EnvDir + "=" + a.home.Dir}) + " " + proxy
 	}
@@ -94,20 +96,19 @@ func (a *app) sshSettings(id agentbox.BoxID, name, user string) ([][2]string, er
 	}, nil
 }
 
-// sshUser stands for the box's user, whatever its name: every box takes a name that is not root for
-// that.
+// sshUser stands for the box's user, whatever its name: a box maps every name but root to that
+// user.
 const sshUser = "agentbox"
 
-// hostKeyAlias is the name under which a supervisor writes its box's host key. With it, the same
-// line of known_hosts fits a box under all of its names.
+// hostKeyAlias is the name under which a supervisor writes its box's host key. With it, one line of
+// known_hosts fits all names of a box.
 const hostKeyAlias = "agentbox"
 
-// sshPath writes a file name the way ssh's configuration wants it. ssh expands % in it, and splits
-// at spaces.
+// sshPath quotes a file name for ssh's configuration, in which ssh expands % and splits at spaces.
 func sshPath(path string) string { return `"` + strings.ReplaceAll(path, "%", "%%") + `"` }
 
-// sshConfigCommand is `ssh-config`. It covers the boxes that are there now, as ssh has no way to
-// ask.
+// sshConfigCommand is `ssh-config`. It covers the boxes that exist now, because ssh cannot ask for
+// more.
 func (a *app) sshConfigCommand() *cli.Command {
 	var install bool
 	return &cli.Command{
@@ -140,7 +141,7 @@ func (a *app) sshConfigCommand() *cli.Command {
 	}
 }
 
-// sshBoxes are the boxes that a configuration is asked for. Without a name they are all.
+// sshBoxes returns the boxes to configure: the named ones, or all without a name.
 func (a *app) sshBoxes(ctx context.Context, args []string) ([]agentbox.Box, error) {
 	if len(args) == 0 {
 		return call(ctx, a, api.ListBoxes, api.ListRequest{})
@@ -156,9 +157,9 @@ func (a *app) sshBoxes(ctx context.Context, args []string) ([]agentbox.Box, erro
 	return boxes, nil
 }
 
-// installSSH writes the configuration into the home of agentbox and one line into the user's own,
-// at the top: what ssh reads first is what counts. Their file is replaced as a whole, links
-// followed, and never changed twice: a line that is there already is enough.
+// installSSH writes the configuration into agentbox's home, and one line into the user's own file.
+// The line goes to the top, because ssh uses the first value that it reads. The user's file is
+// replaced as a whole, following links. If the line is already there, the file stays unchanged.
 func (a *app) installSSH(config string) error {
 	ours := filepath.Join(a.home.Dir, "ssh_config")
 	if err := replaceFile(ours, []byte(config)); err != nil {
@@ -169,7 +170,7 @@ func (a *app) installSSH(config string) error {
 		return agentbox.Errorf(agentbox.Missing, "no home directory: %w", err)
 	}
 	theirs := filepath.Join(user, ".ssh", "config")
-	// A configuration that is kept elsewhere and linked stays a link.
+	// A configuration that is a link to a file elsewhere stays a link.
 	if real, err := filepath.EvalSymlinks(theirs); err == nil {
 		theirs = real
 	}
@@ -178,7 +179,7 @@ func (a *app) installSSH(config string) error {
 	if err != nil && !os.IsNotExist(err) {
 		return agentbox.Errorf(agentbox.Missing, "cannot read %s: %w", theirs, err)
 	}
-	// Whole lines only: a comment that names it is not it.
+	// Match whole lines, because a comment may also contain the line.
 	if strings.Contains("\n"+string(before), "\n"+include) {
 		return nil
 	}
@@ -196,14 +197,14 @@ func replaceFile(path string, b []byte) error {
 	return nil
 }
 
-// sshProxyCommand is what ssh runs for its connection (ProxyCommand). It wakes the box, and passes
-// bytes: SSH is between ssh and the supervisor.
+// sshProxyCommand is what ssh runs for its connection (ProxyCommand). It wakes the box and copies
+// bytes; the SSH session is between ssh and the supervisor.
 func (a *app) sshProxyCommand() *cli.Command {
 	return &cli.Command{
 		Name: proxyVerb, Hidden: true, Usage: "connect standard input and output to the SSH server of a box", ArgsUsage: "BOX",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			// Our configuration has the id; a ProxyCommand of the user's own may have %h, the name
-			// with our suffix.
+			// Our configuration passes the ID. A ProxyCommand of the user's own may pass %h, the
+			// name with our suffix.
 			c, err := a.connect(ctx, strings.TrimSuffix(cmd.Args().First(), sshSuffix))
 			if err != nil {
 				return err
@@ -213,19 +214,18 @@ func (a *app) sshProxyCommand() *cli.Command {
 				return err
 			}
 			defer conn.Close()
-			// ssh ends its proxy by a signal; closing the connection ends the copying.
+			// ssh ends its proxy by a signal. Closing the connection then ends the copying.
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
 			if err := splice(conn, a.stdin, a.stdout); ctx.Err() == nil {
 				return err
 			}
-			return nil // ssh sends SIGHUP when it needs us no more
+			return nil // ssh sends SIGHUP when it no longer needs us
 		},
 	}
 }
 
-// splice joins a connection and a pair of streams until the connection's end. A read from in cannot
-// be interrupted, so it is left to the end of the program. It is over when the box's side is, also
-// if in still has something.
+// splice copies between a connection and a pair of streams until the box's side ends, even if in
+// has more data. A read from in cannot be interrupted, so it is left to the end of the program.
 func splice(conn net.Conn, in io.Reader, out io.Writer) error {
 	go func() {
 		io.Copy(conn, in)

@@ -13,8 +13,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// taskCommand groups the verbs about tasks. The queue is in the daemon: once submitted, a task
-// needs this program no more.
+// taskCommand groups the verbs about tasks. The queue is in the daemon, so a submitted task no
+// longer needs this program.
 func (a *app) taskCommand() *cli.Command {
 	return &cli.Command{
 		Name: "task", Category: catBox, Usage: "work that goes on without you: a command in a box of its own, and what came of it",
@@ -27,9 +27,9 @@ func (a *app) taskCommand() *cli.Command {
 	}
 }
 
-// submission is what task submit was asked for: the request for the daemon, and what is resolved
-// here first: how often, for each line of which file, for which agent, and whether to wait for the
-// end.
+// submission is the input of task submit: the request for the daemon, and what is resolved here
+// first, namely the number of repetitions, the file with a line per task, the agent, and whether to
+// wait for the end.
 type submission struct {
 	req    api.TaskSubmission
 	repeat int
@@ -38,8 +38,8 @@ type submission struct {
 	wait   bool
 }
 
-// taskSubmitCommand is `task submit`. It prints an id for each task, in the order of the lines and
-// repetitions, or with --wait how they ended.
+// taskSubmitCommand is `task submit`. It prints an ID for each task, in the order of the lines and
+// repetitions or, with --wait, how they ended.
 func (a *app) taskSubmitCommand() *cli.Command {
 	s := submission{repeat: 1}
 	spec := &s.req.Spec
@@ -84,9 +84,9 @@ func (a *app) taskSubmitCommand() *cli.Command {
 	}
 }
 
-// submit checks, resolves and submits. All tasks of one submission are one batch.
-// AGENTBOX_ISOLATION counts where no flag does, and becomes a part of the task: it is our
-// environment, and the task may begin in another daemon's.
+// submit checks, resolves and submits. All tasks of one submission are one batch. Without a flag,
+// AGENTBOX_ISOLATION of our environment becomes part of the task, because a daemon with another
+// environment may run it.
 func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 	if err := s.check(argv); err != nil {
 		return err
@@ -96,14 +96,14 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 		return err
 	}
 	s.req.Spec.Directory, s.req.Environ = dir, os.Environ()
-	// The daemon's own environment is another's; what auto means is decided by ours, now.
+	// Our environment decides what auto means, now; the daemon's may differ.
 	if kind := os.Getenv("AGENTBOX_ISOLATION"); s.req.Spec.Isolation == "" && kind != "" {
 		s.req.Spec.Isolation = agentbox.Isolation(kind)
 	}
 	if s.req.Commands, err = s.commands(argv); err != nil {
 		return err
 	}
-	// Only now, as it may ask at the terminal: mistakes are told before.
+	// This comes after the other checks, because it may ask at the terminal.
 	if err := a.taskOfAgent(ctx, &s); err != nil {
 		return err
 	}
@@ -111,15 +111,15 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 	if err != nil {
 		return err
 	}
-	// Everything was submitted: an interrupt of the wait cancels nothing.
+	// Everything was submitted: interrupting the wait cancels nothing.
 	if s.wait {
 		return a.awaitTasks(ctx, all)
 	}
 	return a.reportTaskIDs(all)
 }
 
-// taskOfAgent makes commands that are prompts an agent's, and grants what it needs. The words of
-// each command are joined to one prompt. Grants come last, when nothing can be refused any more.
+// taskOfAgent turns prompts into an agent's commands, and grants what the agent needs. It joins the
+// words of each command to one prompt. It grants last, when nothing can be refused any more.
 func (a *app) taskOfAgent(ctx context.Context, s *submission) error {
 	if s.agent == "" {
 		return nil
@@ -137,8 +137,8 @@ func (a *app) taskOfAgent(ctx context.Context, s *submission) error {
 	return a.grant(ctx, profile)
 }
 
-// check refuses what makes no sense before anything is read or granted. Bounds of machines and
-// limits are the daemon's to check.
+// check refuses invalid combinations before anything is read or granted. The daemon checks the
+// bounds of machines and limits.
 func (s submission) check(argv []string) error {
 	switch {
 	case len(argv) == 0 && s.agent != "":
@@ -153,8 +153,8 @@ func (s submission) check(argv []string) error {
 	return nil
 }
 
-// checkLimits refuses limits on the command line that are not above 0. To the daemon 0 is a limit
-// that was not given, which would let a task run on that its user wanted to end at once.
+// checkLimits refuses limits on the command line that are not above 0. To the daemon, 0 is a limit
+// that was not given, so a task that should end at once would run without that limit.
 func checkLimits(cmd *cli.Command) error {
 	for _, name := range []string{"timeout", "idle", "cpu-time", "max-cost", "max-tokens"} {
 		if !cmd.IsSet(name) {
@@ -177,8 +177,8 @@ func checkLimits(cmd *cli.Command) error {
 	return nil
 }
 
-// commands are what the tasks run: one for each line and repetition. 1000 at once is the most: each
-// is a box in the end.
+// commands returns the commands of the tasks: one for each line and repetition. It allows 1000 at
+// most, because each becomes a box.
 func (s submission) commands(argv []string) ([][]string, error) {
 	of := [][]string{argv}
 	if s.each != "" {
@@ -187,14 +187,14 @@ func (s submission) commands(argv []string) ([][]string, error) {
 			return nil, agentbox.Errorf(agentbox.Invalid, "--each: %w", err)
 		}
 		of = nil
-		// Empty lines are no tasks: files end with one.
+		// Empty lines are not tasks: files end with one.
 		for line := range strings.SplitSeq(strings.TrimRight(string(b), "\n"), "\n") {
 			if line != "" {
 				of = append(of, withLine(argv, line))
 			}
 		}
 	}
-	// Repetitions of one line stay together, so that their ids do, too.
+	// Repetitions of one line stay together, so that their IDs do too.
 	var all [][]string
 	for _, command := range of {
 		for range s.repeat {
@@ -207,12 +207,12 @@ func (s submission) commands(argv []string) ([][]string, error) {
 	return all, nil
 }
 
-// withLine is a command with a line in place of each {}, or behind it.
+// withLine returns a command with the line in place of each {}, or appended if there is none.
 func withLine(argv []string, line string) []string {
 	var out []string
 	found := false
 	for _, word := range argv {
-		// As xargs -I does it, in every word.
+		// Like xargs -I, replace it in every word.
 		found = found || strings.Contains(word, "{}")
 		out = append(out, strings.ReplaceAll(word, "{}", line))
 	}
@@ -222,15 +222,15 @@ func withLine(argv []string, line string) []string {
 	return out
 }
 
-// reportTaskIDs prints what was done something to: for people, too, it is the ids.
+// reportTaskIDs prints the tasks that a verb has acted on: also for people, as IDs.
 func (a *app) reportTaskIDs(all []agentbox.Task) error {
 	f := taskFacts(all)
 	return a.report(facts{value: f.value, ids: f.ids, text: strings.Join(f.ids, "\n")})
 }
 
-// awaitTasks waits for each task, and ends as the first that did not succeed. They are waited for
-// one by one, in order, which takes no longer than all at once. A daemon that is replaced meanwhile
-// goes on with the tasks, and so does the wait.
+// awaitTasks waits for each task, and returns the failure of the first that did not succeed. It
+// waits for one after the other, which takes no longer than for all at once. If the daemon is
+// replaced, the next one continues the tasks, and the wait goes on.
 func (a *app) awaitTasks(ctx context.Context, all []agentbox.Task) error {
 	var result error
 	for i := range all {
@@ -239,8 +239,8 @@ func (a *app) awaitTasks(ctx context.Context, all []agentbox.Task) error {
 			return err
 		}
 		all[i] = t
-		// The first that failed decides, in the order of submission and not of time, so that the
-		// code is the same in each run.
+		// The first failure in the order of submission decides, not in the order of time, so that
+		// the exit code is the same in every run.
 		if result == nil {
 			result = taskResult(all[i])
 		}
@@ -251,8 +251,8 @@ func (a *app) awaitTasks(ctx context.Context, all []agentbox.Task) error {
 	return result
 }
 
-// taskResult is how a task ended, as an exit code. 124 for a limit, the command's own code where it
-// has one, 125 for a task that was lost or cancelled.
+// taskResult returns how a task ended, as an exit code: 124 for a limit, the command's own code if
+// it has one, 125 for a task that was lost or cancelled.
 func taskResult(t agentbox.Task) error {
 	last := t.Last()
 	switch {

@@ -15,10 +15,10 @@ import (
 	"agentbox/agentbox/job"
 )
 
-// taskLsCommand is `task ls`, and with --by the sums of what tasks have used.
+// taskLsCommand is `task ls` and, with --by, the sums of what tasks have used.
 func (a *app) taskLsCommand() *cli.Command {
-	// The project is found by the daemon, from the directory: what a project is, is decided in one
-	// place.
+	// The daemon finds the project from the directory, so that only one place decides what a
+	// project is.
 	var req api.TaskList
 	var by string
 	return &cli.Command{
@@ -29,7 +29,7 @@ func (a *app) taskLsCommand() *cli.Command {
 			&cli.StringFlag{Name: "by", Usage: "sum what they have used by `WHAT`: project, agent, state or week", Destination: &by},
 		},
 		Action: func(ctx context.Context, _ *cli.Command) (err error) {
-			// A directory that is gone has no project, and its tasks are still to be seen.
+			// A directory that was removed has no project, but its tasks can still be listed.
 			if req.Directory, err = os.Getwd(); err != nil {
 				req.All = true
 			}
@@ -45,14 +45,14 @@ func (a *app) taskLsCommand() *cli.Command {
 	}
 }
 
-// taskRef is the task that a command names. The daemon takes ids and unique beginnings of them.
+// taskRef returns the task that a command names. The daemon accepts IDs and unique prefixes.
 func taskRef(cmd *cli.Command) api.TaskRef { return api.TaskRef{Task: cmd.Args().First()} }
 
-// taskFacts are tasks, and the sum of what they have used; what it says of the exit code, the time
-// and the work is of the last attempt. --json is a list of agentbox.Task; --quiet the ids.
+// taskFacts returns the facts about tasks, and the sum of what they have used. Exit code, time and
+// work are those of the last attempt. --json prints a list of agentbox.Task; --quiet the IDs.
 func taskFacts(all []agentbox.Task) facts {
 	f := listed(all, []string{"TASK", "STATE", "EXIT", "AGE", "TOOK", "COST", "WORK", "DIRECTORY", "COMMAND"}, func(t agentbox.Task) (string, []string) {
-		// Empty for a task that has not begun.
+		// These are empty for a task that has not begun.
 		exit, took, work := "", "", ""
 		if last := t.Last(); last != nil {
 			took = tookText(tookOf(*last))
@@ -73,14 +73,15 @@ func taskFacts(all []agentbox.Task) facts {
 
 // taskText says what a task is to do: its command, or its agent and the prompt.
 func taskText(t agentbox.Task) string {
-	// The agent's own flags are the same for every prompt, and say nothing of what is to be done.
+	// The agent's own flags are the same for every prompt, so they say nothing about the task.
 	if t.Agent != "" && len(t.Command) > 0 {
 		return commandText([]string{t.Agent + ":", t.Command[len(t.Command)-1]})
 	}
 	return commandText(t.Command)
 }
 
-// outcomeText says what an attempt left, and why it ended where the exit code does not.
+// outcomeText says what an attempt left behind and, if the exit code does not show it, why it
+// ended.
 func outcomeText(r agentbox.Result) string {
 	text := resultText(r)
 	if r.Reason != "" && (r.Exit == nil || r.Reason != fmt.Sprintf("exit code %d", *r.Exit)) {
@@ -89,9 +90,9 @@ func outcomeText(r agentbox.Result) string {
 	return text
 }
 
-// resultText says what an attempt left.
+// resultText says what an attempt left behind.
 func resultText(r agentbox.Result) string {
-	// The counts come first and where it is behind: the ref is what to paste.
+	// The counts come first, then the ref to paste.
 	text := agentbox.WorkText(r.Commits, r.Files)
 	switch {
 	case r.Ref != "":
@@ -99,7 +100,7 @@ func resultText(r agentbox.Result) string {
 	case r.Commits > 0 || r.Files > 0:
 		text += " in box " + r.Box
 	case r.Box != "" && !r.Uncollected:
-		// The box was kept for work that could not be looked at, however much that is.
+		// The box was kept because its work could not be examined, so the amount is unknown.
 		text = "work in box " + r.Box
 	}
 	if r.Uncollected {
@@ -108,8 +109,8 @@ func resultText(r agentbox.Result) string {
 	return text
 }
 
-// taskShowCommand is `task show`: what each attempt left and used, where its files are, and what
-// happened when. --json is an api.TaskInfo; --quiet the id.
+// taskShowCommand is `task show`: what each attempt left and used, where its files are, and a
+// timeline. --json prints an api.TaskInfo; --quiet the ID.
 func (a *app) taskShowCommand() *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "what happened to a task", ArgsUsage: "TASK",
@@ -121,8 +122,8 @@ func (a *app) taskShowCommand() *cli.Command {
 	}
 }
 
-// infoRows are a task: attempts first, with what each left and used; then what goes on now; then
-// where the files are, and last the timeline, which is the longest.
+// infoRows returns the rows about a task: first the attempts, with what each left and used; then
+// the current state; then the location of the files; and last the timeline, which is the longest.
 func infoRows(info api.TaskInfo) [][]string {
 	t := info.Task
 	rows := [][]string{{"task", t.ID.String()}, {"state", string(t.State)}, {"project", t.Project}, {"directory", t.Directory}, {"command", taskText(t)}}
@@ -146,8 +147,8 @@ func infoRows(info api.TaskInfo) [][]string {
 	return rows
 }
 
-// taskEachCommand makes a verb that does one thing to each task that is named. It stops at the
-// first failure, with what it has done before done.
+// taskEachCommand returns a verb that does one thing to each named task. It stops at the first
+// failure; what it has done before that stays done.
 func (a *app) taskEachCommand(name, usage string, e api.Endpoint[api.TaskRef, agentbox.Task]) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, ArgsUsage: "TASK...",
@@ -165,7 +166,7 @@ func (a *app) taskEachCommand(name, usage string, e api.Endpoint[api.TaskRef, ag
 	}
 }
 
-// taskAttachCommand is `task attach`: attach, for the job of a task. To leave it leaves the task
+// taskAttachCommand is `task attach`: attach for the job of a task. Detaching leaves the task
 // running.
 func (a *app) taskAttachCommand() *cli.Command {
 	return &cli.Command{
@@ -180,13 +181,13 @@ func (a *app) taskAttachCommand() *cli.Command {
 	}
 }
 
-// jobOfTask is the job of a task that runs; Conflict for any other.
+// jobOfTask returns the job of a running task. For any other task the error is Conflict.
 func (a *app) jobOfTask(ctx context.Context, ref api.TaskRef) (api.JobInfo, error) {
 	info, err := call(ctx, a, api.ShowTask, ref)
 	if err != nil {
 		return api.JobInfo{}, err
 	}
-	// A task between two attempts has no job, though it is not over.
+	// A task between two attempts has no job, although it is not finished.
 	last := info.Task.Last()
 	if info.Task.State != agentbox.TaskRunning || last == nil {
 		return api.JobInfo{}, agentbox.Errorf(agentbox.Conflict, "task %s does not run: it is %s", info.Task.ID, info.Task.State).
@@ -195,8 +196,8 @@ func (a *app) jobOfTask(ctx context.Context, ref api.TaskRef) (api.JobInfo, erro
 	return call(ctx, a, api.ShowJob, api.JobRef{BoxRef: api.BoxRef{Box: last.BoxName}, Job: last.Job.String()})
 }
 
-// taskLogsCommand is `task logs`. What it prints is a transcript: what the command wrote to its
-// terminal or its streams, in the order in which it came.
+// taskLogsCommand is `task logs`. It prints a transcript: what the command wrote to its terminal or
+// streams, in that order.
 func (a *app) taskLogsCommand() *cli.Command {
 	var l logs
 	return &cli.Command{
@@ -211,13 +212,13 @@ func (a *app) taskLogsCommand() *cli.Command {
 	}
 }
 
-// lookAgain is how often a task is looked at whose command has not begun. It is for people who
-// watch, so a fifth of a second is soon.
+// lookAgain is the interval at which taskLogs polls a task whose command has not begun. A fifth of
+// a second is short enough for people who watch.
 const lookAgain = 200 * time.Millisecond
 
-// taskLogs prints what a task's command wrote, in its last attempt: from its job while it runs, and
-// from the evidence afterwards, when the box is gone. With l.follow it waits for the command's
-// beginning, for room and until its box is made, and goes on to its end.
+// taskLogs prints what a task's command wrote in its last attempt: from its job while that runs,
+// and afterwards from the evidence, because the box is gone. With l.follow it waits for the command
+// to begin (for room, and for the box to be made), and follows it to its end.
 func (a *app) taskLogs(ctx context.Context, ref api.TaskRef, l logs) error {
 	for {
 		info, err := call(ctx, a, api.ShowTask, ref)
@@ -225,7 +226,7 @@ func (a *app) taskLogs(ctx context.Context, ref api.TaskRef, l logs) error {
 			return err
 		}
 		last := info.Task.Last()
-		// Ended: its box, and the job's own files, are gone or will be in a moment.
+		// It has ended: its box and the job's own files are gone, or will be in a moment.
 		if last != nil && last.Result != nil {
 			return a.printTranscript(filepath.Join(info.Directory, "transcript.cast"), l.cast)
 		}
@@ -248,12 +249,12 @@ func (a *app) taskLogs(ctx context.Context, ref api.TaskRef, l logs) error {
 	}
 }
 
-// printTranscript prints an asciicast, as it is or as text. It is a file of this host, bounded when
-// it was written, so it is read as a whole.
+// printTranscript prints an asciicast, unchanged or as text. The file is on this host and was
+// bounded when it was written, so it is read as a whole.
 func (a *app) printTranscript(name string, cast bool) error {
 	b, err := os.ReadFile(name)
 	if os.IsNotExist(err) {
-		return nil // its command was never run
+		return nil // its command never ran
 	}
 	if err != nil {
 		return err

@@ -13,31 +13,32 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// taskSum is what tasks that have something in common have used together, all attempts of each
-// counted. Costs of different currencies stay apart.
+// taskSum is what a group of tasks has used together, over all attempts. Costs in different
+// currencies stay separate.
 type taskSum struct {
-	By    string               `json:"by"` // what they have in common
+	By    string               `json:"by"` // what the tasks have in common
 	Tasks int                  `json:"tasks"`
 	Used  agentbox.Consumption `json:"used"`
 	Costs []agentbox.Cost      `json:"costs,omitempty"`
 }
 
-// taskGroups are what task ls --by sums by. A week is that of the submission, as ISO 8601 counts.
+// taskGroups maps the values of task ls --by to functions that return a task's group. A week is the
+// ISO 8601 week of the submission.
 var taskGroups = map[string]func(agentbox.Task) string{
 	"project": func(t agentbox.Task) string { return t.Project },
 	"agent":   func(t agentbox.Task) string { return cmp.Or(t.Agent, "none") },
 	"state":   func(t agentbox.Task) string { return string(t.State) },
 	"week": func(t agentbox.Task) string {
-		// The year is the week's, which may be another than the day's.
+		// The year is that of the week, which may differ from the day's.
 		year, week := t.Created.Local().ISOWeek()
 		return fmt.Sprintf("%d-W%02d", year, week)
 	},
 }
 
-// sumTasks sums tasks that by gives one name, in the order of these names. Those with the same name
-// need not be neighbours in the list.
+// sumTasks sums tasks by the group that by returns, sorted by that name. Tasks of a group need not
+// be adjacent in the list.
 func sumTasks(all []agentbox.Task, by func(agentbox.Task) string) []taskSum {
-	// Few groups, so they are searched one by one and keep their order until sorted.
+	// There are few groups, so a linear search is enough.
 	sums := []taskSum{}
 	for _, t := range all {
 		name := by(t)
@@ -52,7 +53,7 @@ func sumTasks(all []agentbox.Task, by func(agentbox.Task) string) []taskSum {
 	return sums
 }
 
-// add counts a task in. One of which nothing was measured counts as a task and adds nothing.
+// add adds a task to the sum. A task without measurements only increases the number of tasks.
 func (s *taskSum) add(t agentbox.Task) {
 	s.Tasks++
 	if t.Used != nil {
@@ -63,8 +64,8 @@ func (s *taskSum) add(t agentbox.Task) {
 	}
 }
 
-// allTasks is the last line of a list of tasks; "" for none. It is the sum over the list, so that
-// nobody has to add up a column.
+// allTasks returns the last line of a list of tasks: the sum over the list, so that nobody has to
+// add up a column. It is "" for an empty list.
 func allTasks(all []agentbox.Task) string {
 	if len(all) == 0 {
 		return ""
@@ -84,8 +85,8 @@ func allTasks(all []agentbox.Task) string {
 	return strings.Join(parts, ", ") + unratedText(s.Costs)
 }
 
-// heldText is how much memory was held for how long, in GiB-seconds: a task of a second holds some
-// hundredths of one.
+// heldText returns memory held over time, in GiB-seconds. It needs decimals: a task of one second
+// holds some hundredths.
 func heldText(held float64) string {
 	switch {
 	case held == 0:
@@ -98,7 +99,7 @@ func heldText(held float64) string {
 	return fmt.Sprintf("%.1f", held)
 }
 
-// costsText is what things cost, "" where nobody knows.
+// costsText returns costs as text, or "" if they are unknown.
 func costsText(costs []agentbox.Cost) string {
 	var parts []string
 	for _, c := range costs {
@@ -107,7 +108,7 @@ func costsText(costs []agentbox.Cost) string {
 	return strings.Join(parts, " + ")
 }
 
-// unratedText names models that costs are without.
+// unratedText names the models that the costs do not include.
 func unratedText(costs []agentbox.Cost) string {
 	var names []string
 	for _, c := range costs {
@@ -120,8 +121,8 @@ func unratedText(costs []agentbox.Cost) string {
 	return ", without " + oneLine(strings.Join(slices.Compact(names), ", ")) + ", which rates.yaml does not have"
 }
 
-// sumFacts are what tasks have used, summed by what they have in common, the word by. The sum below
-// is over all of them. --json is a list of taskSum.
+// sumFacts returns what tasks have used, summed by group; by names the grouping. The line below the
+// table is the sum over all tasks. --json prints a list of taskSum.
 func sumFacts(all []agentbox.Task, by string, group func(agentbox.Task) string) facts {
 	head := []string{strings.ToUpper(by), "TASKS", "CPU", "GIB-S", "IN", "OUT", "TOKENS", "COST"}
 	f := listed(sumTasks(all, group), head, func(s taskSum) (string, []string) {
@@ -134,7 +135,7 @@ func sumFacts(all []agentbox.Task, by string, group func(agentbox.Task) string) 
 	return f
 }
 
-// tookOf is for how long the last attempt of a task went on, until now when it does still.
+// tookOf returns how long an attempt took, or has taken so far.
 func tookOf(a agentbox.Attempt) time.Duration {
 	if a.Result != nil {
 		return a.Result.Ended.Sub(a.Started)
@@ -142,8 +143,8 @@ func tookOf(a agentbox.Attempt) time.Duration {
 	return time.Since(a.Started)
 }
 
-// usedRows say what an attempt has used, and what that costs where there is a table of rates. Names
-// of models are a server's words. None where nothing could be measured.
+// usedRows says what an attempt has used and, with a table of rates, what that costs. Names of
+// models are a server's words. It returns no rows if nothing could be measured.
 func usedRows(r agentbox.Result) (rows [][]string) {
 	u := r.Used
 	if u == nil {
@@ -154,14 +155,14 @@ func usedRows(r agentbox.Result) (rows [][]string) {
 	for _, name := range slices.Sorted(maps.Keys(u.Models)) {
 		rows = append(rows, []string{"model", tokensText(name, u.Models[name])})
 	}
-	// Cost is absent without a table of rates, and 0 for a task that cost nothing.
+	// Cost is nil without a table of rates, and 0 for a task that cost nothing.
 	if r.Cost != nil {
 		rows = append(rows, []string{"cost", costText(*r.Cost)})
 	}
 	return rows
 }
 
-// tokensText is what one model has counted, its caches only where it has any.
+// tokensText returns the tokens of one model, including cache tokens only if there are any.
 func tokensText(name string, t agentbox.Tokens) string {
 	if name == "" {
 		name = "unnamed"
@@ -176,19 +177,19 @@ func tokensText(name string, t agentbox.Tokens) string {
 	return text
 }
 
-// costText is a cost, with the models that the table of rates lacks.
+// costText returns a cost, with the models that the table of rates lacks.
 func costText(c agentbox.Cost) string {
 	return costsText([]agentbox.Cost{c}) + unratedText([]agentbox.Cost{c})
 }
 
-// timelineEvents are the lines of a timeline: what was written down as it happened, and what is
-// known of it afterwards. They are in order of time. Of a denial only the first attempt has a place
-// in it, with how often it was repeated.
+// timelineEvents returns the lines of a timeline in the order of time: events recorded as they
+// happened, and those known only afterwards. A denial appears once, at its first attempt, with the
+// number of repetitions.
 func timelineEvents(info api.TaskInfo) []api.TaskMoment {
 	all := slices.Clone(info.Timeline)
 	for _, a := range info.Task.Attempts {
 		r := a.Result
-		// An attempt that goes on has no result yet, and what is known of it is in Now.
+		// A running attempt has no result yet; what is known of it is in Now.
 		if r == nil {
 			r = info.Now
 		}
@@ -206,7 +207,8 @@ func timelineEvents(info api.TaskInfo) []api.TaskMoment {
 	return all
 }
 
-// denialText is a denial in one line: what was tried, by the box's words, and why it was refused.
+// denialText describes a denial in one line: what was tried, in the box's words, and why it was
+// refused.
 func denialText(d agentbox.Denial) string {
 	text := d.What
 	if d.Reason != "" {
@@ -218,7 +220,7 @@ func denialText(d agentbox.Denial) string {
 	return text
 }
 
-// evidenceRows say where the files are that were kept of the last attempt: none for a task that has
+// evidenceRows says where the saved files of the last attempt are. A task without attempts has
 // none.
 func evidenceRows(info api.TaskInfo) (rows [][]string) {
 	if info.Directory == "" {

@@ -46,7 +46,7 @@ func TestTasksAreSummed(t *testing.T) {
 	}
 }
 
-// The last line of a list says what all of it used; names of models are a server's words.
+// The last line of a list must say what all tasks used. Names of models are a server's words.
 func TestAListOfTasksEndsWithTheirSum(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{stdout: &out}

@@ -15,14 +15,14 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// load is what a box takes at a moment. CPUPercent may be above 100, for a box with several CPUs.
+// load is what a box uses at a moment. CPUPercent may exceed 100 for a box with several CPUs.
 type load struct {
 	agentbox.Box
-	CPUPercent float64 `json:"cpu_percent"` // of one CPU, since the measurement before
+	CPUPercent float64 `json:"cpu_percent"` // of one CPU, since the previous measurement
 }
 
 // topCommand is `top`. CPU time and bytes are counters, so everything it shows is a difference of
-// two measurements, and the first picture comes after --every.
+// two measurements, and the first picture appears after --every.
 func (a *app) topCommand() *cli.Command {
 	var every time.Duration
 	var team bool
@@ -46,12 +46,12 @@ func (a *app) topCommand() *cli.Command {
 	}
 }
 
-// watch measures again and again, and shows what was between two measurements: once where nobody
-// looks on, else until ctx ends, which is how it is meant to end. It stops at the first measurement
-// that fails, and says why.
+// watch measures repeatedly, and shows each measurement with the previous one. Without a live
+// terminal it shows one and returns; otherwise it goes on until ctx ends, which is the normal end.
+// It returns the error of the first failed measurement.
 func watch[T any](ctx context.Context, a *app, every time.Duration, measure func(context.Context) (T, error), show func(before, now T, passed time.Duration) error) error {
 	out, ok := a.stdout.(interface{ Fd() uintptr })
-	// A pipe gets one picture and the end.
+	// A pipe gets one picture.
 	live := ok && term.IsTerminal(int(out.Fd())) && !a.json && !a.quiet
 	before, err := measure(ctx)
 	for at := time.Now(); err == nil; {
@@ -71,23 +71,23 @@ func watch[T any](ctx context.Context, a *app, every time.Duration, measure func
 		if err = show(before, now, then.Sub(at)); err != nil || !live {
 			return err
 		}
-		// The measured time counts, not the wished-for one: measuring takes its own.
+		// Use the actual interval, because measuring takes time too.
 		before, at = now, then
 	}
-	// An interrupt in the middle of a measurement is the same end as one between two.
+	// An interrupt during a measurement is the same normal end as one between two.
 	if ctx.Err() != nil {
 		return nil
 	}
 	return err
 }
 
-// usage is one measurement: every box with what it costs.
+// usage makes one measurement: every box with what it uses.
 func (a *app) usage(ctx context.Context) ([]agentbox.Box, error) {
 	return call(ctx, a, api.ListBoxes, api.ListRequest{Usage: true})
 }
 
-// showLoads gives what shows a measurement of the boxes beside the one before. --json is a list of
-// load, the busiest first; it is printed once.
+// showLoads returns a func that shows the difference of two measurements of the boxes. --json
+// prints a list of load, busiest first, once.
 func (a *app) showLoads(ctx context.Context) func(before, now []agentbox.Box, passed time.Duration) error {
 	return func(before, now []agentbox.Box, passed time.Duration) error {
 		loads := loadsOf(before, now, passed)
@@ -99,7 +99,7 @@ func (a *app) showLoads(ctx context.Context) func(before, now []agentbox.Box, pa
 	}
 }
 
-// sayRoom says below the boxes what this machine has left for more of them.
+// sayRoom says below the boxes how much room this machine has for more of them.
 func (a *app) sayRoom(ctx context.Context) error {
 	r, err := call(ctx, a, api.ShowResources, api.None{})
 	if err == nil {
@@ -108,34 +108,33 @@ func (a *app) sayRoom(ctx context.Context) error {
 	return err
 }
 
-// roomText is the last line of top: promised is what boxes may grow to, which may be more than they
-// take.
+// roomText returns the last line of top. The promised memory is what boxes may grow to, which may
+// be more than they use.
 func roomText(r api.Resources) string {
 	return fmt.Sprintf("%s of %s available, %s promised to %s; room for %s of %s and %s",
 		bytesText(r.Machine.Available), bytesText(r.Machine.Memory), bytesText(r.Promised.Memory), agentbox.PluralOf(r.Promised.Boxes, "box", "boxes"),
 		agentbox.PluralOf(r.Room, "more", "more"), bytesText(r.Next.Memory), agentbox.Plural(r.Next.CPUs, "CPU"))
 }
 
-// peerLoad is a machine of the team, with what went to it and came from it in each second since the
-// measurement before.
+// peerLoad is a machine of the team, with its transfer rates since the previous measurement.
 type peerLoad struct {
 	api.MeshPeer
-	Sending   float64 `json:"sending"`   // bytes a second
-	Receiving float64 `json:"receiving"` // bytes a second
+	Sending   float64 `json:"sending"`   // bytes per second sent to it
+	Receiving float64 `json:"receiving"` // bytes per second received from it
 }
 
-// showPeers shows the team's machines with what moves. Former members are left out. Rates are of
-// pieces that this machine sent and got, not of all traffic of the others. --json is a list of
-// peerLoad.
+// showPeers shows the team's machines and the transfers, without former members. Rates cover the
+// pieces that this machine sent and received, not all traffic of the others. --json prints a list
+// of peerLoad.
 func (a *app) showPeers(before, now []api.MeshPeer, passed time.Duration) error {
-	// By id, as two members may have one name.
+	// By ID, because two members may have the same name.
 	was := map[string]api.MeshPeer{}
 	for _, p := range before {
 		was[p.ID] = p
 	}
 	var loads []peerLoad
 	for _, p := range slices.DeleteFunc(now, former) {
-		// A machine that has just come counts from nothing, so its first rate may be high.
+		// A machine that has just appeared counts from 0, so its first rate may be high.
 		old := was[p.ID]
 		loads = append(loads, peerLoad{MeshPeer: p, Sending: rate(old.Sent, p.Sent, passed), Receiving: rate(old.Received, p.Received, passed)})
 	}
@@ -148,7 +147,7 @@ func (a *app) showPeers(before, now []api.MeshPeer, passed time.Duration) error 
 	}))
 }
 
-// rate is what was added in each second. A daemon that began anew counts from nothing.
+// rate returns the increase per second. A daemon that restarted counts from 0.
 func rate(before, now int64, passed time.Duration) float64 {
 	if passed <= 0 || now < before {
 		return 0
@@ -156,8 +155,7 @@ func rate(before, now int64, passed time.Duration) float64 {
 	return float64(now-before) / passed.Seconds()
 }
 
-// loadsOf compares two measurements. A box that was not there before has used all its CPU time
-// since.
+// loadsOf compares two measurements. A box that is new has used all its CPU time since the first.
 func loadsOf(before, now []agentbox.Box, passed time.Duration) []load {
 	used := map[agentbox.BoxID]int64{}
 	for _, b := range before {
@@ -168,7 +166,7 @@ func loadsOf(before, now []agentbox.Box, passed time.Duration) []load {
 	loads := []load{}
 	for _, b := range now {
 		l := load{Box: b}
-		// A machine that was replaced meanwhile begins at nothing.
+		// A machine that was replaced in between counts from 0.
 		if u := b.Usage; u != nil && passed > 0 && u.CPUMillis >= used[b.ID] {
 			l.CPUPercent = float64(u.CPUMillis-used[b.ID]) / float64(passed.Milliseconds()) * 100
 		}
@@ -178,7 +176,7 @@ func loadsOf(before, now []agentbox.Box, passed time.Duration) []load {
 	return loads
 }
 
-// loadFacts are loads; a box without a machine takes no CPU and shows no memory.
+// loadFacts returns the facts about loads. A box without a machine uses no CPU and shows no memory.
 func loadFacts(loads []load) facts {
 	return listed(loads, []string{"NAME", "ID", "STATE", "CPU", "MEMORY", "DISK", "SERVICES"}, func(l load) (string, []string) {
 		memory, disk := "", ""

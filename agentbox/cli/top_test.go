@@ -13,7 +13,7 @@ func TestLoadIsWhatWasUsedSince(t *testing.T) {
 	}
 	before := []agentbox.Box{box(1, 1000), box(2, 5000), box(3, 900)}
 	now := []agentbox.Box{box(1, 1500), box(2, 8000), box(3, 100), box(4, 200), {ID: agentbox.BoxID{5}}}
-	want := map[byte]float64{1: 25, 2: 150, 3: 0, 4: 10, 5: 0} // the third's machine was replaced
+	want := map[byte]float64{1: 25, 2: 150, 3: 0, 4: 10, 5: 0} // the third box's machine was replaced
 	loads := loadsOf(before, now, 2*time.Second)
 	if len(loads) != len(want) || loads[0].ID[0] != 2 {
 		t.Fatalf("%+v", loads)

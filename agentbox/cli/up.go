@@ -13,7 +13,7 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// machineFlags are the flags of the verbs that make boxes. Those that are not given leave the
+// machineFlags returns the flags of the verbs that make boxes. Flags that are not given leave the
 // configuration's value.
 func machineFlags(req *api.UpRequest) []cli.Flag {
 	return []cli.Flag{
@@ -25,9 +25,9 @@ func machineFlags(req *api.UpRequest) []cli.Flag {
 	}
 }
 
-// upCommand is `up`. With a command it runs that; without one it opens a shell on a terminal, and
-// on a pipe prints the id of the box. --explain and --detach run nothing. --json is the box, an
-// agentbox.Box.
+// upCommand is `up`. It runs the command if there is one. Otherwise it opens a shell on a terminal,
+// and on a pipe it prints the ID of the box. --explain and --detach run nothing. --json prints the
+// box, an agentbox.Box.
 func (a *app) upCommand() *cli.Command {
 	var req api.UpRequest
 	var detach, explain, approve bool
@@ -46,8 +46,8 @@ func (a *app) upCommand() *cli.Command {
 			if cmd.Args().Present() {
 				return agentbox.Errorf(agentbox.Invalid, "up takes no argument %q", cmd.Args().First()).WithHint("put the command behind --: agentbox up -- %s", shellescape.QuoteCommand(cmd.Args().Slice()))
 			}
-			// Only if a command or shell follows where we are, must that place be in the box and
-			// are services waited for.
+			// Only if a command or shell starts in the current directory must that directory be in
+			// the box, and must up wait for services.
 			req.Command = r.dir == "" && !detach && (len(a.command) > 0 || a.command == nil && a.interactive())
 			if explain {
 				return a.explain(ctx, req)
@@ -64,14 +64,14 @@ func (a *app) upCommand() *cli.Command {
 	}
 }
 
-// up makes a box of the current directory, or finds it. That it was made is said on standard error,
-// with how long it took.
+// up creates or finds the box of the current directory. If it created it, it says so on standard
+// error, with the time that took.
 func (a *app) up(ctx context.Context, req api.UpRequest) (api.UpResponse, error) {
 	dir, err := here()
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	// The daemon's own are of the command that started it.
+	// The daemon's own are those of the command that started it.
 	req.Directory, req.Environ = dir, os.Environ()
 	start := time.Now()
 	resp, err := call(ctx, a, api.Up, req)
@@ -81,18 +81,18 @@ func (a *app) up(ctx context.Context, req api.UpRequest) (api.UpResponse, error)
 	return resp, err
 }
 
-// afterUp does what up is for: the command, the shell, or the id. With --json the box is printed
-// first; a shell is not opened then, as its output would follow the JSON.
+// afterUp does what the user wants the box for: the command, the shell, or the ID. With --json it
+// prints the box first, and opens no shell, whose output would follow the JSON.
 func (a *app) afterUp(ctx context.Context, resp api.UpResponse, r run, detach bool) error {
 	r.argv = a.command
 	shell := r.argv == nil && a.interactive()
 	switch {
-	// Programs get the box and run the command by themselves, unless they gave one.
+	// Programs receive the box and run commands themselves, unless they gave one.
 	case a.json:
 		if err := a.printJSON(resp.Box); err != nil || len(r.argv) == 0 {
 			return err
 		}
-	// On a terminal the line about the box on standard error is enough; a script wants the id.
+	// On a terminal, the line about the box on standard error is enough; a script needs the ID.
 	case detach || len(r.argv) == 0 && !shell:
 		if a.quiet || !a.interactive() {
 			fmt.Fprintln(a.stdout, resp.Box.ID)

@@ -12,17 +12,18 @@ import (
 	"agentbox/policy"
 )
 
-// arguments is how many words a verb takes before the --. what and hint are for those who give fewer,
-// or more; without what, one word too many is named instead.
+// arguments is how many words a verb accepts before the --. what and hint explain a wrong number;
+// without what, the error names the first extra word.
 type arguments struct {
 	least, most int
 	what, hint  string
 }
 
-// unbounded is no bound.
+// unbounded means no upper bound.
 const unbounded = math.MaxInt
 
-// argumentsBy are by the words of the help. A verb whose words are not among them counts by itself.
+// argumentsBy maps the usage text of a verb to its arguments. A verb whose text is not in it checks
+// its arguments itself.
 var argumentsBy = map[string]arguments{
 	"":                      {},
 	"[BOX]":                 {most: 1},
@@ -47,10 +48,10 @@ var argumentsBy = map[string]arguments{
 	"NAME":                  {1, 1, "one name", "agentbox secret ls lists them; agentbox secret set API_TOKEN --from env:API_TOKEN --to https://api.example.com sets one"},
 }
 
-// argumentsOf is what a verb takes.
+// argumentsOf returns the arguments of a verb.
 func (a *app) argumentsOf(cmd *cli.Command) arguments {
 	if a.command != nil && strings.HasPrefix(cmd.ArgsUsage, "-- ") {
-		return arguments{} // the command stands behind it
+		return arguments{} // the command is after it
 	}
 	if of, ok := argumentsBy[cmd.ArgsUsage]; ok {
 		return of
@@ -58,18 +59,18 @@ func (a *app) argumentsOf(cmd *cli.Command) arguments {
 	return arguments{most: unbounded}
 }
 
-// strict makes a command and those below it answer for every word on their command line: a mistyped
-// flag gets the same two lines as any other error and not a page of help, and what nobody asked for
-// is not dropped in silence, before -- or after.
+// strict makes a command and its subcommands check every word of their command line. A mistyped
+// flag yields the same two lines as any other error, rather than a page of help. Surplus words,
+// before or after --, are errors and not silently dropped.
 func (a *app) strict(cmd *cli.Command) {
 	cmd.OnUsageError = a.usageError
-	cmd.DisableSliceFlagSeparator = true // a comma in the value of a variable is the user's
+	cmd.DisableSliceFlagSeparator = true // a comma in the value of a variable is part of it
 	action, group := cmd.Action, len(cmd.Commands) > 0
 	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
 		n, of := cmd.Args().Len(), a.argumentsOf(cmd)
 		switch {
-		// In order: a word that is no verb of a group; a group alone; too few words, or too many; a
-		// -- where no command is run.
+		// In order: an unknown subcommand; a group without one; too few or too many words; a --
+		// where no command is run.
 		case group && cmd.ArgsUsage == "" && cmd.Args().Present():
 			return unknown(cmd, cmd.Args().First())
 		case group && action == nil:
@@ -88,12 +89,12 @@ func (a *app) strict(cmd *cli.Command) {
 	}
 }
 
-// undefinedFlag begins the library's error for an unknown flag. It has no type to tell it by, so a
-// version that words it differently costs the suggestion and nothing else.
+// undefinedFlag is how the library's error for an unknown flag begins. That error has no type. If a
+// new version words it differently, only the suggestion is lost.
 const undefinedFlag = "flag provided but not defined: "
 
-// usageError makes one of our errors of a mistake on the command line: what is wrong, and what may
-// have been meant.
+// usageError turns a mistake on the command line into one of our errors: what is wrong, and what
+// the user may have meant.
 func (a *app) usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 	e := agentbox.Errorf(agentbox.Invalid, "%w", err).WithHint("%s --help", cmd.FullName())
 	if name, ok := strings.CutPrefix(err.Error(), undefinedFlag); ok {
@@ -106,9 +107,8 @@ func (a *app) usageError(_ context.Context, cmd *cli.Command, err error, _ bool)
 	return e
 }
 
-// commandFollows ends our own flags at the first word, a box or a command: what comes after it is
-// the command's, flags included. Where a -- says the same, our flags may stand behind the box's
-// name, too.
+// commandFollows ends our own flags at the first word, a box or a command: all words after it
+// belong to the command, including flags. With a --, our flags may also follow the box's name.
 func (a *app) commandFollows() *int {
 	if a.command != nil {
 		return nil
@@ -117,8 +117,8 @@ func (a *app) commandFollows() *int {
 	return &first
 }
 
-// withoutDashes is a command whose words follow ours without a --. No program is called as a flag
-// is: one that begins so was to be ours.
+// withoutDashes returns a command whose words follow ours without a --. A first word that looks
+// like a flag must have been meant for us, because no program has such a name.
 func withoutDashes(verb string, argv []string) ([]string, error) {
 	if len(argv) > 0 && strings.HasPrefix(argv[0], "-") {
 		return nil, agentbox.Errorf(agentbox.Invalid, "no command before %s", argv[0]).
@@ -127,7 +127,7 @@ func withoutDashes(verb string, argv []string) ([]string, error) {
 	return argv, nil
 }
 
-// dashed is a flag as people write it.
+// dashed returns a flag as people write it.
 func dashed(name string) string {
 	if len(name) == 1 {
 		return "-" + name
@@ -135,7 +135,7 @@ func dashed(name string) string {
 	return "--" + name
 }
 
-// flagsOf are the flags a command understands: its own, and those of the program.
+// flagsOf returns the flags that a command understands: its own, and the global ones.
 func flagsOf(cmd *cli.Command) []cli.Flag {
 	flags := append([]cli.Flag{}, cmd.Flags...)
 	if root := cmd.Root(); root != cmd {
@@ -144,7 +144,8 @@ func flagsOf(cmd *cli.Command) []cli.Flag {
 	return flags
 }
 
-// unknown is the error for a word that is no command of cmd, with the one that may have been meant.
+// unknown returns the error for a word that is no command of cmd, with the one that the user may
+// have meant.
 func unknown(cmd *cli.Command, name string) error {
 	err := agentbox.Errorf(agentbox.Invalid, "%q is not a command of %s", name, cmd.FullName()).WithHint("%s --help lists them", cmd.FullName())
 	if near := cli.SuggestCommand(cmd.VisibleCommands(), name); alike(name, near) {
@@ -153,8 +154,9 @@ func unknown(cmd *cli.Command, name string) error {
 	return err
 }
 
-// alike tells whether a word may be another one mistyped: the library suggests the nearest, however
-// far. A third of the word may be wrong; beyond that a suggestion is noise.
+// alike reports whether a word may be a mistyped form of near. The library suggests the nearest
+// word, however different. At most a third of the word may differ; beyond that, a suggestion is
+// noise.
 func alike(word, near string) bool {
 	return near != "" && levenshtein.Distance(word, near, nil) <= max(1, len(near)/3)
 }

@@ -12,12 +12,12 @@ import (
 	"agentbox/agentbox/drivers"
 )
 
-// version is set by the Makefile (-X); "dev" is a build of go build or go test.
+// version is set by the Makefile (-X); "dev" is a build by go build or go test.
 var version = "dev"
 
-// buildID tells builds apart, also unversioned ones: the daemon must be of the client's build. It
-// is the version with a checksum of the size and the time of our own file, which costs no reading:
-// a rebuilt program has another time.
+// buildID identifies a build, even without a version, because the daemon must be of the client's
+// build. It is the version and a checksum of our own file's size and modification time, so that the
+// file need not be read: a rebuilt program has another time.
 func buildID() string {
 	path, err := os.Executable()
 	if err != nil {
@@ -32,8 +32,8 @@ func buildID() string {
 	return fmt.Sprintf("%s+%08x", version, h.Sum32())
 }
 
-// versionCommand prints what somebody who reports a fault is asked for: the version, and which
-// gVisor is in the binary.
+// versionCommand is `version`: it prints what a bug report needs, namely the version and the gVisor
+// release in the binary.
 func (a *app) versionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "version", Category: catHost, Usage: "print the version",
