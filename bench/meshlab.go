@@ -139,7 +139,7 @@ type meshProcess struct {
 	id  identity.PeerID
 	dir string
 	cmd *exec.Cmd
-	// in takes orders, out gives reports, one line each.
+	// in takes orders and out returns reports, one line each.
 	in  io.WriteCloser
 	out *bufio.Reader
 }

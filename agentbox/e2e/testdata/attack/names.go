@@ -130,8 +130,8 @@ func resolvers() {
 	}
 }
 
-// overHTTPS returns the result of a question in a request. With site, the host is not a resolver,
-// and may send any answer but a resolver's.
+// overHTTPS returns the result of a question in a request, "" if it was refused. With site, url is on
+// an allowed site that is not a resolver, which must answer 404.
 func overHTTPS(method, url string, q []byte, site bool) string {
 	body := bytes.NewReader(q)
 	if method == http.MethodGet {
