@@ -9,20 +9,34 @@ import (
 // The calls about boxes. In all requests that name a box, Box is an ID, a unique prefix of one, a
 // name, or "" for the box of the branch checked out in Directory.
 var (
-	Up         = Endpoint[UpRequest, UpResponse]{"/v1/box/up"}
-	PlanUp     = Endpoint[UpRequest, UpPlan]{"/v1/box/up/plan"}
-	ListBoxes  = Endpoint[ListRequest, []agentbox.Box]{"/v1/box/list"}
-	ShowBox    = Endpoint[BoxRef, agentbox.Box]{"/v1/box/show"}
-	Connect    = Endpoint[BoxRef, Connection]{"/v1/box/connect"}
-	Pause      = Endpoint[BoxRef, agentbox.Box]{"/v1/box/pause"}
-	Resume     = Endpoint[BoxRef, agentbox.Box]{"/v1/box/resume"}
-	Fork       = Endpoint[ForkRequest, agentbox.Box]{"/v1/box/fork"}
+	// Up creates or finds a box and makes sure that it runs. After a failure in the box, the box stays.
+	Up = Endpoint[UpRequest, UpResponse]{"/v1/box/up"}
+	// PlanUp returns what Up would do, and does nothing.
+	PlanUp = Endpoint[UpRequest, UpPlan]{"/v1/box/up/plan"}
+	// ListBoxes returns all boxes, oldest first. Progress reports those that cannot be shown.
+	ListBoxes = Endpoint[ListRequest, []agentbox.Box]{"/v1/box/list"}
+	// ShowBox returns one box with its usage. It asks the guest, for a limited time.
+	ShowBox = Endpoint[BoxRef, agentbox.Box]{"/v1/box/show"}
+	// Connect makes sure that a box runs, renews its lease, and returns how to connect to it.
+	Connect = Endpoint[BoxRef, Connection]{"/v1/box/connect"}
+	// Pause saves a box's machine to disk and ends it. It is Conflict for a stopped box.
+	Pause = Endpoint[BoxRef, agentbox.Box]{"/v1/box/pause"}
+	// Resume continues a paused box, starts a stopped one, and does nothing to a running one.
+	Resume = Endpoint[BoxRef, agentbox.Box]{"/v1/box/resume"}
+	// Fork copies a box with its memory and workspace. After a failure no copy is left.
+	Fork = Endpoint[ForkRequest, agentbox.Box]{"/v1/box/fork"}
+	// Checkpoint saves a box. It stands still meanwhile, and then goes on.
 	Checkpoint = Endpoint[CheckpointRequest, agentbox.Checkpoint]{"/v1/box/checkpoint"}
-	Rollback   = Endpoint[RollbackRequest, agentbox.Box]{"/v1/box/rollback"}
-	Reset      = Endpoint[BoxRef, agentbox.Box]{"/v1/box/reset"}
-	Remove     = Endpoint[BoxRef, agentbox.Box]{"/v1/box/remove"}
-	OpenPort   = Endpoint[PortRequest, agentbox.Port]{"/v1/box/port/open"}
-	ClosePort  = Endpoint[PortRequest, None]{"/v1/box/port/close"}
+	// Rollback loses everything since the checkpoint, which stays.
+	Rollback = Endpoint[RollbackRequest, agentbox.Box]{"/v1/box/rollback"}
+	// Reset replaces the machine by one from the template. The workspace stays.
+	Reset = Endpoint[BoxRef, agentbox.Box]{"/v1/box/reset"}
+	// Remove removes a box with its workspace and checkpoints, even if that loses work (see Unsaved).
+	Remove = Endpoint[BoxRef, agentbox.Box]{"/v1/box/remove"}
+	// OpenPort wakes the box and returns the address on the host.
+	OpenPort = Endpoint[PortRequest, agentbox.Port]{"/v1/box/port/open"}
+	// ClosePort does not wake the box.
+	ClosePort = Endpoint[PortRequest, None]{"/v1/box/port/close"}
 )
 
 // BoxRef names a box.
@@ -171,10 +185,14 @@ type PortRequest struct {
 
 // The calls about the host.
 var (
-	Status   = Endpoint[None, DaemonStatus]{"/v1/status"}
+	// Status answers from memory, so it is quick.
+	Status = Endpoint[None, DaemonStatus]{"/v1/status"}
+	// Shutdown makes the daemon stop after the calls in progress. Boxes go on.
 	Shutdown = Endpoint[None, None]{"/v1/shutdown"}
-	Prune    = Endpoint[PruneRequest, PruneResponse]{"/v1/prune"}
-	Doctor   = Endpoint[DoctorRequest, DoctorReport]{"/v1/doctor"}
+	// Prune removes what is no longer needed.
+	Prune = Endpoint[PruneRequest, PruneResponse]{"/v1/prune"}
+	// Doctor checks the host.
+	Doctor = Endpoint[DoctorRequest, DoctorReport]{"/v1/doctor"}
 )
 
 // DaemonStatus describes the running daemon.
@@ -233,14 +251,21 @@ type Check struct {
 
 // The calls about images.
 var (
-	BuildImage  = Endpoint[ImageBuildRequest, Image]{"/v1/image/build"}
-	PullImage   = Endpoint[ImagePullRequest, Image]{"/v1/image/pull"}
-	ListImages  = Endpoint[None, []Image]{"/v1/image/list"}
-	ShowImage   = Endpoint[ImageRef, ImageDetail]{"/v1/image/show"}
+	// BuildImage builds the image of a directory's configuration.
+	BuildImage = Endpoint[ImageBuildRequest, Image]{"/v1/image/build"}
+	// PullImage makes an image from a source, without a repository or a pin.
+	PullImage = Endpoint[ImagePullRequest, Image]{"/v1/image/pull"}
+	// ListImages returns all images on this host.
+	ListImages = Endpoint[None, []Image]{"/v1/image/list"}
+	// ShowImage returns an image with the origin of its bytes.
+	ShowImage = Endpoint[ImageRef, ImageDetail]{"/v1/image/show"}
+	// RemoveImage removes an image, even a damaged one. It fails if a box uses the image.
 	RemoveImage = Endpoint[ImageRef, Image]{"/v1/image/remove"}
-	FetchImage  = Endpoint[ImageFetchRequest, Image]{"/v1/image/fetch"}
+	// FetchImage fetches an image or, if Lazy, only its description.
+	FetchImage = Endpoint[ImageFetchRequest, Image]{"/v1/image/fetch"}
+	// ExportImage writes an image to a directory, completing it first.
 	ExportImage = Endpoint[ImageExportRequest, Image]{"/v1/image/export"}
-	// Supervisors make this call for machines that read a block that is not here yet.
+	// NeedImage returns when a missing block is here. Supervisors call it for their machines.
 	NeedImage = Endpoint[ImageNeed, agentbox.Blocks]{"/v1/image/need"}
 )
 

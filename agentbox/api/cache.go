@@ -8,15 +8,24 @@ import (
 
 // The calls about the store.
 var (
-	ListCache    = Endpoint[None, []CacheEntry]{"/v1/cache/list"}
-	ShowCache    = Endpoint[CacheRef, CacheDetail]{"/v1/cache/show"}
-	VerifyCache  = Endpoint[CacheVerifyRequest, CacheVerifyReport]{"/v1/cache/verify"}
+	// ListCache returns all blobs with their alarms.
+	ListCache = Endpoint[None, []CacheEntry]{"/v1/cache/list"}
+	// ShowCache returns one entry in detail.
+	ShowCache = Endpoint[CacheRef, CacheDetail]{"/v1/cache/show"}
+	// VerifyCache reads and hashes the whole store, and fetches damaged chunks again.
+	VerifyCache = Endpoint[CacheVerifyRequest, CacheVerifyReport]{"/v1/cache/verify"}
+	// CollectCache frees space.
 	CollectCache = Endpoint[CacheGCRequest, CacheGCReport]{"/v1/cache/gc"}
-	PinCache     = Endpoint[CacheRef, CacheEntry]{"/v1/cache/pin"}
-	UnpinCache   = Endpoint[CacheRef, CacheEntry]{"/v1/cache/unpin"}
-	ShareCache   = Endpoint[CacheShareRequest, CacheEntry]{"/v1/cache/share"}
-	RemoveCache  = Endpoint[CacheRef, CacheEntry]{"/v1/cache/rm"}
-	CacheQuota   = Endpoint[CacheQuotaRequest, CacheUsage]{"/v1/cache/quota"}
+	// PinCache keeps an entry until UnpinCache. It is idempotent.
+	PinCache = Endpoint[CacheRef, CacheEntry]{"/v1/cache/pin"}
+	// UnpinCache removes the pin of PinCache, and no other.
+	UnpinCache = Endpoint[CacheRef, CacheEntry]{"/v1/cache/unpin"}
+	// ShareCache sets whether the team may fetch an entry from here. Existing copies stay.
+	ShareCache = Endpoint[CacheShareRequest, CacheEntry]{"/v1/cache/share"}
+	// RemoveCache removes an entry with its names and alarms.
+	RemoveCache = Endpoint[CacheRef, CacheEntry]{"/v1/cache/rm"}
+	// CacheQuota changes quotas and returns the resulting usage.
+	CacheQuota = Endpoint[CacheQuotaRequest, CacheUsage]{"/v1/cache/quota"}
 )
 
 // CacheRef names a blob by one of these: the digest of its manifest, the digest of the image that

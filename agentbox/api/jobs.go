@@ -4,13 +4,20 @@ import "agentbox/agentbox"
 
 // The calls about jobs.
 var (
-	StartJob  = Endpoint[JobStart, JobStarted]{"/v1/job/start"}
-	ListJobs  = Endpoint[JobList, []agentbox.Job]{"/v1/job/list"}
-	ShowJob   = Endpoint[JobRef, JobInfo]{"/v1/job/show"}
+	// StartJob wakes the box and starts a job in it.
+	StartJob = Endpoint[JobStart, JobStarted]{"/v1/job/start"}
+	// ListJobs returns running jobs, and ended ones until RemoveJob.
+	ListJobs = Endpoint[JobList, []agentbox.Job]{"/v1/job/list"}
+	// ShowJob returns a job and the location of its files.
+	ShowJob = Endpoint[JobRef, JobInfo]{"/v1/job/show"}
+	// SignalJob returns without waiting for the effect.
 	SignalJob = Endpoint[JobSignal, None]{"/v1/job/signal"}
+	// RemoveJob removes the record and transcript of a job that has ended.
 	RemoveJob = Endpoint[JobRef, None]{"/v1/job/remove"}
 
-	SupervisorStartJob  = Endpoint[JobSpec, JobStarted]{"/v1/job/start"}
+	// SupervisorStartJob is StartJob, in the box of this supervisor.
+	SupervisorStartJob = Endpoint[JobSpec, JobStarted]{"/v1/job/start"}
+	// SupervisorSignalJob is SignalJob, in the box of this supervisor.
 	SupervisorSignalJob = Endpoint[JobSignal, None]{"/v1/job/signal"}
 )
 

@@ -8,15 +8,24 @@ import (
 
 // The calls about the team.
 var (
-	InitMesh   = Endpoint[MeshInitRequest, MeshStatus]{"/v1/mesh/init"}
+	// InitMesh creates a team with this machine as its first member.
+	InitMesh = Endpoint[MeshInitRequest, MeshStatus]{"/v1/mesh/init"}
+	// InviteMesh creates an invitation with the roles that the new member gets.
 	InviteMesh = Endpoint[MeshInviteRequest, MeshInvite]{"/v1/mesh/invite"}
-	JoinMesh   = Endpoint[MeshJoinRequest, MeshStatus]{"/v1/mesh/join"}
-	ListPeers  = Endpoint[None, []MeshPeer]{"/v1/mesh/peers"}
-	ShowMesh   = Endpoint[None, MeshStatus]{"/v1/mesh/status"}
-	TrustPeer  = Endpoint[MeshTrustRequest, MeshPeer]{"/v1/mesh/trust"}
+	// JoinMesh accepts an invitation. It needs the inviting machine to answer.
+	JoinMesh = Endpoint[MeshJoinRequest, MeshStatus]{"/v1/mesh/join"}
+	// ListPeers returns all members, former ones included.
+	ListPeers = Endpoint[None, []MeshPeer]{"/v1/mesh/peers"}
+	// ShowMesh returns this machine's status.
+	ShowMesh = Endpoint[None, MeshStatus]{"/v1/mesh/status"}
+	// TrustPeer replaces the roles of a member.
+	TrustPeer = Endpoint[MeshTrustRequest, MeshPeer]{"/v1/mesh/trust"}
+	// RevokePeer removes a member, and deletes here what it made. It cannot be undone.
 	RevokePeer = Endpoint[MeshPeerRef, MeshPeer]{"/v1/mesh/revoke"}
-	LeaveMesh  = Endpoint[None, None]{"/v1/mesh/leave"}
-	ListTeam   = Endpoint[None, []TeamContext]{"/v1/mesh/contexts"}
+	// LeaveMesh tells the present members and forgets the team.
+	LeaveMesh = Endpoint[None, None]{"/v1/mesh/leave"}
+	// ListTeam returns the work of every machine of the team, as that machine reports it.
+	ListTeam = Endpoint[None, []TeamContext]{"/v1/mesh/contexts"}
 )
 
 // MeshInitRequest creates a team. Listen is a UDP address, or "" for the configured one, which

@@ -9,16 +9,26 @@ import (
 // The calls about what boxes may do. Unless Everywhere is set, they concern one repository: that of
 // the box, or of the directory.
 var (
-	ShowPolicy    = Endpoint[PolicyRef, PolicyReport]{"/v1/policy/show"}
-	CheckPolicy   = Endpoint[CheckRequest, CheckReport]{"/v1/policy/check"}
-	ChangePolicy  = Endpoint[ChangeRequest, PolicyReport]{"/v1/policy/change"}
+	// ShowPolicy returns what is in force, and what waits for approval.
+	ShowPolicy = Endpoint[PolicyRef, PolicyReport]{"/v1/policy/show"}
+	// CheckPolicy returns the gateway's decision about a flow, without sending anything.
+	CheckPolicy = Endpoint[CheckRequest, CheckReport]{"/v1/policy/check"}
+	// ChangePolicy changes the user's rules. Running boxes follow at once.
+	ChangePolicy = Endpoint[ChangeRequest, PolicyReport]{"/v1/policy/change"}
+	// ApprovePolicy approves exactly what has the digest of the request; else it is Conflict.
 	ApprovePolicy = Endpoint[ApproveRequest, PolicyReport]{"/v1/policy/approve"}
-	FindAgent     = Endpoint[AgentRequest, agents.Profile]{"/v1/agent/find"}
-	KeepHistory   = Endpoint[BoxRef, None]{"/v1/agent/history"}
-	AuditLog      = Endpoint[BoxRef, AuditLocation]{"/v1/policy/log"}
-	SetSecret     = Endpoint[SecretRequest, SecretInfo]{"/v1/secret/set"}
-	ListSecrets   = Endpoint[PolicyRef, []SecretInfo]{"/v1/secret/list"}
-	RemoveSecret  = Endpoint[SecretRef, SecretInfo]{"/v1/secret/remove"}
+	// FindAgent returns the profile of an agent.
+	FindAgent = Endpoint[AgentRequest, agents.Profile]{"/v1/agent/find"}
+	// KeepHistory saves what the agents of a box remember, without waking the box.
+	KeepHistory = Endpoint[BoxRef, None]{"/v1/agent/history"}
+	// AuditLog also works for a removed box, by its ID or a prefix of it.
+	AuditLog = Endpoint[BoxRef, AuditLocation]{"/v1/policy/log"}
+	// SetSecret is Missing if the value needs a keyring and there is none.
+	SetSecret = Endpoint[SecretRequest, SecretInfo]{"/v1/secret/set"}
+	// ListSecrets returns the secrets of a repository and those for all. It runs no commands.
+	ListSecrets = Endpoint[PolicyRef, []SecretInfo]{"/v1/secret/list"}
+	// RemoveSecret succeeds with a Problem if only the keyring entry cannot be removed.
+	RemoveSecret = Endpoint[SecretRef, SecretInfo]{"/v1/secret/remove"}
 )
 
 // PolicyRef names the repository whose policy is meant: that of the box if there is one, else the

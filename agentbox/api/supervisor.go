@@ -12,21 +12,34 @@ import (
 
 // The calls that a supervisor answers on its own socket. Only the daemon makes them.
 var (
-	SupervisorStart   = Endpoint[StartRequest, SupervisorStatus]{"/v1/start"}
-	SupervisorAttach  = Endpoint[AttachRequest, None]{"/v1/attach"}
+	// SupervisorStart lets the machine become ready, and returns when it answers. It is idempotent.
+	SupervisorStart = Endpoint[StartRequest, SupervisorStatus]{"/v1/start"}
+	// SupervisorAttach turns the machine into a box.
+	SupervisorAttach = Endpoint[AttachRequest, None]{"/v1/attach"}
+	// SupervisorStatusE waits for the machine to start. A silent guest only leaves its part out.
 	SupervisorStatusE = Endpoint[StatusRequest, SupervisorStatus]{"/v1/status"}
-	SupervisorWait    = Endpoint[None, None]{"/v1/wait"}
-	SupervisorHold    = Endpoint[None, None]{"/v1/hold"}
-	SupervisorPause   = Endpoint[SaveRequest, None]{"/v1/pause"}
-	SupervisorSave    = Endpoint[SaveRequest, None]{"/v1/save"}
-	SupervisorStop    = Endpoint[StopRequest, None]{"/v1/stop"}
-	SupervisorLease   = Endpoint[LeaseRequest, None]{"/v1/lease"}
-	SupervisorPorts   = Endpoint[[]agentbox.ConfiguredPort, None]{"/v1/port/configured"}
-	SupervisorOpen    = Endpoint[PortRequest, agentbox.Port]{"/v1/port/open"}
-	SupervisorClose   = Endpoint[PortRequest, None]{"/v1/port/close"}
-	SupervisorPolicy  = Endpoint[PolicyInForce, None]{"/v1/policy"}
-	// It updates the consumption of a task's box and the logs of its services, in the box's
-	// directory.
+	// SupervisorWait returns when the machine has ended.
+	SupervisorWait = Endpoint[None, None]{"/v1/wait"}
+	// SupervisorHold prepares a machine for the pool, and stops its CPUs until SupervisorAttach.
+	SupervisorHold = Endpoint[None, None]{"/v1/hold"}
+	// SupervisorPause saves the machine, and then ends it and the supervisor.
+	SupervisorPause = Endpoint[SaveRequest, None]{"/v1/pause"}
+	// SupervisorSave saves the machine with its disks. It stands still meanwhile, and then goes on.
+	SupervisorSave = Endpoint[SaveRequest, None]{"/v1/save"}
+	// SupervisorStop also ends a machine that has not started yet.
+	SupervisorStop = Endpoint[StopRequest, None]{"/v1/stop"}
+	// SupervisorLease renews the lease.
+	SupervisorLease = Endpoint[LeaseRequest, None]{"/v1/lease"}
+	// SupervisorPorts forwards the configured ports.
+	SupervisorPorts = Endpoint[[]agentbox.ConfiguredPort, None]{"/v1/port/configured"}
+	// SupervisorOpen forwards one more port.
+	SupervisorOpen = Endpoint[PortRequest, agentbox.Port]{"/v1/port/open"}
+	// SupervisorClose ends a forwarding.
+	SupervisorClose = Endpoint[PortRequest, None]{"/v1/port/close"}
+	// SupervisorPolicy replaces the policy.
+	SupervisorPolicy = Endpoint[PolicyInForce, None]{"/v1/policy"}
+	// SupervisorAccount updates the consumption of a task's box and the logs of its services, in the
+	// box's directory.
 	SupervisorAccount = Endpoint[None, None]{"/v1/testify"}
 )
 

@@ -8,20 +8,29 @@ import (
 
 // The calls about tasks.
 var (
+	// SubmitTasks queues tasks. On an error, those queued before it stay.
 	SubmitTasks = Endpoint[TaskSubmission, []agentbox.Task]{"/v1/task/submit"}
-	ListTasks   = Endpoint[TaskList, []agentbox.Task]{"/v1/task/list"}
-	ShowTask    = Endpoint[TaskRef, TaskInfo]{"/v1/task/show"}
-	WaitTask    = Endpoint[TaskRef, agentbox.Task]{"/v1/task/wait"}
-	CancelTask  = Endpoint[TaskRef, agentbox.Task]{"/v1/task/cancel"}
-	RetryTask   = Endpoint[TaskRef, agentbox.Task]{"/v1/task/retry"}
-	RemoveTask  = Endpoint[TaskRef, agentbox.Task]{"/v1/task/remove"}
+	// ListTasks returns tasks, oldest first.
+	ListTasks = Endpoint[TaskList, []agentbox.Task]{"/v1/task/list"}
+	// ShowTask returns a task with its evidence.
+	ShowTask = Endpoint[TaskRef, TaskInfo]{"/v1/task/show"}
+	// WaitTask returns when the task has ended.
+	WaitTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/wait"}
+	// CancelTask returns before a running task has ended. It is Conflict for one that has ended.
+	CancelTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/cancel"}
+	// RetryTask submits a task that has ended again, as a new task. It is Conflict for a running one.
+	RetryTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/retry"}
+	// RemoveTask removes a task that has ended, with its evidence. It is Conflict for a running one.
+	RemoveTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/remove"}
 
 	// RunTask begins a held task and returns when its command runs.
 	RunTask = Endpoint[TaskSubmission, TaskBegun]{"/v1/task/run"}
 	// HoldTask returns when the task has ended and its box is gone. Closing the connection cancels
-	// the task.
-	HoldTask    = Endpoint[TaskRef, agentbox.Task]{"/v1/task/hold"}
-	ReleaseTask = Endpoint[TaskRef, None]{"/v1/task/release"} // the task goes on without a client
+	// the task, unless it was released. If the daemon stops, the error is Unavailable and the task
+	// goes on, so that the client can hold it through the next daemon.
+	HoldTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/hold"}
+	// ReleaseTask lets the task go on without a client, for good.
+	ReleaseTask = Endpoint[TaskRef, None]{"/v1/task/release"}
 	// LimitTask ends the task at a limit that its client enforces.
 	LimitTask = Endpoint[TaskLimit, None]{"/v1/task/limit"}
 )
@@ -38,7 +47,8 @@ type TaskSubmission struct {
 	Environ []string `json:"environ,omitempty"`
 }
 
-// TaskList asks for the tasks of the project that a directory belongs to, or for all.
+// TaskList asks for the tasks of the project that a directory belongs to, in all its checkouts. A
+// directory outside any checkout means all tasks.
 type TaskList struct {
 	Directory string `json:"directory,omitempty"`
 	All       bool   `json:"all,omitempty"`

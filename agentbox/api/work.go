@@ -4,8 +4,11 @@ import "agentbox/agentbox"
 
 // The calls about the work done in a box.
 var (
-	Diff    = Endpoint[DiffRequest, WorkDiff]{"/v1/box/diff"}
-	Pull    = Endpoint[PullRequest, PulledWork]{"/v1/box/pull"}
+	// Diff wakes the box. It is Conflict if git in the box fails.
+	Diff = Endpoint[DiffRequest, WorkDiff]{"/v1/box/diff"}
+	// Pull is NotFound if nothing was done. Afterwards the mirror has the work, even on an error.
+	Pull = Endpoint[PullRequest, PulledWork]{"/v1/box/pull"}
+	// Unsaved wakes the box. It is Conflict if git in the box fails.
 	Unsaved = Endpoint[BoxRef, UnsavedWork]{"/v1/box/unsaved"}
 )
 
