@@ -30,6 +30,7 @@ func ParseBoxID(s string) (BoxID, error) {
 	return BoxID(b), nil
 }
 
+// String returns twelve lower-case hex digits.
 func (id BoxID) String() string { return hex.EncodeToString(id[:]) }
 
 // MarshalText implements encoding.TextMarshaler, so that an ID is a string in JSON.

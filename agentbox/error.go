@@ -40,6 +40,7 @@ type Error struct {
 	cause error
 }
 
+// Error returns the message, without the hint.
 func (e *Error) Error() string { return e.Message }
 
 // Unwrap returns the cause, which never crosses the API.

@@ -32,6 +32,7 @@ func ParseJobID(s string) (JobID, error) {
 	return JobID(b), nil
 }
 
+// String returns "j-" and eight lower-case hex digits.
 func (id JobID) String() string { return jobPrefix + hex.EncodeToString(id[:]) }
 
 // MarshalText implements encoding.TextMarshaler, so that an ID is a string in JSON.

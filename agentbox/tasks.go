@@ -31,6 +31,7 @@ func ParseTaskID(s string) (TaskID, error) {
 	return TaskID(b), nil
 }
 
+// String returns "t-" and eight lower-case hex digits.
 func (id TaskID) String() string { return taskPrefix + hex.EncodeToString(id[:]) }
 
 // MarshalText implements encoding.TextMarshaler, so that an ID is a string in JSON.

@@ -46,9 +46,9 @@ func (a *app) topCommand() *cli.Command {
 	}
 }
 
-// watch measures repeatedly, and shows each measurement with the previous one. Without a live
-// terminal it shows one and returns; otherwise it goes on until ctx ends, which is the normal end.
-// It returns the error of the first failed measurement.
+// watch measures repeatedly, and shows each measurement with the previous one. Without a terminal,
+// and with --json or --quiet, it shows one pair and returns. Otherwise it goes on until ctx ends,
+// which is the normal end. It returns the error of the first failed measurement.
 func watch[T any](ctx context.Context, a *app, every time.Duration, measure func(context.Context) (T, error), show func(before, now T, passed time.Duration) error) error {
 	out, ok := a.stdout.(interface{ Fd() uintptr })
 	// A pipe gets one picture.
@@ -147,7 +147,7 @@ func (a *app) showPeers(before, now []api.MeshPeer, passed time.Duration) error 
 	}))
 }
 
-// rate returns the increase per second. A daemon that restarted counts from 0.
+// rate returns the increase per second. A restarted daemon counts from 0, so a decrease means 0.
 func rate(before, now int64, passed time.Duration) float64 {
 	if passed <= 0 || now < before {
 		return 0
@@ -166,7 +166,7 @@ func loadsOf(before, now []agentbox.Box, passed time.Duration) []load {
 	loads := []load{}
 	for _, b := range now {
 		l := load{Box: b}
-		// A machine that was replaced in between counts from 0.
+		// A machine that was replaced in between counts from 0, so a decrease means no load.
 		if u := b.Usage; u != nil && passed > 0 && u.CPUMillis >= used[b.ID] {
 			l.CPUPercent = float64(u.CPUMillis-used[b.ID]) / float64(passed.Milliseconds()) * 100
 		}
