@@ -122,7 +122,7 @@ type TaskLimits struct {
 	// Wall counts from the moment the attempt's machine became its box. Idle is time without output
 	// or network traffic. CPU is processor time of the machine.
 	Wall time.Duration `json:"wall,omitempty"`
-	Idle time.Duration `json:"idle,omitempty"` // without output or network traffic
+	Idle time.Duration `json:"idle,omitempty"`
 	CPU  time.Duration `json:"cpu,omitempty"`
 
 	Tokens int64   `json:"tokens,omitempty"` // of models
