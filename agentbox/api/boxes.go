@@ -9,7 +9,7 @@ import (
 // The calls about boxes. In all requests that name a box, Box is an ID, a unique prefix of one, a
 // name, or "" for the box of the branch checked out in Directory.
 var (
-	// Up creates or finds a box and makes sure that it runs. After a failure in the box, the box stays.
+	// Up creates or finds a box and makes sure that it runs. If something fails in the box, it stays.
 	Up = Endpoint[UpRequest, UpResponse]{"/v1/box/up"}
 	// PlanUp returns what Up would do, and does nothing.
 	PlanUp = Endpoint[UpRequest, UpPlan]{"/v1/box/up/plan"}
@@ -31,7 +31,7 @@ var (
 	Rollback = Endpoint[RollbackRequest, agentbox.Box]{"/v1/box/rollback"}
 	// Reset replaces the machine by one from the template. The workspace stays.
 	Reset = Endpoint[BoxRef, agentbox.Box]{"/v1/box/reset"}
-	// Remove removes a box with its workspace and checkpoints, even if that loses work (see Unsaved).
+	// Remove removes a box with its workspace and checkpoints, even if work is lost (see Unsaved).
 	Remove = Endpoint[BoxRef, agentbox.Box]{"/v1/box/remove"}
 	// OpenPort wakes the box and returns the address on the host.
 	OpenPort = Endpoint[PortRequest, agentbox.Port]{"/v1/box/port/open"}

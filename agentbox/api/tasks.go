@@ -18,9 +18,9 @@ var (
 	WaitTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/wait"}
 	// CancelTask returns before a running task has ended. It is Conflict for one that has ended.
 	CancelTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/cancel"}
-	// RetryTask submits a task that has ended again, as a new task. It is Conflict for a running one.
+	// RetryTask repeats a task that has ended, as a new task. It is Conflict for a running one.
 	RetryTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/retry"}
-	// RemoveTask removes a task that has ended, with its evidence. It is Conflict for a running one.
+	// RemoveTask removes an ended task with its evidence. It is Conflict for a running one.
 	RemoveTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/remove"}
 
 	// RunTask begins a held task and returns when its command runs.
