@@ -9,7 +9,7 @@ import (
 // The calls about boxes. In all requests that name a box, Box is an ID, a unique prefix of one, a
 // name, or "" for the box of the branch checked out in Directory.
 var (
-	// Up creates or finds a box and makes sure that it runs. If something fails in the box, it stays.
+	// Up creates or finds a box and makes sure that it runs. A failed command leaves it there.
 	Up = Endpoint[UpRequest, UpResponse]{"/v1/box/up"}
 	// PlanUp returns what Up would do, and does nothing.
 	PlanUp = Endpoint[UpRequest, UpPlan]{"/v1/box/up/plan"}

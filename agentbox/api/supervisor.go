@@ -38,7 +38,7 @@ var (
 	SupervisorClose = Endpoint[PortRequest, None]{"/v1/port/close"}
 	// SupervisorPolicy replaces the policy.
 	SupervisorPolicy = Endpoint[PolicyInForce, None]{"/v1/policy"}
-	// SupervisorAccount updates the consumption of a task's box and its services' logs, in the box's
+	// SupervisorAccount updates the consumption of a task's box and its service logs, in the box's
 	// directory.
 	SupervisorAccount = Endpoint[None, None]{"/v1/testify"}
 )
