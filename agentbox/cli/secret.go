@@ -98,23 +98,39 @@ func (a *app) storeSecret(ctx context.Context, req api.SecretRequest) (info api.
 	return call(ctx, a, api.SetSecret, req)
 }
 
-// readValue asks for a value without echo, or reads it from standard input. From a pipe it reads 64
-// KiB at most, and trims newlines at the end, which files have and secrets do not.
+// readValue asks for a value at the terminal without echo, or reads it from standard input. It
+// returns Invalid for an empty value, which would leave an older one in place, and for one that is
+// too long.
 func (a *app) readValue(name string) (string, error) {
-	// At a terminal it is typed without echo; from a pipe it is read.
-	if term.IsTerminal(int(a.stdin.Fd())) {
-		fmt.Fprintf(a.stderr, "value of %s: ", name)
-		b, err := term.ReadPassword(int(a.stdin.Fd()))
-		fmt.Fprintln(a.stderr)
-		return string(b), err
+	if !term.IsTerminal(int(a.stdin.Fd())) {
+		return valueOf(a.stdin, name)
 	}
-	// A key or a certificate fits; a large file passed by mistake does not.
-	const most = 1 << 16
-	b, err := io.ReadAll(io.LimitReader(a.stdin, most))
-	if b = bytes.TrimRight(b, "\r\n"); len(b) == 0 && err == nil {
-		err = agentbox.Errorf(agentbox.Invalid, "no value of %s on standard input", name).WithHint("pipe it in, or use another --from")
+	fmt.Fprintf(a.stderr, "value of %s: ", name)
+	b, err := term.ReadPassword(int(a.stdin.Fd()))
+	fmt.Fprintln(a.stderr)
+	if err != nil {
+		return "", err
 	}
-	return string(b), err
+	return valueOf(bytes.NewReader(b), name)
+}
+
+// maxValue is the length of the longest value of a secret in bytes: a key or a certificate fits, a
+// large file passed by mistake does not.
+const maxValue = 1 << 16
+
+// valueOf reads the value of a secret to the end, without the line break there.
+func valueOf(r io.Reader, name string) (string, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxValue+1))
+	if err != nil {
+		return "", err
+	}
+	if len(b) > maxValue {
+		return "", agentbox.Errorf(agentbox.Invalid, "the value of %s is longer than %d bytes", name, maxValue)
+	}
+	if b = bytes.TrimRight(b, "\r\n"); len(b) == 0 {
+		return "", agentbox.Errorf(agentbox.Invalid, "there is no value of %s", name).WithHint("pipe it in, or use another --from")
+	}
+	return string(b), nil
 }
 
 // secretLs is `secret ls`. It says why a secret has no value now, if that is known without running
