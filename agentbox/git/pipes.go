@@ -10,46 +10,61 @@ import (
 	"time"
 )
 
-// Git waits for ever at a pipe that has the name of a file it reads in a work tree, .gitignore say.
-// To a reader that waits, a pipe that somebody opens for writing and closes is an empty file.
+// Git waits for ever at a pipe that has the name of a file it reads, .gitignore say. If somebody
+// opens the pipe for writing and closes it, git reads an empty file.
 const (
-	pipePatience = time.Second            // most listings end before anybody need look for pipes
+	pipePatience = time.Second            // most runs end before anybody need look for pipes
 	pipeEvery    = 100 * time.Millisecond // between two tries
 )
 
-// feedPipes has git go on where it waits for a pipe in a work tree, until ctx ends. It is started
-// for every git over a work tree and mostly ends before it looks. Only names that begin with .git
-// are fed: git opens no other file of a work tree while it lists.
-func feedPipes(ctx context.Context, workTree string) {
+// feedPipes lets git go on where it waits for a pipe below one of these directories, until ctx ends.
+// It is started for every git over a View and mostly ends before it looks. In a work tree it feeds
+// only names that begin with .git and what is below a .git: git reads nothing else when it lists
+// files, and another pipe may be in use.
+func feedPipes(ctx context.Context, workTree, objects string) {
 	if !waits(ctx, pipePatience) {
 		return
 	}
-	root, err := os.OpenRoot(workTree) // so that no link that takes a pipe's place leads out
-	if err != nil {
-		return
+	var feeds []func()
+	for _, dir := range []string{workTree, objects} {
+		if dir == "" {
+			continue
+		}
+		root, err := os.OpenRoot(dir) // so that no link that takes a pipe's place leads out
+		if err != nil {
+			continue
+		}
+		defer root.Close()
+		for _, path := range findPipes(ctx, root, dir == objects) {
+			feeds = append(feeds, func() { feedPipe(root, path) })
+		}
 	}
-	defer root.Close()
-	var pipes []string
+	for next := true; next && len(feeds) > 0; next = waits(ctx, pipeEvery) {
+		for _, feed := range feeds {
+			feed()
+		}
+	}
+}
+
+// findPipes lists the pipes below root, all of them or those that git reads in a work tree, and
+// feeds each, as there may be millions of files to look at.
+func findPipes(ctx context.Context, root *os.Root, all bool) (pipes []string) {
 	_ = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
 			return fs.SkipAll
 		case err != nil && d != nil && d.IsDir():
 			return fs.SkipDir // git cannot read it either
-		case err == nil && d.Type() == fs.ModeNamedPipe && strings.HasPrefix(d.Name(), ".git"):
+		case err == nil && d.Type() == fs.ModeNamedPipe && (all || strings.Contains("/"+path, "/.git")):
 			pipes = append(pipes, path)
 			feedPipe(root, path)
 		}
 		return nil
 	})
-	for len(pipes) > 0 && waits(ctx, pipeEvery) {
-		for _, path := range pipes {
-			feedPipe(root, path)
-		}
-	}
+	return pipes
 }
 
-// feedPipe opens and closes a pipe. Where nobody waits for it, that fails at once.
+// feedPipe opens and closes a pipe, which fails at once if nobody reads from it.
 func feedPipe(root *os.Root, path string) {
 	f, err := root.OpenFile(filepath.FromSlash(path), os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err == nil {

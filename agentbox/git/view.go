@@ -18,6 +18,7 @@ import (
 type View struct {
 	dir      string
 	workTree string
+	objects  string // "" for none
 	env      []string
 }
 
@@ -38,7 +39,7 @@ func NewView(dir string, in Ingredients) (*View, error) {
 			return nil, unmade(err)
 		}
 	}
-	v := &View{dir: dir, workTree: in.WorkTree, env: []string{"GIT_DIR=" + dir, "GIT_WORK_TREE=" + in.WorkTree}}
+	v := &View{dir: dir, workTree: in.WorkTree, objects: in.Objects, env: []string{"GIT_DIR=" + dir, "GIT_WORK_TREE=" + in.WorkTree}}
 	if in.Objects != "" {
 		v.env = append(v.env, "GIT_OBJECT_DIRECTORY="+in.Objects)
 	}
@@ -95,8 +96,7 @@ func (v *View) take(name, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// Run runs git over what the view shows. A pipe in the work tree where git expects a file of rules
-// is an empty file to it.
+// Run runs git over what the view shows. A pipe where git expects a file is an empty file to it.
 func (v *View) Run(ctx context.Context, c Call) (stdout []byte, stderr string, err error) {
 	c.Env, c.Personal = slices.Concat(v.env, c.Env), false
 	if c.Dir == "" {
@@ -104,7 +104,7 @@ func (v *View) Run(ctx context.Context, c Call) (stdout []byte, stderr string, e
 	}
 	watched, end := context.WithCancel(ctx)
 	var feeding sync.WaitGroup
-	feeding.Go(func() { feedPipes(watched, v.workTree) })
+	feeding.Go(func() { feedPipes(watched, v.workTree, v.objects) })
 	defer feeding.Wait()
 	defer end()
 	return Run(ctx, c)

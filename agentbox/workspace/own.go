@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -43,6 +44,37 @@ func checkPlain(gitDir string) error {
 		return agentbox.Errorf(agentbox.Invalid, "%s is neither a file nor a directory, and links in a git directory are not followed", path).
 			WithHint("clone the repository, or use: git worktree add")
 	}
+	return errors.Join(checkIncludes(filepath.Join(gitDir, "config"), map[string]bool{}), checkIncludes(filepath.Join(gitDir, "config.worktree"), map[string]bool{}))
+}
+
+// checkIncludes fails when a configuration includes a pipe or a device, for which git would wait.
+// Conditions of includes are not looked at. seen has the files that were.
+func checkIncludes(file string, seen map[string]bool) error {
+	seen[file] = true
+	settings, err := readConfig(file)
+	if err != nil {
+		return err
+	}
+	for _, s := range settings {
+		if s.Key != "include.path" && !(strings.HasPrefix(s.Key, "includeif.") && strings.HasSuffix(s.Key, ".path")) {
+			continue
+		}
+		path := expand(s.Value, filepath.Dir(file))
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			continue // git passes over what is not there, and says what it cannot read
+		}
+		fi, err := os.Lstat(real)
+		if err != nil || fi.IsDir() || real == os.DevNull || seen[real] {
+			continue
+		}
+		if !fi.Mode().IsRegular() {
+			return agentbox.Errorf(agentbox.Invalid, "%s includes %s, which is not a file", file, path).WithHint("git config --file %s --unset-all %s", file, s.Key)
+		}
+		if err := checkIncludes(real, seen); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -74,6 +106,9 @@ func preflight(dir string) error {
 			gitDir, err := follow(path, "gitdir: ", dir)
 			if err != nil {
 				return agentbox.Errorf(agentbox.Invalid, "cannot tell where the repository of %s is: %w", dir, err)
+			}
+			if common, err := follow(filepath.Join(gitDir, "commondir"), "", gitDir); err == nil {
+				return errors.Join(checkPlain(gitDir), checkPlain(common))
 			}
 			return checkPlain(gitDir)
 		}
