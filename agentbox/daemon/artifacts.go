@@ -54,8 +54,9 @@ func (a artifacts) Collect(ctx context.Context, box agentbox.Box, t agentbox.Tas
 		return artifact.Collected{}, nil
 	}
 	to := filepath.Join(dir, artifactsDir)
-	// An earlier daemon may have left half of them.
-	if err := os.RemoveAll(to); err != nil {
+	// An earlier daemon may have left some of them. The statement goes first, so that none is left
+	// that vouches for files that are gone.
+	if err := errors.Join(os.RemoveAll(filepath.Join(dir, statementFile)), os.RemoveAll(to)); err != nil {
 		return artifact.Collected{}, err
 	}
 	g, err := a.gather(ctx, box, t)
