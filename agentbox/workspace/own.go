@@ -11,24 +11,24 @@ import (
 	"agentbox/agentbox"
 )
 
-// A checkout's .git is data too: it may have come in an archive, or out of a box. What it says is
-// believed of the checkout itself only. Where it leads to another directory, that directory must
-// name the checkout in turn, which nobody can write who cannot write there.
+// A checkout's .git is untrusted: it may have come from an archive or out of a box. It may
+// describe only the checkout itself. If it points to another directory, that directory must
+// point back to the checkout, which only somebody with write access there can arrange.
 
-// maxPointer bounds files that hold one path or one ref, maxRefs packed-refs, which some
-// repositories have a million of.
+// maxPointer bounds files that hold one path or one ref. maxRefs bounds packed-refs, since some
+// repositories have a million refs. Both are in bytes.
 const (
 	maxPointer = 1 << 20
 	maxRefs    = 256 << 20
 )
 
-// essential are the names in a git directory that git itself finds through a link, so that one
-// there leads astray.
+// essential lists the names in a git directory that git opens through links, so that a link
+// there could lead out of it.
 var essential = []string{"HEAD", "config", "config.worktree", "commondir", "gitdir", "index", "packed-refs", "shallow", "objects", "refs", "info", "reftable"}
 
-// checkPlain fails when something that git needs in a git directory is a link, a pipe or a device.
-// HEAD may be a link to a ref, as git made it once. It looks at the names only, not at what is
-// below objects and refs: the walks there follow no link.
+// checkPlain fails when an essential entry of a git directory is a link, a pipe or a device.
+// HEAD may be a link to a ref, the form that old versions of git wrote. It checks only these
+// names, not what is below objects and refs: the walks there follow no links.
 func checkPlain(gitDir string) error {
 	for _, name := range essential {
 		path := filepath.Join(gitDir, name)
@@ -47,8 +47,8 @@ func checkPlain(gitDir string) error {
 	return errors.Join(checkIncludes(filepath.Join(gitDir, "config"), map[string]bool{}), checkIncludes(filepath.Join(gitDir, "config.worktree"), map[string]bool{}))
 }
 
-// checkIncludes fails when a configuration includes a pipe or a device, for which git would wait.
-// Conditions of includes are not looked at. seen has the files that were.
+// checkIncludes fails when a configuration includes a pipe or a device, on which git would
+// block. It ignores the conditions of includes. seen holds the files already checked.
 func checkIncludes(file string, seen map[string]bool) error {
 	seen[file] = true
 	settings, err := readConfig(file)
@@ -62,7 +62,7 @@ func checkIncludes(file string, seen map[string]bool) error {
 		path := expand(s.Value, filepath.Dir(file))
 		real, err := filepath.EvalSymlinks(path)
 		if err != nil {
-			continue // git passes over what is not there, and says what it cannot read
+			continue // git ignores missing includes and reports unreadable ones
 		}
 		fi, err := os.Lstat(real)
 		if err != nil || fi.IsDir() || real == os.DevNull || seen[real] {
@@ -78,7 +78,7 @@ func checkIncludes(file string, seen map[string]bool) error {
 	return nil
 }
 
-// linkedRef is the ref that a symbolic link stands for, "" when it is no such link.
+// linkedRef returns the ref that a symbolic link stands for, or "" if path is not such a link.
 func linkedRef(path string) string {
 	to, err := os.Readlink(path)
 	if err != nil || !strings.HasPrefix(to, "refs/") || !fs.ValidPath(to) {
@@ -87,16 +87,16 @@ func linkedRef(path string) string {
 	return to
 }
 
-// preflight looks for the .git that git would find from dir, before git does: it would wait for a
-// pipe and follow a link. dir is absolute, without links. Nothing found is no error; git says it
-// better.
+// preflight checks the .git that git would find from dir before git opens it, because git would
+// block on a pipe and follow a link. dir is absolute and free of links. Finding no .git is not
+// an error here: git reports that better.
 func preflight(dir string) error {
 	for {
 		path := filepath.Join(dir, ".git")
 		fi, err := os.Lstat(path)
 		switch {
-		// A .git without what makes it one is found by git to be none, and it looks further up; we
-		// do not, and git's answer is checked again by checkOwn.
+		// Git skips an incomplete .git and searches further up. This loop does not, but checkOwn
+		// checks git's answer again.
 		case err == nil && fi.IsDir():
 			return checkPlain(path)
 		case err == nil && !fi.Mode().IsRegular():
@@ -120,11 +120,11 @@ func preflight(dir string) error {
 	}
 }
 
-// checkOwn fails when the git directory is not the checkout's own: neither in it, nor one that
-// names it. Three forms are a checkout's own: .git itself, or a place inside the checkout that a
-// file .git names; a linked work tree, whose gitdir file leads back to .git; and a git directory
-// elsewhere whose core.worktree is the root. Any other would let an archive with a file .git in it
-// bring another repository of this user's into a box.
+// checkOwn fails unless the git directory belongs to the checkout. Three layouts qualify: .git
+// itself, or a place inside the checkout that a .git file names; a linked work tree whose gitdir
+// file points back to .git; and a git directory elsewhere whose core.worktree is the root.
+// Anything else would let an archive that contains a .git file bring another of the user's
+// repositories into a box.
 func (r Repo) checkOwn(ctx context.Context) error {
 	entry := filepath.Join(r.Root, ".git")
 	fi, err := os.Lstat(entry)
@@ -134,20 +134,18 @@ func (r Repo) checkOwn(ctx context.Context) error {
 	if err := checkPlain(r.GitDir); err != nil {
 		return err
 	}
-	// A directory of the checkout that looks like a git directory may say that its work tree is
-	// around it. Only .git decides.
+	// A directory in the checkout that looks like a git directory may claim the checkout as its
+	// work tree. Only .git decides.
 	named := r.GitDir == entry
 	if fi.Mode().IsRegular() && within(r.Root, r.GitDir) {
 		to, err := follow(entry, "gitdir: ", r.Root)
 		named = err == nil && same(to, r.GitDir)
 	}
-	// It is below the checkout, and neither .git nor named by it: somebody put it there to be
-	// found.
+	// A git directory below the checkout that .git does not name was planted there.
 	if !named && within(r.Root, r.GitDir) {
 		return stranger(r.Root, r.GitDir)
 	}
-	// The files of a repository that is the checkout's own may still lead its common directory
-	// elsewhere.
+	// The checkout's own git directory may still point its common directory elsewhere.
 	if named {
 		if r.CommonDir == r.GitDir || within(r.Root, r.CommonDir) {
 			return nil
@@ -163,8 +161,8 @@ func (r Repo) checkOwn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Submodules and separate git directories say so; of a linked work tree's common directory this
-	// is never asked.
+	// Submodules and separate git directories set core.worktree. For a linked work tree, the
+	// common directory's setting does not count.
 	for _, s := range settings {
 		if s.Key == "core.worktree" && r.CommonDir == r.GitDir && same(absolute(s.Value, r.GitDir), r.Root) {
 			return nil
@@ -173,19 +171,19 @@ func (r Repo) checkOwn(ctx context.Context) error {
 	return stranger(r.Root, r.GitDir)
 }
 
-// stranger is the error for a git directory that does not name the checkout.
+// stranger returns the error for a git directory that does not point back to the checkout.
 func stranger(root, gitDir string) error {
 	return agentbox.Errorf(agentbox.Invalid, "%s leads to the git directory %s, which does not name it in turn", root, gitDir).
 		WithHint("if it is this checkout's: git config --file %s core.worktree %s", filepath.Join(gitDir, "config"), root)
 }
 
-// within tells whether path is below dir, both of which are clean and absolute.
+// within reports whether path is strictly below dir. Both must be clean and absolute.
 func within(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && rel != "." && filepath.IsLocal(rel)
 }
 
-// absolute is path, clean, counted from base if it is relative.
+// absolute returns path cleaned and, if it is relative, joined to base.
 func absolute(path, base string) string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(base, path)
@@ -193,7 +191,7 @@ func absolute(path, base string) string {
 	return filepath.Clean(path)
 }
 
-// same tells whether two paths are one file; a link to it is another.
+// same reports whether two paths name the same file. Links are not followed.
 func same(a, b string) bool {
 	fa, err := os.Lstat(a)
 	if err != nil {
@@ -203,12 +201,12 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(fa, fb)
 }
 
-// borrowKey is where the user's own configuration says which directories checkouts may borrow
-// objects from.
+// borrowKey is the key in the user's own git configuration that lists the directories from which
+// checkouts may borrow objects.
 const borrowKey = "agentbox.borrow"
 
-// mayBorrow tells whether the user allows checkouts to take objects from a directory. A repository
-// cannot say so itself: only configuration outside of repositories counts.
+// mayBorrow reports whether the user allows checkouts to borrow objects from store. Only
+// configuration outside of repositories counts, so a repository cannot grant this to itself.
 func mayBorrow(ctx context.Context, store string) (bool, error) {
 	out, _, err := answer(ctx, "/", "config", "--includes", "--null", "--get-all", borrowKey)
 	if err != nil {
@@ -222,7 +220,8 @@ func mayBorrow(ctx context.Context, store string) (bool, error) {
 	return false, nil
 }
 
-// borrowed is the error for a store that nobody allowed, with both ways out.
+// borrowed returns the error for a store that the user has not allowed, with both remedies as a
+// hint.
 func borrowed(root, store string) error {
 	return agentbox.Errorf(agentbox.Invalid, "%s borrows objects from %s, which is not part of it", root, store).
 		WithHint("if that is what you want: git config --global --add %s %s; else make it stand alone: git repack -a -d && rm .git/objects/info/alternates",

@@ -18,45 +18,46 @@ import (
 	"al.essio.dev/pkg/shellescape"
 )
 
-// A box is a git remote of the checkout it came from. The remote's URL looks local, and its
-// uploadpack and receivepack are a command of ours, which git runs through the shell in place of
-// the program it would run on the path:
+// Each box is a git remote of the checkout it came from. The remote's URL looks local. Its
+// uploadpack and receivepack are an agentbox command, which git runs through the shell instead
+// of its own program:
 //
 //	[AGENTBOX_HOME=DIR] BINARY git-serve BOX git-upload-pack '/agentbox/NAME'
 //
-// That command runs the service on the workspace in the box and connects standard input and output;
-// it ignores the path, and passes on the variable GIT_PROTOCOL when it is set. Against ext:: URLs
-// this has the merit that nothing has to be allowed that git forbids by default; against ssh, that
-// no file of the user's is touched.
+// That command runs the git service on the workspace in the box and connects its standard input
+// and output. It ignores the path and forwards the variable GIT_PROTOCOL if it is set. Unlike
+// ext:: URLs, this needs no permission that git denies by default; unlike ssh, it touches no
+// file of the user's.
 
-// markKey in a remote's section says that agentbox made it, and for which box.
+// markKey marks a remote's section as made by agentbox; its value is the box's id.
 const markKey = "agentbox"
 
-// Remote is the git remote of a box. It is written as one section of the configuration, and known
-// again by its first two lines.
+// Remote is the git remote of a box. It is stored as one section of the git configuration and
+// recognised by the section's first two lines.
 type Remote struct {
-	Name   string // of the remote: the box's name
-	Box    string // what git-serve is given: the box's id, which is never used twice
+	Name   string // of the remote: equal to the box's name
+	Box    string // argument of git-serve: the box's id, which is never reused
 	Binary string // absolute path of agentbox
-	Home   string // AGENTBOX_HOME of the daemon the box belongs to; "" for the default
+	Home   string // AGENTBOX_HOME of the box's daemon; "" for the default
 }
 
-// What a fetch would not find is given refs in the box before it is served: a detached HEAD, and
-// the branches and HEADs of its submodules, whose objects are put into the repository that is
-// fetched from.
+// These refs are created in the box before a fetch, for what a fetch would otherwise miss: a
+// detached HEAD, and the branches and HEADs of submodules, whose objects are copied into the
+// repository that is fetched from.
 const (
 	DetachedRefs = "refs/agentbox/detached/" // HEAD
 	ModuleRefs   = "refs/agentbox/modules/"  // PATH/HEAD, PATH/BRANCH
 )
 
-// remoteName is stricter than git: the name is part of refs, and of a section's header.
+// remoteName is stricter than git, because the name becomes part of refs and of a section
+// header.
 var remoteName = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// AddRemote writes the remote of a box into the configuration of the checkout, in place of what
-// agentbox wrote there for an earlier box of that name. An *agentbox.Error of code Exists says that
-// the name is taken by a remote of the user's own, which is never touched. It costs one git
-// process, and writes nothing when nothing changed. A name or path that could not be quoted for git
-// and the shell is an error of code Invalid; a configuration that stays locked, of code Conflict.
+// AddRemote writes the remote of a box into the checkout's configuration and replaces the entry
+// of an earlier box with the same name. It never touches a remote that the user made: a name
+// taken by one fails with an *agentbox.Error of code Exists. A name or path that cannot be
+// quoted for git and the shell fails with Invalid; a configuration that stays locked fails with
+// Conflict. The call costs one git process and writes nothing when nothing changed.
 func AddRemote(ctx context.Context, repo Repo, r Remote) error {
 	if !remoteName().MatchString(r.Name) || strings.Contains(r.Name, "..") || strings.HasSuffix(r.Name, ".lock") {
 		return agentbox.Errorf(agentbox.Invalid, "%q cannot be the name of a git remote", r.Name)
@@ -72,16 +73,16 @@ func AddRemote(ctx context.Context, repo Repo, r Remote) error {
 	})
 }
 
-// RemoveRemote takes the remote of a box out of the configuration and leaves everything else as it
-// was, byte for byte. What was fetched stays under refs/remotes, for it may be the only copy of
-// work that was done in the box. It is not an error when there is no such remote, or when it
-// belongs to the user or another box. box "" stands for any box.
+// RemoveRemote removes the remote of a box from the configuration and preserves everything else
+// byte for byte. Fetched refs stay under refs/remotes, because they may be the only copy of work
+// done in the box. It is not an error if there is no such remote, or if it belongs to the user
+// or another box. An empty box matches any box.
 func RemoveRemote(ctx context.Context, repo Repo, name, box string) error {
 	return editConfig(ctx, repo, func(config []byte) []byte { return removeSection(config, name, box) })
 }
 
-// checkFree fails when a remote of that name exists and is not ours, in whatever file it was
-// configured.
+// checkFree fails when a remote of that name exists in any configuration file and agentbox did
+// not make it.
 func checkFree(ctx context.Context, repo Repo, name string) error {
 	out, exists, err := answer(ctx, repo.Root, "config", "--null", "--get-regexp", `^remote\.`+regexp.QuoteMeta(name)+`\.`)
 	if err != nil || !exists {
@@ -96,11 +97,12 @@ func checkFree(ctx context.Context, repo Repo, name string) error {
 		WithHint("give the box another name, or rename the remote: git remote rename %s OTHER", name)
 }
 
-// header and mark are the first two lines of every section we write, by which we know it again.
+// header returns the start of every section that agentbox writes, by which it is recognised; the
+// box's id follows.
 func header(name string) string { return "[remote \"" + name + "\"]\n\t" + markKey + " = " }
 
-// section is the text of the remote. Everything in it passes two parsers, git's and the shell's,
-// and is quoted for both.
+// section returns the text of the remote. Git and the shell both parse it, so values are quoted
+// for both.
 func (r Remote) section() string {
 	run := ""
 	if r.Home != "" {
@@ -114,14 +116,14 @@ func (r Remote) section() string {
 	fmt.Fprintf(&b, "\tfetch = +%s*:refs/remotes/%s/*\n", DetachedRefs, r.Name)
 	fmt.Fprintf(&b, "\tfetch = +%s*:refs/agentbox/%s/*\n", ModuleRefs, r.Name)
 	fmt.Fprintf(&b, "\tuploadpack = %s\n", git.Quote(run+" git-upload-pack"))
-	b.WriteString("\ttagOpt = --no-tags\n") // a box must not put names into the host's refs/tags
+	b.WriteString("\ttagOpt = --no-tags\n") // a box must not add names to the host's refs/tags
 	fmt.Fprintf(&b, "\treceivepack = %s\n", git.Quote(run+" git-receive-pack"))
 	fmt.Fprintf(&b, "\tskipFetchAll = true\n") // git fetch --all must not wake a box
 	return b.String()
 }
 
-// insertSection appends. A file whose last line has no newline keeps it that way, so that removal
-// can undo it.
+// insertSection appends section. If the last line of config has no newline, the result has none
+// either, so that removeSection can restore the original.
 func insertSection(config []byte, section string) []byte {
 	if len(config) > 0 && config[len(config)-1] != '\n' {
 		section = "\n" + strings.TrimSuffix(section, "\n")
@@ -129,8 +131,8 @@ func insertSection(config []byte, section string) []byte {
 	return append(bytes.Clone(config), section...)
 }
 
-// removeSection takes out every section we wrote for name, up to the next section; box "" stands
-// for any box.
+// removeSection removes every section that agentbox wrote for name, each up to the next section.
+// An empty box matches any box.
 func removeSection(config []byte, name, box string) []byte {
 	start := []byte(header(name))
 	for from := 0; ; {
@@ -148,7 +150,7 @@ func removeSection(config []byte, name, box string) []byte {
 		if next := bytes.Index(config[at+len(start):], []byte("\n[")); next >= 0 {
 			end = at + len(start) + next + 1
 		}
-		// Byte for byte as it was before, also where its last line had no end.
+		// Restore the original exactly, even if its last line had no newline.
 		if end == len(config) && config[end-1] != '\n' && at > 0 {
 			at-- // the newline insertSection put before it
 		}
@@ -157,20 +159,20 @@ func removeSection(config []byte, name, box string) []byte {
 	}
 }
 
-// lockWait is how long another git may hold the lock on the configuration before we give up. git
-// holds it for milliseconds; one that was killed leaves it for ever.
+// lockWait bounds how long to wait for another git process to release the lock on the
+// configuration. Git holds it for milliseconds, but a killed process leaves it forever.
 const lockWait = 3 * time.Second
 
-// editConfig changes the shared configuration file under git's own lock, so that no edit of git's
-// is lost. edit is called twice, the second time under the lock, and must be a function of its
-// argument alone. The file is replaced by a rename, as git does, so a reader sees the old or the
-// new. Where the configuration is a link, the file that it leads to changes.
+// editConfig changes the shared configuration file under git's own lock, so that no concurrent
+// edit by git is lost. edit is called twice, the second time under the lock, and must be a pure
+// function of its argument. The file is replaced by a rename, so readers see either the old or
+// the new contents. If the configuration is a link, its target is changed.
 func editConfig(ctx context.Context, repo Repo, edit func([]byte) []byte) error {
 	path, err := filepath.EvalSymlinks(filepath.Join(repo.CommonDir, "config"))
 	if err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "cannot find the configuration of the repository at %s: %w", repo.Root, err)
 	}
-	// Most often the remote is there, and a lock would only be in git's way.
+	// Usually the remote is already there, and taking the lock would only get in git's way.
 	if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, edit(before)) {
 		return nil
 	}
@@ -188,7 +190,7 @@ func editConfig(ctx context.Context, repo Repo, edit func([]byte) []byte) error 
 	return nil
 }
 
-// rewrite fills the lock file with the edited configuration, and closes it.
+// rewrite writes the edited configuration to the lock file and closes it.
 func rewrite(lock *os.File, path string, edit func([]byte) []byte) error {
 	before, err := os.ReadFile(path)
 	if err != nil {
@@ -204,8 +206,8 @@ func rewrite(lock *os.File, path string, edit func([]byte) []byte) error {
 	return errors.Join(err, lock.Close())
 }
 
-// lockFile makes path, which must not exist, and waits for another to remove it: that is git's
-// lock.
+// lockFile creates path exclusively, as git does to take a lock. It waits up to lockWait for
+// another process to remove it.
 func lockFile(ctx context.Context, path string) (*os.File, error) {
 	deadline := time.Now().Add(lockWait)
 	for {

@@ -17,45 +17,44 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options say how a repository is staged.
+// Options configures Stage.
 type Options struct {
-	// Link lets immutable git objects be hard links to the repository's own. Only for a tree that
-	// will be read and removed, never written: through a link, a change of the copy is a change of
-	// the original.
+	// Link allows immutable git objects to be hard links to the repository's own. Set it only
+	// for a tree that is read and then removed: writing through a link changes the original.
 	Link bool
-	// Limit is how many bytes the copy may have; 0 means any number. Beyond it Stage fails with
-	// NoSpace.
+	// Limit is the maximum size of the copy in bytes; 0 means unlimited. Stage fails with
+	// NoSpace beyond it.
 	Limit int64
 }
 
-// Stats is what Stage did.
+// Stats is the result of Stage.
 type Stats struct {
-	Files int      // of the work tree, submodules and nested repositories included
-	Notes []string // what was left out and why, one line each
+	Files int      // in the work tree, including submodules and nested repositories
+	Notes []string // what was omitted and why, one line each
 }
 
-// Stage makes dst, which does not exist or is an empty directory, a copy of the repository that
-// stands alone: the work tree (tracked and untracked files, ignored ones not) and a .git directory
-// with which git says the same as in the original. On failure dst is as it was. The original is
-// only read. Hooks and credentials stay behind. A path that cannot be taken as it is (a device, a
-// name that git could not have made) is left out, with a note, and so are repositories inside that
-// lead elsewhere. It costs a few git processes, and may be ended by ctx at any time.
+// Stage copies the repository into dst, which must not exist or be an empty directory. The copy
+// is self-contained: the tracked and untracked files of the work tree, without ignored ones, and
+// a .git directory with which git reports the same status as in the original. Hooks and
+// credentials are not copied. Paths that cannot be copied faithfully (a device, a name that git
+// could not have made) and nested repositories that lead out of the checkout are omitted and
+// noted in Stats. The original is only read. On failure dst is restored to what it was. Stage
+// starts a few git processes; ctx cancels it at any point.
 func Stage(ctx context.Context, repo Repo, dst string, opts Options) (Stats, error) {
 	existed, err := prepare(dst)
 	if err != nil {
 		return Stats{}, err
 	}
-	// Git is told of the copy too, from wherever it runs.
+	// Git receives this path too, and may run in another directory.
 	if dst, err = filepath.EvalSymlinks(dst); err == nil {
 		dst, err = filepath.Abs(dst)
 	}
 	if err != nil {
 		return Stats{}, errors.Join(unwritable(dst, err), discard(dst, existed))
 	}
-	// Limit and link hold for all repositories that are nested in it together.
+	// One stager handles all nested repositories, so that the limit covers them together.
 	s := &stager{opts: opts, top: repo, dst: dst, seen: map[string]bool{}}
-	// Whatever the form of the original, a linked work tree say, the copy has its git directory
-	// inside.
+	// The copy always has its git directory inside, even if the original is a linked work tree.
 	err = s.repo(ctx, repo, target{root: dst, git: filepath.Join(dst, ".git")})
 	if err == nil {
 		err = s.finishDirs()
@@ -66,12 +65,13 @@ func Stage(ctx context.Context, repo Repo, dst string, opts Options) (Stats, err
 	return s.stats, nil
 }
 
-// TooLarge is the error of a workspace that has more bytes than its box's disk. limit is in bytes.
+// TooLarge returns the NoSpace error for a workspace that does not fit on its box's disk. limit
+// is in bytes.
 func TooLarge(limit int64) error {
 	return agentbox.Errorf(agentbox.NoSpace, "the workspace does not fit into the box's disk of %d bytes", limit).WithHint("set disk: to more")
 }
 
-// prepare makes dst an empty directory and tells whether it was one before.
+// prepare makes dst an empty directory and reports whether it existed before.
 func prepare(dst string) (existed bool, err error) {
 	err = os.Mkdir(dst, 0o755)
 	if errors.Is(err, fs.ErrExist) {
@@ -99,7 +99,7 @@ func discard(dst string, keep bool) error {
 	return err
 }
 
-// target is where one repository goes: its work tree and its git directory.
+// target is the destination of one repository: its work tree and its git directory.
 type target struct {
 	root     string // "" for a git directory alone
 	git      string
@@ -111,29 +111,29 @@ type target struct {
 // one after the other, and only the copying of files has many.
 type stager struct {
 	opts  Options
-	top   Repo // the checkout, outside of which nothing is read
+	top   Repo // the outermost checkout; nothing outside of it is read
 	dst   string
 	seen  map[string]bool // git directories copied so far
-	carry []git.Setting   // of the user's own configuration
+	carry []git.Setting   // from the user's own configuration
 	dirs  []dirTimes
-	size  atomic.Int64 // of everything copied or about to be
+	size  atomic.Int64 // bytes copied so far or about to be
 
-	// mu guards stats.Notes, which goroutines that copy add to.
+	// mu guards stats.Notes.
 	mu    sync.Mutex
 	stats Stats
 }
 
-// note adds a line for people about something that was left out.
+// note records for the user that something was omitted.
 func (s *stager) note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Notes = append(s.stats.Notes, fmt.Sprintf(format, args...))
 }
 
-// repo copies one repository and everything nested in it. The git directory's state is copied
-// before its objects, and git always writes objects first, so whatever the copied refs and index
-// name is there, even while the user works on. A file of the work tree may change meanwhile: that
-// is copied as it is when its turn comes.
+// repo copies one repository and everything nested in it. It copies the git directory's state
+// before the objects. Git writes objects first, so everything that the copied refs and index
+// name is present, even while the user keeps working. A file of the work tree that changes
+// meanwhile is copied as it is when its turn comes.
 func (s *stager) repo(ctx context.Context, repo Repo, to target) error {
 	s.seen[repo.GitDir] = true
 	local, err := s.gitDir(ctx, repo, to)
@@ -156,11 +156,11 @@ func (s *stager) repo(ctx context.Context, repo Repo, to target) error {
 	return s.modulesBelow(ctx, repo.GitDir, to.git, "modules", 0)
 }
 
-// objectsAndList copies the objects and lists the work tree, side by side unless the list needs
-// them.
+// objectsAndList copies the objects and lists the work tree, concurrently unless the listing
+// needs the objects.
 func (s *stager) objectsAndList(ctx context.Context, repo Repo, to target, local []git.Setting) (paths []string, err error) {
 	l := looks{root: repo.Root, gitDir: to.git, commonDir: to.git, local: local, user: s.carry, area: s.area()}
-	// git reads the trees of directories that its index has no files of.
+	// With a sparse index, git reads the trees of directories whose files the index omits.
 	if last(local, "core.sparsecheckout") != "" {
 		if err := s.objects(ctx, repo, to.git); err != nil {
 			return nil, err
@@ -174,8 +174,8 @@ func (s *stager) objectsAndList(ctx context.Context, repo Repo, to target, local
 	return paths, g.Wait()
 }
 
-// list names what belongs to the work tree, each path once. What git reads for it is the copy of
-// the index, through a view that is removed again.
+// list returns the paths of the work tree without duplicates. Git reads the copied index,
+// through a temporary view.
 func (s *stager) list(ctx context.Context, l looks) (paths []string, err error) {
 	v, err := l.newView(filepath.Join(l.gitDir, "agentbox-view"))
 	if err != nil {
@@ -186,12 +186,12 @@ func (s *stager) list(ctx context.Context, l looks) (paths []string, err error) 
 	if err != nil {
 		return nil, err
 	}
-	for line := range strings.Lines(complaints) { // directories git may not read are not part of what it shows
+	for line := range strings.Lines(complaints) { // git omits directories it cannot read
 		s.note("git: %s", strings.ToValidUTF8(strings.TrimSpace(line), "\ufffd"))
 	}
 	own := ""
 	if rel, err := filepath.Rel(l.root, s.dst); err == nil && filepath.IsLocal(rel) {
-		own = filepath.ToSlash(rel) + "/" // the copy itself, when it is made inside the work tree
+		own = filepath.ToSlash(rel) + "/" // the copy itself, if it is made inside the work tree
 	}
 	seen := map[string]bool{}
 	for _, path := range all {

@@ -12,27 +12,27 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// What files a work tree has is asked of git through a view, whose configuration has nothing from
-// the repository's but how names are compared and which of them are ignored.
+// visible lists the only repository settings that a view passes to git when it lists files: how
+// names are compared and which paths are sparse.
 var visible = []string{"core.ignorecase", "core.precomposeunicode", "core.sparsecheckout", "core.sparsecheckoutcone"}
 
-// listTimeout bounds git's walk through a work tree, in which a pipe in place of a file would stop
-// it for ever.
+// listTimeout bounds git's walk through a work tree, which would block forever on a pipe in
+// place of a file.
 const listTimeout = 10 * time.Minute
 
-// looks is where a view finds the parts of a git directory.
+// looks describes where a view finds the parts of a git directory.
 type looks struct {
-	root              string // the work tree
+	root              string // read from the original or from a copy
 	gitDir, commonDir string // whose files are read: the original's, or those of a copy
-	objects           string // "" for none: only an index without files of some directories needs them
+	objects           string // "" for none: needed only when the index omits the files of some directories
 	local             []git.Setting
-	user              []git.Setting // of the user's own configuration
-	area              []string      // the directories that ignore rules may be read from
+	user              []git.Setting // from the user's own configuration
+	area              []string      // directories that ignore rules may be read from
 }
 
-// newView makes a view in dir, which must not exist. Names of the index and of its shared part are
-// those of the files; both are read from where they are. How line ends are converted is the user's
-// word, unless the repository's says otherwise: it decides whether a file is as in the index.
+// newView creates a view in dir, which must not exist. The index and its shared part keep their
+// file names and are read in place. Line-ending conversion follows the repository's settings and
+// then the user's, because it decides whether a file matches the index.
 func (l looks) newView(dir string) (*git.View, error) {
 	in := git.Ingredients{WorkTree: l.root, Objects: l.objects, Format: last(l.local, "extensions.objectformat"),
 		Files: map[string]string{"index": filepath.Join(l.gitDir, "index"), "info/exclude": filepath.Join(l.commonDir, "info/exclude"), "info/sparse-checkout": filepath.Join(l.gitDir, "info/sparse-checkout"),
@@ -41,7 +41,7 @@ func (l looks) newView(dir string) (*git.View, error) {
 	if err != nil {
 		return nil, unreadable(l.gitDir, err)
 	}
-	// A split index has its shared part beside it, under the name that the index says.
+	// A split index keeps its shared part beside it, under a name that the index records.
 	for _, e := range entries {
 		if sharedIndex().MatchString(e.Name()) {
 			in.Files[e.Name()] = filepath.Join(l.gitDir, e.Name())
@@ -67,9 +67,9 @@ func (l looks) newView(dir string) (*git.View, error) {
 	return git.NewView(dir, in)
 }
 
-// excludes is the file with ignore rules that is in no repository. A repository may name one of its
-// own only: what is ignored would tell what another file holds. "" is none. A file that the user's
-// own configuration names may be anywhere.
+// excludes returns the path of the ignore file outside the repository, or "" for none. A
+// repository may only name a file of its own: otherwise the set of ignored files would reveal
+// the contents of any file on the host. The user's own configuration may name any file.
 func (l looks) excludes() (string, error) {
 	named := last(l.local, "core.excludesfile")
 	if named == "" {
@@ -93,7 +93,7 @@ func (l looks) excludes() (string, error) {
 	return path, f.Close()
 }
 
-// defaultExcludes is where git looks when nothing says otherwise.
+// defaultExcludes returns the path that git uses when core.excludesFile is unset.
 func defaultExcludes() string {
 	if config := os.Getenv("XDG_CONFIG_HOME"); config != "" {
 		return filepath.Join(config, "git", "ignore")
@@ -104,7 +104,7 @@ func defaultExcludes() string {
 	return ""
 }
 
-// expand does to a path of a configuration what git does.
+// expand resolves a path from a configuration file the way git does.
 func expand(path, root string) string {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		if home, err := os.UserHomeDir(); err == nil {
@@ -114,8 +114,8 @@ func expand(path, root string) string {
 	return absolute(path, root)
 }
 
-// last is the value of a key that counts; a key without a value is true. It is "" where there is no
-// such key.
+// last returns the effective value of key, "true" for a key without a value, and "" if key is
+// not set.
 func last(settings []git.Setting, key string) string {
 	for _, s := range slices.Backward(settings) {
 		if s.Key == key && s.Bare {
@@ -128,13 +128,13 @@ func last(settings []git.Setting, key string) string {
 	return ""
 }
 
-// without is the settings but those of one key, in a slice of its own.
+// without returns a copy of settings that omits key.
 func without(settings []git.Setting, key string) []git.Setting {
 	return slices.DeleteFunc(slices.Clone(settings), func(s git.Setting) bool { return s.Key == key })
 }
 
-// SetRef makes a ref of a checkout name a commit that it has. No hook is run. ref is a full name; a
-// symbolic ref is replaced and not followed. commit is full hex.
+// SetRef points a ref of the checkout at a commit that the checkout already has. It runs no
+// hooks. ref is a full ref name; a symbolic ref is replaced, not followed. commit is full hex.
 func SetRef(ctx context.Context, repo Repo, ref, commit string) error {
 	if _, err := ask(ctx, repo.Root, "update-ref", "--no-deref", ref, commit); err != nil {
 		return explain(err, repo.Root)
@@ -142,9 +142,9 @@ func SetRef(ctx context.Context, repo Repo, ref, commit string) error {
 	return nil
 }
 
-// Objects gives git a look at a checkout and its objects, to which it may also add some. done ends
-// it. What is added goes into the checkout's own store, and is lost at the next git gc unless a ref
-// names it (SetRef).
+// Objects opens a view of a checkout and its object store, through which git can also add
+// objects. The caller must call done to release it. Added objects go into the checkout's own
+// store; the next git gc drops them unless a ref names them (SetRef).
 func Objects(ctx context.Context, repo Repo) (v *git.View, done func() error, err error) {
 	local, err := readConfig(filepath.Join(repo.CommonDir, "config"))
 	if err != nil {
@@ -154,7 +154,7 @@ func Objects(ctx context.Context, repo Repo) (v *git.View, done func() error, er
 	if err != nil {
 		return nil, nil, err
 	}
-	// Not in the checkout, which is the user's.
+	// The checkout belongs to the user, so the view goes elsewhere.
 	dir, err := os.MkdirTemp("", "agentbox-git-")
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
@@ -171,8 +171,9 @@ func Objects(ctx context.Context, repo Repo) (v *git.View, done func() error, er
 	return v, func() error { return os.RemoveAll(dir) }, nil
 }
 
-// HasFilesIn tells whether a workspace made now would have the directory subdir, slash-separated
-// below the root: whether anything in it is there and not ignored.
+// HasFilesIn reports whether a workspace made now would contain the directory subdir, which is
+// slash-separated and relative to the root: that is, whether any file in it exists and is not
+// ignored.
 func HasFilesIn(ctx context.Context, repo Repo, subdir string) (bool, error) {
 	v, done, err := Objects(ctx, repo)
 	if err != nil {
@@ -188,10 +189,10 @@ func HasFilesIn(ctx context.Context, repo Repo, subdir string) (bool, error) {
 	return false, err
 }
 
-// listFiles names what belongs to a work tree, relative to root, as git sees it through a view. A
-// nested repository ends in a slash. complaints is what git wrote to its error output although it
-// succeeded, a line each. which are further arguments, pathspecs say. A walk that takes longer than
-// listTimeout is an error of code Unavailable.
+// listFiles lists the files that git sees in a work tree, as paths relative to root. A nested
+// repository ends in a slash. complaints holds what git wrote to stderr although it succeeded,
+// one line each. which are further arguments, such as pathspecs. A walk that exceeds listTimeout
+// fails with code Unavailable.
 func listFiles(ctx context.Context, v *git.View, root string, which ...string) (paths []string, complaints string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, agentbox.Errorf(agentbox.Unavailable, "git cannot list the files of %s within %s", root, listTimeout).
 		WithHint("look for a pipe or a dead network file system in it"))
@@ -208,8 +209,8 @@ func listFiles(ctx context.Context, v *git.View, root string, which ...string) (
 	return paths, complaints, nil
 }
 
-// validName tells whether a name from an index or a box can be that of a file in a work tree. An
-// index may hold any bytes.
+// validName reports whether a name from an index or a box, both of which may hold arbitrary
+// bytes, can be that of a file in a work tree.
 func validName(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part == "." || part == ".." || part == ".git" {
