@@ -18,27 +18,25 @@ import (
 // that. It is in bytes of regular files.
 const MaxBegin = 256 << 20
 
-// stat has git believe the index about a copy: inodes and change times are another's there.
+// stat makes git trust the index of a copy, in which inodes and change times differ from those
+// of the original.
 var stat = []string{"-c", "core.checkStat=minimal", "-c", "core.trustctime=false", "-c", "core.compression=0", "-c", "core.safecrlf=false",
 	"-c", "core.bigFileThreshold=64m", "-c", "advice.addEmbeddedRepo=false"}
 
-// Begun is what a staged tree holds beyond the commit that is checked out in it. The commit's
-// parent is the one that is checked out; it is in no ref of the checkout, and exists in the pack
-// and where that is unpacked.
+// Begun describes the uncommitted changes in a staged tree. Commit's parent is the commit
+// checked out there. No ref of the checkout names Commit; it exists only in the pack.
 type Begun struct {
 	Commit string // full hex; "" when everything is committed
-	Tree   string // of Commit
+	Tree   string // not in the index, or different from it
 	Files  int    // that are not as in the index, or not in it
 }
 
-// Begin makes a commit of what a staged tree holds, on top of head, the commit that is checked out
-// there ("" for none), so that what was uncommitted can be told from what a box does. It writes to
-// pack what the commit has and head has not, and works below dir, which must not exist. The tree
-// stays as it is. No hook and no filter of the repository is run. The commit is "" when everything
-// is committed, or when what is not is larger than MaxBegin.
-//
-// tree is one that Stage made, with its own .git. The pack is thin: it is of use only in a
-// repository that has head. The commit's objects are made below dir alone, which is removed again.
+// Begin commits the uncommitted changes of a staged tree on top of head, the commit checked out
+// there ("" for none), so that they can be told apart from the box's own work. tree must come
+// from Stage, with its own .git, and stays unchanged. Begin writes to pack what the commit has
+// and head lacks; the pack is thin, so only a repository that has head can use it. It works
+// below dir, which must not exist and is removed again. No hook or filter of the repository
+// runs. Begun.Commit is "" when everything is committed, or when the changes exceed MaxBegin.
 func Begin(ctx context.Context, tree, head, dir string, pack io.Writer) (begun Begun, err error) {
 	b, err := newBeginning(ctx, tree, head, dir)
 	if err != nil {
@@ -55,15 +53,15 @@ func Begin(ctx context.Context, tree, head, dir string, pack io.Writer) (begun B
 	return begun, git.Pack(ctx, b.view, pack, begun.Commit, head)
 }
 
-// beginning is one Begin under way: the tree with its commit, and git's view of it, by which new
-// objects go elsewhere while the tree's own are found.
+// beginning is one run of Begin. Through its view, git reads the tree's objects and writes new
+// ones elsewhere.
 type beginning struct {
 	tree, head string
 	view       *git.View
 }
 
-// newBeginning makes git's view of the tree. New objects go below dir; those that the tree has are
-// read as alternates.
+// newBeginning creates the view of the tree. New objects go below dir; the tree's own are
+// alternates.
 func newBeginning(ctx context.Context, tree, head, dir string) (*beginning, error) {
 	gitDir := filepath.Join(tree, ".git")
 	local, err := readConfig(filepath.Join(gitDir, "config"))
@@ -83,15 +81,15 @@ func newBeginning(ctx context.Context, tree, head, dir string) (*beginning, erro
 	return &beginning{tree, head, v.With("GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(gitDir, "objects"), "GIT_LITERAL_PATHSPECS=1")}, nil
 }
 
-// run runs git in the tree, with what it needs to believe the index.
+// run runs git in the tree with the options that make it trust the index.
 func (b *beginning) run(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
 	out, _, err := b.view.Run(ctx, git.Call{Dir: b.tree, Args: slices.Concat(stat, args), Stdin: stdin})
 	return string(out), err
 }
 
-// changed names the files that are not as in the index, and how large they are together. Names of
-// files that no tree can hold are left out; size counts regular files only, in bytes. Directories
-// end in a slash: they are repositories of their own.
+// changed lists the files that differ from the index or are not in it, and returns the total
+// size of the regular ones in bytes. It omits names that no tree can hold. A name that ends in a
+// slash is a nested repository.
 func (b *beginning) changed(ctx context.Context) (names []string, size int64, err error) {
 	out, err := b.run(ctx, nil, "ls-files", "-z", "--modified", "--others", "--exclude-standard")
 	if err != nil {
@@ -109,15 +107,15 @@ func (b *beginning) changed(ctx context.Context) (names []string, size int64, er
 	return names, size, nil
 }
 
-// top is the tree of everything that is there and the number of files that are not as in the index,
-// "" when head has just that or MaxBegin is exceeded. Mostly there is nothing uncommitted, so the
-// index is compared with head's tree beside the walk that tells whether it still stands for the
-// files: one git process after another would cost each box their sum.
+// top returns the tree of all files and the number of those that differ from the index. The tree
+// is "" when it equals head's or when MaxBegin is exceeded. Usually nothing is uncommitted, so
+// the index is compared with head's tree while the work tree is scanned: run one after the
+// other, the git processes would delay every box by their sum.
 func (b *beginning) top(ctx context.Context) (tree string, files int, err error) {
 	var names []string
 	var size int64
 	var was, staged string
-	var unstaged error // a conflict in the index, which add resolves
+	var unstaged error // a conflict in the index, which git add resolves
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) { names, size, err = b.changed(gctx); return })
 	g.Go(func() error { staged, unstaged = b.run(gctx, nil, "write-tree"); return nil })
@@ -127,11 +125,11 @@ func (b *beginning) top(ctx context.Context) (tree string, files int, err error)
 		}
 		return
 	})
-	// Without error: that there is too much is no reason to make no box.
+	// Too many changes is not an error: the box can still be made.
 	if err := g.Wait(); err != nil || size > MaxBegin {
 		return "", 0, explain(err, b.tree)
 	}
-	// Only those files are added: a walk through all of them was done already.
+	// Add only the changed files, since the whole tree was scanned already.
 	if len(names) > 0 {
 		list := strings.NewReader(strings.Join(names, "\x00") + "\x00")
 		if _, err := b.run(ctx, list, "add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul"); err != nil {

@@ -16,37 +16,37 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// job is one path to copy. dst must not exist, its directory must.
+// job is one path to copy. dst must not exist; its parent directory must.
 type job struct {
 	src, dst string // absolute
-	name     string // as people know it; for notes
-	link     bool   // may be a hard link
-	private  bool   // is part of a git directory, where links lead nowhere
-	clean    bool   // text in which credentials may stand
+	name     string // the name to show in notes
+	link     bool   // may become a hard link
+	private  bool   // part of a git directory, where links are not followed
+	clean    bool   // text that may contain credentials
 }
 
-// outcome is what became of a job. Only copied made something at dst.
+// outcome is the result of a job. Only copied creates something at dst.
 type outcome int
 
 const (
 	copied outcome = iota
 	leftOut
-	vanished  // between the listing and the copy
-	directory // of which nothing is copied
+	vanished  // gone between listing and copying
+	directory // nothing is copied
 )
 
-// workers is how many files are copied at once: enough to hide waiting for the disk, few enough not
-// to overload it.
+// workers returns how many files are copied at once: enough to hide disk latency, few enough not
+// to overload the disk.
 func workers() int { return min(8, 2*runtime.NumCPU()) }
 
-// outcomes are those of many jobs.
+// outcomes summarises the results of many jobs.
 type outcomes struct {
 	files    int      // that were copied
 	vanished bool     // at least one
 	dirs     []string // names of those that were directories, sorted
 }
 
-// copyAll runs the jobs. The first error ends all.
+// copyAll runs the jobs concurrently and stops at the first error.
 func (s *stager) copyAll(ctx context.Context, jobs []job) (all outcomes, err error) {
 	became := make([]outcome, len(jobs))
 	var next atomic.Int64
@@ -78,8 +78,8 @@ func (s *stager) copyAll(ctx context.Context, jobs []job) (all outcomes, err err
 	return all, nil
 }
 
-// copyOne decides by what is at src now, as the listing may be out of date. The limit counts what
-// is about to be copied, so a copy never gets far beyond it; hard links cost nothing.
+// copyOne decides by what is at src now, since the listing may be out of date. The limit counts
+// a file before it is copied, so a copy never exceeds it by much. Hard links cost nothing.
 func (s *stager) copyOne(j job) (outcome, error) {
 	fi, err := os.Lstat(j.src)
 	switch {
@@ -97,7 +97,7 @@ func (s *stager) copyOne(j job) (outcome, error) {
 		s.note("%q is left out: it is neither a file, a directory nor a symbolic link", j.name)
 		return leftOut, nil
 	}
-	// Where no link can be made, to another file system say, it is copied.
+	// Fall back to copying if linking fails, for example across file systems.
 	if j.link && s.opts.Link && os.Link(j.src, j.dst) == nil {
 		return copied, nil
 	}
@@ -110,12 +110,12 @@ func (s *stager) copyOne(j job) (outcome, error) {
 	return s.copyFile(j)
 }
 
-// attempts bounds how often a file that changes while it is copied is copied again.
+// attempts bounds how often a file that changes during the copy is copied again.
 const attempts = 3
 
-// copyFile copies content, permissions and times. A file that somebody writes to meanwhile is
-// copied again, so that what the copy holds was there at one moment; one that never rests is taken
-// as it is, with a note.
+// copyFile copies content, permissions and times. A file that changes during the copy is copied
+// again, so that the result existed at one moment. After the last attempt the copy is kept, with
+// a note.
 func (s *stager) copyFile(j job) (outcome, error) {
 	for try := 1; ; try++ {
 		steady, err := copyContent(j.src, j.dst)
@@ -134,15 +134,15 @@ func (s *stager) copyFile(j job) (outcome, error) {
 	}
 }
 
-// exists tells that something has the name, a link that leads nowhere included.
+// exists reports whether path exists, including as a dangling link.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
-// copyContent makes dst, which must not exist, a copy of the regular file src. steady tells that
-// src was the same before and after. Permissions are kept without set-id bits, and the time, by
-// which git knows a file that is as in its index.
+// copyContent copies the regular file src to dst, which must not exist. steady means that src
+// did not change meanwhile. Permissions lose their set-id bits. The modification time is kept,
+// because git uses it to recognise files that match the index.
 func copyContent(src, dst string) (steady bool, err error) {
 	in, err := git.OpenPlain(src)
 	if err != nil {
@@ -175,7 +175,7 @@ func copyContent(src, dst string) (steady bool, err error) {
 	return after.Size() == before.Size() && after.ModTime().Equal(before.ModTime()), nil
 }
 
-// copyLink copies a symbolic link as it is, wherever it leads: it is followed in the box only.
+// copyLink copies a symbolic link as it is, wherever it leads: only the box follows it.
 func copyLink(j job, fi fs.FileInfo) error {
 	to, err := os.Readlink(j.src)
 	if err != nil {
@@ -189,8 +189,8 @@ func copyLink(j job, fi fs.FileInfo) error {
 	return unwritable(j.dst, err)
 }
 
-// copyGitLink makes a link in a git directory what git takes it for when it stands for a ref: a
-// file that names the ref. Any other link stays behind.
+// copyGitLink converts a link in a git directory that stands for a ref into a file that names
+// the ref, as git does. It omits any other link.
 func (s *stager) copyGitLink(j job) (outcome, error) {
 	ref := linkedRef(j.src)
 	if ref == "" {
@@ -200,10 +200,12 @@ func (s *stager) copyGitLink(j job) (outcome, error) {
 	return copied, writeText(j.dst, "ref: "+ref+"\n")
 }
 
-// maxText bounds the texts in which credentials are looked for. Reflogs are what is that large.
+// maxText bounds, in bytes, the texts that are searched for credentials. Reflogs can be that
+// large.
 const maxText = 64 << 20
 
-// copyClean copies a text of git's own without the credentials older gits wrote into it.
+// copyClean copies one of git's own text files without the credentials that old versions of git
+// wrote into it.
 func copyClean(j job) (outcome, error) {
 	data, err := git.ReadPlain(j.src, maxText)
 	if gone(err) {
@@ -215,7 +217,7 @@ func copyClean(j job) (outcome, error) {
 	return copied, writeText(j.dst, redact(string(data)))
 }
 
-// writeText writes a file of a copy's git directory.
+// writeText writes a file in the git directory of a copy.
 func writeText(path, text string) error {
 	return unwritable(path, os.WriteFile(path, []byte(text), 0o644))
 }

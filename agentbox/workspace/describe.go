@@ -13,12 +13,12 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// Describe tells which checkout dir belongs to and where it stands. It costs two git processes,
-// side by side. dir need not be absolute and may be a link. What would have git follow a link or
-// wait for a pipe is refused before git is asked. Errors have code Invalid, with a hint where
-// something can be done.
+// Describe returns the checkout that dir belongs to and the state of its HEAD. dir may be
+// relative or a link. It refuses a layout in which git would follow a link or block on a pipe
+// before it runs git. Errors have code Invalid, with a hint where there is a remedy. Describe
+// costs up to two git processes.
 func Describe(ctx context.Context, dir string) (Repo, error) {
-	if dir == "" { // of a caller whose directory is gone
+	if dir == "" { // the caller's working directory was removed
 		return Repo{}, agentbox.Errorf(agentbox.Invalid, "the current directory is gone").WithHint("cd somewhere else, or name a box")
 	}
 	abs, err := filepath.Abs(dir)
@@ -72,8 +72,8 @@ func locate(ctx context.Context, dir string) (Repo, error) {
 	return repo, nil
 }
 
-// readHead fills in Branch, Detached and Commit from the files, and asks git where they are not of
-// the plain kind.
+// readHead fills in Branch, Detached and Commit from the files, and falls back to git where they
+// have an unusual form.
 func (r *Repo) readHead(ctx context.Context) error {
 	err := r.plainHead()
 	if errors.Is(err, errNotPlain) {
@@ -82,15 +82,15 @@ func (r *Repo) readHead(ctx context.Context) error {
 	return err
 }
 
-// errNotPlain is a HEAD or a ref that only git can read.
+// errNotPlain means that only git can read a HEAD or ref.
 var errNotPlain = errors.New("not of the plain kind")
 
-// plainHead reads HEAD and the ref that it names. It is read from the files because that takes no
-// process, and a box's start waits for it.
+// plainHead reads HEAD and the ref it names from the files, which needs no process: the start of
+// a box waits for it.
 func (r *Repo) plainHead() error {
 	path := filepath.Join(r.GitDir, "HEAD")
 	head, err := git.ReadPlain(path, maxPointer)
-	// A HEAD that is a link, as git made it once.
+	// Old versions of git made HEAD a symbolic link.
 	if ref := linkedRef(path); ref != "" {
 		head, err = []byte("ref: "+ref), nil
 	}
@@ -108,7 +108,7 @@ func (r *Repo) plainHead() error {
 		return errNotPlain
 	}
 	r.Branch = branch
-	// A loose ref counts before a packed one.
+	// A loose ref takes precedence over a packed one.
 	loose, err := git.ReadPlain(filepath.Join(r.CommonDir, filepath.FromSlash(ref)), maxPointer)
 	if err == nil {
 		if r.Commit = strings.TrimSpace(string(loose)); !isHex(r.Commit) {
@@ -126,13 +126,14 @@ func (r *Repo) plainHead() error {
 	return nil
 }
 
-// setDetached names a commit of full hex; 12 digits of it stand for a branch's name.
+// setDetached records a detached HEAD. commit is full hex; its first 12 digits stand in for the
+// branch name.
 func (r *Repo) setDetached(commit string) {
 	r.Commit, r.Detached, r.Branch = commit, true, commit[:12]
 }
 
-// askHead is for reftables, refs that name refs, and HEADs that are none of heads. No commit is no
-// error where there is a branch: it is yet to be born.
+// askHead handles reftables, symbolic refs, and a HEAD outside of refs/heads. On an unborn
+// branch, a missing commit is not an error.
 func (r *Repo) askHead(ctx context.Context) error {
 	r.Branch, r.Commit = "", ""
 	ref, onBranch, err := answer(ctx, r.Root, "symbolic-ref", "--quiet", "--short", "HEAD")
@@ -151,8 +152,8 @@ func (r *Repo) askHead(ctx context.Context) error {
 	return nil
 }
 
-// packedRef looks a ref up in the packed-refs file; "" when it is not there. The format is git's: a
-// line "HEX REF" for each, in no order that is relied on here.
+// packedRef looks up a ref in the packed-refs file and returns "" if it is not there. Each line
+// of the file is "HEX REF"; their order does not matter here.
 func packedRef(path, ref string) (string, error) {
 	data, err := git.ReadPlain(path, maxRefs)
 	if errors.Is(err, os.ErrNotExist) {
@@ -171,13 +172,13 @@ func packedRef(path, ref string) (string, error) {
 	return "", errors.New("packed-refs is damaged")
 }
 
-// isHex tells whether s is an object name, SHA-1 or SHA-256.
+// isHex reports whether s has the form of a full object name, SHA-1 or SHA-256.
 func isHex(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// Gone tells whether a checkout, "" for none, no longer exists. A checkout that cannot be looked
-// at, on a disk that is not mounted say, is not known to be gone unless nothing has its path.
+// Gone reports whether the checkout at root no longer exists; it is false for "". Any failure
+// other than a missing path counts as not gone.
 func Gone(root string) bool {
 	if root == "" {
 		return false

@@ -11,12 +11,13 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// change is a file of a box that is not as in the commit that is checked out there. mode is git's,
-// in octal; blob the object's full hex, or a commit's for a submodule; path as the box's git quoted
-// it.
+// change is a file in a box that differs from the commit checked out there. mode is git's, in
+// octal. blob is the object's full hex, or a commit's for a submodule. path is quoted as the
+// box's git printed it.
 type change struct{ mode, blob, path string }
 
-// parseChange reads "MODE BLOB PATH"; what is missing is "", which is like nothing in a checkout.
+// parseChange reads "MODE BLOB PATH". A missing field becomes "", which matches nothing in a
+// checkout.
 func parseChange(line string) change {
 	f := strings.SplitN(line, " ", 3)
 	for len(f) < 3 {
@@ -25,16 +26,16 @@ func parseChange(line string) change {
 	return change{f[0], f[1], f[2]}
 }
 
-// deleted tells that the box has no such file.
+// deleted reports whether the box has deleted the file.
 func (c change) deleted() bool { return strings.Trim(c.mode, "0") == "" }
 
-// differing names the changes that a checkout does not have in the same form. The names are the
-// box's word. A name that cannot be one counts as differing: better to ask about it than to remove
-// it with the box. Names come back as the box quoted them.
+// differing returns the paths of the changes that the checkout does not have in the same form,
+// quoted as the box sent them. The paths are untrusted. An invalid one counts as differing:
+// asking about it is better than removing it with the box.
 func differing(ctx context.Context, v *git.View, repo Repo, changes []string) ([]string, error) {
 	var differ []string
-	var regular []change // whose contents git has to name, because line ends may be converted
-	// First what takes no process; git is asked once for all contents that are left.
+	var regular []change // git must hash their contents, because line endings may be converted
+	// Compare without a process first, then ask git once about all remaining contents.
 	for _, line := range changes {
 		c := parseChange(line)
 		switch same, ask := c.compare(repo); {
@@ -56,8 +57,8 @@ func differing(ctx context.Context, v *git.View, repo Repo, changes []string) ([
 	return differ, nil
 }
 
-// compare tells whether the checkout has the same in this place, or that its contents have to be
-// compared.
+// compare reports whether the checkout has the same file at this path, or else whether the
+// contents have to be compared.
 func (c change) compare(repo Repo) (same, contents bool) {
 	path := unquotePath(c.path)
 	if !validName(path) {
@@ -77,19 +78,19 @@ func (c change) compare(repo Repo) (same, contents bool) {
 	case !fi.Mode().IsRegular():
 		return false, false
 	}
-	// git knows no other rights of a file than this.
+	// Git tracks no other permission than this.
 	executable := fi.Mode()&0o100 != 0
 	return false, c.mode == "100644" && !executable || c.mode == "100755" && executable
 }
 
-// sameLink compares the text of the link, which is what git keeps of one.
+// sameLink compares the target of a link, which is all that git stores of one.
 func (c change) sameLink(full string) bool {
 	to, err := os.Readlink(full)
 	return err == nil && git.BlobID([]byte(to), len(c.blob)) == c.blob
 }
 
-// nestedHead is the commit that a repository inside the checkout has checked out, as far as its
-// files say; "" otherwise.
+// nestedHead returns the commit checked out in a nested repository, or "" if its files do not
+// say so plainly.
 func nestedHead(root string) string {
 	gitDir := filepath.Join(root, ".git")
 	if fi, err := os.Lstat(gitDir); err != nil {
@@ -106,8 +107,8 @@ func nestedHead(root string) string {
 	return repo.Commit
 }
 
-// hashes are the names that git gives to the contents of files of the checkout; "" for one that
-// cannot be read without following a link.
+// hashes returns git's object names for the contents of files in the checkout, in order. A file
+// that cannot be opened without following a link yields "".
 func hashes(ctx context.Context, v *git.View, repo Repo, files []change) ([]string, error) {
 	out := make([]string, len(files))
 	var list strings.Builder
@@ -136,7 +137,7 @@ func hashes(ctx context.Context, v *git.View, repo Repo, files []change) ([]stri
 	return out, nil
 }
 
-// quotePath writes a name so that git reads it from a line, whatever is in it.
+// quotePath quotes a name so that git can read it from one line, whatever bytes it holds.
 func quotePath(path string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -155,8 +156,8 @@ func quotePath(path string) string {
 	return b.String()
 }
 
-// unquotePath undoes what git does to names with odd bytes in its lists, which is a subset of what
-// Go does to strings.
+// unquotePath reverses the quoting of names with unusual bytes in git's lists, which is a subset
+// of Go's string syntax.
 func unquotePath(path string) string {
 	if name, err := strconv.Unquote(path); err == nil && path[0] == '"' {
 		return name

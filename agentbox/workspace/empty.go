@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 )
 
-// Empty makes dir, which must be an empty directory, a repository with no commit on the branch
-// main: for a box that is about no code.
+// Empty makes dir, which must be an empty directory, a repository without commits on the branch
+// main. It is for boxes that start without code.
 func Empty(ctx context.Context, dir string) (Repo, error) {
-	// What `git init` would make, without the templates and the configuration of the user.
+	// This is what `git init` creates, without the user's templates and configuration.
 	for _, name := range []string{"objects", "refs/heads"} {
 		if err := os.MkdirAll(filepath.Join(dir, ".git", name), 0o700); err != nil {
 			return Repo{}, err

@@ -9,15 +9,15 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// ask runs git over the checkout of a person, whose configuration counts, and returns what it
-// printed. Only what reads refs and configuration is asked this way; files and objects are looked
-// at through a git.View. A git that ended with a status other than 0 is a *git.Error.
+// ask runs git in a user's checkout, with its configuration in effect, and returns its output.
+// Use it only to read refs and configuration; files and objects are read through a git.View. A
+// non-zero exit status is a *git.Error.
 func ask(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	out, _, err := git.Run(ctx, git.Call{Dir: dir, Args: args, Personal: true})
 	return out, err
 }
 
-// answer is ask for a question that may be answered by no, which git says with status 1.
+// answer is ask for a yes-or-no question, where git exits with status 1 for no.
 func answer(ctx context.Context, dir string, args ...string) (out string, yes bool, err error) {
 	text, err := ask(ctx, dir, args...)
 	if failed, ok := errors.AsType[*git.Error](err); ok && failed.Status == 1 {
@@ -26,8 +26,8 @@ func answer(ctx context.Context, dir string, args ...string) (out string, yes bo
 	return string(text), err == nil, explain(err, dir)
 }
 
-// explain turns a failure of git into what a user can act on. An error that is not git's is
-// returned as it is, and so is nil.
+// explain turns a failure of git into an error that a user can act on. It returns any other
+// error, and nil, unchanged.
 func explain(err error, dir string) error {
 	failed, ok := errors.AsType[*git.Error](err)
 	if !ok {

@@ -9,11 +9,11 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// leftBehind matches the keys a copy does not get: credentials and where to find them, what runs
-// programs of the host, what leads to other files, and the signatures no box can make without a
-// key. Keys are in canonical form. The last two are for tools that keep tokens in git's
-// configuration, each under a name of its own (git-town.github-token): a key that only sounds like
-// one is no loss.
+// leftBehind matches the keys that a copy does not get: credentials and where to find them, keys
+// that run host programs or refer to other files, and signing, which a box cannot do without a
+// key. Keys are in canonical form. The last line is for tools that keep tokens in git's
+// configuration under names of their own (git-town.github-token); losing a key that merely looks
+// like one does no harm.
 var leftBehind = agentbox.Pattern(`^(?:` + strings.Join([]string{
 	`credential\..*`, `http\.(.*\.)?(extraheader|cookiefile|proxyauthmethod|sslkey|sslcert|sslcertpasswordprotected|proxysslkey|proxysslcert|.*password.*)`,
 	`include\..*`, `includeif\..*`, `sendemail\..*`, `imap\..*`, `gpg\..*`, `(commit|tag|push)\.gpgsign`, `user\.signingkey`, `uploadpack\..*hook`,
@@ -22,14 +22,13 @@ var leftBehind = agentbox.Pattern(`^(?:` + strings.Join([]string{
 	`.*\.[^.]*(token|passw(or)?d|passphrase|secret|api-?key)[^.]*`, `.*\.[^.]*pass`,
 }, "|") + `)$`)
 
-// carried are the keys of the user's own configuration that decide what git says about this work
-// tree, or who commits.
+// carried matches the keys of the user's own configuration that affect what git reports about
+// this work tree, or who commits.
 const carried = `^(user\.(name|email)|core\.(autocrlf|eol|safecrlf|excludesfile))$`
 
-// fixed is what every copy gets. Its files have other inodes and times of change than the index
-// remembers, and may have lost the fractions of their seconds on the way to a disk: git must
-// compare what did survive, the second and the size. And it may be pushed to while its branch is
-// checked out, as long as nothing in it is lost by that.
+// fixed is set in every copy. Inodes and change times of a copy differ from those in the index,
+// and fractions of seconds may be lost on the way to a disk, so git must compare only seconds
+// and sizes. A push may update the checked-out branch, as long as nothing is lost by it.
 var fixed = []git.Setting{
 	{Key: "core.bare", Value: "false"},
 	{Key: "core.checkstat", Value: "minimal"},
@@ -37,14 +36,14 @@ var fixed = []git.Setting{
 	{Key: "receive.denycurrentbranch", Value: "updateInstead"},
 }
 
-// keepWorktree as the worktree of a target keeps what the original says, for submodules not checked
-// out. A NUL is in no path, so it is none of a user's.
+// keepWorktree, as target.worktree, keeps the original's setting, for submodules that are not
+// checked out. No path contains a NUL.
 const keepWorktree = "\x00keep"
 
-// config writes the configuration of the copy, and returns that of the original. It is written anew
-// and not copied, so that nothing gets through that was not understood.
+// config writes the configuration of the copy and returns the original's. It writes a new file
+// instead of copying, so that nothing passes that was not understood.
 func (s *stager) config(ctx context.Context, repo Repo, to target) (local []git.Setting, err error) {
-	// The user's settings go into submodules, too, but are asked for once.
+	// The user's settings apply to submodules too, but are read only once.
 	if repo == s.top {
 		if s.carry, err = carriedSettings(ctx, repo); err != nil {
 			return nil, err
@@ -57,11 +56,11 @@ func (s *stager) config(ctx context.Context, repo Repo, to target) (local []git.
 	if err != nil {
 		return nil, err
 	}
-	// An untracked cache is bound to the machine and directory it was made in; unless the
-	// repository wants one anyway, git is told to drop it, or it would complain at every status.
+	// An untracked cache is bound to the machine and directory where it was made. Unless the
+	// repository asks for one, git must drop it, or every git status would complain.
 	carry := append([]git.Setting{{Key: "core.untrackedcache", Value: "false"}}, without(s.carry, "core.excludesfile")...)
-	// What the repository says of itself wins over what is the user's; fixed, which comes last,
-	// over both.
+	// The repository's settings override the user's, and fixed, which comes last, overrides
+	// both.
 	settings := append(missing(carry, local), sanitise(local)...)
 	settings = append(settings, fixed...)
 	switch to.worktree {
@@ -82,12 +81,12 @@ func (s *stager) config(ctx context.Context, repo Repo, to target) (local []git.
 	return append(local, own...), err
 }
 
-// maxConfig bounds a configuration file: a repository with a hundred thousand branches has one of
-// this size.
+// maxConfig bounds a configuration file, in bytes. A repository with a hundred thousand branches
+// needs about this much.
 const maxConfig = 64 << 20
 
-// readConfig reads one file as git does, without what it includes. A file that is absent is no
-// settings. No link decides which file it is.
+// readConfig parses one file as git does, without its includes. A missing file has no settings.
+// Links are not followed.
 func readConfig(file string) ([]git.Setting, error) {
 	data, err := git.ReadPlain(file, maxConfig)
 	if gone(err) {
@@ -99,7 +98,7 @@ func readConfig(file string) ([]git.Setting, error) {
 	return git.ParseConfig(string(data)), nil
 }
 
-// parseConfig reads what git config --null --list prints.
+// parseConfig parses the output of git config --null --list.
 func parseConfig(out string) []git.Setting {
 	var settings []git.Setting
 	for entry := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
@@ -111,8 +110,9 @@ func parseConfig(out string) []git.Setting {
 	return settings
 }
 
-// carriedSettings asks git, because the user's configuration may depend on where the repository is.
-// What the repository's own file includes from outside of it is not the user's word.
+// carriedSettings asks git for the user's settings, because they may depend on where the
+// repository is. A file outside of the repository that the repository's own file includes does
+// not count.
 func carriedSettings(ctx context.Context, repo Repo) ([]git.Setting, error) {
 	out, _, err := answer(ctx, repo.Root, "config", "--includes", "--show-scope", "--show-origin", "--null", "--get-regexp", carried)
 	if err != nil {
@@ -129,14 +129,14 @@ func carriedSettings(ctx context.Context, repo Repo) ([]git.Setting, error) {
 		case !local:
 			settings = append(settings, found...)
 		case isFile && (within(repo.Root, path) || within(repo.CommonDir, path)):
-			settings = append(settings, without(found, "core.excludesfile")...) // looks.excludes judges that
+			settings = append(settings, without(found, "core.excludesfile")...) // looks.excludes checks that key
 		}
 	}
 	return settings, nil
 }
 
-// missing is those of the settings that have does not decide; of several for one key, the last one
-// counts.
+// missing returns the settings whose keys are not in have. If a key occurs several times, the
+// last value wins.
 func missing(settings, have []git.Setting) []git.Setting {
 	known := map[string]bool{}
 	for _, h := range have {
@@ -152,8 +152,8 @@ func missing(settings, have []git.Setting) []git.Setting {
 	return out
 }
 
-// sanitise is the settings a copy may have: no credentials, no programs of the host, none of
-// agentbox's own remotes. A url.BASE section whose BASE has a password goes with its name.
+// sanitise returns the settings that a copy may have: no credentials, no host programs and none
+// of agentbox's own remotes. A url.BASE section whose BASE has a password is dropped entirely.
 func sanitise(settings []git.Setting) []git.Setting {
 	ours := map[string]bool{}
 	for _, s := range settings {
@@ -168,7 +168,7 @@ func sanitise(settings []git.Setting) []git.Setting {
 			continue
 		}
 		s.Key, s.Value = redact(s.Key), redact(s.Value)
-		// The address of a proxy needs no scheme: [user[:password]@]host[:port].
+		// A proxy address needs no scheme: [user[:password]@]host[:port].
 		if at := strings.LastIndexByte(s.Value, '@'); strings.HasSuffix(s.Key, ".proxy") && !strings.Contains(s.Value, "://") {
 			s.Value = s.Value[at+1:]
 		}

@@ -13,25 +13,25 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A git directory is copied by a list of what git itself keeps in it; whatever else tools left
-// there stays behind, hooks and keys among it. Names are relative to the git directory; a linked
-// work tree has part of them in its own.
+// A git directory is copied by an allowlist of what git itself keeps in it. Anything that other
+// tools left there, such as hooks and keys, stays behind. Names are relative to the git
+// directory; a linked work tree keeps some of them in its own.
 var (
-	// shared is what all work trees of a repository have in common. Hooks are not in these lists,
-	// nor are modules, worktrees and objects, which have code of their own.
+	// shared lists what all work trees of a repository have in common. Hooks are never copied;
+	// modules, worktrees and objects are handled separately.
 	shared = []string{"refs", "logs", "info", "rr-cache", "reftable", "description"}
-	// private is what each work tree has for itself, besides its pseudo-refs and messages.
+	// private lists what each work tree keeps for itself, besides its pseudo-refs and messages.
 	private = []string{"HEAD", "index", "logs", "refs", "info/sparse-checkout", "rebase-merge", "rebase-apply", "sequencer"}
 	// privateRefs are the directories below refs and logs/refs that belong to one work tree.
 	privateRefs = []string{"refs/bisect", "refs/worktree", "refs/rewritten"}
 
-	// pseudoRef matches MERGE_HEAD, ORIG_HEAD, COMMIT_EDITMSG, AUTO_MERGE and their kind.
+	// pseudoRef matches names such as MERGE_HEAD, ORIG_HEAD, COMMIT_EDITMSG and AUTO_MERGE.
 	pseudoRef   = agentbox.Pattern(`^[A-Z][A-Z_]*$`)
 	sharedIndex = agentbox.Pattern(`^sharedindex\.[0-9a-f]+$`)
 )
 
-// gitDir copies the git directory of a repository but for its objects, and returns the
-// configuration of the original. Objects come later, see repo.
+// gitDir copies the git directory of a repository except its objects, which follow later (see
+// repo), and returns the configuration of the original.
 func (s *stager) gitDir(ctx context.Context, repo Repo, to target) (local []git.Setting, err error) {
 	if err := os.MkdirAll(to.git, 0o755); err != nil {
 		return nil, unwritable(to.git, err)
@@ -48,16 +48,16 @@ func (s *stager) gitDir(ctx context.Context, repo Repo, to target) (local []git.
 	return local, g.Wait()
 }
 
-// noteHooks says which hooks stay behind: they are programs of the host, and the box runs what is
-// in the repository only.
+// noteHooks notes which hooks are omitted. Hooks are programs of the host; a box runs only what
+// is in the repository.
 func (s *stager) noteHooks(repo Repo) {
 	entries, err := git.ReadDir(filepath.Join(repo.CommonDir, "hooks"))
 	if err != nil {
-		return // no hooks, which is nothing to tell
+		return // there are no hooks to report
 	}
 	var names []string
 	for _, e := range entries {
-		if !strings.Contains(e.Name(), ".") { // git runs no other, and the samples end in .sample
+		if !strings.Contains(e.Name(), ".") { // git runs no others; samples end in .sample
 			names = append(names, e.Name())
 		}
 	}
@@ -66,7 +66,8 @@ func (s *stager) noteHooks(repo Repo) {
 	}
 }
 
-// pointTo writes the .git file of a work tree whose git directory is elsewhere, as a relative path.
+// pointTo writes the .git file of a work tree whose git directory is elsewhere. The path is
+// relative.
 func pointTo(to target) error {
 	rel, err := filepath.Rel(to.root, to.git)
 	if err != nil {
@@ -75,9 +76,9 @@ func pointTo(to target) error {
 	return writeText(filepath.Join(to.root, ".git"), "gitdir: "+rel+"\n")
 }
 
-// state copies everything but objects and configuration. Loose refs come before packed-refs: git
-// packs a ref before it removes the loose one, so none can slip through between the two. No lock
-// file is copied: nobody would ever remove it from the copy.
+// state copies everything except objects and configuration. It copies loose refs before
+// packed-refs: git packs a ref before it removes the loose one, so none is missed in between.
+// Lock files are skipped, because nothing would ever remove them from the copy.
 func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
 	if repo.GitDir != repo.CommonDir && exists(filepath.Join(repo.CommonDir, "reftable")) {
 		return agentbox.Errorf(agentbox.Invalid, "%s is a linked work tree of a repository with reftables", repo.Root).
@@ -93,7 +94,7 @@ func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
 			return err
 		}
 	}
-	for _, dir := range []string{"refs", "objects/info", "objects/pack"} { // without refs it is no repository to git
+	for _, dir := range []string{"refs", "objects/info", "objects/pack"} { // without refs git does not recognise a repository
 		if err := os.MkdirAll(filepath.Join(dst, dir), 0o755); err != nil {
 			return unwritable(dst, err)
 		}
@@ -101,9 +102,9 @@ func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
 	return nil
 }
 
-// addState collects what one work tree sees: of the common directory all but what is another's, and
-// its own. In the main work tree the private ones are in the common directory, too, and are
-// collected once.
+// addState collects what one work tree sees: its private files, and those of the common
+// directory that do not belong to another work tree. In the main work tree both are in the same
+// directory and are collected once.
 func (w *walker) addState(repo Repo) error {
 	linked := repo.GitDir != repo.CommonDir
 	w.skip = func(rel string, _ bool) bool { return linked && isPrivate(rel) }
@@ -117,7 +118,7 @@ func (w *walker) addState(repo Repo) error {
 	return w.addMatching(repo.GitDir)
 }
 
-// isPrivate tells whether a path of the common directory belongs to the main work tree alone.
+// isPrivate reports whether a path in the common directory belongs to the main work tree alone.
 func isPrivate(rel string) bool {
 	if rel == "logs/HEAD" || rel == "info/sparse-checkout" {
 		return true
@@ -130,20 +131,20 @@ func isPrivate(rel string) bool {
 	return false
 }
 
-// walker turns files below a git directory into jobs and makes their directories.
+// walker turns the files below a git directory into jobs and creates their directories.
 type walker struct {
 	dst  string
-	name string // what dst is called, for notes
-	link bool   // the files may be hard links
+	name string // dst's name in notes
+	link bool   // files may become hard links
 	jobs []job
 	skip func(rel string, isDir bool) bool
 }
 
-// maxNesting bounds directories below a git directory. A ref's name can be deep, but nobody's is;
-// it keeps a directory that was made to be endless from being walked.
+// maxNesting bounds the depth of directories below a git directory. No real ref is that deep;
+// the bound stops a directory tree built to be endless.
 const maxNesting = 64
 
-// addAll collects each of the files and trees in dir that is there.
+// addAll collects those of the named files and trees that exist in dir.
 func (w *walker) addAll(dir string, names []string) error {
 	for _, name := range names {
 		path := filepath.Join(dir, name)
@@ -164,14 +165,14 @@ func (w *walker) addAll(dir string, names []string) error {
 	return nil
 }
 
-// add collects a file, or a tree. No symbolic link is followed: copyOne says what happens to one.
+// add collects a file or a tree. It follows no symbolic links; see copyOne.
 func (w *walker) add(dir, name string, isDir bool) error {
 	if w.skip != nil && w.skip(name, isDir) || strings.HasSuffix(name, ".lock") || strings.Count(name, "/") > maxNesting {
 		return nil
 	}
 	path := filepath.Join(dir, name)
 	if !isDir {
-		// The two kinds of file into which git writes the URL that something came from.
+		// Git writes the URL that something came from into these two kinds of file.
 		clean := name == "FETCH_HEAD" || strings.HasPrefix(name, "logs/")
 		w.jobs = append(w.jobs, job{src: path, dst: filepath.Join(w.dst, name), name: w.name + name, link: w.link, clean: clean, private: true})
 		return nil
@@ -194,12 +195,12 @@ func (w *walker) add(dir, name string, isDir bool) error {
 	return nil
 }
 
-// directory makes a directory of the copy.
+// directory creates a directory in the copy.
 func (w *walker) directory(name string) error {
 	return unwritable(w.dst, os.MkdirAll(filepath.Join(w.dst, name), 0o755))
 }
 
-// addMatching collects the pseudo-refs, messages and parts of a split index of one work tree.
+// addMatching collects one work tree's pseudo-refs, messages and split index.
 func (w *walker) addMatching(dir string) error {
 	entries, err := git.ReadDir(dir)
 	if err != nil {

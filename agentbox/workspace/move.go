@@ -9,8 +9,8 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// CheckBranch fails for what cannot be the name of a branch. branch is without refs/heads/. The
-// error has code Invalid.
+// CheckBranch fails with code Invalid unless branch, which is without refs/heads/, is a valid
+// branch name.
 func CheckBranch(ctx context.Context, repo Repo, branch string) error {
 	_, valid, err := answer(ctx, repo.Root, "check-ref-format", "refs/heads/"+branch)
 	if err == nil && (!valid || strings.HasPrefix(branch, "-")) {
@@ -19,18 +19,18 @@ func CheckBranch(ctx context.Context, repo Repo, branch string) error {
 	return err
 }
 
-// MoveBranch makes a branch name a commit that the checkout has, and the ref memory, too. A branch
-// that exists has to lead to the commit already or be where memory says that it was put; one that
-// is checked out anywhere stays. It is how pull brings work to a branch without losing any: memory
-// names the commit of the last pull, so a branch that still is there has nothing of the user's own.
-// Errors have code Conflict, with another name as the way out. memory is a full ref name.
+// MoveBranch points a branch and the ref memory at a commit that the checkout has. It is how
+// pull updates a branch without losing work. memory is a full ref name and records the commit of
+// the last pull, so a branch still at that commit has nothing of the user's own. An existing
+// branch moves only if it is there or if commit descends from it. A branch that is checked out
+// anywhere does not move. Errors have code Conflict and suggest another name.
 func MoveBranch(ctx context.Context, repo Repo, branch, commit, memory string) error {
 	was, err := resolve(ctx, repo, "refs/heads/"+branch)
 	if err != nil {
 		return err
 	}
-	// Two ways in which nothing is lost: an earlier pull put it there, or all that it has leads to
-	// the commit.
+	// Nothing is lost if an earlier pull put the branch here, or if the commit contains all of
+	// it.
 	if was != "" && was != commit {
 		before, err := resolve(ctx, repo, memory)
 		if err != nil {
@@ -57,19 +57,19 @@ func MoveBranch(ctx context.Context, repo Repo, branch, commit, memory string) e
 	return SetRef(ctx, repo, memory, commit)
 }
 
-// HasBranch tells whether the repository has a branch of that name. branch is without refs/heads/.
+// HasBranch reports whether the repository has the branch. branch is without refs/heads/.
 func HasBranch(ctx context.Context, repo Repo, branch string) (bool, error) {
 	commit, err := resolve(ctx, repo, "refs/heads/"+branch)
 	return commit != "", err
 }
 
-// resolve is the commit that a ref names; "" when there is none.
+// resolve returns the object name that ref points to, or "" if there is no such ref.
 func resolve(ctx context.Context, repo Repo, ref string) (string, error) {
 	out, _, err := answer(ctx, repo.Root, "rev-parse", "--quiet", "--verify", ref)
 	return strings.TrimSpace(out), err
 }
 
-// leadsTo tells whether one commit is an ancestor of another.
+// leadsTo reports whether from is an ancestor of to.
 func leadsTo(ctx context.Context, repo Repo, from, to string) (bool, error) {
 	_, yes, err := answer(ctx, repo.Root, "merge-base", "--is-ancestor", from, to)
 	return yes, err

@@ -11,9 +11,8 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// nested copies what is at path of the work tree: a submodule, checked out or not, or another
-// repository inside it. A repository that cannot be taken leaves its directory empty, with a note:
-// the outer one is worth a box without it.
+// nested copies the submodule or nested repository at path in the work tree. If it cannot be
+// copied, its directory stays empty, with a note: the box is still useful without it.
 func (s *stager) nested(ctx context.Context, outer Repo, to target, path string) error {
 	src, dst := filepath.Join(outer.Root, path), filepath.Join(to.root, path)
 	if err := os.Mkdir(dst, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -30,12 +29,12 @@ func (s *stager) nested(ctx context.Context, outer Repo, to target, path string)
 	if repo.GitDir == "" { // a submodule that is not checked out
 		return nil
 	}
-	// Also what keeps a repository that leads to itself from being copied without end.
+	// This also keeps a repository that leads to itself from being copied endlessly.
 	if repo.CommonDir == outer.CommonDir || s.seen[repo.GitDir] {
 		s.note("%q is left out: it is another work tree of the same repository, with a box of its own", path)
 		return nil
 	}
-	// A submodule's git directory keeps its place below the outer one's, as git looks for it there.
+	// A submodule's git directory keeps its place below the outer one, where git looks for it.
 	inner := target{root: dst, git: filepath.Join(dst, ".git")}
 	if rel, err := filepath.Rel(outer.GitDir, repo.GitDir); err == nil && strings.HasPrefix(rel, "modules/") {
 		inner.git = filepath.Join(to.git, rel)
@@ -46,8 +45,8 @@ func (s *stager) nested(ctx context.Context, outer Repo, to target, path string)
 	return s.repo(ctx, repo, inner)
 }
 
-// openNested finds the git directory of a work tree the way git does for one it already knows to be
-// there; GitDir is "" when the directory is none. What leads out of the checkout is an error.
+// openNested finds the git directory of a work tree as git does for a known one. GitDir is ""
+// when root is not a repository. A git directory outside of the checkout is an error.
 func (s *stager) openNested(ctx context.Context, root string) (Repo, error) {
 	gitDir := filepath.Join(root, ".git")
 	fi, err := os.Lstat(gitDir)
@@ -66,7 +65,7 @@ func (s *stager) openNested(ctx context.Context, root string) (Repo, error) {
 	return s.openGitDir(ctx, root, gitDir)
 }
 
-// openGitDir checks a git directory and what it leads to, before anything of it is read.
+// openGitDir checks a git directory and everything it points to before any of it is read.
 func (s *stager) openGitDir(ctx context.Context, root, gitDir string) (Repo, error) {
 	repo := Repo{Root: root, GitDir: gitDir, CommonDir: gitDir}
 	if err := s.inside(gitDir); err != nil {
@@ -88,8 +87,8 @@ func (s *stager) openGitDir(ctx context.Context, root, gitDir string) (Repo, err
 	return repo, err
 }
 
-// inside fails when a git directory is not part of the checkout that is staged: neither below its
-// root nor in its own git directories, all links on the way resolved.
+// inside fails unless a git directory is part of the staged checkout: below its root or in its
+// own git directories, after all links are resolved.
 func (s *stager) inside(gitDir string) error {
 	real, err := filepath.EvalSymlinks(gitDir)
 	if err != nil {
@@ -105,12 +104,12 @@ func (s *stager) inside(gitDir string) error {
 	return fmt.Errorf("its git directory %s is not part of this checkout", gitDir)
 }
 
-// area is what a checkout consists of.
+// area returns the directories that make up the checkout.
 func (s *stager) area() []string { return []string{s.top.Root, s.top.GitDir, s.top.CommonDir} }
 
-// follow reads the path in a file such as .git or commondir; a relative one counts from base. The
-// line need not end; prefix is what comes before the path. The result is absolute and clean, and
-// nothing is known of what it names.
+// follow reads the path in a pointer file such as .git or commondir. prefix precedes the path;
+// the final newline is optional. A relative path is joined to base. The result is absolute and
+// clean, but need not exist.
 func follow(file, prefix, base string) (string, error) {
 	data, err := git.ReadPlain(file, maxPointer)
 	if err != nil {
@@ -123,8 +122,8 @@ func follow(file, prefix, base string) (string, error) {
 	return absolute(path, base), nil
 }
 
-// modulesBelow copies the git directories of submodules that are not checked out now, so that they
-// can be without a network: those in one directory of modules. gitDir/rel is read, dst/rel written.
+// modulesBelow copies the git directories of submodules that are not checked out, so that the
+// box can check them out without a network. It reads gitDir/rel and writes dst/rel.
 func (s *stager) modulesBelow(ctx context.Context, gitDir, dst, rel string, depth int) error {
 	entries, err := git.ReadDir(filepath.Join(gitDir, rel))
 	if gone(err) || depth > maxNesting {
@@ -139,7 +138,7 @@ func (s *stager) modulesBelow(ctx context.Context, gitDir, dst, rel string, dept
 		if !e.IsDir() || s.seen[path] {
 			continue
 		}
-		if !exists(filepath.Join(path, "HEAD")) { // the name of a submodule may have slashes
+		if !exists(filepath.Join(path, "HEAD")) { // a submodule's name may contain slashes
 			if err := s.modulesBelow(ctx, gitDir, dst, rel, depth+1); err != nil {
 				return err
 			}
@@ -152,8 +151,8 @@ func (s *stager) modulesBelow(ctx context.Context, gitDir, dst, rel string, dept
 	return nil
 }
 
-// module copies one git directory with what is nested in it. Its core.worktree is relative and
-// stays true, as the copy has the same shape.
+// module copies one git directory with everything nested in it. Its core.worktree is relative
+// and stays correct, because the copy has the same layout.
 func (s *stager) module(ctx context.Context, src, dst string, depth int) error {
 	s.seen[src] = true
 	repo, err := s.openGitDir(ctx, src, src)

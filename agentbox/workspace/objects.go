@@ -11,14 +11,15 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// rounds bounds how often the objects are listed again because git repacked them meanwhile. Once is
-// common, as git gc runs by itself; a repository that never rests is an error.
+// rounds bounds how often the objects are listed again because git repacked them meanwhile. One
+// repack is common, as git gc runs by itself; a repository that is always being repacked is an
+// error.
 const rounds = 5
 
-// objects copies the object store, alternates included, so that the copy needs none. Objects never
-// change, but a repack moves them from one file to another: when one has gone between listing and
-// copying, what is new is copied too. Where nothing is borrowed the multi-pack-index and
-// commit-graphs come along, as they save git much work; after a repack in between they are dropped.
+// objects copies the object store including its alternates, so that the copy needs none. Objects
+// never change, but a repack moves them between files: when a file disappears between listing
+// and copying, the new ones are copied as well. If nothing is borrowed, the multi-pack-index and
+// commit-graphs are copied too, since they save git much work; they are dropped after a repack.
 func (s *stager) objects(ctx context.Context, repo Repo, dst string) error {
 	stores, err := s.stores(ctx, repo)
 	if err != nil {
@@ -39,7 +40,7 @@ func (s *stager) objects(ctx context.Context, repo Repo, dst string) error {
 		if err != nil {
 			return err
 		}
-		// Every object that was listed is here, so all that refs and index name is.
+		// Every listed object is here, and with it everything that the refs and the index name.
 		if !all.vanished {
 			return s.lfs(ctx, repo, dst)
 		}
@@ -49,22 +50,21 @@ func (s *stager) objects(ctx context.Context, repo Repo, dst string) error {
 		WithHint("wait for git gc or git repack to end, then try again")
 }
 
-// stale removes the files that describe other object files: after a repack they may name some that
-// were not copied. git makes them again when it wants to.
+// stale removes the files that describe other object files. After a repack they may name files
+// that were not copied; git regenerates them as needed.
 func stale(objects string) {
 	os.Remove(filepath.Join(objects, "pack", "multi-pack-index"))
 	os.Remove(filepath.Join(objects, "info", "commit-graph"))
 	os.RemoveAll(filepath.Join(objects, "info", "commit-graphs"))
 }
 
-// maxStores bounds how many stores a repository may borrow from. A chain can be endless when each
-// store that is named is new.
+// maxStores bounds how many stores a repository may borrow from: a chain of alternates can be
+// endless.
 const maxStores = 100
 
-// stores is the object store of a repository and every one that it borrows from, each once. One
-// that is not part of the checkout must be allowed by the user. They are absolute, links resolved;
-// the first is the repository's own. It fails before anything is copied from one that is not
-// allowed.
+// stores returns the object store of a repository, followed by every store it borrows from,
+// without duplicates. Paths are absolute with links resolved. A store outside of the checkout
+// fails unless the user allows it, before anything is copied.
 func (s *stager) stores(ctx context.Context, repo Repo) ([]string, error) {
 	stores := []string{filepath.Join(repo.CommonDir, "objects")}
 	for i := 0; i < len(stores); i++ {
@@ -92,8 +92,8 @@ func (s *stager) stores(ctx context.Context, repo Repo) ([]string, error) {
 	return stores, nil
 }
 
-// checkBorrowed fails for a store outside of the checkout unless the user allowed it: a repository
-// could otherwise put any repository's history of this host into its box.
+// checkBorrowed fails for a store outside of the checkout unless the user allows it. Otherwise a
+// repository could bring the history of any repository on this host into its box.
 func (s *stager) checkBorrowed(ctx context.Context, repo Repo, store string) error {
 	if slices.ContainsFunc(s.area(), func(dir string) bool { return within(dir, store) }) {
 		return nil
@@ -104,8 +104,8 @@ func (s *stager) checkBorrowed(ctx context.Context, repo Repo, store string) err
 	return borrowed(repo.Root, store)
 }
 
-// alternates are the lines of the file in which a store names others. Lines are paths, relative to
-// the store; gitrepository-layout(5) has the format.
+// alternates returns the paths in a store's info/alternates file, which may be relative to the
+// store (gitrepository-layout(5)).
 func alternates(store string) ([]string, error) {
 	path := filepath.Join(store, "info", "alternates")
 	data, err := git.ReadPlain(path, maxPointer)
@@ -125,15 +125,17 @@ func alternates(store string) ([]string, error) {
 }
 
 var (
-	// What a store has, relative to it: loose objects and packs, with the directories of both.
+	// stored matches the loose objects and packs in a store, and the directories of both,
+	// relative to it.
 	stored = agentbox.Pattern(`^([0-9a-f]{2}(/[0-9a-f]{38}([0-9a-f]{24})?)?|pack(/pack-[^/]*)?)$`)
-	// What spans packs and commits, and stays true only where nothing is borrowed.
+	// spanning matches the files that describe several packs or commits; they are valid only if
+	// nothing is borrowed.
 	spanning = agentbox.Pattern(`^(pack/multi-pack-index[^/]*|info(/commit-graph|/commit-graphs(/[^/]*)?)?)$`)
 )
 
-// listObjects gives the files of one store that the copy does not have. have holds the names that
-// are taken care of: the first store that has one gives it, as names are of contents. alone tells
-// that nothing is borrowed. A directory that is a link is left out.
+// listObjects returns copy jobs for the files of one store that the copy lacks. have records the
+// names already handled: names derive from contents, so the first store that has one supplies
+// it. alone means that nothing is borrowed. A directory that is a link is omitted.
 func listObjects(store, to string, alone bool, have map[string]bool) ([]job, error) {
 	w := walker{dst: to, name: ".git/objects/", link: true}
 	w.skip = func(rel string, isDir bool) bool {
@@ -162,7 +164,8 @@ func listObjects(store, to string, alone bool, have map[string]bool) ([]job, err
 	return w.jobs, nil
 }
 
-// lfs copies the large files Git LFS has fetched. They are named by their content, as objects are.
+// lfs copies the large files that Git LFS has fetched. Like objects, they are named after their
+// content.
 func (s *stager) lfs(ctx context.Context, repo Repo, dst string) error {
 	w := walker{dst: dst, name: ".git/", link: true}
 	if err := w.addAll(repo.CommonDir, []string{"lfs/objects"}); err != nil {

@@ -16,13 +16,13 @@ import (
 	"agentbox/agentbox"
 )
 
-// Overlay adds the files of a tar archive to a staged tree: what setup made in another workspace of
-// the same key. What the tree has already stays as it is, and so does everything in .git. The
-// archive came out of a box, so nothing in it is believed: names that lead out of the tree, also
-// through links, are errors. files counts the regular files and links that were added. tree is
-// changed in place and nothing is undone on an error: callers throw it away then. An archive that
-// cannot be read or leads out is an error of code Corrupt. That files keep to a bound is for the
-// archive's maker to see to (environment.Bound).
+// Overlay extracts a tar archive of what setup made, in another workspace with the same key,
+// into a staged tree. Existing files and everything in .git stay as they are. The archive came
+// out of a box and is untrusted: a name that leads out of the tree, directly or through links,
+// is an error. files counts the regular files and links that were in the archive and not yet in
+// the tree. tree is changed in place and not restored on error, so callers discard it then. An
+// archive that is unreadable or leads out of the tree fails with code Corrupt. Overlay does not
+// bound the size: that is up to whoever makes the archive (environment.Bound).
 func Overlay(ctx context.Context, tree string, archive io.Reader) (files int, err error) {
 	root, err := os.OpenRoot(tree)
 	if err != nil {
@@ -46,34 +46,33 @@ func Overlay(ctx context.Context, tree string, archive io.Reader) (files int, er
 	return o.files, context.Cause(ctx)
 }
 
-// maxName bounds a name in an archive, in bytes: what no path of Linux can be (PATH_MAX) was made to
-// cost us something.
+// maxName bounds a name in an archive, in bytes. It is PATH_MAX of Linux; a longer name can only
+// be an attack.
 const maxName = 4096
 
-// overlay is one Overlay under way. root holds every name inside the tree, whatever links are in
-// it.
+// overlay is one run of Overlay. root confines every name to the tree, whatever links are in it.
 type overlay struct {
 	root  *os.Root
 	files int
-	dirs  []*tar.Header // directories that the tree did not have, to be given their times last
+	dirs  []*tar.Header // new directories, whose times are set last
 }
 
-// add adds one member, unless the tree has something of its name or it is in a git directory: a
-// hook there would be run by git.
+// add adds one member, unless the tree already has its name or it is in a git directory, where
+// git would run a hook.
 func (o *overlay) add(h *tar.Header, content io.Reader) error {
 	name := path.Clean(h.Name)
 	switch {
 	case !filepath.IsLocal(name), len(name) > maxName:
 		return agentbox.Errorf(agentbox.Corrupt, "setup's archive names %.80q, which is no place in a workspace", h.Name)
-	// The reader would write out its holes, and a few bytes can say that there are terabytes of them.
+	// The reader would expand the holes: a few bytes can declare terabytes of them.
 	case slices.ContainsFunc(slices.Collect(maps.Keys(h.PAXRecords)), func(key string) bool { return strings.HasPrefix(key, "GNU.sparse.") }):
 		return agentbox.Errorf(agentbox.Corrupt, "setup's archive has a sparse file, %.80q, which nothing of ours writes", h.Name)
 	case name == "." || o.beyond(name):
 		return nil
 	}
-	// The repository's own files win: setup may have rebuilt what is committed.
+	// The repository's own files win, even if setup rebuilt a committed file.
 	if _, err := o.root.Lstat(name); err == nil {
-		return nil // the repository's own, or of a directory that is merged
+		return nil // an existing file, or a directory that is merged
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return unwritable(name, err)
 	}
@@ -84,9 +83,9 @@ func (o *overlay) add(h *tar.Header, content io.Reader) error {
 	return err
 }
 
-// beyond tells whether a name lies in a git directory, or below something that is no directory of
-// the tree. It goes down one directory at a time: to look each of them up from the top would take
-// the square of their number.
+// beyond reports whether a name lies in a git directory, or below an existing file that is not a
+// directory. It descends one directory at a time, because looking up each parent from the root
+// would take quadratic time.
 func (o *overlay) beyond(name string) bool {
 	parts := strings.Split(name, "/")
 	if slices.Contains(parts, ".git") {
@@ -101,14 +100,14 @@ func (o *overlay) beyond(name string) bool {
 	for _, part := range parts[:len(parts)-1] {
 		info, err := at.Lstat(part)
 		if err != nil {
-			return false // nothing is there, and so nothing below it
+			return false // nothing exists here or below
 		}
 		if !info.IsDir() {
 			return true
 		}
 		next, err := at.OpenRoot(part)
 		if err != nil {
-			return false // what is done with the name next meets the error
+			return false // the next operation on the name will meet the error
 		}
 		if at != o.root {
 			at.Close()
@@ -118,8 +117,8 @@ func (o *overlay) beyond(name string) bool {
 	return false
 }
 
-// make makes one member. Devices, pipes and sockets are left out: a disk made of the tree would
-// have them.
+// make creates one member. It omits devices, pipes and sockets, which a disk made of the tree
+// would otherwise contain.
 func (o *overlay) make(name string, h *tar.Header, content io.Reader) error {
 	if err := o.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
@@ -140,7 +139,7 @@ func (o *overlay) make(name string, h *tar.Header, content io.Reader) error {
 		if err := o.root.Link(target, name); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		return nil // its first name was left out
+		return nil // the link's target was omitted
 	case tar.TypeReg:
 		o.files++
 		return o.file(name, h, content)
@@ -148,7 +147,7 @@ func (o *overlay) make(name string, h *tar.Header, content io.Reader) error {
 	return nil
 }
 
-// file writes one file, which must not exist: a link that came before must not be written through.
+// file writes one file, which must not exist, so that it cannot write through an earlier link.
 // The owner can always read it, because a disk or a commit is made from the tree.
 func (o *overlay) file(name string, h *tar.Header, content io.Reader) error {
 	f, err := o.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -162,8 +161,8 @@ func (o *overlay) file(name string, h *tar.Header, content io.Reader) error {
 	return o.root.Chtimes(name, h.ModTime, h.ModTime)
 }
 
-// finish gives the new directories their modes and times, the innermost first. Their owner can
-// always write them, as in finishDirs.
+// finish sets the modes and times of the new directories, innermost first. The owner can always
+// write to them, as in finishDirs.
 func (o *overlay) finish() error {
 	for i := len(o.dirs) - 1; i >= 0; i-- {
 		h := o.dirs[i]

@@ -6,12 +6,12 @@ import (
 	"agentbox/agentbox"
 )
 
-// userinfo matches the part of a URL before the host, anywhere in a text. A password may have quotes
-// in it.
+// userinfo matches the part of a URL before the host, anywhere in a text. A password may contain
+// quotes.
 var userinfo = agentbox.Pattern(`([A-Za-z][A-Za-z0-9+.-]*)://([^/?#\s]*)@`)
 
-// redact removes the credentials of every URL in s. The user of an SSH URL stays, as it is no
-// secret; in any other URL the text before the @ may be a token.
+// redact removes the credentials of every URL in s. It keeps the user of an SSH URL, which is
+// not secret; in any other URL the text before the @ may be a token.
 func redact(s string) string {
 	if !strings.Contains(s, "://") {
 		return s

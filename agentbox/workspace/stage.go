@@ -106,9 +106,9 @@ type target struct {
 	worktree string // value of core.worktree, for a git directory that is not root/.git
 }
 
-// stager is one run of Stage, over the repository and what is nested in it. Everything but size and
-// stats is written by one goroutine at a time: s.repo and what it calls go through the repositories
-// one after the other, and only the copying of files has many.
+// stager is one run of Stage over the repository and everything nested in it. repo and what it
+// calls visit repositories one after the other, so only size and stats are shared between
+// goroutines: files are copied concurrently.
 type stager struct {
 	opts  Options
 	top   Repo // the outermost checkout; nothing outside of it is read

@@ -12,26 +12,26 @@ import (
 	"agentbox/agentbox"
 )
 
-// maxInMemory bounds what is staged in memory; a larger tree takes seconds anyway. In bytes.
+// maxInMemory bounds, in bytes, what is staged in memory. A larger tree takes seconds anyway.
 const maxInMemory = 1 << 30
 
-// StageTemp stages like Stage, into a tree that is read once and removed by RemoveTemp: in memory
-// when there is plenty for it, else at near, which must not exist. Creating and removing thousands
-// of small files is what staging costs, and in memory that is up to twenty times cheaper. The tree
-// is only for reading. Where it does not fit after all, it is made at near instead. The caller
-// removes it by RemoveTemp(near), wherever it is; tree is the path to read.
+// StageTemp stages a tree that is read once and then removed. Staging mostly costs creating and
+// removing thousands of small files, which is up to twenty times cheaper in memory. StageTemp
+// therefore uses memory when there is plenty, and otherwise, or if the tree does not fit, the
+// path near, which it replaces. It returns the path of the tree, which must not be written to.
+// In either case the caller removes it with RemoveTemp(near).
 func StageTemp(ctx context.Context, repo Repo, near string) (tree string, stats Stats, err error) {
 	if err := RemoveTemp(near); err != nil {
 		return "", Stats{}, err
 	}
-	// Mkdir fails where somebody put anything there, a link included.
+	// Mkdir fails if anything, even a link, is already there.
 	if tree, limit := inMemory(near); limit > 0 && os.Mkdir(tree, 0o700) == nil {
 		stats, err = Stage(ctx, repo, tree, Options{Limit: limit})
 		if err == nil {
 			return tree, stats, nil
 		}
 		err = errors.Join(err, os.RemoveAll(tree))
-		// Of the two that are left the disk may have room.
+		// The disk may still have room.
 		if agentbox.CodeOf(err) != agentbox.NoSpace {
 			return "", Stats{}, err
 		}
@@ -40,8 +40,8 @@ func StageTemp(ctx context.Context, repo Repo, near string) (tree string, stats 
 	return near, stats, err
 }
 
-// RemoveTemp removes what StageTemp made for near, also what an earlier process left behind when it
-// was killed. It is not an error when there is nothing.
+// RemoveTemp removes what StageTemp made for near, including leftovers of a killed process. It
+// is not an error if there is nothing.
 func RemoveTemp(near string) error {
 	err := os.RemoveAll(near)
 	if tree := memoryPath(near); tree != "" {
@@ -55,9 +55,9 @@ func RemoveTemp(near string) error {
 	return nil
 }
 
-// memoryPath is where the tree for near goes in memory: found again from near alone, so that nobody
-// has to remember it. Others can create files beside it, which is why it must be ours (mkdir fails
-// on anything that is there).
+// memoryPath returns where the tree for near goes in memory, or "" if it cannot. It derives from
+// near alone, so nothing has to record it. Other users can create files beside it, so it must be
+// ours; Mkdir fails on anything that already exists.
 func memoryPath(near string) string {
 	abs, err := filepath.Abs(near)
 	if memoryRoot == "" || err != nil {

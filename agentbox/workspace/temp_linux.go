@@ -10,11 +10,11 @@ import (
 	"agentbox/agentbox/resources"
 )
 
-// memoryRoot is a tmpfs on every Linux that has POSIX shared memory: shm_overview(7).
+// memoryRoot is a tmpfs on every Linux with POSIX shared memory: shm_overview(7).
 const memoryRoot = "/dev/shm"
 
-// spareMemory is how many bytes both memoryRoot and the machine can still take; 0 when memoryRoot
-// is no memory. Both are asked, as a tmpfs may promise more than is free.
+// spareMemory returns how many bytes both memoryRoot and the machine can still take, and 0 if
+// memoryRoot is not in memory. It checks both, because a tmpfs may promise more than is free.
 func spareMemory() int64 {
 	var st unix.Statfs_t
 	if err := unix.Statfs(memoryRoot, &st); err != nil || st.Type != unix.TMPFS_MAGIC {
@@ -27,7 +27,8 @@ func spareMemory() int64 {
 	return min(int64(st.Bavail)*st.Bsize, machine.Available)
 }
 
-// ownedByUs keeps RemoveTemp from what another user put at our name: the directory is everybody's.
+// ownedByUs keeps RemoveTemp from another user's directory at our path, since anyone can write
+// to memoryRoot.
 func ownedByUs(fi fs.FileInfo) bool {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Getuid()

@@ -10,15 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// small files, in bytes, are read and written: asking for a clone first would cost more than it
-// saves.
+// small is the size, in bytes, up to which files are read and written directly: trying to clone
+// them would cost more than it saves.
 const small = 64 << 10
 
-// transfer copies everything in has to out: by sharing blocks where the file system can, without
-// filling holes, else in the kernel. Both are at their beginnings, out is empty, fi is in's.
+// transfer copies all of in to out. It shares blocks where the file system can, else copies in
+// the kernel and preserves holes. Both files are at their start, out is empty, and fi describes
+// in.
 func transfer(out, in *os.File, fi fs.FileInfo) error {
 	if fi.Size() > small {
-		// Btrfs, XFS and others share the blocks, which takes no time and no room: ioctl_ficlone(2).
+		// Btrfs, XFS and others can share the blocks, which costs no time or space:
+		// ioctl_ficlone(2).
 		if err := unix.IoctlFileClone(int(out.Fd()), int(in.Fd())); err == nil {
 			return nil
 		}

@@ -13,7 +13,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// dirTimes is what a directory of the copy gets once nothing is written into it any more.
+// dirTimes holds the mode and time that a directory of the copy gets once it is complete.
 type dirTimes struct {
 	path string
 	mode fs.FileMode
@@ -21,8 +21,9 @@ type dirTimes struct {
 }
 
 // tree copies the listed paths and returns those that are directories: submodules and nested
-// repositories. paths are slash-separated, relative to src. Directories are made first and the
-// files then copied side by side; a directory without files is not in the list, as git has none.
+// repositories. paths are slash-separated and relative to src. Directories are created first,
+// then the files are copied concurrently. Empty directories are not listed, because git does not
+// track them.
 func (s *stager) tree(ctx context.Context, src, dst string, paths []string) (nested []string, err error) {
 	dirs := map[string]bool{".": true}
 	if err := s.rootDir(src, dst); err != nil {
@@ -31,7 +32,7 @@ func (s *stager) tree(ctx context.Context, src, dst string, paths []string) (nes
 	jobs := make([]job, 0, len(paths))
 	for _, path := range paths {
 		path = strings.TrimSuffix(path, "/")
-		// Not ok: git lists a file there that is not in the work tree any more.
+		// Not ok: git lists a file that is no longer in the work tree.
 		ok, err := s.parents(src, dst, filepath.Dir(path), dirs)
 		if err != nil {
 			return nil, err
@@ -45,7 +46,7 @@ func (s *stager) tree(ctx context.Context, src, dst string, paths []string) (nes
 	return all.dirs, err
 }
 
-// rootDir has finishDirs dress the top of a work tree like the original.
+// rootDir has finishDirs copy the mode and time of the top of a work tree.
 func (s *stager) rootDir(src, dst string) error {
 	fi, err := os.Stat(src)
 	if err != nil {
@@ -55,9 +56,9 @@ func (s *stager) rootDir(src, dst string) error {
 	return nil
 }
 
-// parents makes dir and what is above it in the copy, if they are directories in the original.
-// Where a symbolic link took the place of a directory, git counts what the index has below it as
-// deleted, and so must we: the link may lead anywhere.
+// parents creates dir and its parents in the copy and reports whether they are directories in
+// the original. If a symbolic link has replaced a directory, git counts the files below it as
+// deleted, and so does this: the link may lead anywhere.
 func (s *stager) parents(src, dst, dir string, done map[string]bool) (bool, error) {
 	if ok, known := done[dir]; known {
 		return ok, nil
@@ -86,8 +87,8 @@ func (s *stager) parents(src, dst, dir string, done map[string]bool) (bool, erro
 	return true, nil
 }
 
-// finishDirs gives the directories of the work tree their modes and times. Their owner can always
-// write them, so that the copy can be removed.
+// finishDirs sets the modes and times of the work tree's directories. Their owner can always
+// write to them, so that the copy can be removed.
 func (s *stager) finishDirs() error {
 	for _, d := range s.dirs {
 		err := os.Chmod(d.path, d.mode.Perm()|0o700)
@@ -101,11 +102,12 @@ func (s *stager) finishDirs() error {
 	return nil
 }
 
-// gone tells that a path does not exist, or that something above it is no directory.
+// gone reports whether err means that a path does not exist, or that a parent is not a
+// directory.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
 
-// unreadable is the error for a file of the user's that cannot be read: code Missing where the
-// right to is missing. It is nil for none.
+// unreadable returns the error for a file that cannot be read, with code Missing if permission
+// is denied. It returns nil if err is nil.
 func unreadable(path string, err error) error {
 	if err == nil {
 		return nil
@@ -117,8 +119,8 @@ func unreadable(path string, err error) error {
 	return agentbox.Errorf(agentbox.Internal, "cannot read %q: %w", path, reason(err))
 }
 
-// unwritable is the error for a place that cannot be written: code NoSpace where it is full, or
-// over a quota. It is nil for none.
+// unwritable returns the error for a path that cannot be written, with code NoSpace if the disk
+// is full or a quota is exceeded. It returns nil if err is nil.
 func unwritable(path string, err error) error {
 	if err == nil {
 		return nil
@@ -130,7 +132,7 @@ func unwritable(path string, err error) error {
 	return agentbox.Errorf(agentbox.Internal, "cannot write %q: %w", path, reason(err))
 }
 
-// reason is the cause without the path that the message already has.
+// reason returns the cause without the path, which the message already has.
 func reason(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {

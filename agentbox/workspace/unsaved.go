@@ -11,13 +11,13 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// MaxCommits bounds how many commits of a workspace are looked at for ones that are nowhere else:
-// the newest. Those before them are taken as known.
+// MaxCommits is how many commits of a workspace, newest first, are checked for being nowhere
+// else. Older ones are assumed to be known.
 const MaxCommits = 1000
 
-// filesTree makes, in a shell, $files the tree that the files of the checkout would be committed
-// as. It changes nothing there: new objects go into a directory of their own. It is run in the box
-// by its git, so what it prints is the box's word.
+// filesTree is shell code that sets $files to the tree which committing all files of the
+// checkout would produce. It changes nothing there: new objects go into a temporary directory.
+// The box's git runs it, so its output is untrusted.
 const filesTree = `
 set -e
 cd "$(git rev-parse --show-toplevel)"
@@ -32,12 +32,12 @@ files=$(git write-tree)
 tab=$(printf '\t')
 `
 
-// printFiles prints $files, a line "MODE BLOB PATH" for each.
+// printFiles prints $files, one line "MODE BLOB PATH" per file.
 const printFiles = `git ls-tree -r "$files" | sed "s/^\([0-9]*\) [a-z]* \([0-9a-f]*\)$tab/\1 \2 /"` + "\n"
 
 // StateScript prints the State of the checkout it runs in, for ReadState. Each line begins with
-// what it is; "end" is the last, without which the answer was cut short. Names are quoted as git
-// quotes them, so a line is one file. It needs sh, sed, mktemp and git in the box.
+// its kind. The last is "end"; without it the output was cut short. Names are quoted as git
+// quotes them, so each file takes one line. The box needs sh, sed, mktemp and git.
 var StateScript = filesTree + fmt.Sprintf(`
 refs="--branches $(git rev-parse -q --verify refs/stash || true) $(git rev-parse -q --verify HEAD || true)"
 git log --no-show-signature --max-count=%d --format='commit %%H %%s' $refs
@@ -49,15 +49,15 @@ fi
 echo end
 `, MaxCommits, strings.TrimSpace(printFiles)+" | sed 's/^/change /'")
 
-// State is what a checkout holds: its commits, newest first, and the files that are not as in the
-// commit that is checked out. All of it is the box's word: ids need not be hex, and paths can be
-// anything.
+// State is what a checkout in a box holds: its commits, newest first, and the files that differ
+// from the commit checked out there. All of it is untrusted: ids need not be hex, and paths can
+// be anything.
 type State struct {
 	Commits []Commit
-	Changed []string // "MODE BLOB PATH"; a mode of zeros stands for a file that was deleted
+	Changed []string // "MODE BLOB PATH"; an all-zero mode marks a deleted file
 }
 
-// Paths are the names of the changed files.
+// Paths returns the names of the changed files, quoted as the box's git printed them.
 func (s State) Paths() []string {
 	var paths []string
 	for _, line := range s.Changed {
@@ -66,12 +66,12 @@ func (s State) Paths() []string {
 	return paths
 }
 
-// Commit is one commit of a box, as the box calls it. Title is the first line of its message and
-// may hold anything but a newline.
+// Commit is one commit of a box, as the box reports it. Title is the first line of its message
+// and may hold anything except a newline.
 type Commit struct{ ID, Title string }
 
-// ReadState reads what StateScript printed. Unknown lines are passed over. What out may hold is
-// bounded by its reader.
+// ReadState parses the output of StateScript and ignores unknown lines. It fails if the final
+// "end" is missing. The caller bounds the size of out.
 func ReadState(out []byte) (State, error) {
 	var s State
 	for line := range strings.Lines(string(out)) {
@@ -89,18 +89,18 @@ func ReadState(out []byte) (State, error) {
 	return s, errors.New("git did not say all")
 }
 
-// Work is what a box has and the checkout that it came from has not.
+// Work is what a box has and its checkout lacks.
 type Work struct {
 	Commits []Commit
-	Files   []string // that are neither committed nor the same in the checkout
+	Files   []string // neither committed nor the same in the checkout
 }
 
-// Unsaved tells what a workspace in the given state holds that the checkout it came from does not.
-// A commit counts as saved if the checkout's repository has it, on whatever branch. Files are
-// compared with the checkout as it is now. An id that is no object name is an error of code
-// Invalid: it would become an argument of git.
+// Unsaved returns what a workspace in the given state holds that its checkout does not. A commit
+// counts as saved if the checkout's repository has it, on any branch. Files are compared with
+// the checkout as it is now. An id that is not an object name fails with code Invalid, because
+// it would become an argument of git.
 func Unsaved(ctx context.Context, repo Repo, in State) (Work, error) {
-	// Before git sees any of them.
+	// Validate the ids before git sees any of them.
 	for _, c := range in.Commits {
 		if !isHex(c.ID) {
 			return Work{}, agentbox.Errorf(agentbox.Invalid, "%q is not a commit", c.ID)
@@ -119,7 +119,7 @@ func Unsaved(ctx context.Context, repo Repo, in State) (Work, error) {
 	return work, err
 }
 
-// unknownCommits are those that a repository has not.
+// unknownCommits returns the commits that the repository lacks.
 func unknownCommits(ctx context.Context, v *git.View, commits []Commit) ([]Commit, error) {
 	var ids []string
 	for _, c := range commits {
