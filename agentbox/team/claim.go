@@ -10,26 +10,29 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// Times of a claim.
+// Durations of a claim.
 const (
-	// A claim that is not renewed, of a machine that was switched off say, holds the others up for
-	// claimTTL; it is renewed well before that. A change of a catalogue is told at once, so
-	// claimLook is only for what is missed.
+	// If the machine that holds a claim is switched off, the claim is not renewed and holds the
+	// others up for claimTTL. The holder renews it well before that. Changes of a catalogue are
+	// announced at once, so claimLook only covers announcements that were missed.
 	claimTTL   = 30 * time.Second
 	claimRenew = 10 * time.Second
 	claimLook  = time.Second
 )
 
-// Once has one machine of the team make something at a time. get gets what another one made,
-// NotFound while nobody has; make makes it here. say tells a person what is being waited for. Where
-// a machine that said it would make it is gone or takes too long, another one does. Without a team
-// it is make. make is called once at most, get often. Errors of get but NotFound are told to the
-// person, and then it is made here. key names what is made, and is seen by the whole team.
+// Once makes sure that one machine of the team at a time makes something. get fetches the result of
+// another machine and returns NotFound while there is none. make makes it here. say tells the user
+// what we are waiting for.
+//
+// If the machine that holds the claim disappears or takes too long, another one takes over. Without
+// a team, Once only calls make. It calls make at most once, and get often. An error of get other
+// than NotFound is shown to the user, and the result is then made here. key names the result and is
+// visible to the whole team.
 func (t *Team) Once(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error {
 	w := want{key, say, get, make}
 	waited := identity.PeerID{}
 	for {
-		// Before any claim: most often it has been there for long.
+		// Before any claim, since the result has usually existed for a long time.
 		if missing, err := w.fetch(ctx); !missing {
 			return err
 		}
@@ -37,7 +40,7 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 		if c == nil {
 			return make(ctx)
 		}
-		// Taken before the claim is looked at, so that no change in between is missed.
+		// Subscribe before looking at the claim, so that no change in between is missed.
 		changed := t.next()
 		holder, ours, err := claim(m, c, key)
 		switch {
@@ -57,7 +60,7 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 		}
 		select {
 		case <-changed:
-			time.Sleep(settle) // others may change all the time
+			time.Sleep(settle) // the others may change constantly
 		case <-time.After(claimLook):
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -65,14 +68,15 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 	}
 }
 
-// want is what a Once is to get: its arguments.
+// want holds the arguments of one call of Once.
 type want struct {
 	key       string
 	say       func(string)
 	get, make func(ctx context.Context) error
 }
 
-// fetch gets what another one made. One that is there and does not come is made here.
+// fetch gets the result of another machine. missing is false if there is one. A result that exists
+// but cannot be fetched counts as missing, so that it is made here.
 func (w want) fetch(ctx context.Context) (missing bool, err error) {
 	err = w.get(ctx)
 	switch {
@@ -85,8 +89,8 @@ func (w want) fetch(ctx context.Context) (missing bool, err error) {
 	return false, w.make(ctx)
 }
 
-// fetchOrMake is for who may make it now: who held the claim before may have made it since we
-// looked.
+// fetchOrMake is called by the machine whose turn it is. It fetches first, because the previous
+// holder of the claim may have finished since we last looked.
 func (w want) fetchOrMake(ctx context.Context) error {
 	if missing, err := w.fetch(ctx); !missing {
 		return err
@@ -94,8 +98,8 @@ func (w want) fetchOrMake(ctx context.Context) error {
 	return w.make(ctx)
 }
 
-// claim says that this machine makes something, where the others would use what it makes: those of
-// who is no builder are nobody's. holder is set where it is another one.
+// claim claims key for this machine, but only if the others would use the result: nobody uses the
+// results of a member that is not a builder. If another machine holds the claim, holder is set.
 func claim(m *mesh.Mesh, c *catalogue.Store, key string) (holder identity.PeerID, ours bool, err error) {
 	if m.IsBuilder(m.Self()) {
 		return c.TakeClaim(key, claimTTL)
@@ -104,14 +108,14 @@ func claim(m *mesh.Mesh, c *catalogue.Store, key string) (holder identity.PeerID
 	return holder, !held || holder == m.Self(), nil
 }
 
-// makeClaimed makes what we claimed, and renews the claim meanwhile. It is lost when another one
-// claimed it at the same time and goes before us. The context of what makes it ends when the claim is
-// lost; what it made by then counts.
+// makeClaimed makes what we claimed, and renews the claim meanwhile. lost reports whether another
+// machine claimed it at the same time and takes precedence. The context of make is cancelled when
+// the claim is lost, but what make has finished by then counts.
 func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store, w want) (lost bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	made := make(chan error, 1)
-	go func() { made <- w.fetchOrMake(ctx) }() // received below, whatever happens
+	go func() { made <- w.fetchOrMake(ctx) }() // received below in every case
 	look := time.NewTicker(claimLook)
 	defer look.Stop()
 	renewed := time.Now()
@@ -123,7 +127,8 @@ func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store
 	for {
 		select {
 		case err := <-made:
-			// What was made is offered first: who waits would else begin.
+			// Offer the result before the claim ends. Otherwise a machine that is waiting would
+			// start to make it.
 			if offerErr := t.offer(context.WithoutCancel(ctx)); offerErr != nil {
 				t.Log.Warn("team: what was made cannot be offered", "key", w.key, "error", offerErr)
 			}
@@ -131,13 +136,13 @@ func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store
 			return false, err
 		case <-look.C:
 		}
-		// Two machines that had not heard of each other claimed it; the catalogue's rule says which
-		// goes on.
+		// Two machines claimed it before they had heard of each other. The catalogue's rule decides
+		// which one continues.
 		if holder, ok := c.Holder(w.key); ok && holder != m.Self() {
 			cancel()
 			drop()
 			if err := <-made; err == nil {
-				return false, nil // it was as good as made
+				return false, nil // it had practically been made
 			}
 			return true, nil
 		}

@@ -11,9 +11,9 @@ import (
 )
 
 // Context is something that a machine works on: a box or a task. It travels as the JSON text of a
-// catalogue's record, at most maxWord bytes for each word.
+// catalogue record. Each of its strings has at most maxWord bytes.
 type Context struct {
-	Kind      catalogue.Kind `json:"-"` // Box, Task
+	Kind      catalogue.Kind `json:"-"` // Box or Task
 	ID        string         `json:"-"`
 	Name      string         `json:"name,omitempty"`
 	State     string         `json:"state,omitempty"`
@@ -22,15 +22,15 @@ type Context struct {
 	Isolation string         `json:"isolation,omitempty"`
 }
 
-// mostContexts is how many a machine tells of. The rest is not told: a catalogue is bounded
-// (catalogue.MaxBytes).
+// mostContexts is how many contexts a machine announces. The rest is left out, because the size of
+// a catalogue is bounded (catalogue.MaxBytes).
 const mostContexts = 500
 
-// maxWord bounds each of the words, so that a record's text holds them all.
+// maxWord bounds each string, in bytes, so that all of them fit into a record's text.
 const maxWord = 80
 
-// tellContexts makes the catalogue say what this machine works on. A catalogue that says the same
-// already is not changed, so nothing is sent.
+// tellContexts writes what this machine works on into its catalogue. It does not change a catalogue
+// that already says the same, so that nothing is sent.
 func (t *Team) tellContexts(ctx context.Context) error {
 	_, c := t.catalogues()
 	if c == nil || t.Contexts == nil {
@@ -55,17 +55,17 @@ func (t *Team) tellContexts(ctx context.Context) error {
 	})
 }
 
-// plain makes all words what can be shown.
+// plain makes all strings safe to display.
 func (c *Context) plain() {
 	for _, word := range []*string{&c.Name, &c.State, &c.Project, &c.Branch, &c.Isolation} {
 		*word = plain(*word)
 	}
 }
 
-// plain is what of a word can be shown and fits. It ends at whole characters.
+// plain returns the printable part of s, cut to at most maxWord bytes at a character boundary.
 func plain(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar || r == '<' || r == '>' || r == '&' { // which JSON writes with six bytes
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar || r == '<' || r == '>' || r == '&' { // JSON writes the last three with six bytes
 			return -1
 		}
 		return r
@@ -76,14 +76,14 @@ func plain(s string) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// Told is a context as the machine that works on it tells it.
+// Told is a context as announced by the machine that works on it.
 type Told struct {
 	Context
 	Owner identity.PeerID
 }
 
-// Everybody lists what the machines of the team work on, by memory. It asks nobody: a machine that
-// is away is listed with what it said last.
+// Everybody lists what the machines of the team work on. It reads only memory and asks no machine,
+// so a machine that is offline is listed with what it announced last.
 func (t *Team) Everybody() []Told {
 	m, c := t.catalogues()
 	if c == nil {
@@ -102,9 +102,9 @@ func (t *Team) Everybody() []Told {
 			}
 			told := Told{Owner: p.ID}
 			if json.Unmarshal([]byte(r.Text), &told.Context) != nil {
-				continue // of another version of agentbox
+				continue // written by another version of agentbox
 			}
-			told.plain() // whatever its owner did
+			told.plain() // its owner may not have done so
 			told.Kind, told.ID = r.Kind, r.Key
 			out = append(out, told)
 		}

@@ -1,23 +1,23 @@
-// Package team joins this machine's store to those of its team: what the team may have is offered
-// in this machine's catalogue, what others offer is found where it is needed, one machine at a time
-// makes what all will use, and what was made by somebody who is no builder any more goes.
+// Package team shares this machine's store with its team. It offers what the team may have in this
+// machine's catalogue, finds what the others offer, lets one machine at a time make what all will
+// use, and drops what was made by members that are no longer builders.
 //
-// What it will not do: it starts no machines and runs nothing; it knows no boxes. Rooms of
-// agentbox/host see it through small interfaces of their own; the daemon makes one Team, sets its
-// fields, and gives its methods to the mesh (Attach, Changed) and to the store (Trusts, Wake).
+// It does not start machines, runs nothing, and does not know boxes. The packages of agentbox/host
+// see it through small interfaces of their own. The daemon creates one Team, sets its fields, and
+// passes its methods to the mesh (Attach, Changed) and to the store (Trusts, Wake).
 //
-// Whose word counts: only names signed by members with the role builder are believed. Any member
-// that has pieces may send them: they are verified by digest.
+// Trust: only names that are signed by members with the role builder are believed. Any member may
+// send the pieces, since they are verified by digest.
 //
-// Asking: Image, Setup, Template and Kernel look into the catalogues, which are in memory, and then
-// ask holders, each within a time in which the thing could not be made here. A team that is not
-// there must not be felt: see reach. NotFound means that nobody offers it, Unavailable that
-// somebody does and it does not come; callers make it themselves in both cases.
+// Lookups: Image, Setup, Template and Kernel look into the catalogues, which are in memory. Then
+// they ask holders, for less time than it would take to make the result here. An unreachable team
+// must not slow anything down: see reach. NotFound means that nobody offers it. Unavailable means
+// that somebody offers it but it cannot be fetched. In both cases the caller makes it.
 //
-// Telling: Run writes into our catalogue what Sharing allows (offer), what this machine works on
-// (tellContexts), and drops what came from members whose role was taken away (revoked.go). Claims
-// keep two machines from making the same at once (claim.go); they save work and are no locks:
-// nothing breaks when two do.
+// Announcements: Run writes into our catalogue what Sharing allows (offer) and what this machine
+// works on (tellContexts). It drops what came from members that lost their role (revoked.go).
+// Claims keep two machines from making the same result at the same time (claim.go). They save work
+// and are not locks: nothing breaks if two machines make it.
 //
-// Without a team every method is safe and finds nothing. All of it is in docs/mesh.md.
+// Without a team every method is safe and finds nothing. docs/mesh.md describes all of it.
 package team

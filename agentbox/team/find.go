@@ -15,20 +15,20 @@ import (
 	"agentbox/vmm/image"
 )
 
-// How long who needs something waits for the team. A team that is not there may cost no more than
-// aloneTime; where a holder was heard from a moment ago, it is there, and may be busy. One that
-// vanishes just then is waited for until it has been silent for heardTime: an overloaded machine may
-// be late with all that it sends.
+// How long a lookup waits for the team. A team that cannot be reached may cost at most aloneTime. A
+// holder that was heard from a moment ago is online but may be busy. If it vanishes just then, we
+// wait until it has been silent for heardTime, because an overloaded machine may be late with
+// everything that it sends.
 const (
 	aloneTime = 250 * time.Millisecond
 	busyTime  = 10 * time.Second
 	heardTime = 3 * time.Second
 )
 
-// Image finds an image that a builder of the team offers: by its digest where pin is set, else by
-// the key of what it is made from. The store expects it then; its pieces come as they are needed
-// (image.Store.Elsewhere). NotFound: nobody offers it. Several offers are tried one after the
-// other. It may cost aloneTime for each when nobody answers.
+// Image finds an image that a builder of the team offers: by its digest if pin is set, otherwise by
+// the key of what it is made from. The store then expects the image, and its pieces come as they
+// are needed (image.Store.Elsewhere). Several offers are tried one after the other, each of which
+// may cost aloneTime if nobody answers. Image returns NotFound if nobody offers it.
 func (t *Team) Image(ctx context.Context, pin agentbox.Digest, key string) (img image.Image, err error) {
 	if !pin.IsZero() {
 		key = pin.Hex()
@@ -40,8 +40,9 @@ func (t *Team) Image(ctx context.Context, pin agentbox.Digest, key string) (img 
 	return img, err
 }
 
-// first tries offers until one comes, or one says that no other is to be tried, and counts how that
-// ended. NotFound: there are none; Unavailable, with the reasons: none came.
+// first tries the offers in order until get succeeds or returns again as false, and counts the
+// outcome. It returns NotFound if there are no offers, and Unavailable with the reasons if all of
+// them failed.
 func (t *Team) first(ctx context.Context, count *Lookups, what, key string, offers []offer, get func(offer) (again bool, err error)) error {
 	var errs []error
 	for again, i := true, 0; again && i < len(offers); i++ {
@@ -66,14 +67,14 @@ func (t *Team) first(ctx context.Context, count *Lookups, what, key string, offe
 	return agentbox.Errorf(agentbox.NotFound, "nobody in the team offers %s %.12s", what, key)
 }
 
-// offer is what a builder offers, under a name that is believed.
+// offer is what a builder offers, under a name that we believe.
 type offer struct {
 	catalogue.Found
 	name blob.Name
 }
 
-// offered lists what builders offer under a key, by memory. Offers whose name is not what the
-// record says are logged and left out; they are a member's mistake, or worse.
+// offered lists what builders offer under a key. It reads only memory. An offer whose name does not
+// match its record is a member's mistake or an attack: it is logged and left out.
 func (t *Team) offered(kind catalogue.Kind, key string) []offer {
 	m, c := t.catalogues()
 	if c == nil {
@@ -94,17 +95,17 @@ func (t *Team) offered(kind catalogue.Kind, key string) []offer {
 	return out
 }
 
-// describe gets what an offered image is, and makes it expected. The description is the word of the
-// peer that offers the image, the name that of its maker: both count for what is dropped later
-// (Origin, Upon).
+// describe fetches the description of an offered image and makes the store expect the image. The
+// description comes from the peer that offers the image, the name from its maker. Both are
+// recorded, because the image is dropped when either is no longer trusted (Origin, Upon).
 func (t *Team) describe(ctx context.Context, o offer) (image.Image, error) {
 	digest, ok := layers.ImageOf(o.name)
 	if !ok || digest.Hex() != o.Key {
 		return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "peer %s offers image %.12s under the name of another", o.Owner.Short(), o.Key)
 	}
-	// The very image is here, made or got by another way.
+	// The same image is already here, made or fetched in another way.
 	if img, err := t.Files.Get(digest.String()); err == nil && img.Lazy == nil {
-		return img, nil // its name stays ours, if it is
+		return img, nil // the name remains our own if it is
 	}
 	if err := t.reach(ctx, o.About); err != nil {
 		return image.Image{}, err
@@ -115,23 +116,24 @@ func (t *Team) describe(ctx context.Context, o offer) (image.Image, error) {
 	if err != nil {
 		return image.Image{}, err
 	}
-	// A recipe's key is asked for, and this image says that it was made by another recipe.
+	// We asked for a recipe's key, but this image was made from another recipe.
 	if img.Key != o.Alias {
 		return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "peer %s offers image %s for what it was not made of", o.Owner.Short(), digest.Short())
 	}
 	maker := identity.PeerOf(o.name.Producer)
 	if img.Origin = maker.String(); maker == t.self() {
-		img.Origin = "" // one of ours comes back
+		img.Origin = "" // one of our own images comes back
 	}
-	if o.Owner != maker { // whose word the description is
+	if o.Owner != maker { // the owner wrote the description
 		img.Upon = append(img.Upon, o.Owner.String())
 	}
 	img.Lazy = &image.Lazy{Manifest: o.Manifest, From: layers.Team}
 	return img, t.Images.Adopt(ctx, img, o.name)
 }
 
-// reach finds out, within the time that a team which is not there may cost, whether somebody hands
-// out a manifest. A holder that was heard from a moment ago is there, and may take longer.
+// reach finds out whether any member serves a manifest, and spends only the time that an
+// unreachable team may cost. A holder that was heard from a moment ago is online and may take
+// longer.
 func (t *Team) reach(ctx context.Context, manifest agentbox.Digest) error {
 	p := t.now()
 	if p == nil {
@@ -153,7 +155,8 @@ func (t *Team) reach(ctx context.Context, manifest agentbox.Digest) error {
 	return err
 }
 
-// silent waits until no holder of a manifest is heard from, or ctx has ended; it is false then.
+// silent waits until no holder of a manifest has been heard from recently, and returns true. It
+// returns false if ctx ends first.
 func (t *Team) silent(ctx context.Context, p *part, manifest agentbox.Digest) bool {
 	var heard time.Time
 	packets := map[identity.PeerID]uint64{}
@@ -181,9 +184,9 @@ func (t *Team) silent(ctx context.Context, p *part, manifest agentbox.Digest) bo
 	}
 }
 
-// Setup brings what setup made elsewhere for a key onto this machine's SetupResults, and says who
-// made it. NotFound: nobody offers it. progress is told how many pieces have come; it may be nil.
-// It returns when all of it is here.
+// Setup copies the setup result that another machine made for a key into SetupResults, and returns
+// who made it. It returns when the whole result is here, and NotFound if nobody offers it. progress
+// receives the number of pieces that have arrived; it may be nil.
 func (t *Team) Setup(ctx context.Context, key agentbox.Digest, progress func(done, total int)) (by string, err error) {
 	offers := slices.DeleteFunc(t.offered(catalogue.Setup, key.Hex()), func(o offer) bool {
 		got, ok := layers.KeyOf(o.name)
@@ -210,24 +213,24 @@ func (t *Team) memberName(id identity.PeerID) string {
 	return id.Short()
 }
 
-// Counters say how often the team had what was asked for, since the daemon began. They are metrics,
-// and decide nothing.
+// Counters count how often lookups in the team succeeded since the daemon started. They are
+// metrics, and no decision depends on them.
 type Counters struct {
 	Images, Templates, Kernels Lookups
-	Setups                     Lookups // a key is asked for again while somebody else makes it
+	Setups                     Lookups // a key is looked up repeatedly while another machine makes it
 }
 
-// Lookups are those for one kind of thing.
+// Lookups counts lookups of one kind.
 type Lookups struct{ Found, Missed int }
 
-// Counters gives them.
+// Counters returns a copy of the counters.
 func (t *Team) Counters() Counters {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.counters
 }
 
-// self is this machine's PeerID, zero without a team.
+// self returns this machine's PeerID, or zero without a team.
 func (t *Team) self() identity.PeerID {
 	if m := t.mesh.Load(); m != nil {
 		return m.Self()

@@ -10,13 +10,13 @@ import (
 	"agentbox/vmm/image"
 )
 
-// lostTime is how long holders of an image may take to be found. A daemon that has just begun has
-// met nobody yet, and making an image anew takes longer than this.
+// lostTime bounds the search for holders of an image. A daemon that has just started has no
+// connections yet, and making an image anew takes longer than this.
 const lostTime = 3 * time.Second
 
-// Lost says what of an image that came from the team, and is not all here, can be had from nobody:
-// those who have some of it and can be reached lack it too, and no other remote is known. nil: the
-// rest may come. Its caller makes the image anew then, so in doubt the answer is nil.
+// Lost returns an error that names the parts of a team image that nobody can supply: the holders
+// that can be reached lack them too, and no other remote is known. The caller then makes the image
+// anew, so in doubt Lost returns nil, which means that the rest may still come.
 func (t *Team) Lost(ctx context.Context, img image.Image) error {
 	if img.Lazy == nil || img.Lazy.From != layers.Team || t.Images.Remotes.Any() {
 		return nil
@@ -27,11 +27,11 @@ func (t *Team) Lost(ctx context.Context, img image.Image) error {
 	}
 	m, err := t.Images.ManifestOf(ctx, img)
 	if err != nil {
-		return nil // who gets the image finds out
+		return nil // the fetch of the image will show
 	}
 	survey, cancel := context.WithTimeout(ctx, lostTime)
 	defer cancel()
-	// sure is false where some who can be reached did not say.
+	// sure is false if some of the holders that can be reached did not answer.
 	missing, sure, err := p.exchange.Lacking(survey, img.Lazy.Manifest, m)
 	if err != nil || !sure || len(missing) == 0 || p.busy(img.Lazy.Manifest, t.Holders(img.Lazy.Manifest)) || ctx.Err() != nil {
 		return nil
@@ -40,7 +40,7 @@ func (t *Team) Lost(ctx context.Context, img image.Image) error {
 		len(missing), len(m.Chunks), img.Digest.Short(), missing[0])
 }
 
-// busy tells whether one of these members is there, and had no time to say what it has.
+// busy reports whether one of these members is online but had no time to answer.
 func (p *part) busy(manifest agentbox.Digest, ids []identity.PeerID) bool {
 	for _, id := range ids {
 		if time.Since(p.node.Heard(id)) < heardTime && !p.exchange.Meets(id, manifest) {

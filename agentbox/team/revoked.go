@@ -12,9 +12,9 @@ import (
 	"agentbox/vmm/image"
 )
 
-// dropRevoked lets go of what was made by members who are no builders any more, and of what was
-// made from it. Their names are not believed from the moment the list says so; this frees the
-// space, and keeps what was made here on their images from being used.
+// dropRevoked drops what was made by members that are no longer builders, and what was made from
+// it. Their names stop being believed when the member list changes. dropRevoked frees the space,
+// and keeps results that were made here on their images from being used.
 func (t *Team) dropRevoked(ctx context.Context) {
 	m := t.mesh.Load()
 	if m == nil {
@@ -29,19 +29,19 @@ func (t *Team) dropRevoked(ctx context.Context) {
 		t.Log.Error("team: cannot list the images", "error", err)
 		return
 	}
-	// Images first: what was made on them goes with them.
+	// Images come first, since what was made on them is dropped with them.
 	gone, used := t.dropImages(ctx, m, list)
 	t.dropMachines(ctx, gone)
 	for _, n := range revoked {
 		if d, ok := layers.ImageOf(n); ok && used[d] || !m.WasBuilder(identity.PeerOf(n.Producer)) {
-			continue // a box reads it; or a clock says that a membership is over
+			continue // a box reads it, or a membership has expired by the clock
 		}
 		t.drop(ctx, n)
 	}
 }
 
-// dropMachines lets go of templates and kernels by who is not believed, and of templates of images
-// that are gone for good. Those that a box needs stay, for that box.
+// dropMachines drops templates and kernels made by members that are not trusted, and templates of
+// images that are gone for good. A template or kernel that a box needs stays, for that box only.
 func (t *Team) dropMachines(ctx context.Context, gone map[agentbox.Digest]bool) {
 	if t.GoneMachines != nil {
 		t.GoneMachines(ctx, func(by string, image agentbox.Digest) bool { return gone[image] || t.Distrusts(by) })
@@ -60,8 +60,8 @@ func (t *Team) dropMachines(ctx context.Context, gone map[agentbox.Digest]bool) 
 	}
 }
 
-// dropImages lets go of images, and of what setup made on them. It says which those are, and which
-// of them a box keeps.
+// dropImages drops images and the setup results that were made on them. It returns the images that
+// were dropped, and those of them that a box still uses.
 func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image) (gone, used map[agentbox.Digest]bool) {
 	gone = map[agentbox.Digest]bool{}
 	for _, img := range list {
@@ -86,21 +86,21 @@ func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image)
 	return gone, used
 }
 
-// drop lets go of a name, and of the space of what it stands for.
+// drop removes a name and frees the space of its blob.
 func (t *Team) drop(ctx context.Context, n blob.Name) {
 	if err := t.SetupResults.Drop(ctx, n); err != nil {
 		t.Log.Error("team: what was made by who is no builder any more stays", "name", n.Namespace+"/"+n.Key, "error", err)
 	}
 }
 
-// makersOf are the members by whose word an image is what it is, besides us.
+// makersOf returns the members, other than us, whose statements determine an image.
 func makersOf(img image.Image) []identity.PeerID {
 	var out []identity.PeerID
 	for _, s := range append([]string{img.Origin}, img.Upon...) {
 		if s == "" {
 			continue
 		}
-		id, _ := identity.ParsePeer(s) // what is no PeerID is nobody's, and no builder's
+		id, _ := identity.ParsePeer(s) // text that is no PeerID belongs to no builder
 		out = append(out, id)
 	}
 	return out

@@ -20,73 +20,74 @@ import (
 	"agentbox/vmm/image"
 )
 
-// Team is this machine's part in what its team shares. Its methods may be called at once, and at
-// any time: without a team nothing is found and nothing is offered. The fields are set before Join;
-// only Upload, GoneMachines, Joined, Made and Contexts may be left out.
+// Team is this machine's part in what its team shares. Its methods may be called concurrently and
+// at any time: without a team they find nothing and offer nothing. Set the fields before calling
+// Join. Only Upload, GoneMachines, Joined, Made and Contexts are optional.
 type Team struct {
 	Images       *layers.Images
 	SetupResults layers.SetupResults
 	Sharing      *layers.Sharing
 	Files        *image.Store // the images of this machine
-	Upload       int64        // bytes a second that are sent at most; 0: no bound
+	Upload       int64        // bytes per second to send at most; 0 means no bound
 	Log          *slog.Logger
-	// Gone lets go of an image that is not to be used any more, because who made it is no builder
-	// now. False: a box runs from it.
+	// Gone drops an image that must no longer be used, because its maker is no longer a builder. It
+	// returns false if a box still runs from the image.
 	Gone func(ctx context.Context, image agentbox.Digest) bool
-	// GoneMachines lets go of the templates and kernels of this machine of which gone is true: by is
-	// who made them (Distrusts), image what a template's machine booted, zero for a kernel. It may be
-	// nil.
+	// GoneMachines drops the templates and kernels of this machine for which gone returns true. by
+	// is who made them (Distrusts). image is what a template's machine booted, or zero for a
+	// kernel. GoneMachines may be nil.
 	GoneMachines func(ctx context.Context, gone func(by string, image agentbox.Digest) bool)
-	// Joined is told that this machine begins to take part; it may not wait.
+	// Joined is called when this machine begins to take part. It must not block.
 	Joined func()
-	// Made is told that there is a template or kernel that the others may want; it may not wait.
+	// Made is called when there is a template or kernel that the others may want. It must not
+	// block.
 	Made func()
-	// Contexts lists what this machine works on. It is asked every second while there is a team.
+	// Contexts lists what this machine works on. It is called every second while there is a team.
 	Contexts func(ctx context.Context) ([]Context, error)
 
 	mesh atomic.Pointer[mesh.Mesh]
-	wake background.Signal // something changed here, or who is in the team
+	wake background.Signal // something changed here, or the member list changed
 
-	offering sync.Mutex // held from reading the names to offering what they say
+	offering sync.Mutex // held from reading the names until they are offered
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu   sync.Mutex
-	part *part // nil: no team
+	part *part // nil without a team
 	told chan struct{}
 
 	counters Counters
 }
 
-// part is what there is while this machine is in a team.
+// part is the state that exists while this machine is in a team.
 type part struct {
 	node     *wire.Node
 	network  *exchange.Wire
 	exchange *exchange.Node
 }
 
-// New makes a Team whose fields are to be set.
+// New returns a Team without a mesh. The caller sets its fields.
 func New() *Team { return &Team{wake: background.NewSignal(), told: make(chan struct{})} }
 
-// Join says which mesh it is. Run serves it. It may be called again with another mesh.
+// Join sets the mesh, which Run then serves. It may be called again with another mesh.
 func (t *Team) Join(m *mesh.Mesh) {
 	t.mesh.Store(m)
 	t.Wake()
 }
 
-// Trusts tells whether to believe the names that a key signs (cachestore.Config.Trusted).
+// Trusts reports whether names signed by a key are believed (cachestore.Config.Trusted).
 func (t *Team) Trusts(key ed25519.PublicKey) bool {
 	m := t.mesh.Load()
 	return m != nil && m.IsBuilder(identity.PeerOf(key))
 }
 
-// Wake has Run look at what changed. It does not wait.
+// Wake makes Run look for changes. It does not block.
 func (t *Team) Wake() {
 	t.wake.Notify()
 	t.Changed()
 }
 
-// Changed has those look again who wait for what others make (mesh.Config.Changed). It does not
-// wait.
+// Changed wakes the calls that wait for another machine's result (mesh.Config.Changed). It does not
+// block.
 func (t *Team) Changed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,15 +95,15 @@ func (t *Team) Changed() {
 	t.told = make(chan struct{})
 }
 
-// next is closed at the next change.
+// next returns a channel that is closed at the next change.
 func (t *Team) next() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.told
 }
 
-// Attach begins the exchange of pieces over a node's connections (mesh.Config.Attach). detach is
-// called once; both may be called while methods run.
+// Attach starts the exchange of pieces over a node's connections (mesh.Config.Attach). The caller
+// calls detach once. Both may be called while other methods run.
 func (t *Team) Attach(node *wire.Node) (detach func()) {
 	p := &part{node: node, network: exchange.OverWire(node)}
 	var err error
@@ -130,14 +131,14 @@ func (t *Team) Attach(node *wire.Node) (detach func()) {
 	}
 }
 
-// now is what there is of a team at this moment. It may be closed the next.
+// now returns the current part, or nil without a team. The part may be closed at any later moment.
 func (t *Team) now() *part {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.part
 }
 
-// Peers is this machine's part in the exchange (layers.Remotes.Peers), nil without a team.
+// Peers returns this machine's part in the exchange (layers.Remotes.Peers), or nil without a team.
 func (t *Team) Peers() *exchange.Node {
 	if p := t.now(); p != nil {
 		return p.exchange
@@ -145,7 +146,7 @@ func (t *Team) Peers() *exchange.Node {
 	return nil
 }
 
-// SharingChanged ends what is sent of what is not shared any more, and offers what is
+// SharingChanged stops sending what is no longer shared, and offers what is shared now
 // (layers.Sharing.Changed).
 func (t *Team) SharingChanged() {
 	if p := t.now(); p != nil {
@@ -154,7 +155,8 @@ func (t *Team) SharingChanged() {
 	t.Wake()
 }
 
-// Holders are those who say that they have some of a blob, by memory (exchange.Holders).
+// Holders returns the members that announced that they have parts of a blob. It reads only memory
+// (exchange.Holders).
 func (t *Team) Holders(manifest agentbox.Digest) []identity.PeerID {
 	if _, c := t.catalogues(); c != nil {
 		return c.Holders(manifest)
@@ -162,15 +164,16 @@ func (t *Team) Holders(manifest agentbox.Digest) []identity.PeerID {
 	return nil
 }
 
-// settle is also how often a burst of changes is looked at; lookEach is for what nobody told of.
+// settle is also the shortest interval between two looks during a burst of changes. lookEach covers
+// changes that were not announced.
 const (
-	settle   = 200 * time.Millisecond // several changes are told as one
+	settle   = 200 * time.Millisecond // several changes are announced as one
 	lookEach = 30 * time.Second
 )
 
-// Run offers what there is, says what this machine works on and drops what is not to be used,
-// whenever something changed, until ctx ends. It is called once. An offer that failed is tried
-// again each second.
+// Run updates our offers, announces what this machine works on, and drops what must no longer be
+// used. It does so after every change, until ctx ends. Call it once. A failed offer is retried
+// every second.
 func (t *Team) Run(ctx context.Context) {
 	tick, second := time.NewTicker(lookEach), time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -195,7 +198,7 @@ func (t *Team) Run(ctx context.Context) {
 				return
 			}
 		}
-		// A mesh that is just ending or beginning takes no offer, and says nothing when it does.
+		// A mesh that is starting or closing takes no offers, and need not be logged.
 		m, c := t.catalogues()
 		err := t.offer(ctx)
 		if err != nil && ctx.Err() == nil && offered {
@@ -206,13 +209,14 @@ func (t *Team) Run(ctx context.Context) {
 	}
 }
 
-// Waits tells whether others may want what is made here (host.Team).
+// Waits reports whether other machines may want what is made here (host.Team).
 func (t *Team) Waits() bool {
 	_, c := t.catalogues()
 	return c != nil
 }
 
-// catalogues gives what everybody has, nil without a team. It may be closed at any moment after.
+// catalogues returns the mesh and its catalogue, or nil without a team. Either may be closed at any
+// moment afterwards.
 func (t *Team) catalogues() (*mesh.Mesh, *catalogue.Store) {
 	if m := t.mesh.Load(); m != nil {
 		return m, m.Catalogues()
