@@ -75,8 +75,8 @@ type want struct {
 	get, make func(ctx context.Context) error
 }
 
-// fetch gets the result of another machine. missing is false if there is one. A result that exists
-// but cannot be fetched counts as missing, so that it is made here.
+// fetch gets the result of another machine. missing reports whether there is none. If there is one
+// that cannot be fetched, fetch shows the error to the user and makes the result here.
 func (w want) fetch(ctx context.Context) (missing bool, err error) {
 	err = w.get(ctx)
 	switch {

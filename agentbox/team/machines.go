@@ -13,21 +13,22 @@ import (
 	"agentbox/vmm/kernel"
 )
 
-// How long a template and a kernel may take to come. After that, booting a machine, or getting the
-// kernel from the distribution, takes no longer.
+// How long the transfer of a template or a kernel may take. A longer transfer saves nothing over
+// booting a machine, or fetching the kernel from the distribution.
 const (
 	templateTime = 20 * time.Second
 	kernelTime   = time.Minute
 )
 
-// Template fills dir, which is empty, with a template that a builder made for a key, and says who:
-// the PeerID, "" where it was this machine, and the name for people. The key has all in it that a
-// template depends on, so whose machine differs asks for another key. NotFound: nobody offers it.
-// progress is told how many pieces have come; it may be nil.
+// Template fills dir, which must be empty, with a template that a builder made for a key. It
+// returns the maker's PeerID, "" if it was this machine, and the maker's display name. The key
+// contains everything that a template depends on, so a machine that differs uses another key.
+// Template returns NotFound if nobody offers it. progress receives the number of pieces that have
+// arrived; it may be nil.
 func (t *Team) Template(ctx context.Context, key, dir string, progress func(done, total int)) (by, name string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, templateTime)
 	defer cancel()
-	// The catalogue's key is the peer's word, the name's is signed.
+	// The key in the catalogue is only the peer's claim. The key in the name is signed.
 	offers := slices.DeleteFunc(t.offered(catalogue.Template, key), func(o offer) bool {
 		got, _, ok := layers.TemplateOf(o.name)
 		return !ok || got != key
@@ -35,8 +36,9 @@ func (t *Team) Template(ctx context.Context, key, dir string, progress func(done
 	return t.archive(ctx, &t.counters.Templates, "template", key, offers, dir, layers.MaxTemplate, progress)
 }
 
-// Kernel fills dir, which is empty, with the newest guest kernel that a builder offers, and says who
-// got it where they got it. NotFound: nobody offers one.
+// Kernel fills dir, which must be empty, with the newest guest kernel that a builder offers. It
+// returns the builder that fetched the kernel from its source. It returns NotFound if nobody offers
+// one.
 func (t *Team) Kernel(ctx context.Context, dir string, progress func(done, total int)) (by, name string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, kernelTime)
 	defer cancel()
@@ -52,8 +54,9 @@ func (t *Team) Kernel(ctx context.Context, dir string, progress func(done, total
 	return t.archive(ctx, &t.counters.Kernels, "a kernel for", runtime.GOARCH, offers[:min(1, len(offers))], dir, layers.MaxKernel, progress)
 }
 
-// archive gets the first of these offers that comes. One that comes in part leaves dir as it is, so
-// another is tried only where none of it has been unpacked. by is "" for one of ours.
+// archive unpacks the first of these offers that can be fetched. A transfer that fails midway
+// leaves partial contents in dir, so another offer is tried only if nothing has been unpacked yet.
+// by is "" for one of our own.
 func (t *Team) archive(ctx context.Context, count *Lookups, what, key string, offers []offer, dir string, limit int64, progress func(done, total int)) (by, name string, err error) {
 	err = t.first(ctx, count, what, key, offers, func(o offer) (again bool, err error) {
 		if err := t.reach(ctx, o.Manifest); err != nil {
@@ -63,7 +66,7 @@ func (t *Team) archive(ctx context.Context, count *Lookups, what, key string, of
 			return false, err
 		}
 		maker := identity.PeerOf(o.name.Producer)
-		if name = t.memberName(maker); maker != t.self() { // else one of ours comes back
+		if name = t.memberName(maker); maker != t.self() { // otherwise one of our own comes back
 			by = maker.String()
 		}
 		return false, nil
@@ -71,22 +74,22 @@ func (t *Team) archive(ctx context.Context, count *Lookups, what, key string, of
 	return by, name, err
 }
 
-// archives are the templates and kernels of the one store that there is.
+// archives returns the templates and kernels of this machine's store.
 func (t *Team) archives() layers.Archives { return layers.Archives{Store: t.SetupResults.Store} }
 
-// TemplateMade says that there is a template that was not here a moment ago. It does not wait.
+// TemplateMade announces that a new template is here. It does not block.
 func (t *Team) TemplateMade() {
 	if t.Made != nil {
 		t.Made()
 	}
 }
 
-// KernelFetched says the same of a kernel.
+// KernelFetched announces that a new kernel is here. It does not block.
 func (t *Team) KernelFetched() { t.TemplateMade() }
 
-// KeepTemplate takes a template that was made here into the store, where there is a team that may
-// have it: one of an image without files of this host. Without a team it does nothing: packing a
-// template takes a moment that nobody should wait for then.
+// KeepTemplate stores a template that was made here, if there is a team that may have it: its image
+// must not contain files of this host. Without a team it does nothing, because packing a template
+// takes time that would then be wasted.
 func (t *Team) KeepTemplate(ctx context.Context, key string, image agentbox.Digest, dir string) error {
 	if !t.Waits() {
 		return nil
@@ -103,7 +106,7 @@ func (t *Team) KeepTemplate(ctx context.Context, key string, image agentbox.Dige
 	return t.archives().Keep(ctx, n, dir)
 }
 
-// ForgetTemplate takes a template back that is not here any more.
+// ForgetTemplate removes a template from the store that is no longer on this machine.
 func (t *Team) ForgetTemplate(ctx context.Context, key string) error {
 	return t.archives().ForgetTemplate(ctx, key)
 }
@@ -118,12 +121,13 @@ func (t *Team) KeepKernel(ctx context.Context, release, dir string) error {
 	return t.archives().Keep(ctx, n, dir)
 }
 
-// Distrusts tells whether what a member made is not to be used any more (a PeerID; "" is us).
+// Distrusts reports whether results of a member must no longer be used. by is a PeerID; "" is this
+// machine.
 func (t *Team) Distrusts(by string) bool {
 	m := t.mesh.Load()
 	if m == nil || by == "" {
 		return false
 	}
-	id, _ := identity.ParsePeer(by) // what is no PeerID is nobody's, and no builder's
+	id, _ := identity.ParsePeer(by) // text that is no PeerID belongs to no builder
 	return m.WasBuilder(id)
 }

@@ -10,18 +10,18 @@ import (
 	"agentbox/vmm/image"
 )
 
-// mostOffered is what this machine offers at most of each kind: the newest. With their names the
-// records must stay within catalogue.MaxBytes.
+// mostOffered bounds how many entries of each kind this machine offers; the newest win. The records
+// and their names must fit into catalogue.MaxBytes.
 var mostOffered = map[catalogue.Kind]int{catalogue.Image: 300, catalogue.Setup: 500, catalogue.Template: 180, catalogue.Kernel: 20}
 
-// offer makes the catalogue say what the team may have of this machine. What cannot be told keeps
-// nothing else back (fits).
+// offer writes into the catalogue what the team may have from this machine. An entry that cannot be
+// offered does not hold back the others (fits).
 func (t *Team) offer(ctx context.Context) error {
 	_, c := t.catalogues()
 	if c == nil {
 		return nil
 	}
-	t.offering.Lock() // an older list must not take back what a newer one has
+	t.offering.Lock() // so that an older list cannot overwrite a newer one
 	defer t.offering.Unlock()
 	offers, err := t.Sharing.Offers(ctx)
 	if err != nil {
@@ -35,7 +35,7 @@ func (t *Team) offer(ctx context.Context) error {
 	for _, img := range list {
 		files[img.Digest] = img
 	}
-	// The newest first, as lists are cut at their end.
+	// Newest first, because the lists are cut at the end.
 	slices.SortFunc(offers, func(a, b layers.Offer) int { return b.Name.Created.Compare(a.Name.Created) })
 	records := map[catalogue.Kind][]catalogue.Record{}
 	for _, o := range offers {
@@ -48,7 +48,7 @@ func (t *Team) offer(ctx context.Context) error {
 			records[kind] = append(records[kind], r)
 		}
 	}
-	// One change for all kinds: others see all of it, or none.
+	// All kinds change at once, so that others see all of the change or nothing.
 	return c.Update(func(e *catalogue.Edit) {
 		for k := range mostOffered {
 			e.Replace(k, records[k])
@@ -56,7 +56,7 @@ func (t *Team) offer(ctx context.Context) error {
 	})
 }
 
-// kindOf is the kind of record by which something is offered, "" for what is not.
+// kindOf returns the kind of record under which o is offered, or "" if it is not offered.
 func kindOf(o layers.Offer, isImage bool) catalogue.Kind {
 	switch {
 	case isImage:
@@ -71,9 +71,9 @@ func kindOf(o layers.Offer, isImage bool) catalogue.Kind {
 	return ""
 }
 
-// record is the line of what is offered; img is the image, for an image, which is found by its
-// digest, and by the key of what it was made from. A comment that is too long is left out, as it is
-// for people.
+// record returns the catalogue record for o. An image is found by its digest and by the key of what
+// it was made from, both taken from img. A comment that is too long is left out, since it is only
+// for display.
 func (t *Team) record(ctx context.Context, kind catalogue.Kind, o layers.Offer, img image.Image) (r catalogue.Record, err error) {
 	r = catalogue.Record{Kind: kind, Manifest: o.Name.Manifest, Text: o.Name.Comment}
 	if len(r.Text) > catalogue.MaxText {
@@ -97,7 +97,8 @@ func (t *Team) record(ctx context.Context, kind catalogue.Kind, o layers.Offer, 
 	return r, err
 }
 
-// fits tells whether a record can be offered. One that cannot keeps none of the others back.
+// fits reports whether a record can be offered. It logs one that cannot, which does not hold back
+// the others.
 func (t *Team) fits(ctx context.Context, r catalogue.Record, err error) bool {
 	if err == nil {
 		err = r.Check()

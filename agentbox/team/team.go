@@ -198,7 +198,7 @@ func (t *Team) Run(ctx context.Context) {
 				return
 			}
 		}
-		// A mesh that is starting or closing takes no offers, and need not be logged.
+		// A mesh that is starting or closing accepts no offers and returns no error.
 		m, c := t.catalogues()
 		err := t.offer(ctx)
 		if err != nil && ctx.Err() == nil && offered {
