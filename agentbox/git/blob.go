@@ -8,8 +8,8 @@ import (
 	"hash"
 )
 
-// BlobID is the name of an object with these contents, of as many hexadecimal digits as the
-// repository's format has.
+// BlobID returns the object ID of a blob with these contents. digits is the number of hexadecimal
+// digits in the repository's format: 40 for SHA-1, 64 for SHA-256.
 func BlobID(contents []byte, digits int) string {
 	var h hash.Hash = sha1.New()
 	if digits == hex.EncodedLen(sha256.Size) {

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Setting is one variable of a configuration. Key is in git's canonical form: section and name in
-// lower case, what is between them as written.
+// Setting is one variable of a configuration. Key is in git's canonical form: section and name are
+// in lower case, and the subsection between them is as written.
 type Setting struct {
 	Key, Value string
 	Bare       bool // written without a value, which means true
 }
 
-// ParseConfig reads a configuration in git's syntax (git-config(1), "Syntax"), without what it
-// includes, and runs nothing. What git would refuse is passed over: git itself says so when it is
-// used.
+// ParseConfig parses a configuration in git's syntax (git-config(1), "Syntax"). It does not read
+// included files and runs nothing. It skips what git would reject, since git reports that itself
+// when it is used.
 func ParseConfig(text string) []Setting {
 	var out []Setting
-	section := "" // what the keys that follow begin with
+	section := "" // prefix of the keys that follow
 	for rest := strings.TrimPrefix(text, "\ufeff"); rest != ""; {
 		rest = strings.TrimLeft(rest, " \t\r\n")
 		switch {
@@ -38,15 +38,15 @@ func ParseConfig(text string) []Setting {
 	return out
 }
 
-// afterLine is what follows the line that s begins with.
+// afterLine returns the text after the first line of s.
 func afterLine(s string) string {
 	_, rest, _ := strings.Cut(s, "\n")
 	return rest
 }
 
-// headline reads a section's header after its bracket, and gives what its keys begin with. The old
-// form [section.sub] has its subsection in lower case. What is no header gives "", and its line is
-// passed over.
+// headline parses a section header after its opening bracket and returns the prefix of the
+// section's keys. In the old form [section.sub] the subsection is in lower case. For an invalid
+// header section is "", and its line is skipped.
 func headline(s string) (section, rest string) {
 	end := strings.IndexAny(s, "]\" \t\n")
 	if end < 0 || s[end] == '\n' {
@@ -77,8 +77,8 @@ func headline(s string) (section, rest string) {
 	return "", afterLine(s)
 }
 
-// variableOf reads one variable, which may share its line with the header before it. Key is in lower
-// case and without its section; it is "" for what is no variable.
+// variableOf parses one variable, which may share its line with the header before it. Key is in
+// lower case and without its section. It is "" if this is no variable.
 func variableOf(s string) (v Setting, rest string) {
 	end := 0
 	for end < len(s) && isKeyByte(s[end]) {
@@ -100,11 +100,11 @@ func isKeyByte(c byte) bool {
 	return c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// escapes are those git knows in a value.
+// escapes are the escape sequences that git knows in a value.
 var escapes = map[byte]byte{'n': '\n', 't': '\t', 'b': '\b', '"': '"', '\\': '\\'}
 
-// valueOf reads a value up to the end of its line, quotes, escapes, comments and continued lines as
-// git does.
+// valueOf parses a value up to the end of its line. It handles quotes, escapes, comments and
+// continuation lines as git does.
 func valueOf(s string) (value, rest string) {
 	var b strings.Builder
 	quoted, keep := false, 0 // keep is the length without trailing space
@@ -113,7 +113,7 @@ func valueOf(s string) (value, rest string) {
 		c := s[i]
 		switch {
 		case c == '\r' && strings.HasPrefix(s[i+1:], "\n"), c == '\\' && i+1 == len(s):
-			continue // part of a line's end
+			continue // part of a line ending
 		case (c == '#' || c == ';') && !quoted:
 			return b.String()[:keep], afterLine(s[i:])
 		case c == '"':
@@ -139,16 +139,17 @@ func valueOf(s string) (value, rest string) {
 }
 
 var (
-	// As git-config(1) has them: escapes of a value, and of a subsection.
+	// Escapes of a value and of a subsection, as in git-config(1).
 	valueEscapes      = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`)
 	subsectionEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 )
 
-// Quote writes a value so that git reads it again, whatever is in it.
+// Quote quotes any value so that git reads it back unchanged.
 func Quote(value string) string { return `"` + valueEscapes.Replace(value) + `"` }
 
-// FormatConfig is the text of a configuration with these settings in this order, every value quoted;
-// neighbours of one section share its header. A key without a section is none.
+// FormatConfig returns the text of a configuration with these settings in this order. Every value
+// is quoted. Consecutive settings of one section share a header. A key without a section is left
+// out.
 func FormatConfig(settings []Setting) string {
 	var b strings.Builder
 	last := ""

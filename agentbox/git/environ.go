@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// personal are the variables that say where the user's own configuration is. All other variables of
-// git's stay out: they point at another repository, or name programs.
+// personal lists the variables that locate the user's own configuration. All other variables of git
+// are dropped, since they point to another repository or name programs.
 var personal = []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
 
-// always is the environment of every git that we run: English, no questions, no lock on the user's
-// index, nothing fetched over any protocol, and no program in any of the places where git would
-// start one.
+// always is part of the environment of every git that we run. It sets English messages, and
+// disables prompts, locks on the user's index, fetching over any protocol, and every program that
+// git would start.
 var always = []string{
 	"LC_ALL=C", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none",
 	"GIT_PROTOCOL_FROM_USER=0", "GIT_SSH_COMMAND=false", "GIT_PROXY_COMMAND=false", "GIT_ASKPASS=false", "SSH_ASKPASS=false",
@@ -20,12 +20,12 @@ var always = []string{
 	"GIT_TRACE2=0", "GIT_TRACE2_EVENT=0", "GIT_TRACE2_PERF=0",
 }
 
-// nobody's configuration is read but the repository's.
+// nobody hides every configuration except the repository's.
 var nobody = []string{"HOME=/dev/null", "XDG_CONFIG_HOME=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
 	"GIT_CONFIG_NOSYSTEM=1", "GIT_ATTR_NOSYSTEM=1"}
 
-// overrides win over every file of configuration, for the keys that start a program or lead to
-// another machine and that the environment does not settle.
+// overrides take precedence over all configuration files. They cover the keys that start a program
+// or reach another machine, and that the environment cannot control.
 var overrides = []string{
 	"core.fsmonitor=false", "core.hooksPath=/dev/null", "core.sshCommand=false", "core.gitProxy=", "core.alternateRefsCommand=false",
 	"core.askPass=false", "core.pager=cat", "core.editor=false", "credential.helper=", "protocol.allow=never",
@@ -35,7 +35,8 @@ var overrides = []string{
 	"fetch.fsckObjects=true", "transfer.fsckObjects=true", "core.untrackedCache=keep",
 }
 
-// environment is that of one git. Of several values of one variable the last counts, so ours win.
+// environment returns the environment of one git process. If a variable appears several times, the
+// last value counts, so ours take precedence.
 func environment(withPersonal bool) []string {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -50,7 +51,7 @@ func environment(withPersonal bool) []string {
 	return env
 }
 
-// keeps tells whether git may see a variable of this process.
+// keeps reports whether git may see a variable of this process.
 func keeps(name string, withPersonal bool) bool {
 	if withPersonal && slices.Contains(personal, name) {
 		return true
@@ -62,7 +63,7 @@ func keeps(name string, withPersonal bool) bool {
 	return !strings.HasPrefix(name, "GIT_") && !strings.HasPrefix(name, "LC_")
 }
 
-// options are the arguments before git's verb.
+// options returns the arguments that precede git's subcommand.
 func options() []string {
 	args := []string{"--no-pager", "--no-replace-objects"}
 	for _, kv := range overrides {

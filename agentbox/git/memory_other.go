@@ -2,5 +2,5 @@
 
 package git
 
-// limitMemory does nothing here: no other system has a bound for a process that runs already.
+// limitMemory does nothing, since no other system can limit a process that is already running.
 func limitMemory(int) {}

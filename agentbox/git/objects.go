@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Repository is what git is run over: a View, or a repository of our own.
+// Repository is what git runs on: a View, or a repository of our own.
 type Repository interface {
 	Run(ctx context.Context, c Call) (stdout []byte, stderr string, err error)
 }
 
-// Commits tells which of the commits a repository has. Anything but the full hex of a commit is not
-// in the result.
+// Commits returns which of the given commits a repository has. The result contains only full
+// hexadecimal names of commits.
 func Commits(ctx context.Context, r Repository, ids ...string) (map[string]bool, error) {
 	list := strings.NewReader(strings.Join(ids, "\n") + "\n")
 	out, _, err := r.Run(ctx, Call{Args: []string{"cat-file", "--batch-check=%(objectname) %(objecttype)"}, Stdin: list})
@@ -25,12 +25,12 @@ func Commits(ctx context.Context, r Repository, ids ...string) (map[string]bool,
 	return have, err
 }
 
-// ours are the author and the committer of commits that are made here: those of a box are nobody's
-// business.
+// ours sets the author and committer of commits that are made here. They must not reveal who runs
+// the box.
 var ours = []string{"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox@localhost", "GIT_COMMITTER_NAME=agentbox", "GIT_COMMITTER_EMAIL=agentbox@localhost"}
 
-// Commit makes a commit of a tree on top of another, or of none for parent "", and returns its
-// name. message is its first line.
+// Commit creates a commit of a tree and returns its name. parent "" makes a root commit. message is
+// its first line.
 func Commit(ctx context.Context, r Repository, tree, parent, message string) (string, error) {
 	args := []string{"commit-tree", "-m", message, tree}
 	if parent != "" {
@@ -40,8 +40,8 @@ func Commit(ctx context.Context, r Repository, tree, parent, message string) (st
 	return strings.TrimSpace(string(out)), err
 }
 
-// Pack writes a pack of what a commit leads to, without what those that are known lead to. It is
-// thin: of use only where the known ones are. "" is no commit.
+// Pack writes a thin pack of everything that is reachable from commit but not from the known
+// commits. The pack is useful only where the known ones exist. An empty name is ignored.
 func Pack(ctx context.Context, r Repository, w io.Writer, commit string, known ...string) error {
 	list := commit + "\n"
 	for _, id := range known {

@@ -10,17 +10,18 @@ import (
 	"time"
 )
 
-// Git waits for ever at a pipe that has the name of a file it reads, .gitignore say. If somebody
-// opens the pipe for writing and closes it, git reads an empty file.
+// Git blocks forever on a named pipe in place of a file that it reads, such as .gitignore. If
+// someone opens the pipe for writing and closes it, git reads an empty file.
 const (
-	pipePatience = time.Second            // most runs end before anybody need look for pipes
-	pipeEvery    = 100 * time.Millisecond // between two tries
+	pipePatience = time.Second            // most runs end before we need to look for pipes
+	pipeEvery    = 100 * time.Millisecond // between two attempts
 )
 
-// feedPipes lets git go on where it waits for a pipe below one of these directories, until ctx ends.
-// It is started for every git over a View and mostly ends before it looks. In a work tree it feeds
-// only names that begin with .git and what is below a .git: git reads nothing else when it lists
-// files, and another pipe may be in use.
+// feedPipes unblocks a git that waits for a pipe below one of these directories, until ctx ends. It
+// is started for every git that runs on a View, and usually ends before its first look.
+//
+// In a work tree it feeds only names that begin with .git, and what is below a .git. Git reads
+// nothing else when it lists files, and other pipes may be in use.
 func feedPipes(ctx context.Context, workTree, objects string) {
 	if !waits(ctx, pipePatience) {
 		return
@@ -30,7 +31,7 @@ func feedPipes(ctx context.Context, workTree, objects string) {
 		if dir == "" {
 			continue
 		}
-		root, err := os.OpenRoot(dir) // so that no link that takes a pipe's place leads out
+		root, err := os.OpenRoot(dir) // so that a link that replaces a pipe cannot lead out
 		if err != nil {
 			continue
 		}
@@ -46,8 +47,8 @@ func feedPipes(ctx context.Context, workTree, objects string) {
 	}
 }
 
-// findPipes lists the pipes below root, all of them or those that git reads in a work tree, and
-// feeds each, as there may be millions of files to look at.
+// findPipes lists the pipes below root: all of them, or only those that git reads in a work tree.
+// It feeds each pipe as it finds it, because there may be millions of files to visit.
 func findPipes(ctx context.Context, root *os.Root, all bool) (pipes []string) {
 	_ = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -64,7 +65,7 @@ func findPipes(ctx context.Context, root *os.Root, all bool) (pipes []string) {
 	return pipes
 }
 
-// feedPipe opens and closes a pipe, which fails at once if nobody reads from it.
+// feedPipe opens and closes a pipe. It fails at once if nobody reads from the pipe.
 func feedPipe(root *os.Root, path string) {
 	f, err := root.OpenFile(filepath.FromSlash(path), os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err == nil {
@@ -72,7 +73,7 @@ func feedPipe(root *os.Root, path string) {
 	}
 }
 
-// waits tells whether d passed before ctx ended.
+// waits reports whether d passed before ctx ended.
 func waits(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -8,13 +8,13 @@ import (
 	"os"
 )
 
-// errNotPlain is a path that is not what it should be: a link is never followed, a pipe never
-// waited for.
+// errNotPlain is the error for a path that is no regular file. We never follow a link and never
+// wait for a pipe.
 var errNotPlain = errors.New("it is no regular file")
 
-// OpenPlain opens a regular file for reading. No component of the path may be a symbolic link, as
-// far as the kernel can promise that, and nothing that is no file is waited for or touched. Errors
-// are *fs.PathError, fs.ErrNotExist among them.
+// OpenPlain opens a regular file for reading. It refuses symbolic links in every component of the
+// path, as far as the kernel can guarantee that. It never blocks on a pipe and never touches a
+// device. Errors are *fs.PathError, including fs.ErrNotExist.
 func OpenPlain(path string) (*os.File, error) {
 	f, err := openNoLinks(path, os.O_RDONLY)
 	if err != nil {
@@ -31,7 +31,7 @@ func OpenPlain(path string) (*os.File, error) {
 	return f, nil
 }
 
-// ReadPlain reads a regular file of at most limit bytes, found as OpenPlain does.
+// ReadPlain reads a regular file of at most limit bytes, opened as OpenPlain does.
 func ReadPlain(path string, limit int64) ([]byte, error) {
 	f, err := OpenPlain(path)
 	if err != nil {
@@ -45,8 +45,8 @@ func ReadPlain(path string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// ReadDir lists a directory, no component of whose path is a symbolic link. The entries are in no
-// order.
+// ReadDir lists a directory. No component of its path may be a symbolic link. The entries are
+// unsorted.
 func ReadDir(path string) ([]fs.DirEntry, error) {
 	f, err := openNoLinks(path, os.O_RDONLY|dirOnly)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 
 const dirOnly = unix.O_DIRECTORY
 
-// openNoLinks asks the kernel (Linux 5.6) to refuse links anywhere in the path, which leaves no
-// moment in which one could be put there. Where it does not know how, links above the last
-// component are the callers' to have checked.
+// openNoLinks lets the kernel (Linux 5.6) refuse links anywhere in the path, which leaves no moment
+// in which one could be put there. On older kernels it refuses a link only as the last component,
+// and the caller must have checked the components above.
 func openNoLinks(path string, flags int) (*os.File, error) {
 	flags |= unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})

@@ -13,41 +13,43 @@ import (
 	"agentbox/agentbox/bounded"
 )
 
-// Call is one run of git. Args come after ours, the verb first. A name in them that a box chose
-// needs "--" before it, or a pattern that it passed.
+// Call is one run of git. Args follow our own options, starting with the subcommand. If a box chose
+// one of the names in Args, it needs "--" before it or must have matched a pattern.
 type Call struct {
-	Dir      string // where it runs
+	Dir      string // working directory
 	Args     []string
-	Env      []string // besides what every git gets
+	Env      []string // added to what every git gets
 	Stdin    io.Reader
-	Stdout   io.Writer // gets what git prints; nil returns it
-	Personal bool      // the user's and the system's configuration count, as they must for a checkout of the user's
+	Stdout   io.Writer // receives standard output; if nil, Run returns it
+	Personal bool      // use the user's and the system's configuration, as the user's own checkouts require
 }
 
 // Error is a git command that failed.
 type Error struct {
-	Status int // exit status; -1 when git was killed
+	Status int // exit status; -1 if git was killed
 	Stderr string
 }
 
-// Error is the first line of what git said, without its prefix. It may hold what a repository chose
-// to say: agentbox.Printable is for the caller.
+// Error returns the first line of git's standard error, without its prefix. A repository may
+// control parts of it, so the caller must apply agentbox.Printable before it is displayed.
 func (e *Error) Error() string {
 	line, _, _ := strings.Cut(strings.TrimSpace(e.Stderr), "\n")
 	return strings.TrimPrefix(strings.TrimPrefix(line, "fatal: "), "error: ")
 }
 
-// waitDelay is how long something that git started may hold git's output after its end. It begins
-// for every git, so a machine that is busy must get through with reading what a git wrote.
+// waitDelay is how long a child of git may hold git's output open after git has exited. The time
+// starts when any git exits, so it must suffice for a busy machine to read git's remaining output.
 const waitDelay = 30 * time.Second
 
-// maxComplaints bounds what is kept of what git says on standard error.
+// maxComplaints bounds how much of git's standard error is kept, in bytes.
 const maxComplaints = 1 << 20
 
-// Run runs git and returns what it printed and what it complained about. A failure of the command
-// itself is an *Error, the end of ctx is ctx's, anything else is an *agentbox.Error. It may be
-// called at once. Output that nobody bounded is held in memory: where a repository decides how much
-// that is, Call.Stdout is for a bounded writer.
+// Run runs git and returns its standard output and standard error. If the command itself fails, err
+// is an *Error. If ctx ends, err is the error of ctx. All other errors are *agentbox.Error. Run is
+// safe for concurrent use.
+//
+// Output is held in memory without a bound. If a repository decides how much there is, set
+// Call.Stdout to a bounded writer.
 func Run(ctx context.Context, c Call) (stdout []byte, stderr string, err error) {
 	cmd := exec.CommandContext(ctx, "git", append(options(), c.Args...)...)
 	var out, complaints bytes.Buffer

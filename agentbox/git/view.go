@@ -12,27 +12,28 @@ import (
 	"agentbox/agentbox"
 )
 
-// View is a git directory of our own through which git looks at the work tree, the index and the
-// objects of another repository. It has our configuration, no refs, no hooks and no remotes. It may
-// be used by several goroutines; what git writes into it, the index say, is seen by all.
+// View is a git directory of our own, through which git sees the work tree, the index and the
+// objects of another repository. It has our configuration, no refs, no hooks and no remotes.
+// Several goroutines may use it. What git writes into it, such as the index, is visible to all of
+// them.
 type View struct {
 	dir      string
 	workTree string
-	objects  string // "" for none
+	objects  string // "" if there are none
 	env      []string
 }
 
-// Ingredients are what a View shows.
+// Ingredients describe what a View shows.
 type Ingredients struct {
 	WorkTree string
-	Objects  string            // a directory of objects; "" for none
-	Files    map[string]string // of the git directory, by name below it: "index", "info/exclude"; one may be absent
-	Format   string            // of the objects: "sha1", "" or "sha256"
-	Settings []Setting         // what else the configuration says; callers give nothing that names a program
+	Objects  string            // an object directory; "" for none
+	Files    map[string]string // source files by their name in the git directory, such as "index" or "info/exclude"; a source may be absent
+	Format   string            // object format: "sha1", "" (the same) or "sha256"
+	Settings []Setting         // more configuration; it must not name a program
 }
 
-// NewView makes a view in dir, which must not exist; what it shows must have been copied or checked
-// by the caller. Close removes it.
+// NewView creates a view in dir, which must not exist. The caller must have copied or checked what
+// the view shows. Close removes it.
 func NewView(dir string, in Ingredients) (*View, error) {
 	for _, sub := range []string{"refs", "objects/info", "info"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
@@ -54,13 +55,13 @@ func NewView(dir string, in Ingredients) (*View, error) {
 	return v, nil
 }
 
-// unmade is the error for a view that cannot be written.
+// unmade returns the error for a view that cannot be written.
 func unmade(err error) error {
 	return agentbox.Errorf(agentbox.Internal, "cannot make a directory for git: %w", err)
 }
 
-// config is the view's configuration. Version 1 is what git asks for where objects are named by
-// SHA-256.
+// config returns the view's configuration. Git requires repository format version 1 for objects
+// that are named by SHA-256.
 func (in Ingredients) config() string {
 	version, settings := "0", []Setting{{Key: "core.bare", Value: "false"}}
 	if in.Format == "sha256" {
@@ -70,8 +71,8 @@ func (in Ingredients) config() string {
 	return FormatConfig(append(settings, in.Settings...))
 }
 
-// take gives the view one of its files: git reads it from there, and writes none. A hard link costs
-// nothing, and where that cannot be it is a copy.
+// take copies one file into the view, which git reads but does not write. It uses a hard link if
+// possible, because that costs nothing.
 func (v *View) take(name, from string) error {
 	to := filepath.Join(v.dir, filepath.FromSlash(name))
 	in, err := OpenPlain(from)
@@ -90,13 +91,14 @@ func (v *View) take(name, from string) error {
 		return err
 	}
 	_, err = io.Copy(out, in)
-	if fi, serr := in.Stat(); err == nil && serr == nil { // the index tells by its own time which entries are racy
+	if fi, serr := in.Stat(); err == nil && serr == nil { // git decides by the index's own time which entries are racy
 		err = os.Chtimes(to, fi.ModTime(), fi.ModTime())
 	}
 	return errors.Join(err, out.Close())
 }
 
-// Run runs git over what the view shows. A pipe where git expects a file is an empty file to it.
+// Run runs git on what the view shows. A pipe in place of a file that git expects is an empty file
+// to it.
 func (v *View) Run(ctx context.Context, c Call) (stdout []byte, stderr string, err error) {
 	c.Env, c.Personal = slices.Concat(v.env, c.Env), false
 	if c.Dir == "" {
@@ -110,12 +112,12 @@ func (v *View) Run(ctx context.Context, c Call) (stdout []byte, stderr string, e
 	return Run(ctx, c)
 }
 
-// With is the view with more variables in the environment of each git. Either may be closed.
+// With returns the same view with more environment variables for each git. Either may be closed.
 func (v *View) With(env ...string) *View {
 	more := *v
 	more.env = slices.Concat(v.env, env)
 	return &more
 }
 
-// Close removes the view.
+// Close removes the view's directory.
 func (v *View) Close() error { return os.RemoveAll(v.dir) }
