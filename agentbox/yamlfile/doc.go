@@ -1,8 +1,8 @@
-// Package yamlfile reads the files that people write in YAML: agentbox.yaml and policies. A Reader
-// goes on after a mistake and reports all of them at once, each with its line: somebody who writes
-// such a file should not have to run a command for each. What the keys mean is for its callers.
+// Package yamlfile reads the YAML files that people write: agentbox.yaml and policies. A Reader
+// continues after a mistake and reports all of them at once, each with its line, so that nobody has
+// to run a command for each mistake. It does not know what the keys mean; its callers do.
 //
-// The files come with repositories, so they are data of strangers. What aliases stand for
-// (maxNodes) and what messages quote is bounded, and what is printed passes agentbox.Printable; the
-// size of a file is for callers to bound.
+// The files come with repositories and are untrusted. The package bounds the expansion of aliases
+// (maxNodes) and what messages quote, and passes what is printed through agentbox.Printable. The
+// caller must bound the size of a file.
 package yamlfile

@@ -15,30 +15,30 @@ import (
 	"agentbox/agentbox"
 )
 
-// maxNodes bounds what is read through aliases: a file of a megabyte can otherwise stand for
-// billions of values. No file that somebody wrote has as many.
+// maxNodes bounds how many values are read, counting those behind aliases each time. Otherwise a
+// file of one megabyte could expand to billions of values. No hand-written file has as many.
 const maxNodes = 100_000
 
 // Reader reads a tree of nodes and collects every problem on the way. A read that fails adds a
-// problem, so a caller that needs to know compares Problems before and after. It is used by one
-// goroutine, for one file.
+// problem, so a caller that needs to know compares Problems before and after. Use a Reader for one
+// file, in one goroutine.
 type Reader struct {
-	Name string // of the file, as problems name it
+	Name string // name of the file in problems
 
 	problems []problem
-	// nodes counts the values visited, those behind an alias each time: see maxNodes.
+	// nodes counts the values visited, those behind an alias each time. See maxNodes.
 	nodes int
-	at    string // the key being read, as services.db.port
+	at    string // the key being read, such as services.db.port
 }
 
-// problem is one mistake of a file: the line it is on, from 1, and what is wrong, in words that may
-// quote the file.
+// problem is one mistake in a file: its line, counted from 1, and a message that may quote the
+// file.
 type problem struct {
 	line int
 	text string
 }
 
-// Fail notes a problem at a node. Reading goes on: the next mistake is worth telling, too.
+// Fail adds a problem at a node. Reading continues, so that later mistakes are reported too.
 func (r *Reader) Fail(n *yaml.Node, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if r.at != "" {
@@ -47,15 +47,15 @@ func (r *Reader) Fail(n *yaml.Node, format string, args ...any) {
 	r.FailAt(n.Line, text)
 }
 
-// FailAt notes a problem of a line; 0 is for one of the file as a whole.
+// FailAt adds a problem on a line. Line 0 stands for the file as a whole.
 func (r *Reader) FailAt(line int, text string) {
 	r.problems = append(r.problems, problem{max(line, 1), text})
 }
 
-// Problems is how many there are so far.
+// Problems returns the number of problems so far.
 func (r *Reader) Problems() int { return len(r.problems) }
 
-// Within reads something below key.
+// Within calls read and prefixes the problems that it adds with key.
 func (r *Reader) Within(key string, read func()) {
 	outer := r.at
 	if r.at != "" {
@@ -66,9 +66,9 @@ func (r *Reader) Within(key string, read func()) {
 	r.at = outer
 }
 
-// Err is every problem, in the order of the file, as one *agentbox.Error of code Invalid with a
-// hint. It is nil without any. At most 20 are told, one line each: more are most often the
-// consequence of one, and would push the first off the screen.
+// Err returns all problems in the order of the file as one *agentbox.Error of code Invalid with a
+// hint, or nil if there are none. It lists at most 20, one per line: more usually follow from one
+// mistake and would push the first off the screen.
 func (r *Reader) Err(hint string) error {
 	if len(r.problems) == 0 {
 		return nil
@@ -85,8 +85,8 @@ func (r *Reader) Err(hint string) error {
 	return agentbox.Errorf(agentbox.Invalid, "%w", errors.New(strings.Join(lines, "\n"))).WithHint("%s", hint)
 }
 
-// Document reads the one document of a file; read is not called for an empty one. A second document
-// is a problem, because one half of the file would be ignored silently.
+// Document reads the single document of a file. It does not call read for an empty one. A second
+// document is a problem, because it would otherwise be ignored silently.
 func (r *Reader) Document(data []byte, read func(root *yaml.Node)) {
 	decode := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
@@ -97,21 +97,21 @@ func (r *Reader) Document(data []byte, read func(root *yaml.Node)) {
 	if len(doc.Content) == 1 {
 		read(doc.Content[0])
 	}
-	// Only after a file that is right: what follows a mistake is most often its consequence.
+	// Only if the file is correct so far: a later error usually follows from an earlier mistake.
 	if len(r.problems) == 0 && decode.Decode(&second) != io.EOF {
 		r.FailAt(second.Line, "more than one document: remove what follows the second ---")
 	}
 }
 
 var (
-	// The parser has no type for its errors; a text that these do not match is passed on whole.
+	// The parser has no type for its errors. Text that does not match is reported whole.
 	yamlLine = agentbox.Pattern(`^yaml: (?:line ([0-9]+): )?(.*)`)
 	tabbed   = agentbox.Pattern(`(?m)^ *\t[ \t]*[^\s#]`)
 )
 
-// syntax makes a problem of an error of the YAML parser. It describes an indenting tab in five
-// different ways, so that is looked for here. The errors of the parser are text only; a form that
-// is not known here is passed on at line 1.
+// syntax turns an error of the YAML parser into a problem. The parser describes an indenting tab in
+// five different ways, so syntax looks for tabs itself. The parser's errors are only text; an
+// unknown form is reported on line 1.
 func (r *Reader) syntax(err error, data []byte) {
 	if at := tabbed().FindIndex(data); at != nil {
 		r.FailAt(1+bytes.Count(data[:at[0]], []byte("\n")), "indented with a tab: YAML wants spaces")
@@ -122,12 +122,12 @@ func (r *Reader) syntax(err error, data []byte) {
 		r.FailAt(1, err.Error())
 		return
 	}
-	line, _ := strconv.Atoi(m[1]) // no line: the first
+	line, _ := strconv.Atoi(m[1]) // without a line: the first
 	r.FailAt(line, "not valid YAML: "+m[2])
 }
 
-// Value follows aliases and counts what is read. ok is false for a value that is absent or cannot
-// be read.
+// Value follows aliases and counts the values read. ok is false for a value that is absent or
+// cannot be read.
 func (r *Reader) Value(n *yaml.Node) (v *yaml.Node, ok bool) {
 	r.nodes++
 	if r.nodes == maxNodes {
@@ -146,9 +146,8 @@ func (r *Reader) Value(n *yaml.Node) (v *yaml.Node, ok bool) {
 	return n, n.Kind != yaml.ScalarNode || n.ShortTag() != "!!null"
 }
 
-// Pairs visits the keys of a mapping in the order of the file; a key that appears twice is a
-// problem. Merge keys are refused, because what they do to a key that appears twice differs between
-// parsers.
+// Pairs visits the keys of a mapping in the order of the file. A duplicate key is a problem. Merge
+// keys are refused, because parsers differ in how they treat duplicates.
 func (r *Reader) Pairs(n *yaml.Node, visit func(k, v *yaml.Node)) {
 	n, ok := r.Value(n)
 	if !ok {
@@ -178,8 +177,8 @@ func (r *Reader) Pairs(n *yaml.Node, visit func(k, v *yaml.Node)) {
 	}
 }
 
-// Items visits the elements of a list; a single value stands for a list of one. An empty element is
-// a problem, as it is most often a forgotten value.
+// Items visits the elements of a list. A single value stands for a list of one. An empty element is
+// a problem, since it is usually a forgotten value.
 func (r *Reader) Items(n *yaml.Node, visit func(item *yaml.Node)) {
 	n, ok := r.Value(n)
 	if !ok {
@@ -198,9 +197,8 @@ func (r *Reader) Items(n *yaml.Node, visit func(item *yaml.Node)) {
 	}
 }
 
-// Text reads any scalar as text: what is written is what is meant, so `CI: 1` is "1" and `run:
-// true` is the command. ok is false where there is no value, which is no problem, and where there
-// is a problem.
+// Text reads any scalar as the text that was written, so `CI: 1` is "1" and `run: true` is the
+// command. ok is false if there is no value, which is no problem, or if a problem was added.
 func (r *Reader) Text(n *yaml.Node) (text string, ok bool) {
 	n, ok = r.Value(n)
 	if !ok {
@@ -217,7 +215,7 @@ func (r *Reader) Text(n *yaml.Node) (text string, ok bool) {
 	return n.Value, true
 }
 
-// Kind names what stands at a node, for messages of what was expected instead.
+// Kind names the kind of a node, for messages that say what was expected instead.
 func Kind(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -6,8 +6,8 @@ import (
 	"github.com/agext/levenshtein"
 )
 
-// Suggest ends a sentence about an unknown word with the known one that was probably meant, or with
-// all of them.
+// Suggest returns the end of a sentence about an unknown word: the known word that was probably
+// meant, or else all known words.
 func Suggest[T ~string](word string, known []T) string {
 	if s := Nearest(word, known); s != "" {
 		return s
@@ -19,11 +19,11 @@ func Suggest[T ~string](word string, known []T) string {
 	return ": known are " + strings.Join(all, ", ")
 }
 
-// Nearest ends such a sentence with the known word that was probably meant, or with nothing. Near
-// is less than two changed letters, and one more for each four of the word.
+// Nearest returns the end of such a sentence with the known word that was probably meant, or "". A
+// word is near if fewer than two letters differ, plus one for every four letters of the word.
 func Nearest[T ~string](word string, known []T) string {
 	best, distance := "", 2+len(word)/4
-	if len(word) > 64 { // nobody mistypes a word of that length, and comparing takes quadratic time
+	if len(word) > 64 { // nobody mistypes a word of that length, and the comparison takes quadratic time
 		return ""
 	}
 	for _, k := range known {
