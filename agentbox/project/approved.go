@@ -14,33 +14,32 @@ import (
 	"agentbox/policy"
 )
 
-// Wish is all that a repository asks of this host, in one document: what its boxes may reach, and
-// what of this host they are made with. A person who approves it approves its digest. The zero
+// Wish is everything that a repository asks of this host, in one document: what its boxes may
+// reach, and what of this host they use. A person approves it by approving its digest. The zero
 // value asks for nothing.
 type Wish struct {
 	Policy policy.File
-	Host   []Ask // beyond what every repository has; sorted, each once
+	Host   []Ask // beyond what every repository has; sorted, without duplicates
 }
 
-// Ask is one thing of this host that a repository asks for. It is comparable. Which is as it was
-// resolved when it was asked for, so that a link which changes later asks for something else.
+// Ask is one thing of this host that a repository asks for. It is comparable. Which was resolved
+// when the repository asked, so a link that changes later asks for something else.
 type Ask struct {
 	What  string // include, kernel, image, isolation, port
-	Which string // a path of this host after links and variables, a reference, a kind, a number
+	Which string // a path of this host after links and variables, a reference, a kind, or a number
 }
 
-// Digest names the document. It is 48 bits as hex, to be read and typed by people. It does not
-// depend on the order of Host, and not on comments.
+// Digest identifies the document. It is 48 bits in hex, short enough for people to read and type.
+// It depends neither on the order of Host nor on comments.
 func (w Wish) Digest() string {
 	sum := sha256.Sum256(w.encode(""))
 	return hex.EncodeToString(sum[:6])
 }
 
-// askPrefix begins the lines of a document that are not the policy's, which takes them for
-// comments.
+// askPrefix starts the lines of a document that hold Asks. A policy parser takes them for comments.
 const askPrefix = "#host "
 
-// encode is the document in a canonical form, with a comment in it that the digest leaves out.
+// encode returns the document in a canonical form. The digest leaves comment out.
 func (w Wish) encode(comment string) []byte {
 	var b bytes.Buffer
 	for _, a := range w.sorted() {
@@ -50,24 +49,24 @@ func (w Wish) encode(comment string) []byte {
 	return b.Bytes()
 }
 
-// sorted is Host in order, each once, in a slice of its own.
+// sorted returns a sorted copy of Host without duplicates.
 func (w Wish) sorted() []Ask {
 	list := slices.Clone(w.Host)
 	slices.SortFunc(list, func(a, b Ask) int { return strings.Compare(a.What+" "+a.Which, b.What+" "+b.Which) })
 	return slices.Compact(list)
 }
 
-// quote keeps a name on its line, whatever it is made of.
+// quote keeps any name on a single line.
 func quote(s string) string {
 	return strings.NewReplacer("\\", `\\`, "\n", `\n`, "\r", `\r`).Replace(s)
 }
 
-// unquote undoes quote.
+// unquote reverses quote.
 func unquote(s string) string {
 	return strings.NewReplacer(`\\`, "\\", `\n`, "\n", `\r`, "\r").Replace(s)
 }
 
-// parseWish reads what encode wrote; path is for errors.
+// parseWish parses the output of encode. path is for errors.
 func parseWish(path string, data []byte) (w Wish, err error) {
 	for line := range strings.Lines(string(data)) {
 		if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), askPrefix); ok {
@@ -79,8 +78,8 @@ func parseWish(path string, data []byte) (w Wish, err error) {
 	return w, err
 }
 
-// plan is what w asks for beyond granted, and what it gives up. What of the host is given up is not
-// told: it takes nothing away from a box that is there.
+// plan returns what w asks for beyond granted, and what of the policy it gives up. It does not list
+// what w gives up of the host, since that takes nothing away from an existing box.
 func (w Wish) plan(granted Wish) []policy.Change {
 	list := policy.Plan(granted.Policy, w.Policy, policy.DefaultPreset)
 	for _, a := range w.sorted() {
@@ -93,7 +92,8 @@ func (w Wish) plan(granted Wish) []policy.Change {
 
 const approvedComment = "What a repository asked for when it was approved. Changes here are not looked at by anybody: the name is its digest."
 
-// approvals lists what was approved for a project. A file that is not what its name says is none.
+// approvals lists what was approved for a project. It skips a file whose contents do not match its
+// name.
 func (s *Store) approvals(p Project) ([]Wish, error) {
 	files, err := filepath.Glob(filepath.Join(s.dir(p), "approved", "*.yaml"))
 	if err != nil {
@@ -119,17 +119,16 @@ func (s *Store) approvals(p Project) ([]Wish, error) {
 	return list, nil
 }
 
-// Approve makes w one of the documents that are approved for a project. It says that a person has
-// seen w. Approving it twice changes nothing, and nothing takes an approval back but removing its
-// file.
+// Approve adds w to the approved documents of a project. The caller asserts that a person has seen
+// w. Approving it twice changes nothing. Only removing its file revokes an approval.
 func (s *Store) Approve(p Project, w Wish) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.write(p, filepath.Join(s.dir(p), "approved", w.Digest()+".yaml"), w.encode(approvedComment))
 }
 
-// InForce is the approved document of that digest, which is that of a box's record. What is not
-// approved is an empty document, which asks for nothing. Errors are of files that cannot be read.
+// InForce returns the approved document with the digest in a box's record. If none is approved, it
+// returns an empty document, which asks for nothing. Errors mean that files cannot be read.
 func (s *Store) InForce(p Project, digest string) (Wish, error) {
 	list, err := s.approvals(p)
 	if i := slices.IndexFunc(list, func(w Wish) bool { return w.Digest() == digest }); i >= 0 {
@@ -138,8 +137,8 @@ func (s *Store) InForce(p Project, digest string) (Wish, error) {
 	return Wish{}, err
 }
 
-// Unapproved is the error of what cannot go on before a person has approved a plan. It names what
-// is asked of the host, as a box cannot be made without that.
+// Unapproved returns the error for an operation that must wait until a person has approved the
+// plan. It lists what is asked of the host, because a box cannot be made without that.
 func (r Review) Unapproved() error {
 	var asks []string
 	for _, c := range r.Plan {

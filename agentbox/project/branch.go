@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// usual lists the names of default branches where nothing on this host says otherwise.
+// usual lists the usual names of default branches, for when nothing on this host says otherwise.
 var usual = []string{"main", "master"}
 
-// Default tells whether a branch of the checkout at root is the project's default branch, whose
+// Default reports whether a branch of the checkout at root is the project's default branch, whose
 // setup results serve every branch.
 //
 // The default branch is the one that refs/remotes/origin/HEAD of the git directory names, which
-// clone writes and `git remote set-head` changes. Where the project has an origin and no such ref,
-// it is main, or master if origin has no main. These are refs of origin, which no checkout of a
-// branch and no commit changes. A project without an origin belongs to its owner alone: main or
-// master is its default branch.
+// clone writes and `git remote set-head` changes. If the project has an origin but no such ref, it
+// is main, or master if origin has no main. These are refs of origin, which no commit and no
+// checkout of a branch changes. A project without an origin belongs to its owner alone: both main
+// and master count as its default branch.
 //
-// A commit that is on no branch is never the default, and neither is a branch where a ref cannot be
-// read. root need not be absolute; branch is without refs/heads/. Default starts no program.
+// A detached commit is never on the default branch, and neither is any branch if a ref cannot be
+// read. root may be relative; branch comes without refs/heads/. Default starts no program.
 func Default(root, branch string, detached bool) bool {
 	abs, err := filepath.EvalSymlinks(root)
 	if err != nil || detached || branch == "" {
@@ -44,7 +44,7 @@ func Default(root, branch string, detached bool) bool {
 	case originOf(string(config)) == "":
 		return slices.Contains(usual, branch)
 	}
-	// Only git can read a table of refs.
+	// Only git can read a reftable.
 	if _, err := os.Lstat(filepath.Join(gitDir, "reftable")); !absent(err) {
 		return false
 	}
@@ -53,7 +53,7 @@ func Default(root, branch string, detached bool) bool {
 
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// hasRemote tells whether origin has a branch, as of the last fetch.
+// hasRemote reports whether origin had a branch at the last fetch.
 func hasRemote(gitDir, branch string) bool {
 	ref := "refs/remotes/origin/" + branch
 	if _, err := readFile(filepath.Join(gitDir, filepath.FromSlash(ref)), maxPointer); err == nil {

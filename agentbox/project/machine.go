@@ -13,42 +13,46 @@ import (
 	"agentbox/policy/registries"
 )
 
-// Registries knows which package registries this machine is configured with. Its configuration files
-// are read each time. Asking its tools takes a second or two, so their answer is remembered: an old
-// answer is used, and refreshed in the background. Methods may be called from any goroutine.
+// Registries knows which package registries this machine is configured to use. It reads the
+// configuration files each time. Asking the tools takes a second or two, so their answer is
+// remembered: an old answer is used, and refreshed in the background. Methods are safe for
+// concurrent use.
 type Registries struct {
 	path string // of the remembered answer
 	look func(ctx context.Context, m registries.Machine) (found []registries.Found, answered bool)
 	has  func(tool string) bool // whether this machine has a tool
 
-	mu         sync.Mutex // held while the tools are asked, so that they are asked once
+	mu         sync.Mutex // held while the tools are asked, so that they are asked only once
 	refreshing bool
 	looked     time.Time // when this process asked the tools; zero if one did not answer and has to be asked again
 	forgotten  int       // counts calls of Record and Forget
 }
 
-// NewRegistries returns Registries that remember in the file at path.
+// NewRegistries returns Registries that store the tools' answer in the file at path.
 func NewRegistries(path string) *Registries {
 	return &Registries{path: path, look: registries.Tools, has: onPath, looked: time.Now().Add(firstLook - staleAfter)}
 }
 
-// staleAfter is how old the tools' answer may be before they are asked again.
+// staleAfter is the age from which the tools are asked again.
 const staleAfter = time.Hour
 
-// firstLook is how long the answer that an earlier process left is used, whatever its age. The user
-// who starts a daemon has something else to do, and a policy without registries never needs one.
+// firstLook is how long an answer of an earlier process is used, whatever its age. Asking would
+// slow down a user who has just started a daemon, and a policy without registries never needs the
+// answer.
 const firstLook = 5 * time.Minute
 
-// answer is what the tools said. The file has no time in it, because clocks are stepped: only the
-// process that asked knows how old its answer is.
+// answer is what the tools reported. The file contains no time, because clocks are stepped: only
+// the process that asked knows how old its answer is.
 type answer struct {
 	Found []registries.Found `json:"found"`
 }
 
 // Known returns the registries for callers whose environment is environ. If the tools' answer is
-// old, later is called with a function to run in the background, which tells whether the answer has
-// changed; with later nil an old answer will do. Where nothing is remembered Known asks the tools
-// itself, which takes seconds, and other callers wait. Errors are those of ctx or of the file.
+// old, Known passes later a function to run in the background; refresh reports whether the answer
+// has changed. If later is nil, an old answer will do.
+//
+// If no answer is remembered, Known asks the tools itself, which takes seconds while other callers
+// wait. Errors are those of ctx or of the file.
 func (r *Registries) Known(ctx context.Context, environ []string, later func(refresh func(context.Context) (changed bool, err error))) ([]registries.Found, error) {
 	m := registries.Host("", environ)
 	r.mu.Lock()
@@ -69,9 +73,9 @@ func (r *Registries) Known(ctx context.Context, environ []string, later func(ref
 	return slices.Concat(registries.Files(m), a.Found), nil
 }
 
-// refresh asks the tools without holding the lock, as that takes long, and tells whether they allow
-// something else now. If something was forgotten meanwhile the answer is out of date already, and is
-// dropped: the next Known asks again.
+// refresh asks the tools without holding the lock, because that takes long. It reports whether the
+// registries have changed. If Record or Forget was called meanwhile, the answer is already out of
+// date and is dropped, and the next Known asks again.
 func (r *Registries) refresh(ctx context.Context, m registries.Machine) (bool, error) {
 	r.mu.Lock()
 	forgotten := r.forgotten
@@ -96,7 +100,7 @@ func (r *Registries) refresh(ctx context.Context, m registries.Machine) (bool, e
 	return len(policy.Plan(before, after, "")) > 0, r.write(ctx, found, answered)
 }
 
-// Forget makes the next Known ask the tools. Answers from clean boxes stay.
+// Forget makes the next Known ask the tools. It keeps answers from clean boxes.
 func (r *Registries) Forget() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,13 +116,13 @@ func (r *Registries) forget() error {
 	return nil
 }
 
-// read returns the remembered answer; ok is false if there is none that can be read.
+// read returns the remembered answer. ok is false if there is none that can be read.
 func (r *Registries) read() (a answer, ok bool) {
 	b, err := os.ReadFile(r.path)
 	return a, err == nil && json.Unmarshal(b, &a) == nil
 }
 
-// write remembers what was found, unless ctx ended and cut it short. The caller holds r.mu.
+// write stores what was found, unless ctx ended and cut it short. The caller holds r.mu.
 func (r *Registries) write(ctx context.Context, found []registries.Found, answered bool) error {
 	if err := ctx.Err(); err != nil {
 		return err

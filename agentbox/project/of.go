@@ -13,16 +13,17 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// Of tells which project the checkout at root belongs to, from the configuration that the person
-// who cloned it has in its git directory. It runs nothing, and nothing that the repository contains
-// can change the answer: no file of the work tree is read or followed, and neither is anything that
-// includes, per-worktree or the user's own configuration add.
+// Of returns the project that the checkout at root belongs to. It reads the configuration in the
+// git directory, which belongs to the person who cloned the repository. It runs nothing, and
+// nothing that the repository contains can change the result: Of reads and follows no file of the
+// work tree, and ignores includes, per-worktree configuration and the user's own configuration.
 //
-// A git directory elsewhere counts only when it names this checkout as its own, as those of
-// worktrees and submodules do. A checkout whose git directory cannot be trusted to be its own is a
-// project by itself, named by its path. root need not be absolute. The error, of code Invalid, is
-// for a directory or a configuration that cannot be read: to guess then could give a checkout the
-// approvals of another.
+// A git directory elsewhere counts only if it names this checkout as its own, as those of worktrees
+// and submodules do. Otherwise the checkout is a project by itself, named by its path. root may be
+// relative.
+//
+// The error, of code Invalid, means that a directory or a configuration cannot be read. Guessing
+// then could give a checkout the approvals of another.
 func Of(root string) (Project, error) {
 	abs, err := filepath.Abs(root)
 	if err == nil {
@@ -55,14 +56,14 @@ func Of(root string) (Project, error) {
 
 const (
 	// In bytes.
-	maxConfig  = 16 << 20 // editors of configurations leave thousands of branches in it
+	maxConfig  = 16 << 20 // editors leave thousands of branches in a configuration
 	maxPointer = 8 << 10  // a path, and a word before it
 )
 
 var errNotRegular = errors.New("it is not a regular file")
 
-// readFile reads a file that is one itself: no link is followed and no pipe is waited for. A file
-// of more than most bytes is an error.
+// readFile reads a regular file. It follows no link and waits for no pipe. A file of more than most
+// bytes is an error.
 func readFile(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
@@ -82,8 +83,8 @@ func readFile(path string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// gitDirOf finds the directory with the configuration of the checkout at root; not ok where there
-// is none of its own.
+// gitDirOf finds the directory with the configuration of the checkout at root. ok is false if the
+// checkout has none of its own.
 func gitDirOf(root string) (dir string, ok bool) {
 	entry := filepath.Join(root, ".git")
 	info, err := os.Lstat(entry)
@@ -92,13 +93,13 @@ func gitDirOf(root string) (dir string, ok bool) {
 	}
 	if info.IsDir() {
 		_, err := os.Lstat(filepath.Join(entry, "commondir"))
-		return entry, errors.Is(err, fs.ErrNotExist) // one that borrows another's configuration is not the checkout's own
+		return entry, errors.Is(err, fs.ErrNotExist) // a git directory that borrows another's configuration is not the checkout's own
 	}
 	dir, err = pointer(entry, "gitdir: ")
 	if err != nil {
 		return "", false
 	}
-	// A linked worktree's directory has this file; a submodule's has not.
+	// A linked worktree's directory has this file; a submodule's does not.
 	if back, err := pointer(filepath.Join(dir, "gitdir"), ""); err == nil {
 		return mainOf(dir, back == entry)
 	}
@@ -119,12 +120,12 @@ func pointer(path, prefix string) (string, error) {
 	if !filepath.IsAbs(to) {
 		to = filepath.Join(filepath.Dir(path), to)
 	}
-	parent, err := filepath.EvalSymlinks(filepath.Dir(to)) // the last part, .git of a worktree, is compared as it is
+	parent, err := filepath.EvalSymlinks(filepath.Dir(to)) // the last component, .git of a worktree, is compared as it is
 	return filepath.Join(parent, filepath.Base(to)), err
 }
 
-// mainOf is the git directory that the one of a linked worktree belongs to, if it keeps that one
-// where git does.
+// mainOf returns the main git directory of a linked worktree's git directory, if that one lies
+// where git puts it.
 func mainOf(dir string, mutual bool) (string, bool) {
 	main, err := pointer(filepath.Join(dir, "commondir"), "")
 	if err != nil || !mutual || filepath.Dir(dir) != filepath.Join(main, "worktrees") {
@@ -133,7 +134,7 @@ func mainOf(dir string, mutual bool) (string, bool) {
 	return main, true
 }
 
-// worksOn tells whether the git directory of a submodule says that root is its work tree.
+// worksOn reports whether the git directory of a submodule names root as its work tree.
 func worksOn(dir, root string) bool {
 	config, err := readFile(filepath.Join(dir, "config"), maxConfig)
 	if err != nil {
@@ -155,12 +156,12 @@ func worksOn(dir, root string) bool {
 	return err == nil && real == root
 }
 
-// markKey in a remote's section says that agentbox made it for a box, which may have any name,
-// origin included.
+// markKey marks the section of a remote that agentbox made for a box. Such a remote may have any
+// name, including origin.
 const markKey = "agentbox"
 
-// originOf is the URL that git fetches from as origin: the first one, as git takes it. It is ""
-// without one, and for a remote that agentbox made.
+// originOf returns the first URL that git fetches from as origin. It returns "" without one, and
+// for a remote that agentbox made.
 func originOf(config string) (url string) {
 	for _, s := range git.ParseConfig(config) {
 		switch {

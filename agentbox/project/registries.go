@@ -13,15 +13,15 @@ import (
 // maxSaid bounds the answer of one tool, in bytes.
 const maxSaid = 64 << 10
 
-// onPath tells whether this machine has a tool.
+// onPath reports whether this machine has a tool.
 func onPath(tool string) bool {
 	_, err := exec.LookPath(tool)
 	return err == nil
 }
 
-// Unanswered returns the questions of some ecosystems that a clean box has to be asked: those for
-// which this machine has no tool, no file that names a registry, and no answer of an earlier box.
-// Tools that the distribution does not package are never asked in a box.
+// Unanswered returns the questions about these ecosystems that must be asked in a clean box: those
+// for which this machine has no tool, no file that names a registry, and no answer of an earlier
+// box. Tools that the distribution does not package are never asked in a box.
 func (r *Registries) Unanswered(ecosystems []string, found []registries.Found) []registries.Question {
 	said := r.said()
 	return slices.DeleteFunc(registries.Of(ecosystems), func(q registries.Question) bool {
@@ -31,8 +31,8 @@ func (r *Registries) Unanswered(ecosystems []string, found []registries.Found) [
 	})
 }
 
-// Record remembers the answers of a clean box, by question, and makes the next Known ask the tools
-// again. A box that has anything of a repository in it is not clean. An answer is cut at maxSaid.
+// Record stores the answers of a clean box, by question, and makes the next Known ask the tools
+// again. A box with anything of a repository in it is not clean. An answer is cut to maxSaid.
 func (r *Registries) Record(answers map[string]string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +60,7 @@ func (r *Registries) said() map[string]string {
 	return said
 }
 
-// saidPath is a file of its own, because Forget removes the other.
+// saidPath is a separate file, because Forget removes the other one.
 func (r *Registries) saidPath() string {
 	return filepath.Join(filepath.Dir(r.path), "registries-said.json")
 }

@@ -13,23 +13,25 @@ import (
 	"agentbox/policy"
 )
 
-// Review is what a repository asks for beside what is approved for its project. It is of one
-// moment: the repository may ask for more the next.
+// Review compares what a repository asks for with what is approved for its project. It describes
+// one moment: the repository may ask for more at any time.
 type Review struct {
 	Root     string
 	Project  Project
 	Proposed Wish
-	Plan     []policy.Change // from the nearest approved document to the proposed one; empty when that is approved
-	Digest   string          // of the proposal: approving names it, so that nobody approves what he has not seen
-	InForce  string          // the digest of what governs boxes that are made now
+	Plan     []policy.Change // from the nearest approved document to the proposed one; empty if that is approved
+	Digest   string          // of the proposal; approving names it, so that nobody approves what they have not seen
+	InForce  string          // digest of the document that governs boxes made now
 }
 
 // Review reads what the repository at root asks for: a policy, which is a preset or a file relative
-// to root, and asks. A document that allows nothing beyond one that is approved is approved with
-// it: to be asked for that would teach people to say yes. Of a document that waits for a person
-// what needs none is in force: no branch gets what was approved for another. wanted "" is the
-// default preset. asks are resolved already. Invalid for a policy that cannot be read or
-// understood; nothing is approved then.
+// to root, and asks, which the caller has resolved. wanted "" is the default preset.
+//
+// A document that allows nothing beyond an approved one is approved automatically, because needless
+// questions teach people to say yes. While a document waits for a person, the part of it that needs
+// no approval is in force: no branch gets what was approved for another.
+//
+// The error has code Invalid if the policy cannot be read or parsed. Nothing is approved then.
 func (s *Store) Review(p Project, root, wanted string, asks []Ask) (Review, error) {
 	r := Review{Root: root, Project: p, Proposed: Wish{Host: asks}}
 	var err error
@@ -41,7 +43,7 @@ func (s *Store) Review(p Project, root, wanted string, asks []Ask) (Review, erro
 	if err != nil {
 		return r, err
 	}
-	// Last the empty document: what asks for no more than that needs no person.
+	// The empty document comes last: what asks for no more than that needs no approval.
 	for i, w := range append(approved, Wish{}) {
 		plan := r.Proposed.plan(w)
 		if !policy.Widens(plan) {
@@ -63,13 +65,13 @@ func (s *Store) Review(p Project, root, wanted string, asks []Ask) (Review, erro
 	return r, s.Approve(p, harmless)
 }
 
-// Pending tells whether a plan waits for a person, and whether a box can be made without. pending
-// says that something is asked for, host that it is of this machine.
+// Pending reports whether a plan waits for a person. host reports whether the plan asks for
+// something of this host, without which no box can be made.
 func (r Review) Pending() (pending, host bool) {
 	return len(r.Plan) > 0, slices.ContainsFunc(r.Plan, func(c policy.Change) bool { return c.Add && c.Host() })
 }
 
-// proposed is the policy that a repository names.
+// proposed returns the policy that a repository names.
 func proposed(root, wanted string) (policy.File, error) {
 	if wanted == "" || policy.Width(wanted) >= 0 {
 		return policy.File{Preset: wanted}, nil
@@ -85,8 +87,8 @@ func proposed(root, wanted string) (policy.File, error) {
 	return policy.ParseFile(wanted, data)
 }
 
-// readInside reads a file of the repository. No link leads out of it, and nothing but a file is
-// waited for.
+// readInside reads a regular file of the repository. It follows no link out of the repository and
+// waits for no pipe.
 func readInside(root, name string) ([]byte, error) {
 	dir, err := os.OpenRoot(root)
 	if err != nil {

@@ -13,24 +13,24 @@ import (
 	"agentbox/policy/secrets"
 )
 
-// Secret is a secret as the user set it: where its value is kept, and where it may be sent. The
-// value itself is not in it.
+// Secret is a secret as the user configured it: where its value is stored, and where it may be
+// sent. It does not contain the value.
 type Secret struct {
 	policy.Secret
 	From    secrets.Reference `json:"from"`
-	Project string            `json:"project,omitempty"` // name of the one whose boxes may use it
+	Project string            `json:"project,omitempty"` // name of the only project whose boxes may use it
 }
 
-// Everywhere tells whether the boxes of all projects may use the secret.
+// Everywhere reports whether the boxes of all projects may use the secret.
 func (s Secret) Everywhere() bool { return s.Project == "" }
 
-// Applies tells whether boxes of the project may use the secret.
+// Applies reports whether boxes of the project may use the secret.
 func (s Secret) Applies(p Project) bool {
 	return s.Everywhere() || s.Project == p.Name
 }
 
-// Host returns the first host that the scope names in full, for commands that are asked for the
-// value. It is "" if all hosts are patterns.
+// Host returns the first host in the scope that is no pattern, for commands that need a host to
+// look up the value. It returns "" if all hosts are patterns.
 func (s Secret) Host() string {
 	for _, r := range s.Scope {
 		if _, _, err := policy.CanonicalHost(r.Host); err == nil {
@@ -41,7 +41,7 @@ func (s Secret) Host() string {
 }
 
 // Secrets lists all secrets, those of one project before those of all projects. The file may have
-// been edited by hand, in any order; a file that is not such a list is Corrupt.
+// been edited by hand, in any order. The error has code Corrupt if the file is not such a list.
 func (s *Store) Secrets() ([]Secret, error) {
 	b, err := os.ReadFile(s.names.Secrets())
 	if errors.Is(err, os.ErrNotExist) {
@@ -59,7 +59,7 @@ func (s *Store) Secrets() ([]Secret, error) {
 	return list, nil
 }
 
-// nearerFirst orders secrets of one project before those of all projects, and each by name.
+// nearerFirst orders secrets of one project before those of all projects, then by name.
 func nearerFirst(a, b Secret) int {
 	switch {
 	case a.Everywhere() == b.Everywhere():
@@ -71,7 +71,7 @@ func nearerFirst(a, b Secret) int {
 }
 
 // For lists the secrets that boxes of a project get. A secret of the project hides a secret of all
-// projects that has the same name.
+// projects with the same name.
 func (s *Store) For(p Project) ([]Secret, error) {
 	all, err := s.Secrets()
 	if err != nil {
@@ -88,13 +88,13 @@ func (s *Store) For(p Project) ([]Secret, error) {
 }
 
 var (
-	// Names of variables as shells take them, and of headers as RFC 9110 has them.
+	// Names of variables as shells accept them, and of headers as in RFC 9110.
 	variable = agentbox.Pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	header   = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
 )
 
-// check refuses a secret that boxes cannot get, and one that may be sent to hosts that nobody named.
-// Errors have code Invalid.
+// check refuses a secret that boxes cannot receive, and a scope that does not name its hosts. Errors have
+// code Invalid.
 func (s Secret) check() error {
 	switch {
 	case !variable().MatchString(s.Name):
@@ -114,8 +114,8 @@ func (s Secret) check() error {
 	return nil
 }
 
-// SetSecret adds a secret, or replaces the one with the same name and project. Running boxes get it
-// when the caller applies their policy again.
+// SetSecret adds a secret, or replaces the one with the same name and project. Running boxes
+// receive it when the caller applies their policy again.
 func (s *Store) SetSecret(secret Secret) error {
 	if err := secret.check(); err != nil {
 		return err
@@ -126,8 +126,8 @@ func (s *Store) SetSecret(secret Secret) error {
 	})
 }
 
-// RemoveSecret removes the secret that boxes of p have under a name: the project's own, else the one
-// of all projects. NotFound if they have none. The value stays where it is kept.
+// RemoveSecret removes the secret that boxes of p have under a name: the project's own, or else the
+// one of all projects. It returns NotFound if they have none. The value stays where it is stored.
 func (s *Store) RemoveSecret(name string, p Project) (removed Secret, err error) {
 	err = s.changeSecrets(func(list []Secret) ([]Secret, error) {
 		i := slices.IndexFunc(list, func(o Secret) bool { return o.Name == name && o.Applies(p) })
@@ -140,7 +140,7 @@ func (s *Store) RemoveSecret(name string, p Project) (removed Secret, err error)
 	return removed, err
 }
 
-// changeSecrets replaces the list by what change makes of it. Nothing is written if change fails.
+// changeSecrets replaces the list by the result of change. It writes nothing if change fails.
 func (s *Store) changeSecrets(change func([]Secret) ([]Secret, error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,20 +14,20 @@ import (
 	"agentbox/policy"
 )
 
-// Store is the files below one home's policy/. One process at a time may write it; the daemon's
-// lock sees to it. Readers need no lock, as files are replaced as a whole.
+// Store manages the files below policy/ of one home. Only one process at a time may write them,
+// which the daemon's lock ensures. Readers need no lock, because files are replaced as a whole.
 type Store struct {
 	names  home.Policy
-	system string // the organisation's file of the machine
+	system string // the organisation's file for the whole machine
 
 	mu sync.Mutex // held while a file is changed
 }
 
-// NewStore gives the store of a home.
+// NewStore returns the store of a home.
 func NewStore(h home.Home) *Store { return &Store{names: h.Policy(), system: home.SystemPolicy} }
 
-// Organisation reads the organisation's files: the machine's, and the one in the home. How they
-// count beside the others says policy.Compose.
+// Organisation reads the organisation's files: the machine's and the one in the home.
+// policy.Compose defines how they combine with the others.
 func (s *Store) Organisation() ([]policy.File, error) {
 	var files []policy.File
 	for _, path := range []string{s.system, s.names.Organisation()} {
@@ -42,13 +42,13 @@ func (s *Store) Organisation() ([]policy.File, error) {
 	return files, nil
 }
 
-// User reads the user's own rules: those for all projects, or, when p is not zero, those for one.
+// User reads the user's own rules for one project, or for all projects if p is zero.
 func (s *Store) User(p Project) (policy.File, error) {
 	f, _, err := read(s.userPath(p))
 	return f, err
 }
 
-// userPath is the user's file for one project, or for all.
+// userPath returns the path of the user's file for one project, or for all if p is zero.
 func (s *Store) userPath(p Project) string {
 	if p.IsZero() {
 		return s.names.User()
@@ -56,14 +56,15 @@ func (s *Store) userPath(p Project) string {
 	return filepath.Join(s.dir(p), "user.yaml")
 }
 
-// dir is where a project's files are.
+// dir returns the directory of a project's files.
 func (s *Store) dir(p Project) string { return s.names.Project(p.ID()) }
 
 const userComment = `The user's rules. Edit this file, or use agentbox policy allow and deny, which write it anew.
 See docs/policy.md for how rules are written.`
 
-// ChangeUser changes the user's own rules. p zero is for all projects. An error of change leaves
-// the file as it is. Comments that people wrote into the file are lost.
+// ChangeUser changes the user's own rules for one project, or for all projects if p is zero. If
+// change returns an error, the file stays as it is. Comments that people wrote into the file are
+// lost.
 func (s *Store) ChangeUser(p Project, change func(f *policy.File) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +78,7 @@ func (s *Store) ChangeUser(p Project, change func(f *policy.File) error) error {
 	return s.write(p, s.userPath(p), f.Encode(userComment))
 }
 
-// write writes a file of a project, or, when p is zero, of the whole store.
+// write writes a file of a project, or of the whole store if p is zero.
 func (s *Store) write(p Project, path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -90,10 +91,11 @@ func (s *Store) write(p Project, path string, data []byte) error {
 	return durable.WriteFile(path, data, 0o600)
 }
 
-// maxFile bounds what is read; ParseFile's own bound is the one that is told to people.
+// maxFile bounds what is read, in bytes. It is just above ParseFile's own bound, whose error people
+// see.
 const maxFile = 1<<20 + 1
 
-// read reads a policy file; ok is false when there is none.
+// read reads a policy file. ok is false if there is none.
 func read(path string) (f policy.File, ok bool, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

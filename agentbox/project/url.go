@@ -9,36 +9,37 @@ import (
 )
 
 var (
-	// hostName matches names in lower case and addresses in brackets.
+	// hostName matches names in lower case, and addresses in brackets.
 	hostName = agentbox.Pattern(`^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])$`)
 	scheme   = agentbox.Pattern(`^[A-Za-z][A-Za-z0-9+.-]*$`)
-	// helper is the prefix of a remote helper, as in ext::, gitremote-helpers(7).
+	// helper matches the prefix of a remote helper, such as ext::. See gitremote-helpers(7).
 	helper = agentbox.Pattern(`^[A-Za-z0-9+.-]+::`)
-	// password matches a URL in which a password or a token may stand before the host.
+	// password matches a URL that may have a password or a token before the host.
 	password = agentbox.Pattern(`(?i)https?://[^/]*@|://[^/]*[:@][^/]*@|^ssh:\[[^/\]]*[:@][^/\]]*@`)
 )
 
-// anyPort lists the ports that a name leaves out: one server offers one repository over SSH and
-// HTTPS.
+// anyPort lists the ports that a name leaves out, because one server offers one repository over
+// both SSH and HTTPS.
 var anyPort = []string{"", "22", "443"}
 
-// ownPort has the default port of a scheme.
+// ownPort maps a scheme to its default port.
 var ownPort = map[string]string{"http": "80", "git": "9418"}
 
-// canonical returns one name for all the ways to write the URL of a repository, and "" for text that
-// is no URL. base is the directory that a relative path begins at.
+// canonical returns one name for all the ways to write the URL of a repository, or "" for text that
+// is no URL. base is the directory that a relative path starts from.
 //
-// Where it is in doubt whether two URLs mean one repository they get two names: then a person is
-// asked once more, while a common name would hand one repository what was approved for another.
-// The name has no user, scheme, .git or usual port, and never a password: people and the team see
-// it. It cannot be fetched from.
+// In doubt whether two URLs mean one repository, they get two names. A person is then asked once
+// more, while a common name would give one repository what was approved for another.
+//
+// The name has no user, scheme, .git or usual port. It never contains a password, since people and
+// the team see it. It cannot be fetched from.
 func canonical(url, base string) string {
 	url = strings.TrimSpace(url)
 	if url == "" || strings.ContainsFunc(url, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return ""
 	}
 	if helper().MatchString(url) {
-		return verbatim(url) // only the program that it names can tell what it means
+		return verbatim(url) // only the program that it names can interpret it
 	}
 	kind, rest, ok := strings.Cut(url, "://")
 	if !ok || !scheme().MatchString(kind) {
@@ -50,7 +51,7 @@ func canonical(url, base string) string {
 	server, path, _ := strings.Cut(rest, "/")
 	user, host := cutUser(server)
 	host, port := cutPort(strings.ToLower(host))
-	if !hostName().MatchString(host) || strings.ContainsAny(user, `@\?#`) { // programs differ in what they take for the host
+	if !hostName().MatchString(host) || strings.ContainsAny(user, `@\?#`) { // programs disagree about what the host is
 		return verbatim(kind + "://" + rest)
 	}
 	if !slices.Contains(anyPort, port) && port != ownPort[kind] {
@@ -62,8 +63,8 @@ func canonical(url, base string) string {
 	return join(host, path)
 }
 
-// canonicalShort reads a URL without a scheme, which is [user@]host:path or a path of this machine:
-// git-fetch(1), "GIT URLS".
+// canonicalShort returns the name for a URL without a scheme, which is [user@]host:path or a local
+// path. See git-fetch(1), "GIT URLS".
 func canonicalShort(url, base string) string {
 	server, path, ok := strings.Cut(url, ":")
 	if i := strings.Index(url, "]:"); i > 0 && strings.Contains(url[:i], "[") { // [host:port]:path or [ipv6]:path
@@ -88,8 +89,8 @@ func canonicalShort(url, base string) string {
 	return join(host, path)
 }
 
-// verbatim is the name of a URL that cannot be taken apart: the URL itself, or "" if it may hold a
-// password.
+// verbatim returns the name for a URL that cannot be taken apart: the URL itself, or "" if it may
+// contain a password.
 func verbatim(url string) string {
 	if password().MatchString(url) {
 		return ""
@@ -97,8 +98,9 @@ func verbatim(url string) string {
 	return url
 }
 
-// inHome names a path below the home directory of a user of the server. Hosting services have one
-// user for everybody, git: its home directory stands for nobody's, and the result is shared.
+// inHome returns the name of a path below a user's home directory on the server. Hosting services
+// have one user, git, for everybody: its home directory belongs to no person, so the result is
+// shared.
 func inHome(user, path, shared string) string {
 	if user, _, _ = strings.Cut(user, ":"); user == "" || user == "git" {
 		return shared
@@ -106,7 +108,7 @@ func inHome(user, path, shared string) string {
 	return "~" + user + "/" + path
 }
 
-// unbracket takes the brackets off that git wants around host and port, and leaves those of an
+// unbracket removes the brackets that git requires around host and port. It keeps those of an
 // address.
 func unbracket(s string) string {
 	if inner := strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"); strings.Count(inner, ":") < 2 {
@@ -115,13 +117,13 @@ func unbracket(s string) string {
 	return s
 }
 
-// cutUser splits at the last @: what is before it can hold one.
+// cutUser splits at the last @, because the user part may contain one.
 func cutUser(server string) (user, host string) {
 	at := strings.LastIndexByte(server, '@')
 	return server[:max(at, 0)], server[at+1:]
 }
 
-// cutPort splits a port off that has digits only.
+// cutPort splits off a port of digits only.
 func cutPort(server string) (host, port string) {
 	at := strings.LastIndexByte(server, ':')
 	if at < 0 || strings.Trim(server[at+1:], "0123456789") != "" || strings.HasSuffix(server, "]") {
@@ -130,14 +132,14 @@ func cutPort(server string) (host, port string) {
 	return server[:at], strings.TrimLeft(server[at+1:], "0")
 }
 
-// join is host and path without slashes at the ends and without .git.
+// join joins host and path. It removes slashes at the ends, and .git.
 func join(host, path string) string {
 	path = strings.Trim(path, "/")
 	return host + "/" + strings.TrimRight(strings.TrimSuffix(path, ".git"), "/")
 }
 
-// localPath names a repository of this machine by its directory, so that its clones and itself are
-// one project.
+// localPath names a repository of this machine by its directory, so that it and its clones are one
+// project.
 func localPath(path, base string) string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(base, path)
@@ -146,5 +148,5 @@ func localPath(path, base string) string {
 	if filepath.Base(path) == ".git" {
 		path = filepath.Dir(path)
 	}
-	return path // as it is written: a link on the way may be a repository's
+	return path // as written: a repository may control a link on the way
 }
