@@ -152,8 +152,12 @@ func (g *collection) claimsOn(ctx context.Context, packs map[uint64][]claimOn) e
 // index again (Store.read).
 func (g *collection) remove(k fileKey, counted int64) error {
 	path := g.s.handles.path(k)
+	owner, image := g.s.handles.imageOf(k.id)
 	g.s.handles.forget(k)
 	if err := g.s.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if k.image && image { // still there, for the next gc to find
+			g.s.handles.register(k.id, owner)
+		}
 		return g.s.hostError(err)
 	}
 	g.s.space.add("", -counted)
