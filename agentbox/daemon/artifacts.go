@@ -23,39 +23,42 @@ import (
 	"agentbox/agentbox/task"
 )
 
-// Names in the directory of an attempt; docs/internals/formats.md has them, too.
+// Names in the directory of an attempt. docs/internals/formats.md lists them too.
 const (
 	artifactsDir  = "artifacts"
 	statementFile = "artifacts.dsse.json"
 )
 
-// artifacts takes the artifacts of a task's box, and answers for those that were taken. It
-// implements task.Collector. It has its tasks from a function since these need it first.
+// artifacts collects the artifacts of a task's box and serves those that were collected. It
+// implements task.Collector. It gets its tasks from a function, because they need it before they
+// exist.
 type artifacts struct {
 	jobs
 	key   ed25519.PrivateKey // the host's
 	tasks func() tasks
 }
 
-// What a box may send before it is chosen from: globs are matched here, so a box sends whole
-// directories. The figures are what a build may rightfully leave; a box that sends more gets no
-// artifacts, and the task says so.
+// Bounds on what a box may send before we choose from it. Globs are matched here, so a box sends
+// whole directories. The figures allow for what a legitimate build may leave. A box that sends more
+// gets no artifacts, and the task says so.
 var (
 	artifactBound = environment.Bound{Bytes: 8 << 30, Files: 500_000, Time: 5 * time.Minute}
 	lockfileBound = environment.Bound{Bytes: 512 << 20, Files: 10_000, Time: time.Minute}
 )
 
-// Collect takes what a task's configuration names. Taking it again replaces what an earlier daemon
-// had begun. dir is the attempt's directory. The files come first and the statement last: without
-// it there are no artifacts, so a daemon that is killed in between leaves none that nobody vouches
-// for. Lost in the answer says that files were left out, whose box may then be kept.
+// Collect collects the files that a task's configuration names. dir is the attempt's directory.
+// Collecting again replaces what an earlier daemon had begun.
+//
+// The files are written first and the statement last. Without a statement there are no artifacts,
+// so a daemon that is killed in between leaves none without a statement. Lost in the result means
+// that files were left out, so that the box may be kept.
 func (a artifacts) Collect(ctx context.Context, box agentbox.Box, t agentbox.Task, work task.Kept, dir string) (artifact.Collected, error) {
 	if len(t.Artifacts) == 0 {
 		return artifact.Collected{}, nil
 	}
 	to := filepath.Join(dir, artifactsDir)
-	// An earlier daemon may have left some of them. The statement goes first, so that none is left
-	// that vouches for files that are gone.
+	// An earlier daemon may have left some of them. The statement is removed first, so that no
+	// statement remains for files that are gone.
 	if err := errors.Join(os.RemoveAll(filepath.Join(dir, statementFile)), os.RemoveAll(to)); err != nil {
 		return artifact.Collected{}, err
 	}
@@ -68,9 +71,9 @@ func (a artifacts) Collect(ctx context.Context, box agentbox.Box, t agentbox.Tas
 	if err != nil {
 		return got, err
 	}
-	// Last, as the artifacts are what was asked for.
+	// Last, because the artifacts matter more.
 	lockfiles, err := g.lockfiles(ctx)
-	if err != nil { // they say more of the files, which are here
+	if err != nil { // report only the lockfiles' error; the artifacts are here
 		got.Notes = append(got.Notes, "the statement is without lockfiles: "+agentbox.AsError(err).Message)
 	}
 	envelope, err := artifact.Sign(ctx, artifact.NewStatement(got.Files, predicate(box, t, work, lockfiles)), a.key)
@@ -80,8 +83,8 @@ func (a artifacts) Collect(ctx context.Context, box agentbox.Box, t agentbox.Tas
 	return got, err
 }
 
-// predicate says where artifacts came from, as the statement has it: the commit that the box began
-// with, the work as it was kept, and the image and setup result that it was made of.
+// predicate returns the origin of artifacts for their statement: the commit that the box started
+// from, the work as it was kept, and the image and setup result that the box was made of.
 func predicate(box agentbox.Box, t agentbox.Task, work task.Kept, lockfiles map[string]string) artifact.Predicate {
 	p := artifact.Predicate{
 		Created: time.Now().UTC(), Task: t.ID.String(), Attempt: t.Last().Number, Agent: t.Agent, Command: t.Command, Repo: t.Project, Commit: box.Commit, Work: work.Ref,
@@ -97,18 +100,18 @@ func predicate(box agentbox.Box, t agentbox.Task, work task.Kept, lockfiles map[
 	return p
 }
 
-// gatherer takes files of a task's box, over one connection. The git directory is never among them:
-// commits are kept as refs.
+// gatherer fetches files of a task's box over one connection. It never includes the git directory,
+// because commits are kept as refs.
 type gatherer struct {
 	*ssh.Client
 	task agentbox.Task
-	root string // in the box: what the task's names are relative to
+	root string // directory in the box to which the task's names are relative
 	skip []string
 }
 
-// gather opens a box to take files of it. The box is woken for it; the caller closes the gatherer.
-// Names of artifacts are relative to the directory of the configuration, which may be below the top
-// of the repository.
+// gather wakes a box and connects to it to fetch files. The caller closes the gatherer. Names of
+// artifacts are relative to the directory of the configuration, which may be below the top of the
+// repository.
 func (a artifacts) gather(ctx context.Context, box agentbox.Box, t agentbox.Task) (*gatherer, error) {
 	c, err := a.boxes.Connect(ctx, api.BoxRef{Box: box.ID.String()}, nil)
 	if err != nil {
@@ -118,9 +121,9 @@ func (a artifacts) gather(ctx context.Context, box agentbox.Box, t agentbox.Task
 	return &gatherer{client, t, path.Join(c.Dir, filepath.ToSlash(t.ArtifactsIn)), []string{path.Join(c.Dir, ".git")}}, err
 }
 
-// artifacts has the box send what lies where artifacts can be, and keeps those that are meant. Only
-// what lies below the fixed beginnings of the globs is sent, all of the root if one of them has
-// none.
+// artifacts makes the box send the directories that can contain artifacts, and keeps the files that
+// match. Only what lies below the fixed prefixes of the globs is sent, or all of the root if one of
+// them has no such prefix.
 func (g *gatherer) artifacts(ctx context.Context, to string) (got artifact.Collected, err error) {
 	var below []string
 	for _, prefix := range artifact.Prefixes(g.task.Artifacts) {
@@ -137,8 +140,8 @@ func (g *gatherer) artifacts(ctx context.Context, to string) (got artifact.Colle
 	return got, err
 }
 
-// lockfiles are the digests of those that the box has, by name: what the work depended on, as it
-// was when the command ended.
+// lockfiles returns the digests of the box's lockfiles by name: what the work depended on when the
+// command ended.
 func (g *gatherer) lockfiles(ctx context.Context) (found map[string]string, err error) {
 	if len(g.task.Lockfiles) == 0 {
 		return nil, nil
@@ -154,9 +157,9 @@ func (g *gatherer) lockfiles(ctx context.Context) (found map[string]string, err 
 	return found, err
 }
 
-// take passes an archive of the paths, all of the root where there are none, on as it comes.
-// Nothing is held in memory or written down on the way, so its size is bounded by bound and by what
-// to makes of it. If either side fails, so does the other.
+// take streams an archive of the paths to to, or of the whole root if there are none. It holds
+// nothing in memory and writes nothing to disk, so the size is limited only by bound and by what to
+// does with it. If either side fails, so does the other.
 func (g *gatherer) take(ctx context.Context, paths []string, bound environment.Bound, to func(context.Context, io.Reader) error) error {
 	what := environment.Export{Root: g.root, Skip: g.skip, Paths: paths, Bound: bound}
 	return background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
@@ -170,13 +173,13 @@ func (g *gatherer) take(ctx context.Context, paths []string, bound environment.B
 	})
 }
 
-// handle serves the calls about artifacts.
+// handle registers the calls about artifacts.
 func (a artifacts) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.ListArtifacts, a.list)
 }
 
-// list gives the artifacts of an attempt, the last that has some when none is named, compared with
-// their statement.
+// list returns the artifacts of an attempt, compared with their statement. If none is named, it is
+// the last attempt that has artifacts.
 func (a artifacts) list(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (api.ArtifactReport, error) {
 	id, err := a.tasks().find(ref)
 	if err != nil {
@@ -186,7 +189,7 @@ func (a artifacts) list(ctx context.Context, ref api.TaskRef, _ agentbox.Progres
 	if err != nil {
 		return api.ArtifactReport{}, err
 	}
-	// The last attempt that has artifacts: a later one may have failed before it made any.
+	// The last attempt that has artifacts, because a later one may have failed before it made any.
 	for n := len(t.Attempts); n > 0; n-- {
 		report, err := a.report(ctx, t, a.tasks().queue.Store, n)
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -197,9 +200,9 @@ func (a artifacts) list(ctx context.Context, ref api.TaskRef, _ agentbox.Progres
 		WithHint("artifacts: in the configuration names those that are kept when a task ends")
 }
 
-// report opens the statement of attempt n with this host's own key and compares the files with it,
-// hashing each. It satisfies fs.ErrNotExist where the attempt has none. A statement that is signed
-// but speaks of another attempt was moved there, and is Corrupt.
+// report verifies the statement of attempt n with this host's own key, and hashes each file to
+// compare it with the statement. The error satisfies fs.ErrNotExist if the attempt has no
+// statement. A signed statement about another attempt was moved there, and is Corrupt.
 func (a artifacts) report(ctx context.Context, t agentbox.Task, store task.Store, n int) (api.ArtifactReport, error) {
 	dir := store.Attempt(t.ID, n)
 	f, err := os.Open(filepath.Join(dir, statementFile))
@@ -211,7 +214,7 @@ func (a artifacts) report(ctx context.Context, t agentbox.Task, store task.Store
 	if err != nil {
 		return api.ArtifactReport{}, err
 	}
-	// The signature says that this host wrote it, and not that it is about these files.
+	// The signature proves that this host wrote it, but not that it is about these files.
 	if s.Predicate.Task != t.ID.String() || s.Predicate.Attempt != n {
 		return api.ArtifactReport{}, agentbox.Errorf(agentbox.Corrupt, "the statement of the artifacts is about attempt %d of %.80q", s.Predicate.Attempt, s.Predicate.Task)
 	}

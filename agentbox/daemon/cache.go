@@ -34,8 +34,8 @@ func (d *daemon) listCache(ctx context.Context, _ api.None, _ agentbox.Progress)
 	return out, err
 }
 
-// wire is wireEntry with what the team may have. What is shared follows from the kind of entry and
-// from what the user said of it, see layers.Sharing.
+// wire is wireEntry with the sharing state added, which depends on the kind of entry and on the
+// user's choice for it. See layers.Sharing.
 func (d *daemon) wire(ctx context.Context, e cachestore.Entry, alarms []cachestore.Alarm) (api.CacheEntry, error) {
 	out := wireEntry(e, alarms)
 	var err error
@@ -43,8 +43,8 @@ func (d *daemon) wire(ctx context.Context, e cachestore.Entry, alarms []cachesto
 	return out, err
 }
 
-// wireEntry is an entry of the store as the API has it. An alarm is an entry's if it was kept when
-// another result for its name was refused.
+// wireEntry converts an entry of the store to its API form. An alarm belongs to the entry that was
+// kept when another result for its name was refused.
 func wireEntry(e cachestore.Entry, alarms []cachestore.Alarm) api.CacheEntry {
 	out := api.CacheEntry{
 		Manifest: e.Manifest, Kind: string(e.Kind), MediaType: e.MediaType, Size: e.Size, Stored: e.Charged,
@@ -66,7 +66,7 @@ func wireEntry(e cachestore.Entry, alarms []cachestore.Alarm) api.CacheEntry {
 	return out
 }
 
-// showCache is one entry, with how much of it is here and what its key was computed from.
+// showCache returns one entry, with how much of it is here and what its key was computed from.
 func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheDetail, error) {
 	s, e, err := d.findCache(ctx, req.Ref)
 	if err != nil {
@@ -94,8 +94,8 @@ func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Pro
 	}, err
 }
 
-// why lists what the key of an entry was computed from, nothing for one that is not named by such a
-// key. They are lines for people.
+// why lists what the key of an entry was computed from, as lines for people. It returns nothing for
+// an entry without such a key.
 func (d *daemon) why(ctx context.Context, e cachestore.Entry) ([]string, error) {
 	for _, n := range e.Names {
 		if key, ok := layers.KeyOf(n); ok {
@@ -106,8 +106,8 @@ func (d *daemon) why(ctx context.Context, e cachestore.Entry) ([]string, error) 
 	return nil, nil
 }
 
-// verifyCache reads and hashes the whole store. What is damaged is got again from the remote that
-// the request names, then from those that are remembered, the team included.
+// verifyCache reads and hashes the whole store. It repairs damage from the remote in the request,
+// then from the configured remotes, including the team.
 func (d *daemon) verifyCache(ctx context.Context, req api.CacheVerifyRequest, progress agentbox.Progress) (api.CacheVerifyReport, error) {
 	s, err := d.store.Store(ctx)
 	if err != nil {
@@ -133,8 +133,8 @@ func (d *daemon) verifyCache(ctx context.Context, req api.CacheVerifyRequest, pr
 	return out, err
 }
 
-// collectCache frees space, or with DryRun tells what would be freed. What stays above the quota is
-// computed from the usage afterwards, in a dry run by subtraction.
+// collectCache frees space, or with DryRun reports what would be freed. It computes what remains
+// above the quota from the usage afterwards, and in a dry run by subtraction.
 func (d *daemon) collectCache(ctx context.Context, req api.CacheGCRequest, _ agentbox.Progress) (api.CacheGCReport, error) {
 	s, err := d.store.Store(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func (d *daemon) collectCache(ctx context.Context, req api.CacheGCRequest, _ age
 		out.Items = append(out.Items, api.PruneItem(item))
 	}
 	u, err := s.Usage(ctx)
-	// Nothing was freed, so what would have been is taken off.
+	// Nothing was freed, so subtract what would have been.
 	if req.DryRun {
 		u.Bytes -= r.Freed
 	}
@@ -159,22 +159,22 @@ func (d *daemon) collectCache(ctx context.Context, req api.CacheGCRequest, _ age
 	return out, err
 }
 
-// userPin is the name of a pin that a person made. Pins that agentbox makes by itself have other
-// names, so no person takes them away by this.
+// userPin returns the name of a pin that a user made. Pins that agentbox makes have other names, so
+// that a user cannot remove them by unpinning.
 func userPin(d agentbox.Digest) string { return "user:" + d.Hex() }
 
-// pinCache keeps an entry until it is unpinned. Pinning twice is one pin.
+// pinCache keeps an entry until it is unpinned. Pinning twice has no further effect.
 func (d *daemon) pinCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
 	return d.changeEntry(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Pin(ctx, userPin(m), m) })
 }
 
-// unpinCache takes back what pinCache made, and no other pin.
+// unpinCache removes the pin of pinCache, and no other.
 func (d *daemon) unpinCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
 	return d.changeEntry(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Unpin(userPin(m)) })
 }
 
-// changeEntry changes the entry that ref means, and gives it as it is then. It is found again by
-// its manifest, since its names may have changed.
+// changeEntry changes the entry that ref means and returns it as it is afterwards. It looks the
+// entry up again by its manifest, because its names may have changed.
 func (d *daemon) changeEntry(ctx context.Context, ref string, change func(s *cachestore.Store, m agentbox.Digest) error) (api.CacheEntry, error) {
 	s, e, err := d.findCache(ctx, ref)
 	if err != nil {
@@ -183,7 +183,7 @@ func (d *daemon) changeEntry(ctx context.Context, ref string, change func(s *cac
 	if err := change(s, e.Manifest); err != nil {
 		return api.CacheEntry{}, err
 	}
-	// What it is afterwards is looked up and not computed.
+	// Look the new state up instead of computing it.
 	if _, e, err = d.findCache(ctx, e.Manifest.String()); err != nil {
 		return api.CacheEntry{}, err
 	}
@@ -194,24 +194,25 @@ func (d *daemon) changeEntry(ctx context.Context, ref string, change func(s *cac
 	return d.wire(ctx, e, alarms)
 }
 
-// shareCache says whether the team's machines may have an entry from here. What they have already
-// they keep. An entry that is shared again is offered again at once.
+// shareCache sets whether the team's machines may fetch an entry from here. They keep what they
+// already have. An entry that is shared again is offered again at once.
 func (d *daemon) shareCache(ctx context.Context, req api.CacheShareRequest, _ agentbox.Progress) (api.CacheEntry, error) {
 	return d.changeEntry(ctx, req.Ref, func(_ *cachestore.Store, m agentbox.Digest) error { return d.sharing.Share(m, req.Share) })
 }
 
-// removeCache forgets an entry: its names, alarms about them included, and its bytes. What setup
-// made is made again when it is needed.
+// removeCache removes an entry with its names, the alarms about them, and its bytes. A setup result
+// is made again when it is needed.
 func (d *daemon) removeCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
 	s, e, err := d.findCache(ctx, req.Ref)
 	if err != nil {
 		return api.CacheEntry{}, err
 	}
-	// A pin is somebody's word that it stays.
+	// Someone pinned the entry so that it stays.
 	if len(e.Pins) > 0 {
 		return api.CacheEntry{}, agentbox.Errorf(agentbox.Conflict, "%s is pinned", e.Manifest.Short()).WithHint("agentbox cache unpin %s first", e.Manifest.Short())
 	}
-	// What has a name of an image goes with `image rm`, which looks at the boxes that run from it.
+	// An entry that is named as an image is removed by `image rm`, which checks for boxes that run
+	// from it.
 	for _, n := range e.Names {
 		if image, ok := layers.ImageOf(n); ok {
 			return api.CacheEntry{}, agentbox.Errorf(agentbox.Conflict, "%s is image %s", e.Manifest.Short(), image.Short()).WithHint("agentbox image rm %s", image.Short())
@@ -222,20 +223,20 @@ func (d *daemon) removeCache(ctx context.Context, req api.CacheRef, _ agentbox.P
 			return api.CacheEntry{}, err
 		}
 	}
-	// Only this one: what else nothing keeps has its own time.
+	// Only this entry; everything else is collected on its own schedule.
 	_, err = s.GC(ctx, cachestore.GCOptions{Drop: []agentbox.Digest{e.Manifest}})
 	return wireEntry(e, nil), err
 }
 
-// cacheQuota tells what the store takes and may take, after changing the bounds that the request
-// names, if any.
+// cacheQuota returns the usage and the quota of the store. If the request names bounds, it changes
+// them first.
 func (d *daemon) cacheQuota(ctx context.Context, req api.CacheQuotaRequest, _ agentbox.Progress) (api.CacheUsage, error) {
 	s, err := d.store.Store(ctx)
 	if err != nil {
 		return api.CacheUsage{}, err
 	}
 	u, err := s.Usage(ctx)
-	// Without a bound in the request it is only asked for.
+	// A request without bounds only reads the quota.
 	if err == nil && (req.Total != nil || len(req.Kinds) > 0) {
 		if err = s.SetQuota(changedQuota(u.Quota, req)); err == nil {
 			u, err = s.Usage(ctx)
@@ -257,8 +258,8 @@ func (d *daemon) cacheQuota(ctx context.Context, req api.CacheQuotaRequest, _ ag
 	return out, nil
 }
 
-// changedQuota is a quota with the bounds of a request in it. 0 lifts the bound of a kind; an
-// unknown kind stays in it, for the store to refuse by name.
+// changedQuota returns a quota with the bounds of a request applied. 0 lifts the bound of a kind.
+// An unknown kind stays in it, so that the store refuses it by name.
 func changedQuota(old cachestore.Quota, req api.CacheQuotaRequest) cachestore.Quota {
 	q := cachestore.Quota{Total: old.Total, Kinds: map[blob.Kind]int64{}}
 	maps.Copy(q.Kinds, old.Kinds)

@@ -12,8 +12,8 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// findCache finds in the store what a person means by a reference, see pickEntry. The store is
-// returned too, as callers go on with it.
+// findCache finds the entry of the store that a user's reference means; see pickEntry. It also
+// returns the store, since callers continue with it.
 func (d *daemon) findCache(ctx context.Context, ref string) (*cachestore.Store, cachestore.Entry, error) {
 	s, err := d.store.Store(ctx)
 	if err != nil {
@@ -27,10 +27,12 @@ func (d *daemon) findCache(ctx context.Context, ref string) (*cachestore.Store, 
 	return s, e, err
 }
 
-// pickEntry finds the entry that has a digest or a name; else the one of which ref is the beginning
-// of a digest: its manifest's, its image's, the key's of what setup made; else the newest image of
-// that name. NotFound for nothing, Conflict with what is meant for several. A name is tried last,
-// so that no image can be given a name that hides a digest.
+// pickEntry finds an entry by its digest or full name. Otherwise ref may be the prefix of a digest:
+// of the manifest, of the image, or of the key of a setup result. Otherwise it is the newest image
+// of that name.
+//
+// It returns NotFound if nothing matches, and Conflict with the candidates if several do. Image
+// names come last, so that no image can be given a name that hides a digest.
 func pickEntry(list []cachestore.Entry, ref string) (cachestore.Entry, error) {
 	for _, e := range list {
 		if e.Manifest.String() == ref || anyName(e, func(n blob.Name) bool { return n.Namespace+"/"+n.Key == ref }) {
@@ -63,23 +65,23 @@ func pickEntry(list []cachestore.Entry, ref string) (cachestore.Entry, error) {
 	return cachestore.Entry{}, agentbox.Errorf(agentbox.Conflict, "%q may be any of %d: %s", ref, len(found), strings.Join(meant, "; ")).WithHint("more digits of one of them")
 }
 
-// anyName tells whether one of an entry's names is such.
+// anyName reports whether is returns true for one of an entry's names.
 func anyName(e cachestore.Entry, is func(n blob.Name) bool) bool {
 	return slices.ContainsFunc(e.Names, is)
 }
 
-// fewest digits may stand for a digest, as for images. Fewer would match by accident in a store of
-// a few hundred entries.
+// fewest is the minimum number of digits that may stand for a digest, as for images. Fewer would
+// match by accident in a store of a few hundred entries.
 const fewest = 4
 
-// begins tells whether ref is the beginning of a digest.
+// begins reports whether ref is a prefix of a digest.
 func begins(ref, hex string) bool {
 	digits := strings.TrimPrefix(ref, "sha256:")
 	return len(digits) >= fewest && strings.HasPrefix(hex, digits)
 }
 
-// abbreviates tells whether ref means a name: what it ends in, a digest in hex, by its beginning,
-// or each part of the name so.
+// abbreviates reports whether ref abbreviates a name. It may be a prefix of the digest in hex that
+// ends the name, or abbreviate each part of the name in that way.
 func abbreviates(ref string, n blob.Name) bool {
 	full := append([]string{n.Namespace}, strings.Split(n.Key, "/")...)
 	if last := full[len(full)-1]; len(last) == hexDigits && begins(ref, last) {
@@ -100,8 +102,8 @@ func abbreviates(ref string, n blob.Name) bool {
 // hexDigits is the length of a digest as part of a name.
 const hexDigits = 2 * len(agentbox.Digest{})
 
-// describe names an entry among others. It is the comment of its name if there is one: an image's
-// name, say.
+// describe describes an entry to tell it from others. It uses the comment of its name if there is
+// one, such as an image's name.
 func describe(e cachestore.Entry) string {
 	text := fmt.Sprintf("%s %s", e.Manifest.Short(), e.Kind)
 	for _, n := range e.Names {

@@ -11,9 +11,9 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// contexts lists the boxes and tasks of this machine for its team. It is what `ls --team` shows
-// elsewhere, so it has nothing that is nobody else's business: no directory, no command line, no
-// prompt. It is looked up anew each time the team is told.
+// contexts lists the boxes and tasks of this machine for its team, which `ls --team` shows on the
+// other machines. It leaves out what is private: directories, command lines and prompts. It runs
+// anew for each announcement to the team.
 func (d *daemon) contexts(ctx context.Context) ([]team.Context, error) {
 	boxes, err := d.boxes.List(ctx, api.ListRequest{}, nil)
 	if err != nil {
@@ -25,9 +25,9 @@ func (d *daemon) contexts(ctx context.Context) ([]team.Context, error) {
 			Kind: catalogue.Box, ID: b.ID.String(), Name: b.Name, State: string(b.State), Project: b.Project, Branch: b.Branch, Isolation: string(b.Isolation),
 		})
 	}
-	// Only those that are not over: what has ended is nobody's present work.
+	// Only open tasks, since one that has ended is no current work.
 	for _, t := range d.queue.Open() {
-		// What a task was told to do is its owner's business.
+		// The prompt or command of a task is private to its owner.
 		name := t.Agent
 		if name == "" && len(t.Command) > 0 {
 			name = filepath.Base(t.Command[0])
@@ -37,8 +37,8 @@ func (d *daemon) contexts(ctx context.Context) ([]team.Context, error) {
 	return out, nil
 }
 
-// listTeam tells what every machine of the team works on, ours first where it has the lowest
-// PeerID. Names and states are the other machines' words.
+// listTeam lists what every machine of the team works on. Names and states are claims of those
+// machines.
 func (d *daemon) listTeam(context.Context, api.None, agentbox.Progress) ([]api.TeamContext, error) {
 	peers, err := d.mesh.Peers()
 	if err != nil {

@@ -25,20 +25,20 @@ import (
 	"agentbox/vmm/image"
 )
 
-// Config is what a daemon needs. It is read once.
+// Config configures a daemon. It is read once.
 type Config struct {
 	Home    home.Home
-	Version string // the build that serves
-	Pool    int    // machines kept ready per template; -1 sizes it by this machine
+	Version string // version of the build that serves
+	Pool    int    // machines kept ready per template; -1 chooses a size for this machine
 	Log     *slog.Logger
 }
 
-// ErrRunning means that another daemon serves this home. The command line tells it from other
-// failures by an exit code of its own, and waits for that daemon.
+// ErrRunning means that another daemon serves this home. The command line reports it by an exit
+// code of its own, and waits for that daemon.
 var ErrRunning = errors.New("a daemon already serves this home")
 
-// daemon is one running daemon: the parts that Run has put together, for the handlers. It does not
-// change after that, so nothing in it is locked; the parts lock for themselves.
+// daemon is one running daemon: the parts that Run has assembled, for use by the handlers. It does
+// not change after that and needs no lock. The parts do their own locking.
 type daemon struct {
 	cfg     Config
 	started time.Time
@@ -51,11 +51,11 @@ type daemon struct {
 	hostDoctor doctor.Doctor
 }
 
-// Run serves until ctx ends or a client asks it to stop. Boxes go on without it. ErrRunning when
-// another daemon serves the home.
+// Run serves until ctx ends or a client asks it to stop. Boxes go on without it. It returns
+// ErrRunning if another daemon serves the home.
 //
-// The socket comes last, so that a client that gets through finds everything there. It ends the
-// other way round, and whatever was started has ended when it returns.
+// The socket opens last, so that everything is ready for a client that connects. Shutdown is in
+// reverse order, and everything that was started has ended when Run returns.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.Home.Create(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(func() { d.keepMachines(ctx) })
 	work.Go(func() { returnMemory(ctx, returnEvery) })
 	scrubbed := d.scrub(ctx)
-	// The metrics come before the socket: a wrong address is an error of the start.
+	// The metrics come before the socket, so that a wrong address is an error at start.
 	if err = d.serveMetrics(ctx); err == nil {
 		err = d.serve(ctx)
 	}
@@ -89,16 +89,16 @@ func Run(ctx context.Context, cfg Config) error {
 	return errors.Join(err, d.shares.close())
 }
 
-// assemble puts the parts of a daemon together, in the order of need: the store of images and the
-// team, which boxes are made of; the boxes, which adopts those that run; the queue of tasks, which
-// needs them. The home's lock is held. On failure nothing is left open.
+// assemble creates the parts of a daemon in the order of their dependencies: the store of images
+// and the team, from which boxes are made; the boxes, which adopts those that run; and the queue of
+// tasks, which needs the boxes. The caller holds the home's lock. On failure nothing stays open.
 func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	store, err := image.Open(ctx, cfg.Home.Images())
 	if err != nil {
 		return nil, err
 	}
-	// A repository must not get the home into an image by an include: secrets and other boxes are
-	// in it.
+	// A repository must not copy the home into an image by an include: it contains secrets and
+	// other boxes.
 	store.Never = []string{cfg.Home.Dir, cfg.Home.Run()}
 	shared, err := share(ctx, cfg, store)
 	if err != nil {
@@ -125,16 +125,16 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
 		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Room: room, Log: cfg.Log,
 	})
-	// The team existed before the boxes, and is told now what to say of them, and what to do with
-	// what is not believed any more.
+	// The team existed before the boxes. It now learns what to announce about them, and how to drop
+	// what is no longer trusted.
 	shared.team.Gone, shared.team.Contexts, shared.team.GoneMachines = manager.Images.Drop, d.contexts, d.dropMachines
 	shared.inUse.Store(manager.Images)
-	manager.Images.KeepNow() // in a team since before
+	manager.Images.KeepNow() // the machine may have been in a team before
 	return d, nil
 }
 
-// hostConfig is what boxes are made with: this program's own file, which supervisors and git
-// remotes run, and drivers that are opened once each.
+// hostConfig returns the configuration for boxes: this program's own path, which supervisors and
+// git remotes run, and drivers that are each opened once.
 func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, error) {
 	binary, err := os.Executable()
 	kernels := drivers.NewKernels(cfg.Home, cfg.Log)
@@ -146,13 +146,13 @@ func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, e
 	}, err
 }
 
-// evidence and tasks are made anew for each use: they are views and hold nothing.
+// evidence and tasks return new values for each use: they are views without state.
 func (d *daemon) evidence() evidence { return evidence{jobs{d.cfg.Home, d.boxes}} }
 
-// tasks answers for the queue of this daemon.
+// tasks returns the handlers for this daemon's queue.
 func (d *daemon) tasks() tasks { return tasks{d.queue, d.boxes, d.evidence()} }
 
-// remember opens each driver once: they keep what they have found out.
+// remember opens each driver only once, because drivers cache what they have found out.
 func remember(open func(agentbox.Isolation) (vmm.Driver, error)) func(agentbox.Isolation) (vmm.Driver, error) {
 	var mu sync.Mutex
 	opened := map[agentbox.Isolation]vmm.Driver{}
@@ -170,7 +170,7 @@ func remember(open func(agentbox.Isolation) (vmm.Driver, error)) func(agentbox.I
 	}
 }
 
-// acquire takes the lock that makes this the only daemon of the home. It holds until the file is
+// acquire takes the lock that makes this the only daemon of the home. It is held until the file is
 // closed, which the kernel does for a process that is killed.
 func acquire(path string) (*os.File, error) {
 	f, err := durable.TryLock(path)
@@ -180,22 +180,22 @@ func acquire(path string) (*os.File, error) {
 	return f, err
 }
 
-// serve answers on the socket until ctx ends. Requests that are under way get shutdownGrace; none
-// is begun after that.
+// serve serves the socket until ctx ends. Requests that are under way then get shutdownGrace, and
+// no new ones are accepted.
 func (d *daemon) serve(ctx context.Context) error {
 	l, err := listen(d.cfg.Home.Socket())
 	if err != nil {
 		return err
 	}
-	// Requests end with the daemon, so that those that wait do not keep it.
+	// Requests are cancelled with the daemon, so that those that wait do not delay it.
 	server := &http.Server{Handler: d.handler(), BaseContext: func(net.Listener) context.Context { return ctx }}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	select {
 	case err = <-served:
 	case <-ctx.Done():
-		// Operations under way finish what can be finished quickly; the rest is undone by the next
-		// daemon.
+		// Operations under way may finish what takes little time. The next daemon rolls back the
+		// rest.
 		grace, cancel := context.WithTimeout(context.Background(), shutdownGrace)
 		defer cancel()
 		err = server.Shutdown(grace)
@@ -207,12 +207,12 @@ func (d *daemon) serve(ctx context.Context) error {
 	return err
 }
 
-// shutdownGrace is how long calls that are under way may take when the daemon stops. What is not
-// done by then is undone by the next daemon: it costs time and nothing else.
+// shutdownGrace is how long calls under way may take when the daemon stops. The next daemon rolls
+// back what is unfinished, which costs only time.
 const shutdownGrace = 10 * time.Second
 
-// listen binds the socket, for this user alone. Its old file is free to go: we hold the lock. The
-// file's mode is the only check of who calls.
+// listen binds the socket for this user alone. It may remove an old socket, because we hold the
+// lock. The file's mode is the only check of who connects.
 func listen(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 		return nil, err

@@ -17,8 +17,8 @@ import (
 	"agentbox/agentbox/service"
 )
 
-// doctor is host/doctor's report with the store, the team and the service added, which boxes know
-// nothing of.
+// doctor adds the store, the team and the service to host/doctor's report, since boxes know nothing
+// of them.
 func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
 	report, err := d.hostDoctor.Look(ctx, req, progress)
 	if err != nil {
@@ -38,21 +38,22 @@ func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress age
 	return report, nil
 }
 
-// resources tells what boxes may have of this machine.
+// resources returns what boxes may use of this machine.
 func (d *daemon) resources(context.Context, api.None, agentbox.Progress) (api.Resources, error) {
 	return d.boxes.Capacity.Look()
 }
 
-// inTeam tells whether this machine is in a team, be it reached or not.
+// inTeam reports whether this machine is in a team, reachable or not.
 func (d *daemon) inTeam() bool { return d.mesh != nil && !d.mesh.Status().Team.IsZero() }
 
-// wantedBuffer is what quic-go asks the kernel for, in bytes: below it, packets of fast links are
-// lost before they are read. The advice names the sysctl and changes nothing.
+// wantedBuffer is the buffer size that quic-go requests from the kernel, in bytes. With less,
+// packets of fast links are lost before they are read. The report only names the sysctl and changes
+// nothing.
 const wantedBuffer = 7 << 20
 
-// checkTeam tells how this machine takes part in its team. To be in none is fine; to be alone in
-// one with several members is not, and the most probable causes are named. What only makes it slow
-// is in the detail.
+// checkTeam reports how this machine takes part in its team. Being in no team is fine. Being alone
+// in a team with several members is an error that names the most probable causes. What only slows
+// the team down is in the detail.
 func (d *daemon) checkTeam(ctx context.Context) (string, error) {
 	if d.noMesh != nil {
 		return "", d.noMesh
@@ -64,7 +65,7 @@ func (d *daemon) checkTeam(ctx context.Context) (string, error) {
 			WithHint("agentbox daemon stop, when the port can be used again")
 	case s.Team.IsZero():
 		return "none", nil
-	// Alone among several: either this machine's own packets are dropped, which it can find out, or
+	// Alone among several. Either this machine's own packets are dropped, which it can detect, or
 	// the others are off.
 	case s.Members > 1 && s.Here == 0:
 		if err := d.mesh.Blocked(); err != nil {
@@ -74,19 +75,19 @@ func (d *daemon) checkTeam(ctx context.Context) (string, error) {
 			WithHint("they are off or elsewhere, or a firewall drops UDP port %d here or there", s.Listen.Port())
 	}
 	detail := fmt.Sprintf("%d of %s here, UDP port %d", s.Here, agentbox.Plural(s.Members-1, "other"), s.Listen.Port())
-	// It costs speed on fast links and nothing else, so it is no failure.
+	// A small buffer only slows down fast links, so it is no failure.
 	if size := receiveBuffer(); size > 0 && size < wantedBuffer {
 		detail += fmt.Sprintf("; UDP buffers of %d KiB: sysctl -w net.core.rmem_max=%d net.core.wmem_max=%d makes links above 1 Gbit/s faster", size>>10, wantedBuffer, wantedBuffer)
 	}
 	return detail + d.clocks(ctx), nil
 }
 
-// skewed is by how much a clock may differ before people are told. Nothing depends on it, but dates
+// skewed is the difference between two clocks above which we warn. Nothing depends on it, but dates
 // of images and memberships are confusing then.
 const skewed = 30 * time.Second
 
-// clocks says whose clocks differ from ours. It takes a round trip to each member that is here. Of
-// several the order is that of names.
+// clocks names the members whose clocks differ from ours, sorted by name. It takes a round trip to
+// each member that is online.
 func (d *daemon) clocks(ctx context.Context) string {
 	var out []string
 	for id, ahead := range d.mesh.Clocks(ctx) {
@@ -106,7 +107,7 @@ func (d *daemon) clocks(ctx context.Context) string {
 	return strings.Join(out, "")
 }
 
-// receiveBuffer is the most that a socket may have, in bytes; 0 where that cannot be found out.
+// receiveBuffer returns the maximum size of a socket's buffer in bytes, or 0 if it is unknown.
 func receiveBuffer() int {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -119,8 +120,8 @@ func receiveBuffer() int {
 	return values[0]
 }
 
-// checkService tells whether the team sees this machine while nobody is logged in. That it is not
-// installed is no failure: most machines of a team need not be seen at night.
+// checkService reports whether the team sees this machine while nobody is logged in. A missing
+// service is no failure, because most machines of a team need not be visible at night.
 func (d *daemon) checkService(ctx context.Context) (string, error) {
 	binary, err := os.Executable()
 	if err != nil {

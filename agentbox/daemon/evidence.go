@@ -21,21 +21,23 @@ import (
 	"agentbox/policy"
 )
 
-// evidence tells how the box of a task went: what it used, what it was refused, and what it wanted.
-// The queue has it gather when an attempt ends, and `task show` asks it before. All of it is the
-// supervisor's and the gateway's word; the box's own words are in it only as what was tried.
+// evidence collects how the box of a task did: what it used, what it was refused, and what it
+// attempted. The queue calls Gather when an attempt ends, and `task show` looks at it before. All
+// of it comes from the supervisor and the gateway. What the box controls appears only as the text
+// of its attempts.
 type evidence struct{ jobs }
 
-// gatherWithin is how long a supervisor has for its last words. The attempt's result waits for it.
+// gatherWithin is how long a supervisor may take for its final report. The attempt's result waits
+// for it.
 const gatherWithin = 5 * time.Second
 
-// servicesDir has the logs of services, in the directory of an attempt. `task show` names the
+// servicesDir contains the logs of services, in the directory of an attempt. `task show` names the
 // files.
 const servicesDir = "services"
 
-// Gather asks the supervisor, if it lives, for what it has not written down yet, and keeps the logs
-// of services with the attempt. dir is the attempt's directory. What could be had is returned with
-// the error.
+// Gather asks a running supervisor to write down what it has not written yet, and copies the logs
+// of services to dir, the attempt's directory. If it fails partly, it returns what it got together
+// with the error.
 func (w evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (task.Evidence, error) {
 	w.bringUpToDate(ctx, box)
 	t, err := w.look(box)
@@ -44,29 +46,28 @@ func (w evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (tas
 	return t, errors.Join(err, logErr)
 }
 
-// bringUpToDate asks the supervisor, if it lives, to write down what it knows. One that has ended
-// did so before, and one that does not answer within gatherWithin is not waited for: what was
-// written a moment ago is good enough.
+// bringUpToDate asks a running supervisor to write down what it knows. One that has ended did so
+// before. We do not wait for one that takes longer than gatherWithin: what it wrote a moment ago is
+// good enough.
 func (w evidence) bringUpToDate(ctx context.Context, box agentbox.Box) {
 	ctx, cancel := context.WithTimeout(ctx, gatherWithin)
 	defer cancel()
-	// Straight to the supervisor: the Manager would wake a box that has ended.
+	// Directly to the supervisor, because the Manager would wake a box that has ended.
 	client := api.NewClient(w.home.Box(box.ID).Control())
 	defer client.Close()
-	// One that has ended said it all before.
+	// A supervisor that has ended wrote everything before.
 	_, _ = api.Call(ctx, client, api.SupervisorAccount, api.None{}, nil)
 }
 
-// spent is what a box has used until now, a quarter of a second ago at most, and what that costs.
-// Without a table of rates there is no cost. Errors are joined, and what is known is returned with
-// them.
+// spent returns what a box has used, at most a quarter of a second ago, and what that costs.
+// Without a table of rates there is no cost. Errors are joined and returned with what is known.
 func (w evidence) spent(box agentbox.Box) (task.Evidence, error) {
 	account, err := supervisor.ReadAccount(w.home.Box(box.ID).Account())
 	t := task.Evidence{Pressure: account.Pressure}
 	if err == nil {
 		t.Used = &account.Consumption
 	}
-	// The table is read for each account, so a change of it counts from the next look.
+	// The table is read for each account, so that a change takes effect at once.
 	rates, rateErr := cost.Load(w.home.Rates())
 	if rates != nil && t.Used != nil {
 		c := rates.Of(*t.Used)
@@ -75,34 +76,34 @@ func (w evidence) spent(box agentbox.Box) (task.Evidence, error) {
 	return t, errors.Join(err, rateErr)
 }
 
-// look is what is known of a box now, without asking anybody: its account, and what its audit log
-// says of refusals and limits.
+// look returns what is known of a box now without contacting its supervisor: its account, and the
+// refusals and limits in its audit log.
 func (w evidence) look(box agentbox.Box) (task.Evidence, error) {
 	t, err := w.spent(box)
 	var log refusals
 	readErr := policy.Read(w.home.Audit(box.ID), log.see)
 	t.Denied = log.denied
 	t.Pressure = append(t.Pressure, log.limits...)
-	// Two sources, the account and the log, each in order of time.
+	// The account and the log are each in order of time, but their union is not.
 	slices.SortStableFunc(t.Pressure, func(x, y agentbox.Pressure) int { return x.Time.Compare(y.Time) })
 	return t, errors.Join(err, readErr)
 }
 
-// Bounds of what a result names: a box may try as much as it likes.
+// Bounds on what a result lists, since a box may attempt as much as it likes.
 const (
-	maxDenied = 100 // that are told apart; the last one stands for all others
+	maxDenied = 100 // distinct refusals; the last one stands for all others
 	maxLimits = 100
 )
 
-// refusals are the denied flows and the limits of an audit log. It is filled by reading a log from
+// refusals are the denied flows and the reached limits of an audit log. To fill it, read a log from
 // its beginning, in order.
 type refusals struct {
 	denied []agentbox.Denial
 	limits []agentbox.Pressure
-	at     map[string]int // in denied, by what they are
+	at     map[string]int // index into denied by identity
 }
 
-// see takes one entry. What was allowed, and entries about the log itself, are no refusals.
+// see adds one entry. It ignores what was allowed, and entries about the log itself.
 func (r *refusals) see(e policy.Entry) error {
 	switch {
 	case e.Kind == policy.KindLimit:
@@ -116,8 +117,8 @@ func (r *refusals) see(e policy.Entry) error {
 	return nil
 }
 
-// deny counts a refusal. Requests to one place by one method are one, whatever their paths. The
-// first is quoted: its path shows what was wanted.
+// deny counts a refusal. Requests to one host by one method count as one refusal, whatever their
+// paths. The first is quoted, because its path shows what the box wanted.
 func (r *refusals) deny(e policy.Entry) {
 	if r.at == nil {
 		r.at = map[string]int{}
@@ -125,7 +126,7 @@ func (r *refusals) deny(e policy.Entry) {
 	key := fmt.Sprint(e.Proto, e.Method, cmp.Or(e.Name, e.Address), e.Port, e.Kind)
 	i, known := r.at[key]
 	if !known {
-		// The last place stands for all that have none of their own.
+		// The last entry stands for all that have none of their own.
 		if i = len(r.denied); i >= maxDenied {
 			i = maxDenied - 1
 			r.denied[i].What, r.denied[i].Reason, r.denied[i].Hint = "others", "more than are told apart", ""
@@ -138,11 +139,11 @@ func (r *refusals) deny(e policy.Entry) {
 	r.denied[i].Last = e.Time
 }
 
-// attemptText says what was tried, as one would write it.
+// attemptText describes what was attempted in the usual notation.
 func attemptText(e policy.Entry) string {
 	host := cmp.Or(e.Name, e.Address)
 	if host == "" {
-		return e.Kind // the network itself refused it: it leads nowhere
+		return e.Kind // refused by the network itself
 	}
 	if e.Port != 0 {
 		host = fmt.Sprintf("%s:%d", host, e.Port)
@@ -150,9 +151,9 @@ func attemptText(e policy.Entry) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s%s", cmp.Or(e.Method, string(e.Proto)), host, e.Path))
 }
 
-// keepLogs copies the logs of services that a supervisor has left, and names the services. A name
-// that does not end in .log, or begins with a dot, is a file that was being written. They were
-// bounded when the supervisor took them.
+// keepLogs copies the logs of services that a supervisor has left, and returns the names of the
+// services. It skips names that do not end in .log or that begin with a dot, which were still being
+// written. The supervisor has already bounded their size.
 func keepLogs(from, to string) (names []string, err error) {
 	entries, err := os.ReadDir(from)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,9 +11,9 @@ import (
 	"agentbox/agentbox/config"
 )
 
-// handleHeld serves the calls about held tasks, those that a client waits for. To hold is to keep a
-// call open: when the client hangs up, for whatever reason, and no other holds the task a moment
-// later, the queue cancels it.
+// handleHeld registers the calls about held tasks, for which a client waits. A client holds a task
+// by keeping a call open. If it hangs up, for whatever reason, and no other client holds the task a
+// moment later, the queue cancels the task.
 func (t tasks) handleHeld(mux *http.ServeMux) {
 	api.Handle(mux, api.RunTask, t.run)
 	api.Handle(mux, api.HoldTask, func(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (agentbox.Task, error) {
@@ -39,9 +39,9 @@ func (t tasks) handleHeld(mux *http.ServeMux) {
 	})
 }
 
-// run begins a held task and says how to reach its box. It returns when the command runs, or has
-// run: then there may be no box any more, and the connection is empty. Whether there is room is not
-// asked: the user sits before it.
+// run starts a held task and returns how to reach its box. It returns when the command is running
+// or has finished. In the latter case the box may be gone, and the connection is empty. It does not
+// check for room, because the user is waiting for it.
 func (t tasks) run(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) (api.TaskBegun, error) {
 	if len(req.Commands) != 1 {
 		return api.TaskBegun{}, agentbox.Errorf(agentbox.Invalid, "%d commands: one is run", len(req.Commands))
@@ -54,17 +54,16 @@ func (t tasks) run(ctx context.Context, req api.TaskSubmission, progress agentbo
 	if err != nil || begun.State.Done() {
 		return api.TaskBegun{Task: begun}, err
 	}
-	// The box runs, as its command does; Connect only says where.
+	// The box runs, because its command does. Connect only returns how to reach it.
 	c, err := t.boxes.Connect(ctx, api.BoxRef{Box: begun.Last().BoxName}, nil)
-	if agentbox.CodeOf(err) == agentbox.NotFound { // it has ended meanwhile
+	if agentbox.CodeOf(err) == agentbox.NotFound { // the box has ended meanwhile
 		return api.TaskBegun{Task: begun}, nil
 	}
 	return api.TaskBegun{Task: begun, Connection: c}, err
 }
 
-// includeEnviron is what the configuration's includes name of an environment: a task keeps nothing
-// else of it. Other variables of a user's environment are not written to disk with the task: they
-// may be secrets.
+// includeEnviron returns the variables of environ that the configuration's includes use. A task
+// stores no others on disk, because a user's environment may contain secrets.
 func includeEnviron(cfg *config.Config, environ []string) []string {
 	named := map[string]bool{"AGENTBOX_ISOLATION": true}
 	for _, include := range cfg.Include {
