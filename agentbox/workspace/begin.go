@@ -14,8 +14,8 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// MaxBegin bounds what is uncommitted in a checkout for Begin to look at it: a copy is made of all
-// that. It is in bytes of regular files.
+// MaxBegin is the maximum size, in bytes of regular files, of the uncommitted changes that Begin
+// records. Begin makes a copy of all of them.
 const MaxBegin = 256 << 20
 
 // stat makes git trust the index of a copy, in which inodes and change times differ from those
@@ -27,8 +27,8 @@ var stat = []string{"-c", "core.checkStat=minimal", "-c", "core.trustctime=false
 // checked out there. No ref of the checkout names Commit; it exists only in the pack.
 type Begun struct {
 	Commit string // full hex; "" when everything is committed
-	Tree   string // not in the index, or different from it
-	Files  int    // that are not as in the index, or not in it
+	Tree   string // of Commit
+	Files  int    // not in the index, or different from it
 }
 
 // Begin commits the uncommitted changes of a staged tree on top of head, the commit checked out

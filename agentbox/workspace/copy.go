@@ -41,7 +41,7 @@ func workers() int { return min(8, 2*runtime.NumCPU()) }
 
 // outcomes summarises the results of many jobs.
 type outcomes struct {
-	files    int      // that were copied
+	files    int      // copied
 	vanished bool     // at least one
 	dirs     []string // names of those that were directories, sorted
 }

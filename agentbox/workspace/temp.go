@@ -67,8 +67,8 @@ func memoryPath(near string) string {
 	return fmt.Sprintf("%s/agentbox-%d-%s", memoryRoot, os.Getuid(), hex.EncodeToString(sum[:8]))
 }
 
-// inMemory is the path for near and how many bytes may be put there; 0 when this host has nowhere.
-// It is an eighth of what is free at most.
+// inMemory returns the path in memory for near and how many bytes may be stored there: at most an
+// eighth of what is free, and 0 if this host has no such place.
 func inMemory(near string) (path string, limit int64) {
 	if path = memoryPath(near); path == "" {
 		return "", 0

@@ -22,8 +22,8 @@ const listTimeout = 10 * time.Minute
 
 // looks describes where a view finds the parts of a git directory.
 type looks struct {
-	root              string // read from the original or from a copy
-	gitDir, commonDir string // whose files are read: the original's, or those of a copy
+	root              string // the work tree
+	gitDir, commonDir string // read from the original or from a copy
 	objects           string // "" for none: needed only when the index omits the files of some directories
 	local             []git.Setting
 	user              []git.Setting // from the user's own configuration
