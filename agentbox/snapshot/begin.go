@@ -16,22 +16,23 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// A beginning is the directory of one box with what was uncommitted when its workspace was made:
+// A beginning is the directory of one box that records what was uncommitted when its workspace
+// was made:
 //
 //	commit      its name; written last. Absent when everything was committed
-//	tree        the name of its tree, and how many files are not as in the index
-//	pack        what the commit has and its parent, the box's base, has not
+//	tree        the name of its tree, and how many files differ from the index
+//	pack        objects of the commit that its parent, the box's base, lacks
 
 const (
-	// The commit is written last, so that a beginning which was cut short is none.
+	// The commit is written last, so an interrupted beginning counts as none.
 	beginFile = "commit"
 	treeFile  = "tree"
 	packFile  = "pack"
 )
 
-// Begin writes down in dir, which must not exist, what a staged tree holds beyond the commit head,
-// before a box works on it. head is full hex, "" for none. dir is absent afterwards when everything
-// was committed, or was too much to look at (workspace.MaxBegin).
+// Begin records in dir the uncommitted changes of a staged tree, relative to the commit head
+// (full hex, "" for none), before a box works on it. dir must not exist. Afterwards it is absent
+// if everything was committed or the changes were too large (workspace.MaxBegin).
 func Begin(ctx context.Context, tree, head, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -50,8 +51,7 @@ func Begin(ctx context.Context, tree, head, dir string) error {
 	return durable.Replace(filepath.Join(dir, beginFile), []byte(begun.Commit), 0o600)
 }
 
-// readTree is what the tree of a beginning is called, and how many files of it were not as in the
-// index.
+// readTree returns the tree of a beginning and how many of its files differ from the index.
 func readTree(dir string) (tree string, files int, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, treeFile))
 	if err == nil {
@@ -60,7 +60,7 @@ func readTree(dir string) (tree string, files int, err error) {
 	return tree, files, err
 }
 
-// readBegin is the commit of a beginning, "" when there is none.
+// readBegin returns the commit of a beginning, or "" if there is none.
 func readBegin(dir string) (string, error) {
 	if dir == "" {
 		return "", nil
@@ -72,9 +72,9 @@ func readBegin(dir string) (string, error) {
 	return string(b), err
 }
 
-// begin has what was uncommitted when the box began in the mirror. The mirror must have the base,
-// or the commit would be one without its history. Then the box's work is compared with nothing but
-// the base.
+// begin adds the commit of the beginning to the mirror. It needs the base there, because the
+// commit would otherwise have no history; without it, the box's work is compared with the base
+// alone.
 func (k *keepRun) begin(ctx context.Context) error {
 	commit, err := readBegin(k.req.Begin)
 	if err != nil || commit == "" {
@@ -82,7 +82,7 @@ func (k *keepRun) begin(ctx context.Context) error {
 	}
 	base := k.req.Base
 	has, err := k.mirror.has(ctx, base, commit)
-	// The base is not in the mirror when there was no checkout to seed it from.
+	// The base is missing if there was no checkout to seed it from.
 	if err != nil || base != "" && !has[base] {
 		return err
 	}
@@ -96,7 +96,7 @@ func (k *keepRun) begin(ctx context.Context) error {
 	}
 	defer pack.Close()
 	_, err = k.mirror.git(ctx, pack, "index-pack", "--stdin", "--fix-thin")
-	// Nothing waited for the disk when the pack was written, so a power loss may have cut it short.
+	// The pack was written without fsync, so a power loss may have truncated it.
 	if _, failed := errors.AsType[*git.Error](err); failed {
 		k.kept.Begin, k.kept.Mixed = "", true
 		return nil
@@ -107,10 +107,10 @@ func (k *keepRun) begin(ctx context.Context) error {
 	return k.mirror.setRefs(ctx, map[string]string{beginsRef + commit: commit})
 }
 
-// apart makes the commit of the box's own work: everything, less what was uncommitted when it
-// began. Where both changed the same lines the two cannot be told apart, and the work has both. It
-// is a merge of three trees that only git computes, without files: the beginning is the base, HEAD
-// without the uncommitted one side, everything the other. f.top becomes the commit of the work.
+// apart makes the commit of the box's own work: everything except what was uncommitted when it
+// began. If both changed the same lines they cannot be separated, and the work contains both.
+// Git computes this as a three-way merge without files: the base is the beginning, one side is
+// HEAD, and the other side is everything. f.top becomes the commit of the work.
 func (k *keepRun) apart(ctx context.Context, f *facts) error {
 	k.kept.Whole = f.top
 	if k.kept.Begin == "" || f.head != "" && len(f.head) != len(k.kept.Begin) {
@@ -126,8 +126,9 @@ func (k *keepRun) apart(ctx context.Context, f *facts) error {
 		}
 		return git.Commit(ctx, k.mirror, tree, k.kept.Begin, "")
 	}
-	// Two commits on the beginning: HEAD alone, and everything. What differs between them was not
-	// committed; what of that is as it was at the beginning was not done by the box.
+	// Both sides are commits on top of the beginning: HEAD alone, and everything. The difference
+	// between them was not committed; whatever in it is unchanged since the beginning is not the
+	// box's work.
 	ours, err := side(f.head)
 	if err != nil {
 		return unwritable(err)
@@ -136,8 +137,8 @@ func (k *keepRun) apart(ctx context.Context, f *facts) error {
 	if err != nil {
 		return unwritable(err)
 	}
-	// The one base of the two is the beginning.
-	// The tree comes first, and then messages about files, of which there may be any number.
+	// Their merge base is the beginning. merge-tree prints the tree first, then any number of
+	// messages about files.
 	var out bytes.Buffer
 	_, _, err = k.mirror.Run(ctx, git.Call{Args: []string{"-c", "merge.renames=false", "merge-tree", "--write-tree", ours, theirs},
 		Stdout: &bounded.Head{W: &out, Left: maxFact}})
@@ -155,17 +156,17 @@ func (k *keepRun) apart(ctx context.Context, f *facts) error {
 	return k.setWork(ctx, f, tree)
 }
 
-// setWork makes the work a commit with this tree on top of HEAD, or HEAD where that has it.
+// setWork commits the tree on top of HEAD, or uses HEAD if it already has that tree.
 func (k *keepRun) setWork(ctx context.Context, f *facts, tree string) error {
 	files, err := k.mirror.countFiles(ctx, f.head, tree)
-	if _, failed := errors.AsType[*git.Error](err); failed { // more than git can compare
+	if _, failed := errors.AsType[*git.Error](err); failed { // too many files for git to compare
 		k.kept.Mixed = true
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	// All that was not committed was so at the beginning, and is no work.
+	// Everything uncommitted was so at the beginning, so it is not the box's work.
 	if f.files = files; files == 0 && f.head != "" {
 		f.top = f.head
 		return nil
@@ -178,13 +179,12 @@ func (k *keepRun) setWork(ctx context.Context, f *facts, tree string) error {
 	return nil
 }
 
-// maxCount is up to where files are counted: a few trees may mean more than there can be. More is
-// shown as that.
+// maxCount is where counting of files stops, since a few trees can expand to an unlimited
+// number. Larger counts are shown as this one.
 const maxCount = 1_000_000
 
-// countFiles says how many files of a tree are not as in a commit, all of them when that is "".
-// commit and tree are in the mirror. A tree that means very many files is counted as maxCount, and
-// git is not read on.
+// countFiles returns how many files of a tree differ from a commit, or all of them if commit is
+// "". Both must be in the mirror. It stops reading git at maxCount.
 func (m mirror) countFiles(ctx context.Context, commit, tree string) (int, error) {
 	args := []string{"ls-tree", "-r", "--name-only", "-z", tree}
 	if commit != "" {
@@ -193,22 +193,22 @@ func (m mirror) countFiles(ctx context.Context, commit, tree string) (int, error
 	names := &counter{of: 0, most: maxCount}
 	_, _, err := m.Run(ctx, git.Call{Args: args, Stdout: names})
 	if names.n >= names.most {
-		return names.n, nil // git was not read to its end
+		return names.n, nil // git was stopped early
 	}
 	return names.n, err
 }
 
-// counter counts a byte, and takes no more when there are as many as it counts. git stops when it
-// cannot write any more, which is how counting ends early.
+// counter counts occurrences of a byte up to a maximum. Beyond that its writes fail, which stops
+// git.
 type counter struct {
 	of      byte
 	n, most int
 }
 
-// errCounted stops git; nobody sees it.
+// errCounted makes git stop; it is never returned to a caller.
 var errCounted = errors.New("there are more than are counted")
 
-// Write counts, and fails when that is enough.
+// Write counts p, and fails once the maximum is reached.
 func (c *counter) Write(p []byte) (int, error) {
 	c.n = min(c.n+bytes.Count(p, []byte{c.of}), c.most)
 	if c.n == c.most {
@@ -217,13 +217,13 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Nothing tells whether the box has what it began with, as far as could be looked at. A caller may
-// let the box go then, without a ref.
+// Nothing reports whether the box holds nothing but what it began with, as far as could be
+// examined. The caller may then remove the box without a ref.
 func (k Kept) Nothing() bool {
 	return (k.Whole == k.Base || k.Same && k.Head == k.Base) && len(k.Also) == 0 && !k.Lost
 }
 
-// began is what everything is compared with: "" for a box that began without any file.
+// began returns the commit to compare with; "" means that the box began without files.
 func (k Kept) began() string {
 	if k.Begin != "" {
 		return k.Begin

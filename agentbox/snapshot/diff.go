@@ -13,31 +13,31 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// Difference is what changed between two commits of a mirror. Paths are valid UTF-8, whatever the
-// box called its files.
+// Difference is what changed between two commits of a mirror. Paths are valid UTF-8, whatever
+// names the files have in the box.
 type Difference struct {
 	Files     []agentbox.FileChange
-	Text      []byte // as git shows it
-	Truncated bool   // Text, or Files, is only the beginning
+	Text      []byte // as printed by git
+	Truncated bool   // Text or Files is incomplete
 }
 
-// Look says how Text is made. The zero value is a patch without colours.
+// Look says how to format Text. The zero value is a patch without colours.
 type Look struct {
-	Stat  bool // a line per file, no contents
+	Stat  bool // one line per file, without contents
 	Color bool
-	Width int // of lines of Stat; 0 is git's own
+	Width int // of a line of Stat; 0 is git's default
 }
 
-// maxText bounds Text. In bytes.
+// maxText bounds Text, in bytes.
 const maxText = 64 << 20
 
-// driverless keeps git from running a program for a file; the mirror's configuration names none
-// either.
+// driverless keeps git from running external programs for a file. The mirror's configuration
+// names none either.
 var driverless = []string{"--no-ext-diff", "--no-textconv", "--find-renames", "--ignore-submodules=none"}
 
-// Diff compares what was kept with what the box began with, in the mirror. Conflict when git cannot
-// compare the two. With look.Color the text has escape sequences of git's, and what files hold
-// stands in it as it is: it is for a pager, or to be made printable.
+// Diff compares, in the mirror, what was kept with what the box began with. It fails with code
+// Conflict if git cannot compare the two. Text contains file contents unescaped and, with
+// look.Color, git's escape sequences: show it in a pager or make it printable first.
 func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
 	m := mirror{kept.Mirror}
 	base, err := m.baseOf(ctx, kept)
@@ -69,8 +69,8 @@ func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
 	return Difference{Files: files, Text: text.Bytes(), Truncated: more || w.Left == 0}, nil
 }
 
-// Changes are the files of a Difference, of very many the first. It takes one process less than
-// Diff.
+// Changes returns the Files of a Difference, truncated if there are very many. It needs one
+// process less than Diff.
 func Changes(ctx context.Context, kept Kept) ([]agentbox.FileChange, error) {
 	m := mirror{kept.Mirror}
 	base, err := m.baseOf(ctx, kept)
@@ -81,7 +81,7 @@ func Changes(ctx context.Context, kept Kept) ([]agentbox.FileChange, error) {
 	return files, err
 }
 
-// changes lists the files that differ, of very many the first.
+// changes lists the files that differ, truncated at maxText bytes of git's output.
 func (m mirror) changes(ctx context.Context, from, to string) (files []agentbox.FileChange, truncated bool, err error) {
 	var out bytes.Buffer
 	w := &bounded.Head{W: &out, Left: maxText}
@@ -92,8 +92,8 @@ func (m mirror) changes(ctx context.Context, from, to string) (files []agentbox.
 	return parseChanges(out.String()), w.Left == 0, nil
 }
 
-// incomparable is the error of commits that git cannot compare, as those that mean more files than
-// it has memory for.
+// incomparable returns the error for commits that git cannot compare, for example because they
+// expand to more files than fit into memory.
 func incomparable(err error) error {
 	failed, ok := errors.AsType[*git.Error](err)
 	if !ok {
@@ -103,8 +103,8 @@ func incomparable(err error) error {
 		WithHint("agentbox pull brings it here as it is")
 }
 
-// baseOf is what to compare with: a tree without files where the box began with no commit, or with
-// one that is nowhere. It is what a diff begins at, a commit or a tree.
+// baseOf returns the commit or tree to compare with: an empty tree if the box began without a
+// commit, or if the mirror lacks that commit.
 func (m mirror) baseOf(ctx context.Context, kept Kept) (string, error) {
 	if began := kept.began(); began != "" {
 		if has, err := m.has(ctx, began); err != nil || has[began] {
@@ -114,12 +114,12 @@ func (m mirror) baseOf(ctx context.Context, kept Kept) (string, error) {
 	return m.emptyTree(ctx)
 }
 
-// statuses are git's letters (git-diff(1), raw output format) in our words; any other letter gives
+// statuses translates git's status letters (git-diff(1), raw output format). Other letters yield
 // "".
 var statuses = map[byte]string{'A': "added", 'D': "deleted", 'M': "modified", 'R': "renamed", 'C': "copied", 'T': "type"}
 
-// parseChanges reads what git diff --raw --numstat -z prints: first all lines of the one, then all
-// of the other, in the same order. It may end anywhere, as it is cut at maxText.
+// parseChanges parses the output of git diff --raw --numstat -z: all raw lines, then all numstat
+// lines in the same order. The output may be cut anywhere, at maxText.
 func parseChanges(out string) []agentbox.FileChange {
 	files := []agentbox.FileChange{}
 	fields := strings.Split(out, "\x00")
@@ -144,7 +144,7 @@ func parseChanges(out string) []agentbox.FileChange {
 		if len(counts) < 3 {
 			break
 		}
-		// git writes the names after the numbers only for renames and copies.
+		// git prints the names after the numbers only for renames and copies.
 		if counts[2] == "" { // a rename: both names follow
 			next()
 			next()
@@ -159,10 +159,11 @@ func parseChanges(out string) []agentbox.FileChange {
 	return files
 }
 
-// maxPath bounds names of files in a list: no file system has longer ones, and a commit may.
+// maxPath bounds file names in a list, in bytes. No file system has longer ones, but a commit
+// can.
 const maxPath = 4096
 
-// pathText is a path as a list shows it.
+// pathText returns path as shown in a list: truncated and valid UTF-8.
 func pathText(path string) string {
 	if len(path) > maxPath {
 		path = path[:maxPath] + "…"

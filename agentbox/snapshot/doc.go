@@ -1,13 +1,13 @@
-// Package snapshot keeps what was done in a box: the commits of HEAD, everything uncommitted and
-// untracked as one commit on top, and the other branches and stashes, as refs in the project's
-// mirror on this host. It never changes a working tree, an index or a branch, of the box or of the
-// host.
+// Package snapshot saves the work done in a box to the project's mirror on this host: the
+// commits of HEAD, all uncommitted and untracked files as one commit on top, and other branches
+// and stashes, each under a ref. It never changes a working tree, an index or a branch, either
+// in the box or on the host.
 //
-// This is the first form: files that are ignored, what is staged apart from what is in the files,
-// and what nested repositories hold beyond the commit that is recorded of them are not kept, and
-// Kept.Missing says so. The exact form, which restores a workspace byte for byte, comes later.
+// Three things are not saved: ignored files, the index where it differs from the files, and the
+// contents of nested repositories beyond their recorded commit. Kept.Missing lists what was left
+// out.
 //
-// A caller that ends a box calls Keep before it goes:
+// Call Keep before the box is removed:
 //
 //	client, err := environment.Open(ctx, address, user)
 //	...
@@ -19,16 +19,16 @@
 //	})
 //	// kept.Commit is refs/agentbox/tasks/<id> in the mirror, and in the checkout if that is still there.
 //
-// Begin is called earlier, when a workspace is made, and writes down what was uncommitted then:
-// that is not the box's work (begin.go). Diff, Changes and Pull are for what was kept. Callers are
-// agentbox/host/work and staging, and the daemon for tasks.
+// Begin runs earlier, when a workspace is made, and records the uncommitted changes at that
+// moment, which are not the box's work (begin.go). Diff, Changes and Pull use what Keep saved.
+// The callers are agentbox/host/work and staging, and the daemon for tasks.
 //
-// The box is not trusted: what it says is parsed as data (facts.go), its objects are checked by git
-// (agentbox/git) before they become part of the mirror, and refs have the names that we give them.
-// The checkout is data, too: it may have come in an archive.
+// The box is not trusted: its answers are parsed as data (facts.go), git checks its objects
+// (agentbox/git) before they enter the mirror, and this package chooses the names of refs. The
+// checkout is untrusted too, since it may have come from an archive.
 //
-// A mirror is written by this package alone, and by several callers at once: objects are added
-// under names of their content, a ref is moved only when all that it leads to is there, and git's
-// locks do the rest. All its refs are below refs/agentbox/ (mirror.go). Work of a box whose git is
-// missing or damaged is kept as files (files.go).
+// Only this package writes a mirror, and several callers may do so at once. Objects are
+// content-addressed, a ref moves only after everything it needs is there, and git's locks do the
+// rest. All refs of a mirror are below refs/agentbox/ (mirror.go). If git in the box is missing
+// or its repository damaged, the work is saved as files (files.go).
 package snapshot

@@ -12,38 +12,38 @@ import (
 	"agentbox/agentbox/bounded"
 )
 
-// facts are what a box says of its workspace before the pack. They are the box's word: check has
-// looked at the form of ids and numbers, and nothing says that they are true. head is "" before the
-// first commit; top is head, or the commit of what was uncommitted.
+// facts are what a box reports about its workspace before the pack. They are untrusted: check
+// validates the form of ids and numbers, not their truth. head is "" before the first commit.
+// top is head, or the commit of uncommitted work on top of it.
 type facts struct {
-	format    string // of its objects
+	format    string // of its objects: sha1 or sha256
 	head, top string
 	files     int
 	also      []Branch
 	missing   []string
-	nested    []string // repositories in the workspace
-	failed    string   // why git there could not tell; nothing else counts then
+	nested    []string // nested repositories in the workspace
+	failed    string   // why git in the box failed; the other fields do not count then
 }
 
-// Branch is a commit that HEAD does not lead to, and what the box calls it. Name is printable, and
-// without refs/heads/ for a branch.
+// Branch is a commit that HEAD does not contain, with its name in the box. Name is printable,
+// and has no refs/heads/ prefix for a branch.
 type Branch struct {
 	Name   string
 	Commit string
 	Ref    string // in the mirror
 }
 
-// The box's word is bounded.
+// Bounds on what a box may report.
 const (
-	// In this order: lines, bytes of one, things that could not be kept, branches with stashes.
+	// In order: lines, bytes per line, reports of missing things, branches and stashes.
 	maxFacts   = 2000
 	maxFact    = 4 << 10
 	maxMissing = 100
 	maxAlso    = 1000
 )
 
-// readFacts reads the lines up to "pack". The reader stands at the first byte of the pack then. The
-// lines are those of capture. A box that failed may end without a pack.
+// readFacts reads lines up to "pack" and leaves the reader at the first byte of the pack. For
+// the lines see capture. A box that reported "failed" may end without a pack.
 func readFacts(r *bufio.Reader) (facts, error) {
 	var f facts
 	for range maxFacts {
@@ -63,7 +63,7 @@ func readFacts(r *bufio.Reader) (facts, error) {
 	return f, errors.New("it says too much")
 }
 
-// take notes one line; of a kind that is not known it makes nothing.
+// take records one line and ignores lines of unknown kinds.
 func (f *facts) take(what, value string) {
 	switch what {
 	case "format":
@@ -72,7 +72,7 @@ func (f *facts) take(what, value string) {
 		f.head = value
 	case "top":
 		f.top = value
-	// What is no number is 0: it is for people only.
+	// A malformed number becomes 0: it is only shown to people.
 	case "files":
 		f.files, _ = strconv.Atoi(strings.TrimSpace(value))
 	case "also":
@@ -94,7 +94,7 @@ func (f *facts) take(what, value string) {
 	}
 }
 
-// check looks whether the names of objects are such, and of the format that is said.
+// check verifies that all object names match the reported format.
 func (f *facts) check() error {
 	digits := map[string]int{"sha1": 40, "sha256": 64}[f.format]
 	ids := []string{f.top}
@@ -115,12 +115,12 @@ func (f *facts) check() error {
 	return nil
 }
 
-// isObject tells whether id is the full name of an object where names have so many hex digits.
+// isObject reports whether id is a full object name with that many hex digits.
 func isObject(id string, digits int) bool {
 	return digits > 0 && len(id) == digits && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-// lies is the error of a box whose answer is none.
+// lies returns the error for a box whose answer is invalid.
 func lies(err error) error {
 	return agentbox.Errorf(agentbox.Conflict, "the box cannot tell what its workspace holds: %w", err)
 }

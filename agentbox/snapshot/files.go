@@ -14,10 +14,9 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// files keeps what a box without a usable git has: its files come as an archive, and git here makes
-// the commit of them, in a work tree and a git directory that are ours. What the archive may hold
-// is judged by workspace.Overlay, which also leaves out git directories. Ignore rules of the box
-// apply, as in its commits.
+// files keeps the work of a box without a usable git. The files arrive as an archive, and git on
+// the host commits them in a temporary work tree and git directory. workspace.Overlay validates
+// the archive and omits git directories. The box's ignore rules apply.
 func (k *keepRun) files(ctx context.Context) (f facts, err error) {
 	dir, err := os.MkdirTemp(k.mirror.dir, "incoming-")
 	if err == nil {
@@ -34,8 +33,8 @@ func (k *keepRun) files(ctx context.Context) (f facts, err error) {
 	if err := k.unpack(ctx, tree); err != nil {
 		return facts{}, err
 	}
-	// The work tree holds what a box sent, so git looks at it through a view, with no configuration
-	// and no attributes of the box's but those that are files of the tree.
+	// The work tree holds what a box sent, so git reads it through a view: of the box's
+	// configuration and attributes, only files in the tree apply.
 	view, err := git.NewView(filepath.Join(dir, "view"), git.Ingredients{WorkTree: tree, Format: k.mirror.format(ctx)})
 	if err != nil {
 		return facts{}, err
@@ -43,8 +42,8 @@ func (k *keepRun) files(ctx context.Context) (f facts, err error) {
 	return k.commitFiles(ctx, view, tree)
 }
 
-// unpack writes the files of the box below tree. The limit is k.req.Limit, in bytes of the archive:
-// NoSpace beyond.
+// unpack extracts the box's files below tree. An archive larger than k.req.Limit bytes fails
+// with code NoSpace.
 func (k *keepRun) unpack(ctx context.Context, tree string) error {
 	return background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
 		return k.guest.Files(ctx, k.req.Dir, w)
@@ -56,20 +55,20 @@ func (k *keepRun) unpack(ctx context.Context, tree string) error {
 				WithHint("copy what matters: agentbox cp BOX:PATH DIR")
 		}
 		if err == nil {
-			_, err = io.Copy(io.Discard, in) // the end of an archive is padded
+			_, err = io.Copy(io.Discard, in) // read the padding at the end of the archive
 		}
 		return err
 	})
 }
 
-// commitFiles makes a commit of a tree of files, on top of the base if the mirror has it. The
-// objects are made in the view and reach the mirror as a pack, checked like every other.
+// commitFiles commits a tree of files, on top of the base if the mirror has it. The objects are
+// made in the view and enter the mirror as a pack, checked like any other.
 func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) (facts, error) {
 	view = view.With("GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(k.mirror.dir, "objects"))
 	_, complaints, err := view.Run(ctx, git.Call{Dir: tree, Args: []string{"add", "-A", "--ignore-errors"}})
 	failed, ok := errors.AsType[*git.Error](err)
 	switch {
-	case ok && failed.Status == 1: // some files have names that git refuses; it took the others
+	case ok && failed.Status == 1: // git refused some file names and added the rest
 		k.lose(complaints)
 	case err != nil:
 		return facts{}, unwritable(err)
@@ -96,7 +95,7 @@ func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) 
 	return f, err
 }
 
-// lose notes what git said about files that it did not take, of many the first.
+// lose records git's complaints about files that it did not add, up to maxMissing.
 func (k *keepRun) lose(complaints string) {
 	k.kept.Lost = true
 	for line := range strings.Lines(complaints) {
@@ -106,7 +105,7 @@ func (k *keepRun) lose(complaints string) {
 	}
 }
 
-// format is that of the mirror's objects, sha1 or sha256; "" where git does not say.
+// format returns the object format of the mirror, sha1 or sha256, or "" if git cannot tell.
 func (m mirror) format(ctx context.Context) string {
 	out, err := m.git(ctx, nil, "rev-parse", "--show-object-format")
 	if err != nil {

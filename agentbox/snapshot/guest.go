@@ -9,19 +9,19 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// Guest is the box, as far as this package needs it. Both end with ctx. What they bring is bounded
-// by their caller.
+// Guest is the access to a box that this package needs. Both methods stop when ctx ends. The
+// caller bounds how much it reads.
 type Guest interface {
 	// Exec runs a command as the box's user; see environment.Exec.
 	Exec(ctx context.Context, cmd environment.Command) (environment.Status, error)
-	// Files writes all files below a directory as a tar archive, with names relative to it.
+	// Files writes all files below dir as a tar archive, with names relative to dir.
 	Files(ctx context.Context, dir string, w io.Writer) error
 }
 
-// Connection is a Guest at the other end of an SSH connection.
+// Connection is a Guest over an SSH connection. The caller closes it.
 type Connection struct{ *ssh.Client }
 
-// Open connects to a box of this machine.
+// Open connects to a box on this machine as the given user.
 func Open(ctx context.Context, a environment.Address, user string) (Connection, error) {
 	client, err := environment.Open(ctx, a, user)
 	return Connection{client}, err
@@ -32,7 +32,7 @@ func (c Connection) Exec(ctx context.Context, cmd environment.Command) (environm
 	return environment.Exec(ctx, c.Client, cmd)
 }
 
-// Files implements Guest. .git is left out at the source.
+// Files implements Guest. It omits .git.
 func (c Connection) Files(ctx context.Context, dir string, w io.Writer) error {
 	return environment.Export{Root: dir, Skip: []string{dir + "/.git"}}.Take(ctx, c.Client, w)
 }

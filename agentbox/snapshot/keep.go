@@ -21,57 +21,56 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// Request says what of a box to keep, and where. Mirror, Ref and, unless the box began with no
-// commit, Base are needed.
+// Request says what to keep of a box, and where. Mirror and Ref are required, and so is Base
+// unless the box began without a commit.
 type Request struct {
-	Mirror        string        // the project's mirror (home.Mirror); it is made when it is not there
-	Ref           string        // in it: TaskRef or BoxRef
-	Base          string        // the commit that the workspace began with; "" when there was none
-	Begin         string        // the directory that Begin made for the box; "" or one that is not there: all was committed
-	Checkout      string        // where the box came from; "" or one that is gone is no error
-	SkipUntouched bool          // a box in which nothing was done, as git says at once, is not looked at closely: there is no ref then, and Kept.Nothing
-	Export        bool          // the checkout gets the ref, too
-	Dir           string        // of the workspace in the box; "" is /workspace
-	Limit         int64         // bytes that may come from the box; 0 is DefaultLimit
-	Timeout       time.Duration // for all of it; 0 is DefaultTimeout
+	Mirror        string        // the project's mirror (home.Mirror); created if missing
+	Ref           string        // the ref to set in it: TaskRef or BoxRef
+	Base          string        // the commit that the workspace began with; "" for none
+	Begin         string        // the directory that Begin wrote for the box; if "" or absent, everything was committed
+	Checkout      string        // the checkout the box came from; may be "" or gone
+	SkipUntouched bool          // return early, with no ref and Kept.Nothing true, if a quick look at git finds the box unchanged
+	Export        bool          // set the ref in the checkout, too
+	Dir           string        // the workspace in the box; "" is DefaultDir
+	Limit         int64         // maximum bytes to read from the box; 0 is DefaultLimit
+	Timeout       time.Duration // for the whole call; 0 is DefaultTimeout
 }
 
-// What a Request says when it says nothing.
+// Defaults for the zero values of a Request.
 const (
 	DefaultDir     = "/workspace"
 	DefaultLimit   = 4 << 30
 	DefaultTimeout = 10 * time.Minute
 )
 
-// Kept is what was kept. Commits named in it are in the
-// mirror, and full hex.
+// Kept describes what was kept. Its commits are full hex and exist in the mirror.
 type Kept struct {
 	Ref     string
-	Commit  string   // the box's work; Head when nothing was uncommitted
-	Whole   string   // the same with what was uncommitted when the box began, as far as it is there still
-	Begin   string   // Base with what was uncommitted when the box began; "" when nothing was
-	Same    bool     // nothing has changed since Begin, but for what is committed
-	Mixed   bool     // Commit has what was uncommitted too: it cannot be told apart
+	Commit  string   // the box's work; equal to Head if nothing was uncommitted
+	Whole   string   // Commit plus what was uncommitted when the box began, where that still exists
+	Begin   string   // Base plus what was uncommitted when the box began; "" if nothing was
+	Same    bool     // nothing changed since Begin, except for commits
+	Mixed   bool     // Commit includes what was uncommitted at the beginning, because the two cannot be told apart
 	Head    string   // what was checked out; "" before the first commit
 	Base    string   // as requested
-	Commits int      // of Head that Base does not lead to
-	Files   int      // that were not committed, or not as they were
-	Also    []Branch // branches and stashes that Commit does not lead to, in the mirror
-	Missing []string // what could not be kept and why, a line each
-	Lost    bool     // Missing has more than what nested repositories hold
-	// Unexported is why the checkout has no Ref, where it was to have one: the mirror has it, so
-	// nothing is missing.
+	Commits int      // commits in Head that Base does not contain
+	Files   int      // files that were uncommitted or changed
+	Also    []Branch // branches and stashes in the mirror that Commit does not contain
+	Missing []string // what could not be kept and why, one line each
+	Lost    bool     // Missing lists more than the contents of nested repositories
+	// Unexported says why the checkout did not get Ref although it was requested. The mirror has
+	// the ref, so nothing is lost.
 	Unexported string
 	Mirror     string // where it was kept
 }
 
-// Keep makes a ref in the project's mirror of everything that was done in a box: see the package.
-// It changes nothing in the box, and says in Kept.Missing what it had to leave. When git in the box
-// is missing or its repository damaged, all files that its ignore rules do not exclude are kept on
-// top of Base. An error means that nothing was kept. It may be called again, and for several boxes
-// of one project at once. Errors: NoSpace where the box sends more than Limit, Unavailable after
-// Timeout or where the box does not answer, Conflict where what it says is not to be believed and
-// its files cannot be had either.
+// Keep saves the work done in a box under a ref in the project's mirror; see the package
+// comment. It changes nothing in the box and lists in Kept.Missing what it could not save. If
+// git in the box is missing or its repository damaged, Keep saves all files that the ignore
+// rules do not exclude, on top of Base. An error means that nothing was kept. Keep may be
+// repeated, and may run for several boxes of one project at once. Errors: NoSpace if the box
+// sends more than Limit; Unavailable after Timeout or if the box does not respond; Conflict if
+// the box's answer is invalid and its files cannot be read either.
 func Keep(ctx context.Context, g Guest, req Request) (Kept, error) {
 	if !strings.HasPrefix(req.Ref, namespace) || path.Clean(req.Ref) != req.Ref {
 		return Kept{}, agentbox.Errorf(agentbox.Internal, "%q is no ref for work", req.Ref)
@@ -89,18 +88,17 @@ func Keep(ctx context.Context, g Guest, req Request) (Kept, error) {
 	return k.kept, nil
 }
 
-// keepRun is one run of Keep. It is used by one goroutine, and once.
+// keepRun is one run of Keep, used once and by one goroutine.
 type keepRun struct {
 	req    Request
 	guest  Guest
-	repo   *workspace.Repo // the checkout; nil when there is none any more
+	repo   *workspace.Repo // the checkout; nil if it is gone
 	mirror mirror
 	kept   Kept
 }
 
-// keep goes through the steps in an order in which each ref that is set is of objects that are
-// there. A failure before the ref of the work leaves objects and refs of the mirror that nobody
-// asks for, and the next run finds them.
+// keep sets each ref only after its objects are in the mirror. A failure before the work's ref
+// is set leaves unused objects and refs in the mirror, which the next run reuses.
 func (k *keepRun) keep(ctx context.Context) error {
 	if k.req.SkipUntouched && k.untouched(ctx) {
 		k.kept.Commit, k.kept.Whole, k.kept.Head = k.req.Base, k.req.Base, k.req.Base
@@ -130,7 +128,7 @@ func (k *keepRun) keep(ctx context.Context) error {
 	return nil
 }
 
-// look takes what the box holds into the mirror: as its git has it, else its files.
+// look brings the box's work into the mirror: through its git if possible, else as files.
 func (k *keepRun) look(ctx context.Context) (facts, error) {
 	f, err := k.fetch(ctx)
 	if err != nil {
@@ -147,10 +145,10 @@ func (k *keepRun) look(ctx context.Context) (facts, error) {
 	return k.files(ctx)
 }
 
-// setRefs gives the work its refs in the mirror, all objects of which are there.
+// setRefs sets the refs of the work in the mirror, which has all their objects.
 func (k *keepRun) setRefs(ctx context.Context, f facts) error {
 	refs, name := map[string]string{k.req.Ref: f.top}, strings.TrimPrefix(k.req.Ref, namespace)
-	// Otherwise the work's own ref keeps it.
+	// If they are equal, the work's own ref is enough.
 	if k.kept.Whole != k.kept.Commit {
 		refs[wholesRef+name] = k.kept.Whole
 	}
@@ -162,7 +160,7 @@ func (k *keepRun) setRefs(ctx context.Context, f facts) error {
 	return k.mirror.setRefs(ctx, refs)
 }
 
-// prepare opens the mirror, and sees to it that what the box began with is there.
+// prepare opens the mirror and ensures that it has what the box began with.
 func (k *keepRun) prepare(ctx context.Context) error {
 	digits := len(k.req.Base)
 	if k.req.Checkout != "" {
@@ -182,8 +180,8 @@ func (k *keepRun) prepare(ctx context.Context) error {
 	return k.begin(ctx)
 }
 
-// seedBase takes the base from the checkout into the mirror, so that the box sends only what is
-// new. It is an economy: that it fails is no error.
+// seedBase copies the base from the checkout to the mirror, so that the box sends only new
+// objects. This is an optimisation, so its failure is not an error.
 func (k *keepRun) seedBase(ctx context.Context) error {
 	if k.req.Base == "" {
 		return nil
@@ -194,17 +192,17 @@ func (k *keepRun) seedBase(ctx context.Context) error {
 	}
 	if err := k.mirror.seed(ctx, *k.repo, k.req.Base); err != nil && ctx.Err() != nil {
 		return err
-	} // without it the box sends everything
+	} // without the base, the box sends everything
 	return nil
 }
 
-// errFormat is a repository whose objects have other names than those of the mirror.
+// errFormat reports objects whose names have another length than the mirror's.
 var errFormat = errors.New("its objects have another format than the checkout's")
 
-// fetch has the box say what it holds, and takes its objects. The box's script writes facts and
-// then the pack to one stream, so that it is one command.
+// fetch asks the box for its facts and takes its objects. One script in the box writes both to
+// one stream, facts first, so that it takes a single command.
 func (k *keepRun) fetch(ctx context.Context) (facts, error) {
-	// Every commit that the host has saves the box from sending its history.
+	// Each commit that the host has spares the box from sending its history.
 	have, err := k.mirror.tips(ctx)
 	if err != nil {
 		return facts{}, err
@@ -234,15 +232,15 @@ func (k *keepRun) fetch(ctx context.Context) (facts, error) {
 			return nil
 		}
 		if err = k.accept(ctx, in, &f); err == nil {
-			_, err = io.Copy(io.Discard, io.LimitReader(in, 1)) // git has read all of the pack
+			_, err = io.Copy(io.Discard, io.LimitReader(in, 1)) // git has read the whole pack
 		}
 		return err
 	})
 	return f, k.judge(ctx, &f, err)
 }
 
-// accept takes the pack. The box cannot have begun with a commit whose name has another length, and
-// what it names must be commits: the mirror's refs and the counts below depend on it.
+// accept takes the pack and verifies that the ids the box named are commits: the mirror's refs
+// and the counts depend on it. An id of another length than the base's is invalid.
 func (k *keepRun) accept(ctx context.Context, pack io.Reader, f *facts) error {
 	if k.req.Base != "" && len(f.top) != len(k.req.Base) {
 		return lies(errFormat)
@@ -264,9 +262,9 @@ func (k *keepRun) accept(ctx context.Context, pack io.Reader, f *facts) error {
 	return err
 }
 
-// judge decides what a failure means: a repository that does not hold together leaves the files,
-// everything else is the end. Corrupt is a pack that git refuses, Conflict an answer that cannot be
-// understood; a box that cannot be reached, or sends too much, is no case for its files.
+// judge decides what a failure means. A pack that git refuses (Corrupt) or an answer that cannot
+// be parsed (Conflict) sets f.failed, so that files are kept instead. Any other error, such as
+// an unreachable box or too much data, is returned.
 func (k *keepRun) judge(ctx context.Context, f *facts, err error) error {
 	code := agentbox.CodeOf(err)
 	if err == nil || ctx.Err() != nil || code != agentbox.Corrupt && code != agentbox.Conflict {
@@ -276,7 +274,8 @@ func (k *keepRun) judge(ctx context.Context, f *facts, err error) error {
 	return nil
 }
 
-// count says how many commits were made. Where the base is not there, all count.
+// count sets the number of commits made in the box. Without the base in the mirror, all commits
+// count.
 func (k *keepRun) count(ctx context.Context) error {
 	if k.kept.Head == "" {
 		return nil
@@ -293,7 +292,8 @@ func (k *keepRun) count(ctx context.Context) error {
 	return err
 }
 
-// export gives the checkout its ref. The mirror has the work already, so a failure is only told.
+// export sets the ref in the checkout. The mirror already has the work, so a failure is only
+// recorded.
 func (k *keepRun) export(ctx context.Context) {
 	if !k.req.Export {
 		return
@@ -302,7 +302,7 @@ func (k *keepRun) export(ctx context.Context) {
 		k.kept.Unexported = "the checkout is gone"
 		return
 	}
-	// A checkout may be on a disk that is full, or be another user's.
+	// The checkout's disk may be full, or belong to another user.
 	if err := k.mirror.export(ctx, *k.repo, k.kept.Commit, k.req.Base, k.req.Ref); err != nil {
 		k.kept.Unexported = agentbox.AsError(err).Message
 	}

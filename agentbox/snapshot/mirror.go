@@ -20,9 +20,10 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// mirror is the bare repository of a project on this host. Only this package writes it: its
-// configuration is ours, it has no hooks, and all its refs are below refs/agentbox/. Methods may be
-// called at once, by processes, too. Errors of git's that are not expected become unwritable.
+// mirror is the bare repository of a project on this host. Only this package writes it: it
+// controls the configuration, there are no hooks, and all refs are below refs/agentbox/. Methods
+// are safe for concurrent use, also across processes. Unexpected errors of git become
+// unwritable.
 type mirror struct{ dir string }
 
 // Refs of the mirror.
@@ -30,24 +31,24 @@ const (
 	namespace   = "refs/agentbox/"
 	basesRef    = namespace + "bases/"    // commits that boxes began with
 	beginsRef   = namespace + "begins/"   // what was uncommitted when boxes began
-	wholesRef   = namespace + "wholes/"   // <ref of the work>: the same with what was uncommitted when the box began
-	branchesRef = namespace + "branches/" // <ref of the work>/<number>: what HEAD did not lead to
+	wholesRef   = namespace + "wholes/"   // <ref of the work>: Kept.Whole
+	branchesRef = namespace + "branches/" // <ref of the work>/<number>: branches and stashes that HEAD does not contain
 )
 
-// TaskRef is the ref of a task's work, in the mirror and in the checkout it came from. id is
-// agentbox.TaskID's text.
+// TaskRef returns the ref of a task's work, in the mirror and in the checkout. id is the text of
+// an agentbox.TaskID.
 func TaskRef(id string) string { return namespace + "tasks/" + id }
 
-// BoxRef is the ref of what a box held when somebody last looked.
+// BoxRef returns the ref of the work of a box, as it was when last kept.
 func BoxRef(id agentbox.BoxID) string { return namespace + "boxes/" + id.String() }
 
-// Again is what Keep has kept, from what was written down of it. dir is home.Mirror of the project.
+// Again rebuilds a result of Keep from its saved form. dir is the project's home.Mirror.
 func Again(dir string, kept Kept) Kept {
 	kept.Whole, kept.Mirror = kept.Commit, mirrorFor(dir, len(kept.Commit))
 	return kept
 }
 
-// mirrorFor is the mirror for objects whose names have so many digits.
+// mirrorFor returns the path of the mirror for objects whose names have that many hex digits.
 func mirrorFor(dir string, digits int) string {
 	if digits == 64 {
 		return strings.TrimSuffix(dir, ".git") + "-sha256.git"
@@ -55,9 +56,9 @@ func mirrorFor(dir string, digits int) string {
 	return dir
 }
 
-// openMirror makes the mirror when it is not there. One of another format of objects lies beside
-// it. digits are those of the names of objects. It is made beside its place and renamed, so it is
-// whole or not there.
+// openMirror opens the mirror for objects whose names have that many hex digits, and creates it
+// if necessary. A mirror of another object format lies beside it. A new mirror is made under a
+// temporary name and renamed, so it is either complete or absent.
 func openMirror(ctx context.Context, dir string, digits int) (mirror, error) {
 	dir = mirrorFor(dir, digits)
 	m := mirror{dir}
@@ -79,20 +80,21 @@ func openMirror(ctx context.Context, dir string, digits int) (mirror, error) {
 	if _, _, err := git.Run(ctx, git.Call{Dir: fresh, Args: append(args, fresh)}); err != nil {
 		return m, unwritable(err)
 	}
-	// Another may have made it meanwhile: then theirs stays.
+	// Another process may have created it meanwhile; keep that one.
 	if err := os.Rename(fresh, dir); err != nil && !errors.Is(err, fs.ErrExist) && !exists(filepath.Join(dir, "HEAD")) {
 		return m, unwritable(err)
 	}
 	return m, nil
 }
 
-// exists tells that something has the name.
+// exists reports whether path exists, including as a dangling link.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
-// unwritable is the error for a mirror in which git failed: its disk may be full. It is nil for none.
+// unwritable returns the error for a failure of git in a mirror, for example on a full disk. It
+// returns nil if err is nil.
 func unwritable(err error) error {
 	if err == nil {
 		return nil
@@ -106,29 +108,29 @@ func (m mirror) Run(ctx context.Context, c git.Call) (stdout []byte, stderr stri
 	return git.Run(ctx, c)
 }
 
-// git is Run for short answers: what git prints is held in memory.
+// git is Run for short outputs, which it holds in memory.
 func (m mirror) git(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
 	out, _, err := m.Run(ctx, git.Call{Args: args, Stdin: stdin})
 	return string(out), err
 }
 
-// has tells which of the commits the mirror has (git.Commits).
+// has reports which of the commits the mirror has (git.Commits).
 func (m mirror) has(ctx context.Context, commits ...string) (map[string]bool, error) {
 	have, err := git.Commits(ctx, m, commits...)
 	return have, unwritable(err)
 }
 
-// emptyTree is a tree without files.
+// emptyTree returns the object name of an empty tree, which it writes to the mirror.
 func (m mirror) emptyTree(ctx context.Context) (string, error) {
 	id, err := m.git(ctx, strings.NewReader(""), "mktree")
 	return strings.TrimSpace(id), unwritable(err)
 }
 
-// maxHave bounds the commits by which a box finds out what need not be sent. They are passed in a
-// variable of the environment.
+// maxHave bounds the commits that a box is told the host has. They are passed in an environment
+// variable.
 const maxHave = 50
 
-// tips are the newest commits that the mirror has refs to.
+// tips returns the newest commits that refs of the mirror point to.
 func (m mirror) tips(ctx context.Context) ([]string, error) {
 	out, err := m.git(ctx, nil, "for-each-ref", "--sort=-committerdate", fmt.Sprintf("--count=%d", maxHave), "--format=%(objectname)")
 	if err != nil {
@@ -139,15 +141,14 @@ func (m mirror) tips(ctx context.Context) ([]string, error) {
 	return slices.Compact(ids), nil
 }
 
-// lenient are mistakes of old tools that many histories have and that harm nobody.
+// lenient tolerates harmless mistakes of old tools, which many histories contain.
 const lenient = "--strict=zeroPaddedFilemode=ignore,missingSpaceBeforeDate=ignore,badTimezone=ignore,missingNameBeforeEmail=ignore,nullSha1=ignore,gitmodulesParse=ignore"
 
-// take adds the objects of a pack, checked one by one, of at most limit bytes. Only when all that
-// the tips lead to is there does anything become part of the mirror. The objects are in a
-// quarantine until then, which git itself does for a push. tips are full hex. NoSpace beyond limit,
-// Corrupt for what git refuses.
+// take adds the objects of a pack of at most limit bytes, after git has checked each of them.
+// They stay in quarantine, as in a git push, until everything reachable from tips is present.
+// tips are full hex. Errors: NoSpace beyond limit, Corrupt for a pack that git refuses.
 func (m mirror) take(ctx context.Context, pack io.Reader, limit int64, tips []string) error {
-	// In the mirror, so that adopting a pack is a rename.
+	// Inside the mirror, so that adopting a pack is a rename.
 	quarantine, err := os.MkdirTemp(m.dir, "incoming-")
 	if err != nil {
 		return unwritable(err)
@@ -159,14 +160,14 @@ func (m mirror) take(ctx context.Context, pack io.Reader, limit int64, tips []st
 		return refused(err, limit)
 	}
 	list := strings.NewReader(strings.Join(tips, "\n") + "\n")
-	// index-pack has looked at each object by itself; this finds out that none is missing.
+	// index-pack has checked each object by itself; this finds missing ones.
 	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: list, Stdout: io.Discard, Args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}}); err != nil {
 		return refused(err, limit)
 	}
 	return m.adopt(filepath.Join(quarantine, "pack"))
 }
 
-// refused is the error for a pack that git did not take.
+// refused returns the error for a pack that git did not accept.
 func refused(err error, limit int64) error {
 	failed, ok := errors.AsType[*git.Error](err)
 	if !ok {
@@ -179,14 +180,15 @@ func refused(err error, limit int64) error {
 	return agentbox.Errorf(agentbox.Corrupt, "git refuses what the box sent: %s", agentbox.Printable(failed.Error()))
 }
 
-// adopt moves packs into the mirror, the index of each last: without it git does not look at a
-// pack.
+// adopt moves packs into the mirror. The index of each comes last, because git ignores a pack
+// without one.
 func (m mirror) adopt(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return unwritable(err)
 	}
-	// Two boxes may bring the same pack: its name is its content's, so either of them is right.
+	// Two boxes may send the same pack. Its name derives from its contents, so either copy will
+	// do.
 	for _, suffix := range []string{".pack", ".rev", ".idx"} {
 		for _, e := range entries {
 			if !strings.HasSuffix(e.Name(), suffix) {
@@ -200,8 +202,8 @@ func (m mirror) adopt(dir string) error {
 	return nil
 }
 
-// setRefs makes each of the refs name a commit that the mirror has, wherever it pointed: all of them
-// or none.
+// setRefs points all of the refs at commits that the mirror has, wherever they pointed before,
+// or changes none.
 func (m mirror) setRefs(ctx context.Context, refs map[string]string) error {
 	var in strings.Builder
 	for ref, commit := range refs {
@@ -211,8 +213,8 @@ func (m mirror) setRefs(ctx context.Context, refs map[string]string) error {
 	return unwritable(err)
 }
 
-// seed takes the history up to a commit from a checkout of the user's, so that boxes send only what
-// is new. The commit gets a ref below bases/, which keeps it when git collects garbage.
+// seed copies the history of a commit from the user's checkout, so that boxes send only new
+// objects. A ref below bases/ keeps the commit from garbage collection.
 func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) error {
 	view, done, err := workspace.Objects(ctx, repo)
 	if err != nil {
@@ -226,7 +228,7 @@ func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) er
 	if err != nil {
 		return err
 	}
-	// What mirror and checkout both have need not be packed.
+	// Skip what mirror and checkout both have.
 	known, err := git.Commits(ctx, view, have...)
 	if err != nil {
 		return err
@@ -243,14 +245,14 @@ func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) er
 	return m.setRefs(ctx, map[string]string{basesRef + commit: commit})
 }
 
-// borrowing is held while a mirror's file shallow is changed, which git does not lock for us: one
-// process, the daemon, writes all mirrors.
+// borrowing serialises changes of a mirror's shallow file, for which git has no lock. An
+// in-process lock is enough, because only the daemon writes mirrors.
 var borrowing sync.Mutex
 
-// borrowShallow takes over where the history of a shallow checkout ends, for commits that the
-// mirror does not have: one that it has would lose its history there. Lines that name no object are
-// left out, as git refuses to work in a repository that has one, and the mirror is that of all
-// checkouts of the project.
+// borrowShallow copies the boundaries of a shallow checkout's history for commits that the
+// mirror lacks; a boundary at a commit it has would cut off history there. It skips lines that
+// name no object: git refuses to work in a repository with such a line, and all checkouts of the
+// project share the mirror.
 func (m mirror) borrowShallow(ctx context.Context, repo workspace.Repo) error {
 	const maxShallow = 1 << 20
 	data, err := git.ReadPlain(filepath.Join(repo.CommonDir, "shallow"), maxShallow)
@@ -280,8 +282,8 @@ func (m mirror) borrowShallow(ctx context.Context, repo workspace.Repo) error {
 	return unwritable(durable.WriteFile(path, []byte(strings.Join(slices.Compact(ends), "\n")+"\n"), 0o600))
 }
 
-// export gives a checkout the objects of a commit and a ref to it. Nothing else there changes. ref
-// "" sets none. base is what the checkout most likely has, and need not be sent.
+// export copies the objects of a commit to a checkout and sets ref there, unless ref is "". It
+// changes nothing else. base is a commit that the checkout probably has, which need not be sent.
 func (m mirror) export(ctx context.Context, repo workspace.Repo, commit, base, ref string) error {
 	view, done, err := workspace.Objects(ctx, repo)
 	if err != nil {

@@ -1,10 +1,10 @@
 package snapshot
 
-// maxLarge is the size, in bytes, of a file beyond which one that is not committed is left out.
+// maxLarge is the maximum size, in bytes, of an uncommitted file that is kept.
 const maxLarge = 512 << 20
 
-// gitInBox is how git is run in a box: over the workspace that it is in, with nothing in its
-// configuration that starts a program or changes what is printed.
+// gitInBox sets up git for the current workspace in a box, so that no configuration can run a
+// program or change the output.
 const gitInBox = `
 export LC_ALL=C GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 GIT_NO_REPLACE_OBJECTS=1 GIT_NO_LAZY_FETCH=1 GIT_DIR="$PWD/.git" GIT_WORK_TREE="$PWD"
 git() {
@@ -12,15 +12,15 @@ git() {
 		-c advice.addEmbeddedRepo=false -c core.safecrlf=false -c core.bigFileThreshold=64m "$@"
 }`
 
-// capture prints, in the workspace of a box, what it holds: lines of facts, then "pack" and a pack
-// with the objects that the host lacks. It changes nothing there: new objects and the index are in
-// a directory of its own. Where the guest's kernel is gVisor, each process costs some ten
-// milliseconds.
+// capture prints the contents of a box's workspace: lines of facts, then "pack" and a pack with
+// the objects that the host lacks. It does not change the workspace: new objects and the index
+// go into a temporary directory. It keeps the number of processes low, because each costs some
+// ten milliseconds under gVisor.
 //
-// Its environment: HAVE, commits that the host has; ID, for the message; LARGE, in KiB; MOST, of
-// branches and stashes.
+// Its environment: HAVE, commits that the host has; ID, for the commit message; LARGE, the
+// maximum file size in KiB; MOST, the maximum number of branches and stashes.
 //
-// The lines, which facts.take reads; each may be absent but format, top and pack:
+// The lines, which facts.take parses. All are optional except format, top and pack:
 //
 //	missing TEXT     something that cannot be kept, for people
 //	nested PATH      a repository of its own in the workspace
@@ -32,9 +32,9 @@ git() {
 //	failed TEXT      git cannot tell; then it is the last line, and there is no pack
 //	pack             the pack follows, thin, of all that the ids lead to and HAVE does not
 //
-// A workspace can be in any state: no commit, an index that is damaged or locked, a merge half
-// done, objects that are gone. So the index is a copy, made again from HEAD where git cannot read
-// it, and each step that fails says so by a line instead of ending the script with a status.
+// The workspace may be in any state: no commits, a damaged or locked index, an unfinished merge,
+// missing objects. The script therefore works on a copy of the index, recreates it from HEAD if
+// git cannot read it, and reports each failure as a line instead of an exit status.
 const capture = `
 set -u
 fail() { printf 'failed %s\n' "$*" | tr -d '\r'; exit 0; }

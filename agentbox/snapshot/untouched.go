@@ -13,13 +13,13 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// quickStatus prints, in the workspace of a box, what git says of it in as few processes as can be:
-// the commit that is checked out, a line for each change, and branches and stashes. Everything a
-// box does to a repository takes some of it, and looking at all of it takes seven times as long.
+// quickStatus prints git's view of a box's workspace with as few processes as possible: the
+// commit checked out, one line per change, and the branches and stashes. Anything a box does to
+// a repository changes some of it. A full look takes seven times as long.
 //
-// A box that began with FILES that were not committed has changes in any case. Instead of them it
-// prints the tree of all that is there, as capture makes it, unless there are more or fewer such
-// files now: then something was done.
+// A box that began with FILES uncommitted files always has changes. Instead of them the script
+// prints the tree of all files, made as in capture. If the number of such files differs,
+// something has changed and the script fails.
 const quickStatus = gitInBox + `
 if [ -z "$FILES" ]; then
 	git status --porcelain=v2 --branch --untracked-files=all --ignore-submodules=none || exit 1
@@ -38,18 +38,20 @@ git for-each-ref --format='%(objectname) %(refname)' refs/heads refs/stash || ex
 echo end
 `
 
-// maxQuickStatus bounds what it may print. One that says more has found something. In bytes.
+// maxQuickStatus bounds the script's output, in bytes. A longer output means that something
+// changed.
 const maxQuickStatus = 256 << 10
 
-// untouched tells whether the box has, from that alone, what it began with. Whatever is in doubt is
-// looked at closely. The box could lie, and lose its own work: nobody else's.
+// untouched reports whether the box still has exactly what it began with, by this check alone.
+// It returns false when in doubt, which leads to a full look. A box that lies loses only its own
+// work.
 func (k *keepRun) untouched(ctx context.Context) bool {
 	began, err := readBegin(k.req.Begin)
 	if err != nil || k.req.Base == "" || k.req.Checkout == "" {
 		return false
 	}
 	tree, files := "", ""
-	// Then the tree of the beginning is what the box has to have, file by file.
+	// The box must then have the tree of the beginning, file by file.
 	if began != "" {
 		var n int
 		if tree, n, err = readTree(k.req.Begin); err != nil {
@@ -77,9 +79,9 @@ func (k *keepRun) untouched(ctx context.Context) bool {
 	return err == nil && len(unknown) == 0
 }
 
-// readQuickStatus gives the commits that are not base, and tells whether nothing has changed:
-// everything is as in base, or, unless tree is "", as in tree. It believes nothing that is not in
-// the form expected: any other line, and an answer without its end, is a change.
+// readQuickStatus returns the commits other than base, and reports whether nothing has changed:
+// all files are as in base or, unless tree is "", as in tree. It is strict: an unexpected line
+// or a missing end counts as a change.
 func readQuickStatus(text, base, tree string) (others []string, clean bool) {
 	at, saw, refs := "", "", false
 	for line := range strings.SplitSeq(text, "\n") {
@@ -108,7 +110,7 @@ func readQuickStatus(text, base, tree string) (others []string, clean bool) {
 	return nil, false
 }
 
-// unknown are the commits that the checkout has not. Without a checkout that is all of them.
+// unknown returns the commits that the checkout lacks; all of them if there is no checkout.
 func (k *keepRun) unknown(ctx context.Context, ids []string) ([]string, error) {
 	if k.repo == nil || len(ids) == 0 {
 		return ids, nil
@@ -122,7 +124,7 @@ func (k *keepRun) unknown(ctx context.Context, ids []string) ([]string, error) {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return have[id] }), err
 }
 
-// dropKnown forgets the branches and stashes of a box that the checkout has: they are not the box's
+// dropKnown drops the branches and stashes that the checkout has, since they are not the box's
 // work.
 func (k *keepRun) dropKnown(ctx context.Context, f *facts) error {
 	var ids []string
