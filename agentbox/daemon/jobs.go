@@ -13,21 +13,21 @@ import (
 	"agentbox/agentbox/job"
 )
 
-// boxFinder is what jobs need of the boxes (host.Manager).
+// boxFinder is the part of the boxes that jobs need (host.Manager).
 type boxFinder interface {
 	Find(context.Context, api.BoxRef) (agentbox.Box, error)
 	List(context.Context, api.ListRequest, agentbox.Progress) ([]agentbox.Box, error)
 	Connect(context.Context, api.BoxRef, agentbox.Progress) (api.Connection, error)
 }
 
-// jobs answers for the jobs of all boxes. It holds nothing: what a job is its files say, which are
-// in its box's directory, and its supervisor runs it, so jobs go on without a daemon.
+// jobs serves the calls about jobs of all boxes. It has no state of its own: a job's state is in
+// files in its box's directory, and its supervisor runs it, so that jobs continue without a daemon.
 type jobs struct {
 	home  home.Home
 	boxes boxFinder
 }
 
-// handle serves the calls about jobs.
+// handle registers the calls about jobs.
 func (j jobs) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.StartJob, j.start)
 	api.Handle(mux, api.ListJobs, j.list)
@@ -36,16 +36,16 @@ func (j jobs) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.RemoveJob, j.remove)
 }
 
-// start makes the box run, and has its supervisor start the job. The supervisor has it from then
-// on, so that what becomes of this call and this daemon does not matter to it. Variables of the
-// box, placeholders among them, are under those of the job.
+// start makes the box run, and lets its supervisor start the job. From then on the supervisor owns
+// the job, so that the end of this call or of this daemon does not affect it. The job's variables
+// override those of the box, which include placeholders.
 func (j jobs) start(ctx context.Context, req api.JobStart, progress agentbox.Progress) (api.JobStarted, error) {
 	c, err := j.boxes.Connect(ctx, req.BoxRef, progress)
 	if err != nil {
 		return api.JobStarted{}, err
 	}
 	spec := req.Spec
-	// As a command in the foreground: where the caller is in the checkout.
+	// The default is where the caller is in the checkout, as for a command in the foreground.
 	if spec.Dir == "" {
 		spec.Dir = c.Dir
 	}
@@ -60,8 +60,8 @@ func (j jobs) start(ctx context.Context, req api.JobStart, progress agentbox.Pro
 	return api.Call(ctx, client, api.SupervisorStartJob, spec, nil)
 }
 
-// list gives the jobs of a box or of all, with what each is doing now, which follows from its
-// record and the state of its box.
+// list returns the jobs of a box or of all boxes. The state of each follows from its record and the
+// state of its box.
 func (j jobs) list(ctx context.Context, req api.JobList, progress agentbox.Progress) ([]agentbox.Job, error) {
 	boxes, err := j.of(ctx, req, progress)
 	if err != nil {
@@ -74,7 +74,7 @@ func (j jobs) list(ctx context.Context, req api.JobList, progress agentbox.Progr
 	return all, nil
 }
 
-// of is the box whose jobs are meant, or every box. To list does not wake a box.
+// of returns the box whose jobs are requested, or every box. Listing does not wake a box.
 func (j jobs) of(ctx context.Context, req api.JobList, progress agentbox.Progress) ([]agentbox.Box, error) {
 	if req.All {
 		return j.boxes.List(ctx, api.ListRequest{}, progress)
@@ -83,7 +83,7 @@ func (j jobs) of(ctx context.Context, req api.JobList, progress agentbox.Progres
 	return []agentbox.Box{b}, err
 }
 
-// show gives one job and the directory of its files.
+// show returns one job and the directory of its files.
 func (j jobs) show(ctx context.Context, req api.JobRef, progress agentbox.Progress) (api.JobInfo, error) {
 	found, err := j.find(ctx, req, progress)
 	if err != nil {
@@ -92,8 +92,8 @@ func (j jobs) show(ctx context.Context, req api.JobRef, progress agentbox.Progre
 	return api.JobInfo{Job: found, Dir: job.Dir(j.home.Box(found.Box).Jobs(), found.ID)}, nil
 }
 
-// find is the job that is meant: by its id, or a unique beginning of it, in whatever box; or the
-// one that runs in the box. With a box it is looked for there only.
+// find finds a job by its id or a unique prefix of it, in any box, or else the job that runs in a
+// box. If the request names a box, it searches only there.
 func (j jobs) find(ctx context.Context, req api.JobRef, progress agentbox.Progress) (agentbox.Job, error) {
 	all, err := j.list(ctx, api.JobList{BoxRef: req.BoxRef, All: req.Job != "" && req.Box == ""}, progress)
 	if err != nil {
@@ -118,8 +118,8 @@ func (j jobs) find(ctx context.Context, req api.JobRef, progress agentbox.Progre
 	return agentbox.Job{}, agentbox.Errorf(agentbox.NotFound, "there is no job %q", req.Job).WithHint("agentbox jobs --all lists them")
 }
 
-// signal sends a signal to a job that runs. Conflict for one that does not: a paused job gets none,
-// since nothing of it runs.
+// signal sends a signal to a running job. It returns Conflict if the job does not run, which
+// includes a paused one: none of its processes run.
 func (j jobs) signal(ctx context.Context, req api.JobSignal, progress agentbox.Progress) (api.None, error) {
 	found, err := j.find(ctx, api.JobRef{Job: req.ID.String()}, progress)
 	if err != nil {
@@ -133,13 +133,13 @@ func (j jobs) signal(ctx context.Context, req api.JobSignal, progress agentbox.P
 	return api.Call(ctx, client, api.SupervisorSignalJob, req, nil)
 }
 
-// remove forgets a job that has ended. Conflict for one that runs or is paused.
+// remove deletes a job that has ended. It returns Conflict if the job is running or paused.
 func (j jobs) remove(ctx context.Context, req api.JobRef, progress agentbox.Progress) (api.None, error) {
 	found, err := j.find(ctx, req, progress)
 	if err != nil {
 		return api.None{}, err
 	}
-	// Its files are being written, by the supervisor.
+	// The supervisor is still writing its files.
 	if found.State == agentbox.JobRunning || found.State == agentbox.JobPaused {
 		return api.None{}, agentbox.Errorf(agentbox.Conflict, "job %s is %s", found.ID, found.State).WithHint("agentbox jobs kill %s ends it", found.ID)
 	}

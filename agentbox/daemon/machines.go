@@ -9,8 +9,8 @@ import (
 	"agentbox/vmm/kernel"
 )
 
-// machinesMade says that the team may want templates or kernels that are here. It does not wait.
-// Several calls before it is looked at are one.
+// machinesMade notes that there may be templates or kernels that the team wants. It does not block.
+// Several calls count as one until keepMachines looks.
 func (s *shares) machinesMade() {
 	select {
 	case s.machines <- struct{}{}:
@@ -18,10 +18,10 @@ func (s *shares) machinesMade() {
 	}
 }
 
-// keepMachines takes what machines start from, as far as it was made here, into the store for the
-// team, whenever there may be more of it, until ctx ends. It is done in the background and only
-// where there is a team: it copies gigabytes that nobody else would want. A failure is logged, and
-// the next change tries again.
+// keepMachines copies the templates and kernels that were made here into the store for the team,
+// whenever there may be new ones, until ctx ends. It runs in the background and only if there is a
+// team, because it copies gigabytes that nobody else would want. A failure is logged and retried at
+// the next change.
 func (d *daemon) keepMachines(ctx context.Context) {
 	for {
 		select {
@@ -38,8 +38,8 @@ func (d *daemon) keepMachines(ctx context.Context) {
 	}
 }
 
-// keepTemplates offers the templates that were made here, of images that are known by digest. What
-// another member made is offered by that member.
+// keepTemplates stores the templates that were made here, of images that are known by digest.
+// Another member's templates are offered by that member.
 func (d *daemon) keepTemplates(ctx context.Context) error {
 	all, err := d.boxes.Templates()
 	for key, origin := range all {
@@ -50,7 +50,7 @@ func (d *daemon) keepTemplates(ctx context.Context) error {
 	return err
 }
 
-// keepKernels offers the guest kernels that were made here.
+// keepKernels stores the guest kernels that were fetched here.
 func (d *daemon) keepKernels(ctx context.Context) error {
 	all, err := kernel.ListFetched(d.cfg.Home.Kernels())
 	for _, k := range all {
@@ -61,9 +61,9 @@ func (d *daemon) keepKernels(ctx context.Context) error {
 	return err
 }
 
-// dropMachines removes templates and kernels by members that are not believed any more. gone tells
-// whether what somebody made, of an image if it is not zero, is to go. Templates that boxes need to
-// be resumed stay, see Manager.DropTemplates.
+// dropMachines removes templates and kernels of members that are no longer trusted. gone reports
+// whether the result of a maker is to be removed; image is zero for a kernel. Templates that boxes
+// need to be resumed stay. See Manager.DropTemplates.
 func (d *daemon) dropMachines(ctx context.Context, gone func(by string, image agentbox.Digest) bool) {
 	err := errors.Join(
 		d.boxes.DropTemplates(func(o templates.Origin) bool { return gone(o.By, o.Image) }),

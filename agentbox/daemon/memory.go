@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// returnEvery is how often an idle daemon gives memory back to the machine.
+// returnEvery is how often an idle daemon returns memory to the machine.
 const returnEvery = 15 * time.Second
 
-// returnMemory collects garbage and gives it back while nothing else makes the collector run. The
-// index of the store keeps a table of 20 MB for what is written next, most of it never touched. The
-// collector counts it, so that as much garbage again may gather first: an idle daemon that hears a
-// few gossip packets a second would hold 20 MB of it.
+// returnMemory collects garbage and returns memory while nothing else makes the collector run. The
+// store's index keeps a write buffer of 20 MB, most of it never touched. The collector counts it as
+// live, and so lets as much garbage gather before it runs: an idle daemon that receives a few
+// gossip packets a second would hold 20 MB of garbage.
 func returnMemory(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -24,7 +24,7 @@ func returnMemory(ctx context.Context, every time.Duration) {
 			return
 		}
 		if now := collections(); now != last {
-			last = now // it is at work
+			last = now // the collector is already running by itself
 			continue
 		}
 		debug.FreeOSMemory()
@@ -32,7 +32,7 @@ func returnMemory(ctx context.Context, every time.Duration) {
 	}
 }
 
-// collections is how often the collector has run.
+// collections returns how often the collector has run.
 func collections() uint64 {
 	s := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
 	metrics.Read(s)

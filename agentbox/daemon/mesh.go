@@ -12,8 +12,8 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// withMesh serves a call about the team, or says why nobody can. A mesh that cannot be opened,
-// whose files are damaged say, is no reason to serve no boxes.
+// withMesh serves a call about the team, or returns why there is no mesh. The daemon serves boxes
+// even if the mesh cannot be opened, for example because its files are damaged.
 func withMesh[Req, Resp any](d *daemon, f api.Func[Req, Resp]) api.Func[Req, Resp] {
 	return func(ctx context.Context, req Req, progress agentbox.Progress) (Resp, error) {
 		if d.noMesh != nil {
@@ -24,7 +24,7 @@ func withMesh[Req, Resp any](d *daemon, f api.Func[Req, Resp]) api.Func[Req, Res
 	}
 }
 
-// initMesh makes a team with this machine as its first member, and gives its status.
+// initMesh creates a team with this machine as its first member, and returns its status.
 func (d *daemon) initMesh(ctx context.Context, req api.MeshInitRequest, _ agentbox.Progress) (api.MeshStatus, error) {
 	if err := d.mesh.Init(req.Name, req.Listen); err != nil {
 		return api.MeshStatus{}, err
@@ -32,13 +32,13 @@ func (d *daemon) initMesh(ctx context.Context, req api.MeshInitRequest, _ agentb
 	return d.showMesh(ctx, api.None{}, nil)
 }
 
-// Bounds of an invitation: its token makes its bearer a member, so none is for ever.
+// Bounds of an invitation. Its token makes its bearer a member, so every invitation expires.
 const (
 	leastInvite = time.Second
 	mostInvite  = 30 * 24 * time.Hour
 )
 
-// inviteMesh makes an invitation, with the roles that its taker gets.
+// inviteMesh creates an invitation with the roles that the new member gets.
 func (d *daemon) inviteMesh(_ context.Context, req api.MeshInviteRequest, _ agentbox.Progress) (api.MeshInvite, error) {
 	if req.TTL < leastInvite || req.TTL > mostInvite {
 		return api.MeshInvite{}, agentbox.Errorf(agentbox.Invalid, "an invitation is for %s to %s", leastInvite, mostInvite)
@@ -51,8 +51,8 @@ func (d *daemon) inviteMesh(_ context.Context, req api.MeshInviteRequest, _ agen
 	return api.MeshInvite{Token: token, Expires: invite.Expires, Addresses: invite.Addresses}, err
 }
 
-// joinMesh takes up an invitation, and gives this machine's status as a member. It waits for the
-// machine that invites, whose addresses are in the token.
+// joinMesh accepts an invitation, and returns this machine's status as a member. It waits for the
+// inviting machine, whose addresses are in the token.
 func (d *daemon) joinMesh(ctx context.Context, req api.MeshJoinRequest, _ agentbox.Progress) (api.MeshStatus, error) {
 	if err := d.mesh.Join(ctx, req.Token, req.Name, req.Listen); err != nil {
 		return api.MeshStatus{}, err
@@ -60,7 +60,7 @@ func (d *daemon) joinMesh(ctx context.Context, req api.MeshJoinRequest, _ agentb
 	return d.showMesh(ctx, api.None{}, nil)
 }
 
-// rolesOf reads the words of roles. An unknown one is Invalid.
+// rolesOf parses the names of roles. An unknown one is Invalid.
 func rolesOf(words []string) ([]identity.Role, error) {
 	var out []identity.Role
 	for _, w := range words {
@@ -73,12 +73,12 @@ func rolesOf(words []string) ([]identity.Role, error) {
 	return out, nil
 }
 
-// listPeers gives every member, former ones too, with what was exchanged with each since this
-// daemon began.
+// listPeers returns every member, including former ones, with what was exchanged with each since
+// this daemon started.
 func (d *daemon) listPeers(context.Context, api.None, agentbox.Progress) ([]api.MeshPeer, error) {
 	peers, err := d.mesh.Peers()
 	out := []api.MeshPeer{}
-	// Counted since this daemon began; there is none before this machine is in a team.
+	// Counted since this daemon started. There is no traffic before this machine is in a team.
 	traffic := map[identity.PeerID]exchange.Traffic{}
 	if node := d.team.Peers(); node != nil {
 		traffic = node.Traffic()
@@ -92,8 +92,8 @@ func (d *daemon) listPeers(context.Context, api.None, agentbox.Progress) ([]api.
 	return out, err
 }
 
-// memberState is one word for what a member is, "" for one that is a member now. A revoked member
-// may have left before; the strongest word counts.
+// memberState returns one word for a former member, and "" for a current one. A revoked member may
+// have left before; the strongest word takes precedence.
 func memberState(m identity.Member) string {
 	switch {
 	case m.Revoked:
@@ -106,8 +106,8 @@ func memberState(m identity.Member) string {
 	return ""
 }
 
-// wirePeer is a member as the API has it. Its state is one word: what it was made (revoked, left,
-// expired) before where it is (self, here, absent).
+// wirePeer converts a member to its API form. Its state is one word. A former member's state
+// (revoked, left, expired) takes precedence over where it is (self, here, absent).
 func wirePeer(p mesh.Peer) api.MeshPeer {
 	out := api.MeshPeer{
 		ID: p.ID.String(), Name: p.Name, Roles: []string{}, State: memberState(p.Member), Since: p.Since, Member: p.Issued, Expires: p.Expires,
@@ -120,7 +120,7 @@ func wirePeer(p mesh.Peer) api.MeshPeer {
 		out.Addresses = append(out.Addresses, a.String())
 	}
 	switch {
-	// A former member is nowhere.
+	// A former member has no location.
 	case out.State != "":
 	case p.Self:
 		out.State = "self"
@@ -132,8 +132,8 @@ func wirePeer(p mesh.Peer) api.MeshPeer {
 	return out
 }
 
-// showMesh is this machine's own part in its team. "offline" is a member whose part could not be
-// started, with Problem saying why.
+// showMesh returns this machine's own state in its team. "offline" means that this machine is a
+// member but its mesh could not be started; Problem says why.
 func (d *daemon) showMesh(ctx context.Context, _ api.None, _ agentbox.Progress) (api.MeshStatus, error) {
 	s := d.mesh.Status()
 	out := api.MeshStatus{
@@ -146,12 +146,12 @@ func (d *daemon) showMesh(ctx context.Context, _ api.None, _ agentbox.Progress) 
 	for _, a := range s.Addresses {
 		out.Addresses = append(out.Addresses, a.String())
 	}
-	// There is no address before the part listens.
+	// There is no address before the mesh listens.
 	if s.Listen.IsValid() {
 		out.Listen = s.Listen.String()
 	}
 	switch {
-	// A problem comes first: what else would be said is about a part that does not run.
+	// A problem comes first, since the other states assume that the mesh is running.
 	case s.Problem != nil:
 		out.State, out.Problem = "offline", s.Problem.Error()
 	case s.Team.IsZero():
@@ -162,8 +162,8 @@ func (d *daemon) showMesh(ctx context.Context, _ api.None, _ agentbox.Progress) 
 	return out, nil
 }
 
-// moving tells what peers send each other and this machine now, for people: names are looked up
-// where there are any.
+// moving lists the transfers between peers and this machine that are under way, with names for
+// display if there are any.
 func (d *daemon) moving(ctx context.Context) []api.MeshMovement {
 	out := []api.MeshMovement{}
 	node := d.team.Peers()
@@ -175,7 +175,7 @@ func (d *daemon) moving(ctx context.Context) []api.MeshMovement {
 		for _, p := range m.Peers {
 			wire.Peers = append(wire.Peers, cmp.Or(d.peerName(p.String()), p.Short()))
 		}
-		// One of no name is shown by its digest.
+		// A blob without a name is shown by its digest.
 		if _, e, err := d.findCache(ctx, m.Manifest.String()); err == nil {
 			wire.Name = describe(e)
 		}
@@ -184,8 +184,8 @@ func (d *daemon) moving(ctx context.Context) []api.MeshMovement {
 	return out
 }
 
-// peerName is how people call a member, "" of nobody. It is the name that the member gave itself,
-// and proves nothing.
+// peerName returns the display name of a member, or "" if there is no such member. The member chose
+// the name itself, so it proves nothing.
 func (d *daemon) peerName(id string) string {
 	if m, err := d.mesh.Find(id); err == nil && id != "" {
 		return m.Name
@@ -193,7 +193,7 @@ func (d *daemon) peerName(id string) string {
 	return ""
 }
 
-// trustPeer makes a member's roles those of the request.
+// trustPeer sets a member's roles to those of the request.
 func (d *daemon) trustPeer(_ context.Context, req api.MeshTrustRequest, _ agentbox.Progress) (api.MeshPeer, error) {
 	roles, err := rolesOf(req.Roles)
 	if err != nil {
@@ -202,13 +202,14 @@ func (d *daemon) trustPeer(_ context.Context, req api.MeshTrustRequest, _ agentb
 	return d.changePeer(req.Peer, func(id identity.PeerID) error { return d.mesh.SetRoles(id, roles) })
 }
 
-// revokePeer takes a member off the team. What it made goes, too (dropMachines, Images.Drop).
+// revokePeer removes a member from the team. What the member made is removed too (dropMachines,
+// Images.Drop).
 func (d *daemon) revokePeer(_ context.Context, req api.MeshPeerRef, _ agentbox.Progress) (api.MeshPeer, error) {
 	return d.changePeer(req.Peer, d.mesh.Revoke)
 }
 
-// showImage shows an image, with the names of the members that it came from. The room of images
-// knows members by PeerID only.
+// showImage returns an image with the names of the members that it came from, because host/images
+// knows members only by PeerID.
 func (d *daemon) showImage(ctx context.Context, req api.ImageRef, progress agentbox.Progress) (api.ImageDetail, error) {
 	out, err := d.boxes.Images.Show(ctx, req, progress)
 	if err != nil || d.mesh == nil {
@@ -221,8 +222,8 @@ func (d *daemon) showImage(ctx context.Context, req api.ImageRef, progress agent
 	return out, nil
 }
 
-// changePeer changes one member and gives what it is then. what is a PeerID, a beginning of one, or
-// a name.
+// changePeer changes one member and returns its new state. what is a PeerID, a prefix of one, or a
+// name.
 func (d *daemon) changePeer(what string, change func(identity.PeerID) error) (api.MeshPeer, error) {
 	m, err := d.mesh.Find(what)
 	if err == nil {
@@ -240,7 +241,7 @@ func (d *daemon) changePeer(what string, change func(identity.PeerID) error) (ap
 	return api.MeshPeer{}, err
 }
 
-// leaveMesh leaves the team: the others are told as far as they are here.
+// leaveMesh leaves the team, and notifies the members that can be reached.
 func (d *daemon) leaveMesh(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
 	return api.None{}, d.mesh.Leave(ctx)
 }

@@ -16,25 +16,26 @@ import (
 	"agentbox/agentbox/team"
 )
 
-// metricsEnv is a loopback address on which the metrics are served besides the daemon's socket.
+// metricsEnv names a loopback address that serves the metrics in addition to the daemon's socket.
 const metricsEnv = "AGENTBOX_METRICS"
 
-// metrics serves GET /metrics in Prometheus' text format. Its names are a contract with dashboards.
+// metrics serves GET /metrics in Prometheus' text format. Dashboards depend on the names, so they
+// must not change.
 func (d *daemon) metrics() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collector{d})
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 
-// serveMetrics serves them on the address that the environment names, if it names one, until ctx
-// ends. Anybody on this machine can read that: names of peers and numbers, and nothing of what
-// boxes do. Another address than the loopback's is refused: there is no login.
+// serveMetrics serves the metrics on the address in metricsEnv, if there is one, until ctx ends.
+// Every user of this machine can read them: they contain numbers and names of peers, but nothing
+// that boxes do. Only a loopback address is accepted, because there is no login.
 func (d *daemon) serveMetrics(ctx context.Context) error {
 	at := os.Getenv(metricsEnv)
 	if at == "" {
 		return nil
 	}
-	// A name such as localhost is refused too: what it resolves to is not ours to say.
+	// A name such as localhost is refused too, because we do not control what it resolves to.
 	if a, err := netip.ParseAddrPort(at); err != nil || !a.Addr().IsLoopback() {
 		return agentbox.Errorf(agentbox.Invalid, "%s=%q is no loopback address with a port", metricsEnv, at).WithHint("as 127.0.0.1:9464")
 	}
@@ -45,7 +46,7 @@ func (d *daemon) serveMetrics(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", d.metrics())
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	// A scrape that is under way is cut: the next one asks the next daemon.
+	// A scrape under way is cut off; the next one asks the next daemon.
 	context.AfterFunc(ctx, func() { server.Close() })
 	go func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -55,14 +56,14 @@ func (d *daemon) serveMetrics(ctx context.Context) error {
 	return nil
 }
 
-// collector reads the numbers when somebody asks. So nothing has to be counted twice, and a daemon
-// that nobody asks spends nothing on it.
+// collector reads the numbers when they are scraped. Nothing has to be counted twice, and a daemon
+// that is not scraped does no work for it.
 type collector struct{ d *daemon }
 
-// Describe tells nothing beforehand: which counters there are depends on what runs.
+// Describe announces nothing, because the set of counters depends on what runs.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect gives the numbers as they are now.
+// Collect sends the current numbers.
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	one := func(name, help string, kind prometheus.ValueType, v float64, labels ...string) {
 		var names, values []string
@@ -80,17 +81,17 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	c.exchange(one)
 }
 
-// emit gives one number; labels are pairs of name and value.
+// emit sends one number. labels are pairs of name and value.
 type emit func(name, help string, kind prometheus.ValueType, v float64, labels ...string)
 
-// store gives the numbers of the store, if it can be opened within a second: a scrape must not wait
-// for a store that is being opened.
+// store collects the numbers of the store if it opens within a second. A scrape must not wait
+// longer for a store that is being opened.
 func (c collector) store(one emit) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	s, err := c.d.store.Store(ctx)
 	if err != nil {
-		return // doctor says why
+		return // doctor reports why
 	}
 	if u, err := s.Usage(ctx); err == nil {
 		one("store_bytes", "Bytes of the store on disk.", prometheus.GaugeValue, float64(u.Bytes))
@@ -99,8 +100,8 @@ func (c collector) store(one emit) {
 	one("store_damaged_chunks", "Chunks that are damaged and put aside.", prometheus.GaugeValue, float64(len(s.Damaged())))
 }
 
-// team gives the numbers of the mesh, and how often the team had what would else have been made
-// here.
+// team collects the numbers of the mesh, and how often the team had a result that would otherwise
+// have been made here.
 func (c collector) team(one emit) {
 	if c.d.mesh == nil {
 		return
@@ -122,8 +123,8 @@ func (c collector) team(one emit) {
 	}
 }
 
-// exchange gives the numbers of what peers send each other, also by peer: teams are small, so
-// labels are few.
+// exchange collects the numbers of what peers exchange, in total and by peer. Teams are small, so
+// there are few labels.
 func (c collector) exchange(one emit) {
 	node := c.d.shares.team.Peers()
 	if node == nil {

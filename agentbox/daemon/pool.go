@@ -7,11 +7,11 @@ import (
 	"agentbox/agentbox"
 )
 
-// poolEnv sets the pool's size for tests and benchmarks, which want none or a known number.
+// poolEnv sets the pool's size for tests and benchmarks, which need none or a fixed number.
 const poolEnv = "AGENTBOX_POOL"
 
-// PoolFromEnv is the size that $AGENTBOX_POOL asks for, 0 to 64, or -1, which leaves it to the
-// machine. Invalid for anything else.
+// PoolFromEnv returns the size that $AGENTBOX_POOL asks for, 0 to 64, or -1 to choose a size for
+// this machine. Any other value is Invalid.
 func PoolFromEnv() (int, error) {
 	s := os.Getenv(poolEnv)
 	if s == "" {

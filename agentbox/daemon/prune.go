@@ -9,9 +9,9 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// prune adds the old evidence of tasks that left no work to what boxes do not need. Which these
-// are, the queue says. They are removed as `task rm` does, through the queue, so that none is
-// removed under it.
+// prune also removes the old evidence of tasks that left no work. The queue decides which those
+// are. They are removed through the queue, as `task rm` does, so that none is removed while the
+// queue uses it.
 func (d *daemon) prune(ctx context.Context, req api.PruneRequest, progress agentbox.Progress) (api.PruneResponse, error) {
 	out, err := d.boxes.Pruner.Prune(ctx, req, progress)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// handler is the whole API of the daemon: a line for each call, with who answers it. To find out
-// what a verb does, begin here.
+// handler serves the whole API of the daemon, with one line for each call. To find out what a verb
+// does, start here.
 func (d *daemon) handler() http.Handler {
 	mux, boxes := http.NewServeMux(), d.boxes
 	mux.Handle("GET /metrics", d.metrics())
@@ -18,8 +18,8 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Prune, d.prune)
 	api.Handle(mux, api.ShowResources, d.resources)
 
-	// Boxes: most go straight to the Manager or a room of it. What may also mean a task (diff,
-	// pull) is looked up in the queue first.
+	// Boxes. Most calls go straight to the Manager or a part of it. Those that may also mean a task
+	// (diff, pull) look in the queue first.
 	api.Handle(mux, api.Up, boxes.Up)
 	api.Handle(mux, api.PlanUp, boxes.Plan)
 	api.Handle(mux, api.ListBoxes, boxes.List)
@@ -55,7 +55,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.ListSecrets, boxes.Policies.ListSecrets)
 	api.Handle(mux, api.RemoveSecret, boxes.Policies.RemoveSecret)
 
-	// Images. NeedImage is asked by supervisors, for machines that wait.
+	// Images. Supervisors call NeedImage for machines that wait.
 	api.Handle(mux, api.BuildImage, boxes.Recipes.Build)
 	api.Handle(mux, api.PullImage, boxes.Images.Pull)
 	api.Handle(mux, api.ListImages, boxes.Images.List)
@@ -76,7 +76,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.RemoveCache, d.removeCache)
 	api.Handle(mux, api.CacheQuota, d.cacheQuota)
 
-	// The team, which may not be there: withMesh answers for it then.
+	// The team. withMesh returns an error if there is none.
 	api.Handle(mux, api.InitMesh, withMesh(d, d.initMesh))
 	api.Handle(mux, api.InviteMesh, withMesh(d, d.inviteMesh))
 	api.Handle(mux, api.JoinMesh, withMesh(d, d.joinMesh))

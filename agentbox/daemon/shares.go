@@ -15,9 +15,9 @@ import (
 	"agentbox/vmm/image"
 )
 
-// shares is what boxes are made of and the team may have: the store, where what is missing comes
-// from, and this machine's part in its team. It is put together by share before there are boxes,
-// and closed after them.
+// shares is what boxes are made of and what the team may have: the store, the remotes of missing
+// content, and this machine's part in its team. share creates it before there are boxes, and it is
+// closed after them.
 type shares struct {
 	store   *layers.Opening
 	images  *layers.Images
@@ -28,15 +28,15 @@ type shares struct {
 	mesh    *mesh.Mesh
 	noMesh  error // why mesh is nil
 
-	inUse    atomic.Pointer[images.Images] // what boxes run from, once there are any
-	machines chan struct{}                 // there may be templates or kernels that the team wants
+	inUse    atomic.Pointer[images.Images] // what boxes run from; nil before there are any
+	machines chan struct{}                 // receives when there may be templates or kernels that the team wants
 }
 
-// mdnsEnv set to off keeps this machine from announcing itself by multicast on the local network,
-// and from looking for others so.
+// mdnsEnv set to off disables multicast on the local network, both to announce this machine and to
+// look for others.
 const mdnsEnv = "AGENTBOX_MDNS"
 
-// joined has what is here offered at once. It is called when this machine has become a member.
+// joined offers at once what is here. It is called when this machine has become a member.
 func (s *shares) joined() {
 	if i := s.inUse.Load(); i != nil {
 		i.KeepNow()
@@ -44,9 +44,9 @@ func (s *shares) joined() {
 	s.machinesMade()
 }
 
-// The parts need each other in a circle (the team asks the store, the store the team), which is
-// closed here by setting functions before anything runs. A team that cannot be read is noted and
-// costs the team only.
+// share creates the parts, which depend on each other in a circle: the team needs the store, and
+// the store needs the team. It closes the circle by setting functions before anything runs. If the
+// team's files cannot be read, share records the error and only the team is unavailable.
 func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error) {
 	key, err := layers.SigningKey(cfg.Home.StoreKey())
 	if err != nil {
@@ -54,7 +54,7 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 	}
 	t := team.New()
 	s := &shares{team: t, remotes: &layers.Remotes{File: cfg.Home.Remotes(), Peers: t.Peers}, machines: make(chan struct{}, 1)}
-	// The store is opened beside, and only calls that need it wait for that.
+	// The store is opened in the background, and only calls that need it wait.
 	s.store = layers.Begin(ctx, cachestore.Config{Dir: cfg.Home.Store(), Key: key, Log: cfg.Log, Trusted: t.Trusts, Named: t.Wake}, distrust(images, cfg.Log))
 	s.images = &layers.Images{Store: s.store.Store, Remotes: s.remotes, Key: key.Public().(ed25519.PublicKey)}
 	s.sharing = &layers.Sharing{Store: s.store.Store, File: cfg.Home.Shared(), Changed: t.SharingChanged}
@@ -69,11 +69,11 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 		cfg.Log.Error("this machine's part in its team cannot be read", "error", s.noMesh)
 		return s, nil
 	}
-	t.Join(s.mesh) // before there are boxes: those that run from images of others need their names
+	t.Join(s.mesh) // before there are boxes: those on other members' images need their names
 	return s, nil
 }
 
-// close ends what peers do with the store, and then the store.
+// close stops peers from using the store, and then closes the store.
 func (s *shares) close() error {
 	var err error
 	if s.mesh != nil {

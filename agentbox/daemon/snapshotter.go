@@ -12,14 +12,16 @@ import (
 	"agentbox/agentbox/task"
 )
 
-// snapshotter keeps the work of a task's box as a ref of its project's mirror, and of the checkout
-// that it was made from. It implements task.Snapshotter.
+// snapshotter keeps the work of a task's box as a ref in the mirror of its project and in the
+// checkout that the box was made from. It implements task.Snapshotter.
 type snapshotter struct{ jobs }
 
-// Keep keeps what a box holds now. The box is woken to be asked. Each attempt after the first has a
-// ref of its own, so that nothing of an earlier one is lost; done again for the same attempt, it
-// gives the same. A box in which nothing was touched is told from its file system, which saves a
-// task that only tested something most of the work.
+// Keep snapshots the current work of a box, and wakes the box if necessary. Each attempt after the
+// first has a ref of its own, so that no earlier work is lost. Repeated for the same attempt, it
+// returns the same result.
+//
+// The file system of a box shows whether anything was touched. If nothing was, as for a task that
+// only ran tests, Keep skips most of the work.
 func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task) (task.Kept, error) {
 	c, err := k.boxes.Connect(ctx, api.BoxRef{Box: box.ID.String()}, nil)
 	if err != nil {
@@ -30,7 +32,7 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 		return task.Kept{}, err
 	}
 	defer in.Close()
-	// The mirror is the project's, so that work of all checkouts of it is in one place.
+	// The mirror belongs to the project, so that the work of all its checkouts is in one place.
 	of, err := project.Of(box.Directory)
 	if err != nil { // the checkout is gone
 		of = project.Project{Name: t.Project}
@@ -49,12 +51,13 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 	return k.kept(ctx, kept)
 }
 
-// maxChanges is how many files a result names. A result is read as a whole by `task ls`, and the
-// ref has all of them.
+// maxChanges is how many files a result lists. `task ls` reads results as a whole, and the ref has
+// all of the files.
 const maxChanges = 200
 
-// kept says what the result of a task says of its work. What a box without any change cannot give,
-// as nested repositories, it had from the beginning. The list of changes is cut to maxChanges.
+// kept returns the description of the work for a task's result. If nothing changed, it leaves out
+// what could not be exported, such as nested repositories, since that was there from the start. It
+// cuts the list of changes to maxChanges.
 func (k snapshotter) kept(ctx context.Context, kept snapshot.Kept) (task.Kept, error) {
 	out := task.Kept{Ref: kept.Ref, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files, Nothing: kept.Nothing(), Missing: kept.Missing, Unexported: kept.Unexported}
 	if out.Nothing {
@@ -62,7 +65,7 @@ func (k snapshotter) kept(ctx context.Context, kept snapshot.Kept) (task.Kept, e
 		return out, nil
 	}
 	d, err := snapshot.Changes(ctx, kept)
-	// The work is kept, and git can say no more of it.
+	// The work is kept, but git cannot list its changes.
 	if agentbox.CodeOf(err) == agentbox.Conflict {
 		out.Unlisted, err = agentbox.AsError(err).Message, nil
 	}

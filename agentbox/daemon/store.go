@@ -11,17 +11,17 @@ import (
 	"agentbox/vmm/image"
 )
 
-// content gives boxes their images out of the store. It makes the store what host/images needs
-// (images.Content).
+// content provides images for boxes from the store. It adapts the store to images.Content, the
+// interface that host/images needs.
 type content struct{ *layers.Images }
 
-// Open opens an image to be completed; see images.Content.
+// Open opens an image to be completed. See images.Content.
 func (o content) Open(ctx context.Context, img image.Image) (images.Filling, error) {
 	return o.Fill(ctx, img)
 }
 
-// distrust makes the store of images read an image again that the store of chunks found damaged:
-// they have one file. The next use of the image then reads and hashes it first.
+// distrust makes the store of images verify an image again if the store of chunks found it damaged,
+// since they share one file. The next use of the image then reads and hashes it first.
 func distrust(images *image.Store, log *slog.Logger) func(agentbox.Digest) {
 	return func(d agentbox.Digest) {
 		if err := images.Distrust(d); err != nil {
@@ -30,24 +30,24 @@ func distrust(images *image.Store, log *slog.Logger) func(agentbox.Digest) {
 	}
 }
 
-// scrub looks through the store, gently, as long as the daemon runs. The channel is closed when it
-// has stopped. The store says how gently. Damage is repaired from remotes and the team where they
-// have it.
+// scrub verifies the store in the background as long as the daemon runs, at the rate that the store
+// sets. The channel is closed when it has stopped. Damage is repaired from remotes and the team if
+// they have the content.
 func (d *daemon) scrub(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		s, err := d.store.Store(ctx)
 		if err != nil {
-			return // said by who opened it
+			return // already reported when the store was opened
 		}
 		s.Scrub(ctx, d.remotes.Source())
 	}()
 	return done
 }
 
-// checkStore tells whether something is wrong in the store that a person has to look at: damaged
-// chunks that could not be repaired, or a key with two results.
+// checkStore reports problems of the store that need a person: damaged chunks that could not be
+// repaired, or a key with two results.
 func (d *daemon) checkStore(ctx context.Context) (string, error) {
 	s, err := d.store.Store(ctx)
 	if err != nil {

@@ -22,16 +22,16 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// taskJobs gives tasks their jobs, which each are known by box and id (task.Jobs). Unlike people,
-// the queue names a job exactly, so nothing is searched for.
+// taskJobs gives the queue access to jobs by box and id (task.Jobs). The queue names a job exactly,
+// unlike people, so nothing is searched for.
 type taskJobs struct{ jobs }
 
-// Start starts a job, or finds that it was started: the id is the attempt's.
+// Start starts a job. The id is the attempt's, so if the job was already started, Start finds it.
 func (t taskJobs) Start(ctx context.Context, req api.JobStart) (api.JobStarted, error) {
 	return t.start(ctx, req, nil)
 }
 
-// Show gives a job of a box. NotFound: there is no such job, so it was never started.
+// Show returns a job of a box. NotFound means that there is no such job, so it was never started.
 func (t taskJobs) Show(ctx context.Context, box string, id agentbox.JobID) (api.JobInfo, error) {
 	b, err := t.boxes.Find(ctx, api.BoxRef{Box: box})
 	if err != nil {
@@ -47,22 +47,22 @@ func (t taskJobs) Show(ctx context.Context, box string, id agentbox.JobID) (api.
 	return api.JobInfo{Job: found, Dir: job.Dir(t.home.Box(b.ID).Jobs(), id)}, nil
 }
 
-// Signal sends a signal to a job that runs.
+// Signal sends a signal to a running job.
 func (t taskJobs) Signal(ctx context.Context, req api.JobSignal) error {
 	_, err := t.signal(ctx, req, nil)
 	return err
 }
 
-// Shares of this machine that the boxes of tasks may have together.
+// Shares of this machine that all boxes of tasks together may use.
 const (
 	memoryShare = 0.75 // of the memory
 	cpuShare    = 2    // times the CPUs: agents wait for their models most of the time
-	memoryLeft  = 0.1  // of the memory is to be available still
+	memoryLeft  = 0.1  // of the memory must remain available
 )
 
-// room tells whether one more box may begin: nothing that runs is to be swapped out for it. What
-// the machine says is available counts as well as what was promised: other programs take of it,
-// too. Where it cannot be found out there is no room.
+// room reports whether one more box may start without making the machine swap. It considers both
+// the memory that was promised to boxes and the memory that is available, because other programs
+// use some too. If the available memory is unknown, there is no room.
 func room(running []task.Need, next task.Need) bool {
 	cpus, memory := next.CPUs, next.Memory
 	for _, n := range running {
@@ -76,16 +76,16 @@ func room(running []task.Need, next task.Need) bool {
 	return cpus <= cpuShare*machine.CPUs && float64(memory) <= memoryShare*total && available-float64(next.Memory) >= memoryLeft*total
 }
 
-// tasks answers for the tasks of this machine: it reads requests and configurations for the queue,
-// which knows neither.
+// tasks serves the calls about the tasks of this machine. It reads requests and configurations for
+// the queue, which knows neither.
 type tasks struct {
 	queue    *task.Queue
 	boxes    boxFinder
 	evidence evidence
 }
 
-// handle serves the calls about tasks. Each takes a task by its id or a beginning of it. To wait is
-// to keep the call open; hanging up ends the waiting and nothing else.
+// handle registers the calls about tasks. Each takes a task by its id or a prefix of it. A client
+// waits by keeping the call open, and hanging up only ends the waiting.
 func (t tasks) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.SubmitTasks, t.submit)
 	api.Handle(mux, api.ListTasks, t.list)
@@ -117,20 +117,20 @@ func (t tasks) handle(mux *http.ServeMux) {
 	})
 }
 
-// list gives the tasks of one project, in whichever of its checkouts they were submitted, or all.
-// Outside of any checkout there is no project, so that is all, too.
+// list returns the tasks of one project, from any of its checkouts, or all tasks. Outside a
+// checkout there is no project, so it returns all tasks there too.
 func (t tasks) list(ctx context.Context, req api.TaskList, progress agentbox.Progress) ([]agentbox.Task, error) {
-	// One record that cannot be read hides one task, and is told.
+	// A record that cannot be read hides only its own task, and is reported.
 	all, bad := t.queue.Store.List()
 	for _, err := range bad {
 		progress.Say(err.Error())
 	}
 	all = append([]agentbox.Task{}, all...)
 	if !req.All {
-		// A checkout elsewhere of the same project has the same tasks.
+		// Other checkouts of the same project have the same tasks.
 		p, err := projectOf(ctx, req.Directory)
-		// Invalid is a directory without a checkout; anything else is a checkout that cannot be
-		// read, whose tasks nobody must take for none.
+		// Invalid means a directory without a checkout. Any other error means that the checkout
+		// cannot be read, and must not look like a project without tasks.
 		if err != nil && agentbox.CodeOf(err) != agentbox.Invalid {
 			return nil, err
 		}
@@ -144,21 +144,21 @@ func (t tasks) list(ctx context.Context, req api.TaskList, progress agentbox.Pro
 	return all, nil
 }
 
-// accountNow adds what an attempt that goes on has used until now. A box that cannot be found has
-// just gone, and its result will say it.
+// accountNow adds what a running attempt has used so far. If the box cannot be found, it has just
+// gone, and the task's result will have the figures.
 func (t tasks) accountNow(ctx context.Context, one *agentbox.Task) {
 	last := one.Last()
 	if last == nil || last.Result != nil {
 		return
 	}
 	if box, err := t.boxes.Find(ctx, api.BoxRef{Box: last.BoxName}); err == nil {
-		seen, _ := t.evidence.spent(box) // the queue tells of errors, when it counts
+		seen, _ := t.evidence.spent(box) // the queue reports errors when it counts
 		one.Account(seen.Used, seen.Cost)
 	}
 }
 
-// projectOf is the project of the checkout that a directory is in. Invalid for a directory that is
-// in no checkout.
+// projectOf returns the project of the checkout that contains dir. It returns Invalid if dir is in
+// no checkout.
 func projectOf(ctx context.Context, dir string) (project.Project, error) {
 	repo, err := workspace.Describe(ctx, dir)
 	if err != nil {
@@ -167,8 +167,8 @@ func projectOf(ctx context.Context, dir string) (project.Project, error) {
 	return project.Of(repo.Root)
 }
 
-// submit reads the configuration for what the boxes will take, so that its mistakes show at once.
-// It returns when the tasks are written down, and waits for none of them.
+// submit reads the configuration to find what the boxes will use, so that mistakes show at once. It
+// returns when the tasks are stored, and does not wait for them.
 func (t tasks) submit(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) ([]agentbox.Task, error) {
 	s, err := t.submission(ctx, req, progress)
 	if err != nil {
@@ -177,9 +177,9 @@ func (t tasks) submit(ctx context.Context, req api.TaskSubmission, progress agen
 	return t.queue.Submit(s)
 }
 
-// submission is what the queue is asked for: one spec for each command, with what the configuration
-// says of projects, artifacts and needs written into it. From then on the task does not depend on
-// the configuration for these.
+// submission returns the request to the queue: one spec for each command, with the project,
+// artifacts and needs from the configuration. From then on these no longer depend on the
+// configuration.
 func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) (task.Submission, error) {
 	cfg, err := config.Load(ctx, req.Spec.Directory)
 	if err != nil {
@@ -192,16 +192,16 @@ func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 	if err != nil {
 		return task.Submission{}, err
 	}
-	// From here on the spec has everything: the configuration may change, and the checkout may go,
-	// before the task begins.
+	// From here on the spec is complete. The configuration may change, and the checkout may
+	// disappear, before the task starts.
 	req.Spec.Project, req.Spec.Environ = p.Name, includeEnviron(cfg, req.Environ)
-	// Globs begin at the configuration's directory, which is somewhere in the checkout.
+	// Globs are relative to the configuration's directory, anywhere in the checkout.
 	if req.Spec.Artifacts, req.Spec.Lockfiles = cfg.Artifacts, cfg.Lockfiles; len(cfg.Artifacts) > 0 {
 		if req.Spec.ArtifactsIn, err = below(ctx, req.Spec.Directory, cfg.Root); err != nil {
 			return task.Submission{}, err
 		}
 	}
-	// It is asked for now, so that a size that is not possible here shows at once.
+	// Computed now, so that a size that is impossible here shows at once.
 	need, err := needOf(cfg, req.Spec)
 	if err != nil {
 		return task.Submission{}, err
@@ -215,10 +215,9 @@ func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 	return s, nil
 }
 
-// checkCost holds a limit of cost to a table that says what things cost: without one it would end
-// nothing, and that of a configuration, which is for everybody, ends nothing where somebody has
-// none. A limit that the user gave for this task is refused without a table; one of the
-// configuration is told of and left out.
+// checkCost requires a table of rates for a limit of cost, which would otherwise have no effect. It
+// refuses a limit that the user set for this task if there is no table. A limit in the
+// configuration applies to users without a table too, so it only causes a message.
 func (t tasks) checkCost(l agentbox.TaskLimits, cfg *config.Config, progress agentbox.Progress) error {
 	if l.Cost == 0 && cfg.Limits.Cost == 0 {
 		return nil
@@ -235,9 +234,9 @@ func (t tasks) checkCost(l agentbox.TaskLimits, cfg *config.Config, progress age
 	return nil
 }
 
-// needOf is what a box of a configuration and of flags over it may take: at most what it would get
-// on this machine alone. CPUs are counted, memory is in bytes. Kinds are checked here, as a task
-// that begins in an hour should not fail by a typing error.
+// needOf returns what a box may use with this configuration and the flags that override it: at most
+// what it would get if it were alone on this machine. It counts whole CPUs, and memory in bytes. It
+// checks the isolation now, so that a typing error does not make a task fail an hour later.
 func needOf(cfg *config.Config, spec agentbox.TaskSpec) (task.Need, error) {
 	kinds := []agentbox.Isolation{"", agentbox.Auto, agentbox.MicroVM, agentbox.GVisor, agentbox.Lima}
 	if !slices.Contains(kinds, spec.Isolation) {
@@ -248,10 +247,10 @@ func needOf(cfg *config.Config, spec agentbox.TaskSpec) (task.Need, error) {
 	}
 	need := task.Need{CPUs: cmp.Or(spec.CPUs, cfg.CPUs), Memory: cfg.Memory}
 	if spec.Memory != "" {
-		need.Memory, _ = config.ParseSize(spec.Memory) // it was checked
+		need.Memory, _ = config.ParseSize(spec.Memory) // already validated
 	}
-	// What nobody says, the box gets by what runs beside it then. The queue reckons with the most
-	// it may be, else it would begin more tasks than fit.
+	// If a size is not set, the box gets it depending on what runs beside it then. The queue
+	// assumes the maximum, since it would otherwise start more tasks than fit.
 	if need.CPUs != 0 && need.Memory != 0 {
 		return need, nil
 	}
@@ -263,8 +262,8 @@ func needOf(cfg *config.Config, spec agentbox.TaskSpec) (task.Need, error) {
 	return task.Need{CPUs: cmp.Or(need.CPUs, full.CPUs), Memory: cmp.Or(need.Memory, full.Memory)}, nil
 }
 
-// find is the task whose id begins so. A whole id is not looked up: the queue says whether there is
-// such a task.
+// find returns the task whose id starts with ref. It does not look up a full id: the queue reports
+// whether there is such a task.
 func (t tasks) find(ref api.TaskRef) (agentbox.TaskID, error) {
 	if id, err := agentbox.ParseTaskID(ref.Task); err == nil {
 		return id, nil
@@ -272,7 +271,7 @@ func (t tasks) find(ref api.TaskRef) (agentbox.TaskID, error) {
 	if ref.Task == "" {
 		return agentbox.TaskID{}, agentbox.Errorf(agentbox.Invalid, "no task named").WithHint("agentbox task ls lists them")
 	}
-	// Tasks that cannot be read cannot be named.
+	// A task whose record cannot be read cannot be found by a prefix.
 	all, _ := t.queue.Store.List()
 	var found []agentbox.TaskID
 	for _, one := range all {
@@ -289,8 +288,8 @@ func (t tasks) find(ref api.TaskRef) (agentbox.TaskID, error) {
 	return agentbox.TaskID{}, agentbox.Errorf(agentbox.Invalid, "the ids of %d tasks begin with %s", len(found), ref.Task).WithHint("agentbox task ls --all lists them")
 }
 
-// show is a task with its evidence: the timelines of all attempts, and of one that goes on what is
-// known until now, added to what the task has used.
+// show returns a task with its evidence: the timelines of all attempts, and what is known so far of
+// a running one, which is added to what the task has used.
 func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (api.TaskInfo, error) {
 	id, err := t.find(ref)
 	if err != nil {
@@ -303,10 +302,10 @@ func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (
 	}
 	for _, a := range found.Attempts {
 		info.Directory = t.queue.Store.Attempt(id, a.Number)
-		// Each attempt has a timeline of its own, written as things happened.
+		// Each attempt has its own timeline, in chronological order.
 		moments, err := t.queue.Store.Timeline(id, a.Number)
 		if err != nil {
-			continue // it has just begun
+			continue // it has just started
 		}
 		for _, m := range moments {
 			info.Timeline = append(info.Timeline, api.TaskMoment{Attempt: a.Number, Time: m.Time, What: m.What, Detail: m.Detail, Took: m.Took})
@@ -320,30 +319,30 @@ func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (
 	return info, nil
 }
 
-// soFar is what is known of an attempt that goes on; nil before it has a box. It is shaped as a
-// result, so that what shows one shows the other.
+// soFar returns what is known of a running attempt, or nil before it has a box. It has the form of
+// a result, so that the same code shows both.
 func (t tasks) soFar(ctx context.Context, a agentbox.Attempt) *agentbox.Result {
 	box, err := t.boxes.Find(ctx, api.BoxRef{Box: a.BoxName})
 	if err != nil {
 		return nil
 	}
-	seen, _ := t.evidence.look(box) // the queue tells of errors, when it counts
+	seen, _ := t.evidence.look(box) // the queue reports errors when it counts
 	return &agentbox.Result{State: agentbox.TaskRunning, Used: seen.Used, Cost: seen.Cost, Denied: seen.Denied, Pressure: seen.Pressure}
 }
 
-// below is where in its repository a directory is. It is slash-separated and "" for the top.
+// below returns the path of a directory within its repository, slash-separated, and "" for the top.
 func below(ctx context.Context, dir, root string) (string, error) {
 	repo, err := workspace.Describe(ctx, dir)
 	if err != nil {
 		return "", err
 	}
-	// repo.Root is resolved, so root has to be.
+	// repo.Root is resolved, so root must be too.
 	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return "", err
 	}
 	rel, err := filepath.Rel(repo.Root, root)
 	if err != nil || !filepath.IsLocal(rel) {
-		return "", nil // the configuration is not of this repository: its globs begin at the top
+		return "", nil // the configuration is not in this repository: its globs start at the top
 	}
 	return filepath.ToSlash(rel), nil
 }

@@ -11,17 +11,16 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// taskWork tells what was done in boxes and tasks, and brings it into checkouts. A task whose box
-// has gone has its work in the mirror of its project; until then, its box is asked. One name is
-// both a box's and a task's only if somebody gave a box a task's id for a name: then the task is
-// meant.
+// taskWork shows the work of boxes and tasks, and brings it into checkouts. Once a task's box is
+// gone, its work is in the mirror of its project; until then taskWork asks the box. A name means
+// both a box and a task only if a user named a box after a task's id. Then it means the task.
 type taskWork struct {
 	tasks tasks
 	boxes work.Work
 }
 
-// diff shows what changed since a box or task began. Of a task it is made from the mirror, without
-// a box; Missing is then not told again, as the task's result has it.
+// diff shows what changed since a box or task started. For a task whose box is gone it uses the
+// mirror. It then leaves out Missing, since the task's result has it.
 func (t taskWork) diff(ctx context.Context, req api.DiffRequest, progress agentbox.Progress) (api.WorkDiff, error) {
 	kept, err := t.find(&req.BoxRef)
 	if err != nil {
@@ -36,8 +35,8 @@ func (t taskWork) diff(ctx context.Context, req api.DiffRequest, progress agentb
 	}, err
 }
 
-// pull brings the work of a box or task into a checkout, as a branch. The branch is agentbox/NAME
-// where none is named.
+// pull brings the work of a box or task into a checkout as a branch. The default name is
+// agentbox/NAME.
 func (t taskWork) pull(ctx context.Context, req api.PullRequest, progress agentbox.Progress) (api.PulledWork, error) {
 	kept, err := t.find(&req.BoxRef)
 	if err != nil {
@@ -46,7 +45,7 @@ func (t taskWork) pull(ctx context.Context, req api.PullRequest, progress agentb
 	if kept == nil {
 		return t.boxes.Pull(ctx, req, progress)
 	}
-	// The checkout is looked at before anything is brought into it.
+	// Check the checkout before anything is brought into it.
 	repo, err := workspace.Describe(ctx, req.Into)
 	if err != nil {
 		return api.PulledWork{}, err
@@ -58,8 +57,9 @@ func (t taskWork) pull(ctx context.Context, req api.PullRequest, progress agentb
 	return out, snapshot.Pull(ctx, *kept, repo, req.Branch, snapshot.PulledRef(req.Box))
 }
 
-// find gives the work of the task that is named; nil when a box is to be asked, which ref then
-// names. Conflict for a task that has not begun, NotFound for one that left nothing.
+// find returns the work of the task that ref means. If a box has to be asked instead, it returns
+// nil and sets ref to that box. It returns Conflict for a task that has not started, and NotFound
+// for one that left no work.
 func (t taskWork) find(ref *api.BoxRef) (*snapshot.Kept, error) {
 	id, err := agentbox.ParseTaskID(ref.Box)
 	if err != nil {
@@ -67,23 +67,23 @@ func (t taskWork) find(ref *api.BoxRef) (*snapshot.Kept, error) {
 	}
 	one, err := t.tasks.queue.Store.Read(id)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
-		return nil, nil // a box may be called so
+		return nil, nil // a box may have this name
 	}
 	if err != nil {
 		return nil, err
 	}
 	last := one.Last()
 	switch {
-	// Where the work is depends on how far the task has come: nowhere yet, in its box, in a box
-	// that was kept because the work could not be, or in the mirror.
+	// The work may not exist yet, be in the task's box, be in a box that was kept because the work
+	// could not be, or be in the mirror.
 	case last == nil:
 		return nil, agentbox.Errorf(agentbox.Conflict, "task %s has not begun", id).WithHint("agentbox task ls says what it waits for")
 	case last.Result == nil:
-		// Still in its box: the box is asked like any other.
+		// The task's box still exists and is asked like any other.
 		ref.Box = last.BoxName
 		return nil, nil
 	case last.Result.Box != "":
-		// It could not be kept, so its box was.
+		// The work could not be kept, so the box was.
 		ref.Box = last.Result.Box
 		return nil, nil
 	case last.Result.Ref == "":

@@ -93,8 +93,8 @@ var (
 	header   = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
 )
 
-// check refuses a secret that boxes cannot receive, and a scope that does not name its hosts. Errors
-// have code Invalid.
+// check refuses a secret that boxes cannot receive, and a scope that does not name its hosts.
+// Errors have code Invalid.
 func (s Secret) check() error {
 	switch {
 	case !variable().MatchString(s.Name):
