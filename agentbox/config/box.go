@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// services reads the mapping of services; its order is the order they start in. A name becomes that
-// of a control group in the box, and a word of commands, so it is one plain word.
+// services reads the mapping of services, whose order is the start order. A name must be one
+// plain word, because it names a control group in the box and is an argument of commands.
 func (d *decoder) services(n *yaml.Node) {
 	d.Pairs(n, func(k, v *yaml.Node) {
 		if !serviceName().MatchString(k.Value) {
@@ -25,8 +25,8 @@ func (d *decoder) services(n *yaml.Node) {
 	})
 }
 
-// service reads one service. Only `run` is needed; that it is missing is said only where nothing
-// else is wrong with the service, as a misspelled `run` would otherwise be two problems.
+// service reads one service. Only `run` is required. Its absence is reported only if the service
+// has no other problem, because a misspelled `run` would otherwise be reported twice.
 func (d *decoder) service(n *yaml.Node, s *Service) {
 	before := d.Problems()
 	d.section(n, []key{
@@ -40,8 +40,8 @@ func (d *decoder) service(n *yaml.Node, s *Service) {
 	}
 }
 
-// env adds variables to a map. A key without a value is a mistake here and not an empty variable:
-// in YAML it is most often a value that was forgotten or indented wrongly.
+// env adds variables to a map. A key without a value is an error, not an empty variable: in YAML
+// it is most often forgotten or indented wrongly.
 func (d *decoder) env(n *yaml.Node, to map[string]string) {
 	d.variables(n, func(name string, v *yaml.Node) {
 		if _, ok := d.Value(v); !ok {
@@ -52,7 +52,7 @@ func (d *decoder) env(n *yaml.Node, to map[string]string) {
 	})
 }
 
-// variables visits a mapping whose keys are names of variables.
+// variables calls visit for each entry of a mapping whose keys are variable names.
 func (d *decoder) variables(n *yaml.Node, visit func(name string, v *yaml.Node)) {
 	d.Pairs(n, func(k, v *yaml.Node) {
 		if !envName().MatchString(k.Value) {
@@ -63,8 +63,8 @@ func (d *decoder) variables(n *yaml.Node, visit func(name string, v *yaml.Node))
 	})
 }
 
-// ports reads ports of the box, and refuses two that want the same port of the host. Two ports of
-// the box may not share one of the host; the same port of the box may be forwarded twice.
+// ports reads ports of the box. It refuses two that use the same host port; one box port may
+// have several host ports.
 func (d *decoder) ports(n *yaml.Node) {
 	taken := map[int]bool{}
 	d.Items(n, func(item *yaml.Node) {
@@ -81,8 +81,8 @@ func (d *decoder) ports(n *yaml.Node) {
 	})
 }
 
-// include reads directories of the host: "HOST[:BOX]" or {from, to}. Whether the repository may
-// have them is decided later, when somebody has been asked.
+// include reads host directories: "HOST[:BOX]" or {from, to}. Consent decides later whether the
+// repository may have them.
 func (d *decoder) include(n *yaml.Node) {
 	d.Items(n, func(item *yaml.Node) {
 		var from, to string
@@ -107,10 +107,10 @@ func (d *decoder) include(n *yaml.Node) {
 	})
 }
 
-// resolve makes the host's side of an include absolute. Without a place in the box it goes where it
-// is on the host, the home directory of one standing for that of the other. The box's / and its
-// home directory itself are refused, because an include replaces what it is copied onto. Nothing is
-// opened here: the directory need not exist yet.
+// resolve makes the host side of an include absolute. Without a destination, the path in the box
+// is the same as on the host, with ~/ standing for each home directory. It refuses / and the
+// home directory of the box, because an include replaces its destination. It opens nothing: the
+// directory need not exist yet.
 func (d *decoder) resolve(from, to string) (Include, error) {
 	if from == "" {
 		return Include{}, errors.New("include names no directory of the host")
@@ -128,7 +128,7 @@ func (d *decoder) resolve(from, to string) (Include, error) {
 	if to == "/" || to == "~" {
 		return Include{}, fmt.Errorf("include cannot replace %s of the box", to)
 	}
-	if strings.HasPrefix(from, "$") { // $GOROOT: only who makes the image knows what it is
+	if strings.HasPrefix(from, "$") { // $GOROOT: known only when the image is made
 		return Include{From: from, To: to}, nil
 	}
 	switch rest, ok := strings.CutPrefix(from, "~/"); {

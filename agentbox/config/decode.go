@@ -10,14 +10,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// source says where the bytes of a configuration came from.
+// source describes where the bytes of a configuration came from.
 type source struct {
-	name string // as problems name it, relative to root
+	name string // name in error messages, relative to root
 	root string // the repository's root
 	home string // the user's home directory on the host; "" when there is none
 }
 
-// decoder reads a file into a Config. A read that fails leaves what it should have set as it was.
+// decoder reads a file into a Config. A failed read leaves its target unchanged.
 type decoder struct {
 	yamlfile.Reader
 	source
@@ -30,7 +30,7 @@ func newDecoder(src source) *decoder {
 	return d
 }
 
-// result is what was read, or all that is wrong with it.
+// result returns the Config, or an error that lists all problems.
 func (d *decoder) result() (*Config, error) {
 	if err := d.Err("see docs/configuration.md for every key"); err != nil {
 		return nil, err
@@ -38,21 +38,21 @@ func (d *decoder) result() (*Config, error) {
 	return d.cfg, nil
 }
 
-// parseYAML reads agentbox.yaml. An empty file is allowed and means the defaults.
+// parseYAML parses agentbox.yaml. An empty file is valid and means the defaults.
 func parseYAML(data []byte, src source) (*Config, error) {
 	d := newDecoder(src)
 	d.Document(data, func(root *yaml.Node) { d.section(root, topLevel) })
 	return d.result()
 }
 
-// key is one known key of a mapping. read is called only for a key that has a value, with the
-// decoder standing at that key, and stores the value itself.
+// key is one known key of a mapping. read stores the value itself. It is called only if the key
+// has a value, with the decoder positioned at that key.
 type key struct {
 	name string
 	read func(d *decoder, n *yaml.Node)
 }
 
-// keyNames are the names of keys, in their order.
+// keyNames returns the names of keys, in order.
 func keyNames(keys []key) []string {
 	names := make([]string, len(keys))
 	for i, k := range keys {
@@ -61,9 +61,8 @@ func keyNames(keys []key) []string {
 	return names
 }
 
-// record reads a mapping of known keys. A key whose value is empty counts as not set. That is what
-// a template with empty places means by it. unknown is called for the other keys, whose values are
-// not looked at.
+// record reads a mapping of known keys. A key with an empty value counts as not set, which is
+// what an unfilled template means. unknown is called for every other key; its value is ignored.
 func (d *decoder) record(n *yaml.Node, keys []key, unknown func(k *yaml.Node)) {
 	d.Pairs(n, func(k, v *yaml.Node) {
 		i := slices.IndexFunc(keys, func(known key) bool { return known.name == k.Value })
@@ -77,15 +76,15 @@ func (d *decoder) record(n *yaml.Node, keys []key, unknown func(k *yaml.Node)) {
 	})
 }
 
-// section reads a mapping of known keys; any other is a problem.
+// section reads a mapping in which unknown keys are errors.
 func (d *decoder) section(n *yaml.Node, keys []key) {
 	d.record(n, keys, func(k *yaml.Node) {
 		d.Fail(k, "unknown key `%s`%s", agentbox.Clip(k.Value), yamlfile.Suggest(k.Value, keyNames(keys)))
 	})
 }
 
-// warn adds to Config.Warnings what a file asks for and boxes do not have. It is for files that
-// were written for other tools; in an agentbox.yaml the same is a problem.
+// warn adds to Config.Warnings something that a file asks for and boxes lack. It is for files
+// written for other tools; in an agentbox.yaml the same is an error.
 func (d *decoder) warn(n *yaml.Node, format string, args ...any) {
 	d.cfg.Warnings = append(d.cfg.Warnings, fmt.Sprintf("%s:%d: %s", d.name, n.Line, agentbox.Printable(fmt.Sprintf(format, args...))))
 }

@@ -9,19 +9,19 @@ import (
 	"agentbox/agentbox"
 )
 
-// What a key means when nobody set it. docs/configuration.md repeats these for people, and a test
-// compares the two.
+// Defaults of keys that are not set. docs/configuration.md repeats them, and a test compares the
+// two.
 const (
-	// 64 GiB is the size that a box sees; its file is sparse and takes what is written.
+	// 64 GiB is the size that a box sees. Its file is sparse and takes only what is written.
 	DefaultDisk      = 64 << 30
 	DefaultLifetime  = agentbox.LifetimeBranch
 	DefaultIsolation = agentbox.Auto
 	DefaultPolicy    = "balanced"
-	DefaultSuite     = "bookworm" // where the host is neither Debian nor Ubuntu
+	DefaultSuite     = "bookworm" // if the host is neither Debian nor Ubuntu
 )
 
-// defaults leaves out what depends on the repository, which complete fills in, and what depends on
-// the machine: its size counts when a box is made.
+// defaults returns a Config without the parts that depend on the repository, which complete
+// fills in, and on the machine, which are chosen when a box is made.
 func defaults() *Config {
 	return &Config{
 		Isolation: DefaultIsolation,
@@ -33,13 +33,13 @@ func defaults() *Config {
 	}
 }
 
-// defaultImage makes boxes of the release that this host runs, whose packages apt here can fetch
-// and verify without further keys.
+// defaultImage returns the apt: image of this host's release: apt here can fetch and verify its
+// packages without further keys.
 func defaultImage() string { return "apt:" + hostSuite("/etc/os-release") }
 
-// hostSuite is the suite of the host's own distribution, because an apt: image is made from the
-// host's apt sources. osRelease is the path of a file as os-release(5) describes it. Hosts that are
-// no relatives of Debian, and those that cannot be read, give DefaultSuite.
+// hostSuite returns the suite of the host's distribution, because an apt: image is made from the
+// host's apt sources. osRelease is the path of a file in os-release(5) format. It returns
+// DefaultSuite if the host is not related to Debian or the file cannot be read.
 func hostSuite(osRelease string) string {
 	f, err := os.Open(osRelease)
 	if runtime.GOOS != "linux" || err != nil {
@@ -57,8 +57,8 @@ func hostSuite(osRelease string) string {
 	if !strings.Contains(family, " debian ") && !strings.Contains(family, " ubuntu ") || !suiteName().MatchString(suite) {
 		return DefaultSuite
 	}
-	// A derivative names its own release, whose packages its sources hold together with those of
-	// the release it is built on; Ubuntu's derivatives give that one too.
+	// A derivative has a release name of its own, but its sources include the packages of the
+	// release it is based on. Ubuntu's derivatives name that one as well.
 	if base := facts["UBUNTU_CODENAME"]; facts["ID"] != "ubuntu" && suiteName().MatchString(base) {
 		return base
 	}

@@ -10,13 +10,13 @@ import (
 	"agentbox/agentbox/toolchain"
 )
 
-// basePackages are what a box has besides the features of its devcontainer.json: a repository
-// without tools still needs its history.
+// basePackages are installed in addition to the features of a devcontainer.json: even a
+// repository without tools needs its git history.
 var basePackages = []string{"ca-certificates", "git"}
 
-// inspect looks at the files of dir and below it, as the toolchain package reads them. Files are
-// opened below root only, so a link that leads out of the repository is not followed. Nothing is
-// found where the directory cannot be read: a guess is not worth an error.
+// inspect runs toolchain detection on the files of dir. It opens files through root, so links
+// out of the repository are not followed. If the directory cannot be read it finds nothing: a
+// guess is not worth an error.
 func inspect(dir, root string) toolchain.Found {
 	prefix, err := filepath.Rel(root, dir)
 	if err != nil {
@@ -30,9 +30,9 @@ func inspect(dir, root string) toolchain.Found {
 	return toolchain.Detect(r, filepath.ToSlash(prefix))
 }
 
-// detect makes the configuration of a repository that has none, from the nearest directory upward
-// that tells anything. With a monorepo in mind, the nearest one is taken alone: tools of other
-// parts would only make the image larger.
+// detect makes the configuration of a repository that has none, from the nearest directory
+// upward whose files ask for tools. In a monorepo only that directory counts: tools of other
+// parts would just make the image larger.
 func detect(root, dir string) (*Config, error) {
 	dir, err := realDir(dir)
 	if err != nil {
@@ -41,7 +41,7 @@ func detect(root, dir string) (*Config, error) {
 	c := defaults()
 	c.Root = root
 	var found toolchain.Found
-	// What the user stands in speaks first, then what is around it.
+	// Start at the user's directory, then move outward.
 	for _, d := range upward(dir) {
 		if found = inspect(d, root); len(found.Needs) > 0 {
 			break
@@ -52,10 +52,10 @@ func detect(root, dir string) (*Config, error) {
 	return c, nil
 }
 
-// maxNamed is how many files the source of a detected configuration names.
+// maxNamed is the number of files that the Source of a detected configuration names.
 const maxNamed = 4
 
-// someOf names at most maxNamed files, for people.
+// someOf joins at most maxNamed files for display.
 func someOf(files []string) string {
 	switch {
 	case len(files) == 0:
@@ -66,8 +66,8 @@ func someOf(files []string) string {
 	return strings.Join(files, ", ")
 }
 
-// workstation is the image of a configuration that names none, with the tools that the repository
-// asks for. The packages are cloned, as features and callers append to them.
+// workstation sets up the default image with the tools that the repository asks for. The
+// packages are cloned, because features and callers append to them.
 func (c *Config) workstation(found toolchain.Found) {
 	c.Packages = slices.Clone(toolchain.Workstation)
 	if c.Toolchain == nil {

@@ -14,9 +14,9 @@ import (
 	"agentbox/agentbox/yamlfile"
 )
 
-// devcontainerKeys are the keys of a devcontainer.json that boxes honour. Their order is the order
-// they are read in (inLifecycleOrder): image before features, which depend on it, and the commands
-// in the order that the specification runs them. The format is that of containers.dev,
+// devcontainerKeys lists the supported keys of a devcontainer.json in the order in which they
+// are read (inLifecycleOrder): image before features, which depend on it, and commands in the
+// order in which the specification runs them. The format is that of containers.dev,
 // "devcontainer.json reference".
 var devcontainerKeys = []key{
 	{"image", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Image, imageName) }},
@@ -32,11 +32,11 @@ var devcontainerKeys = []key{
 	{"hostRequirements", (*decoder).hostRequirements},
 }
 
-// harmless are keys that change nothing a box could do differently, so there is nothing to warn of.
+// harmless lists keys that make no difference to a box, so they need no warning.
 var harmless = []string{"$schema", "name", "customizations", "portsAttributes", "otherPortsAttributes", "waitFor",
 	"shutdownAction", "overrideCommand", "userEnvProbe", "updateRemoteUserUID", "init"}
 
-// unsupported are keys boxes cannot honour, with what to do instead.
+// unsupported maps keys that boxes cannot honour to what to do instead.
 var unsupported = map[string]string{
 	"build":                       "boxes run no Dockerfile: name an image, or list packages in agentbox.yaml",
 	"dockerFile":                  "boxes run no Dockerfile: name an image, or list packages in agentbox.yaml",
@@ -58,15 +58,15 @@ var unsupported = map[string]string{
 	"secrets":                     "secrets are never read from a repository: use agentbox secret set",
 }
 
-// parseDevcontainer reads a devcontainer.json. What boxes do not have is a warning, because the
-// file was written for other tools too; a known key of a wrong type is an error. An empty file is
-// allowed, and asks for nothing.
+// parseDevcontainer parses a devcontainer.json. Unsupported keys are warnings, because the file
+// was written for other tools too; a known key with a value of the wrong type is an error. An
+// empty file is valid and asks for nothing.
 func parseDevcontainer(data []byte, src source) (*Config, error) {
 	d := newDecoder(src)
 	if len(strings.TrimSpace(string(data))) == 0 {
 		return d.cfg, nil
 	}
-	// JSON with comments is what the specification asks for, and what editors write.
+	// The specification allows comments, and editors write them.
 	if doc, line, wrong := parseJSONC(data); wrong != "" {
 		d.FailAt(line, wrong)
 	} else {
@@ -76,8 +76,8 @@ func parseDevcontainer(data []byte, src source) (*Config, error) {
 	return d.result()
 }
 
-// unhonoured is called for each key that boxes do not act on: silent for harmless ones, else a
-// warning that says what to do instead, or which key was probably meant.
+// unhonoured handles a key that has no effect on boxes. Unless it is harmless, the warning says
+// what to do instead or which key was probably meant.
 func (d *decoder) unhonoured(k *yaml.Node) {
 	if slices.Contains(harmless, k.Value) {
 		return
@@ -90,8 +90,8 @@ func (d *decoder) unhonoured(k *yaml.Node) {
 	d.warn(k, "unknown key `%s` is ignored%s", agentbox.Clip(k.Value), yamlfile.Nearest(k.Value, known))
 }
 
-// inLifecycleOrder moves the keys into the order of devcontainerKeys: a specification lets the
-// commands stand in any order in the file and run in one.
+// inLifecycleOrder sorts the keys into the order of devcontainerKeys, because the order of
+// commands in the file does not matter.
 func inLifecycleOrder(n *yaml.Node) {
 	rank := func(k *yaml.Node) int {
 		return slices.IndexFunc(devcontainerKeys, func(known key) bool { return known.name == k.Value })
@@ -104,9 +104,9 @@ func inLifecycleOrder(n *yaml.Node) {
 	n.Content = slices.Concat(pairs...)
 }
 
-// commands reads a lifecycle command: a text for the shell, a list of arguments, or named ones of
-// either form. The specification runs named ones side by side; boxes run them one after the other,
-// in the order of the file.
+// commands reads a lifecycle command: a string for the shell, a list of arguments, or a mapping
+// of named commands in either form. The specification runs named commands in parallel; boxes run
+// them one after the other, in file order.
 func (d *decoder) commands(n *yaml.Node, to *[]string) {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -116,8 +116,8 @@ func (d *decoder) commands(n *yaml.Node, to *[]string) {
 	}
 }
 
-// command adds one command as a line for sh -c. A list is quoted argument by argument, so that no
-// shell interprets what the specification passes to exec.
+// command adds one command as a line for sh -c. Each argument of a list is quoted, because the
+// specification passes them to exec without a shell.
 func (d *decoder) command(n *yaml.Node, to *[]string) {
 	if n.Kind != yaml.SequenceNode {
 		if s, ok := d.Text(n); ok && strings.TrimSpace(s) != "" {
@@ -131,8 +131,8 @@ func (d *decoder) command(n *yaml.Node, to *[]string) {
 	}
 }
 
-// fill is a part of a command with its variables filled in. What cannot be filled in stays and is
-// warned of: the command may not need it on the path it takes.
+// fill substitutes the variables in part of a command. A variable without a value stays as it
+// is, with a warning, since the command may not need it.
 func (d *decoder) fill(n *yaml.Node, s string) string {
 	if variable, why := unfilled(s); variable != "" {
 		d.warn(n, "%s…} stays as it is in the command: %s", variable, why)
@@ -140,13 +140,13 @@ func (d *decoder) fill(n *yaml.Node, s string) string {
 	return d.substitute(s)
 }
 
-// devcontainerEnv reads variables. One whose value needs what a box does not have is left out,
-// because half a value, in a PATH say, is worse than none.
+// devcontainerEnv reads variables. It omits a variable whose value refers to something that
+// boxes lack, because an incomplete value, for example of PATH, is worse than none.
 func (d *decoder) devcontainerEnv(n *yaml.Node) {
 	d.variables(n, func(name string, v *yaml.Node) {
 		s, ok := d.Text(v)
 		if !ok {
-			return // null takes the variable away, and in a box nothing has set it
+			return // null unsets the variable, and a box does not set it anyway
 		}
 		if variable, why := unfilled(s); variable != "" {
 			d.warn(v, "variable `%s` is left out: %s", agentbox.Clip(name), why)
@@ -156,8 +156,8 @@ func (d *decoder) devcontainerEnv(n *yaml.Node) {
 	})
 }
 
-// substitute fills in the variables a box has. Both workspace folders are the box's: commands and
-// values are used in there only.
+// substitute replaces the variables that a box has. Both workspace folders are the box's,
+// because commands and values are used only there.
 func (d *decoder) substitute(s string) string {
 	const workspace = "/workspace"
 	return strings.NewReplacer(
@@ -166,9 +166,8 @@ func (d *decoder) substitute(s string) string {
 	).Replace(s)
 }
 
-// unfilled finds the first variable that is never filled in, and says why. It must name every form
-// of the specification that substitute does not know and that a user would otherwise find
-// unexpanded.
+// unfilled returns the first variable that is never substituted, and the reason. It must cover
+// every form in the specification that substitute does not handle.
 func unfilled(s string) (variable, why string) {
 	for _, host := range []string{"${localEnv:", "${env:"} {
 		if strings.Contains(s, host) {
@@ -181,9 +180,9 @@ func unfilled(s string) (variable, why string) {
 	return "", ""
 }
 
-// forwardPorts reads numbers and "host:port"; only ports of the box itself can be forwarded. Ports
-// of other hosts are those of Compose services, which boxes do not have; each is a warning. The
-// rest is read as the ports of an agentbox.yaml, from a list made here.
+// forwardPorts reads numbers and "host:port". Only ports of the box itself can be forwarded;
+// ports of other hosts belong to Compose services, which boxes lack, and cause a warning. The
+// rest is read like the ports of an agentbox.yaml.
 func (d *decoder) forwardPorts(n *yaml.Node) {
 	mine := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: n.Line}
 	d.Items(n, func(item *yaml.Node) {
@@ -200,8 +199,8 @@ func (d *decoder) forwardPorts(n *yaml.Node) {
 	d.ports(mine)
 }
 
-// hostRequirements asks for a machine of at least this size, and that is the size the box gets. A
-// GPU or another requirement is a warning.
+// hostRequirements reads the minimum size of the machine, which becomes the size of the box. A
+// GPU or any other requirement causes a warning.
 func (d *decoder) hostRequirements(n *yaml.Node) {
 	d.record(n, []key{
 		{"cpus", func(d *decoder, n *yaml.Node) { d.integer(n, &d.cfg.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs) }},
@@ -210,16 +209,16 @@ func (d *decoder) hostRequirements(n *yaml.Node) {
 	}, func(k *yaml.Node) { d.warn(k, "`hostRequirements.%s` is ignored", agentbox.Clip(k.Value)) })
 }
 
-// featurePackages are the features whose work Debian packages do as well. They are keyed by the
-// last element of the feature's reference without its version: ghcr.io/devcontainers/features/go:1
-// is go. The version that a feature asks for is not looked at.
+// featurePackages maps features to equivalent Debian packages. The key is the last element of
+// the feature's reference without its version: ghcr.io/devcontainers/features/go:1 is go. The
+// version is ignored.
 var featurePackages = map[string][]string{
 	"go": {"golang"}, "node": {"nodejs", "npm"}, "python": {"python3", "python3-pip", "python3-venv"}, "rust": {"cargo", "rustc"},
 	"java": {"default-jdk"}, "ruby": {"ruby-full"}, "php": {"php-cli"}, "git": {"git"}, "git-lfs": {"git-lfs"},
 	"github-cli": {"gh"}, "common-utils": {"curl", "less", "sudo"}, "sshd": {"openssh-server"},
 }
 
-// features become packages, which only an apt: image can take.
+// features converts features to packages, which only an apt: image can take.
 func (d *decoder) features(n *yaml.Node) {
 	d.Pairs(n, func(k, _ *yaml.Node) {
 		ref, _, _ := strings.Cut(k.Value, "@")

@@ -1,18 +1,18 @@
 // Package config finds and reads what a repository says its box should be: agentbox.yaml, a
-// devcontainer.json, or what the files of the repository let us guess. It only reads: it resolves
-// no image, opens no file the configuration names and decides nothing about what a repository may
-// ask for. That is decided by agentbox/host/consent.
+// devcontainer.json, or what the repository's files suggest. It only reads. It does not resolve
+// images, open files that the configuration names, or decide what a repository may ask for;
+// agentbox/host/consent decides that.
 //
-// Load is the way in, and Config what comes out: complete, with the default of every key that the
-// file leaves out, so that no caller has to know defaults. Find tells which file would be read,
-// Write makes an agentbox.yaml of a detected configuration (agentbox init), ParseSize and
-// FormatSize are the one notation of sizes for files and flags.
+// Load is the entry point and returns a Config. A Config is complete, with a default for every
+// key that the file omits, so callers need not know the defaults. Find returns the file that
+// Load would read. Write turns a detected configuration into an agentbox.yaml (agentbox init).
+// ParseSize and FormatSize define the notation of sizes in files and flags.
 //
-// Both forms of file become one tree of yaml.Nodes with line numbers, and one decoder reads it
-// (yamlfile.Reader), which reports all mistakes at once.
+// Both file formats become one tree of yaml.Nodes with line numbers. One decoder reads the tree
+// (yamlfile.Reader) and reports all mistakes at once.
 //
-// Invariants: the file came with the repository, so it is data of a stranger. Its size (maxFile),
-// its depth (maxDepth) and, by yamlfile, what aliases stand for and what messages quote is bounded,
-// and paths that lead out of the repository are refused. The fuzz targets keep that. The keys are
-// described in docs/configuration.md, which a test compares with topLevel.
+// The file came with the repository and is untrusted. Its size (maxFile) and depth (maxDepth)
+// are bounded here; yamlfile bounds the expansion of aliases and the length of quotes in
+// messages. Paths that lead out of the repository are refused. Fuzz targets check these
+// invariants. docs/configuration.md describes the keys, and a test compares it with topLevel.
 package config

@@ -9,15 +9,15 @@ import (
 	"agentbox/agentbox"
 )
 
-// names are the files Find looks for, the strongest first.
+// names lists the files that Find looks for, in order of precedence.
 var names = []string{"agentbox.yaml", ".devcontainer/devcontainer.json", ".devcontainer.json"}
 
-// Find looks for the configuration that governs dir: agentbox.yaml in dir or the nearest directory
-// above it up to the repository's root, else a devcontainer.json likewise. path is "" when there is
-// none. Outside a repository only dir itself is looked at, so that nobody else's file in /tmp or
-// /home governs it. dir need not be absolute; path and root are, without symbolic links. Errors
-// have code Invalid. Each agentbox.yaml up to the root is preferred to any devcontainer.json:
-// somebody who wrote one wants it, wherever the command is run.
+// Find returns the configuration that governs dir: the agentbox.yaml in dir or in the nearest
+// directory above it, up to the repository's root; otherwise a devcontainer.json found the same
+// way. Any agentbox.yaml takes precedence over every devcontainer.json, because it was written
+// for agentbox. Outside a repository only dir itself is searched, so that another user's file in
+// /tmp or /home has no effect. path is "" if there is no configuration. dir may be relative;
+// path and root are absolute, without symbolic links. Errors have code Invalid.
 func Find(dir string) (path, root string, err error) {
 	dir, err = realDir(dir)
 	if err != nil {
@@ -25,7 +25,7 @@ func Find(dir string) (path, root string, err error) {
 	}
 	dirs := upward(dir)
 	root = dirs[len(dirs)-1]
-	// All directories for agentbox.yaml first, and only then for the other files.
+	// Search all directories for agentbox.yaml before looking for the other files.
 	for _, group := range [][]string{names[:1], names[1:]} {
 		for _, d := range dirs {
 			for _, name := range group {
@@ -41,7 +41,8 @@ func Find(dir string) (path, root string, err error) {
 	return "", root, nil
 }
 
-// realDir is dir, absolute and without symbolic links, so that walking upward sees real parents.
+// realDir returns dir as an absolute path without symbolic links, so that walking upward sees
+// its real parents.
 func realDir(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
@@ -58,9 +59,9 @@ func realDir(dir string) (string, error) {
 	return abs, nil
 }
 
-// upward lists dir and the directories above it up to the one that holds .git; only dir when none
-// does. A .git that is a file counts, too: worktrees and submodules have one, and are repositories
-// of their own here. The root of a repository is the last of the list.
+// upward returns dir and its parents up to the one that holds .git, the repository's root, which
+// comes last. Without a .git it returns dir alone. A .git file counts: worktrees and submodules
+// have one, and are treated as repositories of their own.
 func upward(dir string) []string {
 	var dirs []string
 	for d := dir; ; d = filepath.Dir(d) {

@@ -12,13 +12,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxDepth bounds how deep JSON may nest; the parser itself recurses, so a file of brackets could
-// fill the stack.
+// maxDepth bounds the nesting of JSON. The parser is recursive, so a file full of brackets could
+// overflow the stack.
 const maxDepth = 100
 
-// parseJSONC reads JSON with comments and trailing commas into the same tree YAML gives, line
-// numbers included, so that one decoder serves both. Of what is none it gives the line and what is
-// wrong there.
+// parseJSONC parses JSON with comments and trailing commas into a tree of YAML nodes with line
+// numbers, so that one decoder serves both formats. For invalid input it returns the line and
+// the reason.
 func parseJSONC(data []byte) (doc *yaml.Node, line int, wrong string) {
 	if depth(data) > maxDepth {
 		return nil, 1, "nested too deep"
@@ -36,15 +36,15 @@ func parseJSONC(data []byte) (doc *yaml.Node, line int, wrong string) {
 	return nil, line, "not valid JSON: " + m[2]
 }
 
-// jsonLine takes the line number and the reason out of an error of hujson, which has no type for
-// them.
+// jsonLine extracts the line number and the reason from an error of hujson, which has no type
+// for them.
 var jsonLine = agentbox.Pattern(`^hujson: line ([0-9]+), column [0-9]+: (.*)`)
 
-// outsideBrackets matches what may hold brackets that nest nothing: strings and comments, also ones
-// without an end.
+// outsideBrackets matches strings and comments, including unterminated ones. Brackets in them do
+// not nest.
 var outsideBrackets = agentbox.Pattern(`"(?:[^"\\]|\\.)*(?:"|$)|//[^\n]*|/\*(?s:.*?)(?:\*/|$)`)
 
-// depth is the deepest nesting of brackets outside of strings and comments.
+// depth returns the deepest nesting of brackets outside of strings and comments.
 func depth(data []byte) int {
 	now, deepest := 0, 0
 	for _, b := range outsideBrackets().ReplaceAll(data, nil) {
@@ -59,14 +59,14 @@ func depth(data []byte) int {
 	return deepest
 }
 
-// tree converts values in the order of the file, so that counting lines never starts over.
+// tree converts values in file order, so that each byte is searched for newlines only once.
 type tree struct {
 	data []byte
 	at   int // offset up to which lines are counted
 	line int // newlines before it
 }
 
-// lineOf gives the line of an offset, from 1. Offsets come in order, so each byte is counted once.
+// lineOf returns the line of an offset, counted from 1. Offsets must not decrease between calls.
 func (t *tree) lineOf(offset int) int {
 	if offset > t.at && offset <= len(t.data) {
 		t.line += bytes.Count(t.data[t.at:offset], []byte("\n"))
@@ -75,7 +75,7 @@ func (t *tree) lineOf(offset int) int {
 	return t.line + 1
 }
 
-// node makes YAML's node of a JSON value, its keys included, in the order of the file.
+// node converts a JSON value to a YAML node, with keys in file order.
 func (t *tree) node(v *hujson.Value) *yaml.Node {
 	n := &yaml.Node{Line: t.lineOf(v.StartOffset)}
 	switch x := v.Value.(type) {
@@ -96,7 +96,8 @@ func (t *tree) node(v *hujson.Value) *yaml.Node {
 	return n
 }
 
-// literal is a JSON literal as YAML tags one. A number that is no int64 is a float, as YAML has it.
+// literal returns the YAML tag and value of a JSON literal. A number that does not fit into an
+// int64 is a float, as in YAML.
 func literal(l hujson.Literal) (tag, value string) {
 	switch l.Kind() {
 	case '"':

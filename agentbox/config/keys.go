@@ -10,9 +10,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// topLevel is every key of agentbox.yaml, in the order people are told about them.
-// docs/configuration.md describes each; a test compares the two. The value is checked as it is
-// read, so a Config holds nothing that a later step would have to refuse for its form.
+// topLevel lists every key of agentbox.yaml, in the order in which they are shown to users.
+// docs/configuration.md describes each; a test compares the two. Values are validated as they
+// are read, so later steps need not check their form.
 var topLevel = []key{
 	{"image", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Image, imageName) }},
 	{"packages", func(d *decoder, n *yaml.Node) { list(d, n, &d.cfg.Packages, packageWord) }},
@@ -43,15 +43,15 @@ var topLevel = []key{
 	{"bench", (*decoder).bench},
 }
 
-// Bounds that no machine we know of passes; whether this host has that much shows when the box is
-// started.
+// Upper bounds beyond any machine we know of. Whether this host has that much is checked when
+// the box starts.
 const (
 	maxPool        = 256
 	maxConnections = 1 << 16
 )
 
-// The functions from here on check one text each, as set and list need them: they return it in its
-// canonical form, or an error that follows "KEY: ".
+// The functions below each validate one string, for set and list. They return it in canonical
+// form, or an error that is printed after "KEY: ".
 func nonEmpty(s string) (string, error) {
 	if strings.TrimSpace(s) == "" {
 		return "", errors.New("is empty")
@@ -59,8 +59,8 @@ func nonEmpty(s string) (string, error) {
 	return s, nil
 }
 
-// imageName refuses what apt or a registry client could take for an option or for two words;
-// whether the image exists is found out when it is needed.
+// imageName refuses names that apt or a registry client could take for an option or for two
+// words. It does not check that the image exists.
 func imageName(s string) (string, error) {
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) || s[0] == '-' {
 		return "", fmt.Errorf("%q is not an image: write apt:SUITE or an OCI reference", agentbox.Clip(s))
@@ -71,8 +71,8 @@ func imageName(s string) (string, error) {
 	return s, nil
 }
 
-// packageWord is a Debian package, with an architecture, a version or a suite as apt-get takes
-// them.
+// packageWord checks a Debian package, optionally with an architecture, a version or a suite in
+// apt-get's notation.
 func packageWord(s string) (string, error) {
 	if !packageName().MatchString(s) {
 		return "", fmt.Errorf("%q is not the name of a Debian package", agentbox.Clip(s))
@@ -80,7 +80,7 @@ func packageWord(s string) (string, error) {
 	return s, nil
 }
 
-// userWord is the name of a user of the box.
+// userWord checks the name of a user of the box.
 func userWord(s string) (string, error) {
 	if !userName().MatchString(s) {
 		return "", fmt.Errorf("%q is not a user name", agentbox.Clip(s))
@@ -88,8 +88,8 @@ func userWord(s string) (string, error) {
 	return s, nil
 }
 
-// policyName checks a preset or a file: presets are single words, so that a new one needs no change
-// here.
+// policyName checks a preset or a file. Any single word can be a preset, so that a new one needs
+// no change here.
 func policyName(s string) (string, error) {
 	if serviceName().MatchString(s) {
 		return s, nil
@@ -97,7 +97,7 @@ func policyName(s string) (string, error) {
 	return repoPath(s)
 }
 
-// pool reads the number of machines kept ready, or auto. 0 keeps none.
+// pool reads the number of machines to keep ready, or auto. 0 keeps none.
 func (d *decoder) pool(n *yaml.Node) {
 	if v, _ := d.Value(n); v.Value == "auto" {
 		d.cfg.Pool = PoolAuto
@@ -106,7 +106,7 @@ func (d *decoder) pool(n *yaml.Node) {
 	d.integer(n, &d.cfg.Pool, 0, maxPool)
 }
 
-// limits reads what bounds a box; a key that is left out is no limit.
+// limits reads the limits of a box. An omitted key means no limit.
 func (d *decoder) limits(n *yaml.Node) {
 	l := &d.cfg.Limits
 	d.section(n, []key{

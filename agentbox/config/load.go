@@ -13,16 +13,15 @@ import (
 	"agentbox/agentbox/toolchain"
 )
 
-// maxFile bounds a configuration file; a real one has a few kilobytes.
+// maxFile bounds a configuration file, in bytes. Real ones have a few kilobytes.
 const maxFile = 1 << 20
 
-// Load finds and reads the configuration that governs dir, which need not be absolute. A directory
-// without one gets what its files let us guess (Config.Path is then ""). What is wrong with the
-// file comes back as one *agentbox.Error of code Invalid, one line "file:line: what" per problem,
-// at most 20 of them.
+// Load finds and reads the configuration that governs dir, which may be relative. Without one it
+// detects a configuration from the repository's files, and Config.Path is "". All problems of a
+// file are reported in one *agentbox.Error of code Invalid, one line "file:line: what" each, at
+// most 20.
 //
-// It reads the repository's files as they are now, and remembers nothing: two calls may differ. It
-// may be called from any goroutine.
+// Load caches nothing, so two calls may differ. It is safe for concurrent use.
 func Load(ctx context.Context, dir string) (*Config, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -42,10 +41,10 @@ func Load(ctx context.Context, dir string) (*Config, error) {
 	if err != nil {
 		return nil, agentbox.Errorf(agentbox.Invalid, "%s is not below %s: %w", path, root, err)
 	}
-	home, _ := os.UserHomeDir() // only an include that begins with ~/ needs it, and says so
+	home, _ := os.UserHomeDir() // only an include that begins with ~/ needs it and reports it missing
 	src := source{name: filepath.ToSlash(name), root: root, home: home}
 	var c *Config
-	// Find looks for no other names, so the ending tells the form.
+	// Find returns no other names, so the extension determines the format.
 	if strings.HasSuffix(path, ".json") {
 		c, err = parseDevcontainer(data, src)
 	} else {
@@ -59,8 +58,8 @@ func Load(ctx context.Context, dir string) (*Config, error) {
 	return c, nil
 }
 
-// readFile reads a regular file of sane size. O_NONBLOCK keeps a FIFO of that name from blocking
-// the open for ever.
+// readFile reads a regular file of at most maxFile bytes. O_NONBLOCK keeps the open from
+// blocking on a FIFO.
 func readFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -80,10 +79,10 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// complete fills in what the files of the repository tell and its configuration does not. A key
-// that is there but empty (`lockfiles: []`) is not filled in: somebody decided that. Packages and
-// tools are guessed only where neither image nor packages are given, because a list of packages is
-// complete as it stands.
+// complete fills in what the configuration omits from what the repository's files suggest. An
+// empty key (`lockfiles: []`) is a deliberate choice and stays empty. Packages and tools are
+// guessed only if neither image nor packages are given, because a list of packages is complete
+// as it stands.
 func (c *Config) complete(found toolchain.Found) {
 	if c.Lockfiles == nil {
 		c.Lockfiles = found.Lockfiles
@@ -96,8 +95,8 @@ func (c *Config) complete(found toolchain.Found) {
 	}
 }
 
-// governed is the directory a configuration file speaks for. It is the directory whose files are
-// looked at for what the configuration leaves out.
+// governed returns the directory that a configuration file applies to. Its files supply what the
+// configuration omits.
 func governed(path string) string {
 	dir := filepath.Dir(path)
 	if filepath.Base(dir) == ".devcontainer" {
@@ -106,6 +105,6 @@ func governed(path string) string {
 	return dir
 }
 
-// notDir is for a path such as .devcontainer/devcontainer.json where .devcontainer is a file: that
-// is as good as absent.
+// notDir reports whether part of a path, such as .devcontainer in
+// .devcontainer/devcontainer.json, is a file. Such a path counts as absent.
 func notDir(err error) bool { return errors.Is(err, syscall.ENOTDIR) }

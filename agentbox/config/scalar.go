@@ -14,8 +14,8 @@ import (
 	"agentbox/agentbox/yamlfile"
 )
 
-// set reads text that check accepts, perhaps in another form, into *to, and tells whether it did.
-// Without a value *to stays as it is, which is how defaults survive.
+// set stores the text of n in *to, as check returns it, and reports whether it did. Without a
+// value *to keeps its default.
 func set[T any](d *decoder, n *yaml.Node, to *T, check func(string) (T, error)) bool {
 	s, ok := d.Text(n)
 	if !ok {
@@ -30,8 +30,8 @@ func set[T any](d *decoder, n *yaml.Node, to *T, check func(string) (T, error)) 
 	return true
 }
 
-// list reads a list, or a single value, of texts that check accepts. *to is set even where nothing
-// is in the list, and is then empty but not nil: see complete.
+// list stores a list of texts, or a single one, in *to, each as check returns it. An empty list
+// sets *to to an empty, non-nil slice; see complete.
 func list[T any](d *decoder, n *yaml.Node, to *[]T, check func(string) (T, error)) {
 	*to = []T{}
 	d.Items(n, func(item *yaml.Node) {
@@ -42,7 +42,7 @@ func list[T any](d *decoder, n *yaml.Node, to *[]T, check func(string) (T, error
 	})
 }
 
-// integer reads a whole number within bounds.
+// integer reads a whole number from least to most.
 func (d *decoder) integer(n *yaml.Node, to *int, least, most int) {
 	v, _ := d.Value(n)
 	i, err := strconv.Atoi(v.Value)
@@ -57,8 +57,8 @@ func (d *decoder) integer(n *yaml.Node, to *int, least, most int) {
 	*to = i
 }
 
-// amount reads a number above 0: a limit that is left out is none, and 0 must not mean the same.
-// Infinity and NaN are YAML numbers and no amounts, since a comparison with NaN never ends anything.
+// amount reads a number above 0. Omitting a limit means no limit, so 0 must not mean the same.
+// Infinity and NaN are YAML numbers but refused: no comparison with NaN would ever end anything.
 func (d *decoder) amount(n *yaml.Node, to *float64) {
 	v, _ := d.Value(n)
 	f, err := strconv.ParseFloat(v.Value, 64)
@@ -69,7 +69,7 @@ func (d *decoder) amount(n *yaml.Node, to *float64) {
 	*to = f
 }
 
-// size reads a size within bounds. The bounds are whole MiB, as everything ParseSize gives.
+// size reads a size from least to most, both in bytes and whole MiB, as ParseSize returns.
 func (d *decoder) size(n *yaml.Node, to *int64, least, most int64) {
 	set(d, n, to, func(s string) (int64, error) {
 		bytes, err := ParseSize(s)
@@ -80,8 +80,8 @@ func (d *decoder) size(n *yaml.Node, to *int64, least, most int64) {
 	})
 }
 
-// FormatSize writes a size the way ParseSize reads it, in whole units. bytes is a whole number of
-// MiB; a rest is cut off.
+// FormatSize formats a size in bytes for ParseSize, in whole units. bytes should be a multiple
+// of 1 MiB; a remainder is cut off.
 func FormatSize(bytes int64) string {
 	for _, u := range []struct {
 		name string
@@ -96,7 +96,7 @@ func FormatSize(bytes int64) string {
 
 func (d *decoder) duration(n *yaml.Node, to *time.Duration) { set(d, n, to, parseDuration) }
 
-// choice reads one of a few words.
+// choice reads one of the given words.
 func choice[T ~string](d *decoder, n *yaml.Node, to *T, words ...T) {
 	set(d, n, to, func(s string) (T, error) {
 		if !slices.Contains(words, T(s)) {

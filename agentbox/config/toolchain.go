@@ -12,9 +12,9 @@ import (
 	"agentbox/agentbox/yamlfile"
 )
 
-// toolchain reads tools with the version of each: {go: "1.22", node: ">=20"}. An empty version is
-// any. What is asked for here replaces what the repository's files ask for, all of it: `toolchain:
-// {}` is a box without tools.
+// toolchain reads tools and their versions: {go: "1.22", node: ">=20"}. An empty version means
+// any. The mapping replaces everything that the repository's files ask for, so `toolchain: {}`
+// is a box without tools.
 func (d *decoder) toolchain(n *yaml.Node) {
 	d.cfg.Toolchain = toolchain.Needs{}
 	d.Pairs(n, func(k, v *yaml.Node) {

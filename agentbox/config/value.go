@@ -14,9 +14,9 @@ import (
 )
 
 var (
-	// What names may look like. Suites, packages and users become arguments of apt and of programs
-	// in the box, so none can begin with a dash. They are the forms that Debian allows; names of
-	// services are ours.
+	// Valid forms of names. Suites, packages and users become arguments of apt and of programs
+	// in the box, so none may begin with a dash. Their forms follow Debian; that of service
+	// names is our own.
 	suiteName   = agentbox.Pattern(`^[a-z][a-z0-9.-]*$`)
 	packageName = agentbox.Pattern(`^[a-z0-9][a-z0-9+.-]*(:[a-z0-9-]+)?([=/][A-Za-z0-9.+:~-]+)?$`)
 	serviceName = agentbox.Pattern(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
@@ -25,18 +25,18 @@ var (
 	sizeForm    = agentbox.Pattern(`^([0-9]+)(?:\.([0-9]{1,9}))?\s*([A-Za-z]*)$`)
 )
 
-// units of sizes, lower case. A single letter is binary, as Docker and Kubernetes users mean it.
-// There is none for a bare number (ParseSize), which would be bytes to one reader and MiB to
-// another.
+// units maps lower-case size units to bytes. Single letters are binary, as in Docker and
+// Kubernetes. A bare number is not allowed (ParseSize), because some readers would take it for
+// bytes and others for MiB.
 var units = map[string]uint64{
 	"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
 	"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40,
 	"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12,
 }
 
-// ParseSize reads a size such as 2GiB, 512M, 1.5g or 8GB and rounds it up to a whole MiB, the grain
-// of machines. Fractions are exact to nine digits. The error is one line without a code: the caller
-// knows where the text came from.
+// ParseSize parses a size such as 2GiB, 512M, 1.5g or 8GB and returns it in bytes, rounded up to
+// a whole MiB, the unit of machine sizes. It accepts up to nine fractional digits. The error is
+// one line without a code; the caller adds where the text came from.
 func ParseSize(s string) (int64, error) {
 	m := sizeForm().FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
@@ -52,7 +52,7 @@ func ParseSize(s string) (int64, error) {
 	const grain = 1 << 20
 	whole, err := strconv.ParseUint(m[1], 10, 64)
 	hi, bytes := bits.Mul64(whole, unit)
-	if err != nil || hi != 0 || bytes > math.MaxInt64-unit-grain { // what is added below has to fit, too
+	if err != nil || hi != 0 || bytes > math.MaxInt64-unit-grain { // leave room for the additions below
 		return 0, fmt.Errorf("%q is too large", s)
 	}
 	if m[2] != "" {
@@ -65,8 +65,8 @@ func ParseSize(s string) (int64, error) {
 	return int64((bytes + grain - 1) / grain * grain), nil
 }
 
-// parseDuration reads Go's form (1h30m) and whole days (2d). Zero and negative ones are refused: a
-// limit that is over before it begins is a mistake.
+// parseDuration parses Go's format (1h30m) and whole days (2d). It refuses zero and negative
+// durations, which are never a meaningful limit.
 func parseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if days, ok := strings.CutSuffix(s, "d"); ok && err != nil {
@@ -84,7 +84,7 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// parsePort reads BOX or HOST:BOX. Without a HOST it is the same number there.
+// parsePort parses BOX or HOST:BOX. HOST defaults to BOX.
 func parsePort(s string) (agentbox.ConfiguredPort, error) {
 	host, box, two := strings.Cut(s, ":")
 	if !two {
@@ -99,7 +99,7 @@ func parsePort(s string) (agentbox.ConfiguredPort, error) {
 	return p, err
 }
 
-// portNumber reads 1 to 65535, in decimal and without a sign.
+// portNumber parses a decimal port from 1 to 65535, without a sign.
 func portNumber(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || strings.HasPrefix(s, "+") {
@@ -111,9 +111,8 @@ func portNumber(s string) (int, error) {
 	return n, nil
 }
 
-// repoGlob checks a glob that must stay inside the repository. Each of its segments matches names
-// of one directory. ** is a segment like any other here: those who match it give it its meaning
-// (agentbox/artifact).
+// repoGlob checks a glob that must stay inside the repository. Each segment matches names in one
+// directory. It treats ** like any other segment; agentbox/artifact gives it its meaning.
 func repoGlob(s string) (string, error) {
 	for segment := range strings.SplitSeq(s, "/") {
 		if _, err := path.Match(segment, ""); err != nil {
@@ -123,9 +122,9 @@ func repoGlob(s string) (string, error) {
 	return repoPath(s)
 }
 
-// repoPath checks a path that must stay inside the repository. It returns the path cleaned:
-// slash-separated, without . and .. elements. The file need not exist, and a link in it is the
-// business of those who open it.
+// repoPath checks a path that must stay inside the repository and returns it cleaned:
+// slash-separated, without . and .. elements. The file need not exist. Code that opens the path
+// must handle links in it.
 func repoPath(s string) (string, error) {
 	if s == "" {
 		return "", errors.New("is empty")
@@ -140,9 +139,9 @@ func repoPath(s string) (string, error) {
 	return clean, nil
 }
 
-// boxPath checks a path inside the box: absolute, or below the home directory of its user. It
-// returns the path cleaned, still beginning with / or ~/: which user's home that is, only the box
-// knows.
+// boxPath checks a path inside the box, which must be absolute or below the user's home
+// directory. It returns the path cleaned, still beginning with / or ~/: only the box can resolve
+// the home directory.
 func boxPath(s string) (string, error) {
 	if s == "~" || path.IsAbs(s) {
 		return path.Clean(s), nil

@@ -8,13 +8,13 @@ import (
 	"agentbox/agentbox/toolchain"
 )
 
-// Write gives a detected configuration as an agentbox.yaml that means the same. Only the keys that
-// detection sets are written, and each of them: read again by Load, the result is the same but for
-// Path, Source and the file that each tool is said to be asked for by. Other keys are shown as
-// comments, for people to take up.
+// Write returns a detected configuration as an equivalent agentbox.yaml. It writes exactly the
+// keys that detection sets. Reading the result with Load yields the same Config, except for
+// Path, Source and the files that ask for each tool. Some other keys appear as comments, as a
+// suggestion.
 func Write(c *Config) string {
 	var b strings.Builder
-	// A name in Source may have a line break, which would end the comment.
+	// A file name in Source may contain a line break, which would end the comment.
 	fmt.Fprintf(&b, "# Written by agentbox init: %s.\n", strings.Join(strings.Fields(c.Source), " "))
 	fmt.Fprintf(&b, "image: %s\n", c.Image)
 	if len(c.Packages) > 0 {
@@ -33,8 +33,8 @@ func Write(c *Config) string {
 	return b.String()
 }
 
-// asked says, as a comment, which files ask for a tool. What stands in it comes from the repository
-// and is quoted, so that a line break in a file's name cannot begin a key.
+// asked returns a comment that names the files which ask for a tool. File names come from the
+// repository and are quoted, so that a line break in one cannot begin a key.
 func asked(needs toolchain.Needs) string {
 	var files []string
 	for _, n := range needs {
@@ -43,8 +43,7 @@ func asked(needs toolchain.Needs) string {
 	return " # " + strings.ReplaceAll(someOf(files), "\n", " ")
 }
 
-// quoted makes every text one that YAML reads back as it was: Go's quoted form is valid as a
-// double-quoted scalar.
+// quoted quotes each string for YAML. Go's quoted form is a valid double-quoted scalar.
 func quoted(list []string) []string {
 	out := make([]string, len(list))
 	for i, s := range list {
