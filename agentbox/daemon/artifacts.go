@@ -73,7 +73,7 @@ func (a artifacts) Collect(ctx context.Context, box agentbox.Box, t agentbox.Tas
 	}
 	// Last, because the artifacts matter more.
 	lockfiles, err := g.lockfiles(ctx)
-	if err != nil { // report only the lockfiles' error; the artifacts are here
+	if err != nil { // not fatal: the artifacts are here
 		got.Notes = append(got.Notes, "the statement is without lockfiles: "+agentbox.AsError(err).Message)
 	}
 	envelope, err := artifact.Sign(ctx, artifact.NewStatement(got.Files, predicate(box, t, work, lockfiles)), a.key)

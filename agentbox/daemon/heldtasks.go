@@ -62,8 +62,8 @@ func (t tasks) run(ctx context.Context, req api.TaskSubmission, progress agentbo
 	return api.TaskBegun{Task: begun, Connection: c}, err
 }
 
-// includeEnviron returns the variables of environ that the configuration's includes use. A task
-// stores no others on disk, because a user's environment may contain secrets.
+// includeEnviron returns AGENTBOX_ISOLATION and the variables that the configuration's includes
+// use. A task stores no others on disk, because a user's environment may contain secrets.
 func includeEnviron(cfg *config.Config, environ []string) []string {
 	named := map[string]bool{"AGENTBOX_ISOLATION": true}
 	for _, include := range cfg.Include {

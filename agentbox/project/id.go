@@ -21,6 +21,7 @@ func (p Project) ID() string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// String returns the name.
 func (p Project) String() string { return p.Name }
 
 // IsZero reports whether this is no project.
