@@ -13,7 +13,7 @@ import (
 var errNotPlain = errors.New("it is no regular file")
 
 // OpenPlain opens a regular file for reading. It refuses symbolic links in every component of the
-// path, as far as the kernel can guarantee that. It never blocks on a pipe and never touches a
+// path, as far as the kernel can guarantee that. It never blocks on a pipe and never reads from a
 // device. Errors are *fs.PathError, including fs.ErrNotExist.
 func OpenPlain(path string) (*os.File, error) {
 	f, err := openNoLinks(path, os.O_RDONLY)

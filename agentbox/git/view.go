@@ -71,8 +71,8 @@ func (in Ingredients) config() string {
 	return FormatConfig(append(settings, in.Settings...))
 }
 
-// take copies one file into the view, which git reads but does not write. It uses a hard link if
-// possible, because that costs nothing.
+// take puts one file into the view, which git reads but does not write. It uses a hard link if
+// possible, because that costs nothing, and otherwise copies. A missing source is no error.
 func (v *View) take(name, from string) error {
 	to := filepath.Join(v.dir, filepath.FromSlash(name))
 	in, err := OpenPlain(from)
