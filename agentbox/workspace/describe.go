@@ -41,7 +41,7 @@ func Describe(ctx context.Context, dir string) (Repo, error) {
 	return repo, repo.readHead(ctx)
 }
 
-// locate asks git, because only git knows all the ways a directory can be a work tree.
+// locate asks git for the paths of a checkout, because only git knows every form of work tree.
 func locate(ctx context.Context, dir string) (Repo, error) {
 	out, err := ask(ctx, dir, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir", "--show-toplevel")
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
@@ -104,7 +104,7 @@ func (r *Repo) plainHead() error {
 	}
 	ref, ok := strings.CutPrefix(text, "ref: ")
 	branch, isBranch := strings.CutPrefix(ref, "refs/heads/")
-	if !ok || !isBranch || branch == ".invalid" || !validName(ref) { // .invalid: the refs are in a reftable
+	if !ok || !isBranch || branch == ".invalid" || !validName(ref) { // .invalid means that refs are in a reftable
 		return errNotPlain
 	}
 	r.Branch = branch

@@ -4,20 +4,20 @@
 // refs and configuration of the checkout only in the functions that exist for that: SetRef,
 // MoveBranch, AddRemote and RemoveRemote.
 //
-// Describe finds the checkout that a directory belongs to (Repo), which every other function
-// takes. Stage and StageTemp make the copy: tree.go copies the work tree, gitdir.go and
-// gitconfig.go the git directory, objects.go the objects, and nested.go submodules and nested
-// repositories. Overlay adds the files that setup made. Begin commits uncommitted changes, so
-// that they can be told apart from the box's own work. Unsaved and related functions compare a
-// box with its checkout. The callers are agentbox/host with its subpackages, and
-// agentbox/snapshot.
+// Describe finds the checkout that a directory belongs to (Repo), which most functions take.
+// Stage and StageTemp make the copy: tree.go copies the work tree, gitdir.go and gitconfig.go
+// the git directory, objects.go the objects, and nested.go submodules and nested repositories.
+// Overlay adds the files that setup made. Begin commits uncommitted changes, so that they can be
+// told apart from the box's own work. Unsaved and related functions compare a box with its
+// checkout. The callers are agentbox/host with its subpackages, and agentbox/snapshot.
 //
 // A checkout is untrusted: it may have come from an archive or out of a box. Git therefore reads
 // its files through a git.View, whose configuration contains nothing from the repository that
-// could run a program (view.go). Links in a git directory are never followed. A path that leads
-// out of the checkout must point back to it (own.go) or be allowed by the user (borrowKey).
-// Credentials, hooks and host programs are not copied (leftBehind, redact). Callers bound the
-// size of what a box reports, for example to Unsaved; this package validates the contents.
+// could run a program (view.go). Links in a git directory are never followed. A git directory
+// outside of the checkout must point back to it (own.go), and objects may be borrowed from
+// elsewhere only if the user allows it (borrowKey). Credentials, hooks and host programs are not
+// copied (leftBehind, redact). Callers bound the size of what a box reports, for example to
+// Unsaved; this package validates the contents.
 //
 // Error codes: Invalid for a repository that cannot be used as it is, with a hint; Missing for a
 // file without read permission; NoSpace; Conflict when another process is changing the

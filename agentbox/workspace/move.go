@@ -21,8 +21,8 @@ func CheckBranch(ctx context.Context, repo Repo, branch string) error {
 
 // MoveBranch points a branch and the ref memory at a commit that the checkout has. It is how
 // pull updates a branch without losing work. memory is a full ref name and records the commit of
-// the last pull, so a branch still at that commit has nothing of the user's own. An existing
-// branch moves only if it is there or if commit descends from it. A branch that is checked out
+// the last pull: a branch still at that commit has nothing of the user's own. An existing branch
+// moves only if it is still there, or if commit descends from it. A branch that is checked out
 // anywhere does not move. Errors have code Conflict and suggest another name.
 func MoveBranch(ctx context.Context, repo Repo, branch, commit, memory string) error {
 	was, err := resolve(ctx, repo, "refs/heads/"+branch)

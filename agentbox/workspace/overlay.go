@@ -18,11 +18,11 @@ import (
 
 // Overlay extracts a tar archive of what setup made, in another workspace with the same key,
 // into a staged tree. Existing files and everything in .git stay as they are. The archive came
-// out of a box and is untrusted: a name that leads out of the tree, directly or through links,
-// is an error. files counts the regular files and links that were in the archive and not yet in
-// the tree. tree is changed in place and not restored on error, so callers discard it then. An
-// archive that is unreadable or leads out of the tree fails with code Corrupt. Overlay does not
-// bound the size: that is up to whoever makes the archive (environment.Bound).
+// out of a box and is untrusted: a name that leads out of the tree is an error, and no link is
+// followed out of it. files counts the regular files and links that the tree did not have. tree
+// is changed in place and not restored on error; callers discard it then. An archive that is
+// unreadable or leads out of the tree fails with code Corrupt. Overlay does not bound the size;
+// the code that makes the archive does (environment.Bound).
 func Overlay(ctx context.Context, tree string, archive io.Reader) (files int, err error) {
 	root, err := os.OpenRoot(tree)
 	if err != nil {

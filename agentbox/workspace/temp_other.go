@@ -4,7 +4,7 @@ package workspace
 
 import "io/fs"
 
-// Only Linux has a directory in memory that is always there.
+// Only Linux always has an in-memory directory.
 const memoryRoot = ""
 
 func spareMemory() int64 { return 0 }

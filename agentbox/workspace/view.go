@@ -12,8 +12,8 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// visible lists the only repository settings that a view passes to git when it lists files: how
-// names are compared and which paths are sparse.
+// visible lists the repository settings that every view passes on unchanged: how names are compared
+// and whether the checkout is sparse. newView adds those for line endings and ignore rules.
 var visible = []string{"core.ignorecase", "core.precomposeunicode", "core.sparsecheckout", "core.sparsecheckoutcone"}
 
 // listTimeout bounds git's walk through a work tree, which would block forever on a pipe in
