@@ -17,7 +17,7 @@
 //		Base:     box.Commit,
 //		Checkout: box.Directory,
 //	})
-//	// kept.Commit is refs/agentbox/tasks/<id> in the mirror, and in the checkout if that is still there.
+//	// refs/agentbox/tasks/<id> in the mirror now points to kept.Commit.
 //
 // Begin runs earlier, when a workspace is made, and records the uncommitted changes at that
 // moment, which are not the box's work (begin.go). Diff, Changes and Pull use what Keep saved.

@@ -22,15 +22,15 @@ git() {
 //
 // The lines, which facts.take parses. All are optional except format, top and pack:
 //
-//	missing TEXT     something that cannot be kept, for people
-//	nested PATH      a repository of its own in the workspace
+//	missing TEXT     something that cannot be kept, for display
+//	nested PATH      a nested repository in the workspace
 //	format FORMAT    of the objects: sha1 or sha256
-//	head ID          what is checked out; empty before the first commit
-//	top ID           head, or a commit on it of all that is not committed
-//	files N          how many files that is
-//	also ID REF      a branch or stash that top does not lead to
-//	failed TEXT      git cannot tell; then it is the last line, and there is no pack
-//	pack             the pack follows, thin, of all that the ids lead to and HAVE does not
+//	head ID          the commit checked out; empty before the first commit
+//	top ID           head, or a commit on top of it with everything uncommitted
+//	files N          the number of uncommitted files in top
+//	also ID REF      a branch or stash that top does not contain
+//	failed TEXT      why git failed; always the last line, without a pack after it
+//	pack             a thin pack follows, of all objects reachable from the ids but not from HAVE
 //
 // The workspace may be in any state: no commits, a damaged or locked index, an unfinished merge,
 // missing objects. The script therefore works on a copy of the index, recreates it from HEAD if
