@@ -24,8 +24,9 @@
 //
 //	argv@agentbox  wants a reply; the payload is JSON {"argv":[...],"dir":"...","env":{...},"user":"..."}. It runs exactly
 //	               these arguments, without a shell between; no arguments mean the user's login shell.
-//	user@agentbox  wants no reply; the payload is one SSH string. It precedes all other requests of the session and names
-//	               the user that the session runs as; the relay sends the name that its client logged in with.
+//	user@agentbox  wants no reply; the payload is one SSH string. It precedes all other requests of
+//	               the session and names the user that the session runs as; the relay sends the name
+//	               that its client logged in with.
 //
 // The guest agent also has the subsystem export@agentbox beside sftp: see Export. Relays know one
 // more type of channel, AttachChannel.

@@ -17,7 +17,7 @@ import (
 //	images/<hex>/image.erofs    the image
 //	images/<hex>/image.json     its description (Image), with Lazy set if image.erofs is not here
 //	images/<hex>/checked.json   the identity of the file when its digest was last computed
-//	images/<hex>/trace.json     the blocks of an image that was lazy, in the order in which a box first read them
+//	images/<hex>/trace.json     the blocks of a lazy image, in the order in which a box first read them
 //	images/<hex>/received.json  from where the bytes of the image came
 //	recipes/<key>               the digest of the image that a recipe gave here
 //	locks/<key>                 held while a recipe is built
