@@ -46,8 +46,6 @@ func (s *Store) noteClaims(owner identity.PeerID, next *set) {
 	}
 	// A claim that was held for too long is remembered for as long again: otherwise a peer could
 	// hold it forever by giving it up for a moment.
-	// What was held for too long is remembered for as long again: giving it up for a moment and
-	// taking it anew would be a way to hold it for ever.
 	maps.DeleteFunc(s.seen, func(c claimID, seen claimSeen) bool {
 		_, there := next.records[id{Claim, c.key}]
 		return c.owner == owner && !there && (now.Sub(seen.first) < MaxHold || now.Sub(seen.renewed) > 2*MaxHold)

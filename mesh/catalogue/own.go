@@ -60,7 +60,6 @@ func (s *Store) skipUsedNumbers(h Head) error {
 		return err
 	}
 	// Others have other records under older numbers, so no difference to these can be given.
-	// Others have other records under older numbers, so no difference to these can be told.
 	next := &set{head: Head{Sequence: h.Sequence + 1, Digest: own.head.Digest}, records: own.records, floor: h.Sequence + 1}
 	s.cfg.Log.Warn("mesh: others know a newer catalogue of this machine, going on after it", "sequence", h.Sequence)
 	return s.publish(next, team)

@@ -91,7 +91,6 @@ func Open(cfg Config, list identity.List) (*Store, error) {
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	// Nobody is making what a daemon that died had claimed.
-	// What a daemon that died was making is made by nobody now.
 	if err := s.Update(func(e *Edit) { e.Replace(Claim, nil) }); err != nil {
 		cfg.Log.Warn("mesh: claims of before are not taken back", "error", err)
 	}
@@ -135,7 +134,6 @@ func (s *Store) load() error {
 		switch {
 		case err != nil && owner == s.self:
 			// The others have it, and what we announce next must not have a number that they know.
-			// The others have it, and what we say next must not have a number that they know.
 			s.cfg.Log.Warn("mesh: this machine's catalogue cannot be read, beginning anew", "error", err)
 		case err != nil:
 			s.cfg.Log.Warn("mesh: a catalogue cannot be read, it is fetched again", "peer", owner.Short(), "error", err)

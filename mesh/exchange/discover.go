@@ -154,8 +154,6 @@ func (t *Transfer) dial(p PeerID) {
 	t.dialled[p] = time.Now()
 	// Counted in advance: the peer may accept the stream and end the session at once, over and
 	// over.
-	// Counted before it is tried: it may accept the stream and end the session at once, over and
-	// over.
 	t.failed[p]++ // until it joins
 	t.dialing[p] = true
 	t.work.Go(func() {

@@ -18,7 +18,6 @@ const manifestTime = 5 * time.Second
 // one manifest share one request. Nobody may change the bytes.
 func (n *Node) Manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) {
 	// The first caller may give up while others wait for the same.
-	// The first caller may lose patience while others wait for the same.
 	answer := n.asking.DoChan(d.Hex(), func() (any, error) { return n.askHolders(n.ctx, d) })
 	select {
 	case a := <-answer:

@@ -56,8 +56,6 @@ func (w *Wire) Open(ctx context.Context, peer identity.PeerID) (Stream, error) {
 	if c == nil || c.Context().Err() != nil {
 		// The first caller may give up while others wait for the same connection. The node bounds
 		// the time.
-		// The first caller may lose patience while others wait for the same connection. The node
-		// bounds the time.
 		made := w.dialling.DoChan(peer.String(), func() (any, error) { return w.dial(context.WithoutCancel(ctx), peer) })
 		select {
 		case m := <-made:

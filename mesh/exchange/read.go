@@ -42,7 +42,6 @@ func (s *session) frame(t frameType, b []byte) error {
 	s.n.mu.Lock()
 	defer s.n.mu.Unlock()
 	// The session has been dropped: nothing from it may count any more.
-	// The session is out of the books: nothing that it says may count any more.
 	if s.ctx.Err() != nil {
 		return s.ctx.Err()
 	}

@@ -101,8 +101,6 @@ func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bo
 	if old := n.find(d).sessionWith(peer); old != nil {
 		// A peer that opens a second one has lost the first, for example because it restarted. When
 		// both open one at the same time, that of the lower peer stays, at both ends.
-		// A peer that opens a second one has lost the first: it was started anew, say. When both
-		// open one at the same time, that of the lower peer stays, at both ends.
 		lower := string(n.cfg.Self[:]) < string(peer[:])
 		if opener && old.opener || old.opener != opener && old.opener == lower {
 			return nil, errTwice

@@ -79,8 +79,6 @@ const (
 	retryLast     = 15 * time.Second
 	// A mesh in which nobody answers delays the caller by no more than graceAlone; once a peer was
 	// there, it gets longer.
-	// A mesh in which nobody answers costs who asks no more than graceAlone; one that was there is
-	// given longer.
 	graceAlone = 250 * time.Millisecond
 	graceMet   = 1500 * time.Millisecond
 )

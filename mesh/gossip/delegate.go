@@ -30,8 +30,6 @@ func (d *delegate) NodeMeta(int) []byte {
 	return d.signed
 }
 
-// Nothing but Meta is gossiped, so messages and state of others' making are dropped.
-
 // Only Meta is gossiped, so messages and state from others are dropped.
 func (d *delegate) NotifyMsg([]byte)                {}
 func (d *delegate) GetBroadcasts(int, int) [][]byte { return nil }

@@ -188,7 +188,6 @@ func (g *Gossip) sign() error {
 func (g *Gossip) announcer() {
 	for g.wait(g.announce) {
 		// It fails when no peer took it in time, and keeps trying by itself.
-		// It fails when no peer took it within the time, and goes on trying by itself.
 		_ = g.members.UpdateNode(announcePause)
 		select {
 		case <-time.After(announcePause):

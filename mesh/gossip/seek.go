@@ -68,7 +68,6 @@ func (g *Gossip) seek() {
 		all.Go(func() error {
 			if g.ctx.Err() == nil {
 				// It fails for a peer that sleeps, and is repeated.
-				// It fails for a peer that sleeps, and is tried again.
 				_, _ = g.members.Join([]string{id.String() + "/" + virtualAddr(id).String()})
 			}
 			return nil
@@ -110,7 +109,6 @@ func listenAddresses(at netip.AddrPort) []netip.AddrPort {
 	}
 	for _, far := range []string{"192.0.2.1:9", "[2001:db8::1]:9"} {
 		// A connected UDP socket has sent nothing, and knows its source address.
-		// A UDP socket that is connected has sent nothing, and knows by which address it would.
 		if c, err := net.Dial("udp", far); err == nil {
 			add(c.LocalAddr().(*net.UDPAddr).AddrPort().Addr())
 			c.Close()

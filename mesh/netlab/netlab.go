@@ -72,8 +72,6 @@ func (l *Net) join(ctx context.Context, i int, rate int64) error {
 	}
 	// A token bucket on both ends of the cable: a burst of 4 ms, at least 64 KiB, so that timers
 	// keep up with the rate.
-	// A token bucket on both ends of the cable: 4 ms worth of burst, at least 64 KiB, so that timers
-	// keep up with the rate.
 	shape := fmt.Sprintf(" root tbf rate %d burst %d latency 30ms", rate, max(64<<10, rate/8/250))
 	return run(ctx, "tc "+machine+" qdisc add dev eth0"+shape, "tc "+hub+" qdisc add dev "+port(i)+shape)
 }

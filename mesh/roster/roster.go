@@ -152,7 +152,6 @@ func (r *Roster) Init(name string) error {
 	r.setRoot(root)
 	if err := r.store(list); err != nil {
 		// The key of no team would be taken for damage once this machine is in another team.
-		// The key of no team would be taken for damage once this machine is in another one.
 		r.setRoot(nil)
 		return errors.Join(err, os.Remove(r.rootKey()))
 	}

@@ -43,7 +43,6 @@ func ReadMessage(r io.Reader, v any, most int) error {
 		return agentbox.Errorf(agentbox.Corrupt, "a message of %d bytes, at most %d", n, most)
 	}
 	// Memory grows with what arrives, not with what was announced.
-	// What is read grows with what comes, not with what was announced.
 	b, err := io.ReadAll(io.LimitReader(r, int64(n)))
 	if err != nil || len(b) < int(n) {
 		return agentbox.Errorf(agentbox.Unavailable, "a message was cut off after %d of %d bytes", len(b), n)

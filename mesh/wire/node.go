@@ -129,11 +129,9 @@ func quicConfig() *quic.Config {
 		MaxIdleTimeout:       idleTimeout,
 		MaxIncomingStreams:   maxStreams,
 		// The server's greeting is the only unidirectional stream.
-		// The server's greeting is the only stream in one direction.
 		MaxIncomingUniStreams: 1,
 		// The minimum that QUIC allows, so that a path with an MTU of 1280 works; larger sizes are
 		// probed.
-		// The least that QUIC allows, so that a path with an MTU of 1280 works; more is found out.
 		InitialPacketSize: 1200,
 		EnableDatagrams:   true,
 	}
