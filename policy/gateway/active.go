@@ -12,8 +12,8 @@ import (
 // activeSet has the connections of the box, its requests, or outgoing connections that are under
 // way. mu guards the set and is not held while flows are reviewed or ended.
 type activeSet struct {
-	// most is how many there may be.
-	most int
+	// limit is how many there may be.
+	limit int
 
 	mu     sync.Mutex
 	closed bool
@@ -26,9 +26,9 @@ type activeSet struct {
 type activeFlow struct {
 	flow policy.Flow
 	// secrets are the names of those that a request carries.
-	secrets []string
-	end     func()      // ends it soon; may be called at any time, repeatedly
-	unread  atomic.Bool // a connection whose requests are not decided
+	secrets     []string
+	end         func()      // ends it soon; may be called at any time, repeatedly
+	uninspected atomic.Bool // a connection whose requests are not decided
 }
 
 // review tells whether a flow may continue under a policy, and why not.
@@ -37,15 +37,15 @@ func (q *activeFlow) review(p *policy.Policy) policy.Verdict {
 	switch {
 	case v.Allow && !mayCarrySecrets(p, q):
 		return policy.Verdict{Source: policy.Builtin, Reason: "a secret it carries may not be sent there any more"}
-	case v.Allow && v.Inside && q.unread.Load():
+	case v.Allow && v.Inside && q.uninspected.Load():
 		// Only the box and the server have its keys, so it cannot be decrypted any more.
 		return policy.Verdict{Source: policy.Builtin, Reason: "requests there are decided one by one from now on, and this connection was not opened: connect again"}
 	}
 	return v
 }
 
-func newActiveSet(most int) *activeSet {
-	return &activeSet{most: most, all: map[*activeFlow]struct{}{}}
+func newActiveSet(limit int) *activeSet {
+	return &activeSet{limit: limit, all: map[*activeFlow]struct{}{}}
 }
 
 // add registers a flow, unless there are too many or the set is closed. The caller calls the
@@ -53,7 +53,7 @@ func newActiveSet(most int) *activeSet {
 func (l *activeSet) add(p *activeFlow) (done func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || len(l.all) >= l.most {
+	if l.closed || len(l.all) >= l.limit {
 		return nil, false
 	}
 	l.all[p] = struct{}{}
@@ -74,12 +74,12 @@ func (l *activeSet) count() int {
 }
 
 // review ends the flows that may not stay.
-func (l *activeSet) review(stays func(*activeFlow) bool) {
+func (l *activeSet) review(mayStay func(*activeFlow) bool) {
 	l.mu.Lock()
 	list := slices.Collect(maps.Keys(l.all))
 	l.mu.Unlock()
 	for _, p := range list {
-		if !stays(p) {
+		if !mayStay(p) {
 			p.end()
 		}
 	}

@@ -203,12 +203,12 @@ func FuzzFrames(f *testing.F) {
 	f.Add(append(frame(false, 2, nil, secretValue[:9]), frame(true, 0, nil, secretValue[9:])...))
 	f.Add([]byte{0x82, 127, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 1})
 	f.Fuzz(func(t *testing.T, said []byte) {
-		hide := []hidden{{secretValue, strings.Repeat("*", len(secretValue))}}
-		got, err := io.ReadAll(newFrames(io.NopCloser(iotest.OneByteReader(bytes.NewReader(said))), hide))
+		hide := []redaction{{secretValue, strings.Repeat("*", len(secretValue))}}
+		got, err := io.ReadAll(newFrameRedactor(io.NopCloser(iotest.OneByteReader(bytes.NewReader(said))), hide))
 		if len(got) > len(said) || err == nil && len(got) != len(said) {
 			t.Fatalf("%d bytes of %d: %v", len(got), len(said), err)
 		}
-		whole, wholeErr := io.ReadAll(newFrames(io.NopCloser(bytes.NewReader(said)), hide))
+		whole, wholeErr := io.ReadAll(newFrameRedactor(io.NopCloser(bytes.NewReader(said)), hide))
 		if !bytes.Equal(whole, got) || (err == nil) != (wholeErr == nil) {
 			t.Fatalf("in pieces %q %v\nas a whole %q %v", got, err, whole, wholeErr)
 		}

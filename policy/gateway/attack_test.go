@@ -91,7 +91,7 @@ func TestAttackMethodOverride(t *testing.T) {
 // in few lines.
 func TestAttackManyConnections(t *testing.T) {
 	w := newWorld(t, grants("a.test"))
-	w.g.conns.most = 64
+	w.g.conns.limit = 64
 	w.serveHTTP(echo)
 	var open []net.Conn
 	refused := 0

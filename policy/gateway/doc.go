@@ -1,6 +1,7 @@
-// Package gateway handles the flows that a box opens. It decides about each, terminates it, and opens
-// a new one to the destination that was allowed, with the box's secrets inserted on the way. It knows
-// nothing of machines and packets: a network stack passes it connections, and not what it refused.
+// Package gateway handles the flows that a box opens. It decides about each, terminates it, and
+// opens a new one to the destination that was allowed, with the box's secrets inserted on the way.
+// It knows nothing of machines and packets: a network stack passes it connections, and not what it
+// refused.
 //
 // One name counts for a flow. It is the name the box looked up; the TLS server name, the Host of
 // each request and the address that is dialled must all be that name's, or the flow is denied. The
@@ -9,15 +10,15 @@
 //
 // A Gateway carries the flows of one box, in the box's supervisor. The network stack (vmm/netstack)
 // calls Lookup for a name and Accept for the first packet of a flow, then passes on a connection
-// (Stream) or datagrams (Packets). Evaluator makes the decisions one by one; Check makes them all at
-// once, for `policy check`, with the same code.
+// (Stream) or datagrams (Packets). Evaluator makes the decisions one by one; Check makes them all
+// at once, for `policy check`, with the same code.
 //
-// There are three kinds of TCP connections (stream.go). web serves HTTP in the clear. If a rule or a
-// secret needs to see inside of TLS, it is terminated with a certificate of the box's CA, and web
+// There are three kinds of TCP connections (stream.go). web serves HTTP in the clear. If a rule or
+// a secret needs to see inside of TLS, it is terminated with a certificate of the box's CA, and web
 // serves it too. Everything else is dialled and passes, with its visible parts checked. web is a
 // net/http server behind a strict check of HTTP/1 (framing.go, head.go). Its httputil.ReverseProxy
 // sends each request with its secrets (secrets.go) and redacts them from the response (redact.go,
-// frames.go).
+// frameredactor.go).
 //
 // Invariants:
 //

@@ -65,7 +65,7 @@ func (e Evaluator) request(f policy.Flow) policy.Verdict {
 	case f.Path != "*" && !strings.HasPrefix(f.Path, "/"):
 		return refused("framing", "the target is not a path")
 	case strings.ContainsAny(f.Path, "# \t\r\n\x00"):
-		return refused("framing", "the target holds bytes that have to be encoded")
+		return refused("framing", "the target has bytes that have to be encoded")
 	case f.Port == 443 && !f.TLS:
 		return refused("not-tls", onlyTLS)
 	case f.Port == 80 && f.TLS:

@@ -15,31 +15,32 @@ import (
 // maxHead bounds the head of a request in bytes, also for the HTTP/2 server.
 const maxHead = 64 << 10
 
-// framing checks the HTTP/1 requests that come in on a connection. The server that reads through it
-// sees complete, valid heads and bodies that end where they say, and EOF in place of anything else.
+// checkedConn checks the HTTP/1 requests that come in on a connection. The server that reads
+// through it sees complete, valid heads and bodies that end where they say, and EOF in place of
+// anything else.
 //
-// It stands before net/http because that server is lenient in places and does not say where. Only
-// the server's goroutine reads; the last four fields are shared.
-type framing struct {
+// net/http reads only through it, because that server is lenient in places and does not say where.
+// Only the server's goroutine reads; the last four fields are shared.
+type checkedConn struct {
 	net.Conn
 	r *bufio.Reader
-	// wrong is called once with the error, before Read returns EOF. idle says that no request is
-	// under way, so nobody else is writing.
-	wrong func(err error, idle bool)
+	// onInvalid is called once with the error, before Read returns EOF. idle says that no request
+	// is under way, so nobody else is writing.
+	onInvalid func(err error, idle bool)
 
 	state frameState
 	// line is the part of a head, or of a line after it, that has not been checked.
-	line  []byte
-	ready []byte // checked and not yet read
-	left  int64  // of a body or a chunk
+	line      []byte
+	ready     []byte // checked and not yet read
+	remaining int64  // of a body or a chunk
 
-	// opaque says that the connection speaks another protocol, for good.
-	opaque atomic.Bool
-	// opened counts requests that were passed on and are not finished. While there is one, the
+	// upgraded says that the connection speaks another protocol, for good.
+	upgraded atomic.Bool
+	// inFlight counts requests that were passed on and are not finished. While there is one, the
 	// server may be writing, so nobody else may.
-	opened atomic.Int64
-	// recall says that the server interrupts a read, by a deadline that had already passed.
-	recall atomic.Bool
+	inFlight atomic.Int64
+	// interrupted says that the server interrupts a read, by a deadline that had already passed.
+	interrupted atomic.Bool
 	// failed is the error; nothing is read after it.
 	failed atomic.Pointer[error]
 }
@@ -62,36 +63,38 @@ const (
 	inTrailer              // must be the empty line
 )
 
-// newFraming checks the requests on c. The reading goroutine calls wrong.
-func newFraming(c net.Conn, wrong func(err error, idle bool)) *framing {
-	return &framing{Conn: c, r: bufio.NewReaderSize(c, 32<<10), wrong: wrong}
+// newCheckedConn checks the requests on c. The reading goroutine calls onInvalid, which must not
+// read from the result.
+func newCheckedConn(c net.Conn, onInvalid func(err error, idle bool)) *checkedConn {
+	return &checkedConn{Conn: c, r: bufio.NewReaderSize(c, 32<<10), onInvalid: onInvalid}
 }
 
 // SetReadDeadline tells a timeout from an interruption. The server reads ahead while it answers a
 // request, and interrupts that with a deadline in the past. Part of the next head may have arrived
 // by then, and the client is not late with the rest.
-func (f *framing) SetReadDeadline(t time.Time) error {
-	f.recall.Store(!t.IsZero() && t.Before(time.Now()))
+func (f *checkedConn) SetReadDeadline(t time.Time) error {
+	f.interrupted.Store(!t.IsZero() && t.Before(time.Now()))
 	return f.Conn.SetReadDeadline(t)
 }
 
-// finished says that a request was answered.
-func (f *framing) finished() { f.opened.Add(-1) }
+// requestDone says that a request was answered. It is called once for each request that the server
+// got, by any goroutine.
+func (f *checkedConn) requestDone() { f.inFlight.Add(-1) }
 
-// why returns the error, nil so far.
-func (f *framing) why() error {
-	if wrong := f.failed.Load(); wrong != nil {
-		return *wrong
+// invalid returns why nothing more is read, nil while all was valid.
+func (f *checkedConn) invalid() error {
+	if err := f.failed.Load(); err != nil {
+		return *err
 	}
 	return nil
 }
 
 // Read returns what was checked. An error of the connection, usually a passed deadline, changes
 // nothing: the next Read continues.
-func (f *framing) Read(p []byte) (int, error) {
+func (f *checkedConn) Read(p []byte) (int, error) {
 	for len(p) > 0 {
-		opaque := f.opaque.Load()
-		if opaque { // what was read of a head is the other protocol's
+		upgraded := f.upgraded.Load()
+		if upgraded { // what was read of a head is the other protocol's
 			f.ready, f.line = append(f.ready, f.line...), nil
 		}
 		switch {
@@ -101,24 +104,24 @@ func (f *framing) Read(p []byte) (int, error) {
 			n := copy(p, f.ready)
 			f.ready = f.ready[n:]
 			return n, nil
-		case opaque:
+		case upgraded:
 			return f.r.Read(p)
 		case f.state == inBody || f.state == inChunk:
-			n, err := f.r.Read(p[:min(int64(len(p)), f.left)])
-			f.took(int64(n))
+			n, err := f.r.Read(p[:min(int64(len(p)), f.remaining)])
+			f.consume(int64(n))
 			return n, err
 		}
 		line, err := f.r.ReadSlice('\n')
-		if err := f.tookLine(line, err); err != nil {
+		if err := f.consumeLine(line, err); err != nil {
 			return 0, err
 		}
 	}
 	return 0, nil
 }
 
-// took counts bytes of a body.
-func (f *framing) took(n int64) {
-	if f.left -= n; f.left > 0 {
+// consume counts bytes of a body, and advances the state at its end.
+func (f *checkedConn) consume(n int64) {
+	if f.remaining -= n; f.remaining > 0 {
 		return
 	}
 	if f.state == inBody {
@@ -128,26 +131,27 @@ func (f *framing) took(n int64) {
 	}
 }
 
-// tookLine takes a line, or a part of one, outside of a body.
-func (f *framing) tookLine(part []byte, err error) error {
+// consumeLine takes a line, or a part of one, outside of a body; err is that of the read. It
+// returns io.EOF once the request is invalid.
+func (f *checkedConn) consumeLine(part []byte, err error) error {
 	f.line = append(f.line, part...)
-	whole := err == nil
+	complete := err == nil
 	if errors.Is(err, bufio.ErrBufferFull) {
 		err = nil // a line that is longer than the buffer comes in parts
 	}
-	var bad error
+	var invalid error
 	switch {
-	case f.opaque.Load(): // since the read began
+	case f.upgraded.Load(): // since the read began
 	case err == nil:
-		bad = f.advance(whole)
-	case isTimeout(err) && !f.recall.Load() && f.opened.Load() == 0 && len(f.line) > 0:
-		bad = errors.New("the head of the request does not come to its end in time")
+		invalid = f.advance(complete)
+	case isTimeout(err) && !f.interrupted.Load() && f.inFlight.Load() == 0 && len(f.line) > 0:
+		invalid = errors.New("the head of the request did not arrive in time")
 	}
-	if bad == nil {
+	if invalid == nil {
 		return err
 	}
-	f.failed.Store(&bad)
-	f.wrong(bad, f.opened.Load() == 0)
+	f.failed.Store(&invalid)
+	f.onInvalid(invalid, f.inFlight.Load() == 0)
 	return io.EOF
 }
 
@@ -157,20 +161,20 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
-// advance checks f.line; whole says that its last byte ends a line.
-func (f *framing) advance(whole bool) error {
+// advance checks f.line; complete says that its last byte ends a line.
+func (f *checkedConn) advance(complete bool) error {
 	if f.state == inHead {
-		return f.head(whole)
+		return f.head(complete)
 	}
 	const longest = 32 // of a chunk's size, with its end
-	if !whole || len(f.line) > longest {
+	if !complete || len(f.line) > longest {
 		return errors.New("a chunk's line is too long")
 	}
 	line := f.line
 	f.line = nil
 	text, ok := bytes.CutSuffix(line, []byte("\r\n"))
 	if !ok {
-		return errors.New("a chunk's line ends in another way than CR LF")
+		return errors.New("a chunk's line does not end with CR LF")
 	}
 	switch f.state {
 	case inChunkSize:
@@ -194,12 +198,12 @@ func (f *framing) advance(whole bool) error {
 
 // chunk takes the line with a chunk's size. It accepts hex digits only, and no extensions, because
 // servers read those differently.
-func (f *framing) chunk(size string) error {
+func (f *checkedConn) chunk(size string) error {
 	n, err := strconv.ParseUint(size, 16, 62)
 	if err != nil || len(size) > 15 || strings.ContainsAny(size, "+_xX") {
 		return errors.New("a chunk's size is not a number")
 	}
-	f.left, f.state = int64(n), inChunk
+	f.remaining, f.state = int64(n), inChunk
 	if n == 0 {
 		f.state = inTrailer
 	}
@@ -207,14 +211,14 @@ func (f *framing) chunk(size string) error {
 }
 
 // head checks the head once it is complete.
-func (f *framing) head(whole bool) error {
+func (f *checkedConn) head(complete bool) error {
 	if len(f.line) > maxHead {
 		return errors.New("the head of the request is too long")
 	}
-	if bytes.Equal(f.line, []byte("\r\n")) && whole {
+	if bytes.Equal(f.line, []byte("\r\n")) && complete {
 		return errors.New("an empty line where a request begins")
 	}
-	if !whole || !bytes.HasSuffix(f.line, []byte("\n\r\n")) && !bytes.HasSuffix(f.line, []byte("\n\n")) {
+	if !complete || !bytes.HasSuffix(f.line, []byte("\n\r\n")) && !bytes.HasSuffix(f.line, []byte("\n\n")) {
 		return nil
 	}
 	b, err := parseHead(f.line)
@@ -222,12 +226,12 @@ func (f *framing) head(whole bool) error {
 		return err
 	}
 	f.ready, f.line = f.line, nil
-	f.opened.Add(1)
+	f.inFlight.Add(1)
 	switch {
 	case b.chunked:
 		f.state = inChunkSize
 	case b.length > 0:
-		f.state, f.left = inBody, b.length
+		f.state, f.remaining = inBody, b.length
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 func TestAReaderThatIsCalledBackIsNotLate(t *testing.T) {
 	box, host := net.Pipe()
 	defer box.Close()
-	f := newFraming(host, func(err error, _ bool) { t.Errorf("refused: %v", err) })
+	f := newCheckedConn(host, func(err error, _ bool) { t.Errorf("refused: %v", err) })
 	read := make(chan error)
 	b := make([]byte, 100)
 	n := 0

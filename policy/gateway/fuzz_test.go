@@ -99,7 +99,7 @@ func readAll(t *testing.T, b []byte, small bool) ([]byte, error) {
 	if small {
 		r = iotest.OneByteReader(r)
 	}
-	f := newFraming(&bytesConn{helloConn: helloConn{r}}, func(err error, _ bool) {
+	f := newCheckedConn(&bytesConn{helloConn: helloConn{r}}, func(err error, _ bool) {
 		if wrong != nil {
 			t.Fatal("told twice")
 		}
@@ -162,7 +162,7 @@ func FuzzRedact(f *testing.F) {
 		if step < 1 || step > 1<<16 {
 			return
 		}
-		r := &redactor{ReadCloser: io.NopCloser(&steps{b, step}), hide: []hidden{{secretValue, strings.Repeat("*", len(secretValue))}}, end: func() {}}
+		r := &redactor{ReadCloser: io.NopCloser(&steps{b, step}), redactions: []redaction{{secretValue, strings.Repeat("*", len(secretValue))}}, onEnd: func() {}}
 		out, err := io.ReadAll(r)
 		if err != nil || len(out) != len(b) || bytes.Contains(out, []byte(secretValue)) {
 			t.Fatalf("%q from %q: %v", out, b, err)

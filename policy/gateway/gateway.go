@@ -40,7 +40,7 @@ type Gateway struct {
 	policy atomic.Pointer[policy.Policy]
 	audit  *recorder
 	// lookup limits new names below wildcards.
-	lookup *budget
+	lookup *nameLimiter
 	conns  *activeSet // connections of the box
 	calls  *activeSet // requests within them
 	outs   *activeSet // outgoing connections, including idle ones
@@ -66,7 +66,7 @@ const (
 
 // New makes a gateway that the box can use at once. Close ends it.
 func New(cfg Config) *Gateway {
-	g := &Gateway{cfg: cfg, lookup: newBudget(), conns: newActiveSet(maxConns), calls: newActiveSet(maxCalls), outs: newActiveSet(maxOuts), decoders: newDecoders()}
+	g := &Gateway{cfg: cfg, lookup: newNameLimiter(), conns: newActiveSet(maxConns), calls: newActiveSet(maxCalls), outs: newActiveSet(maxOuts), decoders: newDecoders()}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.policy.Store(cfg.Policy)
 	g.audit = newRecorder(cfg.Audit)
@@ -101,7 +101,7 @@ func (g *Gateway) Close() {
 // Idle connections are closed, so that the next request dials under the new policy.
 func (g *Gateway) SetPolicy(p *policy.Policy) {
 	g.policy.Store(p)
-	stays := func(q *activeFlow) bool {
+	mayStay := func(q *activeFlow) bool {
 		v := q.review(p)
 		if !v.Allow {
 			v.Kind = policyChanged
@@ -109,9 +109,9 @@ func (g *Gateway) SetPolicy(p *policy.Policy) {
 		}
 		return v.Allow
 	}
-	g.calls.review(stays)
-	g.conns.review(stays)
-	g.outs.review(stays)
+	g.calls.review(mayStay)
+	g.conns.review(mayStay)
+	g.outs.review(mayStay)
 	g.up.closeIdle()
 }
 
@@ -138,8 +138,8 @@ func (g *Gateway) Accept(f policy.Flow) error {
 	if v := g.rules().connect(f); !v.Allow {
 		return g.deny(f, v)
 	}
-	if g.conns.count() >= g.conns.most {
-		return g.refuse(f, "flood", fmt.Sprintf("more than %d connections at once", g.conns.most))
+	if g.conns.count() >= g.conns.limit {
+		return g.refuse(f, "flood", fmt.Sprintf("more than %d connections at once", g.conns.limit))
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (g *Gateway) begin(l *activeSet, p *activeFlow) (done func(), err error) {
 	case g.ctx.Err() != nil:
 		return nil, net.ErrClosed
 	}
-	return nil, g.refuse(p.flow, "flood", fmt.Sprintf("more than %d at once", l.most))
+	return nil, g.refuse(p.flow, "flood", fmt.Sprintf("more than %d at once", l.limit))
 }
 
 // Attempt records what the network stack refused by itself, count times since it last reported it.

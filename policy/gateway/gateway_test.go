@@ -102,8 +102,8 @@ func TestTLSIsOpenedWhereASecretNeedsIt(t *testing.T) {
 				}
 				// What the server echoes is not shown to the box.
 				_, token, _ := strings.Cut(" "+want, " ")
-				for _, hidden := range []string{secretValue, want[strings.Index(want, " ")+1:], token} {
-					if strings.Contains(body+h.Get("X-Authorization"), hidden) {
+				for _, redaction := range []string{secretValue, want[strings.Index(want, " ")+1:], token} {
+					if strings.Contains(body+h.Get("X-Authorization"), redaction) {
 						t.Errorf("%s: the value came back: %s %v", header, body, h)
 					}
 				}

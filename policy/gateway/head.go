@@ -29,7 +29,7 @@ func parseHead(head []byte) (body, error) {
 	lines = lines[:len(lines)-2] // the empty line, and what is behind its end
 	for _, l := range lines {
 		if bytes.ContainsAny(l, "\r\n\x00") {
-			return body{}, errors.New("a line ends in another way than CR LF, or holds a NUL")
+			return body{}, errors.New("a line does not end with CR LF, or has a NUL")
 		}
 	}
 	method, version, err := parseRequestLine(string(lines[0]))
@@ -43,7 +43,7 @@ func parseHead(head []byte) (body, error) {
 	return framedBody(h, method, version)
 }
 
-// maxTarget is in bytes. maxFields is twice what Apache takes by default, so no server of note
+// maxTarget is in bytes. maxFields is twice what Apache takes by default, so no common server
 // refuses less.
 const (
 	maxTarget = 16 << 10
@@ -74,7 +74,7 @@ func parseRequestLine(line string) (method, version string, err error) {
 	case !strings.HasPrefix(target, "/"):
 		return "", "", errors.New("the target is not a path: there is no proxy here")
 	case strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }):
-		return "", "", errors.New("the target holds bytes that have to be encoded")
+		return "", "", errors.New("the target has bytes that have to be encoded")
 	}
 	return method, version, nil
 }
@@ -94,7 +94,7 @@ func parseFields(lines [][]byte) (http.Header, error) {
 		case !ok || len(name) > maxFieldName || !httpguts.ValidHeaderFieldName(name):
 			return nil, errors.New("a header field is not NAME: VALUE")
 		case !httpguts.ValidHeaderFieldValue(value):
-			return nil, errors.New("a header field holds a control character")
+			return nil, errors.New("a header field has a control character")
 		}
 		h.Add(name, strings.Trim(value, " \t"))
 	}

@@ -6,8 +6,8 @@ import (
 	"agentbox/policy"
 )
 
-// The types of DNS questions that programs ask before they connect to a name. Others (TXT, NULL, ANY
-// and so on) would only serve tunnels, since no resolver is asked.
+// The types of DNS questions that programs ask before they connect to a name. Others (TXT, NULL,
+// ANY and so on) would only serve tunnels, since no resolver is asked.
 const (
 	typeA     = 1
 	typeAAAA  = 28
@@ -35,14 +35,14 @@ func (g *Gateway) Lookup(name string, qtype uint16) error {
 		g.refuse(f, "dns-type", "only addresses are answered")
 		return nil // the answer is empty, and programs go on with their other questions
 	}
-	if wild(v.Rule) && !g.lookup.spend(name) {
+	if isWildcard(v.Rule) && !g.lookup.allow(name) {
 		return g.refuse(f, "dns-rate", "too many new names below a wildcard in a short time")
 	}
 	return nil
 }
 
-// wild tells whether the rule lets the box choose the name.
-func wild(rule string) bool {
+// isWildcard tells whether the rule lets the box choose the name.
+func isWildcard(rule string) bool {
 	r, err := policy.ParseRule(rule)
 	return err == nil && strings.HasPrefix(r.Host, "*")
 }

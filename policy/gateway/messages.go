@@ -9,8 +9,8 @@ import (
 // reports each that contains usage. The name of the model may be in an earlier message. An invalid
 // frame ends the reading, not the stream.
 func readMessages(body io.ReadWriteCloser, report usageFunc) io.ReadWriteCloser {
-	tap := newListener(func(r io.Reader) { parseMessages(r, report) })
-	o := &tappedBody{ReadCloser: body, tap: tap, over: func() {}}
+	tap := newTapWriter(func(r io.Reader) { parseMessages(r, report) })
+	o := &tappedBody{ReadCloser: body, tap: tap, onEnd: func() {}}
 	return struct {
 		io.ReadCloser
 		io.Writer
@@ -20,28 +20,28 @@ func readMessages(body io.ReadWriteCloser, report usageFunc) io.ReadWriteCloser 
 // parseMessages parses frames until one is invalid or r ends. One message is one answer; the next
 // starts with the model of the last. Control frames may come within a message and are skipped.
 func parseMessages(r io.Reader, report usageFunc) {
-	var a answer
+	var a usageParser
 	for message := false; ; {
-		h, _, err := readFrameHead(r)
+		h, _, err := readFrameHeader(r)
 		if err == nil {
-			message, err = h.follow(message)
+			message, err = h.check(message)
 		}
 		if err != nil || h.mask != [4]byte{} { // servers do not mask
 			return
 		}
 		to := io.Writer(&a)
-		if h.control() {
+		if h.isControl() {
 			to = io.Discard
 		}
 		if _, err := io.CopyN(to, r, int64(min(h.length, math.MaxInt64))); err != nil {
 			return
 		}
-		if message || h.control() {
+		if message || h.isControl() {
 			continue
 		}
 		if model, t := a.result(); t.Unsaid == 0 {
 			report(model, t)
 		}
-		a = answer{model: a.model}
+		a = usageParser{model: a.model}
 	}
 }

@@ -38,11 +38,11 @@ func (g *Gateway) Packets(ctx context.Context, f policy.Flow, c net.Conn) error 
 	if err != nil {
 		return err
 	}
-	begun, t := time.Now(), &traffic{}
+	started, t := time.Now(), &traffic{}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close(); _ = away.Close() })
 	defer stop()
 	relayDatagrams(c, away, t)
-	g.audit.record(t.entry(f, v, dialledAddr(away), begun))
+	g.audit.record(t.entry(f, v, dialledAddr(away), started))
 	return nil
 }
 
@@ -54,7 +54,7 @@ func relayDatagrams(box, away net.Conn, t *traffic) {
 		_ = away.Close()
 	}
 	var back sync.WaitGroup
-	back.Go(func() { one(box, away, &t.got) })
+	back.Go(func() { one(box, away, &t.received) })
 	one(away, box, &t.sent)
 	back.Wait()
 }

@@ -23,18 +23,18 @@ func findPlaceholder(all []policy.Secret, r *http.Request, h http.Header) (polic
 		if secret.Placeholder == "" {
 			continue
 		}
-		if mentions(r.RequestURI, secret.Placeholder) {
+		if containsPlaceholder(r.RequestURI, secret.Placeholder) {
 			return secret, "the URL", true
 		}
-		if mentions(r.Host, secret.Placeholder) {
+		if containsPlaceholder(r.Host, secret.Placeholder) {
 			return secret, "the Host field", true
 		}
 		for name, values := range h {
-			if mentions(name, secret.Placeholder) {
+			if containsPlaceholder(name, secret.Placeholder) {
 				return secret, "the name of a field", true
 			}
 			for _, v := range values {
-				if mentions(v, secret.Placeholder) {
+				if containsPlaceholder(v, secret.Placeholder) {
 					return secret, fmt.Sprintf("the %s field", name), true
 				}
 			}
@@ -43,46 +43,46 @@ func findPlaceholder(all []policy.Secret, r *http.Request, h http.Header) (polic
 	return policy.Secret{}, "", false
 }
 
-// mentions tells whether text contains a placeholder or a significant piece of it, plain or encoded
-// up to three times.
-func mentions(text, placeholder string) bool {
+// containsPlaceholder tells whether text contains a placeholder or a significant piece of it, plain
+// or encoded up to three times.
+func containsPlaceholder(text, placeholder string) bool {
 	const deepest = 3
 	list := []string{text}
 	for range deepest + 1 {
 		var next []string
 		for _, t := range list {
-			if holdsPiece(t, placeholder) {
+			if containsFragment(t, placeholder) {
 				return true
 			}
-			next = append(next, decoded(t)...)
+			next = append(next, decodings(t)...)
 		}
 		list = next
 	}
 	return false
 }
 
-// pieceLength is how many characters of a placeholder's random part cannot be a coincidence.
-const pieceLength = 12
+// fragmentLength is how many characters of a placeholder's random part cannot be a coincidence.
+const fragmentLength = 12
 
-// holdsPiece looks for any pieceLength characters of the random part, in any case, which finds a
-// placeholder that is split over fields.
-func holdsPiece(text, placeholder string) bool {
+// containsFragment looks for any fragmentLength characters of the random part, in any case, which
+// finds a placeholder that is split over fields.
+func containsFragment(text, placeholder string) bool {
 	text, placeholder = strings.ToLower(text), strings.ToLower(placeholder)
 	random := strings.TrimPrefix(placeholder, policy.PlaceholderPrefix)
-	if len(random) < pieceLength {
+	if len(random) < fragmentLength {
 		return strings.Contains(text, placeholder)
 	}
-	for i := 0; i+pieceLength <= len(random); i++ {
-		if strings.Contains(text, random[i:i+pieceLength]) {
+	for i := 0; i+fragmentLength <= len(random); i++ {
+		if strings.Contains(text, random[i:i+fragmentLength]) {
 			return true
 		}
 	}
 	return false
 }
 
-// decoded decodes text in the encodings it could have: at most a few results, each shorter than the
-// text.
-func decoded(text string) []string {
+// decodings decodes text in the encodings it could have: at most a few results, each shorter than
+// the text.
+func decodings(text string) []string {
 	var list []string
 	if strings.ContainsRune(text, '%') {
 		if t, err := url.PathUnescape(text); err == nil && t != text {
@@ -104,20 +104,21 @@ func decoded(text string) []string {
 	return list
 }
 
-// watch looks for placeholders in a body while it is sent, and stops it there. It finds only whole,
-// plain ones: a body can be anything of any size, and a placeholder is worth nothing to its
-// receiver.
-func (c *call) watch(body io.ReadCloser) io.ReadCloser {
+// scanBody looks for placeholders in a body while it is sent, and stops it there. It finds only
+// complete, plain ones: a body can be anything of any size, and a placeholder is worth nothing to
+// its receiver.
+func (c *call) scanBody(body io.ReadCloser) io.ReadCloser {
 	body = countingReader{body, &c.traffic.sent}
 	secrets := slices.DeleteFunc(c.g.policy.Load().Secrets(), func(s policy.Secret) bool { return s.Placeholder == "" })
 	if len(secrets) == 0 {
 		return body
 	}
-	return &watcher{ReadCloser: body, call: c, secrets: secrets}
+	return &placeholderReader{ReadCloser: body, call: c, secrets: secrets}
 }
 
-// watcher reads a body and keeps its last bytes, so that it finds a placeholder across reads.
-type watcher struct {
+// placeholderReader reads a body and keeps its last bytes, so that it finds a placeholder across
+// reads.
+type placeholderReader struct {
 	io.ReadCloser
 	call    *call
 	secrets []policy.Secret
@@ -131,14 +132,14 @@ const maxPlaceholder = 256
 
 // Read passes the body on until it contains a placeholder. What was sent before that stays sent,
 // since a body is not held back.
-func (w *watcher) Read(p []byte) (int, error) {
+func (w *placeholderReader) Read(p []byte) (int, error) {
 	if w.err != nil {
 		return 0, w.err
 	}
 	n, err := w.ReadCloser.Read(p)
 	for _, s := range w.secrets {
-		if w.holds(p[:n], []byte(s.Placeholder)) {
-			refusal := w.call.g.misused(w.call.flow, s, "placeholder", fmt.Sprintf("the placeholder of secret %s is in the body, where it may not be sent", s.Name))
+		if w.contains(p[:n], []byte(s.Placeholder)) {
+			refusal := w.call.g.refuseSecret(w.call.flow, s, "placeholder", fmt.Sprintf("the placeholder of secret %s is in the body, where it may not be sent", s.Name))
 			w.call.refused.Store(refusal)
 			w.err = refusal
 			return 0, refusal
@@ -149,8 +150,8 @@ func (w *watcher) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// holds looks into what was read, and across the boundary to the previous read.
-func (w *watcher) holds(p, placeholder []byte) bool {
+// contains looks into what was read, and across the boundary to the previous read.
+func (w *placeholderReader) contains(p, placeholder []byte) bool {
 	if bytes.Contains(p, placeholder) {
 		return true
 	}

@@ -30,7 +30,7 @@ type call struct {
 	// flow is the request as it is decided about, verdict the decision.
 	flow    policy.Flow
 	verdict policy.Verdict
-	begun   time.Time
+	started time.Time
 	traffic traffic
 	// secrets are those that the request carries; nil: none.
 	secrets *substitution
@@ -52,10 +52,10 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer w.wg.Done()
 	// The destination is the connection's. admit compares it with what the request says.
 	s := r.Context().Value(sessionKey{}).(*session)
-	if s.framing != nil {
-		defer s.framing.finished()
+	if s.checked != nil {
+		defer s.checked.requestDone()
 	}
-	c := &call{g: w.g, session: s, begun: time.Now()}
+	c := &call{g: w.g, session: s, started: time.Now()}
 	c.flow = s.stream.requests()
 	c.flow.Method, c.flow.Path, c.flow.TLS = r.Method, r.RequestURI, s.tls
 	if refusal := c.admit(r); refusal != nil {
@@ -80,21 +80,21 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		refusal.answer(rw, refusal.status())
 		return
 	}
-	defer c.over()
-	w.proxy.ServeHTTP(informational{rw, c}, r.WithContext(ctx))
+	defer c.record()
+	w.proxy.ServeHTTP(informationalWriter{rw, c}, r.WithContext(ctx))
 }
 
-// informational redacts 1xx responses, which ModifyResponse does not see.
-type informational struct {
+// informationalWriter redacts 1xx responses, which ModifyResponse does not see.
+type informationalWriter struct {
 	http.ResponseWriter
 	call *call
 }
 
-func (w informational) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w informationalWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
-func (w informational) WriteHeader(status int) {
-	if status < http.StatusOK && w.call.secrets.hides() {
+func (w informationalWriter) WriteHeader(status int) {
+	if status < http.StatusOK && w.call.secrets.redacts() {
 		w.call.secrets.redactHeader(w.Header())
 	}
 	w.ResponseWriter.WriteHeader(status)
@@ -104,7 +104,7 @@ func (w informational) WriteHeader(status int) {
 // it is sent. nil admits it.
 func (c *call) admit(r *http.Request) *Refusal {
 	c.verdict = c.g.rules().request(c.flow)
-	if reason := c.wrongAuthority(r); c.verdict.Kind == "" && reason != "" { // an invalid request has no authority
+	if reason := c.checkAuthorities(r); c.verdict.Kind == "" && reason != "" { // an invalid request has no authority
 		c.verdict = refused("authority", reason)
 	}
 	if !c.verdict.Allow {
@@ -118,8 +118,8 @@ func (c *call) admit(r *http.Request) *Refusal {
 	return refusal
 }
 
-// wrongAuthority says what is wrong with the authorities of a request, "" if nothing is.
-func (c *call) wrongAuthority(r *http.Request) string {
+// checkAuthorities says what is wrong with the authorities of a request, "" if nothing is.
+func (c *call) checkAuthorities(r *http.Request) string {
 	for _, host := range append([]string{r.Host}, r.Header["Host"]...) { // HTTP/2 may have both
 		if reason := c.checkAuthority(host); reason != "" {
 			return reason
@@ -134,7 +134,7 @@ func (c *call) checkAuthority(authority string) string {
 	if h, p, err := net.SplitHostPort(authority); err == nil {
 		host, port = h, p
 	}
-	n, notPort := strconv.ParseUint(cmp.Or(port, c.session.usualPort()), 10, 16)
+	n, notPort := strconv.ParseUint(cmp.Or(port, c.session.defaultPort()), 10, 16)
 	name, addr, notHost := policy.CanonicalHost(host)
 	if f := c.flow; notPort != nil || uint16(n) != f.Port || notHost != nil || name != f.Name || name == "" && addr != f.Addr {
 		return fmt.Sprintf("the request is for %q, the connection to %s", agentbox.Clip(authority), target(c.session.stream.flow))
@@ -158,8 +158,9 @@ func (c *call) checkMethodOverride(r *http.Request) *Refusal {
 	return nil
 }
 
-// over records an admitted request after its response was carried or it failed.
-func (c *call) over() {
+// record writes the audit entry of an admitted request, after its response was carried or it
+// failed.
+func (c *call) record() {
 	if refusal := c.refused.Load(); refusal != nil {
 		return // recorded when it was found
 	}
@@ -167,7 +168,7 @@ func (c *call) over() {
 	if a := c.dialled.Load(); a != nil {
 		dialled = *a
 	}
-	e := c.traffic.entry(c.flow, c.verdict, dialled, c.begun)
+	e := c.traffic.entry(c.flow, c.verdict, dialled, c.started)
 	e.Secret = strings.Join(c.secrets.names(), ",")
 	if status := c.status.Load(); status != 0 {
 		e.Reason += fmt.Sprintf("; answered %d", status)
@@ -182,18 +183,18 @@ func newProxy(g *Gateway) http.Handler {
 		Rewrite:        rewrite,
 		Transport:      g.up.transport,
 		FlushInterval:  -1,
-		BufferPool:     pool{},
-		ModifyResponse: modify,
-		ErrorHandler:   failed,
+		BufferPool:     bufferPool{},
+		ModifyResponse: modifyResponse,
+		ErrorHandler:   handleError,
 		ErrorLog:       log.New(io.Discard, "", 0),
 	}
 }
 
-// pool lends the proxy the buffers of connections.
-type pool struct{}
+// bufferPool lends the proxy the buffers of connections (httputil.BufferPool).
+type bufferPool struct{}
 
-func (pool) Get() []byte  { return *buffers.Get().(*[]byte) }
-func (pool) Put(b []byte) { buffers.Put(&b) }
+func (bufferPool) Get() []byte  { return *buffers.Get().(*[]byte) }
+func (bufferPool) Put(b []byte) { buffers.Put(&b) }
 
 // rewrite makes the request that is sent. Its destination is the connection's name; the rest is
 // what the box sent.
@@ -205,7 +206,7 @@ func rewrite(p *httputil.ProxyRequest) {
 		p.Out.URL.Scheme = "https"
 	}
 	p.Out.Host = p.Out.URL.Host
-	if port == c.session.usualPort() {
+	if port == c.session.defaultPort() {
 		p.Out.Host = strings.TrimSuffix(p.Out.Host, ":"+port)
 	}
 	setTarget(p.Out.URL, p.In)
@@ -215,12 +216,12 @@ func rewrite(p *httputil.ProxyRequest) {
 			p.Out.Header[name] = v
 		}
 	}
-	if c.g.cfg.Usage != nil && (asksModel(c.flow) || talksToModel(c.flow)) {
-		askReadable(p.Out.Header)
+	if c.g.cfg.Usage != nil && (isModelRequest(c.flow) || isModelSocket(c.flow)) {
+		restrictCodings(p.Out.Header)
 	}
 	c.secrets.apply(p.Out.Header)
 	if p.Out.Body != nil {
-		p.Out.Body = c.watch(p.Out.Body)
+		p.Out.Body = c.scanBody(p.Out.Body)
 	}
 	// Trailers are not checked, so they are not carried.
 	p.Out.Trailer = nil
@@ -242,8 +243,9 @@ func setTarget(u *url.URL, in *http.Request) {
 	}
 }
 
-// modify prepares a response: it notes the status for the log, redacts secrets, and reads usage.
-func modify(res *http.Response) error {
+// modifyResponse prepares a response: it notes the status for the log, redacts secrets, and reads
+// usage. An error ends the connection to the server and is answered by handleError.
+func modifyResponse(res *http.Response) error {
 	c := res.Request.Context().Value(callKey{}).(*call)
 	c.status.Store(int64(res.StatusCode))
 	if res.StatusCode == http.StatusSwitchingProtocols {
@@ -252,25 +254,25 @@ func modify(res *http.Response) error {
 		// any more. Lengths are compared because EqualFold takes the Kelvin sign for a K.
 		body, ok := res.Body.(io.ReadWriteCloser)
 		asked, changed := res.Request.Header.Get("Upgrade"), res.Header.Get("Upgrade")
-		if !ok || c.session.framing == nil || asked == "" || len(asked) != len(changed) || !strings.EqualFold(asked, changed) {
-			return errors.New("the server changed protocols where none was to be changed")
+		if !ok || c.session.checked == nil || asked == "" || len(asked) != len(changed) || !strings.EqualFold(asked, changed) {
+			return errors.New("the server changed protocols without being asked to")
 		}
-		body, err := c.secrets.upgraded(res, body)
+		body, err := c.secrets.redactUpgrade(res, body)
 		if err != nil {
 			return err
 		}
-		if usage := c.g.cfg.Usage; usage != nil && talksToModel(c.flow) {
+		if usage := c.g.cfg.Usage; usage != nil && isModelSocket(c.flow) {
 			body = readMessages(body, usage)
 		}
 		res.Body = struct {
 			io.ReadCloser
 			io.Writer
-		}{countingReader{body, &c.traffic.got}, countingWriter{body, &c.traffic.sent}}
-		c.session.framing.opaque.Store(true)
+		}{countingReader{body, &c.traffic.received}, countingWriter{body, &c.traffic.sent}}
+		c.session.checked.upgraded.Store(true)
 		return nil
 	}
-	res.Body = c.secrets.redact(res, countingReader{cancelOnClose{res.Body, c.cancel}, &c.traffic.got})
-	if usage := c.g.cfg.Usage; usage != nil && res.StatusCode == http.StatusOK && asksModel(c.flow) {
+	res.Body = c.secrets.redact(res, countingReader{cancelOnClose{res.Body, c.cancel}, &c.traffic.received})
+	if usage := c.g.cfg.Usage; usage != nil && res.StatusCode == http.StatusOK && isModelRequest(c.flow) {
 		res.Body = readUsage(res, res.Body, c.g.decoders, usage)
 	}
 	return nil
@@ -289,9 +291,9 @@ func (e cancelOnClose) Close() error {
 	return e.ReadCloser.Close()
 }
 
-// failed answers an admitted request that failed: with the refusal that ended it, if there is one,
-// else 502. The error goes to the box; addresses in it are no secret there.
-func failed(rw http.ResponseWriter, r *http.Request, err error) {
+// handleError answers an admitted request that failed: with the refusal that ended it, if there is
+// one, else 502. The error goes to the box; addresses in it are no secret there.
+func handleError(rw http.ResponseWriter, r *http.Request, err error) {
 	c := r.Context().Value(callKey{}).(*call)
 	var refusal *Refusal
 	if refusal = c.refused.Load(); refusal != nil || errors.As(err, &refusal) {
@@ -299,8 +301,8 @@ func failed(rw http.ResponseWriter, r *http.Request, err error) {
 		refusal.answer(rw, refusal.status())
 		return
 	}
-	if c.session.framing != nil {
-		if wrong := c.session.framing.why(); wrong != nil {
+	if c.session.checked != nil {
+		if wrong := c.session.checked.invalid(); wrong != nil {
 			refusal = &Refusal{Flow: c.flow, Verdict: policy.Verdict{Reason: wrong.Error()}}
 			c.refused.Store(refusal)
 			refusal.answer(rw, http.StatusBadRequest)

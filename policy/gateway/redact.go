@@ -9,65 +9,66 @@ import (
 // could be the beginning of such text, so that the events of a long stream pass at once.
 type redactor struct {
 	io.ReadCloser
-	// hide is the text to replace.
-	hide []hidden
-	end  func() // called when the stream has ended
+	// redactions are the texts to replace.
+	redactions []redaction
+	onEnd      func() // called when the stream has ended
 
-	buf  []byte // read; the first safe bytes are ready
-	safe int
-	err  error
+	buf   []byte // read; the first safe bytes are ready
+	ready int
+	err   error
 }
 
 // Read returns bytes that cannot change any more, and waits only if there are none. An error comes
 // after everything that was read before it.
 func (r *redactor) Read(p []byte) (int, error) {
-	for r.safe == 0 {
+	for r.ready == 0 {
 		if r.err != nil {
 			return 0, r.err
 		}
 		r.fill(max(len(p), 4<<10))
 	}
-	n := copy(p, r.buf[:r.safe])
+	n := copy(p, r.buf[:r.ready])
 	r.buf = r.buf[:copy(r.buf, r.buf[n:])]
-	r.safe -= n
+	r.ready -= n
 	return n, nil
 }
 
 // fill reads at most most bytes, once, and finds how much of the buffer cannot change any more. At
 // the end of the stream that is all of it, since the beginning of a secret is none.
-func (r *redactor) fill(most int) {
+func (r *redactor) fill(size int) {
 	have := len(r.buf)
-	r.buf = append(r.buf, make([]byte, most)...)
+	r.buf = append(r.buf, make([]byte, size)...)
 	n, err := r.ReadCloser.Read(r.buf[have:])
 	r.buf = r.buf[:have+n]
-	conceal(r.buf, r.hide)
-	r.safe = len(r.buf)
+	redactAll(r.buf, r.redactions)
+	r.ready = len(r.buf)
 	if err != nil {
 		r.err = err
-		r.end()
+		r.onEnd()
 		return
 	}
-	r.safe -= pending(r.buf, r.hide)
+	r.ready -= partialMatch(r.buf, r.redactions)
 }
 
-// conceal replaces hidden text in place. It does not look again at what it replaced.
-func conceal(buf []byte, hide []hidden) {
-	for _, h := range hide {
+// redactAll replaces secrets in place. It does not look again at what it replaced.
+func redactAll(buf []byte, redactions []redaction) {
+	for _, h := range redactions {
 		for i := 0; ; {
 			at := bytes.Index(buf[i:], []byte(h.text))
 			if at < 0 {
 				break
 			}
-			i += at + copy(buf[i+at:], h.instead)
+			i += at + copy(buf[i+at:], h.mask)
 		}
 	}
 }
 
-// pending is how many bytes at the end of the buffer may be the beginning of hidden text: the
-// longest beginning that fits. It is never a whole text, because conceal has replaced those.
-func pending(buf []byte, hide []hidden) int {
+// partialMatch is how many bytes at the end of the buffer may be the beginning of a secret: the
+// longest prefix of one that fits. It is never a whole secret, because redactAll has replaced
+// those.
+func partialMatch(buf []byte, redactions []redaction) int {
 	longest := 0
-	for _, h := range hide {
+	for _, h := range redactions {
 		for n := min(len(h.text)-1, len(buf)); n > longest; n-- {
 			if bytes.HasSuffix(buf, []byte(h.text[:n])) {
 				longest = n

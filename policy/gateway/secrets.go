@@ -16,17 +16,17 @@ import (
 	"agentbox/policy"
 )
 
-// substitution is what a request carries of secrets: headers to set, and text to hide in the
+// substitution is what a request carries of secrets: headers to set, and text to redact in the
 // response. nil carries none. It belongs to one call. It contains values, so nothing prints it.
 type substitution struct {
 	// used are the secrets whose values are in header.
-	used   []policy.Secret
-	header map[string][]string // by canonical name
-	hide   []hidden
+	used       []policy.Secret
+	header     map[string][]string // by canonical name
+	redactions []redaction
 }
 
-// hidden is text to hide from the box, and the text of the same length in its place.
-type hidden struct{ text, instead string }
+// redaction is text that the box must not see, and the text of the same length in its place.
+type redaction struct{ text, mask string }
 
 // valueTimeout bounds how long a source may take for a value; it may be a command that asks a
 // person.
@@ -54,30 +54,30 @@ func (g *Gateway) substitute(r *http.Request, f policy.Flow) (*substitution, *Re
 		}
 		value, err := g.value(r.Context(), secret.Name)
 		if err != nil {
-			return nil, g.misused(f, secret, "secret-value", fmt.Sprintf("the value of secret %s is not to be had: %v", secret.Name, err))
+			return nil, g.refuseSecret(f, secret, "secret-value", fmt.Sprintf("the value of secret %s is not available: %v", secret.Name, err))
 		}
 		s.put(secret, value, rest)
 	}
 	// All secrets, since any placeholder that is left is in a wrong place.
 	if secret, where, found := findPlaceholder(all, r, rest); found {
 		reason := fmt.Sprintf("the placeholder of secret %s is in %s, where it may not be sent", secret.Name, where)
-		if !f.TLS && inTLS(secret, f) {
+		if !f.TLS && coversOverTLS(secret, f) {
 			reason = fmt.Sprintf("secret %s goes over TLS only, and this request is in the clear: only --to http://%s permits that", secret.Name, target(policy.Flow{Name: f.Name, Addr: f.Addr, Port: f.Port}))
 		}
-		return nil, g.misused(f, secret, "placeholder", reason)
+		return nil, g.refuseSecret(f, secret, "placeholder", reason)
 	}
 	return s, nil
 }
 
-// inTLS tells whether a secret could be sent with a request if that used TLS.
-func inTLS(secret policy.Secret, f policy.Flow) bool {
+// coversOverTLS tells whether a secret could be sent with a request if that used TLS.
+func coversOverTLS(secret policy.Secret, f policy.Flow) bool {
 	f.TLS = true
 	return secret.Covers(f)
 }
 
-// misused refuses a request because of a secret, which the log names. A placeholder in the path is
-// logged as the secret's name.
-func (g *Gateway) misused(f policy.Flow, secret policy.Secret, kind, reason string) *Refusal {
+// refuseSecret refuses a request because of a secret, which the log names. A placeholder in the
+// path is logged as the secret's name.
+func (g *Gateway) refuseSecret(f policy.Flow, secret policy.Secret, kind, reason string) *Refusal {
 	if secret.Placeholder != "" {
 		f.Path = strings.ReplaceAll(f.Path, secret.Placeholder, "["+secret.Name+"]")
 	}
@@ -103,7 +103,8 @@ func (g *Gateway) value(ctx context.Context, name string) (string, error) {
 	return value, err
 }
 
-// needs tells whether a request carries a secret that it may carry.
+// needs tells whether a request carries a secret that it may carry: it has the placeholder, or the
+// secret has a header of its own. h is not changed.
 func (s *substitution) needs(secret policy.Secret, h http.Header) bool {
 	if secret.Header != "" {
 		return s.header[http.CanonicalHeaderKey(secret.Header)] == nil // the first secret for a header has it
@@ -119,16 +120,16 @@ func (s *substitution) needs(secret policy.Secret, h http.Header) bool {
 }
 
 // put records the headers with the value and removes the placeholders from rest. The value, and its
-// token after Bearer or in Basic credentials, are hidden in the response.
+// token after Bearer or in Basic credentials, are redacted in the response.
 func (s *substitution) put(secret policy.Secret, value string, rest http.Header) {
 	s.used = append(s.used, secret)
-	s.conceal(secret, value)
+	s.addRedaction(secret, value)
 	if secret.Header != "" {
 		name := http.CanonicalHeaderKey(secret.Header)
 		full := secret.HeaderValue(value)
 		s.header[name] = []string{full}
 		if _, token, ok := strings.Cut(full, " "); ok {
-			s.conceal(secret, token)
+			s.addRedaction(secret, token)
 		}
 		rest.Del(name)
 		return
@@ -144,21 +145,21 @@ func (s *substitution) put(secret policy.Secret, value string, rest http.Header)
 			}
 			s.header[name][i], _ = replacePlaceholder(s.header[name][i], secret.Placeholder, value)
 			if _, token, ok := strings.Cut(now, " "); ok {
-				s.conceal(secret, token)
+				s.addRedaction(secret, token)
 			}
 			values[i], _ = replacePlaceholder(v, secret.Placeholder, "")
 		}
 	}
 }
 
-// conceal records text to hide from the box.
-func (s *substitution) conceal(secret policy.Secret, text string) {
+// addRedaction records text that the box must not see.
+func (s *substitution) addRedaction(secret policy.Secret, text string) {
 	const shortest = 4 // shorter text would match by chance
 	if len(text) < shortest {
 		return
 	}
-	instead := cmp.Or(secret.Placeholder, "redacted-") + strings.Repeat("*", len(text))
-	s.hide = append(s.hide, hidden{text, instead[:len(text)]}) // of the same length, so that Content-Length stays right
+	mask := cmp.Or(secret.Placeholder, "redacted-") + strings.Repeat("*", len(text))
+	s.redactions = append(s.redactions, redaction{text, mask[:len(text)]}) // of the same length, so that Content-Length stays right
 }
 
 // replacePlaceholder replaces a placeholder in a header's value, also in Basic credentials.
@@ -206,52 +207,53 @@ func (s *substitution) names() []string {
 // redact hides secrets in a response: in headers, in the body as it is read, and in trailers after
 // it.
 func (s *substitution) redact(res *http.Response, body io.ReadCloser) io.ReadCloser {
-	if !s.hides() {
+	if !s.redacts() {
 		return body
 	}
 	s.redactHeader(res.Header)
 	s.redactHeader(res.Trailer) // so far only names
-	r := &redactor{ReadCloser: body, hide: s.hide}
-	r.end = func() { s.redactHeader(res.Trailer) }
+	r := &redactor{ReadCloser: body, redactions: s.redactions}
+	r.onEnd = func() { s.redactHeader(res.Trailer) }
 	return r
 }
 
 // extensions is the field in which both sides of a WebSocket agree on compression.
 const extensions = "Sec-Websocket-Extensions"
 
-// upgraded hides secrets in the response that changes to WebSocket, and in the frames after it.
+// redactUpgrade hides secrets in the response that changes to WebSocket, and in the frames after
+// it.
 //
 // It fails, which ends the connection, if the server compresses frames although it was not asked
 // to.
-func (s *substitution) upgraded(res *http.Response, body io.ReadWriteCloser) (io.ReadWriteCloser, error) {
+func (s *substitution) redactUpgrade(res *http.Response, body io.ReadWriteCloser) (io.ReadWriteCloser, error) {
 	res.Status = "101 " + http.StatusText(http.StatusSwitchingProtocols) // not the server's words
-	if !s.hides() {
+	if !s.redacts() {
 		return body, nil
 	}
 	if len(res.Header[extensions]) > 0 {
-		return nil, errors.New("the server changes the frames of a WebSocket that nobody asked it to change, so secrets in them could not be found")
+		return nil, errors.New("the server uses a WebSocket extension that was not requested, so secrets in its frames could not be found")
 	}
 	s.redactHeader(res.Header)
 	return struct {
-		*frames
+		*frameRedactor
 		io.Writer
-	}{newFrames(body, s.hide), body}, nil
+	}{newFrameRedactor(body, s.redactions), body}, nil
 }
 
-// hides tells whether there is anything to hide.
-func (s *substitution) hides() bool { return s != nil && len(s.hide) > 0 }
+// redacts tells whether there is anything to redact.
+func (s *substitution) redacts() bool { return s != nil && len(s.redactions) > 0 }
 
 // redactHeader redacts values and drops fields whose name contains a secret, since names come in
 // any case.
 func (s *substitution) redactHeader(h http.Header) {
 	for name, values := range h {
-		if slices.ContainsFunc(s.hide, func(v hidden) bool { return strings.Contains(strings.ToLower(name), strings.ToLower(v.text)) }) {
+		if slices.ContainsFunc(s.redactions, func(v redaction) bool { return strings.Contains(strings.ToLower(name), strings.ToLower(v.text)) }) {
 			delete(h, name)
 			continue
 		}
 		for i := range values {
-			for _, v := range s.hide {
-				values[i] = strings.ReplaceAll(values[i], v.text, v.instead)
+			for _, v := range s.redactions {
+				values[i] = strings.ReplaceAll(values[i], v.text, v.mask)
 			}
 		}
 	}

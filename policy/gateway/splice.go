@@ -8,55 +8,55 @@ import (
 	"sync/atomic"
 )
 
-// Buffers of one direction of a connection, in bytes. A direction that fills its buffer gets a larger
-// one for as long as it does, since each read and write passes through two network stacks.
+// Buffers of one direction of a connection, in bytes. A direction that fills its buffer gets a
+// larger one for as long as it does, since each read and write passes through two network stacks.
 const (
 	spliceBuffer = 32 << 10
 	bulkBuffer   = 256 << 10
-	mostBulk     = 64 // of the latter at once
+	maxBulk      = 64 // of the latter at once
 )
 
 var (
 	buffers = buffersOf(spliceBuffer)
-	bulk    = boundedPool{pool: buffersOf(bulkBuffer), most: mostBulk}
+	bulk    = boundedPool{pool: buffersOf(bulkBuffer), limit: maxBulk}
 )
 
 func buffersOf(size int) *sync.Pool {
 	return &sync.Pool{New: func() any { b := make([]byte, size); return &b }}
 }
 
-// boundedPool is a pool that lends at most most buffers at a time.
+// boundedPool is a pool that lends at most limit buffers at a time.
 type boundedPool struct {
-	pool *sync.Pool
-	most int64
+	pool  *sync.Pool
+	limit int64
 	// lent counts the buffers in use.
 	lent atomic.Int64
 }
 
 // get returns nil if all buffers are in use.
-func (l *boundedPool) get() *[]byte {
-	if l.lent.Add(1) > l.most {
-		l.lent.Add(-1)
+func (p *boundedPool) get() *[]byte {
+	if p.lent.Add(1) > p.limit {
+		p.lent.Add(-1)
 		return nil
 	}
-	return l.pool.Get().(*[]byte)
+	return p.pool.Get().(*[]byte)
 }
 
 // put returns a buffer from get.
-func (l *boundedPool) put(b *[]byte) {
-	l.pool.Put(b)
-	l.lent.Add(-1)
+func (p *boundedPool) put(b *[]byte) {
+	p.pool.Put(b)
+	p.lent.Add(-1)
 }
 
 // traffic counts the bytes from the box and to it.
-type traffic struct{ sent, got atomic.Int64 }
+type traffic struct{ sent, received atomic.Int64 }
 
 // splice copies in both directions until both have ended, each half-closed as on the other side.
 // Closing the connections ends it. It returns the first error.
-func splice(box, away net.Conn, t *traffic) error {
+func splice(box, remote net.Conn, t *traffic) error {
 	back := make(chan error, 1)
-	go func() { back <- copyOneWay(box, away, &t.got) }()
-	return cmp.Or(copyOneWay(away, box, &t.sent), <-back)
+	go func() { back <- copyOneWay(box, remote, &t.received) }()
+	return cmp.Or(copyOneWay(remote, box, &t.sent), <-back)
 }
 
 // copyOneWay copies one direction and passes on its end. An error ends the other direction too.

@@ -53,23 +53,23 @@ func TestCarryBorrowsForBulk(t *testing.T) {
 // However many carry much, no more than so many have large buffers; the others go on with small
 // ones.
 func TestCarryBorrowsNoMoreThanThereIs(t *testing.T) {
-	begun, free, done := make(chan struct{}), make(chan struct{}), make(chan error)
-	const carriers = mostBulk + 5
+	started, free, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	const carriers = maxBulk + 5
 	for range carriers {
 		reads := 0
 		from := &gulps{from: bytes.NewReader(make([]byte, 2*spliceBuffer)), sizes: []int{spliceBuffer, spliceBuffer}, before: func(int) {
 			if reads++; reads == 2 {
-				begun <- struct{}{}
+				started <- struct{}{}
 				<-free
 			}
 		}}
 		go func() { done <- copyBuffered(io.Discard, from) }()
 	}
 	for range carriers {
-		<-begun
+		<-started
 	}
-	if lent := bulk.lent.Load(); lent != mostBulk {
-		t.Errorf("%d buffers are lent, not %d", lent, mostBulk)
+	if lent := bulk.lent.Load(); lent != maxBulk {
+		t.Errorf("%d buffers are lent, not %d", lent, maxBulk)
 	}
 	close(free)
 	for range carriers {

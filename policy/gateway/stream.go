@@ -18,8 +18,8 @@ import (
 // helloTimeout is how long a client may take to send its first bytes. Emulated machines are slow.
 const helloTimeout = 30 * time.Second
 
-// stream is one TCP connection of the box. It belongs to one goroutine, except away and the counts
-// in traffic.
+// stream is one TCP connection of the box. It belongs to one goroutine, except outgoing and the
+// counts in traffic.
 type stream struct {
 	g *Gateway
 	// box is the box's end. The caller of Stream closes it.
@@ -27,17 +27,18 @@ type stream struct {
 	flow    policy.Flow    // Proto is TCP, then TLS once that is seen
 	verdict policy.Verdict // of the connection
 	traffic traffic
-	begun   time.Time
-	first   []byte // read from the box already
-	// passage registers the connection for changes of policy.
-	passage *activeFlow
-	away    atomic.Pointer[net.Conn] // the outgoing connection of one that passes unread
+	started time.Time
+	peeked  []byte // read from the box already
+	// active registers the connection for changes of policy.
+	active *activeFlow
+	// outgoing is the connection to the server, where the bytes pass without being decided.
+	outgoing atomic.Pointer[net.Conn]
 }
 
 // end closes both sides: nothing more passes once a changed policy is in force.
 func (s *stream) end() {
 	_ = s.box.Close()
-	if away := s.away.Load(); away != nil {
+	if away := s.outgoing.Load(); away != nil {
 		_ = (*away).Close()
 	}
 }
@@ -48,15 +49,15 @@ func (s *stream) end() {
 // fails there also fails in the box. The error says why it ended other than by its ends; everything
 // that matters was logged.
 func (g *Gateway) Stream(ctx context.Context, f policy.Flow, c net.Conn) error {
-	s := &stream{g: g, box: c, flow: f, begun: time.Now()}
+	s := &stream{g: g, box: c, flow: f, started: time.Now()}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
-	s.passage = &activeFlow{flow: s.flow, end: func() { cancel(); s.end() }}
+	s.active = &activeFlow{flow: s.flow, end: func() { cancel(); s.end() }}
 	// On port 80 every request is decided. Elsewhere that depends on the first bytes.
-	s.passage.unread.Store(s.flow.Port != 80)
-	done, err := g.begin(g.conns, s.passage)
+	s.active.uninspected.Store(s.flow.Port != 80)
+	done, err := g.begin(g.conns, s.active)
 	if err != nil {
 		return err
 	}
@@ -69,24 +70,24 @@ func (g *Gateway) Stream(ctx context.Context, f policy.Flow, c net.Conn) error {
 	case s.flow.Port == 80:
 		return s.http(ctx)
 	case s.verdict.Inside:
-		return s.inside(ctx)
+		return s.inspect(ctx)
 	}
-	return s.outside(ctx)
+	return s.passThrough(ctx)
 }
 
 // http serves requests in the clear.
 func (s *stream) http(ctx context.Context) error {
-	return s.g.web.serve(ctx, s, &replay{Conn: s.box, first: s.first})
+	return s.g.web.serve(ctx, s, &replay{Conn: s.box, first: s.peeked})
 }
 
-// inside serves a connection whose requests must be seen: TLS, which is decrypted, or plain HTTP on
-// a port other than 443.
-func (s *stream) inside(ctx context.Context) error {
-	s.passage.unread.Store(false)
+// inspect serves a connection whose requests must be seen: TLS, which is decrypted, or plain HTTP
+// on a port other than 443.
+func (s *stream) inspect(ctx context.Context) error {
+	s.active.uninspected.Store(false)
 	if err := s.peek(); err != nil {
 		return err
 	}
-	if !isTLS(s.first) {
+	if !isTLS(s.peeked) {
 		return s.http(ctx)
 	}
 	h, err := s.hello()
@@ -96,16 +97,16 @@ func (s *stream) inside(ctx context.Context) error {
 	return s.g.web.open(ctx, s, h)
 }
 
-// outside carries a connection whose inside nothing needs to see. The name in TLS is checked, HTTP
-// requests are decided, and the rest passes.
-func (s *stream) outside(ctx context.Context) error {
+// passThrough carries a connection whose inside nothing needs to see. The name in TLS is checked,
+// HTTP requests are decided, and the rest passes.
+func (s *stream) passThrough(ctx context.Context) error {
 	away, err := s.g.up.dial(ctx, "tcp", s.flow)
 	if err != nil {
 		s.failed(err)
 		return err
 	}
 	defer away.Close()
-	s.away.Store(&away)
+	s.outgoing.Store(&away)
 	// end may have been called while there was no connection to close.
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -113,13 +114,13 @@ func (s *stream) outside(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = away.Close() })
 	defer stop()
 	if s.flow.Port == 443 {
-		return s.pass(away)
+		return s.passTLS(away)
 	}
-	return s.any(ctx, away)
+	return s.passUnlessHTTP(ctx, away)
 }
 
-// pass checks the name in a ClientHello, and passes TLS on unchanged.
-func (s *stream) pass(away net.Conn) error {
+// passTLS checks the name in a ClientHello, and passes TLS on unchanged.
+func (s *stream) passTLS(away net.Conn) error {
 	if err := s.peek(); err != nil {
 		return err
 	}
@@ -132,27 +133,28 @@ func (s *stream) pass(away net.Conn) error {
 	}
 	s.traffic.sent.Add(int64(len(h.raw)))
 	err = splice(s.box, away, &s.traffic)
-	s.over(away)
+	s.record(away)
 	return err
 }
 
-// any carries a connection to a port that may speak any protocol. The server may speak first (SSH,
-// SMTP, MySQL), so its bytes pass at once. The client's first bytes show whether there is something
-// to check.
+// passUnlessHTTP carries a connection to a port that may speak any protocol. The server may speak
+// first (SSH, SMTP, MySQL), so its bytes pass at once. The client's first bytes show whether there
+// is something to check.
 //
-// The side that speaks first decides. Once the server has, the connection passes unread, because no
-// request can be served on it. TLS is recognized there too; its name is checked and it passes.
-func (s *stream) any(ctx context.Context, away net.Conn) error {
-	var spoken atomic.Bool // set by the side that spoke first
+// The side that sends first decides. Once the server has, the connection passes without being
+// decided, because no request can be served on it. TLS is recognized there too; its name is checked
+// and it passes.
+func (s *stream) passUnlessHTTP(ctx context.Context, away net.Conn) error {
+	var claimed atomic.Bool // set by the side that sent first
 	back := make(chan error, 1)
-	go func() { back <- s.answers(away, &spoken) }()
+	go func() { back <- s.copyResponse(away, &claimed) }()
 	err := s.peekRequest()
-	if err == nil && isTLS(s.first) {
+	if err == nil && isTLS(s.peeked) {
 		_, err = s.hello()
 	}
-	if err == nil && isRequest(s.first) && spoken.CompareAndSwap(false, true) {
+	if err == nil && isRequest(s.peeked) && claimed.CompareAndSwap(false, true) {
 		// Each request is decided and sent on a connection of its own.
-		s.passage.unread.Store(false)
+		s.active.uninspected.Store(false)
 		_ = away.Close()
 		<-back
 		return s.http(ctx)
@@ -162,29 +164,30 @@ func (s *stream) any(ctx context.Context, away net.Conn) error {
 		<-back
 		return err
 	}
-	err = copyOneWay(away, &replay{Conn: s.box, first: s.first}, &s.traffic.sent)
+	err = copyOneWay(away, &replay{Conn: s.box, first: s.peeked}, &s.traffic.sent)
 	err = cmp.Or(err, <-back)
-	s.over(away)
+	s.record(away)
 	return err
 }
 
-// answers passes on what the server sends, unless requests of the client were taken over first.
-func (s *stream) answers(away net.Conn, spoken *atomic.Bool) error {
+// copyResponse passes on what the server sends, unless the client's first bytes were an HTTP
+// request, which claimed says.
+func (s *stream) copyResponse(away net.Conn, claimed *atomic.Bool) error {
 	b := make([]byte, 4<<10)
 	n, err := away.Read(b)
-	if !spoken.CompareAndSwap(false, true) {
+	if !claimed.CompareAndSwap(false, true) {
 		return nil
 	}
 	if err != nil && n == 0 {
 		_ = closeWrite(s.box)
 		return nil
 	}
-	return copyOneWay(s.box, &replay{Conn: away, first: b[:n]}, &s.traffic.got)
+	return copyOneWay(s.box, &replay{Conn: away, first: b[:n]}, &s.traffic.received)
 }
 
-// over records a connection that was carried.
-func (s *stream) over(away net.Conn) {
-	s.g.audit.record(s.traffic.entry(s.flow, s.verdict, dialledAddr(away), s.begun))
+// record writes the audit entry of a connection that was carried.
+func (s *stream) record(away net.Conn) {
+	s.g.audit.record(s.traffic.entry(s.flow, s.verdict, dialledAddr(away), s.started))
 }
 
 // failed records an allowed connection that failed. One that the policy refused was recorded.
@@ -194,7 +197,7 @@ func (s *stream) failed(err error) {
 	}
 	v := s.verdict
 	v.Kind, v.Reason = "failed", v.Reason+", but: "+err.Error()
-	s.g.audit.record(s.traffic.entry(s.flow, v, netip.Addr{}, s.begun))
+	s.g.audit.record(s.traffic.entry(s.flow, v, netip.Addr{}, s.started))
 }
 
 // peek reads the box's first bytes. On port 443 they must be TLS.
@@ -202,30 +205,30 @@ func (s *stream) peek() error {
 	b := make([]byte, 512)
 	_ = s.box.SetReadDeadline(time.Now().Add(helloTimeout))
 	n, err := io.ReadAtLeast(s.box, b, 1)
-	if s.first = b[:n]; err != nil {
-		return s.silent(err)
+	if s.peeked = b[:n]; err != nil {
+		return s.noData(err)
 	}
-	if s.flow.Port == 443 && !isTLS(s.first) {
+	if s.flow.Port == 443 && !isTLS(s.peeked) {
 		return s.notTLS()
 	}
 	return s.box.SetReadDeadline(time.Time{})
 }
 
-// silent is the error of a client that connects and sends nothing.
-func (s *stream) silent(err error) error {
+// noData is the error of a client that connects and sends nothing.
+func (s *stream) noData(err error) error {
 	if errors.Is(err, io.EOF) {
 		return err // nothing was asked for, as by a port scan
 	}
-	return s.g.refuse(s.flow, "slow", fmt.Sprintf("the client said nothing that could be checked: %v", err))
+	return s.g.refuse(s.flow, "slow", fmt.Sprintf("the client sent nothing that could be checked: %v", err))
 }
 
 // peekRequest reads enough to tell an HTTP request from anything else. It has no deadline, because
 // in many protocols the server speaks first, for as long as it likes.
 func (s *stream) peekRequest() error {
 	b := make([]byte, 512)
-	for len(s.first) == 0 || mayBeRequest(s.first) && !isRequest(s.first) {
+	for len(s.peeked) == 0 || mayBeRequest(s.peeked) && !isRequest(s.peeked) {
 		n, err := s.box.Read(b)
-		s.first = append(s.first, b[:n]...)
+		s.peeked = append(s.peeked, b[:n]...)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -236,13 +239,13 @@ func (s *stream) peekRequest() error {
 	return nil
 }
 
-// hello reads the ClientHello and checks its name; a wrong name is answered by a TLS alert. s.first
-// is everything that was read.
+// hello reads the ClientHello and checks its name; a wrong name is answered by a TLS alert.
+// s.peeked is everything that was read.
 func (s *stream) hello() (hello, error) {
 	_ = s.box.SetReadDeadline(time.Now().Add(helloTimeout))
-	h, err := readHello(&replay{Conn: s.box, first: s.first})
+	h, err := readHello(&replay{Conn: s.box, first: s.peeked})
 	_ = s.box.SetReadDeadline(time.Time{})
-	s.first = h.raw
+	s.peeked = h.raw
 	s.flow.Proto = policy.TLS
 	if err != nil {
 		return h, s.g.refuse(s.flow, "hello", fmt.Sprintf("no ClientHello that could be read: %v", err))
@@ -280,7 +283,7 @@ var alertUnrecognizedName = []byte{21, 3, 3, 0, 2, 2, 112}
 // notTLS refuses what is not TLS on port 443, with a response if it looks like a request.
 func (s *stream) notTLS() error {
 	refusal := s.g.refuse(s.flow, "not-tls", onlyTLS)
-	if mayBeRequest(s.first) {
+	if mayBeRequest(s.peeked) {
 		writeRefusal(s.box, refusal)
 	}
 	return refusal

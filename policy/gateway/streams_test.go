@@ -42,7 +42,7 @@ func inMemory(t *testing.T, opened bool, site http.Handler) (w *world, client *h
 	outside.AppendCertsFromPEM(authority.PEM())
 	w.g.up.transport.TLSClientConfig.RootCAs = outside
 	open, closed := context.WithCancel(context.Background())
-	ways := &feed{open, make(chan net.Conn)}
+	ways := &connListener{open, make(chan net.Conn)}
 	server := &http.Server{
 		Handler: site, ErrorLog: log.New(io.Discard, "", 0),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{*cert}, NextProtos: []string{"h2", "http/1.1"}},

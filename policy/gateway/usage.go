@@ -12,25 +12,25 @@ import (
 	"agentbox/policy"
 )
 
-// asksModel tells whether a request is one to a model, by its path, since any server may offer such
-// an API: Anthropic's messages, OpenAI's responses and completions, and Gemini's generateContent,
-// below any prefix.
-func asksModel(f policy.Flow) bool {
+// isModelRequest tells whether a request is one to a model, by its path, since any server may offer
+// such an API: Anthropic's messages, OpenAI's responses and completions, and Gemini's
+// generateContent, below any prefix.
+func isModelRequest(f policy.Flow) bool {
 	path := withoutQuery(f.Path)
 	return f.Method == http.MethodPost && (strings.HasSuffix(path, "/messages") || strings.HasSuffix(path, "/responses") || strings.HasSuffix(path, "/completions") ||
 		strings.HasSuffix(path, ":generateContent") || strings.HasSuffix(path, ":streamGenerateContent"))
 }
 
-// talksToModel tells whether a WebSocket request talks to models: OpenAI's responses and realtime
+// isModelSocket tells whether a WebSocket request is for a model: OpenAI's responses and realtime
 // API, below any prefix.
-func talksToModel(f policy.Flow) bool {
+func isModelSocket(f policy.Flow) bool {
 	path := withoutQuery(f.Path)
 	return f.Method == http.MethodGet && (strings.HasSuffix(path, "/responses") || strings.HasSuffix(path, "/realtime"))
 }
 
-// askReadable makes a model's server answer in a coding that can be read here, without WebSocket
-// compression.
-func askReadable(h http.Header) {
+// restrictCodings makes a model's server respond in a coding that can be read here, without
+// WebSocket compression.
+func restrictCodings(h http.Header) {
 	h.Del(extensions)
 	wanted, ok := h["Accept-Encoding"]
 	if !ok {
@@ -39,7 +39,7 @@ func askReadable(h http.Header) {
 	var rest []string
 	for item := range strings.SplitSeq(strings.Join(wanted, ","), ",") {
 		name, _, _ := strings.Cut(item, ";")
-		if readable(strings.TrimSpace(name)) {
+		if canDecode(strings.TrimSpace(name)) {
 			rest = append(rest, strings.TrimSpace(item))
 		}
 	}
@@ -49,12 +49,13 @@ func askReadable(h http.Header) {
 	h.Set("Accept-Encoding", strings.Join(rest, ", "))
 }
 
-// readable tells whether answers in a coding can be read here, plain whether the coding is none.
-func readable(coding string) bool {
-	return plain(coding) || slices.Contains(codings, strings.ToLower(coding))
+// canDecode tells whether responses in a coding can be read here.
+func canDecode(coding string) bool {
+	return isIdentity(coding) || slices.Contains(contentCodings, strings.ToLower(coding))
 }
 
-func plain(coding string) bool { return coding == "" || strings.EqualFold(coding, "identity") }
+// isIdentity tells whether a coding is none.
+func isIdentity(coding string) bool { return coding == "" || strings.EqualFold(coding, "identity") }
 
 // usageFunc is called with the usage that a model reports, and its name.
 type usageFunc func(model string, t agentbox.Tokens)
@@ -63,16 +64,16 @@ type usageFunc func(model string, t agentbox.Tokens)
 // ended or is closed. It changes and delays nothing, and uses a fixed amount of memory.
 func readUsage(res *http.Response, body io.ReadCloser, slots decoders, report usageFunc) io.ReadCloser {
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	a := &answer{events: kind == "text/event-stream"}
-	return &tappedBody{ReadCloser: body, tap: slots.tap(res.Header.Get("Content-Encoding"), a), over: func() { report(a.result()) }}
+	a := &usageParser{events: kind == "text/event-stream"}
+	return &tappedBody{ReadCloser: body, tap: slots.tap(res.Header.Get("Content-Encoding"), a), onEnd: func() { report(a.result()) }}
 }
 
-// tappedBody copies what is read of a body to a tap, and calls over when the body has ended or is
+// tappedBody copies what is read of a body to a tap, and calls onEnd when the body has ended or is
 // closed. It holds nothing back.
 type tappedBody struct {
 	io.ReadCloser
-	tap  io.WriteCloser // its errors are ignored: it may have read enough
-	over func()         // called once, when tap is closed
+	tap   io.WriteCloser // its errors are ignored: it may have read enough
+	onEnd func()         // called once, when tap is closed
 
 	mu    sync.Mutex
 	ended bool
@@ -80,18 +81,18 @@ type tappedBody struct {
 
 func (o *tappedBody) Read(p []byte) (int, error) {
 	n, err := o.ReadCloser.Read(p)
-	o.heard(p[:n], err != nil)
+	o.copyToTap(p[:n], err != nil)
 	return n, err
 }
 
 func (o *tappedBody) Close() error {
-	o.heard(nil, true)
+	o.copyToTap(nil, true)
 	return o.ReadCloser.Close()
 }
 
-// heard copies what was read to the tap. Read and Close may come from different goroutines, and
+// copyToTap copies what was read to the tap. Read and Close may come from different goroutines, and
 // either may be the end.
-func (o *tappedBody) heard(b []byte, end bool) {
+func (o *tappedBody) copyToTap(b []byte, end bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended {
@@ -102,6 +103,6 @@ func (o *tappedBody) heard(b []byte, end bool) {
 	}
 	if o.ended = end; end {
 		_ = o.tap.Close()
-		o.over()
+		o.onEnd()
 	}
 }

@@ -53,7 +53,7 @@ var answers = map[string]struct {
 
 func TestAnswersSayWhatTheyUsed(t *testing.T) {
 	for what, a := range answers {
-		var r answer
+		var r usageParser
 		r.events = a.events
 		_, _ = r.Write([]byte(a.body))
 		if model, got := r.result(); got != a.want || model != a.model {
@@ -71,7 +71,7 @@ func FuzzAnswer(f *testing.F) {
 		if step < 1 {
 			return
 		}
-		whole, cut := answer{events: events}, answer{events: events}
+		whole, cut := usageParser{events: events}, usageParser{events: events}
 		_, _ = whole.Write(b)
 		for rest := b; len(rest) > 0; {
 			n := min(step, len(rest))
@@ -84,11 +84,11 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatalf("cut it says %q %+v, whole %q %+v", again, twice, model, got)
 		}
 		for _, n := range []int64{got.Input, got.Output, got.CacheRead, got.CacheWrite} {
-			if n < 0 || n > 2*mostTokens {
+			if n < 0 || n > 2*maxTokens {
 				t.Fatalf("%+v", got)
 			}
 		}
-		if len(model) > longestModel || model != "" && !printable(model) {
+		if len(model) > maxModelName || model != "" && !isModelName(model) {
 			t.Fatalf("a model called %q", model)
 		}
 	})
@@ -121,11 +121,11 @@ func TestOnlyAnswersOfModelsAreReadAlong(t *testing.T) {
 		"/v1/messages": true, "/v1/messages?beta=true": true, "/proxy/v1/chat/completions": true, "/v1/responses": true, "/v1beta/models/gemini-x:streamGenerateContent?alt=sse": true,
 		"/v1/messages/count_tokens": false, "/": false, "/v1/models": false,
 	} {
-		if got := asksModel(policy.Flow{Method: "POST", Path: path}); got != want {
+		if got := isModelRequest(policy.Flow{Method: "POST", Path: path}); got != want {
 			t.Errorf("%s: %v", path, got)
 		}
 	}
-	if asksModel(policy.Flow{Method: "GET", Path: "/v1/messages"}) {
+	if isModelRequest(policy.Flow{Method: "GET", Path: "/v1/messages"}) {
 		t.Error("who reads asks no model")
 	}
 }
@@ -134,9 +134,9 @@ func TestOnlyAnswersOfModelsAreReadAlong(t *testing.T) {
 // cannot be read counts as unread.
 func TestTheGatewayTellsWhatModelsUsed(t *testing.T) {
 	w := newWorld(t, withToken(grants("http://a.test:80", "https://a.test:443", "https://b.test:443"), "https://a.test:443"))
-	heard := make(chan string, 10)
+	copyToTap := make(chan string, 10)
 	w.g.cfg.Usage = func(model string, t agentbox.Tokens) {
-		heard <- fmt.Sprintf("%q %d unsaid, %d in, %d out", model, t.Unsaid, t.Input, t.Output)
+		copyToTap <- fmt.Sprintf("%q %d unsaid, %d in, %d out", model, t.Unsaid, t.Input, t.Output)
 	}
 	serve := func(rw http.ResponseWriter, r *http.Request) {
 		a := answers["anthropic stream"]
@@ -173,11 +173,11 @@ func TestTheGatewayTellsWhatModelsUsed(t *testing.T) {
 		if ask.want == "" {
 			continue
 		}
-		if got := <-heard; got != ask.want {
+		if got := <-copyToTap; got != ask.want {
 			t.Errorf("%s: %s", ask.url, got)
 		}
 	}
-	if len(heard) != 0 {
-		t.Errorf("told besides: %s", <-heard)
+	if len(copyToTap) != 0 {
+		t.Errorf("told besides: %s", <-copyToTap)
 	}
 }

@@ -28,14 +28,14 @@ type web struct {
 	proxy  http.Handler
 	// tls is shared by all decrypted connections; each adds its certificate.
 	tls *tls.Config
-	// feed is the listener of server.
-	feed feed
-	wg   sync.WaitGroup
+	// incoming is the listener of server.
+	incoming connListener
+	wg       sync.WaitGroup
 }
 
 // newWeb starts the server; close ends it.
 func newWeb(g *Gateway) *web {
-	w := &web{g: g, feed: feed{g.ctx, make(chan net.Conn)}}
+	w := &web{g: g, incoming: connListener{g.ctx, make(chan net.Conn)}}
 	w.proxy = newProxy(g)
 	w.tls = &tls.Config{
 		// Older versions are refused, as servers outside refuse them.
@@ -55,7 +55,7 @@ func newWeb(g *Gateway) *web {
 		},
 		ErrorLog: log.New(io.Discard, "", 0), // invalid requests are in the audit log
 	}
-	w.wg.Go(func() { _ = w.server.Serve(&w.feed) })
+	w.wg.Go(func() { _ = w.server.Serve(&w.incoming) })
 	return w
 }
 
@@ -72,7 +72,7 @@ type session struct {
 	net.Conn
 	// stream is the connection of the box that it is.
 	stream  *stream
-	framing *framing // nil for HTTP/2
+	checked *checkedConn // nil for HTTP/2
 	tls     bool
 	over    chan struct{}
 	once    sync.Once
@@ -89,7 +89,7 @@ func (s *session) Close() error {
 // sessionOf finds the session below the connection that the server has, which adds the check of
 // HTTP/1 or TLS.
 func sessionOf(c net.Conn) *session {
-	if f, ok := c.(*framing); ok {
+	if f, ok := c.(*checkedConn); ok {
 		c = f.Conn
 	}
 	if t, ok := c.(*tls.Conn); ok {
@@ -119,14 +119,14 @@ func (w *web) serve(ctx context.Context, st *stream, c net.Conn) error {
 
 // framed adds the check of HTTP/1 to a connection.
 func (w *web) framed(s *session, c net.Conn) net.Conn {
-	s.framing = newFraming(c, func(err error, idle bool) {
+	s.checked = newCheckedConn(c, func(err error, idle bool) {
 		refusal := w.g.refuse(s.stream.requests(), "framing", err.Error())
 		if idle {
 			writeRefusal(c, refusal)
 			linger(c)
 		}
 	})
-	return s.framing
+	return s.checked
 }
 
 // open terminates the box's TLS in place of the server, and answers the requests inside.
@@ -146,7 +146,7 @@ func (w *web) open(ctx context.Context, st *stream, h hello) error {
 	err = conn.HandshakeContext(limited)
 	cancel()
 	if err != nil {
-		return w.g.refuse(st.flow, "handshake", fmt.Sprintf("TLS has to be opened for a rule or a secret, and the client did not go along (does it know this box's certificate authority?): %v", err))
+		return w.g.refuse(st.flow, "handshake", fmt.Sprintf("TLS has to be opened for a rule or a secret, and the client did not complete the handshake (does it know this box's certificate authority?): %v", err))
 	}
 	// HTTP/2 frames requests in one way only, so it needs no check before net/http.
 	if conn.ConnectionState().NegotiatedProtocol == "h2" {
@@ -158,10 +158,10 @@ func (w *web) open(ctx context.Context, st *stream, h hello) error {
 // run passes a connection to the server and returns when it, or the gateway, is over.
 func (w *web) run(ctx context.Context, s *session, c net.Conn) error {
 	select {
-	case w.feed.conns <- c:
+	case w.incoming.conns <- c:
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-w.feed.ctx.Done():
+	case <-w.incoming.ctx.Done():
 		return net.ErrClosed
 	}
 	select {
@@ -173,7 +173,7 @@ func (w *web) run(ctx context.Context, s *session, c net.Conn) error {
 }
 
 // usualPort is the port that an authority may omit.
-func (s *session) usualPort() string {
+func (s *session) defaultPort() string {
 	if s.tls {
 		return "443"
 	}
@@ -187,13 +187,13 @@ func (st *stream) requests() policy.Flow {
 	return f
 }
 
-// feed is a listener that accepts the connections that it is passed, until the gateway ends.
-type feed struct {
+// connListener accepts the connections that it is passed, until the gateway ends.
+type connListener struct {
 	ctx   context.Context
 	conns chan net.Conn
 }
 
-func (f *feed) Accept() (net.Conn, error) {
+func (f *connListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-f.conns:
 		return c, nil
@@ -202,5 +202,5 @@ func (f *feed) Accept() (net.Conn, error) {
 	}
 }
 
-func (f *feed) Close() error   { return nil }
-func (f *feed) Addr() net.Addr { return &net.TCPAddr{} }
+func (f *connListener) Close() error   { return nil }
+func (f *connListener) Addr() net.Addr { return &net.TCPAddr{} }

@@ -60,7 +60,7 @@ func readAlong(t testing.TB, coding string, events bool, body io.Reader, slots d
 
 func TestCompressedAnswersSayWhatTheyUsed(t *testing.T) {
 	slots := newDecoders()
-	for _, coding := range append(codings, "GZIP") {
+	for _, coding := range append(contentCodings, "GZIP") {
 		for what, a := range answers {
 			body := coded(t, strings.ToLower(coding), a.body)
 			for name, r := range map[string]io.Reader{"whole": strings.NewReader(body), "bytewise": iotest.OneByteReader(strings.NewReader(body)), "with its end": iotest.DataErrReader(strings.NewReader(body))} {
@@ -80,18 +80,18 @@ func TestCompressedAnswersSayWhatTheyUsed(t *testing.T) {
 func TestWhatIsNotReadOfCompressedAnswersPasses(t *testing.T) {
 	const usage = `"usage":{"input_tokens":5}}`
 	said, unsaid := agentbox.Tokens{Answers: 1, Input: 5}, agentbox.Tokens{Answers: 1, Unsaid: 1}
-	bomb := `{"padding":"` + strings.Repeat("0", mostDecoded) + `",` + usage
+	bomb := `{"padding":"` + strings.Repeat("0", maxDecoded) + `",` + usage
 	var wide bytes.Buffer
-	z, err := zstd.NewWriter(&wide, zstd.WithWindowSize(2*mostWindow), zstd.WithSingleSegment(false))
+	z, err := zstd.NewWriter(&wide, zstd.WithWindowSize(2*maxWindow), zstd.WithSingleSegment(false))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(z, "{"+usage+strings.Repeat(" ", 3*mostWindow)); err != nil || z.Close() != nil {
+	if _, err := io.WriteString(z, "{"+usage+strings.Repeat(" ", 3*maxWindow)); err != nil || z.Close() != nil {
 		t.Fatal(err)
 	}
-	var widest bytes.Buffer
-	w := brotli.NewWriterOptions(&widest, brotli.WriterOptions{LGWin: 24})
-	if _, err := io.WriteString(w, "{"+usage+strings.Repeat(" ", 3*mostWindow)); err != nil || w.Close() != nil {
+	var brotliLargeWindow bytes.Buffer
+	w := brotli.NewWriterOptions(&brotliLargeWindow, brotli.WriterOptions{LGWin: 24})
+	if _, err := io.WriteString(w, "{"+usage+strings.Repeat(" ", 3*maxWindow)); err != nil || w.Close() != nil {
 		t.Fatal(err)
 	}
 	zipped, pressed := coded(t, "gzip", "{"+usage), coded(t, "br", "{"+usage)
@@ -104,7 +104,7 @@ func TestWhatIsNotReadOfCompressedAnswersPasses(t *testing.T) {
 		"zstd bomb":          {"zstd", coded(t, "zstd", bomb), unsaid},
 		"brotli bomb":        {"br", coded(t, "br", bomb), unsaid},
 		"too wide a window":  {"zstd", wide.String(), unsaid},
-		"widest of brotli":   {"br", widest.String(), unsaid},
+		"widest of brotli":   {"br", brotliLargeWindow.String(), unsaid},
 		"another than said":  {"br", zipped, unsaid},
 		"cut brotli":         {"br", pressed[:len(pressed)/2], unsaid},
 		"garbage behind br":  {"br", pressed + "garbage", said},
@@ -136,12 +136,12 @@ func TestModelsAreAskedForWhatIsRead(t *testing.T) {
 		"gzip, deflate, br, zstd": "gzip, deflate, br, zstd", "br;q=1.0, compress;q=0.9, gzip ; q=0.8, *;q=0.1": "br;q=1.0, gzip ; q=0.8", "compress": "identity", "*": "identity", "identity": "identity",
 	} {
 		h := http.Header{"Accept-Encoding": {had}, extensions: {"permessage-deflate"}}
-		if askReadable(h); h.Get("Accept-Encoding") != want || h.Get(extensions) != "" {
+		if restrictCodings(h); h.Get("Accept-Encoding") != want || h.Get(extensions) != "" {
 			t.Errorf("%s: %v", had, h)
 		}
 	}
 	h := http.Header{}
-	if askReadable(h); len(h) != 0 {
+	if restrictCodings(h); len(h) != 0 {
 		t.Errorf("%v", h)
 	}
 }
@@ -150,28 +150,28 @@ func TestModelsAreAskedForWhatIsRead(t *testing.T) {
 // said of it is bounded.
 func FuzzCoded(f *testing.F) {
 	for _, a := range answers {
-		for i, coding := range codings {
+		for i, coding := range contentCodings {
 			f.Add([]byte(coded(f, coding, a.body)), i, a.events, 3)
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte, coding int, events bool, step int) {
-		if coding < 0 || coding >= len(codings) || step < 1 || step > 1<<16 {
+		if coding < 0 || coding >= len(contentCodings) || step < 1 || step > 1<<16 {
 			return
 		}
 		slots := newDecoders()
-		out, model, got := readAlong(t, codings[coding], events, &steps{b, step}, slots)
+		out, model, got := readAlong(t, contentCodings[coding], events, &steps{b, step}, slots)
 		if out != string(b) || len(slots) != 0 || got.Answers != 1 {
 			t.Fatalf("%d bytes of %d, %+v", len(out), len(b), got)
 		}
-		if got.Total() < 0 || got.Total() > 10*mostTokens || len(model) > longestModel || model != "" && !printable(model) {
+		if got.Total() < 0 || got.Total() > 10*maxTokens || len(model) > maxModelName || model != "" && !isModelName(model) {
 			t.Fatalf("%q %+v", model, got)
 		}
-		if codings[coding] == "br" {
+		if contentCodings[coding] == "br" {
 			if _, err := io.Copy(io.Discard, brotli.NewReader(bytes.NewReader(b))); err != nil {
 				return // how much comes out before the damage is seen depends on how it is cut
 			}
 		}
-		if _, again, twice := readAlong(t, codings[coding], events, bytes.NewReader(b), slots); again != model || twice != got {
+		if _, again, twice := readAlong(t, contentCodings[coding], events, bytes.NewReader(b), slots); again != model || twice != got {
 			t.Fatalf("cut it says %q %+v, whole %q %+v", model, got, again, twice)
 		}
 	})

@@ -8,17 +8,18 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// nameBurst is in bytes. nameMemory is how many names are remembered: asking for one again is free.
+// Bounds of the names of one box. nameBurst is in bytes. nameMemory is how many names are
+// remembered: asking for one again is free.
 const (
 	nameBurst  = 16 << 10
 	nameRate   = 64 // bytes a second
 	nameMemory = 4096
 )
 
-// budget limits a box's new names below wildcards (lookup.go). There the box chooses the name, and
-// each is a message to the domain's name server, even if no connection follows. Known names are
+// nameLimiter limits a box's new names below wildcards (lookup.go). There the box chooses the name,
+// and each is a message to the domain's name server, even if no connection follows. Known names are
 // free. mu guards what follows it.
-type budget struct {
+type nameLimiter struct {
 	now   func() time.Time
 	bytes *rate.Limiter // of new names
 
@@ -27,12 +28,13 @@ type budget struct {
 	order list.List // of names, most recently used first
 }
 
-func newBudget() *budget {
-	return &budget{now: time.Now, bytes: rate.NewLimiter(nameRate, nameBurst), known: map[string]*list.Element{}}
+func newNameLimiter() *nameLimiter {
+	return &nameLimiter{now: time.Now, bytes: rate.NewLimiter(nameRate, nameBurst), known: map[string]*list.Element{}}
 }
 
-// spend tells whether a name may be used, and charges for a new one. A refused name stays new.
-func (b *budget) spend(name string) bool {
+// allow tells whether a name may be used, and charges its length for a new one. A refused name
+// stays new. It may be called concurrently.
+func (b *nameLimiter) allow(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.known[name]; e != nil {

@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"strconv"
+	"strings"
+
+	"agentbox/agentbox"
+)
+
+// usageParser finds the usage in a response of a model's API, which is JSON or a stream of events
+// with a JSON document each. It takes bytes in pieces of any size and uses a fixed amount of
+// memory. It skips what it does not understand, and does not count a number that it does not find.
+// The server is trusted, since it also writes the bill.
+//
+// It looks for members by their paths, in the document or one level down (envelopes). A stream
+// repeats some numbers with the total so far: the largest counts. One goroutine at a time uses it.
+type usageParser struct {
+	// events says that the response is a stream of server-sent events (text/event-stream, WHATWG
+	// HTML 9.2), else one JSON document.
+	events bool
+	// matched is how many bytes of dataField the line has so far; otherField if it has another.
+	matched int
+	started bool // the line has a byte
+	afterCR bool // the last byte was a CR
+
+	// doc is the document that is being read, count the largest number of each metric so far.
+	doc   usageScanner
+	count [metrics]int64
+	// reported is set once a number was found. A response without numbers is counted as unsaid.
+	reported bool
+	model    string
+}
+
+// dataField begins the lines that the documents are in.
+const (
+	dataField  = "data:"
+	otherField = -1
+)
+
+// Write takes the next bytes. It never fails.
+func (p *usageParser) Write(b []byte) (int, error) {
+	p.doc.found = p.observe
+	for _, c := range b {
+		if p.events {
+			p.eventByte(c)
+		} else {
+			p.doc.scan(c)
+		}
+	}
+	return len(b), nil
+}
+
+// eventByte takes a byte of a stream of events. Lines end with CR, LF or both; an empty line ends
+// an event.
+func (p *usageParser) eventByte(c byte) {
+	afterCR := p.afterCR
+	p.afterCR = c == '\r'
+	switch {
+	case c == '\n' && afterCR:
+	case c == '\n' || c == '\r':
+		if !p.started {
+			p.doc.reset()
+		} else if p.matched == len(dataField) {
+			p.doc.scan('\n')
+		}
+		p.matched, p.started = 0, false
+	case p.matched == len(dataField):
+		p.doc.scan(c)
+	case p.matched >= 0 && c == dataField[p.matched]:
+		p.matched, p.started = p.matched+1, true
+	default:
+		p.matched, p.started = otherField, true
+	}
+}
+
+// Bounds of one response. Larger numbers of tokens, and names of models with more bytes, are
+// ignored.
+const (
+	maxTokens    = 1e12
+	maxModelName = 64
+)
+
+// observe takes the value of a member that has a metric.
+func (p *usageParser) observe(m metric, text string) {
+	if m == modelName {
+		if isModelName(text) {
+			p.model = text
+		}
+		return
+	}
+	if n, err := strconv.ParseUint(text, 10, 63); err == nil && n <= maxTokens {
+		p.reported = true
+		p.count[m] = max(p.count[m], int64(n))
+	}
+}
+
+// isModelName tells whether a text may be shown as the name of a model: printable ASCII without
+// spaces.
+func isModelName(s string) bool {
+	return s != "" && len(s) <= maxModelName && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
+}
+
+// result is what was found so far. Some APIs count cached tokens as input, others separately;
+// Tokens has each once.
+func (p *usageParser) result() (model string, t agentbox.Tokens) {
+	n := &p.count
+	t = agentbox.Tokens{
+		Answers: 1, Input: max(n[inputTokens]-n[cachedInput], 0) + n[toolInput], CacheRead: n[cacheRead] + n[cachedInput], CacheWrite: n[cacheWrite],
+		Output: n[outputTokens] + n[reasoning],
+	}
+	if !p.reported {
+		t.Unsaid = 1
+	}
+	return p.model, t
+}
