@@ -26,8 +26,11 @@ const maxJobs = 64
 // host chooses the ids. They belong to the machine and not to a life, so a host finds them again
 // after a restart.
 type jobs struct {
-	mu   sync.Mutex
-	list map[string]*job
+	// mu guards both maps, and is never held while a job starts: a start waits for as long as user
+	// processes are frozen.
+	mu       sync.Mutex
+	list     map[string]*job
+	starting map[string]chan struct{} // by id; closed when the start has succeeded or failed
 }
 
 // job is one of them. Its process and buffer never change once it is in the list. mu guards
@@ -50,11 +53,17 @@ type job struct {
 // noJob reports an unknown id: the job was started in another machine.
 func noJob(id string) error { return &launchError{0, fmt.Errorf("there is no job %q", id)} }
 
-// open finds the job of a channel, or starts it if it is new and the host asks for that. mu is held
-// while a job starts, so a second channel with its id finds it. The error is a *launchError.
+// open finds the job of a channel, or starts it if it is new and the host asks for that. A second
+// channel for an id that is being started waits for that start. The error is a *launchError.
 func (js *jobs) open(a *Agent, o protocol.JobOpen) (*job, error) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
+	for js.starting[o.ID] != nil {
+		started := js.starting[o.ID]
+		js.mu.Unlock()
+		<-started
+		js.mu.Lock()
+	}
 	if j := js.list[o.ID]; j != nil {
 		return j, nil
 	}
@@ -62,18 +71,23 @@ func (js *jobs) open(a *Agent, o protocol.JobOpen) (*job, error) {
 		return nil, noJob(o.ID)
 	}
 	// Those that have ended count, too, until the host has forgotten them.
-	if len(js.list) >= maxJobs {
+	if len(js.list)+len(js.starting) >= maxJobs {
 		return nil, &launchError{126, fmt.Errorf("the box runs as many jobs as it may (%d)", maxJobs)}
 	}
-	j, err := a.startJob(*o.Start)
-	if err != nil {
-		return nil, err
-	}
 	if js.list == nil {
-		js.list = map[string]*job{}
+		js.list, js.starting = map[string]*job{}, map[string]chan struct{}{}
 	}
-	js.list[o.ID] = j
-	return j, nil
+	started := make(chan struct{})
+	js.starting[o.ID] = started
+	js.mu.Unlock()
+	j, err := a.startJob(*o.Start)
+	js.mu.Lock()
+	delete(js.starting, o.ID)
+	close(started)
+	if err == nil {
+		js.list[o.ID] = j
+	}
+	return j, err
 }
 
 func (js *jobs) forget(j *job) bool {

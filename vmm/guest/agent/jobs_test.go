@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -191,6 +192,56 @@ func TestTheSameStartTwiceIsOneJob(t *testing.T) {
 	if b, err := os.ReadFile(count); err != nil || string(b) != "x\n" {
 		t.Errorf("it ran %q, %v", b, err)
 	}
+}
+
+// A start waits for as long as user processes are frozen.
+func TestOtherJobsAnswerWhileAStartWaits(t *testing.T) {
+	f := start(t)
+	waiting, thawed := make(chan struct{}, 1), make(chan struct{})
+	var frozen atomic.Bool
+	f.agent.Machine.Cgroup = func(string) (*os.File, func(), error) {
+		if frozen.Load() {
+			waiting <- struct{}{}
+			<-thawed
+		}
+		return nil, func() {}, nil
+	}
+	c := f.connect()
+	defer c.Close()
+	spec := sh("read x")
+	spec.Input = true
+	running := f.job(c, "running", spec)
+	frozen.Store(true)
+	late := make(chan *follower, 1)
+	go func() {
+		w, _ := f.open(c, protocol.JobOpen{ID: "late", Start: &protocol.JobSpec{Argv: []string{"true"}}})
+		late <- w
+	}()
+	<-waiting
+	answered := make(chan error, 1)
+	go func() {
+		_, _, err := c.SSH().SendRequest(protocol.Jobs, true, []byte("{}"))
+		if err == nil {
+			_, err = f.open(c, protocol.JobOpen{ID: "running"})
+		}
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the other job waits for the start")
+	}
+	frozen.Store(false)
+	close(thawed)
+	if w := <-late; w == nil {
+		t.Error("it was not started")
+	} else if w.wait(); w.exit == nil || w.exit.Status != 0 {
+		t.Errorf("%+v", w.exit)
+	}
+	running.ch.Close()
 }
 
 func TestInputReachesAJobWhole(t *testing.T) {
