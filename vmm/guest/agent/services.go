@@ -41,21 +41,18 @@ type service struct {
 
 const (
 	// Delays between restarts double up to maxRestart, those between checks up to maxCheck.
-	readyTimeout = 2 * time.Minute // for the next service in order; the check itself goes on
-	// How long a test of readiness may take, and the least and most between two.
+	readyTimeout = 2 * time.Minute       // for the next service in order; the check itself goes on
 	checkTimeout = 10 * time.Second      // of one readiness check
 	minCheck     = 50 * time.Millisecond // between two checks
 	maxCheck     = 2 * time.Second
-	// The least and most between the end of a service and its next start.
-	minRestart = 500 * time.Millisecond // between the end of a service and its next start
-	maxRestart = 30 * time.Second
-	steady     = time.Minute // a service that ran this long begins again with minRestart
+	minRestart   = 500 * time.Millisecond // between the end of a service and its next start
+	maxRestart   = 30 * time.Second
+	steady       = time.Minute // a service that ran this long begins again with minRestart
 )
 
 // start replaces the services by list, which is in start order. As two sets would fight over ports,
 // it first ends those that run. It does not wait for any to be ready.
 func (m *services) start(list []protocol.Service) {
-	// Two sets of services would fight over ports.
 	m.cancel()
 	m.wait()
 	m.mu.Lock()
@@ -113,7 +110,10 @@ func (m *services) startInOrder(ctx context.Context, list []*service) {
 func (m *services) supervise(ctx context.Context, s *service, ready chan struct{}) {
 	var once sync.Once
 	delay := minRestart
-	for ctx.Err() == nil {
+	for restart := false; ctx.Err() == nil; restart = true {
+		if restart {
+			m.restarted(s)
+		}
 		began := time.Now()
 		m.set(s, protocol.ServiceStarting, "")
 		err := m.runOnce(ctx, s, func() { once.Do(func() { close(ready) }) })
@@ -131,14 +131,14 @@ func (m *services) supervise(ctx context.Context, s *service, ready chan struct{
 		}
 		// A service that cannot start takes less and less of the box's time.
 		delay = min(2*delay, maxRestart)
-		m.restarted(s)
 	}
 	m.set(s, protocol.ServiceStopped, "")
 	s.log.Close()
 }
 
-// runOnce runs the service to its end and says how it ended, always as an error: a service is not
-// expected to end. It calls ready when the service's check succeeds.
+// runOnce runs the service until its main process ends, and then ends what that left behind. It
+// says how the main process ended, always as an error: a service is not expected to end. It calls
+// ready when the service's check succeeds.
 func (m *services) runOnce(ctx context.Context, s *service, ready func()) error {
 	theirs, ours, err := newPipe(false)
 	if err != nil {
@@ -151,10 +151,9 @@ func (m *services) runOnce(ctx context.Context, s *service, ready func()) error 
 	}
 	m.goDo("log of "+s.Name, func() { s.log.Copy(ours) })
 	m.set(s, protocol.ServiceStarting, "")
-	var checks sync.WaitGroup
-	defer checks.Wait() // so that a check that is late does not overwrite how the service ended
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	var checks sync.WaitGroup
 	checks.Add(1)
 	m.goDo("check of "+s.Name, func() {
 		defer checks.Done()
@@ -163,16 +162,47 @@ func (m *services) runOnce(ctx context.Context, s *service, ready func()) error 
 			ready()
 		}
 	})
-	// Stopping ends the process from outside; a service without a cgroup is ended here.
-	// detach kills everything by its cgroup; a service that has none is ended here.
+	// Stopping the services ends this one's main process.
 	end := context.AfterFunc(ctx, func() { m.agent.spawner.signal(p, syscall.SIGTERM) })
-	defer end()
 	<-p.done
+	end()
+	stop()
+	checks.Wait() // so that a check that is late does not overwrite how the service ended
+	m.endRest(s, p)
 	if p.status.Signaled() {
 		return fmt.Errorf("ended by signal %d (%s)", p.status.Signal(), p.status.Signal())
 	}
 	return fmt.Errorf("ended with status %d", p.status.ExitStatus())
 }
+
+// endRest ends what a service left behind when its main process p ended: otherwise it would hold
+// the ports and files that the next start needs. With a cgroup, that is everything the service
+// started; without one (gVisor), what is still in p's process group. SIGKILL follows SIGTERM after
+// termGrace.
+func (m *services) endRest(s *service, p *process) {
+	dir, opened, err := m.agent.Machine.Cgroup(s.group())
+	if err != nil {
+		m.agent.Log.Warn("cannot end what a service left behind", "service", s.Name, "err", err)
+		return
+	}
+	opened()
+	if dir == nil {
+		// The kernel does not reuse p's number while its group has a process.
+		signal := func(sig syscall.Signal) (ended bool) { return syscall.Kill(-p.pid, sig) == syscall.ESRCH }
+		if !signal(syscall.SIGTERM) && !poll(termGrace, func() bool { return signal(0) }) {
+			signal(syscall.SIGKILL)
+		}
+		return
+	}
+	group := &cgroups{dir: dir.Name()}
+	terminate(group, termGrace)
+	if err := group.kill(); err != nil {
+		m.agent.Log.Warn("cannot end what a service left behind", "service", s.Name, "err", err)
+	}
+}
+
+// group is the service's cgroup below the box's.
+func (s *service) group() string { return "services/" + path.Base(s.Name) }
 
 // launch runs a line of shell as the service's user and closes the files.
 func (m *services) launch(s *service, line string, files []int) (*process, error) {
@@ -181,7 +211,7 @@ func (m *services) launch(s *service, line string, files []int) (*process, error
 	maps.Copy(env, s.Env)
 	return m.agent.launch(command{
 		user: m.agent.ownUser(), path: "/bin/sh", argv: []string{"sh", "-c", line}, env: env,
-		group: "services/" + path.Base(s.Name), files: files,
+		group: s.group(), files: files,
 	})
 }
 

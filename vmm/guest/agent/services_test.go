@@ -81,3 +81,48 @@ func TestServiceThatEndsIsStartedAgain(t *testing.T) {
 		return err == nil && len(list) == 1 && list[0].Restarts > 0 && list[0].Error == "ended with status 3"
 	})
 }
+
+// What a service started would hold the ports that its next start needs.
+func TestWhatAServiceLeftBehindIsEndedBeforeItsRestart(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	pids := filepath.Join(t.TempDir(), "pids")
+	run := "sleep 1000 & echo $! >> " + pids + "; exit 3"
+	if err := c.Attach(t.Context(), protocol.AttachRequest{Services: []protocol.Service{{Name: "bad", Run: run}}}); err != nil {
+		t.Fatal(err)
+	}
+	var children []string
+	waitFor(t, func() bool {
+		b, _ := os.ReadFile(pids)
+		children = strings.Fields(string(b))
+		return len(children) > 1
+	})
+	// A zombie has ended; here its parent is not the agent but whatever reaps orphans.
+	stat, err := os.ReadFile("/proc/" + children[0] + "/stat")
+	if err == nil && !strings.Contains(string(stat), ") Z ") {
+		t.Errorf("the first child runs while the second start does: %s", stat)
+	}
+	if err := c.Detach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRestartsOfAServiceAreCountedWhenItStarts(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	starts := filepath.Join(t.TempDir(), "starts")
+	if err := c.Attach(t.Context(), protocol.AttachRequest{Services: []protocol.Service{{Name: "bad", Run: "echo x >> " + starts + "; exit 3"}}}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return states(t, c) == "bad=failed" })
+	if err := c.Detach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	list, err := c.Services(t.Context())
+	b, _ := os.ReadFile(starts)
+	if started := strings.Count(string(b), "x"); err != nil || len(list) != 1 || list[0].Restarts != started-1 {
+		t.Errorf("%d starts: %+v, %v", started, list, err)
+	}
+}
