@@ -16,7 +16,6 @@ import (
 // another build.
 type Exit struct {
 	End    agentbox.End    `json:"end"`
-	Ran    bool            `json:"ran,omitempty"`    // its machine has run, so it may have written to the box's disks
 	Reason *agentbox.Error `json:"reason,omitempty"` // the error, where the supervisor failed
 	Time   time.Time       `json:"time"`
 }

@@ -26,7 +26,7 @@ func TestExitNoteIsReadOnce(t *testing.T) {
 	if err != nil || !ok || e.Reason.Code != reason.Code || e.Reason.Message != reason.Message || e.Reason.Hint != reason.Hint {
 		t.Fatalf("%+v, %v, %v", e.Reason, ok, err)
 	}
-	if e.Ran || e.End.Cause != agentbox.EndFailed {
+	if e.End.Cause != agentbox.EndFailed {
 		t.Errorf("a machine that never ran: %+v", e)
 	}
 	if age := time.Since(e.Time); age < 0 || age > time.Minute {
@@ -37,16 +37,15 @@ func TestExitNoteIsReadOnce(t *testing.T) {
 	}
 }
 
-// The daemon must know whether a machine has touched the box's disks, and no text says so.
-func TestExitNoteTellsWhetherTheMachineRan(t *testing.T) {
+func TestAMachineThatRanHasDiedAndNotFailedToStart(t *testing.T) {
 	silent := errors.New("it does not answer")
-	for name, left := range map[string]Exit{"greeted in vain": failed(silent, true), "restored in part": failed(&vmm.MayHaveRun{Cause: silent}, false)} {
+	for name, left := range map[string]Exit{"not greeted": failed(silent, true), "restored in part": failed(&vmm.MayHaveRun{Cause: silent}, false)} {
 		dir := t.TempDir()
 		if err := writeExit(dir, left); err != nil {
 			t.Fatal(err)
 		}
 		e, ok, err := TakeExit(dir)
-		if err != nil || !ok || !e.Ran || e.End.Cause != agentbox.EndDied || e.End.Detail != "it does not answer" {
+		if err != nil || !ok || e.End.Cause != agentbox.EndDied || e.End.Detail != "it does not answer" {
 			t.Errorf("%s: %+v, %v, %v", name, e, ok, err)
 		}
 	}

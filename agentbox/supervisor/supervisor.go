@@ -92,7 +92,7 @@ func Main(ctx context.Context, stdin io.Reader) error {
 		return errors.Join(err, writeExit(names.Dir, failed(err, s.machine != nil)))
 	}
 	log.Info("supervisor ended", "end", s.endCause)
-	return writeExit(names.Dir, Exit{End: s.endCause, Ran: s.machine != nil})
+	return writeExit(names.Dir, Exit{End: s.endCause})
 }
 
 // failed is the Exit of a supervisor that ends with an error. The error crosses to the daemon as it
@@ -100,12 +100,11 @@ func Main(ctx context.Context, stdin io.Reader) error {
 // greeted, or not ended well, died, and did not fail to start. A restore that failed late counts.
 func failed(err error, ran bool) Exit {
 	e := agentbox.AsError(err)
-	ran = ran || errors.As(err, new(*vmm.MayHaveRun))
 	cause := agentbox.EndFailed
-	if ran {
+	if ran || errors.As(err, new(*vmm.MayHaveRun)) {
 		cause = agentbox.EndDied
 	}
-	return Exit{End: agentbox.End{Cause: cause, Detail: e.Message}, Ran: ran, Reason: e}
+	return Exit{End: agentbox.End{Cause: cause, Detail: e.Message}, Reason: e}
 }
 
 // newSupervisor makes a supervisor that has not started anything. An account that cannot be read is
