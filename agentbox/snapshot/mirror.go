@@ -21,9 +21,13 @@ import (
 )
 
 // mirror is the bare repository of a project on this host. Only this package writes it: it
-// controls the configuration, there are no hooks, and all refs are below refs/agentbox/. Methods
-// are safe for concurrent use, also across processes. Unexpected errors of git become
-// unwritable.
+// controls the configuration, there are no hooks, and all refs are below refs/agentbox/.
+// Unexpected errors of git become unwritable.
+//
+// Methods are safe for concurrent use by the goroutines of one process, which is the daemon: a home
+// has one, which holds its lock, and no other process writes mirrors. Git locks the refs it changes,
+// objects and packs appear by a rename, and borrowing guards the shallow file. A git that a killed
+// daemon has left behind changes refs and objects only, so it may run beside the next daemon's.
 type mirror struct{ dir string }
 
 // Refs of the mirror.
@@ -80,7 +84,7 @@ func openMirror(ctx context.Context, dir string, digits int) (mirror, error) {
 	if _, _, err := git.Run(ctx, git.Call{Dir: fresh, Args: append(args, fresh)}); err != nil {
 		return m, unwritable(err)
 	}
-	// Another process may have created it meanwhile; keep that one.
+	// Another goroutine may have created it meanwhile; keep that one.
 	if err := os.Rename(fresh, dir); err != nil && !errors.Is(err, fs.ErrExist) && !exists(filepath.Join(dir, "HEAD")) {
 		return m, unwritable(err)
 	}
@@ -245,8 +249,8 @@ func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) er
 	return m.setRefs(ctx, map[string]string{basesRef + commit: commit})
 }
 
-// borrowing serialises changes of a mirror's shallow file, for which git has no lock. An
-// in-process lock is enough, because only the daemon writes mirrors.
+// borrowing serialises the changes of all mirrors' shallow files, each of which reads the file and
+// replaces it. The daemon is the only process that changes them (see mirror).
 var borrowing sync.Mutex
 
 // borrowShallow copies the boundaries of a shallow checkout's history for commits that the
