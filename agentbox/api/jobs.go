@@ -42,8 +42,8 @@ type JobSpec struct {
 	// Input means that a job without a terminal reads what clients send. Otherwise its standard
 	// input is empty.
 	Input bool `json:"input,omitempty"`
-	// Expect means that a client will attach and must not miss anything, so the job holds back its
-	// first byte until then.
+	// Expect means that a client will attach and must not miss anything: the box keeps the output for
+	// it, and the job waits up to half a minute for it.
 	Expect bool `json:"expect,omitempty"`
 }
 

@@ -12,15 +12,15 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// A transcript is a row of asciicast v2 files, each of which plays alone: output-0.cast has the
-// beginning and stays, the later ones follow, of which the last two stay. So a job keeps at most
-// headSize and two times partSize bytes, whatever it writes.
+// A transcript is a series of asciicast v2 files, each of which plays alone. output-0.cast has the
+// beginning and stays; of the later ones, the last maxParts stay. So a job takes at most headSize
+// and maxParts times partSize bytes, whatever it writes.
 const (
-	// Both in bytes. A part is closed after the line that passes its size, so files are larger by a
-	// line at most.
+	// The sizes are in bytes. A part is closed after the line that exceeds its size, so a file is
+	// larger by one line at most.
 	headSize = 4 << 20
 	partSize = 2 << 20
-	maxParts = 2
+	maxParts = 2 // besides output-0.cast
 )
 
 // header is the first line of an asciicast file. Players ignore what they do not know.
@@ -43,28 +43,28 @@ type part struct {
 	Pipe   bool    `json:"pipe,omitempty"`
 }
 
-// held is how many bytes of output the files before this one have.
-func (p part) held() uint64 { return p.From - min(p.Missed, p.From) }
+// recorded is how many bytes of output the files before this one have.
+func (p part) recorded() uint64 { return p.From - min(p.Missed, p.From) }
 
 // playIdle is the longest pause that players show, in seconds.
 const playIdle = 2
 
 // recorder writes a transcript. Where the disk is full it leaves output out, and the job goes on.
-// Only the goroutine that follows the job uses it. Every event is one line, written as a whole, so
-// that a concurrent reader sees whole lines. Times come from this host's clock and never decrease.
+// Only the goroutine that follows the job uses it. Every event is one line in one write, so that a
+// concurrent reader sees complete lines. Times come from this host's clock and never decrease.
 type recorder struct {
 	dir string
 	rec Record
 	now func() time.Time
 	position
 
-	// nil until there is something to write, and between two parts
-	file   *os.File
-	number int   // of the file
-	size   int64 // of the file, of whole lines
-	begun  float64
-	last   float64
-	unsaid uint64 // bytes left out that the transcript does not mention yet
+	// file is nil until there is something to write, and between two parts.
+	file       *os.File
+	number     int     // of the file
+	size       int64   // of the file's complete lines, in bytes
+	begun      float64 // when the file was begun, in seconds from the job's start
+	last       float64 // the last time that was written, likewise
+	unreported uint64  // bytes left out that the transcript does not mention yet
 	// the first bytes of an incomplete character, for output and errors each
 	carry map[byte][]byte
 }
@@ -80,8 +80,8 @@ type position struct {
 	Rows    int    `json:"rows"`
 }
 
-// newRecorder is for a job that has written nothing, or whose goOn is called next. columns and rows
-// are the size of its first terminal, 0 without one.
+// newRecorder makes the recorder of a job that has written nothing, or of one that resume continues
+// next. columns and rows are the size of its first terminal, 0 without one.
 func newRecorder(dir string, rec Record, columns, rows int) *recorder {
 	return &recorder{dir: dir, rec: rec, position: position{Columns: max(columns, 1), Rows: max(rows, 1)}, now: time.Now, carry: map[byte][]byte{}, number: -1}
 }
@@ -127,7 +127,7 @@ func (r *recorder) skip(to uint64) {
 func (r *recorder) leaveOut(n uint64) {
 	r.LeftOut += n
 	r.Missed += n
-	r.unsaid += n
+	r.unreported += n
 }
 
 // resize records that the terminal has another size from here on.
@@ -156,11 +156,11 @@ func wholeRunes(b []byte) (whole, rest []byte) {
 // event appends one line; false if the disk did not take it. code is asciicast's: "o" for output,
 // "r" for a new size.
 func (r *recorder) event(code, text string) bool {
-	if r.unsaid > 0 && text != "" {
-		n := r.unsaid
-		r.unsaid = 0
+	if r.unreported > 0 && text != "" {
+		n := r.unreported
+		r.unreported = 0
 		if !r.event("o", leftOutText(n)) {
-			r.unsaid = n
+			r.unreported = n
 			return false
 		}
 	}
@@ -216,7 +216,7 @@ func (r *recorder) open() bool {
 		return false
 	}
 	if old := r.number - maxParts; old > 0 {
-		r.drop(old)
+		r.dropPart(old)
 	}
 	return true
 }
@@ -231,13 +231,13 @@ func (r *recorder) header() []byte {
 	return line
 }
 
-// drop removes the oldest part but the first, and counts what is lost with it. Part 0 is never
+// dropPart removes the oldest part but the first, and counts what is lost with it. Part 0 is never
 // dropped: the beginning of a job tells most.
-func (r *recorder) drop(number int) {
-	gone, err := readHeader(partName(r.dir, number))
+func (r *recorder) dropPart(number int) {
+	dropped, err := readHeader(partName(r.dir, number))
 	next, nextErr := readHeader(partName(r.dir, number+1))
-	if err == nil && nextErr == nil && next.Part.held() >= gone.Part.held() {
-		r.LeftOut += next.Part.held() - gone.Part.held() // the reader of the transcript sees that the parts do not meet
+	if err == nil && nextErr == nil && next.Part.recorded() >= dropped.Part.recorded() {
+		r.LeftOut += next.Part.recorded() - dropped.Part.recorded() // the reader of the transcript sees that the parts do not meet
 	}
 	_ = os.Remove(partName(r.dir, number)) // tried again when the job is removed
 }
@@ -250,8 +250,8 @@ func (r *recorder) closeFile() {
 	}
 }
 
-// goOn continues where the previous recorder of the job stopped, in a new file.
-func (r *recorder) goOn() error {
+// resume continues where the previous recorder of the job stopped, in a new file.
+func (r *recorder) resume() error {
 	var p *position
 	if err := durable.ReadJSON(filepath.Join(r.dir, positionFile), &p); err != nil || p == nil {
 		return err
@@ -265,9 +265,9 @@ func (r *recorder) goOn() error {
 	return err
 }
 
-// leaveOff stops recording a job that goes on, and writes down the position for the next recorder,
-// which begins a new part.
-func (r *recorder) leaveOff() error {
+// suspend stops recording a job that goes on, and saves the position for the next recorder, which
+// begins a new part.
+func (r *recorder) suspend() error {
 	if r.number == 0 {
 		r.Head = r.Pos
 	}
@@ -281,9 +281,9 @@ func (r *recorder) close() {
 		r.event("o", r.text(rest))
 	}
 	r.carry = map[byte][]byte{}
-	if r.unsaid > 0 {
-		n := r.unsaid
-		r.unsaid = 0
+	if r.unreported > 0 {
+		n := r.unreported
+		r.unreported = 0
 		r.event("o", leftOutText(n))
 	}
 	r.closeFile()

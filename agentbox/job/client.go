@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -16,8 +17,9 @@ import (
 
 // client is attached to a job. The goroutine of Serve writes to the channel (write), a second one
 // reads requests and a third input; the goroutine that follows the job appends to queue. mu guards
-// the fields below it. Nothing is written to the channel while mu is held: a client that does not
-// read must not hold up the job, unless it asked for that (JobAttach.Whole).
+// the fields below it, and opts and ch until an expected client has arrived. Nothing is written to
+// the channel while mu is held: a client that does not read must not hold up the job, unless it
+// asked for that (JobAttach.Whole).
 type client struct {
 	opts environment.JobAttach
 	ch   ssh.Channel
@@ -26,9 +28,9 @@ type client struct {
 	changed chan struct{} // closed, and replaced, whenever something below changes
 	queue   []piece
 	queued  int    // bytes in queue
-	missing uint64 // bytes dropped because the client was too slow
+	dropped uint64 // bytes dropped because the client was too slow
 	end     *End
-	gone    bool
+	closed  bool
 }
 
 // piece is output of one kind: protocol.JobOutput or protocol.JobErrors.
@@ -41,8 +43,8 @@ type piece struct {
 const maxQueue = 1 << 20
 
 // Serve attaches a client: it is the handler of environment.AttachChannel. It returns when the
-// client or the job has gone, or ctx is done; by then its goroutines have ended. An unknown job is
-// refused with a reason.
+// client has left, the job has ended or ctx is done; by then its goroutines have ended. An unknown
+// job is refused with a reason.
 func (h *Hub) Serve(ctx context.Context, nch ssh.NewChannel) {
 	// A client is trusted no more than a guest.
 	var opts environment.JobAttach
@@ -52,7 +54,7 @@ func (h *Hub) Serve(ctx context.Context, nch ssh.NewChannel) {
 	}
 	id, err := agentbox.ParseJobID(opts.Job)
 	if err == nil {
-		err = h.await(ctx)
+		err = h.awaitReady(ctx)
 	}
 	j := h.job(id)
 	if err != nil || j == nil {
@@ -64,31 +66,51 @@ func (h *Hub) Serve(ctx context.Context, nch ssh.NewChannel) {
 		return
 	}
 	c := j.join(opts, ch)
-	defer context.AfterFunc(ctx, c.leave)()
+	defer context.AfterFunc(ctx, c.close)()
 	var work sync.WaitGroup
 	work.Go(func() { j.clientRequests(c, requests) })
 	work.Go(func() { j.clientInput(c) })
 	c.write()
 	ch.Close()
-	j.leave(c)
+	j.remove(c)
 	work.Wait()
 }
 
-// expect keeps the output for a client that has not come yet. It is for a command that is started
-// and attached to in two steps: nothing may be lost between them.
-func (j *live) expect() {
-	j.awaited = &client{opts: environment.JobAttach{Whole: true}, changed: make(chan struct{})}
-	j.clients = append(j.clients, j.awaited)
+// expectTimeout is how long after its start a job waits for the client that is expected, if it has
+// written more than maxQueue bytes. A client attaches right after the start; one that takes longer
+// has most likely ended. A task waits as long for its holder to come back.
+const expectTimeout = 30 * time.Second
+
+// expect keeps the output for a client that has not attached yet. It is for a command that is
+// started and attached to in two steps: nothing may be lost between them. After expectTimeout the
+// job no longer waits for that client, as a terminal multiplexer waits for none: if it attaches
+// after all, it gets the last maxQueue bytes and learns how much was dropped.
+func (j *followedJob) expect() {
+	j.expected = &client{opts: environment.JobAttach{Whole: true}, changed: make(chan struct{})}
+	j.clients = append(j.clients, j.expected)
+}
+
+// stopExpecting lets the job go on without the expected client, unless that has attached.
+func (j *followedJob) stopExpecting() {
+	j.mu.Lock()
+	if c := j.expected; c != nil {
+		c.mu.Lock()
+		c.opts.Whole = false
+		c.notify()
+		c.mu.Unlock()
+	}
+	j.mu.Unlock()
+	j.sendPatience()
 }
 
 // join adds a client. The expected client sees everything; any other sees what is on the screen,
 // and what follows.
-func (j *live) join(opts environment.JobAttach, ch ssh.Channel) *client {
+func (j *followedJob) join(opts environment.JobAttach, ch ssh.Channel) *client {
 	j.mu.Lock()
-	c := j.awaited
+	c := j.expected
 	if c != nil && opts.Whole {
-		j.awaited = nil
-		c.come(opts, ch)
+		j.expected = nil
+		c.arrive(opts, ch)
 	} else {
 		c = &client{opts: opts, ch: ch, changed: make(chan struct{}), end: j.end}
 		if opts.Replay {
@@ -98,41 +120,41 @@ func (j *live) join(opts environment.JobAttach, ch ssh.Channel) *client {
 	}
 	j.mu.Unlock()
 	j.resize(opts.Columns, opts.Rows)
-	j.tellPatience()
+	j.sendPatience()
 	return c
 }
 
-// come makes the expected client the one that came.
-func (c *client) come(opts environment.JobAttach, ch ssh.Channel) {
+// arrive connects the expected client.
+func (c *client) arrive(opts environment.JobAttach, ch ssh.Channel) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.opts, c.ch = opts, ch
-	if c.gone { // the hub has stopped following the job meanwhile
+	if c.closed { // the hub stopped following the job before it attached
 		ch.Close()
 	}
 }
 
-// leave removes a client, and tells the guest whether the job still has to wait for anybody.
-func (j *live) leave(c *client) {
-	c.leave()
+// remove removes a client, and tells the guest whether the job still has to wait for one.
+func (j *followedJob) remove(c *client) {
+	c.close()
 	j.mu.Lock()
 	j.clients = slices.DeleteFunc(j.clients, func(other *client) bool { return other == c })
 	j.mu.Unlock()
-	j.tellPatience()
+	j.sendPatience()
 }
 
-// dropClients sends all clients away: the hub stops following the job.
-func (j *live) dropClients() {
+// closeClients disconnects all clients: the hub stops following the job.
+func (j *followedJob) closeClients() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, c := range j.clients {
-		c.leave()
+		c.close()
 	}
 }
 
 // clientRequests serves the client's requests until it closes its channel. Sizes are clamped before
 // they are converted; resize refuses invalid ones.
-func (j *live) clientRequests(c *client, requests <-chan *ssh.Request) {
+func (j *followedJob) clientRequests(c *client, requests <-chan *ssh.Request) {
 	for req := range requests {
 		ok := false
 		switch req.Type {
@@ -147,18 +169,18 @@ func (j *live) clientRequests(c *client, requests <-chan *ssh.Request) {
 		}
 		req.Reply(ok, nil) // an error means that the channel is closed, which ends the loop
 	}
-	c.leave()
+	c.close()
 }
 
 // clientInput passes on what the client types.
-func (j *live) clientInput(c *client) {
+func (j *followedJob) clientInput(c *client) {
 	buf := make([]byte, protocol.MaxJobFrame)
 	for {
 		n, err := c.ch.Read(buf)
 		if n > 0 && j.input(protocol.JobInput, buf[:n]) != nil {
 			continue // read on: its client must not hang
 		}
-		if err == io.EOF && c.opts.EndInput && !c.left() {
+		if err == io.EOF && c.opts.EndInput && !c.isClosed() {
 			j.input(protocol.JobInputEnd, nil)
 		}
 		if err != nil {
@@ -167,18 +189,18 @@ func (j *live) clientInput(c *client) {
 	}
 }
 
-// wakeAll wakes everybody who waits. The caller holds mu.
-func (c *client) wakeAll() {
+// notify wakes every goroutine that waits for a change. The caller holds mu.
+func (c *client) notify() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// put queues output. A client that is too slow loses the oldest output and learns how much, unless
-// it is to lose nothing: then put waits.
-func (c *client) put(ctx context.Context, kind byte, data []byte) {
+// enqueue queues output. A client that is too slow loses the oldest output and learns how much,
+// unless it is to lose nothing: then enqueue waits for it to read, or to leave.
+func (c *client) enqueue(ctx context.Context, kind byte, data []byte) {
 	for {
 		c.mu.Lock()
-		if c.gone {
+		if c.closed {
 			c.mu.Unlock()
 			return
 		}
@@ -203,11 +225,11 @@ func (c *client) append(kind byte, data []byte) {
 	c.queue = append(c.queue, piece{kind, slices.Clone(data)})
 	c.queued += len(data)
 	for c.queued > maxQueue && len(c.queue) > 1 {
-		c.missing += uint64(len(c.queue[0].data))
+		c.dropped += uint64(len(c.queue[0].data))
 		c.queued -= len(c.queue[0].data)
 		c.queue = c.queue[1:]
 	}
-	c.wakeAll()
+	c.notify()
 }
 
 // finish makes write tell the client how the job ended, behind the last output.
@@ -215,40 +237,40 @@ func (c *client) finish(end End) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.end = &end
-	c.wakeAll()
+	c.notify()
 }
 
-// leave ends the client. It may be called more than once, from any goroutine.
-func (c *client) leave() {
+// close disconnects the client. It may be called more than once, from any goroutine.
+func (c *client) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.gone {
-		c.gone = true
+	if !c.closed {
+		c.closed = true
 		if c.ch != nil {
 			c.ch.Close()
 		}
-		c.wakeAll()
+		c.notify()
 	}
 }
 
-// left tells whether the client has gone.
-func (c *client) left() bool {
+// isClosed reports whether close was called.
+func (c *client) isClosed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.gone
+	return c.closed
 }
 
-// write sends what is queued until the job has ended or the client has gone.
+// write sends what is queued until the job has ended or the client has left.
 func (c *client) write() {
 	for {
 		c.mu.Lock()
-		queue, missing, end, gone, wake := c.queue, c.missing, c.end, c.gone, c.changed
-		c.queue, c.queued, c.missing = nil, 0, 0
+		queue, dropped, end, closed, wake := c.queue, c.dropped, c.end, c.closed, c.changed
+		c.queue, c.queued, c.dropped = nil, 0, 0
 		if len(queue) > 0 {
-			c.wakeAll()
+			c.notify()
 		}
 		c.mu.Unlock()
-		if gone || !c.send(queue, missing) {
+		if closed || !c.send(queue, dropped) {
 			return
 		}
 		if len(queue) > 0 {
@@ -262,11 +284,11 @@ func (c *client) write() {
 	}
 }
 
-// send writes to the channel; false when the client has gone. If the oldest output was dropped, it
-// says so first.
-func (c *client) send(queue []piece, missing uint64) bool {
-	if missing > 0 {
-		if _, err := io.WriteString(c.ch, leftOutText(missing)); err != nil {
+// send writes to the channel, and returns false when the client has left. It first reports how many
+// bytes were dropped.
+func (c *client) send(queue []piece, dropped uint64) bool {
+	if dropped > 0 {
+		if _, err := io.WriteString(c.ch, leftOutText(dropped)); err != nil {
 			return false
 		}
 	}

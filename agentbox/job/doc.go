@@ -4,11 +4,11 @@
 // files.
 //
 // Hub is the supervisor's part: it starts jobs in the guest, follows each over a channel of its own
-// (live.go), and serves the clients that attach (client.go). Read, List and Transcript are for
+// (follow.go), and serves the clients that attach (client.go). Read, List and Transcript are for
 // everybody else: the daemon, which answers questions about jobs, and tasks.
 //
 // A job belongs to its box, not to a machine. It goes on in a machine that was saved and restored,
-// where the next hub adopts it (TakeUp); if its machine is gone, the job is lost. Its directory has
+// where the next hub adopts it (Adopt); if its machine is gone, the job is lost. Its directory has
 //
 //	job.json        Record: what was started; it never changes
 //	output-N.cast   the transcript, asciicast v2, in parts of bounded size (cast.go)

@@ -20,39 +20,40 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Config is what a Hub needs. Log, Begin and Wrote must be set, and are called from many
-// goroutines.
+// Config is what a Hub needs. All fields must be set; Backend, Begin and Wrote are called from many
+// goroutines at once.
 type Config struct {
-	Dir     string // of the box's jobs; created with the first one
-	Backend environment.Backend
+	Dir     string              // of the box's jobs; created with the first one
+	Backend environment.Backend // connects to the guest
 	Log     *slog.Logger
 	Begin   func() (end func()) // called when a job begins to run; end when it has ended
 	Wrote   func()              // called when a job has written something
 }
 
-// Hub has the jobs of a running box. Its methods are safe for concurrent use.
+// Hub has the jobs of a running box. Its methods are safe for concurrent use. Each job that it
+// follows has a goroutine, which ends with the job or the hub.
 type Hub struct {
 	Config
 	ctx  context.Context
-	work background.Group // starts and followers of jobs; closed by Wait
+	work background.Group // goroutines that start and follow jobs; closed by Wait
 
-	ready    chan struct{} // closed by TakeUp
+	ready    chan struct{} // closed by Adopt
 	starting sync.Mutex    // held while a job is started
 
 	// mu guards jobs: those that run, and those that have ended in this life and are not removed yet.
 	// It is held for moments only.
 	mu   sync.Mutex
-	jobs map[agentbox.JobID]*live
+	jobs map[agentbox.JobID]*followedJob
 }
 
 // NewHub makes a hub. When ctx ends it stops following its jobs: they end with their machine, or
-// the next hub adopts them. Its maker calls TakeUp, which everything else waits for, and Wait.
+// the next hub adopts them. The caller calls Adopt, for which all other methods wait, and Wait.
 func NewHub(ctx context.Context, c Config) *Hub {
-	return &Hub{Config: c, ctx: ctx, jobs: map[agentbox.JobID]*live{}, ready: make(chan struct{})}
+	return &Hub{Config: c, ctx: ctx, jobs: map[agentbox.JobID]*followedJob{}, ready: make(chan struct{})}
 }
 
 // Wait returns when ctx has ended and the hub follows no job any more, for which the connection to
-// the guest must end. The hub's maker calls it once.
+// the guest must end. It is called once.
 func (h *Hub) Wait() {
 	<-h.ctx.Done()
 	h.work.Close()
@@ -61,7 +62,7 @@ func (h *Hub) Wait() {
 // Spec is a job to start, as the daemon sends it in JSON.
 type Spec struct {
 	ID     agentbox.JobID `json:"id"`     // starting it twice starts it once
-	Expect bool           `json:"expect"` // the first client that is to lose nothing gets the output from before it came, too
+	Expect bool           `json:"expect"` // keep the output for a client that is to lose nothing; see expectTimeout
 	protocol.JobSpec
 }
 
@@ -70,13 +71,13 @@ type Refusal = protocol.JobRefusal
 
 // Start starts a job and returns when the guest has started it. A Refusal is no error. The record
 // is written before the guest is asked, so that a crash in between leaves a job that the next hub
-// finds lost or running, never one that runs unknown. The job may run even after an error: calling
-// again with the same ID is safe, and starts it only if it was not.
+// finds lost or running, never one that it does not know. The job may run even after an error:
+// calling again with the same ID is safe, and starts it only if it was not started before.
 //
 // Once begun, a start does not end with ctx, which is the caller's: when a daemon is killed its
 // call ends, and the next daemon finds the record and waits for the job.
 func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
-	if err := h.await(ctx); err != nil {
+	if err := h.awaitReady(ctx); err != nil {
 		return nil, err
 	}
 	type outcome struct {
@@ -115,7 +116,7 @@ func (h *Hub) start(spec Spec) (*Refusal, error) {
 	if end, err := readEnd(dir); end != nil || err != nil {
 		return nil, err
 	}
-	h.makeRoom()
+	h.removeOldest()
 	rec := Record{
 		Version: version, ID: spec.ID, Command: spec.Argv, Dir: spec.Dir, User: spec.User, TTY: spec.TTY, Started: time.Now().UTC(),
 	}
@@ -126,12 +127,12 @@ func (h *Hub) start(spec Spec) (*Refusal, error) {
 		return nil, err
 	}
 	// The expected client is added before there is any output, so it misses none.
-	j := h.live(rec, spec.Columns, spec.Rows)
+	j := h.newFollowedJob(rec, spec.Columns, spec.Rows)
 	if spec.Expect {
 		j.expect()
 	}
 	ch, requests, err := j.open(h.ctx, &spec.JobSpec)
-	// Nothing has run, so nothing is left of it.
+	// Nothing has run, so no record stays.
 	if refusal := refusalOf(err); refusal != nil {
 		return refusal, os.RemoveAll(dir)
 	}
@@ -139,23 +140,24 @@ func (h *Hub) start(spec Spec) (*Refusal, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if err != nil {
-		return nil, h.unsure(j, err)
+		return nil, h.afterFailedStart(j, err)
 	}
 	h.put(j)
 	h.work.Go(func() { j.follow(ch, requests) })
 	return nil, nil
 }
 
-// unsure finds out what happened to a job whose start failed with err: the guest may have started
-// it before the connection broke. A job that the guest does not have is lost, so that nobody waits
-// for it. If the guest does not answer, its machine is ending, and the next hub finds out.
-func (h *Hub) unsure(j *live, err error) error {
-	there, askErr := h.inGuest(h.ctx)
+// afterFailedStart asks the guest what happened to a job whose start failed with err: the guest may
+// have started it before the connection broke. If the guest does not have the job, it is recorded
+// as lost, so that no task waits for it. If the guest does not answer, its machine is ending, and
+// the next hub finds out.
+func (h *Hub) afterFailedStart(j *followedJob, err error) error {
+	there, askErr := h.guestJobs(h.ctx)
 	if askErr != nil {
 		return err
 	}
 	if _, runs := there[j.rec.ID]; !runs {
-		h.lose(j.rec.ID)
+		h.recordLost(j.rec.ID)
 		return err
 	}
 	h.put(j)
@@ -163,8 +165,8 @@ func (h *Hub) unsure(j *live, err error) error {
 	return nil
 }
 
-// await waits until the machine's jobs are known. The error is ctx's.
-func (h *Hub) await(ctx context.Context) error {
+// awaitReady waits until the machine's jobs are known. The error is ctx's.
+func (h *Hub) awaitReady(ctx context.Context) error {
 	select {
 	case <-h.ready:
 		return nil
@@ -173,22 +175,22 @@ func (h *Hub) await(ctx context.Context) error {
 	}
 }
 
-// job is a job of this hub, or nil.
-func (h *Hub) job(id agentbox.JobID) *live {
+// job returns a job of this hub, or nil.
+func (h *Hub) job(id agentbox.JobID) *followedJob {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.jobs[id]
 }
 
 // put registers a job, so that clients find it.
-func (h *Hub) put(j *live) {
+func (h *Hub) put(j *followedJob) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.jobs[j.rec.ID] = j
 }
 
-// refusalOf is the guest's refusal, if err is one. The guest's text is made printable, and an
-// invalid status becomes 126, a shell's for what cannot be run.
+// refusalOf returns the guest's refusal, or nil if err is none. The guest's text is made printable,
+// and an invalid status becomes 126, a shell's status for a command that cannot be run.
 func refusalOf(err error) *Refusal {
 	var refused *ssh.OpenChannelError
 	if !errors.As(err, &refused) {
@@ -204,30 +206,30 @@ func refusalOf(err error) *Refusal {
 	return &r
 }
 
-// TakeUp adopts the jobs that the machine had when it was saved, and records that the others are
-// lost: all of them for a machine that was started afresh. It returns when it knows which are
-// which, and is called once. The error means that the guest did not answer; a job that cannot be
-// adopted is logged and left.
-func (h *Hub) TakeUp(ctx context.Context, saved bool) error {
+// Adopt follows the jobs that the machine had when it was saved, and records that all others are
+// lost. saved is false for a machine that was started afresh: then all are. It is called once, and
+// returns when every job is known. The error means that the guest did not answer; a job that cannot
+// be adopted is logged and skipped.
+func (h *Hub) Adopt(ctx context.Context, saved bool) error {
 	defer close(h.ready)
 	there := map[agentbox.JobID]protocol.JobStatus{}
 	if saved {
 		var err error
-		if there, err = h.inGuest(ctx); err != nil {
+		if there, err = h.guestJobs(ctx); err != nil {
 			return err
 		}
 	}
 	// A job that this host recorded and the guest does not know was lost with its machine.
 	for _, id := range ids(h.Dir) {
 		if _, known := there[id]; !known {
-			h.lose(id)
+			h.recordLost(id)
 		}
 	}
 	// The others run, in this machine or in the one that this one is a fork of.
 	for id, status := range there {
-		j, err := h.taken(id, status)
+		j, err := h.adopt(id, status)
 		if err != nil {
-			h.Log.Warn("cannot take up a job", "job", id, "error", err)
+			h.Log.Warn("cannot adopt a job", "job", id, "error", err)
 			continue
 		}
 		h.put(j)
@@ -236,8 +238,8 @@ func (h *Hub) TakeUp(ctx context.Context, saved bool) error {
 	return nil
 }
 
-// inGuest asks the guest for its jobs. It ignores invalid ids, and all jobs beyond maxTaken.
-func (h *Hub) inGuest(ctx context.Context) (map[agentbox.JobID]protocol.JobStatus, error) {
+// guestJobs asks the guest for its jobs. It ignores invalid ids, and all jobs beyond maxAdopted.
+func (h *Hub) guestJobs(ctx context.Context) (map[agentbox.JobID]protocol.JobStatus, error) {
 	client, err := h.Backend(ctx)
 	if err != nil {
 		return nil, err
@@ -248,23 +250,23 @@ func (h *Hub) inGuest(ctx context.Context) (map[agentbox.JobID]protocol.JobStatu
 		err = json.Unmarshal(answer, &list)
 	}
 	if err == nil && !ok {
-		err = errors.New("it refuses to say")
+		err = errors.New("it refuses to list them")
 	}
 	if err != nil {
 		return nil, agentbox.Errorf(agentbox.Unavailable, "ask the guest for its jobs: %w", err)
 	}
 	there := map[agentbox.JobID]protocol.JobStatus{}
 	for _, s := range list {
-		if id, err := agentbox.ParseJobID(s.ID); err == nil && len(there) < maxTaken {
+		if id, err := agentbox.ParseJobID(s.ID); err == nil && len(there) < maxAdopted {
 			there[id] = s
 		}
 	}
 	return there, nil
 }
 
-// taken is a job that the guest has. What the guest says of it counts only where there is no
-// record: a fork's jobs have none.
-func (h *Hub) taken(id agentbox.JobID, status protocol.JobStatus) (*live, error) {
+// adopt makes the followedJob of a job that the guest has. What the guest says of it counts only if
+// there is no record: the jobs of a fork have none.
+func (h *Hub) adopt(id agentbox.JobID, status protocol.JobStatus) (*followedJob, error) {
 	dir := Dir(h.Dir, id)
 	rec, err := readRecord(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -280,22 +282,22 @@ func (h *Hub) taken(id agentbox.JobID, status protocol.JobStatus) (*live, error)
 	if err := os.Remove(filepath.Join(dir, EndFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	j := h.live(rec, 80, 24)
-	return j, j.recorder.goOn()
+	j := h.newFollowedJob(rec, 80, 24)
+	return j, j.recorder.resume()
 }
 
-// maxTaken bounds how many jobs a guest can make us follow. The guest is not trusted, and each job
-// costs a directory and a goroutine here.
-const maxTaken = 64
+// maxAdopted bounds how many jobs a guest can make the hub follow. The guest is not trusted, and
+// each job costs a directory and a goroutine here.
+const maxAdopted = 64
 
-// lose records that a job was lost with its machine, unless it had ended.
-func (h *Hub) lose(id agentbox.JobID) {
+// recordLost records that a job was lost with its machine, unless it had ended.
+func (h *Hub) recordLost(id agentbox.JobID) {
 	dir := Dir(h.Dir, id)
 	if end, err := readEnd(dir); end != nil || err != nil {
 		return
 	}
 	if err := writeJSON(filepath.Join(dir, EndFile), End{Lost: true, Time: time.Now().UTC()}); err != nil {
-		h.Log.Error("cannot write down that a job is lost", "job", id, "error", err)
+		h.Log.Error("cannot record that a job is lost", "job", id, "error", err)
 	}
 }
 
@@ -303,7 +305,7 @@ func (h *Hub) lose(id agentbox.JobID) {
 // that does not run, Invalid for an unknown signal, Conflict while the guest is away and
 // Unavailable if it does not answer.
 func (h *Hub) Signal(ctx context.Context, id agentbox.JobID, name string) error {
-	if err := h.await(ctx); err != nil {
+	if err := h.awaitReady(ctx); err != nil {
 		return err
 	}
 	j := h.job(id)
@@ -317,8 +319,8 @@ func (h *Hub) Signal(ctx context.Context, id agentbox.JobID, name string) error 
 // elsewhere.
 const maxEnded = 50
 
-// makeRoom removes the oldest jobs that have ended, beyond maxEnded.
-func (h *Hub) makeRoom() {
+// removeOldest removes the oldest jobs that have ended, if there are more than maxEnded.
+func (h *Hub) removeOldest() {
 	// Listed as those of a running box, so that a job without an end counts as running and is kept.
 	ended := slices.DeleteFunc(List(h.Dir, agentbox.Box{State: agentbox.Running}), func(j agentbox.Job) bool { return j.State == agentbox.JobRunning })
 	for _, j := range ended[:max(len(ended)-maxEnded, 0)] {

@@ -73,7 +73,7 @@ func newHub(t *testing.T, backend func(ctx context.Context) (*ssh.Client, error)
 	h := NewHub(ctx, Config{
 		Dir: t.TempDir(), Backend: backend, Log: slog.New(slog.DiscardHandler), Begin: func() func() { return func() {} }, Wrote: func() {},
 	})
-	if err := h.TakeUp(ctx, false); err != nil {
+	if err := h.Adopt(ctx, false); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { stop(); h.Wait() })
@@ -127,7 +127,7 @@ func TestAJobStartsThoughItsCallerHasGone(t *testing.T) {
 func TestAHubThatHasEndedStartsNothing(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	h := NewHub(ctx, Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	if err := h.TakeUp(ctx, false); err != nil {
+	if err := h.Adopt(ctx, false); err != nil {
 		t.Fatal(err)
 	}
 	stop()

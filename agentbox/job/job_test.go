@@ -172,11 +172,11 @@ func checkCast(t *testing.T, name string) {
 func TestARecorderGoesOnWhereTheLastOneLeftOff(t *testing.T) {
 	r := testRecorder(t, true)
 	r.output(protocol.JobOutput, []byte("one "))
-	if err := r.leaveOff(); err != nil {
+	if err := r.suspend(); err != nil {
 		t.Fatal(err)
 	}
 	again := newRecorder(r.dir, r.rec, 80, 24)
-	if err := again.goOn(); err != nil {
+	if err := again.resume(); err != nil {
 		t.Fatal(err)
 	}
 	if again.Pos != 4 {
@@ -287,14 +287,14 @@ func FuzzTranscript(f *testing.F) {
 
 // A client that is expected has what was written before it came, and the job waits for it.
 func TestTheClientThatIsExpectedLosesNothing(t *testing.T) {
-	j := &live{hub: &Hub{ctx: t.Context()}}
+	j := &followedJob{hub: &Hub{ctx: t.Context()}}
 	j.expect()
 	piece := []byte(strings.Repeat("x", 64<<10))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for range 40 { // more than is queued for one
-			j.pass(protocol.JobOutput, piece)
+			j.broadcast(protocol.JobOutput, piece)
 		}
 	}()
 	if c := j.join(environment.JobAttach{}, nil); c == j.clients[0] {
@@ -308,7 +308,7 @@ func TestTheClientThatIsExpectedLosesNothing(t *testing.T) {
 			got += len(p.data)
 		}
 		c.queue, c.queued = nil, 0
-		c.wakeAll()
+		c.notify()
 		wake := c.changed
 		c.mu.Unlock()
 		if got < 40*len(piece) {
@@ -320,8 +320,8 @@ func TestTheClientThatIsExpectedLosesNothing(t *testing.T) {
 		}
 	}
 	<-done
-	if c.missing != 0 || j.awaited != nil {
-		t.Errorf("%d bytes are missing", c.missing)
+	if c.dropped != 0 || j.expected != nil {
+		t.Errorf("%d bytes are missing", c.dropped)
 	}
 }
 
@@ -355,10 +355,10 @@ func TestARefusalHasAStatusOfAProgram(t *testing.T) {
 // What is replayed to a client counts towards how far it may be behind, as all that it has not
 // taken.
 func TestAReplayIsBoundedWithWhatFollows(t *testing.T) {
-	j := &live{}
+	j := &followedJob{}
 	j.screen.write(bytes.Repeat([]byte("x"), maxScreen))
 	c := j.join(environment.JobAttach{Replay: true}, nil)
-	c.put(t.Context(), protocol.JobOutput, make([]byte, maxQueue))
+	c.enqueue(t.Context(), protocol.JobOutput, make([]byte, maxQueue))
 	sum := 0
 	for _, p := range c.queue {
 		sum += len(p.data)

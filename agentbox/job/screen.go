@@ -12,20 +12,20 @@ import (
 // does not emulate a terminal: it replays output, which is enough for programs that repaint
 // everything and for those that print lines.
 type screen struct {
-	kept  []byte
+	tail  []byte
 	modes Modes
 }
 
-// maxScreen is how much is kept, in bytes: some screenfuls, even of a program that colours every
-// character. kept may be half as much longer.
+// maxScreen is how many bytes of output are remembered: some screenfuls, even of a program that
+// colours every character. tail may be half as long again.
 const maxScreen = 64 << 10
 
 // write appends output, keeps its end, and follows the modes that it sets.
 func (s *screen) write(b []byte) {
 	s.modes.Write(b)
-	s.kept = append(s.kept, b...)
-	if over := len(s.kept) - maxScreen; over > maxScreen/2 { // not for each byte
-		s.kept = append([]byte(nil), s.kept[over:]...)
+	s.tail = append(s.tail, b...)
+	if over := len(s.tail) - maxScreen; over > maxScreen/2 { // not for each byte
+		s.tail = append([]byte(nil), s.tail[over:]...)
 	}
 }
 
@@ -34,27 +34,27 @@ var clears = [][]byte{[]byte("\x1b[2J"), []byte("\x1b[?1049h"), []byte("\x1bc")}
 
 // replay shows the last screenful: the modes that the program has set, and its output since it last
 // cleared the screen, or the last rows lines. rows below 1 stand for 24. If the job wrote more than
-// is kept, the replay can begin in the middle of a sequence.
+// is remembered, the replay can begin in the middle of a sequence.
 func (s *screen) replay(rows int) []byte {
 	out := []byte(s.modes.set("h"))
-	kept := s.kept
+	tail := s.tail
 	at := -1
 	for _, c := range clears {
-		at = max(at, bytes.LastIndex(kept, c))
+		at = max(at, bytes.LastIndex(tail, c))
 	}
 	if at >= 0 {
-		return append(out, kept[at:]...)
+		return append(out, tail[at:]...)
 	}
 	if rows <= 0 {
 		rows = 24
 	}
-	from := len(kept)
+	from := len(tail)
 	for n := 0; n <= rows && from > 0; n++ { // the last line may have no end
-		if from = bytes.LastIndexByte(kept[:from], '\n'); from < 0 {
-			return append(out, kept...)
+		if from = bytes.LastIndexByte(tail[:from], '\n'); from < 0 {
+			return append(out, tail...)
 		}
 	}
-	return append(out, kept[min(from+1, len(kept)):]...)
+	return append(out, tail[min(from+1, len(tail)):]...)
 }
 
 // Modes are the DEC private modes that a program has set and not reset, which a client that comes

@@ -21,8 +21,8 @@ func (s *Supervisor) keepJobs(ctx context.Context, relay *environment.Relay, wg 
 	relay.Handle(environment.AttachChannel, s.jobs.Serve)
 	wg.Go(s.jobs.Wait)
 	wg.Go(func() {
-		if err := s.jobs.TakeUp(ctx, s.cfg.Saved != ""); err != nil && ctx.Err() == nil {
-			s.log.Error("cannot take up the jobs of the box", "error", err)
+		if err := s.jobs.Adopt(ctx, s.cfg.Saved != ""); err != nil && ctx.Err() == nil {
+			s.log.Error("cannot adopt the jobs of the box", "error", err)
 		}
 	})
 }

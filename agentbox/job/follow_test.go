@@ -1,8 +1,8 @@
 package job
 
 import (
+	"bytes"
 	"context"
-	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -15,12 +15,15 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/environment"
 	"agentbox/vmm/guest/protocol"
 )
 
-// fakeChannel is a job's channel. It notes what is asked, and does not answer where it is silent.
+// fakeChannel is a job's channel, from which frames are read. It records requests, and answers none
+// while it is silent.
 type fakeChannel struct {
 	ssh.Channel
+	frames bytes.Reader
 	silent chan struct{} // until it is closed nothing is answered; nil: everything
 
 	mu    sync.Mutex
@@ -37,35 +40,36 @@ func (c *fakeChannel) SendRequest(name string, _ bool, _ []byte) (bool, error) {
 	return true, nil
 }
 
-func (c *fakeChannel) was(name string) bool {
+// wasAsked reports whether a request of this name was sent.
+func (c *fakeChannel) wasAsked(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Contains(c.asked, name)
 }
 
-func (c *fakeChannel) Read([]byte) (int, error) { return 0, io.EOF }
-func (c *fakeChannel) Close() error             { return nil }
+func (c *fakeChannel) Read(p []byte) (int, error) { return c.frames.Read(p) }
+func (c *fakeChannel) Close() error               { return nil }
 
-func testLive(ctx context.Context, dir string) *live {
+func testFollowed(ctx context.Context, dir string) *followedJob {
 	h := NewHub(ctx, Config{Dir: dir, Log: slog.New(slog.DiscardHandler), Begin: func() func() { return func() {} }, Wrote: func() {}})
-	return h.live(Record{Version: version, ID: agentbox.NewJobID(), Started: time.Now()}, 80, 24)
+	return h.newFollowedJob(Record{Version: version, ID: agentbox.NewJobID(), Started: time.Now()}, 80, 24)
 }
 
 // A task waits for the file that says how its job ended, and the guest is all that knows it before.
 func TestAnEndThatCannotBeWrittenIsNotForgotten(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		j, ch := testLive(t.Context(), dir), &fakeChannel{}
+		j, ch := testFollowed(t.Context(), dir), &fakeChannel{}
 		done := make(chan bool)
 		go func() { done <- j.finish(End{Status: 3}, ch) }() // it has no directory: as on a full disk
 		time.Sleep(time.Minute)
-		if ch.was(protocol.JobForget) {
+		if ch.wasAsked(protocol.JobForget) {
 			t.Error("the guest was told to forget a job whose end is not written down")
 		}
 		if err := os.MkdirAll(j.dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if !<-done || !ch.was(protocol.JobForget) {
+		if !<-done || !ch.wasAsked(protocol.JobForget) {
 			t.Error("the guest was not told to forget it")
 		}
 		if end, err := readEnd(j.dir); err != nil || end == nil || end.Status != 3 {
@@ -79,13 +83,43 @@ func TestAnEndThatIsNeverWrittenIsLeftToTheNextHub(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		j, ch := testLive(ctx, dir), &fakeChannel{}
+		j, ch := testFollowed(ctx, dir), &fakeChannel{}
 		done := make(chan bool)
 		go func() { done <- j.finish(End{Status: 3}, ch) }()
 		synctest.Wait()
 		stop()
-		if <-done || ch.was(protocol.JobForget) {
+		if <-done || ch.wasAsked(protocol.JobForget) {
 			t.Error("a job whose end is not written down was forgotten")
+		}
+	})
+}
+
+// The client may have ended before it attached, or its task was released meanwhile.
+func TestAJobStopsWaitingForTheExpectedClient(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		j, requests := testFollowed(t.Context(), dir), make(chan *ssh.Request)
+		close(requests)
+		if err := os.MkdirAll(j.dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		var frames []byte
+		written := 0
+		for written <= 2*maxQueue {
+			frames = protocol.AppendJobFrame(frames, protocol.JobOutput, make([]byte, protocol.MaxJobFrame))
+			written += protocol.MaxJobFrame
+		}
+		ch := &fakeChannel{}
+		ch.frames.Reset(protocol.AppendJobFrame(frames, protocol.JobEnd, []byte(`{"status":3}`)))
+		j.expect()
+		begun := time.Now()
+		j.follow(ch, requests)
+		if waited := time.Since(begun); waited != expectTimeout {
+			t.Errorf("the job waited for %s", waited)
+		}
+		c := j.join(environment.JobAttach{Whole: true}, nil)
+		if c.queued == 0 || c.queued+int(c.dropped) != written {
+			t.Errorf("a late client gets %d bytes, and %d were dropped, of %d", c.queued, c.dropped, written)
 		}
 	})
 }
@@ -95,7 +129,7 @@ func TestAnEndThatIsNeverWrittenIsLeftToTheNextHub(t *testing.T) {
 func TestASignalDoesNotWaitForeverForItsAnswer(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		j := testLive(t.Context(), dir)
+		j := testFollowed(t.Context(), dir)
 		ch := &fakeChannel{silent: make(chan struct{})}
 		defer close(ch.silent)
 		j.channel = ch
@@ -136,7 +170,7 @@ func TestACommandThatIsTooLongHarmsNobody(t *testing.T) {
 func TestAGuestThatRefusesToTellOfItsJobsIsNamed(t *testing.T) {
 	client := guest(t, nil, "")
 	h := NewHub(t.Context(), Config{Dir: t.TempDir(), Backend: func(context.Context) (*ssh.Client, error) { return client, nil }, Log: slog.New(slog.DiscardHandler)})
-	if _, err := h.inGuest(t.Context()); err == nil || strings.Contains(err.Error(), "%!") {
+	if _, err := h.guestJobs(t.Context()); err == nil || strings.Contains(err.Error(), "%!") {
 		t.Errorf("%v", err)
 	}
 }

@@ -21,36 +21,38 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// live is a job that this hub follows, or followed to its end. One goroutine follows it (follow)
-// and alone uses recorder. Lock order: live.mu, then client.mu; sending is taken with neither held.
-type live struct {
+// followedJob is a job that this hub follows, or followed to its end. One goroutine follows it
+// (follow) and alone uses recorder. Lock order: followedJob.mu, then client.mu; sending is taken
+// with neither held.
+type followedJob struct {
 	hub      *Hub
 	rec      Record
 	dir      string
 	recorder *recorder // of the goroutine that follows
 
 	// mu guards what follows, up to end.
-	mu      sync.Mutex
-	screen  screen
-	clients []*client
-	awaited *client     // one of clients, which is expected and has not come
-	channel ssh.Channel // nil while the guest is away
-	end     *End
+	mu       sync.Mutex
+	screen   screen
+	clients  []*client
+	expected *client     // one of clients, which has not attached yet; nil if none is expected
+	channel  ssh.Channel // nil while the guest is away
+	end      *End
 
 	size    atomic.Pointer[[2]int] // columns and rows of the terminal, as a client last asked
 	sending sync.Mutex             // held while input is written to channel
 }
 
-// live makes a job of this hub. Nobody follows it yet.
-func (h *Hub) live(rec Record, columns, rows int) *live {
+// newFollowedJob makes the followedJob of a record. The caller starts the goroutine that follows
+// it. columns and rows are the size of its first terminal.
+func (h *Hub) newFollowedJob(rec Record, columns, rows int) *followedJob {
 	dir := Dir(h.Dir, rec.ID)
-	return &live{hub: h, rec: rec, dir: dir, recorder: newRecorder(dir, rec, columns, rows)}
+	return &followedJob{hub: h, rec: rec, dir: dir, recorder: newRecorder(dir, rec, columns, rows)}
 }
 
 // open opens the job's channel in the guest, and starts the job if spec is not nil. JobOpen.From
 // tells the guest from which byte on to send. A refusal that is Early says that the guest is not
 // ready yet; it is asked again until ctx is done.
-func (j *live) open(ctx context.Context, spec *protocol.JobSpec) (ssh.Channel, <-chan *ssh.Request, error) {
+func (j *followedJob) open(ctx context.Context, spec *protocol.JobSpec) (ssh.Channel, <-chan *ssh.Request, error) {
 	client, err := j.hub.Backend(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -74,8 +76,9 @@ const reopenAfter = 100 * time.Millisecond
 // follow records the job to its end, over as many channels as that takes. ch is the first one, or
 // nil if there is none yet. It returns when the job or the hub has ended. A job that goes on is
 // left so that the next hub can adopt it.
-func (j *live) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
+func (j *followedJob) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
 	defer j.hub.Begin()()
+	defer time.AfterFunc(expectTimeout, j.stopExpecting).Stop()
 	ctx := j.hub.ctx
 	for ctx.Err() == nil {
 		var err error
@@ -100,15 +103,15 @@ func (j *live) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
 		background.Sleep(ctx, reopenAfter)
 	}
 	// The hub ends, and the job goes on in a saved machine, or is lost with a machine that ends.
-	if err := j.recorder.leaveOff(); err != nil {
-		j.hub.Log.Error("cannot write down how far a job was recorded", "job", j.rec.ID, "error", err)
+	if err := j.recorder.suspend(); err != nil {
+		j.hub.Log.Error("cannot record where the transcript of a job stopped", "job", j.rec.ID, "error", err)
 	}
-	j.dropClients()
+	j.closeClients()
 }
 
 // read takes what the guest sends until the job or the channel ends. end is nil if the channel
 // ended first.
-func (j *live) read(ctx context.Context, ch ssh.Channel, requests <-chan *ssh.Request) (*End, error) {
+func (j *followedJob) read(ctx context.Context, ch ssh.Channel, requests <-chan *ssh.Request) (*End, error) {
 	defer context.AfterFunc(ctx, func() { ch.Close() })()
 	go ssh.DiscardRequests(requests) // ends with the channel
 	j.setChannel(ch)
@@ -120,7 +123,7 @@ func (j *live) read(ctx context.Context, ch ssh.Channel, requests <-chan *ssh.Re
 			ch.Close()
 			return nil, err
 		}
-		end, err := j.take(f)
+		end, err := j.handle(f)
 		if err != nil {
 			ch.Close()
 			return nil, err
@@ -131,9 +134,9 @@ func (j *live) read(ctx context.Context, ch ssh.Channel, requests <-chan *ssh.Re
 	}
 }
 
-// take records a frame and passes it on. A frame of an unknown kind is an error: the position of
+// handle records a frame and passes it on. A frame of an unknown kind is an error: the position of
 // what follows would be a guess.
-func (j *live) take(f protocol.JobFrame) (*End, error) {
+func (j *followedJob) handle(f protocol.JobFrame) (*End, error) {
 	switch f.Kind {
 	case protocol.JobAt:
 		j.seek(f.At())
@@ -143,7 +146,7 @@ func (j *live) take(f protocol.JobFrame) (*End, error) {
 			j.recorder.resize(size[0], size[1])
 		}
 		j.recorder.output(f.Kind, f.Data)
-		j.pass(f.Kind, f.Data)
+		j.broadcast(f.Kind, f.Data)
 	case protocol.JobEnd:
 		e, err := f.Exit()
 		if err != nil {
@@ -162,7 +165,7 @@ const maxSkip = 1 << 60
 // seek goes to where the guest's output continues: forward if some was left out, back if the
 // machine was rolled back. After a rollback the job repeats output that was recorded already, and
 // it is recorded again: the transcript tells what happened.
-func (j *live) seek(at uint64) {
+func (j *followedJob) seek(at uint64) {
 	at = min(at, maxSkip)
 	if at <= j.recorder.Pos {
 		j.recorder.Pos = at
@@ -170,26 +173,27 @@ func (j *live) seek(at uint64) {
 	}
 	n := at - j.recorder.Pos
 	j.recorder.skip(at)
-	j.pass(protocol.JobOutput, []byte(leftOutText(n)))
+	j.broadcast(protocol.JobOutput, []byte(leftOutText(n)))
 }
 
-// pass gives output to every client, and waits for those that are to lose nothing. The screen is
-// updated under the same lock as the list, so that a client that joins gets each byte once, in its
-// replay or after it.
-func (j *live) pass(kind byte, data []byte) {
+// broadcast gives output to every client, and waits for those that are to lose nothing. The screen
+// is updated under the same lock as the list, so that a client that joins gets each byte once, in
+// its replay or after it.
+func (j *followedJob) broadcast(kind byte, data []byte) {
 	j.mu.Lock()
 	j.screen.write(data)
 	clients := slices.Clone(j.clients)
 	j.mu.Unlock()
 	for _, c := range clients {
-		c.put(j.hub.ctx, kind, data)
+		c.enqueue(j.hub.ctx, kind, data)
 	}
 }
 
-// finish writes down how the job ended, tells the clients, and lets the guest forget it. The order
-// matters: once the guest forgot the job only exit.json says how it ended. So it tries until the
-// file is written, and is false when the hub ended before: the next hub asks the guest again.
-func (j *live) finish(end End, ch ssh.Channel) bool {
+// finish records how the job ended, tells the clients, and lets the guest forget the job. The order
+// matters: once the guest has forgotten it, only exit.json says how the job ended. So finish tries
+// until the file is written. It returns false if the hub ends first: the next hub asks the guest
+// again.
+func (j *followedJob) finish(end End, ch ssh.Channel) bool {
 	j.recorder.close()
 	end.Time, end.LeftOut = time.Now().UTC(), j.recorder.LeftOut
 	for failed := false; ; failed = true {
@@ -198,7 +202,7 @@ func (j *live) finish(end End, ch ssh.Channel) bool {
 			break
 		}
 		if !failed {
-			j.hub.Log.Error("cannot write down how a job ended", "job", j.rec.ID, "error", err)
+			j.hub.Log.Error("cannot record how a job ended", "job", j.rec.ID, "error", err)
 		}
 		if !background.Sleep(j.hub.ctx, rewriteAfter) {
 			return false
@@ -212,28 +216,28 @@ func (j *live) finish(end End, ch ssh.Channel) bool {
 		c.finish(end)
 	}
 	if ch != nil {
-		ch.SendRequest(protocol.JobForget, true, nil) // one that is not told goes with its machine
+		ch.SendRequest(protocol.JobForget, true, nil) // if this fails, the job goes with its machine
 		ch.Close()
 	}
 	return true
 }
 
-// rewriteAfter is how long an end that could not be written down waits for the next try.
+// rewriteAfter is the pause between two tries to write exit.json.
 const rewriteAfter = time.Second
 
-// setChannel says where the guest is reached, nil for nowhere, and tells a new channel what the
-// clients need.
-func (j *live) setChannel(ch ssh.Channel) {
+// setChannel sets the channel to the guest, nil for none, and tells the guest over a new one
+// whether to wait for clients.
+func (j *followedJob) setChannel(ch ssh.Channel) {
 	j.mu.Lock()
 	j.channel = ch
 	j.mu.Unlock()
 	if ch != nil {
-		j.tellPatience()
+		j.sendPatience()
 	}
 }
 
 // current is the channel to the guest, nil while the guest is away.
-func (j *live) current() ssh.Channel {
+func (j *followedJob) current() ssh.Channel {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.channel
@@ -241,7 +245,7 @@ func (j *live) current() ssh.Channel {
 
 // signal asks the guest, and waits for its answer as long as for any. name is without SIG, as in
 // RFC 4254.
-func (j *live) signal(ctx context.Context, name string) error {
+func (j *followedJob) signal(ctx context.Context, name string) error {
 	ch := j.current()
 	if ch == nil {
 		return agentbox.Errorf(agentbox.Conflict, "job %s has ended, or its box does not answer", j.rec.ID).WithHint("agentbox jobs says which")
@@ -256,9 +260,9 @@ func (j *live) signal(ctx context.Context, name string) error {
 	return err
 }
 
-// input passes on what a client typed. While the guest is away it is dropped, as by a terminal that
-// hung up. data has at most protocol.MaxJobFrame bytes. Frames of two clients do not mix.
-func (j *live) input(kind byte, data []byte) error {
+// input sends a client's input to the guest. While the guest is away it is dropped, as by a terminal
+// that hung up. data has at most protocol.MaxJobFrame bytes. Frames of two clients do not mix.
+func (j *followedJob) input(kind byte, data []byte) error {
 	ch := j.current()
 	if ch == nil {
 		return errors.New("the job takes no input now")
@@ -272,7 +276,7 @@ func (j *live) input(kind byte, data []byte) error {
 // resize gives the job's terminal the size that a client asked for last. It ignores sizes that no
 // terminal has. The transcript gets the size with the next output, by the goroutine that owns the
 // recorder.
-func (j *live) resize(columns, rows int) {
+func (j *followedJob) resize(columns, rows int) {
 	if columns <= 0 || rows <= 0 || columns > maxCells || rows > maxCells {
 		return
 	}
@@ -285,12 +289,13 @@ func (j *live) resize(columns, rows int) {
 // maxCells is the widest and highest terminal there is.
 const maxCells = 4096
 
-// tellPatience tells the guest to wait for us as long as any client wants everything. Otherwise the
-// guest leaves output out when we are slow, as a job must not stand still for want of a reader.
-func (j *live) tellPatience() {
+// sendPatience tells the guest whether to wait until the hub has read: it has to while a client is
+// to lose nothing. Otherwise the guest leaves output out when the hub is slow, as a job must not
+// stop for lack of a reader.
+func (j *followedJob) sendPatience() {
 	j.mu.Lock()
 	ch := j.channel
-	patient := slices.ContainsFunc(j.clients, func(c *client) bool { return c.opts.Whole })
+	patient := slices.ContainsFunc(j.clients, func(c *client) bool { return c.opts.Whole }) // Whole changes under j.mu only
 	j.mu.Unlock()
 	if ch != nil {
 		ch.SendRequest(protocol.JobPatience, false, ssh.Marshal(struct{ Patient bool }{patient}))
