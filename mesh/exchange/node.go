@@ -119,20 +119,21 @@ type shared struct {
 	otherPeers []PeerID
 }
 
-// Limits of a Node. maxSessions bounds memory and streams; banTime is how long a peer that sent
-// wrong bytes is not asked. A peer whose piece has not moved for stuckAfter does not count
-// among the uploads, so slow receivers hold up nobody, but there are at most maxStuck of them.
-// docs/internals/benchmarks.md has the reason for uploads.
+// Limits of a Node. maxSessions bounds memory and streams of all peers, maxPeerSessions what one of
+// them opens. banTime is how long a peer that sent wrong bytes is not asked. A peer whose piece has
+// not moved for stuckAfter does not count among the uploads, so slow receivers hold up nobody, but
+// there are at most maxStuck of them. docs/internals/benchmarks.md has the reason for uploads.
 const (
-	maxSessions = 512
-	banTime     = 10 * time.Minute
-	idleTime    = 30 * time.Second
-	helloTime   = 10 * time.Second
-	writeTime   = 30 * time.Second // without a byte taken, and the session ends
-	uploads     = 8                // pieces that are sent at once, to different peers if possible
-	ofOneAtOnce = 2                // that one session has: the next is read while one is sent
-	stuckAfter  = 400 * time.Millisecond
-	maxStuck    = 48
+	maxSessions     = 512
+	maxPeerSessions = 64 // an eighth, so that no few peers keep out the others
+	banTime         = 10 * time.Minute
+	idleTime        = 30 * time.Second
+	helloTime       = 10 * time.Second
+	writeTime       = 30 * time.Second // without a byte taken, and the session ends
+	uploads         = 8                // pieces that are sent at once, to different peers if possible
+	ofOneAtOnce     = 2                // that one session has: the next is read while one is sent
+	stuckAfter      = 400 * time.Millisecond
+	maxStuck        = 48
 )
 
 // New starts a Node. It serves the streams given to Serve until Close, which the caller calls.

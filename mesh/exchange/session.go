@@ -85,18 +85,26 @@ var (
 	errTwice      = agentbox.Errorf(agentbox.Conflict, "there is a session with this peer about the same blob")
 	errWrongBytes = agentbox.Errorf(agentbox.Corrupt, "the peer sent wrong bytes")
 	errIdle       = agentbox.Errorf(agentbox.Unavailable, "nobody needed the session")
+	errTooMany    = agentbox.Errorf(agentbox.Unavailable, "too many sessions are open")
 )
 
 // maxControl bounds what waits to be sent to a peer that does not read, in bytes.
 const maxControl = 1 << 20
 
-// register adds a session to a manifest's, unless there is a better one. opener: we opened it. It
-// does not run yet.
+// register adds a session to a manifest's, unless there is a better one (errTwice). opener: we
+// opened it. It does not run yet. Where the peer has opened as many as it may, its new one replaces
+// another of its own, so that it takes none from others.
 func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bool) (*session, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.ctx.Err() != nil || n.countSessions() >= maxSessions {
+	if n.ctx.Err() != nil {
 		return nil, errClosed
+	}
+	if !opener {
+		n.makeRoom(peer)
+	}
+	if n.countSessions() >= maxSessions {
+		return nil, errTooMany
 	}
 	if old := n.find(d).sessionWith(peer); old != nil {
 		// A peer that opens a second one has lost the first, for example because it restarted. When
@@ -107,7 +115,7 @@ func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bo
 		}
 		n.drop(old, errTwice)
 	}
-	b := n.find(d) // anew: drop forgets one whose last session it was
+	b := n.find(d) // again: drop forgets one whose last session it was
 	s := &session{
 		n: n, peer: peer, blob: b, stream: stream, opener: opener, wake: background.NewSignal(), incoming: map[uint32]*incoming{},
 		manifest: make(chan []byte, 1), announced: make(chan struct{}), began: time.Now(), busy: time.Now(), welcomed: !opener,
@@ -115,6 +123,27 @@ func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bo
 	s.ctx, s.cancel = context.WithCancelCause(n.ctx)
 	b.sessions[s] = true
 	return s, nil
+}
+
+// makeRoom ends a session that a peer opened, if the peer has opened maxPeerSessions: the one that
+// was idle for longest, and one that a transfer of ours uses only if it uses all of them. The
+// caller holds mu.
+func (n *Node) makeRoom(peer PeerID) {
+	count := 0
+	var oldest *session
+	for _, b := range n.blobs {
+		s := b.sessionWith(peer)
+		if s == nil || s.opener {
+			continue
+		}
+		count++
+		if oldest == nil || oldest.joined && !s.joined || oldest.joined == s.joined && s.busy.Before(oldest.busy) {
+			oldest = s
+		}
+	}
+	if count >= maxPeerSessions {
+		n.drop(oldest, errTooMany)
+	}
 }
 
 // drop removes a session and ends it. It may be called again. The caller holds mu.
