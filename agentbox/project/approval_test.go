@@ -124,11 +124,35 @@ func TestWhatIsAskedOfTheHostIsPartOfTheDocument(t *testing.T) {
 	// A file that is changed afterwards approves nothing: its name is the digest of what a person
 	// saw.
 	path := filepath.Join(s.dir(app), "approved", r.Digest+".yaml")
-	if err := os.WriteFile(path, append([]byte(askPrefix+"kernel /k\n"), Wish{}.encode("")...), 0o600); err != nil {
+	if err := os.WriteFile(path, append([]byte(askPrefix+"kernel /k\n"), Request{}.encode("")...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, host := review(Ask{"kernel", "/k"}).Pending(); !host {
 		t.Error("a changed file approves")
+	}
+}
+
+// The author of a repository can make two documents that share the first 48 bits of their digests.
+func TestApprovalNeedsTheFullDigest(t *testing.T) {
+	s := newStore(t)
+	req := Request{Host: []Ask{{"kernel", "/k"}}}
+	digest := req.Digest()
+	if len(digest) != 64 {
+		t.Errorf("the digest is %q", digest)
+	}
+	// This is how earlier builds stored an approval.
+	put(t, filepath.Join(s.dir(app), "approved", digest[:12]+".yaml"), string(req.encode(approvedComment)))
+	if r, err := s.Review(app, t.TempDir(), "", req.Host); err != nil || len(r.Plan) == 0 {
+		t.Errorf("a shortened digest approves: %+v, %v", r, err)
+	}
+	if granted, err := s.InForce(app, digest[:12]); err != nil || len(granted.Host) != 0 {
+		t.Errorf("a shortened digest puts %+v in force: %v", granted, err)
+	}
+	if err := s.Approve(app, req); err != nil {
+		t.Fatal(err)
+	}
+	if granted, err := s.InForce(app, digest); err != nil || !slices.Equal(granted.Host, req.Host) {
+		t.Errorf("%+v is in force, %v", granted, err)
 	}
 }
 

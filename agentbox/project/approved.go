@@ -14,10 +14,10 @@ import (
 	"agentbox/policy"
 )
 
-// Wish is everything that a repository asks of this host, in one document: what its boxes may
+// Request is everything that a repository asks of this host, in one document: what its boxes may
 // reach, and what of this host they use. A person approves it by approving its digest. The zero
 // value asks for nothing.
-type Wish struct {
+type Request struct {
 	Policy policy.File
 	Host   []Ask // beyond what every repository has; sorted, without duplicates
 }
@@ -29,34 +29,38 @@ type Ask struct {
 	Which string // a path of this host after links and variables, a reference, a kind, or a number
 }
 
-// Digest identifies the document. It is 48 bits in hex, short enough for people to read and type.
-// It depends neither on the order of Host nor on comments.
-func (w Wish) Digest() string {
-	sum := sha256.Sum256(w.encode(""))
-	return hex.EncodeToString(sum[:6])
+// Digest identifies the document: the SHA-256 of its canonical form, as 64 hex digits. It depends
+// neither on the order of Host nor on comments.
+//
+// It is never shortened. The repository's author writes both documents of a collision, one to be
+// read and one to be used, and finds two with the same n bits after about 2^(n/2) attempts.
+func (req Request) Digest() string {
+	sum := sha256.Sum256(req.encode(""))
+	return hex.EncodeToString(sum[:])
 }
 
 // askPrefix starts the lines of a document that hold Asks. A policy parser takes them for comments.
 const askPrefix = "#host "
 
 // encode returns the document in a canonical form. The digest leaves comment out.
-func (w Wish) encode(comment string) []byte {
+func (req Request) encode(comment string) []byte {
 	var b bytes.Buffer
-	for _, a := range w.sorted() {
+	for _, a := range req.sorted() {
 		b.WriteString(askPrefix + a.What + " " + quote(a.Which) + "\n")
 	}
-	b.Write(w.Policy.Encode(comment))
+	b.Write(req.Policy.Encode(comment))
 	return b.Bytes()
 }
 
-// sorted returns a sorted copy of Host without duplicates.
-func (w Wish) sorted() []Ask {
-	list := slices.Clone(w.Host)
+// sorted returns a sorted copy of Host without duplicates. Documents that ask for the same thus have
+// the same digest.
+func (req Request) sorted() []Ask {
+	list := slices.Clone(req.Host)
 	slices.SortFunc(list, func(a, b Ask) int { return strings.Compare(a.What+" "+a.Which, b.What+" "+b.Which) })
 	return slices.Compact(list)
 }
 
-// quote keeps any name on a single line.
+// quote escapes line breaks, so that a name cannot begin another line of the document.
 func quote(s string) string {
 	return strings.NewReplacer("\\", `\\`, "\n", `\n`, "\r", `\r`).Replace(s)
 }
@@ -66,23 +70,24 @@ func unquote(s string) string {
 	return strings.NewReplacer(`\\`, "\\", `\n`, "\n", `\r`, "\r").Replace(s)
 }
 
-// parseWish parses the output of encode. path is for errors.
-func parseWish(path string, data []byte) (w Wish, err error) {
+// parseRequest parses the output of encode. path is the name of the file in errors, which have code
+// Invalid.
+func parseRequest(path string, data []byte) (req Request, err error) {
 	for line := range strings.Lines(string(data)) {
 		if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), askPrefix); ok {
 			what, which, _ := strings.Cut(rest, " ")
-			w.Host = append(w.Host, Ask{what, unquote(which)})
+			req.Host = append(req.Host, Ask{what, unquote(which)})
 		}
 	}
-	w.Policy, err = policy.ParseFile(path, data)
-	return w, err
+	req.Policy, err = policy.ParseFile(path, data)
+	return req, err
 }
 
-// plan returns what w asks for beyond granted, and what of the policy it gives up. It does not list
-// what w gives up of the host, since that takes nothing away from an existing box.
-func (w Wish) plan(granted Wish) []policy.Change {
-	list := policy.Plan(granted.Policy, w.Policy, policy.DefaultPreset)
-	for _, a := range w.sorted() {
+// plan returns what req asks for beyond granted, and what of the policy it gives up. It does not
+// list what req gives up of the host, since that takes nothing away from an existing box.
+func (req Request) plan(granted Request) []policy.Change {
+	list := policy.Plan(granted.Policy, req.Policy, policy.DefaultPreset)
+	for _, a := range req.sorted() {
 		if !slices.Contains(granted.Host, a) {
 			list = append(list, policy.Change{Add: true, What: a.What, Rule: a.Which, Wider: true})
 		}
@@ -90,16 +95,17 @@ func (w Wish) plan(granted Wish) []policy.Change {
 	return list
 }
 
-const approvedComment = "What a repository asked for when it was approved. Changes here are not looked at by anybody: the name is its digest."
+const approvedComment = "What a repository asked for when it was approved. The file name is its digest, so agentbox ignores an edited file."
 
 // approvals lists what was approved for a project. It skips a file whose contents do not match its
-// name.
-func (s *Store) approvals(p Project) ([]Wish, error) {
+// name. That includes the files of earlier builds, whose names are only the first 12 digits of a
+// digest: another document may have been approved under such a name, so a person is asked again.
+func (s *Store) approvals(p Project) ([]Request, error) {
 	files, err := filepath.Glob(filepath.Join(s.dir(p), "approved", "*.yaml"))
 	if err != nil {
 		return nil, err
 	}
-	var list []Wish
+	var list []Request
 	for _, path := range files {
 		data, err := readFile(path, maxFile)
 		if errors.Is(err, os.ErrNotExist) {
@@ -108,33 +114,33 @@ func (s *Store) approvals(p Project) ([]Wish, error) {
 		if err != nil {
 			return nil, err
 		}
-		w, err := parseWish(path, data)
+		req, err := parseRequest(path, data)
 		if err != nil {
 			return nil, err
 		}
-		if w.Digest()+".yaml" == filepath.Base(path) {
-			list = append(list, w)
+		if req.Digest()+".yaml" == filepath.Base(path) {
+			list = append(list, req)
 		}
 	}
 	return list, nil
 }
 
-// Approve adds w to the approved documents of a project. The caller asserts that a person has seen
-// w. Approving it twice changes nothing. Only removing its file revokes an approval.
-func (s *Store) Approve(p Project, w Wish) error {
+// Approve adds req to the approved documents of a project. The caller asserts that a person has
+// seen req. Approving it twice changes nothing. Only removing its file revokes an approval.
+func (s *Store) Approve(p Project, req Request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.write(p, filepath.Join(s.dir(p), "approved", w.Digest()+".yaml"), w.encode(approvedComment))
+	return s.write(p, filepath.Join(s.dir(p), "approved", req.Digest()+".yaml"), req.encode(approvedComment))
 }
 
 // InForce returns the approved document with the digest in a box's record. If none is approved, it
 // returns an empty document, which asks for nothing. Errors mean that files cannot be read.
-func (s *Store) InForce(p Project, digest string) (Wish, error) {
+func (s *Store) InForce(p Project, digest string) (Request, error) {
 	list, err := s.approvals(p)
-	if i := slices.IndexFunc(list, func(w Wish) bool { return w.Digest() == digest }); i >= 0 {
+	if i := slices.IndexFunc(list, func(req Request) bool { return req.Digest() == digest }); i >= 0 {
 		return list[i], err
 	}
-	return Wish{}, err
+	return Request{}, err
 }
 
 // Unapproved returns the error for an operation that must wait until a person has approved the
@@ -146,6 +152,6 @@ func (r Review) Unapproved() error {
 			asks = append(asks, c.What+" "+c.Rule)
 		}
 	}
-	return agentbox.Errorf(agentbox.Conflict, "%s asks for what of this machine nobody has approved: %s", r.Root, strings.Join(asks, "; ")).
+	return agentbox.Errorf(agentbox.Conflict, "%s asks for something of this machine that nobody has approved: %s", r.Root, strings.Join(asks, "; ")).
 		WithHint("if you want that: agentbox policy approve %s", r.Digest)
 }

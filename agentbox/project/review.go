@@ -18,7 +18,7 @@ import (
 type Review struct {
 	Root     string
 	Project  Project
-	Proposed Wish
+	Proposed Request
 	Plan     []policy.Change // from the nearest approved document to the proposed one; empty if that is approved
 	Digest   string          // of the proposal; approving names it, so that nobody approves what they have not seen
 	InForce  string          // digest of the document that governs boxes made now
@@ -33,7 +33,7 @@ type Review struct {
 //
 // The error has code Invalid if the policy cannot be read or parsed. Nothing is approved then.
 func (s *Store) Review(p Project, root, wanted string, asks []Ask) (Review, error) {
-	r := Review{Root: root, Project: p, Proposed: Wish{Host: asks}}
+	r := Review{Root: root, Project: p, Proposed: Request{Host: asks}}
 	var err error
 	if r.Proposed.Policy, err = proposed(root, wanted); err != nil {
 		return r, err
@@ -44,11 +44,11 @@ func (s *Store) Review(p Project, root, wanted string, asks []Ask) (Review, erro
 		return r, err
 	}
 	// The empty document comes last: what asks for no more than that needs no approval.
-	for i, w := range append(approved, Wish{}) {
-		plan := r.Proposed.plan(w)
+	for i, granted := range append(approved, Request{}) {
+		plan := r.Proposed.plan(granted)
 		if !policy.Widens(plan) {
 			r.Plan, r.InForce = nil, r.Digest
-			if i < len(approved) && w.Digest() == r.Digest {
+			if i < len(approved) && granted.Digest() == r.Digest {
 				return r, nil
 			}
 			return r, s.Approve(p, r.Proposed)
@@ -57,12 +57,12 @@ func (s *Store) Review(p Project, root, wanted string, asks []Ask) (Review, erro
 			r.Plan = plan
 		}
 	}
-	harmless := Wish{Policy: policy.File{Deny: r.Proposed.Policy.Deny}}
+	restrictions := Request{Policy: policy.File{Deny: r.Proposed.Policy.Deny}}
 	if w := policy.Width(r.Proposed.Policy.Preset); w >= 0 && w < policy.Width(policy.DefaultPreset) {
-		harmless.Policy.Preset = r.Proposed.Policy.Preset
+		restrictions.Policy.Preset = r.Proposed.Policy.Preset
 	}
-	r.InForce = harmless.Digest()
-	return r, s.Approve(p, harmless)
+	r.InForce = restrictions.Digest()
+	return r, s.Approve(p, restrictions)
 }
 
 // Pending reports whether a plan waits for a person. host reports whether the plan asks for
