@@ -66,17 +66,17 @@ func (d *decoder) variables(n *yaml.Node, visit func(name string, v *yaml.Node))
 // ports reads ports of the box. It refuses two that use the same host port; one box port may
 // have several host ports.
 func (d *decoder) ports(n *yaml.Node) {
-	taken := map[int]bool{}
+	used := map[int]bool{}
 	d.Items(n, func(item *yaml.Node) {
 		var p agentbox.ConfiguredPort
 		if !set(d, item, &p, parsePort) {
 			return
 		}
-		if taken[p.Host] {
-			d.Fail(item, "port %d of the host is taken twice", p.Host)
+		if used[p.Host] {
+			d.Fail(item, "port %d of the host is used twice", p.Host)
 			return
 		}
-		taken[p.Host] = true
+		used[p.Host] = true
 		d.cfg.Ports = append(d.cfg.Ports, p)
 	})
 }

@@ -110,7 +110,7 @@ func TestProblems(t *testing.T) {
 		{"lifetime: forever", "1: lifetime: unknown value `forever`: known are task, branch, project, developer"},
 		{"ports: [0]", "port 0 is out of range"},
 		{"ports: [70000]", "1: ports: port 70000 is out of range: 1 to 65535"},
-		{"ports: [80, '80:81']", "port 80 of the host is taken twice"},
+		{"ports: [80, '80:81']", "port 80 of the host is used twice"},
 		{"ports: [web]", `"web" is not a port`},
 		{"ports: [-1]", "out of range"},
 		{"limits: {wall: 2}", `1: limits.wall: "2" is not a duration: write it as 2h, 15m or 90s`},

@@ -21,8 +21,13 @@ type source struct {
 type decoder struct {
 	yamlfile.Reader
 	source
-	cfg *Config
+	cfg      *Config
+	warnings int // how many there were; the first maxWarnings of them are in cfg
 }
+
+// maxWarnings bounds Config.Warnings. A file of 1 MiB could otherwise hide everything else that a
+// command prints.
+const maxWarnings = 20
 
 func newDecoder(src source) *decoder {
 	d := &decoder{Reader: yamlfile.Reader{Name: src.name}, source: src, cfg: defaults()}
@@ -30,10 +35,13 @@ func newDecoder(src source) *decoder {
 	return d
 }
 
-// result returns the Config, or an error that lists all problems.
+// result returns the Config, or an error that lists all problems. Call it once, at the end.
 func (d *decoder) result() (*Config, error) {
 	if err := d.Err("see docs/configuration.md for every key"); err != nil {
 		return nil, err
+	}
+	if more := d.warnings - maxWarnings; more > 0 {
+		d.cfg.Warnings = append(d.cfg.Warnings, fmt.Sprintf("%s: and %s", d.name, agentbox.Plural(more, "more warning")))
 	}
 	return d.cfg, nil
 }
@@ -86,5 +94,8 @@ func (d *decoder) section(n *yaml.Node, keys []key) {
 // warn adds to Config.Warnings something that a file asks for and boxes lack. It is for files
 // written for other tools; in an agentbox.yaml the same is an error.
 func (d *decoder) warn(n *yaml.Node, format string, args ...any) {
+	if d.warnings++; d.warnings > maxWarnings {
+		return
+	}
 	d.cfg.Warnings = append(d.cfg.Warnings, fmt.Sprintf("%s:%d: %s", d.name, n.Line, agentbox.Printable(fmt.Sprintf(format, args...))))
 }

@@ -48,15 +48,15 @@ func detect(root, dir string) (*Config, error) {
 		}
 	}
 	c.complete(found)
-	c.Source = "detected " + someOf(found.Files())
+	c.Source = "detected " + joinSome(found.Files())
 	return c, nil
 }
 
 // maxNamed is the number of files that the Source of a detected configuration names.
 const maxNamed = 4
 
-// someOf joins at most maxNamed files for display.
-func someOf(files []string) string {
+// joinSome joins at most maxNamed files for display.
+func joinSome(files []string) string {
 	switch {
 	case len(files) == 0:
 		return "nothing: defaults"

@@ -15,7 +15,7 @@ import (
 )
 
 // devcontainerKeys lists the supported keys of a devcontainer.json in the order in which they
-// are read (inLifecycleOrder): image before features, which depend on it, and commands in the
+// are read (sortKeys): image before features, which depend on it, and commands in the
 // order in which the specification runs them. The format is that of containers.dev,
 // "devcontainer.json reference".
 var devcontainerKeys = []key{
@@ -48,13 +48,13 @@ var unsupported = map[string]string{
 	"mounts":                      "a box mounts nothing of the host: use include in agentbox.yaml",
 	"workspaceMount":              "the workspace is always a disk of its own at /workspace",
 	"workspaceFolder":             "the workspace is always at /workspace",
-	"runArgs":                     "there is no container engine to pass arguments to",
+	"runArgs":                     "boxes do not use a container engine",
 	"appPort":                     "use forwardPorts",
 	"containerUser":               "use remoteUser",
-	"privileged":                  "a box is a machine: its root is already root there",
-	"capAdd":                      "a box is a machine: its root has every capability there",
-	"securityOpt":                 "a box is a machine: there is no container to loosen",
-	"overrideFeatureInstallOrder": "features become packages of one image",
+	"privileged":                  "a box is a machine: root in it is not restricted",
+	"capAdd":                      "a box is a machine: root in it has every capability",
+	"securityOpt":                 "a box is a machine: it has no container security options",
+	"overrideFeatureInstallOrder": "the packages of all features are installed together",
 	"secrets":                     "secrets are never read from a repository: use agentbox secret set",
 }
 
@@ -70,15 +70,15 @@ func parseDevcontainer(data []byte, src source) (*Config, error) {
 	if doc, line, wrong := parseJSONC(data); wrong != "" {
 		d.FailAt(line, wrong)
 	} else {
-		inLifecycleOrder(doc)
-		d.record(doc, devcontainerKeys, d.unhonoured)
+		sortKeys(doc)
+		d.record(doc, devcontainerKeys, d.unsupportedKey)
 	}
 	return d.result()
 }
 
-// unhonoured handles a key that has no effect on boxes. Unless it is harmless, the warning says
+// unsupportedKey handles a key that has no effect on boxes. Unless it is harmless, the warning says
 // what to do instead or which key was probably meant.
-func (d *decoder) unhonoured(k *yaml.Node) {
+func (d *decoder) unsupportedKey(k *yaml.Node) {
 	if slices.Contains(harmless, k.Value) {
 		return
 	}
@@ -90,9 +90,9 @@ func (d *decoder) unhonoured(k *yaml.Node) {
 	d.warn(k, "unknown key `%s` is ignored%s", agentbox.Clip(k.Value), yamlfile.Nearest(k.Value, known))
 }
 
-// inLifecycleOrder sorts the keys into the order of devcontainerKeys, because the order of
+// sortKeys sorts the keys into the order of devcontainerKeys, because the order of
 // commands in the file does not matter.
-func inLifecycleOrder(n *yaml.Node) {
+func sortKeys(n *yaml.Node) {
 	rank := func(k *yaml.Node) int {
 		return slices.IndexFunc(devcontainerKeys, func(known key) bool { return known.name == k.Value })
 	}
@@ -121,20 +121,20 @@ func (d *decoder) commands(n *yaml.Node, to *[]string) {
 func (d *decoder) command(n *yaml.Node, to *[]string) {
 	if n.Kind != yaml.SequenceNode {
 		if s, ok := d.Text(n); ok && strings.TrimSpace(s) != "" {
-			*to = append(*to, d.fill(n, s))
+			*to = append(*to, d.expand(n, s))
 		}
 		return
 	}
 	var argv []string
-	if list(d, n, &argv, func(s string) (string, error) { return d.fill(n, s), nil }); len(argv) > 0 {
+	if list(d, n, &argv, func(s string) (string, error) { return d.expand(n, s), nil }); len(argv) > 0 {
 		*to = append(*to, shellescape.QuoteCommand(argv))
 	}
 }
 
-// fill substitutes the variables in part of a command. A variable without a value stays as it
+// expand substitutes the variables in part of a command. A variable without a value stays as it
 // is, with a warning, since the command may not need it.
-func (d *decoder) fill(n *yaml.Node, s string) string {
-	if variable, why := unfilled(s); variable != "" {
+func (d *decoder) expand(n *yaml.Node, s string) string {
+	if variable, why := unsupportedVariable(s); variable != "" {
 		d.warn(n, "%s…} stays as it is in the command: %s", variable, why)
 	}
 	return d.substitute(s)
@@ -148,7 +148,7 @@ func (d *decoder) devcontainerEnv(n *yaml.Node) {
 		if !ok {
 			return // null unsets the variable, and a box does not set it anyway
 		}
-		if variable, why := unfilled(s); variable != "" {
+		if variable, why := unsupportedVariable(s); variable != "" {
 			d.warn(v, "variable `%s` is left out: %s", agentbox.Clip(name), why)
 			return
 		}
@@ -166,9 +166,9 @@ func (d *decoder) substitute(s string) string {
 	).Replace(s)
 }
 
-// unfilled returns the first variable that is never substituted, and the reason. It must cover
+// unsupportedVariable returns the first variable that is never substituted, and the reason. It must cover
 // every form in the specification that substitute does not handle.
-func unfilled(s string) (variable, why string) {
+func unsupportedVariable(s string) (variable, why string) {
 	for _, host := range []string{"${localEnv:", "${env:"} {
 		if strings.Contains(s, host) {
 			return host, "a repository does not read the host's environment"
@@ -184,7 +184,7 @@ func unfilled(s string) (variable, why string) {
 // ports of other hosts belong to Compose services, which boxes lack, and cause a warning. The
 // rest is read like the ports of an agentbox.yaml.
 func (d *decoder) forwardPorts(n *yaml.Node) {
-	mine := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: n.Line}
+	own := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: n.Line}
 	d.Items(n, func(item *yaml.Node) {
 		host, port, two := strings.Cut(item.Value, ":")
 		if two && host != "localhost" && host != "127.0.0.1" {
@@ -194,9 +194,9 @@ func (d *decoder) forwardPorts(n *yaml.Node) {
 		if two {
 			item = &yaml.Node{Kind: item.Kind, Tag: item.Tag, Line: item.Line, Value: port}
 		}
-		mine.Content = append(mine.Content, item)
+		own.Content = append(own.Content, item)
 	})
-	d.ports(mine)
+	d.ports(own)
 }
 
 // hostRequirements reads the minimum size of the machine, which becomes the size of the box. A
@@ -228,7 +228,7 @@ func (d *decoder) features(n *yaml.Node) {
 		case !ok:
 			d.warn(k, "feature `%s` is ignored: boxes have no package for it", agentbox.Clip(k.Value))
 		case d.cfg.Image != "" && !strings.HasPrefix(d.cfg.Image, "apt:"):
-			d.warn(k, "feature `%s` is ignored: image %s is taken as it is", agentbox.Clip(k.Value), d.cfg.Image)
+			d.warn(k, "feature `%s` is ignored: image %s is used as it is", agentbox.Clip(k.Value), agentbox.Clip(d.cfg.Image))
 		default:
 			if d.cfg.Packages == nil {
 				d.cfg.Packages = slices.Clone(basePackages)

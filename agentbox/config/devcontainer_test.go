@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -75,6 +76,17 @@ func TestDevcontainerWithoutImage(t *testing.T) {
 	root = write(t, map[string]string{".devcontainer.json": `{"features": {"ghcr.io/devcontainers/features/go:1": {}}}`})
 	if c, err := Load(context.Background(), root); err != nil || !slices.Equal(c.Packages, []string{"ca-certificates", "git", "golang"}) {
 		t.Errorf("%+v %v", c, err)
+	}
+}
+
+func TestDevcontainerWarningsAreBounded(t *testing.T) {
+	var keys strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&keys, "\"unknown%d\": 1,\n", i)
+	}
+	c, err := parseDevcontainer([]byte("{"+keys.String()+"}"), source{name: "devcontainer.json"})
+	if err != nil || len(c.Warnings) != maxWarnings+1 || c.Warnings[maxWarnings] != "devcontainer.json: and 980 more warnings" {
+		t.Errorf("%d warnings, %v", len(c.Warnings), err)
 	}
 }
 

@@ -54,7 +54,7 @@ func Load(ctx context.Context, dir string) (*Config, error) {
 		return nil, err
 	}
 	c.Path = path
-	c.complete(inspect(governed(path), root))
+	c.complete(inspect(baseDir(path), root))
 	return c, nil
 }
 
@@ -95,9 +95,9 @@ func (c *Config) complete(found toolchain.Found) {
 	}
 }
 
-// governed returns the directory that a configuration file applies to. Its files supply what the
+// baseDir returns the directory that a configuration file applies to. Its files supply what the
 // configuration omits.
-func governed(path string) string {
+func baseDir(path string) string {
 	dir := filepath.Dir(path)
 	if filepath.Base(dir) == ".devcontainer" {
 		return filepath.Dir(dir)

@@ -29,7 +29,7 @@ func Write(c *Config) string {
 	if len(c.Lockfiles) > 0 {
 		fmt.Fprintf(&b, "lockfiles: [%s]\n", strings.Join(quoted(c.Lockfiles), ", "))
 	}
-	b.WriteString("# memory: 4GiB         # else as this machine affords\n# setup: [make deps]   # runs once for each state of the lockfiles\n")
+	b.WriteString("# memory: 4GiB         # default: depends on this machine\n# setup: [make deps]   # runs once for each state of the lockfiles\n")
 	return b.String()
 }
 
@@ -40,7 +40,7 @@ func asked(needs toolchain.Needs) string {
 	for _, n := range needs {
 		files = append(files, strconv.Quote(n.File))
 	}
-	return " # " + strings.ReplaceAll(someOf(files), "\n", " ")
+	return " # " + strings.ReplaceAll(joinSome(files), "\n", " ")
 }
 
 // quoted quotes each string for YAML. Go's quoted form is a valid double-quoted scalar.
