@@ -11,11 +11,14 @@ const maxIndex = 4 << 20
 
 // ParseCandidates parses the output of `apt-cache show --no-all-versions`: paragraphs of fields, of
 // which it uses Package and Version. It skips malformed paragraphs. Of several versions of a
-// package, the first counts.
+// package, the first counts. A line may be as long as the index. If r fails, the candidates before
+// that count: a tool without a candidate is installed in another way, or is Unmet.
 func ParseCandidates(r io.Reader) Candidates {
 	out := Candidates{}
 	name := ""
-	for s := bufio.NewScanner(io.LimitReader(r, maxIndex)); s.Scan(); {
+	s := bufio.NewScanner(io.LimitReader(r, maxIndex))
+	s.Buffer(nil, maxIndex+1)
+	for s.Scan() {
 		key, value, _ := strings.Cut(s.Text(), ":")
 		switch value = strings.TrimSpace(value); key {
 		case "Package":
