@@ -48,8 +48,8 @@ func Printable(s string) string {
 	}, s)
 }
 
-// Clip cuts text from outside after 80 bytes, short enough to quote in a message, and marks the cut
-// with an ellipsis. A character that the cut divides is dropped, because messages are valid UTF-8.
+// Clip cuts text from outside to at most 80 bytes, short enough to quote in a message, and marks the
+// cut with an ellipsis. It never divides a character: invalid UTF-8 in what is left is dropped.
 func Clip(s string) string {
 	const most = 80
 	if len(s) > most {

@@ -60,7 +60,7 @@ func (d *daemon) checkStore(ctx context.Context) (string, error) {
 	if ill := s.Damaged(); len(ill) > 0 {
 		return "", agentbox.Errorf(agentbox.Corrupt, "chunks of the store that are damaged and put aside: %d, the first %s in %s at %d: %s",
 			len(ill), ill[0].Digest.Short(), ill[0].File, ill[0].Offset, ill[0].Why).
-			WithHint("agentbox cache verify --from PLACE gets them again; look at the disk (dmesg, smartctl)")
+			WithHint("agentbox cache verify --from REMOTE gets them again; look at the disk (dmesg, smartctl)")
 	}
 	alarms, err := s.Alarms()
 	if err != nil {
