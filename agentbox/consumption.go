@@ -133,6 +133,6 @@ const (
 	PressureLimit     = "limit"     // a limit was reached; Detail says which
 	PressureMemory    = "memory"    // the box's kernel killed processes because memory ran out
 	PressureProcesses = "processes" // a fork bomb was ended
-	// The box's disk is almost full; Detail says which disk and how much is left.
+	// The box's disk is almost full; Detail is which one: workspace or runtime.
 	PressureDisk = "disk"
 )

@@ -20,19 +20,19 @@ import (
 
 // agentCommand is `agent`: up, with an agent's program in the box, its hosts allowed and its key
 // behind a placeholder, and then the agent instead of a shell. Afterwards it saves what the agent
-// remembers of its conversations. It does so even if the agent failed or was interrupted, which is
-// why the second call has a context without cancellation.
+// remembers of its conversations, even if the agent failed or was interrupted; the second call
+// therefore has a context without cancellation.
 func (a *app) agentCommand() *cli.Command {
 	var req api.UpRequest
 	var r run
 	var detached bool
 	return &cli.Command{
 		Name: "agent", Category: catBox, Usage: "run a coding agent in the box of this repository and branch", ArgsUsage: "[NAME] [-- ARG...]",
-		Description: "Makes the box with the agent's program in it, or adds that to the box that is there, lets the box reach the agent's\n" +
-			"hosts, and has the agent's key put in on this side: the box has a placeholder. Without NAME it lists the agents.\n" +
-			"With --detach it is a job: it goes on when this program and its terminal end, and agentbox attach joins it.",
+		Description: "Installs the agent in the box of this repository and branch, creates that box if necessary, and allows the agent's hosts.\n" +
+			"The agent's key stays on this machine: the box gets a placeholder. Without NAME it lists the agents.\n" +
+			"With --detach the agent runs as a job, which continues after this program ends; agentbox attach joins it.",
 		Flags: append(append(machineFlags(&req), r.flags()...),
-			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "go on in the background, and print the job's id", Destination: &detached}),
+			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "run in the background, and print the job's ID", Destination: &detached}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if !cmd.Args().Present() {
 				return a.listAgents(ctx)
@@ -42,7 +42,7 @@ func (a *app) agentCommand() *cli.Command {
 			if args == nil {
 				args = cmd.Args().Tail()
 			} else if cmd.Args().Len() > 1 {
-				return agentbox.Errorf(agentbox.Invalid, "more than one agent named before --")
+				return agentbox.Errorf(agentbox.Invalid, "only one agent may be named before --")
 			}
 			resp, err := a.withAgent(ctx, cmd.Args().First(), req, &r, args)
 			switch {
@@ -176,7 +176,7 @@ func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.P
 		return a.setKey(ctx, ref, s, secrets.Reference{Kind: secrets.Keyring})
 	}
 	return agentbox.Errorf(agentbox.Missing, "%s needs a key: %s is not set", profile.Name, strings.Join(names, " or ")).
-		WithHint("export it, or: agentbox secret set %s %s --from file:PATH", s.Name, keyFlags(s))
+		WithHint("export it, or run: agentbox secret set %s %s --from file:PATH", s.Name, keyFlags(s))
 }
 
 // tokenOf returns a reference to the token that an agent's own login has left on this machine. It
@@ -208,11 +208,11 @@ func keyFlags(s agents.Secret) string {
 	return strings.Join(flags, " ")
 }
 
-// setKey stores where an agent's key is kept.
+// setKey stores the source of an agent's key, and says on standard error where the key may be sent.
 func (a *app) setKey(ctx context.Context, ref api.PolicyRef, s agents.Secret, from secrets.Reference) error {
 	info, err := a.storeSecret(ctx, api.SecretRequest{PolicyRef: ref, Name: s.Name, From: from, To: s.To, Header: s.Header, Form: s.As})
 	if err == nil && !a.quiet {
-		fmt.Fprintf(a.stderr, "secret %s from %s, to %s; the box has a placeholder\n", info.Name, info.From, rulesText(info.Scope))
+		fmt.Fprintf(a.stderr, "secret %s from %s, to %s; the box gets a placeholder\n", info.Name, info.From, rulesText(info.Scope))
 	}
 	return err
 }

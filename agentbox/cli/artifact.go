@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -19,7 +21,7 @@ import (
 // host's signed statement, and none trusts the files alone.
 func (a *app) artifactCommand() *cli.Command {
 	return &cli.Command{
-		Name: "artifact", Category: catBox, Usage: "files that a task left, which artifacts: of the configuration names",
+		Name: "artifact", Category: catBox, Usage: "list, copy and verify the files that a task produced",
 		Commands: []*cli.Command{a.artifactLsCommand(), a.artifactGetCommand(), a.artifactVerifyCommand()},
 	}
 }
@@ -30,7 +32,7 @@ func (a *app) artifactLsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the artifacts of a task", ArgsUsage: "TASK",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return tell(ctx, a, api.ListArtifacts, taskRef(cmd), func(r api.ArtifactReport) facts { return artifactFacts(r, "") })
+			return callAndReport(ctx, a, api.ListArtifacts, taskRef(cmd), func(r api.ArtifactReport) facts { return artifactFacts(r, "") })
 		},
 	}
 }
@@ -51,8 +53,8 @@ func artifactFacts(r api.ArtifactReport, text string) facts {
 // scripts can rely on the exit code.
 func (a *app) artifactVerifyCommand() *cli.Command {
 	return &cli.Command{
-		Name: "verify", Usage: "compare artifacts with the statement that this host signed", ArgsUsage: "TASK",
-		Description: "It fails when the signature is not this host's, or a file is not as it was when the task ended.",
+		Name: "verify", Usage: "check the artifacts of a task against the signed statement", ArgsUsage: "TASK",
+		Description: "Fails if this host did not sign the statement, or if a file has changed since the task ended.",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			r, err := call(ctx, a, api.ListArtifacts, taskRef(cmd))
 			if err != nil {
@@ -68,7 +70,7 @@ func (a *app) artifactVerifyCommand() *cli.Command {
 			if err := a.report(artifactFacts(r, "signed by this host: "+r.Statement)); err != nil || bad == 0 {
 				return err
 			}
-			return agentbox.Errorf(agentbox.Corrupt, "%s of %s not what the statement says", agentbox.Plural(bad, "artifact"), r.Task)
+			return agentbox.Errorf(agentbox.Corrupt, "the artifacts of %s do not match the signed statement: %s missing, changed or not listed", r.Task, agentbox.Plural(bad, "file"))
 		},
 	}
 }
@@ -80,7 +82,7 @@ func (a *app) artifactGetCommand() *cli.Command {
 	var to string
 	return &cli.Command{
 		Name: "get", Usage: "copy artifacts here, or print one", ArgsUsage: "TASK [FILE...]",
-		Description: "Without FILE it copies all of them. A file that is not what the statement says is an error, and none that is here is replaced.",
+		Description: "Without FILE it copies all of them. It never overwrites a file, and fails if a file does not match the signed statement.",
 		Flags:       []cli.Flag{&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "copy to `DIR`, or print to - (default: a directory of the task's name)", Destination: &to}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			r, err := call(ctx, a, api.ListArtifacts, taskRef(cmd))
@@ -101,23 +103,24 @@ func (a *app) artifactGetCommand() *cli.Command {
 	}
 }
 
-// chooseArtifacts returns the named artifacts, or all that the statement names. It never returns a
-// file that the statement does not name, because there is no digest to check it against. The error
-// is NotFound if a named one is not among them.
+// chooseArtifacts returns the named artifacts, each once and in the order of the report, or all that
+// the statement names. It never returns a file that the statement does not name, because there is
+// no digest to check it against. The error is NotFound if a named one is not among them.
 func chooseArtifacts(r api.ArtifactReport, names []string) ([]api.Artifact, error) {
+	missing := map[string]bool{}
+	for _, name := range names {
+		missing[path.Clean(name)] = true
+	}
 	var out []api.Artifact
 	for _, f := range r.Files {
-		if len(names) == 0 && f.SHA256 != "" {
+		if f.SHA256 != "" && (len(names) == 0 || missing[f.Name]) {
 			out = append(out, f)
-		}
-		for _, name := range names {
-			if path.Clean(name) == f.Name && f.SHA256 != "" {
-				out = append(out, f)
-			}
+			delete(missing, f.Name)
 		}
 	}
-	if len(names) > 0 && len(out) < len(names) {
-		return nil, agentbox.Errorf(agentbox.NotFound, "task %s has not all of these artifacts: %s", r.Task, strings.Join(names, ", ")).WithHint("agentbox artifact ls %s", r.Task)
+	if len(missing) > 0 {
+		return nil, agentbox.Errorf(agentbox.NotFound, "task %s does not have these artifacts: %s", r.Task, strings.Join(slices.Sorted(maps.Keys(missing)), ", ")).
+			WithHint("agentbox artifact ls %s lists them", r.Task)
 	}
 	return out, nil
 }
@@ -142,7 +145,7 @@ func (a *app) getArtifacts(r api.ArtifactReport, files []api.Artifact, to string
 		return nil
 	}
 	if err := os.MkdirAll(to, 0o755); err != nil {
-		return agentbox.Errorf(agentbox.Invalid, "cannot make %s: %w", to, err)
+		return agentbox.Errorf(agentbox.Invalid, "cannot create %s: %w", to, err)
 	}
 	dst, err := os.OpenRoot(to)
 	if err != nil {
@@ -161,11 +164,11 @@ func (a *app) getArtifacts(r api.ArtifactReport, files []api.Artifact, to string
 // turn out to be wrong.
 func saveArtifact(from, dst *os.Root, f api.Artifact) error {
 	if err := dst.MkdirAll(path.Dir(f.Name), 0o755); err != nil {
-		return agentbox.Errorf(agentbox.Conflict, "cannot make the directory of %s: %w", f.Name, err)
+		return agentbox.Errorf(agentbox.Conflict, "cannot create the directory of %s: %w", f.Name, err)
 	}
 	out, err := dst.OpenFile(f.Name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if errors.Is(err, os.ErrExist) {
-		return agentbox.Errorf(agentbox.Exists, "%s is there already", path.Join(dst.Name(), f.Name)).WithHint("--output names another directory")
+		return agentbox.Errorf(agentbox.Exists, "%s already exists", path.Join(dst.Name(), f.Name)).WithHint("choose another directory with --output")
 	}
 	if err != nil {
 		return err
@@ -189,7 +192,7 @@ func copyArtifact(from *os.Root, f api.Artifact, w io.Writer) error {
 		return err
 	}
 	if sum.Hex() != f.SHA256 {
-		return agentbox.Errorf(agentbox.Corrupt, "artifact %s is not what it was when the task ended", f.Name)
+		return agentbox.Errorf(agentbox.Corrupt, "artifact %s has changed since the task ended", f.Name)
 	}
 	return nil
 }

@@ -17,13 +17,13 @@ import (
 
 // attachCommand is `attach`. Box and job are both optional; a single word that looks like a job's
 // ID is a job. For a job that has ended it prints the output and exits as the job did, so that a
-// script need not care whether it was quick enough.
+// script gets the same result whether it attaches before the end or after.
 func (a *app) attachCommand() *cli.Command {
 	var noStdin bool
 	return &cli.Command{
-		Name: "attach", Category: catInside, Usage: "join a job: see what it writes, and type to it", ArgsUsage: "[BOX] [JOB]",
-		Description: "Without JOB it is the one that runs in the box. ctrl-p ctrl-q leaves, and the job goes on; so does it when this program is\n" +
-			"ended. The exit code is the job's own. Any number of clients may attach; the terminal has the size of the last one.",
+		Name: "attach", Category: catInside, Usage: "attach this terminal to a job: see its output, and type into it", ArgsUsage: "[BOX] [JOB]",
+		Description: "Without JOB, it attaches to the one that runs in the box. Press ctrl-p ctrl-q to detach: the job continues, also if this program is\n" +
+			"killed. The exit code is that of the job. Several clients can attach; the job's terminal has the size of the latest one.",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "no-stdin", Aliases: []string{"n"}, Usage: "do not read standard input", Destination: &noStdin}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			box, id := cmd.Args().First(), cmd.Args().Get(1)
@@ -40,7 +40,8 @@ func (a *app) attachCommand() *cli.Command {
 	}
 }
 
-// attach attaches to a job, and exits as the job does.
+// attach attaches to a job and returns its exit code as an error (exit). found describes the job as
+// it was a moment ago: if it has ended since, the connection reports that.
 func (a *app) attach(ctx context.Context, found api.JobInfo, noStdin bool) error {
 	if state := found.Job.State; state == agentbox.JobEnded || state == agentbox.JobLost {
 		return a.endedJob(ctx, found)
@@ -54,8 +55,8 @@ func (a *app) attach(ctx context.Context, found api.JobInfo, noStdin bool) error
 		return err
 	}
 	defer client.Close()
-	ctx, leave := context.WithCancelCause(ctx)
-	defer leave(nil)
+	ctx, detach := context.WithCancelCause(ctx)
+	defer detach(nil)
 	var modes job.Modes
 	cmd, restore, err := a.streams(!noStdin, found.Job.TTY && !noStdin && term.IsTerminal(int(a.stdin.Fd())))
 	if err != nil {
@@ -63,7 +64,7 @@ func (a *app) attach(ctx context.Context, found api.JobInfo, noStdin bool) error
 	}
 	defer restore()
 	if cmd.TTY != nil {
-		cmd.Stdin = &leaving{r: a.stdin, leave: func() { leave(errLeft) }}
+		cmd.Stdin = &detachReader{r: a.stdin, detach: func() { detach(errDetached) }}
 		cmd.Stdout = io.MultiWriter(a.stdout, &modes)
 	}
 	// Replay first draws the job's screen, as if the client had been attached from the beginning.
@@ -76,21 +77,21 @@ func (a *app) attach(ctx context.Context, found api.JobInfo, noStdin bool) error
 	return a.attached(ctx, found, status, err)
 }
 
-// errLeft is the cause of a context that ended because the user detached from the job.
-var errLeft = errors.New("left the job")
+// errDetached is the cause of a context that ended because the user detached from the job.
+var errDetached = errors.New("detached from the job")
 
 // exitInterrupted is the shell's exit code for a program that SIGINT ended.
 const exitInterrupted = 130
 
-// attached returns how an attachment ended. Detaching is no failure, an interrupt is exit code 130,
+// attached returns the result of an attachment. Detaching is no failure, an interrupt is exit code 130,
 // and after a lost connection it looks at the job's state.
 func (a *app) attached(ctx context.Context, found api.JobInfo, status environment.Status, err error) error {
 	switch {
-	case errors.Is(err, errLeft):
-		fmt.Fprintf(a.stderr, "agentbox: left %s, which goes on\r\n", found.Job.ID)
+	case errors.Is(err, errDetached):
+		fmt.Fprintf(a.stderr, "agentbox: detached from %s, which keeps running\r\n", found.Job.ID)
 		return nil
 	case errors.Is(err, context.Canceled):
-		fmt.Fprintf(a.stderr, "agentbox: left %s, which goes on; agentbox jobs kill %s ends it\n", found.Job.ID, found.Job.ID)
+		fmt.Fprintf(a.stderr, "agentbox: detached from %s, which keeps running; agentbox jobs kill %s ends it\n", found.Job.ID, found.Job.ID)
 		return exit(exitInterrupted)
 	case agentbox.CodeOf(err) == agentbox.Unavailable:
 		return a.jobAfterLoss(ctx, found, err)
@@ -106,14 +107,14 @@ func (a *app) attached(ctx context.Context, found api.JobInfo, status environmen
 // paused or ended together with its box, and that is what the user should see. Otherwise it returns
 // cause.
 func (a *app) jobAfterLoss(ctx context.Context, found api.JobInfo, cause error) error {
-	b := a.afterLoss(ctx, found.Job.Box, cause)
+	b := a.boxAfterLoss(ctx, found.Job.Box, cause)
 	now, err := call(ctx, a, api.ShowJob, api.JobRef{Job: found.Job.ID.String()})
 	switch {
 	case err != nil:
 		return err
-	// The box's limit or lease may be the reason; afterLoss has waited until that is known.
+	// The box's limit or lease may be the reason; boxAfterLoss has waited until that is known.
 	case now.Job.State == agentbox.JobPaused:
-		return agentbox.Errorf(agentbox.Unavailable, "box %s was paused, and job %s with it", b.Name, now.Job.ID).
+		return agentbox.Errorf(agentbox.Unavailable, "box %s was paused together with job %s", b.Name, now.Job.ID).
 			WithHint("agentbox attach %s resumes the box", now.Job.ID)
 	case now.Job.State == agentbox.JobEnded || now.Job.State == agentbox.JobLost:
 		return jobResult(now.Job)
@@ -130,12 +131,13 @@ func (a *app) endedJob(ctx context.Context, found api.JobInfo) error {
 	return jobResult(found.Job)
 }
 
-// jobResult returns the job's exit code as an error. A lost job is Unavailable.
+// jobResult returns the exit code of a job that has ended: nil for 0, else an exit. A lost job, which
+// has no exit code, is Unavailable.
 func jobResult(j agentbox.Job) error {
 	switch {
 	case j.Exit == nil:
-		return agentbox.Errorf(agentbox.Unavailable, "job %s was lost: its machine ended under it", j.ID).
-			WithHint("agentbox logs %s prints what it wrote", j.ID)
+		return agentbox.Errorf(agentbox.Unavailable, "job %s was lost: its machine ended while it ran", j.ID).
+			WithHint("agentbox logs %s prints its output", j.ID)
 	case *j.Exit != 0:
 		return exit(*j.Exit)
 	}
@@ -148,32 +150,32 @@ const (
 	secondKey = 'Q' - '@'
 )
 
-// leaving is a terminal's input without the keys that detach from the job. It holds back a ctrl-p
-// until the next key shows its purpose, and passes it on unless that key is ctrl-q.
-type leaving struct {
-	r     io.Reader
-	leave func()
-	held  bool // ctrl-p came last, and was not passed on yet
+// detachReader is a terminal's input without the keys that detach from the job. It holds back a
+// ctrl-p until the next key shows its purpose, and passes it on unless that key is ctrl-q.
+type detachReader struct {
+	r      io.Reader
+	detach func() // called by Read, once, before it returns io.EOF
+	held   bool   // ctrl-p came last, and was not passed on yet
 }
 
 // Read reads into at most half of p, because each key may become two: the held ctrl-p and the key
 // itself.
-func (l *leaving) Read(p []byte) (int, error) {
+func (d *detachReader) Read(p []byte) (int, error) {
 	if len(p) < 2 {
 		return 0, io.ErrShortBuffer
 	}
 	in := make([]byte, len(p)/2)
-	n, err := l.r.Read(in)
+	n, err := d.r.Read(in)
 	out := p[:0]
 	for _, c := range in[:n] {
-		if l.held && c == secondKey {
-			l.leave()
+		if d.held && c == secondKey {
+			d.detach()
 			return len(out), io.EOF
 		}
-		if l.held {
+		if d.held {
 			out = append(out, firstKey)
 		}
-		if l.held = c == firstKey; !l.held {
+		if d.held = c == firstKey; !d.held {
 			out = append(out, c)
 		}
 	}

@@ -23,23 +23,23 @@ func (a *app) benchCommand() *cli.Command {
 		Name: "bench", Category: catHost, Usage: "measure agentbox on this machine",
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			if name := cmd.Args().First(); name != "" {
-				return agentbox.Errorf(agentbox.Invalid, "bench knows no %q", name).WithHint("agentbox bench --help lists what can be measured")
+				return agentbox.Errorf(agentbox.Invalid, "there is no benchmark %q", name).WithHint("agentbox bench --help lists the benchmarks")
 			}
 			return cli.ShowSubcommandHelp(cmd)
 		},
 		Commands: []*cli.Command{
-			a.benchVerb("enter", "measure stepping into boxes: whole commands, as you type them",
-				"Works in a home and in repositories of its own, which are gone afterwards. Let nothing else run meanwhile.", 20, byKind(boxes((*bench.Lab).Enter))),
-			a.benchVerb("tasks", "measure handing work over: run, task submit, its result, attach",
-				"task/begin is from the start of task submit until the command runs, task/result from the end of a command that has changed 20 files\n"+
-					"until its result is shown, task/attach until the job's output is. Let nothing else run meanwhile.", 20, byKind(boxes((*bench.Lab).Tasks))),
-			a.benchVerb("agent", "measure opening coding agents in boxes that have them, beside a bare runsc",
+			a.benchVerb("enter", "measure entering boxes: complete commands, as you type them",
+				"Uses a temporary home and temporary repositories. Let nothing else run meanwhile.", 20, byKind(boxes((*bench.Lab).Enter))),
+			a.benchVerb("tasks", "measure tasks: run, task submit, the result, attach",
+				"task/begin lasts from the start of task submit until the command runs; task/result from the end of a command that changed 20 files\n"+
+					"until its result is shown; task/attach until the job's output is shown. Let nothing else run meanwhile.", 20, byKind(boxes((*bench.Lab).Tasks))),
+			a.benchVerb("agent", "measure starting coding agents in boxes, compared with plain runsc",
 				"From the start of the command line to the agent's first output, which is its version. Each agent is installed first, which\n"+
-					"takes a minute or two: --only '*/*claude'. Let nothing else run meanwhile.", 20, byKind(boxes((*bench.Lab).Agents))),
+					"takes a minute or two; choose one with --only '*/*claude'. Let nothing else run meanwhile.", 20, byKind(boxes((*bench.Lab).Agents))),
 			a.benchWorkCommand(),
-			a.benchVerb("network", "measure the network of boxes beside that of QEMU and of runsc themselves",
-				"A program in the box moves 64 MiB each way and opens connections, to a server on this machine. Needs root for the one of\n"+
-					"runsc itself. Let nothing else run meanwhile.", 10, byKind(benchNetwork)),
+			a.benchVerb("network", "measure the network of boxes, compared with that of plain QEMU and runsc",
+				"A program in the box moves 64 MiB each way and opens connections, to a server on this machine. Needs root to measure plain runsc.\n"+
+					"Let nothing else run meanwhile.", 10, byKind(benchNetwork)),
 			a.benchStoreCommand(), a.benchMeshCommand(), a.benchMeshNode(),
 		},
 	}
@@ -75,12 +75,12 @@ func (a *app) benchVerb(name, usage, description string, runs int, measure bench
 			&cli.IntFlag{Name: "runs", Value: runs, Usage: "take `N` samples of each scenario", Destination: &r.runs},
 			&cli.StringFlag{Name: "isolation", Usage: "only this `KIND` of machine: auto, microvm, gvisor", Destination: &r.isolation},
 			&cli.StringFlag{Name: "json", Usage: "write the report to `FILE`, - for standard output", Destination: &r.json},
-			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, as '" + name + "/re*'; several with commas", Destination: &r.only},
+			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, such as '" + name + "/re*'; separate several with commas", Destination: &r.only},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			// A scenario's name is not an argument, but people easily forget --only.
 			if cmd.Args().Present() {
-				return agentbox.Errorf(agentbox.Invalid, "bench %s takes no argument %q", name, cmd.Args().First()).WithHint("--only %s", cmd.Args().First())
+				return agentbox.Errorf(agentbox.Invalid, "bench %s takes no argument %q", name, cmd.Args().First()).WithHint("to choose scenarios: --only %s", cmd.Args().First())
 			}
 			if r.runs < 1 || r.runs > maxRuns {
 				return agentbox.Errorf(agentbox.Invalid, "--runs %d is not between 1 and %d", r.runs, maxRuns)
@@ -111,8 +111,8 @@ func (r *benchRun) choose(all []bench.Scenario) ([]bench.Scenario, error) {
 	return bench.Select(all, r.patterns())
 }
 
-// take measures the scenarios that --only selects.
-func (r *benchRun) take(ctx context.Context, all []bench.Scenario) error {
+// measure measures the scenarios that --only selects.
+func (r *benchRun) measure(ctx context.Context, all []bench.Scenario) error {
 	scenarios, err := r.choose(all)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ func boxes(of func(*bench.Lab, agentbox.Box) []bench.Scenario) func(context.Cont
 			return err
 		}
 		end(isolationText(box))
-		return r.take(ctx, of(lab, box))
+		return r.measure(ctx, of(lab, box))
 	}
 }
 
@@ -35,7 +35,7 @@ func benchNetwork(ctx context.Context, r *benchRun, lab *bench.Lab) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.take(ctx, all), end())
+	return errors.Join(r.measure(ctx, all), end())
 }
 
 // benchWorkCommand is `bench work`: the same work on the machine itself and in boxes, in
@@ -43,14 +43,14 @@ func benchNetwork(ctx context.Context, r *benchRun, lab *bench.Lab) error {
 // --try is for finding what makes a bare runsc faster, and does not use boxes.
 func (a *app) benchWorkCommand() *cli.Command {
 	var try []string
-	cmd := a.benchVerb("work", "measure builds and tests, on this machine itself and in boxes",
+	cmd := a.benchVerb("work", "measure builds and tests on this machine, outside and inside of boxes",
 		"Needs gcc, make and the network, for the source of zlib. Let nothing else run meanwhile.", 5,
 		func(ctx context.Context, r *benchRun) error {
 			kinds, err := r.kinds(ctx)
 			if err != nil {
 				return err
 			}
-			dir, err := here()
+			dir, err := currentDir()
 			if err != nil {
 				return err
 			}
@@ -64,12 +64,12 @@ func (a *app) benchWorkCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				return r.take(ctx, all)
+				return r.measure(ctx, all)
 			})
 		})
 	cmd.Flags = append(cmd.Flags, &cli.StringSliceFlag{
 		Name: "try", Destination: &try,
-		Usage: "measure instead the processor time of a bare runsc without and with `OPTION`: a flag of runsc's (--try=--dcache=0), an annotation, or tmpfs:DIR; several with commas",
+		Usage: "measure instead the processor time of plain runsc without and with `OPTION`: a runsc flag (--try=--dcache=0), an annotation, or tmpfs:DIR; separate several with commas",
 	})
 	return cmd
 }

@@ -16,14 +16,14 @@ import (
 // network namespaces.
 func (a *app) benchMeshCommand() *cli.Command {
 	large, small, peers := "1GiB", "64MiB", ""
-	cmd := a.benchVerb("mesh", "measure what machines of a team hand to each other, in network namespaces",
+	cmd := a.benchVerb("mesh", "measure transfers between the machines of a team, in network namespaces",
 		"Real processes in namespaces of their own, joined by links of 1 Gbit/s and 100 Mbit/s, and a simulation of 16 and 1,000 machines.\n"+
 			"Needs root, except for mesh/simulated-*. Each machine of a swarm is a sample. Let nothing else run meanwhile.", 15,
 		func(ctx context.Context, r *benchRun) error { return r.mesh(ctx, large, small, peers) })
 	cmd.Flags = append(cmd.Flags,
-		&cli.StringFlag{Name: "large", Value: large, Usage: "`SIZE` of the image that goes from one machine to one", Destination: &large},
-		&cli.StringFlag{Name: "peers", Usage: "measure swarms of rsync, a registry and IPFS, too: programs of `DIRECTORY` (make bench-peers fills build/peers) or, if it has none, those found as commands", Destination: &peers},
-		&cli.StringFlag{Name: "small", Value: small, Usage: "`SIZE` of the image that goes to many", Destination: &small})
+		&cli.StringFlag{Name: "large", Value: large, Usage: "`SIZE` of the image that one machine sends to one other", Destination: &large},
+		&cli.StringFlag{Name: "peers", Usage: "also measure rsync, a registry and IPFS, with the programs in `DIRECTORY` (make bench-peers fills build/peers) or, if it has none, those in PATH", Destination: &peers},
+		&cli.StringFlag{Name: "small", Value: small, Usage: "`SIZE` of the image that one machine sends to many", Destination: &small})
 	return cmd
 }
 
@@ -49,14 +49,14 @@ func (r *benchRun) mesh(ctx context.Context, large, small, peers string) error {
 		return err
 	}
 	r.report.Missing = lab.Missing(r.patterns())
-	return errors.Join(r.take(ctx, lab.Scenarios()), lab.Close())
+	return errors.Join(r.measure(ctx, lab.Scenarios()), lab.Close())
 }
 
 // benchMeshNode is the hidden verb that runs one machine of the benchmark. It reads commands from
 // standard input; see bench.RunMeshNode.
 func (a *app) benchMeshNode() *cli.Command {
 	return &cli.Command{
-		Name: bench.MeshNodeVerb, Hidden: true, Usage: "be a machine of bench mesh", ArgsUsage: "DIRECTORY",
+		Name: bench.MeshNodeVerb, Hidden: true, Usage: "run one machine of bench mesh", ArgsUsage: "DIRECTORY",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			return bench.RunMeshNode(ctx, cmd.Args().First(), os.Stdin, a.stdout)
 		},

@@ -15,10 +15,10 @@ import (
 // benchStoreCommand is `bench store`. Five samples are enough, because each moves hundreds of
 // megabytes.
 func (a *app) benchStoreCommand() *cli.Command {
-	return a.benchVerb("store", "measure the store beside sha256sum, cp, restic and desync",
-		"Works on a disk image of its own (2 GiB with 600 MiB of this machine's files), which is gone afterwards and needs 4 GiB meanwhile.\n"+
-			"restic and desync are built where they are missing and a Go toolchain is at hand. store/lazy-… measure a box whose image comes over\n"+
-			"a link of 1 Gbit/s as it is needed. Let nothing else run meanwhile.", 5,
+	return a.benchVerb("store", "measure the store, compared with sha256sum, cp, restic and desync",
+		"Uses a temporary disk image (2 GiB with 600 MiB of this machine's files) and up to 4 GiB of space. If restic or desync is missing,\n"+
+			"it is built with the Go toolchain, if there is one. store/lazy-… measure a box whose image arrives over a link of 1 Gbit/s\n"+
+			"while the box runs. Let nothing else run meanwhile.", 5,
 		func(ctx context.Context, r *benchRun) error { return r.store(ctx) })
 }
 
@@ -38,6 +38,7 @@ func (r *benchRun) store(ctx context.Context) error {
 	return errors.Join(r.storeIn(ctx, lab), lab.Close())
 }
 
+// storeIn measures the chosen scenarios in an open lab, which the caller closes.
 func (r *benchRun) storeIn(ctx context.Context, lab *bench.StoreLab) error {
 	lazy := func(s bench.Scenario) bool { return bench.IsLazy(s.Name) }
 	scenarios, err := r.choose(append(lab.Scenarios(), (&bench.LazyLab{}).Scenarios(agentbox.Box{})...))
@@ -47,7 +48,7 @@ func (r *benchRun) storeIn(ctx context.Context, lab *bench.StoreLab) error {
 	files := slices.DeleteFunc(slices.Clone(scenarios), lazy)
 	prepared, err := lab.Prepare(ctx, files)
 	if err == nil && len(prepared) > 0 {
-		err = r.take(ctx, prepared)
+		err = r.measure(ctx, prepared)
 	}
 	if err != nil || len(files) == len(scenarios) {
 		return err
@@ -65,5 +66,5 @@ func (r *benchRun) lazy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.take(ctx, lab.Scenarios(box)), lab.Close(ctx))
+	return errors.Join(r.measure(ctx, lab.Scenarios(box)), lab.Close(ctx))
 }

@@ -18,7 +18,7 @@ import (
 // open; none reads its files.
 func (a *app) cacheCommand() *cli.Command {
 	return &cli.Command{
-		Name: "cache", Category: catHost, Usage: "look at, check and bound what the store keeps",
+		Name: "cache", Category: catHost, Usage: "list, verify and limit the contents of the store",
 		Commands: []*cli.Command{
 			a.cacheLs(), a.cacheShow(), a.cacheVerify(), a.cacheGC(), a.cachePin(), a.cacheUnpin(), a.cacheShare(true), a.cacheShare(false), a.cacheRm(), a.cacheQuota(),
 		},
@@ -30,10 +30,10 @@ func (a *app) cacheCommand() *cli.Command {
 // accepts.
 func (a *app) cacheLs() *cli.Command {
 	return &cli.Command{
-		Name: "ls", Usage: "list what the store keeps, and why",
-		Description: "An image that was made here enters the store a minute or two afterwards, at once where there is a team: `agentbox image ls` shows it at once.",
+		Name: "ls", Usage: "list the contents of the store, and what keeps each entry",
+		Description: "A new image enters the store a minute or two after it was built, or at once in a team. agentbox image ls shows it immediately.",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			return tell(ctx, a, api.ListCache, api.None{}, func(list []api.CacheEntry) facts {
+			return callAndReport(ctx, a, api.ListCache, api.None{}, func(list []api.CacheEntry) facts {
 				return listed(list, []string{"MANIFEST", "KIND", "SIZE", "STORED", "USED", "KEPT BY"}, func(e api.CacheEntry) (string, []string) {
 					return e.Manifest.String(), []string{e.Manifest.Short(), e.Kind, bytesText(e.Size), bytesText(e.Stored), agoText(e.Used), keptBy(e)}
 				})
@@ -64,18 +64,18 @@ func keptBy(e api.CacheEntry) string {
 }
 
 // refText is the help about how to name an entry. api.CacheRef has the exact rules.
-const refText = "An entry is named by its digest, its image's digest, the key of what setup made (or an unambiguous beginning of one of these, at least 4 digits),\n" +
-	"a name as `cache ls` shows it, or an image by its name: the newest so named."
+const refText = "Name an entry by its digest, by its image's digest, by the key of its setup result (or by a unique prefix of one of these, at\n" +
+	"least 4 digits), or by a name from agentbox cache ls. The name of an image means the newest image of that name."
 
-// cacheShow is `cache show`. With --why it prints the ingredients of a setup result's key, one per
-// line, so that diff can compare two results. --json prints an api.CacheDetail, which always has
-// the ingredients; --quiet the manifest.
+// cacheShow is `cache show`. With --why it prints the inputs of a setup result's key, one per line,
+// so that diff can compare two results. --json prints an api.CacheDetail, which always has the
+// inputs; --quiet the manifest.
 func (a *app) cacheShow() *cli.Command {
 	var why bool
 	return &cli.Command{
-		Name: "show", Usage: "say what is known of one entry", ArgsUsage: "DIGEST|KEY|NAME|IMAGE",
+		Name: "show", Usage: "show details of one entry", ArgsUsage: "DIGEST|KEY|NAME|IMAGE",
 		Description: refText,
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "why", Usage: "list what the key of what setup made was computed from", Destination: &why}},
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "why", Usage: "list the inputs of a setup result's key", Destination: &why}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			e, err := call(ctx, a, api.ShowCache, api.CacheRef{Ref: cmd.Args().First()})
 			if err != nil {
@@ -84,7 +84,7 @@ func (a *app) cacheShow() *cli.Command {
 			f := facts{value: e, ids: []string{e.Manifest.String()}, table: cacheFacts(e)}
 			if why && !a.json && !a.quiet {
 				if len(e.Why) == 0 {
-					return agentbox.Errorf(agentbox.Invalid, "%s was not made by setup, so it has no key to explain", e.Manifest.Short())
+					return agentbox.Errorf(agentbox.Invalid, "%s is not a setup result, so it has no key to explain", e.Manifest.Short())
 				}
 				f.table, f.text = nil, whyText(e)
 			}
@@ -93,7 +93,7 @@ func (a *app) cacheShow() *cli.Command {
 	}
 }
 
-// whyText returns the ingredients of a key, one per line, and whether the key had another result.
+// whyText returns the inputs of a key, one per line, and whether the key had another result.
 func whyText(e api.CacheDetail) string {
 	lines := slices.Clone(e.Why)
 	for _, alarm := range e.Alarms {
@@ -146,15 +146,15 @@ func alarmText(a api.CacheAlarm) string {
 func (a *app) cacheVerify() *cli.Command {
 	var req api.CacheVerifyRequest
 	return &cli.Command{
-		Name: "verify", Usage: "read and hash everything, put aside what is damaged, and get it again",
-		Description: "What is damaged comes from the remotes that images were pulled from or exported to. The exit code is 1 when something stays damaged.",
+		Name: "verify", Usage: "read and hash everything, and replace what is damaged",
+		Description: "Damaged pieces are set aside and fetched again from the remotes that images were pulled from or exported to.\nThe exit code is 1 if damage remains.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "rebuild", Usage: "also find again what the index has lost", Destination: &req.Rebuild},
-			&cli.StringFlag{Name: "from", Usage: "also ask a directory that `agentbox image export` filled, or its URL", Destination: &req.From},
+			&cli.BoolFlag{Name: "rebuild", Usage: "also restore entries that the index has lost", Destination: &req.Rebuild},
+			&cli.StringFlag{Name: "from", Usage: "also fetch from this `REMOTE`: a directory that agentbox image export filled, or its URL", Destination: &req.From},
 		},
 		Action: func(ctx context.Context, _ *cli.Command) (err error) {
 			// The daemon's current directory is not ours.
-			if req.From, err = placeOf(req.From); err != nil {
+			if req.From, err = remoteOf(req.From); err != nil {
 				return err
 			}
 			r, err := call(ctx, a, api.VerifyCache, req)
@@ -201,14 +201,14 @@ func (a *app) printVerified(r api.CacheVerifyReport) {
 func (a *app) cacheGC() *cli.Command {
 	var req api.CacheGCRequest
 	return &cli.Command{
-		Name: "gc", Usage: "free the space of what nothing needs",
-		Description: "Names that have expired go, then what is above the quota, then chunks that nothing needs. What is younger than ten minutes stays.",
+		Name: "gc", Usage: "remove entries that nothing needs",
+		Description: "Removes expired names, then entries above the quota, then chunks that no entry needs. Keeps what is younger than ten minutes.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "dry-run", Usage: "only say what would go, and why", Destination: &req.DryRun},
-			&cli.BoolFlag{Name: "all", Usage: "whatever no name, pin or box keeps, not only what is above the quota", Destination: &req.All},
+			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be removed, and why, but remove nothing", Destination: &req.DryRun},
+			&cli.BoolFlag{Name: "all", Usage: "remove everything that no name, pin or box keeps, not only what is above the quota", Destination: &req.All},
 		},
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			return tell(ctx, a, api.CollectCache, req, func(r api.CacheGCReport) facts {
+			return callAndReport(ctx, a, api.CollectCache, req, func(r api.CacheGCReport) facts {
 				f := removedFacts(r.Items, r.Freed, req.DryRun)
 				f.value = r
 				if r.Young > 0 {
@@ -225,42 +225,43 @@ func (a *app) cacheGC() *cli.Command {
 
 // cachePin is `cache pin`: it keeps an entry from being evicted until cacheUnpin.
 func (a *app) cachePin() *cli.Command {
-	return onEntry(a, "pin", "keep an entry whatever happens", "", "pinned", api.PinCache, namedEntry)
+	return entryVerb(a, "pin", "keep an entry until it is unpinned", "", "pinned", api.PinCache, namedEntry)
 }
 
 // cacheUnpin is `cache unpin`. Without a pin it changes nothing.
 func (a *app) cacheUnpin() *cli.Command {
-	return onEntry(a, "unpin", "take a pin back", "", "unpinned", api.UnpinCache, namedEntry)
+	return entryVerb(a, "unpin", "remove the pin of an entry", "", "unpinned", api.UnpinCache, namedEntry)
 }
 
 // cacheShare is `cache share` or, if share is false, `cache unshare`.
 func (a *app) cacheShare(share bool) *cli.Command {
-	name, usage, done := "share", "let the machines of your team have an entry from here", "shared"
+	name, usage, done := "share", "let the machines of your team fetch an entry from here", "shared"
 	if !share {
-		name, usage, done = "unshare", "let them not have it from here any more", "not shared"
+		name, usage, done = "unshare", "stop offering an entry to the machines of your team", "not shared"
 	}
-	return onEntry(a, name, usage, "\nImages without include: and what setup made are shared with the team unless you unshare them; anything else is not unless you share it.\nWhat a machine has already, it keeps.",
+	return entryVerb(a, name, usage, "\nImages without include: and setup results are shared unless you unshare them. Anything else is not shared unless you share it.\nA machine keeps what it has already fetched.",
 		done, api.ShareCache, func(entry string) api.CacheShareRequest { return api.CacheShareRequest{Ref: entry, Share: share} })
 }
 
 // cacheRm is `cache rm`: it removes a setup result. Images are removed by `image rm`, because boxes
 // may be running from them.
 func (a *app) cacheRm() *cli.Command {
-	cmd := onEntry(a, "rm", "forget what setup made: it is made again when it is needed",
-		"\nBoxes that start from it keep it. An alarm about its key ends. Images go with `image rm`.", "removed", api.RemoveCache, namedEntry)
+	cmd := entryVerb(a, "rm", "remove a setup result; setup runs again when it is needed",
+		"\nBoxes that use it keep it. This also clears an alarm about its key. To remove an image, use agentbox image rm.", "removed", api.RemoveCache, namedEntry)
 	cmd.ArgsUsage = "DIGEST|KEY|NAME"
 	return cmd
 }
 
+// namedEntry is the request of calls that need only the entry.
 func namedEntry(entry string) api.CacheRef { return api.CacheRef{Ref: entry} }
 
-// onEntry returns a verb that does one thing to one entry and reports it. --json prints the
-// resulting api.CacheEntry; --quiet its manifest.
-func onEntry[Req any](a *app, name, usage, more, done string, e api.Endpoint[Req, api.CacheEntry], request func(entry string) Req) *cli.Command {
+// entryVerb returns a verb that does one thing to one entry and reports it. --json prints the
+// resulting api.CacheEntry; --quiet its manifest. more is added to the help, done is the report.
+func entryVerb[Req any](a *app, name, usage, more, done string, e api.Endpoint[Req, api.CacheEntry], request func(entry string) Req) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, ArgsUsage: "DIGEST|KEY|NAME|IMAGE", Description: refText + more,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return tell(ctx, a, e, request(cmd.Args().First()), func(entry api.CacheEntry) facts {
+			return callAndReport(ctx, a, e, request(cmd.Args().First()), func(entry api.CacheEntry) facts {
 				id := entry.Manifest.String()
 				return facts{value: entry, ids: []string{id}, text: done + " " + id}
 			})
@@ -272,8 +273,8 @@ func onEntry[Req any](a *app, name, usage, more, done string, e api.Endpoint[Req
 // api.CacheUsage.
 func (a *app) cacheQuota() *cli.Command {
 	return &cli.Command{
-		Name: "quota", Usage: "say how much the store takes and may take, or change it", ArgsUsage: "[SIZE] [KIND=SIZE...]",
-		Description: "SIZE as 40GiB; 0 is no bound. KIND is image, cache, workspace, snapshot or artifact.",
+		Name: "quota", Usage: "show or change how much space the store may use", ArgsUsage: "[SIZE] [KIND=SIZE...]",
+		Description: "SIZE is written as 40GiB; 0 means no quota. KIND is image, cache, workspace, snapshot or artifact.",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			req, err := quotaRequest(cmd.Args().Slice())
 			if err != nil {
@@ -305,7 +306,7 @@ func quotaRequest(args []string) (api.CacheQuotaRequest, error) {
 		if size != "0" {
 			var err error
 			if n, err = config.ParseSize(size); err != nil {
-				return req, agentbox.Errorf(agentbox.Invalid, "%q: %w", arg, err).WithHint("agentbox cache quota 40GiB image=20GiB; 0 is no bound")
+				return req, agentbox.Errorf(agentbox.Invalid, "%q: %w", arg, err).WithHint("agentbox cache quota 40GiB image=20GiB; 0 means no quota")
 			}
 		}
 		if of {

@@ -111,12 +111,12 @@ func (a *app) tree() *cli.Command {
 	return &cli.Command{
 		Name:  "agentbox",
 		Usage: "isolated, resettable workstations for coding agents",
-		UsageText: `agentbox up                  a box for this repository and branch, and a shell in it
-agentbox up -- make test     the same, and a command instead of the shell
-agentbox run -- CMD...       one command in a fresh box that is gone afterwards`,
+		UsageText: `agentbox up                  create the box of this repository and branch, and open a shell in it
+agentbox up -- make test     the same, but run a command instead of the shell
+agentbox run -- CMD...       run one command in a new box, and remove the box afterwards`,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print ids only, and no progress", Destination: &a.quiet},
-			&cli.BoolFlag{Name: "json", Usage: "print facts as JSON", Destination: &a.json},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print only IDs, and no progress", Destination: &a.quiet},
+			&cli.BoolFlag{Name: "json", Usage: "print results as JSON", Destination: &a.json},
 		},
 		Before: func(ctx context.Context, _ *cli.Command) (context.Context, error) {
 			var err error

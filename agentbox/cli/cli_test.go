@@ -51,7 +51,10 @@ func TestAMistakeOnTheCommandLineIsOneLineAndAHint(t *testing.T) {
 		"up --cpus two":             {"two", "--help"},
 		"run --timeout -5s -- true": {"--timeout -5s is not above 0", "90s"},
 		"run --timeout 0 -- true":   {"--timeout 0s is not above 0", "leave it out"},
+		"up --cpus 0":               {"--cpus 0 is not above 0", "leave it out"},
+		"agent --cpus -1 claude":    {"--cpus -1 is not above 0", "leave it out"},
 
+		"task submit --parallel 0 -- true":   {"--parallel 0 is not above 0", "leave it out"},
 		"task submit --max-cost 0 -- true":   {"--max-cost 0 is not above 0", "0.10"},
 		"task submit --max-cost nan -- true": {"--max-cost NaN is not above 0", "0.10"},
 		"task submit --max-tokens 0 -- true": {"--max-tokens 0 is not above 0", "100000"},

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strconv"
@@ -34,15 +36,15 @@ func call[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp],
 	resp, err := api.Call(ctx, client, e, req, p.event)
 	p.close()
 	if api.Unreached(err) {
-		err = agentbox.Errorf(agentbox.Unavailable, "the daemon ended before it had answered: %w", err).
-			WithHint("run the command again: what was half done is undone")
+		err = agentbox.Errorf(agentbox.Unavailable, "the daemon ended before it answered: %w", err).
+			WithHint("run the command again: the daemon undoes incomplete operations")
 	}
 	return resp, err
 }
 
-// outlasting makes a call that waits for a task, without progress. If the daemon is replaced
+// callAcrossRestarts makes a call that waits for a task, without progress. If the daemon is replaced
 // meanwhile, the next one takes over the task, so the call is repeated there.
-func outlasting[Resp any](ctx context.Context, a *app, e api.Endpoint[api.TaskRef, Resp], task agentbox.TaskID) (Resp, error) {
+func callAcrossRestarts[Resp any](ctx context.Context, a *app, e api.Endpoint[api.TaskRef, Resp], task agentbox.TaskID) (Resp, error) {
 	for {
 		client, err := a.daemon(ctx)
 		var resp Resp
@@ -59,13 +61,20 @@ func outlasting[Resp any](ctx context.Context, a *app, e api.Endpoint[api.TaskRe
 	}
 }
 
-// tell makes a call and reports the facts that of makes from its answer: all that most verbs do.
-func tell[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp], req Req, of func(Resp) facts) error {
+// callAndReport makes a call and reports the facts that of makes from its answer: all that most verbs
+// do.
+func callAndReport[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp], req Req, of func(Resp) facts) error {
 	resp, err := call(ctx, a, e, req)
 	if err != nil {
 		return err
 	}
 	return a.report(of(resp))
+}
+
+// noDaemon reports whether a call failed because no daemon listens at the home's socket: it does not
+// exist, or its daemon has died. Other errors, such as a missing permission, say nothing about that.
+func noDaemon(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // daemon returns a client of a daemon of exactly this build. The API has no version of its own:
@@ -190,14 +199,27 @@ func (a *app) awaitDaemon(ctx context.Context, client *api.Client, died <-chan e
 	}
 }
 
-// lastLogLine returns the last line of the daemon's log, which has the reason of a failed start.
+// maxLogLine bounds what lastLogLine reads, in bytes. A log grows for as long as its home exists.
+const maxLogLine = 4 << 10
+
+// lastLogLine returns the last line of the daemon's log, or its last maxLogLine bytes. It has the
+// reason of a failed start.
 func (a *app) lastLogLine() string {
-	b, err := os.ReadFile(a.home.Log())
+	f, err := os.Open(a.home.Log())
 	if err != nil {
 		return err.Error()
 	}
-	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
-	return string(lines[len(lines)-1])
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err.Error()
+	}
+	b, err := io.ReadAll(io.NewSectionReader(f, max(0, size-maxLogLine), maxLogLine))
+	if err != nil {
+		return err.Error()
+	}
+	b = bytes.TrimSpace(b)
+	return string(b[bytes.LastIndexByte(b, '\n')+1:])
 }
 
 // stopDaemon asks a daemon to exit and waits until its process has ended, so that the next one
@@ -238,8 +260,8 @@ func (a *app) ref(arg string) api.BoxRef {
 	return api.BoxRef{Box: arg, Directory: dir}
 }
 
-// here returns the current directory, for verbs that cannot do without.
-func here() (string, error) {
+// currentDir returns the current directory, for verbs that need one.
+func currentDir() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", agentbox.Errorf(agentbox.Invalid, "the current directory is gone: %w", err).WithHint("cd somewhere else")

@@ -23,7 +23,7 @@ complete -o bashdefault -o default -F _agentbox agentbox
 
 // completionCommand adapts the library's completion verb to our conventions.
 func (a *app) completionCommand(cmd *cli.Command) {
-	cmd.Hidden, cmd.Category, cmd.Usage = false, catHost, "print the completion for a shell: bash, zsh, fish or pwsh"
+	cmd.Hidden, cmd.Category, cmd.Usage = false, catHost, "print the completion script for a shell: bash, zsh, fish or pwsh"
 	for _, sub := range cmd.Commands {
 		if sub.Name == "bash" {
 			sub.Action = func(context.Context, *cli.Command) error {

@@ -21,14 +21,14 @@ func (a *app) cpCommand() *cli.Command {
 	var opts environment.CopyOptions
 	var user string
 	return &cli.Command{
-		Name: "cp", Category: catInside, Usage: "copy files into a box and out of it", ArgsUsage: "BOX:PATH LOCAL | LOCAL BOX:PATH",
-		Description: "The rules are docker cp's: onto a directory means into it, SRC/. means its contents, and - is a tar stream on\n" +
-			"standard input or output. A PATH that is not absolute begins in the workspace; :PATH is in the box of this directory.\n" +
-			"A local name with a colon is written ./NAME. Git directories stay in the box unless --git says otherwise: agentbox pull\n" +
-			"brings commits without them.",
+		Name: "cp", Category: catInside, Usage: "copy files between a box and this machine", ArgsUsage: "BOX:PATH LOCAL | LOCAL BOX:PATH",
+		Description: "The rules are those of docker cp: if the destination is a directory, the source is copied into it; SRC/. means the contents of\n" +
+			"SRC; - is a tar stream on standard input or output. A relative PATH starts in the workspace, and :PATH is in the box of this\n" +
+			"directory. Write ./NAME for a local name with a colon. Git directories are not copied out of a box without --git; use\n" +
+			"agentbox pull to get commits.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "follow-link", Aliases: []string{"L"}, Usage: "copy what the link SRC points to", Destination: &opts.FollowLink},
-			&cli.BoolFlag{Name: "git", Usage: "copy git directories out of a box too, and into one here: git acts on what a box wrote there", Destination: &opts.Git},
+			&cli.BoolFlag{Name: "follow-link", Aliases: []string{"L"}, Usage: "if SRC is a symbolic link, copy its target", Destination: &opts.FollowLink},
+			&cli.BoolFlag{Name: "git", Usage: "also copy git directories out of a box, and into existing ones here: git on this machine then obeys what the box wrote there", Destination: &opts.Git},
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "copy as `USER` of the box", Destination: &user},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
@@ -41,7 +41,7 @@ func (a *app) cpCommand() *cli.Command {
 			// cp.
 			if src.inBox == dst.inBox {
 				return agentbox.Errorf(agentbox.Invalid, "exactly one of %s and %s must be in a box", src, dst).
-					WithHint("BOX:PATH names a file of a box, :PATH one of the box of this directory")
+					WithHint("write BOX:PATH for a file in a box, :PATH for one in the box of this directory")
 			}
 			return a.copy(ctx, src, dst, user, opts)
 		},

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -60,6 +61,66 @@ func runProgram(t *testing.T, args ...string) (code int, stdout, stderr string) 
 	errs, readErr := pipe(t)
 	code = Main(append([]string{"agentbox"}, args...), stdin, out, errs)
 	return code, readOut(), readErr()
+}
+
+// Only a missing or dead daemon may be reported as such.
+func TestStatusTellsOtherErrorsFromNoDaemon(t *testing.T) {
+	t.Setenv(home.EnvDir, t.TempDir())
+	h, err := home.Find()
+	if err == nil {
+		err = h.Create()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := runProgram(t, "daemon", "status"); code != exitFailed || !strings.Contains(stderr, "no daemon runs") {
+		t.Errorf("no socket: exit %d, %q", code, stderr)
+	}
+	if code, _, stderr := runProgram(t, "daemon", "stop"); code != exitOK {
+		t.Errorf("no socket: exit %d, %q", code, stderr)
+	}
+	// Even root cannot connect to a loop of links.
+	if err := os.Symlink(h.Socket(), h.Socket()); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"status", "stop"} {
+		if code, _, stderr := runProgram(t, "daemon", verb); code != exitFailed || strings.Contains(stderr, "no daemon runs") {
+			t.Errorf("daemon %s: exit %d, %q", verb, code, stderr)
+		}
+	}
+}
+
+func TestLastLogLineReadsTheEnd(t *testing.T) {
+	a := &app{home: home.Home{Dir: t.TempDir()}}
+	if got := a.lastLogLine(); !strings.Contains(got, "no such file") {
+		t.Errorf("without a log: %q", got)
+	}
+	if err := os.MkdirAll(filepath.Dir(a.home.Log()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for log, want := range map[string]string{
+		"":                                     "",
+		"reason\n":                             "reason",
+		strings.Repeat("x\n", 1<<20) + "why\n": "why",
+		strings.Repeat("x", 1<<20):             strings.Repeat("x", maxLogLine),
+	} {
+		if err := os.WriteFile(a.home.Log(), []byte(log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.lastLogLine(); got != want {
+			t.Errorf("a log of %d bytes: %.80q, want %.80q", len(log), got, want)
+		}
+	}
+}
+
+func TestAnArtifactIsCopiedOnce(t *testing.T) {
+	r := api.ArtifactReport{Files: []api.Artifact{{Name: "a", SHA256: "1"}, {Name: "b/c", SHA256: "2"}, {Name: "extra"}}}
+	for names, want := range map[string]int{"": 2, "a": 1, "a a ./a": 1, "b/c a": 2, "a none none": -1, "extra": -1} {
+		got, err := chooseArtifacts(r, strings.Fields(names))
+		if len(got) != max(want, 0) || (err != nil) != (want < 0) {
+			t.Errorf("%q: %v, %v", names, got, err)
+		}
+	}
 }
 
 // A script that asks for JSON relies on the same exit code as one that does not.

@@ -19,17 +19,16 @@ import (
 func (a *app) diffCommand() *cli.Command {
 	var req api.DiffRequest
 	return &cli.Command{
-		Name: "diff", Category: catInside, Usage: "show what changed in a box or task since it began", ArgsUsage: "[BOX|TASK]",
-		Description: "Committed, uncommitted and untracked work, against what the box began with: the commit, and what was uncommitted here then.\n" +
-			"On a pipe it is a patch for git apply.",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "stat", Usage: "a line per file, not its contents", Destination: &req.Stat}},
+		Name: "diff", Category: catInside, Usage: "show what changed in a box or task since its start", ArgsUsage: "[BOX|TASK]",
+		Description: "Compares the committed, uncommitted and untracked work in the box with the commit and the uncommitted changes that it started with.\n" +
+			"If standard output is not a terminal, the output is a patch for git apply.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "stat", Usage: "print one line for each file instead of its changes", Destination: &req.Stat}},
 		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
 			req.BoxRef = a.ref(cmd.Args().First())
 			// In JSON the text is a field, so it is not for a terminal.
-			terminal := false
-			if out, ok := a.stdout.(*os.File); ok && !a.json {
-				terminal = term.IsTerminal(int(out.Fd()))
-				req.Width, _, _ = term.GetSize(int(out.Fd()))
+			fd, terminal := a.outTerminal()
+			if terminal = terminal && !a.json; terminal {
+				req.Width, _, _ = term.GetSize(fd)
 			}
 			req.Color = terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 			d, err := call(ctx, a, api.Diff, req)
@@ -46,7 +45,7 @@ func (a *app) diffCommand() *cli.Command {
 // api.WorkDiff, with the text in base64, like all bytes in JSON; --quiet the commit in the mirror.
 func (a *app) printDiff(d api.WorkDiff, terminal bool) (err error) {
 	if !a.json {
-		a.sayMissing(d.Missing)
+		a.printMissing(d.Missing)
 	}
 	switch {
 	case a.json:
@@ -54,7 +53,7 @@ func (a *app) printDiff(d api.WorkDiff, terminal bool) (err error) {
 	case a.quiet:
 		return a.report(facts{ids: []string{d.Commit}})
 	case terminal:
-		_, err = a.stdout.Write(harmless(d.Text))
+		_, err = a.stdout.Write(sanitize(d.Text))
 	default:
 		_, err = a.stdout.Write(d.Text)
 	}
@@ -62,31 +61,32 @@ func (a *app) printDiff(d api.WorkDiff, terminal bool) (err error) {
 		return err
 	}
 	if d.Truncated {
-		return agentbox.Errorf(agentbox.NoSpace, "the difference is longer than this").WithHint("agentbox diff --stat; agentbox pull brings all of it as a branch")
+		return agentbox.Errorf(agentbox.NoSpace, "the difference is too long to show all of it").WithHint("agentbox diff --stat shows the files; agentbox pull gets all of it as a branch")
 	}
 	return nil
 }
 
-// sayMissing reports what part of a box's work is not shown.
-func (a *app) sayMissing(missing []string) {
+// printMissing reports on standard error what part of a box's work is not shown. With --quiet it
+// prints nothing.
+func (a *app) printMissing(missing []string) {
 	if a.quiet {
 		return
 	}
 	for _, m := range missing {
-		fmt.Fprintf(a.stderr, "not in it: %s\n", oneLine(m))
+		fmt.Fprintf(a.stderr, "not included: %s\n", oneLine(m))
 	}
 }
 
-// unharmed matches what harmless keeps besides printable text: newlines, tabs and colours.
-var unharmed = agentbox.Pattern("\n|\t|\x1b\\[[0-9;]{0,29}m")
+// allowed matches what sanitize keeps besides printable text: newlines, tabs and colours.
+var allowed = agentbox.Pattern("\n|\t|\x1b\\[[0-9;]{0,29}m")
 
-// harmless removes from a box's text everything that a terminal would act on, except colours.
+// sanitize removes from a box's text everything that a terminal would act on, except colours.
 // Colours come from git, but a box may write such a sequence too: it changes the appearance and
 // nothing else.
-func harmless(text []byte) []byte {
+func sanitize(text []byte) []byte {
 	var out bytes.Buffer
 	from := 0
-	for _, at := range unharmed().FindAllIndex(text, -1) {
+	for _, at := range allowed().FindAllIndex(text, -1) {
 		out.WriteString(agentbox.Printable(string(text[from:at[0]])))
 		out.Write(text[at[0]:at[1]])
 		from = at[1]

@@ -18,18 +18,20 @@ func (a *app) execCommand() *cli.Command {
 	return &cli.Command{
 		Name: "exec", Category: catInside, Usage: "run a command in a box", ArgsUsage: "[BOX] -- CMD...",
 		StopOnNthArg: a.commandFollows(),
-		Description: "After BOX the -- may be left out: agentbox exec BOX ls -n. Then every word behind BOX is the command's, so flags of\nagentbox stand before BOX; with the -- they may also stand behind it. Standard input, output and error are the command's own, and so is the exit code: 126 when it cannot be\ninvoked, 127 when there is none of that name, 125 when agentbox itself failed.\n" +
-			"With --detach it is a job: it goes on when this program, its terminal and the daemon end, and agentbox attach joins it.",
+		Description: "You can omit the -- after BOX: agentbox exec BOX ls -n. Every word after BOX is then part of the command, so flags of agentbox\n" +
+			"must precede BOX. With the --, they can also follow it. The command gets this program's standard input, output and error, and\n" +
+			"its exit code is passed on: 126 if it cannot be run, 127 if it does not exist, 125 if agentbox itself failed.\n" +
+			"With --detach it runs as a job, which continues after this program and the daemon end; agentbox attach joins it.",
 		Flags: append(r.flags(),
-			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "go on in the background, and print the job's id", Destination: &detached},
+			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "run in the background, and print the job's ID", Destination: &detached},
 			interactiveFlag(&input)),
 		// This makes -it mean -i -t, as in docker.
 		UseShortOptionHandling: true,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			box, argv := cmd.Args().First(), a.command
 			if argv == nil {
-				var err error
-				if argv, err = withoutDashes(cmd.Name, cmd.Args().Tail()); err != nil {
+				argv = cmd.Args().Tail()
+				if err := checkFirstWord(cmd.Name, argv); err != nil {
 					return err
 				}
 			}
@@ -37,7 +39,7 @@ func (a *app) execCommand() *cli.Command {
 				return agentbox.Errorf(agentbox.Invalid, "no command given").WithHint("%s", strings.Join(strings.Fields("agentbox exec "+box+" -- CMD..."), " "))
 			}
 			if a.command != nil && cmd.Args().Len() > 1 {
-				return agentbox.Errorf(agentbox.Invalid, "more than one box named before --").WithHint("agentbox exec --help")
+				return agentbox.Errorf(agentbox.Invalid, "more than one box is named before --").WithHint("agentbox exec --help")
 			}
 			r.argv = argv
 			if detached {
@@ -47,7 +49,7 @@ func (a *app) execCommand() *cli.Command {
 			// If the first word is not a box, it may be a command whose -- was forgotten; the hint
 			// says so.
 			if err != nil && a.command == nil && agentbox.CodeOf(err) == agentbox.NotFound {
-				return agentbox.AsError(err).WithHint("agentbox ls shows the boxes; agentbox exec -- %s runs it in the box of this directory", strings.Join(cmd.Args().Slice(), " "))
+				return agentbox.AsError(err).WithHint("agentbox ls lists the boxes; agentbox exec -- %s runs the command in the box of this directory", strings.Join(cmd.Args().Slice(), " "))
 			}
 			if err != nil {
 				return err
@@ -60,7 +62,7 @@ func (a *app) execCommand() *cli.Command {
 // interactiveFlag is docker's -i. It matters only for a job, where nobody may be there to close its
 // input. Other commands always have standard input.
 func interactiveFlag(input *bool) cli.Flag {
-	return &cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "with --detach, keep the input open for those who attach; else it is connected anyway", Destination: input}
+	return &cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "with --detach, keep standard input open for clients that attach; otherwise it is always connected", Destination: input}
 }
 
 // flags returns the flags of every verb that runs a command, bound to r.

@@ -34,11 +34,7 @@ type explained struct {
 // same code as the daemon, but the plan comes from the daemon, because only it knows the boxes and
 // what is cached. --json prints an explained.
 func (a *app) explain(ctx context.Context, req api.UpRequest) error {
-	dir, err := here()
-	if err != nil {
-		return err
-	}
-	cfg, err := config.Load(ctx, dir)
+	dir, cfg, err := loadConfig(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,6 +48,14 @@ func (a *app) explain(ctx context.Context, req api.UpRequest) error {
 		return err
 	}
 	return a.report(facts{value: e, text: e.text()})
+}
+
+// loadConfig returns the current directory and the configuration that governs it.
+func loadConfig(ctx context.Context) (dir string, cfg *config.Config, err error) {
+	if dir, err = currentDir(); err == nil {
+		cfg, err = config.Load(ctx, dir)
+	}
+	return dir, cfg, err
 }
 
 // text returns what people see: aligned columns, then a configuration to start from if there is
@@ -85,26 +89,26 @@ func (e explained) text() string {
 // stepTexts describes the steps of up in words. The daemon sends steps as API constants. A step of
 // a newer daemon that is missing here is shown only by its How.
 var stepTexts = map[api.UpAction]string{
-	api.UpApproval: "say what waits for approval: agentbox policy show",
+	api.UpApproval: "report what waits for approval: agentbox policy show",
 	api.UpImage:    "get the image",
-	api.UpKernel:   "get the guest's kernel",
-	api.UpTools:    "lay the repository's tools over it",
-	api.UpSetup:    "lay over it what setup makes for its lock files",
-	api.UpTemplate: "open the template, a machine that was booted once",
-	api.UpBox:      "make the box: its machine and its workspace",
-	api.UpChanges:  "say what is new in the configuration, for the next reset",
-	api.UpGovern:   "put the box under what is approved now",
+	api.UpKernel:   "get the guest kernel",
+	api.UpTools:    "add the repository's tools to it",
+	api.UpSetup:    "add the setup result for its lock files",
+	api.UpTemplate: "open the template, a saved machine",
+	api.UpBox:      "create the box: its machine and its workspace",
+	api.UpChanges:  "report what is new in the configuration, for the next reset",
+	api.UpGovern:   "apply what is approved now to the box",
 	api.UpWake:     "make sure that the box runs",
 	api.UpAgent:    "install the agent's program in the box",
 	api.UpRunSetup: "run setup in the box",
 	api.UpRunStart: "run the start commands",
-	api.UpRecall:   "give the agent what it remembers",
+	api.UpRecall:   "restore the agent's conversations",
 	api.UpServices: "wait for the services",
 }
 
 // howTexts describes how a step is done.
 var howTexts = map[string]string{
-	api.UpHere: "which is here", api.UpMissing: "which is not here yet", api.UpLater: "the rest goes on", api.UpStop: "nothing is made before that",
+	api.UpHere: "present", api.UpMissing: "not present yet", api.UpLater: "the other steps continue", api.UpStop: "the other steps wait for it",
 	api.UpOnce: "if it failed in a clean one", api.UpRestore: "restored from the template", api.UpBoot: "booted",
 }
 
@@ -144,19 +148,15 @@ func sourceText(n toolchain.Need) string {
 // directory, that is an error.
 func (a *app) initCommand() *cli.Command {
 	return &cli.Command{
-		Name: "init", Category: catHost, Usage: "write what was detected in this repository as agentbox.yaml",
-		Description: "agentbox needs no configuration. This writes down what it would do without one, to change from there.",
+		Name: "init", Category: catHost, Usage: "write an agentbox.yaml with what was detected in this repository",
+		Description: "agentbox needs no configuration. This writes what it does without one to a file that you can edit.",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			dir, err := here()
-			if err != nil {
-				return err
-			}
-			cfg, err := config.Load(ctx, dir)
+			_, cfg, err := loadConfig(ctx)
 			if err != nil {
 				return err
 			}
 			if cfg.Path != "" {
-				return agentbox.Errorf(agentbox.Exists, "%s governs this directory already", cfg.Source).WithHint("agentbox up --explain shows what it says")
+				return agentbox.Errorf(agentbox.Exists, "%s already applies to this directory", cfg.Source).WithHint("agentbox up --explain shows its effect")
 			}
 			path := filepath.Join(cfg.Root, "agentbox.yaml")
 			// O_EXCL never replaces a file, even if another init or an editor has just written one.

@@ -15,8 +15,8 @@ func TestExplainedPlan(t *testing.T) {
 		Steps: []api.UpStep{{Do: api.UpImage, How: api.UpMissing}, {Do: api.UpBox, How: api.UpRestore}, {Do: api.UpWake, How: string(agentbox.Paused)}, {Do: api.UpRunStart}},
 	}}
 	for _, want := range []string{
-		"box            a new one\n", "isolation      gvisor: asked for by --isolation\n", "step 1         get the image (which is not here yet)\n",
-		"step 2         make the box: its machine and its workspace (restored from the template)\n",
+		"box            a new one\n", "isolation      gvisor: asked for by --isolation\n", "step 1         get the image (not present yet)\n",
+		"step 2         create the box: its machine and its workspace (restored from the template)\n",
 		"step 3         make sure that the box runs, which is paused\n", "step 4         run the start commands",
 	} {
 		if !strings.Contains(e.text(), want) {

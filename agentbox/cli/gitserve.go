@@ -37,11 +37,11 @@ exec git upload-pack .`
 // the service that git would run on a local path, and runs it on the workspace in the box.
 func (a *app) gitServeCommand() *cli.Command {
 	return &cli.Command{
-		Name: "git-serve", Hidden: true, Usage: "serve the repository in a box to the git of this machine", ArgsUsage: "BOX SERVICE PATH",
+		Name: "git-serve", Hidden: true, Usage: "serve the repository in a box to git on this machine", ArgsUsage: "BOX SERVICE PATH",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			service, ok := gitServices[cmd.Args().Get(1)]
 			if !ok {
-				return agentbox.Errorf(agentbox.Invalid, "%q is not a service of git", cmd.Args().Get(1))
+				return agentbox.Errorf(agentbox.Invalid, "%q is not a git service that boxes offer", cmd.Args().Get(1))
 			}
 			// Git's current directory does not say where to go in the box: always use the top of
 			// the workspace.

@@ -26,7 +26,7 @@ const exitDaemonRuns = 3
 // running daemon; only metrics starts one.
 func (a *app) daemonCommand() *cli.Command {
 	return &cli.Command{
-		Name: "daemon", Category: catHost, Usage: "serve this home; starts by itself when it is needed",
+		Name: "daemon", Category: catHost, Usage: "run the daemon of this home; other commands start it when they need it",
 		Action: func(ctx context.Context, _ *cli.Command) error {
 			// It is read here rather than in Run, so that tests can set it.
 			pool, err := daemon.PoolFromEnv()
@@ -42,22 +42,25 @@ func (a *app) daemonCommand() *cli.Command {
 			return err
 		},
 		Commands: []*cli.Command{
-			{Name: "status", Usage: "say what runs", Action: a.daemonStatus},
-			{Name: "stop", Usage: "stop the daemon; boxes go on", Action: a.daemonStop},
-			{Name: "metrics", Usage: "print its numbers in Prometheus' text format (AGENTBOX_METRICS=127.0.0.1:PORT serves them)", Action: a.daemonMetrics},
+			{Name: "status", Usage: "show whether the daemon runs", Action: a.daemonStatus},
+			{Name: "stop", Usage: "stop the daemon; boxes keep running", Action: a.daemonStop},
+			{Name: "metrics", Usage: "print metrics in the Prometheus text format (AGENTBOX_METRICS=127.0.0.1:PORT serves them)", Action: a.daemonMetrics},
 		},
 	}
 }
 
 // daemonStatus is `daemon status`. It does not start a daemon, because the question is whether one
 // runs. --json prints an api.DaemonStatus; --quiet the process ID. The error is Unavailable if none
-// runs.
+// runs, and that of the call if the daemon cannot be reached for another reason.
 func (a *app) daemonStatus(ctx context.Context, _ *cli.Command) error {
 	client := api.NewClient(a.home.Socket())
 	defer client.Close()
 	st, err := api.Call(ctx, client, api.Status, api.None{}, nil)
-	if err != nil {
-		return agentbox.Errorf(agentbox.Unavailable, "no daemon runs for %s", a.home.Dir).WithHint("it starts by itself when it is needed")
+	switch {
+	case noDaemon(err):
+		return agentbox.Errorf(agentbox.Unavailable, "no daemon runs for %s", a.home.Dir).WithHint("it starts by itself when a command needs it")
+	case err != nil:
+		return err
 	}
 	return a.report(facts{value: st, ids: []string{strconv.Itoa(st.PID)}, text: fmt.Sprintf("daemon %s, process %d, up %s, home %s, %s, %s in the pool",
 		st.Version, st.PID, agoText(st.Started), st.Home, agentbox.PluralOf(st.Boxes, "box", "boxes"), agentbox.Plural(st.Pool, "machine"))})
@@ -80,8 +83,11 @@ func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error {
 	defer client.Close()
 	// stopDaemon waits for the end of this process ID.
 	st, err := api.Call(ctx, client, api.Status, api.None{}, nil)
-	if err != nil {
-		return nil // none runs, which is what was asked for
+	switch {
+	case noDaemon(err):
+		return nil
+	case err != nil:
+		return err
 	}
 	return a.stopDaemon(ctx, client, st.PID)
 }
@@ -90,7 +96,7 @@ func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error {
 // lock and template to it as open files (supervisor.Main), so it cannot be run by hand.
 func (a *app) superviseCommand() *cli.Command {
 	return &cli.Command{
-		Name: supervisor.Verb, Hidden: true, Usage: "run one box; the daemon starts this",
+		Name: supervisor.Verb, Hidden: true, Usage: "run one box; started by the daemon",
 		Action: func(ctx context.Context, _ *cli.Command) error { return supervisor.Main(ctx, a.stdin) },
 	}
 }
@@ -102,11 +108,11 @@ func (a *app) pruneCommand() *cli.Command {
 	return &cli.Command{
 		Name: "prune", Category: catHost, Usage: "remove what no box needs",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "dry-run", Usage: "only say what would go", Destination: &req.DryRun},
-			&cli.BoolFlag{Name: "boxes", Usage: "also boxes whose directory or branch is gone, with the work in them", Destination: &req.Boxes},
+			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be removed, but remove nothing", Destination: &req.DryRun},
+			&cli.BoolFlag{Name: "boxes", Usage: "also remove boxes whose directory or branch is gone, including the work in them", Destination: &req.Boxes},
 		},
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			return tell(ctx, a, api.Prune, req, func(r api.PruneResponse) facts {
+			return callAndReport(ctx, a, api.Prune, req, func(r api.PruneResponse) facts {
 				var freed int64
 				for _, item := range r.Items {
 					freed += item.Bytes
@@ -138,9 +144,9 @@ func removedFacts(items []api.PruneItem, freed int64, dryRun bool) facts {
 func (a *app) doctorCommand() *cli.Command {
 	var req api.DoctorRequest
 	return &cli.Command{
-		Name: "doctor", Category: catHost, Usage: "say what works here, what does not, and what to do",
-		Description: "Ends with exit code 1 when a check failed.",
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "probe", Usage: "find out again what this machine can do", Destination: &req.Probe}},
+		Name: "doctor", Category: catHost, Usage: "check what works on this machine, and say how to fix the rest",
+		Description: "The exit code is 1 if a check failed.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "probe", Usage: "check again what this machine supports, instead of using earlier results", Destination: &req.Probe}},
 		Action: func(ctx context.Context, _ *cli.Command) error {
 			req.Isolation = agentbox.Isolation(os.Getenv("AGENTBOX_ISOLATION"))
 			report, err := call(ctx, a, api.Doctor, req)

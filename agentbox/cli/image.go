@@ -27,14 +27,14 @@ func (a *app) imageCommand() *cli.Command {
 func (a *app) imageBuild() *cli.Command {
 	var req api.ImageBuildRequest
 	return &cli.Command{
-		Name: "build", Usage: "make the image this directory's configuration asks for",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "update", Usage: "make it anew and replace the pin in agentbox.lock", Destination: &req.Update}},
+		Name: "build", Usage: "build the image for this directory's configuration",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "update", Usage: "build it again and replace the pin in agentbox.lock", Destination: &req.Update}},
 		Action: func(ctx context.Context, _ *cli.Command) (err error) {
-			if req.Directory, err = here(); err != nil {
+			if req.Directory, err = currentDir(); err != nil {
 				return err
 			}
 			req.Environ = os.Environ()
-			return tell(ctx, a, api.BuildImage, req, imageFacts)
+			return callAndReport(ctx, a, api.BuildImage, req, imageFacts)
 		},
 	}
 }
@@ -45,10 +45,10 @@ func (a *app) imageBuild() *cli.Command {
 func (a *app) imagePull() *cli.Command {
 	var req api.ImageFetchRequest
 	return &cli.Command{
-		Name: "pull", Usage: "fetch an image from a registry, or from where `image export` put it", ArgsUsage: "REFERENCE | --from PLACE [IMAGE]",
+		Name: "pull", Usage: "fetch an image from a registry, or from a directory that image export filled", ArgsUsage: "REFERENCE | --from REMOTE [IMAGE]",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "from", Usage: "a directory that `agentbox image export` filled, or its URL", Destination: &req.From},
-			&cli.BoolFlag{Name: "lazy", Usage: "only what a box reads, when it reads it; the rest once the box is quiet", Destination: &req.Lazy},
+			&cli.StringFlag{Name: "from", Usage: "fetch from this `REMOTE`: a directory that agentbox image export filled, or its URL", Destination: &req.From},
+			&cli.BoolFlag{Name: "lazy", Usage: "fetch only what a box reads, when it reads it, and the rest when the box is idle", Destination: &req.Lazy},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if req.From != "" {
@@ -60,7 +60,7 @@ func (a *app) imagePull() *cli.Command {
 			// Refuse before fetching anything: the user has a reason for --lazy, such as a slow
 			// link.
 			if req.Lazy {
-				return agentbox.Errorf(agentbox.Invalid, "a registry gives whole images only").WithHint("agentbox image pull --lazy --from DIRECTORY")
+				return agentbox.Errorf(agentbox.Invalid, "a registry provides whole images only").WithHint("agentbox image pull --lazy --from DIRECTORY")
 			}
 			return a.fetchImage(ctx, cmd.Args().First())
 		},
@@ -73,19 +73,19 @@ func (a *app) fetchFrom(ctx context.Context, req api.ImageFetchRequest, args []s
 	if len(args) > 1 {
 		return agentbox.Errorf(agentbox.Invalid, "pull --from takes one image").WithHint("agentbox image pull --from %s", req.From)
 	}
-	// args names one of several images.
+	// The argument names one of several images.
 	if len(args) == 1 {
 		req.Image = args[0]
 	}
-	if req.From, err = placeOf(req.From); err != nil {
+	if req.From, err = remoteOf(req.From); err != nil {
 		return err
 	}
-	return tell(ctx, a, api.FetchImage, req, imageFacts)
+	return callAndReport(ctx, a, api.FetchImage, req, imageFacts)
 }
 
-// placeOf converts a directory or URL of the user to what the daemon understands: an absolute path,
+// remoteOf converts a directory or URL of the user to what the daemon understands: an absolute path,
 // or the URL unchanged. "" stays "".
-func placeOf(from string) (string, error) {
+func remoteOf(from string) (string, error) {
 	if from == "" || strings.Contains(from, "://") {
 		return from, nil
 	}
@@ -96,13 +96,13 @@ func placeOf(from string) (string, error) {
 // docs/images.md.
 func (a *app) imageExport() *cli.Command {
 	return &cli.Command{
-		Name: "export", Usage: "write an image into a directory, for `image pull --from`", ArgsUsage: "IMAGE DIRECTORY",
+		Name: "export", Usage: "write an image into a directory, for image pull --from", ArgsUsage: "IMAGE DIRECTORY",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			dir, err := filepath.Abs(cmd.Args().Get(1))
 			if err != nil {
 				return err
 			}
-			return tell(ctx, a, api.ExportImage, api.ImageExportRequest{Image: cmd.Args().First(), Directory: dir}, imageFacts)
+			return callAndReport(ctx, a, api.ExportImage, api.ImageExportRequest{Image: cmd.Args().First(), Directory: dir}, imageFacts)
 		},
 	}
 }
@@ -110,7 +110,7 @@ func (a *app) imageExport() *cli.Command {
 // imageImport is `image import`: pull from a file or a directory, whichever the path is.
 func (a *app) imageImport() *cli.Command {
 	return &cli.Command{
-		Name: "import", Usage: "take in an OCI layout (a directory) or what docker save wrote (a file)", ArgsUsage: "PATH",
+		Name: "import", Usage: "import an OCI layout (a directory) or the output of docker save (a file)", ArgsUsage: "PATH",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			path, err := filepath.Abs(cmd.Args().First())
 			if err != nil {
@@ -134,7 +134,7 @@ func (a *app) imageImport() *cli.Command {
 // fetchImage makes an image from a source written as in a configuration: oci:, docker-archive:,
 // apt: or a reference.
 func (a *app) fetchImage(ctx context.Context, source string) error {
-	return tell(ctx, a, api.PullImage, api.ImagePullRequest{Source: source}, imageFacts)
+	return callAndReport(ctx, a, api.PullImage, api.ImagePullRequest{Source: source}, imageFacts)
 }
 
 // imageFacts returns the facts about an image after a change. --json prints an api.Image; --quiet
@@ -159,9 +159,9 @@ func imageText(img api.Image) string {
 // prints a list of api.Image; --quiet the digests.
 func (a *app) imageLs() *cli.Command {
 	return &cli.Command{
-		Name: "ls", Usage: "list the images present here",
+		Name: "ls", Usage: "list the images on this machine",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			return tell(ctx, a, api.ListImages, api.None{}, func(images []api.Image) facts {
+			return callAndReport(ctx, a, api.ListImages, api.None{}, func(images []api.Image) facts {
 				return listed(images, []string{"DIGEST", "SIZE", "AGE", "NAME", "USED BY"}, func(img api.Image) (string, []string) {
 					return img.Digest.String(), []string{img.Digest.Short(), bytesText(img.Size), agoText(img.Created), imageText(img), strings.Join(img.UsedBy, " ")}
 				})
@@ -174,9 +174,9 @@ func (a *app) imageLs() *cli.Command {
 // a team. --json prints an api.ImageDetail; --quiet the digest.
 func (a *app) imageShow() *cli.Command {
 	return &cli.Command{
-		Name: "show", Usage: "say where an image came from: who made it, and who sent how many of its bytes", ArgsUsage: "IMAGE",
+		Name: "show", Usage: "show who built an image, and who sent how many of its bytes", ArgsUsage: "IMAGE",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return tell(ctx, a, api.ShowImage, api.ImageRef{Image: cmd.Args().First()}, func(img api.ImageDetail) facts {
+			return callAndReport(ctx, a, api.ShowImage, api.ImageRef{Image: cmd.Args().First()}, func(img api.ImageDetail) facts {
 				return facts{value: img, ids: []string{img.Digest.String()}, table: imageRows(img)}
 			})
 		},
@@ -203,7 +203,7 @@ func imageRows(img api.ImageDetail) [][]string {
 	for _, rest := range []struct {
 		bytes int64
 		what  string
-	}{{img.Made, "made here"}, {img.Local, "not sent: empty, or here in other images"}, {img.Missing, "not here yet"}} {
+	}{{img.Made, "made here"}, {img.Local, "not sent: empty, or present in other images"}, {img.Missing, "not here yet"}} {
 		if rest.bytes > 0 {
 			rows = append(rows, []string{"from", bytesText(rest.bytes) + " " + rest.what})
 		}
@@ -248,11 +248,11 @@ func peerText(name, id string) string {
 // imageRm is `image rm`. It stops at the first image that a box uses; those before it are removed.
 func (a *app) imageRm() *cli.Command {
 	return &cli.Command{
-		Name: "rm", Usage: "remove images no box uses", ArgsUsage: "IMAGE...",
+		Name: "rm", Usage: "remove images that no box uses", ArgsUsage: "IMAGE...",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			// In order, each reported as it is removed.
 			for _, name := range cmd.Args().Slice() {
-				if err := tell(ctx, a, api.RemoveImage, api.ImageRef{Image: name}, imageFacts); err != nil {
+				if err := callAndReport(ctx, a, api.RemoveImage, api.ImageRef{Image: name}, imageFacts); err != nil {
 					return err
 				}
 			}

@@ -23,12 +23,12 @@ import (
 func (a *app) jobsCommand() *cli.Command {
 	var all bool
 	return &cli.Command{
-		Name: "jobs", Category: catInside, Usage: "list the jobs of a box: commands that go on when nobody looks", ArgsUsage: "[BOX]",
-		Description: "agentbox exec -d starts one, agentbox attach joins it, agentbox logs prints what it wrote.",
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "the jobs of every box", Destination: &all}},
+		Name: "jobs", Category: catInside, Usage: "list the jobs of a box: commands that keep running without a terminal", ArgsUsage: "[BOX]",
+		Description: "Start a job with agentbox exec -d, join it with agentbox attach, and print its output with agentbox logs.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list the jobs of all boxes", Destination: &all}},
 		Commands:    []*cli.Command{a.jobsKillCommand(), a.jobsRmCommand()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return tell(ctx, a, api.ListJobs, api.JobList{BoxRef: a.ref(cmd.Args().First()), All: all}, jobsFacts)
+			return callAndReport(ctx, a, api.ListJobs, api.JobList{BoxRef: a.ref(cmd.Args().First()), All: all}, jobsFacts)
 		},
 	}
 }
@@ -88,7 +88,7 @@ func (a *app) jobsKillCommand() *cli.Command {
 // a running job.
 func (a *app) jobsRmCommand() *cli.Command {
 	return &cli.Command{
-		Name: "rm", Usage: "forget jobs that have ended, and what they wrote", ArgsUsage: "JOB...",
+		Name: "rm", Usage: "remove jobs that have ended, and their output", ArgsUsage: "JOB...",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			return eachJob(cmd, func(id string) error {
 				_, err := call(ctx, a, api.RemoveJob, api.JobRef{Job: id})
@@ -103,7 +103,7 @@ func (a *app) jobsRmCommand() *cli.Command {
 func eachJob(cmd *cli.Command, do func(id string) error) error {
 	for _, id := range cmd.Args().Slice() {
 		if !isJob(id) {
-			return agentbox.Errorf(agentbox.Invalid, "%q is not a job's id", id).WithHint("agentbox jobs lists them: they begin with j-")
+			return agentbox.Errorf(agentbox.Invalid, "%q is not the ID of a job", id).WithHint("agentbox jobs lists the IDs, which begin with j-")
 		}
 		if err := do(id); err != nil {
 			return err
@@ -150,7 +150,7 @@ func (a *app) terminalSize() (columns, rows int) {
 // has ended. With l.follow it goes on until the job ends.
 func (a *app) printJob(ctx context.Context, ref api.BoxRef, id string, l logs) error {
 	if l.console || l.supervisor {
-		return agentbox.Errorf(agentbox.Invalid, "--console, --supervisor and the id of a job exclude each other")
+		return agentbox.Errorf(agentbox.Invalid, "--console and --supervisor cannot be combined with a job")
 	}
 	found, err := call(ctx, a, api.ShowJob, api.JobRef{BoxRef: ref, Job: id})
 	if err != nil {
@@ -181,7 +181,8 @@ func (a *app) tailJob(ctx context.Context, t job.Transcript, l logs) error {
 	return t.WriteText(ctx, &lineSkipper{w: a.stdout, skip: skip}, l.follow)
 }
 
-// lineSkipper drops the first skip lines written to it, and passes on the rest.
+// lineSkipper drops the first skip lines written to it, and passes on the rest. A skip of 0 or less
+// drops nothing.
 type lineSkipper struct {
 	w    io.Writer
 	skip int

@@ -9,42 +9,42 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// onBox returns a verb that does one thing to one box, by an endpoint that returns the box. request
+// boxVerb returns a verb that does one thing to one box, by an endpoint that returns the box. request
 // makes the request from the box's name, and done is what the verb reports. --json prints the
 // resulting agentbox.Box; --quiet its ID.
-func onBox[Req any](a *app, name, usage, done string, e api.Endpoint[Req, agentbox.Box], request func(api.BoxRef) Req, flags ...cli.Flag) *cli.Command {
+func boxVerb[Req any](a *app, name, usage, done string, e api.Endpoint[Req, agentbox.Box], request func(api.BoxRef) Req, flags ...cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name: name, Category: catLifecycle, Usage: usage, ArgsUsage: "[BOX]", Flags: flags,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return tell(ctx, a, e, request(a.ref(cmd.Args().First())), boxFacts(done))
+			return callAndReport(ctx, a, e, request(a.ref(cmd.Args().First())), boxFacts(done))
 		},
 	}
 }
 
-// thatBox is the request of calls that need only the box.
-func thatBox(ref api.BoxRef) api.BoxRef { return ref }
+// boxOnly is the request of calls that need only the box.
+func boxOnly(ref api.BoxRef) api.BoxRef { return ref }
 
 // pauseCommand is `pause`: it saves memory and processes to disk, and resume restores them.
 func (a *app) pauseCommand() *cli.Command {
-	return onBox(a, "pause", "save a box to disk; it holds no memory until it is resumed", "is paused", api.Pause, thatBox)
+	return boxVerb(a, "pause", "save a box to disk, so that it uses no memory until it is resumed", "is paused", api.Pause, boxOnly)
 }
 
 // resumeCommand is `resume`. Nobody has to use it: every verb that enters a box wakes it.
 func (a *app) resumeCommand() *cli.Command {
-	return onBox(a, "resume", "let a paused box go on where it was", "is running", api.Resume, thatBox)
+	return boxVerb(a, "resume", "continue a paused box where it stopped", "is running", api.Resume, boxOnly)
 }
 
 // resetCommand is `reset`: a new machine from the template on the same workspace. It asks for no
 // confirmation, because what it drops can be made again.
 func (a *app) resetCommand() *cli.Command {
-	return onBox(a, "reset", "drop everything but the workspace, and start afresh", "was reset", api.Reset, thatBox)
+	return boxVerb(a, "reset", "start a new machine, and keep only the workspace", "was reset", api.Reset, boxOnly)
 }
 
 // forkCommand is `fork`: a copy of a box as it is now. Its name is that of --name, or derived from
 // the original's.
 func (a *app) forkCommand() *cli.Command {
 	var name string
-	return onBox(a, "fork", "copy a box as it is now, running processes included", "is running", api.Fork,
+	return boxVerb(a, "fork", "copy a box as it is now, including its running processes", "is running", api.Fork,
 		func(ref api.BoxRef) api.ForkRequest { return api.ForkRequest{BoxRef: ref, Name: name} },
 		&cli.StringFlag{Name: "name", Usage: "call the copy `NAME`", Destination: &name})
 }
@@ -54,11 +54,11 @@ func (a *app) forkCommand() *cli.Command {
 func (a *app) checkpointCommand() *cli.Command {
 	var req api.CheckpointRequest
 	return &cli.Command{
-		Name: "checkpoint", Category: catLifecycle, Usage: "save the state of a box to come back to", ArgsUsage: "[BOX]",
+		Name: "checkpoint", Category: catLifecycle, Usage: "save the state of a box, to roll back to later", ArgsUsage: "[BOX]",
 		Flags: []cli.Flag{&cli.StringFlag{Name: "name", Usage: "call the checkpoint `NAME`", Destination: &req.Name}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			req.BoxRef = a.ref(cmd.Args().First())
-			return tell(ctx, a, api.Checkpoint, req, func(c agentbox.Checkpoint) facts {
+			return callAndReport(ctx, a, api.Checkpoint, req, func(c agentbox.Checkpoint) facts {
 				return facts{value: c, ids: []string{c.ID}, text: c.ID}
 			})
 		},
@@ -69,7 +69,7 @@ func (a *app) checkpointCommand() *cli.Command {
 // confirmation, because that is its purpose.
 func (a *app) rollbackCommand() *cli.Command {
 	var to string
-	return onBox(a, "rollback", "take a box back to a checkpoint; what came after is lost", "was rolled back", api.Rollback,
+	return boxVerb(a, "rollback", "restore a checkpoint of a box; everything after it is lost", "was rolled back", api.Rollback,
 		func(ref api.BoxRef) api.RollbackRequest { return api.RollbackRequest{BoxRef: ref, Checkpoint: to} },
-		&cli.StringFlag{Name: "to", Usage: "`CHECKPOINT` to go to: an id or a name (default: the latest)", Destination: &to})
+		&cli.StringFlag{Name: "to", Usage: "restore this `CHECKPOINT`: an ID or a name (default: the latest)", Destination: &to})
 }

@@ -20,7 +20,8 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// logs is what a logs verb should print. tail is a number of lines; negative means all.
+// logs holds the flags of a verb that prints a log. tail is a number of lines; negative means all.
+// Not every verb has all of them.
 type logs struct {
 	follow, console, supervisor, cast bool
 	tail                              int
@@ -32,14 +33,14 @@ type logs struct {
 func (a *app) logsCommand() *cli.Command {
 	var l logs
 	return &cli.Command{
-		Name: "logs", Category: catInside, Usage: "print what a job, the services of a box, or its machine wrote", ArgsUsage: "[BOX] [JOB | SERVICE...]",
-		Description: "Without SERVICE it prints every service's log, each line behind the service's name. \"\" is the box of this directory.\nA job's log has what it wrote, escape sequences included.",
+		Name: "logs", Category: catInside, Usage: "print the log of a job, of a box's services, or of its machine", ArgsUsage: "[BOX] [JOB | SERVICE...]",
+		Description: "Without SERVICE it prints the logs of all services, with the service's name before each line. Write \"\" for the box of this\ndirectory. The log of a job is its output, including escape sequences.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until interrupted", Destination: &l.follow},
-			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Usage: "begin `N` lines before the end (default: at the beginning)", Value: -1, Destination: &l.tail},
-			&cli.BoolFlag{Name: "cast", Usage: "a job's log as an asciicast, for asciinema to play", Destination: &l.cast},
-			&cli.BoolFlag{Name: "console", Usage: "the machine's console instead: kernel and guest agent", Destination: &l.console},
-			&cli.BoolFlag{Name: "supervisor", Usage: "the log of the process that runs the box instead", Destination: &l.supervisor},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "keep printing until interrupted", Destination: &l.follow},
+			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Usage: "print only the last `N` lines, and what follows (default: everything)", Value: -1, Destination: &l.tail},
+			&cli.BoolFlag{Name: "cast", Usage: "print a job's log as an asciicast, for asciinema", Destination: &l.cast},
+			&cli.BoolFlag{Name: "console", Usage: "print the machine's console instead: kernel and guest agent", Destination: &l.console},
+			&cli.BoolFlag{Name: "supervisor", Usage: "print the log of the box's supervisor instead", Destination: &l.supervisor},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			// A job's log needs no running box, so check for a job first.
@@ -47,7 +48,7 @@ func (a *app) logsCommand() *cli.Command {
 				return a.printJob(ctx, api.BoxRef{Box: box}, id, l)
 			}
 			if l.cast {
-				return agentbox.Errorf(agentbox.Invalid, "--cast is for a job").WithHint("agentbox jobs lists them")
+				return agentbox.Errorf(agentbox.Invalid, "--cast applies only to a job").WithHint("agentbox jobs lists them")
 			}
 			b, err := call(ctx, a, api.ShowBox, a.ref(cmd.Args().First()))
 			if err != nil {
@@ -95,10 +96,9 @@ func (a *app) serviceForBox(ctx context.Context, name string, err error) error {
 // printLogs prints the logs of a box that the flags and names select.
 func (a *app) printLogs(ctx context.Context, b agentbox.Box, services []string, l logs) error {
 	switch {
-	// The console and the supervisor's log are single files, so they exclude each other and
-	// services.
+	// The console and the supervisor's log are one file each, so the choices exclude each other.
 	case (l.console || l.supervisor) && len(services) > 0, l.console && l.supervisor:
-		return agentbox.Errorf(agentbox.Invalid, "--console, --supervisor and the name of a service exclude each other")
+		return agentbox.Errorf(agentbox.Invalid, "--console, --supervisor and the names of services cannot be combined")
 	case l.console:
 		file, err := a.consoleFile(b)
 		if err != nil {
@@ -146,11 +146,11 @@ func chooseServices(b agentbox.Box, wanted []string) ([]string, error) {
 	}
 	switch {
 	case b.State != agentbox.Running:
-		return nil, agentbox.Errorf(agentbox.Conflict, "box %s is %s, and its services' logs are inside", b.Name, b.State).
+		return nil, agentbox.Errorf(agentbox.Conflict, "box %s is %s, and the logs of its services are inside it", b.Name, b.State).
 			WithHint("agentbox resume %s, or agentbox logs --console %s", b.Name, b.Name)
 	case len(all) == 0:
 		return nil, agentbox.Errorf(agentbox.NotFound, "box %s has no services", b.Name).
-			WithHint("agentbox jobs %s lists its jobs, of which agentbox logs JOB prints one; agentbox logs --console %s what its machine printed", b.Name, b.Name)
+			WithHint("agentbox jobs %s lists its jobs, agentbox logs JOB prints one, and agentbox logs --console %s prints its console", b.Name, b.Name)
 	case len(wanted) == 0:
 		return all, nil
 	}

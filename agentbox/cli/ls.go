@@ -19,16 +19,16 @@ func (a *app) lsCommand() *cli.Command {
 	var req api.ListRequest
 	var team bool
 	return &cli.Command{
-		Name: "ls", Category: catBox, Usage: "list the boxes of this machine, or with --team of all",
+		Name: "ls", Category: catBox, Usage: "list the boxes of this machine or, with --team, of all machines of the team",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "usage", Usage: "measure memory, disk and CPU time", Destination: &req.Usage},
-			&cli.BoolFlag{Name: "team", Usage: "the boxes and tasks of every machine of the team", Destination: &team},
+			&cli.BoolFlag{Name: "usage", Usage: "also measure memory, disk and CPU time", Destination: &req.Usage},
+			&cli.BoolFlag{Name: "team", Usage: "list the boxes and tasks of every machine of the team", Destination: &team},
 		},
 		Action: func(ctx context.Context, _ *cli.Command) error {
 			if team {
 				return a.listTeam(ctx)
 			}
-			return tell(ctx, a, api.ListBoxes, req, func(boxes []agentbox.Box) facts { return boxesFacts(boxes, req.Usage) })
+			return callAndReport(ctx, a, api.ListBoxes, req, func(boxes []agentbox.Box) facts { return boxesFacts(boxes, req.Usage) })
 		},
 	}
 }
@@ -36,7 +36,7 @@ func (a *app) lsCommand() *cli.Command {
 // listTeam shows what the machines of the team work on, as they report it. Nothing is verified: a
 // machine can claim anything about its boxes.
 func (a *app) listTeam(ctx context.Context) error {
-	return tell(ctx, a, api.ListTeam, api.None{}, func(list []api.TeamContext) facts {
+	return callAndReport(ctx, a, api.ListTeam, api.None{}, func(list []api.TeamContext) facts {
 		return listed(list, []string{"MACHINE", "KIND", "NAME", "STATE", "BRANCH", "PROJECT", "ID"}, func(c api.TeamContext) (string, []string) {
 			state := c.State
 			// This is what the machine last reported.
@@ -94,7 +94,7 @@ func (a *app) showCommand() *cli.Command {
 	return &cli.Command{
 		Name: "show", Category: catBox, Usage: "show everything about a box", ArgsUsage: "[BOX]",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return tell(ctx, a, api.ShowBox, a.ref(cmd.Args().First()), func(b agentbox.Box) facts {
+			return callAndReport(ctx, a, api.ShowBox, a.ref(cmd.Args().First()), func(b agentbox.Box) facts {
 				return facts{value: b, ids: []string{b.ID.String()}, table: showRows(b)}
 			})
 		},
@@ -122,7 +122,7 @@ func leaseText(b agentbox.Box) string {
 	return text
 }
 
-// showRows returns all facts about a box, one row each. A property with several values has several
+// showRows returns all facts about a box, a name and a text in each row. A property with several values has several
 // rows with the same name.
 func showRows(b agentbox.Box) [][]string {
 	rows := [][]string{

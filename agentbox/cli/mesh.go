@@ -11,7 +11,6 @@ import (
 
 	"github.com/mdp/qrterminal/v3"
 	"github.com/urfave/cli/v3"
-	"golang.org/x/term"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -21,7 +20,7 @@ import (
 // nothing of the mesh.
 func (a *app) meshCommand() *cli.Command {
 	return &cli.Command{
-		Name: "mesh", Category: catHost, Usage: "the team: machines that know each other and hand each other what they have",
+		Name: "mesh", Category: catHost, Usage: "the team: machines that share images, setup results and templates",
 		Commands: []*cli.Command{
 			a.meshInit(), a.meshInvite(), a.meshJoin(), a.meshPeers(), a.meshStatus(), a.meshTrust(), a.meshRevoke(), a.meshLeave(),
 		},
@@ -31,14 +30,14 @@ func (a *app) meshCommand() *cli.Command {
 // listenFlag is the address at which this machine listens for the team. "" is the configured one,
 // which defaults to port 7946.
 func listenFlag(to *string) cli.Flag {
-	return &cli.StringFlag{Name: "listen", Usage: "the UDP `ADDRESS` of this machine's part (default: port 7946 on all, or any port when that is taken)", Destination: to}
+	return &cli.StringFlag{Name: "listen", Usage: "listen on this UDP `ADDRESS` (default: port 7946 on all addresses, or any free port if it is in use)", Destination: to}
 }
 
 // nameFlag is this machine's name in the team. Names are for people and need not be unique; PeerIDs
 // identify machines.
 func nameFlag(to *string) cli.Flag {
 	host, _ := os.Hostname()
-	return &cli.StringFlag{Name: "name", Usage: "how the others see this machine", Value: host, Destination: to}
+	return &cli.StringFlag{Name: "name", Usage: "the name that other members see for this machine", Value: host, Destination: to}
 }
 
 // meshInit is `mesh init`. `mesh status` also shows where the root key is. --json prints an
@@ -46,12 +45,12 @@ func nameFlag(to *string) cli.Flag {
 func (a *app) meshInit() *cli.Command {
 	var req api.MeshInitRequest
 	return &cli.Command{
-		Name: "init", Usage: "make a team of which this machine is the first member",
-		Description: "This machine keeps the team's root key (mesh/root.key of its home): back it up. Only it can add and remove admins.",
+		Name: "init", Usage: "create a team with this machine as its first member",
+		Description: "This machine keeps the team's root key (mesh/root.key in its home). Back it up: only the root key can add and remove admins.",
 		Flags:       []cli.Flag{nameFlag(&req.Name), listenFlag(&req.Listen)},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return tell(ctx, a, api.InitMesh, req, func(s api.MeshStatus) facts {
-				return facts{value: s, ids: []string{s.Peer}, text: "this machine is a team of one; add others: agentbox mesh invite"}
+			return callAndReport(ctx, a, api.InitMesh, req, func(s api.MeshStatus) facts {
+				return facts{value: s, ids: []string{s.Peer}, text: "this machine is a team of one; to add machines: agentbox mesh invite"}
 			})
 		},
 	}
@@ -64,13 +63,13 @@ func (a *app) meshInvite() *cli.Command {
 	var req api.MeshInviteRequest
 	var builder, admin bool
 	return &cli.Command{
-		Name: "invite", Usage: "make a token with which one other machine can join, once",
-		Description: "On a terminal the token is also shown as a QR code. Whoever has it can join: send it to one person, by a way you trust.",
+		Name: "invite", Usage: "create a token with which one machine can join",
+		Description: "A terminal also shows the token as a QR code. Anyone who has the token can use it, once: send it over a channel that you trust.",
 		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: "for", Usage: "how long the token can be used", Value: time.Hour, Destination: &req.TTL},
-			&cli.BoolFlag{Name: "builder", Usage: "the others use what the new machine builds", Destination: &builder},
-			&cli.BoolFlag{Name: "admin", Usage: "the new machine may invite and revoke", Destination: &admin},
-			&cli.StringSliceFlag{Name: "address", Usage: "another `HOST:PORT` that leads to this machine", Destination: &req.Addresses},
+			&cli.DurationFlag{Name: "for", Usage: "how long the token is valid", Value: time.Hour, Destination: &req.TTL},
+			&cli.BoolFlag{Name: "builder", Usage: "let the other members use what the new machine builds", Destination: &builder},
+			&cli.BoolFlag{Name: "admin", Usage: "let the new machine invite and revoke members", Destination: &admin},
+			&cli.StringSliceFlag{Name: "address", Usage: "another `HOST:PORT` at which this machine can be reached", Destination: &req.Addresses},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			// The invitation carries the roles, so the new member has them from the start.
@@ -84,8 +83,8 @@ func (a *app) meshInvite() *cli.Command {
 			}
 			// The address is shown because a firewall or another network is the usual reason for a
 			// failure.
-			fmt.Fprintf(a.stderr, "on the other machine, within %s; it asks for this one at %s\n", tookText(req.TTL), strings.Join(i.Addresses, ", "))
-			if f, ok := a.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+			fmt.Fprintf(a.stderr, "run this on the other machine within %s; it will connect to %s\n", tookText(req.TTL), strings.Join(i.Addresses, ", "))
+			if _, ok := a.outTerminal(); ok {
 				// A QR code of upper-case letters only is smaller.
 				qrterminal.GenerateHalfBlock(strings.ToUpper(i.Token), qrterminal.L, a.stdout)
 			}
@@ -111,11 +110,11 @@ func roleWords(builder, admin bool) []string {
 func (a *app) meshJoin() *cli.Command {
 	var req api.MeshJoinRequest
 	return &cli.Command{
-		Name: "join", Usage: "join the team that a token is from", ArgsUsage: "TOKEN",
+		Name: "join", Usage: "join a team with a token", ArgsUsage: "TOKEN",
 		Flags: []cli.Flag{nameFlag(&req.Name), listenFlag(&req.Listen)},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			req.Token = cmd.Args().First()
-			return tell(ctx, a, api.JoinMesh, req, func(s api.MeshStatus) facts {
+			return callAndReport(ctx, a, api.JoinMesh, req, func(s api.MeshStatus) facts {
 				return facts{value: s, ids: []string{s.Peer}, text: fmt.Sprintf("joined a team of %s as %s", agentbox.Plural(s.Members, "machine"), oneLine(s.Name))}
 			})
 		},
@@ -128,13 +127,13 @@ func (a *app) meshPeers() *cli.Command {
 	var all bool
 	return &cli.Command{
 		Name: "peers", Usage: "list the machines of the team",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that left or were revoked", Destination: &all}},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also list machines that left or were revoked", Destination: &all}},
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			return tell(ctx, a, api.ListPeers, api.None{}, func(list []api.MeshPeer) facts {
+			return callAndReport(ctx, a, api.ListPeers, api.None{}, func(list []api.MeshPeer) facts {
 				if !all {
 					list = slices.DeleteFunc(list, former)
 				}
-				head := []string{"NAME", "PEER", "ROLES", "STATE", "SINCE", "LOAD", "FREE", "IMAGES", "SENT", "GOT", "ADDRESS"}
+				head := []string{"NAME", "PEER", "ROLES", "STATE", "SINCE", "LOAD", "FREE", "IMAGES", "SENT", "RECEIVED", "ADDRESS"}
 				return listed(list, head, func(p api.MeshPeer) (string, []string) { return p.ID, peerRow(p) })
 			})
 		},
@@ -169,9 +168,9 @@ func peerRow(p api.MeshPeer) []string {
 // prints an api.MeshStatus; --quiet the PeerID of this machine.
 func (a *app) meshStatus() *cli.Command {
 	return &cli.Command{
-		Name: "status", Usage: "say how this machine takes part in its team",
+		Name: "status", Usage: "show this machine's state in its team",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			return tell(ctx, a, api.ShowMesh, api.None{}, func(s api.MeshStatus) facts {
+			return callAndReport(ctx, a, api.ShowMesh, api.None{}, func(s api.MeshStatus) facts {
 				return facts{value: s, ids: []string{s.Peer}, table: statusRows(s)}
 			})
 		},
@@ -186,18 +185,18 @@ func statusRows(s api.MeshStatus) [][]string {
 	}
 	// Without a team, the other fields mean nothing.
 	if s.Team.IsZero() {
-		return append(rows, []string{"team", "none: agentbox mesh init makes one, agentbox mesh join TOKEN joins one"})
+		return append(rows, []string{"team", "none: agentbox mesh init creates one, agentbox mesh join TOKEN joins one"})
 	}
 	rows = append(rows,
 		[]string{"team", s.Team.Short()},
 		[]string{"name", oneLine(s.Name)},
-		[]string{"roles", cmp.Or(strings.Join(s.Roles, ", "), "none: what it builds is used by nobody else")},
-		[]string{"members", fmt.Sprintf("%d, %d of the others here", s.Members, s.Here)},
+		[]string{"roles", cmp.Or(strings.Join(s.Roles, ", "), "none: other members do not use what it builds")},
+		[]string{"members", fmt.Sprintf("%d, of which %d others are present", s.Members, s.Here)},
 		[]string{"listens", s.Listen},
 		[]string{"reached at", strings.Join(s.Addresses, ", ")},
 	)
 	if s.Root {
-		rows = append(rows, []string{"root key", "here: back up mesh/root.key of this home"})
+		rows = append(rows, []string{"root key", "on this machine: back up mesh/root.key in its home"})
 	}
 	for _, m := range s.Moving {
 		rows = append(rows, movementRow(m))
@@ -211,7 +210,7 @@ func movementRow(m api.MeshMovement) []string {
 	if !m.Getting {
 		return []string{"sending", what + " to " + who}
 	}
-	return []string{"getting", fmt.Sprintf("%s, %d of %d pieces here, from %s", what, m.Here, m.Pieces, cmp.Or(who, "nobody at the moment"))}
+	return []string{"receiving", fmt.Sprintf("%s, %d of %d pieces here, from %s", what, m.Here, m.Pieces, cmp.Or(who, "no peer at the moment"))}
 }
 
 // meshTrust is `mesh trust`: it replaces the roles of a member. Only admins may do this, and only
@@ -219,14 +218,14 @@ func movementRow(m api.MeshMovement) []string {
 func (a *app) meshTrust() *cli.Command {
 	var builder, admin bool
 	return &cli.Command{
-		Name: "trust", Usage: "make a machine's roles those that are given, none without any", ArgsUsage: "PEER|NAME",
+		Name: "trust", Usage: "replace the roles of a machine with the given ones; without flags, it has none", ArgsUsage: "PEER|NAME",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "builder", Usage: "the others use what it builds", Destination: &builder},
-			&cli.BoolFlag{Name: "admin", Usage: "it may invite and revoke", Destination: &admin},
+			&cli.BoolFlag{Name: "builder", Usage: "let the other members use what it builds", Destination: &builder},
+			&cli.BoolFlag{Name: "admin", Usage: "let it invite and revoke members", Destination: &admin},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			req := api.MeshTrustRequest{Peer: cmd.Args().First(), Roles: roleWords(builder, admin)}
-			return tell(ctx, a, api.TrustPeer, req, func(p api.MeshPeer) facts {
+			return callAndReport(ctx, a, api.TrustPeer, req, func(p api.MeshPeer) facts {
 				return facts{value: p, ids: []string{p.ID}, text: fmt.Sprintf("%s is a member with %s", oneLine(p.Name), rolesText(p.Roles))}
 			})
 		},
@@ -244,10 +243,10 @@ func rolesText(roles []string) string {
 // meshRevoke is `mesh revoke`. It cannot be undone.
 func (a *app) meshRevoke() *cli.Command {
 	return &cli.Command{
-		Name: "revoke", Usage: "take a machine off the team, everywhere and for good", ArgsUsage: "PEER|NAME",
-		Description: "Its connections end within seconds, and what it published is forgotten. The machine can come back with a new identity only.",
+		Name: "revoke", Usage: "remove a machine from the team permanently", ArgsUsage: "PEER|NAME",
+		Description: "Its connections end within seconds, and the team drops what it published. It can return only with a new identity.",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return tell(ctx, a, api.RevokePeer, api.MeshPeerRef{Peer: cmd.Args().First()}, func(p api.MeshPeer) facts {
+			return callAndReport(ctx, a, api.RevokePeer, api.MeshPeerRef{Peer: cmd.Args().First()}, func(p api.MeshPeer) facts {
 				return facts{value: p, ids: []string{p.ID}, text: fmt.Sprintf("revoked %s (%s)", oneLine(p.Name), p.ID[:12])}
 			})
 		},
@@ -258,9 +257,9 @@ func (a *app) meshRevoke() *cli.Command {
 // images stay.
 func (a *app) meshLeave() *cli.Command {
 	return &cli.Command{
-		Name: "leave", Usage: "leave the team, and forget it",
+		Name: "leave", Usage: "leave the team, and delete its keys and member list",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			return tell(ctx, a, api.LeaveMesh, api.None{}, func(none api.None) facts { return facts{value: none, text: "left the team"} })
+			return callAndReport(ctx, a, api.LeaveMesh, api.None{}, func(none api.None) facts { return facts{value: none, text: "left the team"} })
 		},
 	}
 }

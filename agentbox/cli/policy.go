@@ -18,7 +18,7 @@ import (
 // repository or for all. What the repository itself asks for is approved as a whole, by digest.
 func (a *app) policyCommand() *cli.Command {
 	return &cli.Command{
-		Name: "policy", Category: catPolicy, Usage: "show and change what boxes may reach, and see what they tried",
+		Name: "policy", Category: catPolicy, Usage: "show and change what boxes may reach, and show what they tried",
 		Commands: []*cli.Command{
 			a.policyShow(), a.policyCheck(), a.policyRule("allow"), a.policyRule("deny"), a.policyPreset(), a.policyApprove(), a.policyLog(),
 		},
@@ -37,8 +37,8 @@ func (a *app) policyRef(box string) api.PolicyRef {
 func (a *app) policyShow() *cli.Command {
 	var refresh bool
 	return &cli.Command{
-		Name: "show", Usage: "show what is in force, rule by rule, and what waits for approval", ArgsUsage: "[BOX]",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "refresh", Usage: "ask this machine's tools anew where packages come from", Destination: &refresh}},
+		Name: "show", Usage: "show the rules in force, and what waits for approval", ArgsUsage: "[BOX]",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "refresh", Usage: "ask this machine's tools again for their package registries", Destination: &refresh}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			ref := a.policyRef(cmd.Args().First())
 			ref.Refresh = refresh
@@ -74,11 +74,11 @@ func (a *app) printPolicy(r api.PolicyReport) error {
 // layerRows returns the rules as a table. "at most" marks a layer that bounds the others, such as
 // an organisation's.
 func layerRows(layers []policy.Layer) [][]string {
-	rows := [][]string{{"VERDICT", "RULE", "WHOSE"}}
+	rows := [][]string{{"VERDICT", "RULE", "SOURCE"}}
 	for _, l := range layers {
-		whose := string(l.Source)
+		source := string(l.Source)
 		if l.Name != "" {
-			whose += " " + l.Name
+			source += " " + l.Name
 		}
 		// A layer that bounds the others allows nothing by itself: it denies what it does not
 		// cover, whatever the others say.
@@ -87,18 +87,18 @@ func layerRows(layers []policy.Layer) [][]string {
 			verdict = "at most"
 		}
 		for _, r := range l.Deny {
-			rows = append(rows, []string{"deny", r.String(), whose})
+			rows = append(rows, []string{"deny", r.String(), source})
 		}
 		// Notes say why the machine's layer has a rule: which tool or file asked for it.
 		for i, r := range l.Allow {
-			from := whose
+			from := source
 			if i < len(l.Notes) {
 				from += ", " + l.Notes[i]
 			}
 			rows = append(rows, []string{verdict, r.String(), from})
 		}
 		for _, r := range l.Private {
-			rows = append(rows, []string{verdict, r.String() + " (private)", whose})
+			rows = append(rows, []string{verdict, r.String() + " (private)", source})
 		}
 	}
 	return append(rows, []string{"deny", "everything else", string(policy.Builtin)})
@@ -127,11 +127,11 @@ func (a *app) policyCheck() *cli.Command {
 	var req api.CheckRequest
 	var box string
 	return &cli.Command{
-		Name: "check", Usage: "say whether a box may reach a URL, and which rule says so", ArgsUsage: "URL|HOST[:PORT]",
-		Description: "Ends with exit code 1 when it may not.",
+		Name: "check", Usage: "show whether a box may reach a URL, and which rule decides", ArgsUsage: "URL|HOST[:PORT]",
+		Description: "The exit code is 1 if the box may not reach it.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "method", Usage: "the HTTP `METHOD`, GET if not said", Destination: &req.Method},
-			&cli.StringFlag{Name: "box", Usage: "for the repository of `BOX`", Destination: &box},
+			&cli.StringFlag{Name: "method", Usage: "the HTTP `METHOD` (default: GET)", Destination: &req.Method},
+			&cli.StringFlag{Name: "box", Usage: "use the repository of `BOX` instead of this directory's", Destination: &box},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			req.PolicyRef, req.URL = a.policyRef(box), cmd.Args().First()
@@ -164,7 +164,7 @@ func (a *app) printCheck(r api.CheckReport) error {
 			fmt.Fprintf(a.stdout, "with the secret %s\n", s)
 		}
 		if r.Verdict.Hint != "" {
-			fmt.Fprintf(a.stdout, "to permit it: %s\n", oneLine(r.Verdict.Hint))
+			fmt.Fprintf(a.stdout, "to allow it: %s\n", oneLine(r.Verdict.Hint))
 		}
 	}
 	if !r.Verdict.Allow {
@@ -181,13 +181,13 @@ func (a *app) policyRule(list string) *cli.Command {
 	var box string
 	var private bool
 	cmd := &cli.Command{
-		Name: list, Usage: list + " what a rule covers, for boxes of this repository; running ones follow at once", ArgsUsage: "RULE...",
+		Name: list, Usage: list + " what a rule matches, for boxes of this repository, including running ones", ArgsUsage: "RULE...",
 		Description: "A rule is [METHOD,... ][SCHEME://]HOST[:PORT][/PATH], for example example.com, '*.example.com:443', ssh://git.example.com,\n" +
-			"192.0.2.0/24 or 'GET https://api.example.com/v1/**'. deny wins over allow, whoever says it.",
+			"192.0.2.0/24 or 'GET https://api.example.com/v1/**'. A deny rule takes precedence over every allow rule.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "remove", Usage: "take rules of yours back", Destination: &req.Remove},
-			&cli.BoolFlag{Name: "everywhere", Usage: "for the boxes of all repositories", Destination: &req.Everywhere},
-			&cli.StringFlag{Name: "box", Usage: "for the repository of `BOX`", Destination: &box},
+			&cli.BoolFlag{Name: "remove", Usage: "remove these rules of yours", Destination: &req.Remove},
+			&cli.BoolFlag{Name: "everywhere", Usage: "apply to the boxes of all repositories", Destination: &req.Everywhere},
+			&cli.StringFlag{Name: "box", Usage: "use the repository of `BOX` instead of this directory's", Destination: &box},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if private {
@@ -199,7 +199,7 @@ func (a *app) policyRule(list string) *cli.Command {
 		},
 	}
 	if list == "allow" {
-		cmd.Flags = append(cmd.Flags, &cli.BoolFlag{Name: "private", Usage: "also where the host has a private address; " + policy.HostName + ":PORT is a service of this machine", Destination: &private})
+		cmd.Flags = append(cmd.Flags, &cli.BoolFlag{Name: "private", Usage: "also allow private addresses of the host; " + policy.HostName + ":PORT is a service of this machine", Destination: &private})
 	}
 	return cmd
 }
@@ -235,8 +235,8 @@ func (a *app) printChanged(r api.PolicyReport) error {
 func (a *app) policyPreset() *cli.Command {
 	req := api.ChangeRequest{List: "allow"}
 	return &cli.Command{
-		Name: "preset", Usage: "choose a preset of your own for this repository: " + strings.Join(policy.Presets, ", ") + ", or none to leave it to the repository", ArgsUsage: "PRESET",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "everywhere", Usage: "for the boxes of all repositories", Destination: &req.Everywhere}},
+		Name: "preset", Usage: "set your own preset for this repository: " + strings.Join(policy.Presets, ", ") + ", or none for the repository's", ArgsUsage: "PRESET",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "everywhere", Usage: "apply to the boxes of all repositories", Destination: &req.Everywhere}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			preset := cmd.Args().First()
 			// In the API, the empty preset means that the user has made no choice.
@@ -250,12 +250,12 @@ func (a *app) policyPreset() *cli.Command {
 }
 
 // policyApprove is `policy approve`. With a digest it approves exactly that. Without one, a person
-// must confirm the plan on the screen. A script must name the digest: nobody can approve what they
-// have not seen.
+// must confirm the plan on the screen. A script must name the full digest: nobody can approve what
+// they have not seen.
 func (a *app) policyApprove() *cli.Command {
 	return &cli.Command{
-		Name: "approve", Usage: "approve what the repository's own policy asks for", ArgsUsage: "[DIGEST]",
-		Description: "Without a digest, on a terminal, it shows the plan and asks.",
+		Name: "approve", Usage: "approve what the repository asks for", ArgsUsage: "[DIGEST]",
+		Description: "Without a digest it shows the plan and asks, which needs a terminal.",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if digest := cmd.Args().First(); digest != "" {
 				return a.approve(ctx, digest)
@@ -269,11 +269,11 @@ func (a *app) policyApprove() *cli.Command {
 				return nil
 			case !a.interactive():
 				printPlan(a.stdout, "  ", r.Plan)
-				return agentbox.Errorf(agentbox.Invalid, "approval without a terminal names what is approved").WithHint("agentbox policy approve %s", r.Digest)
+				return agentbox.Errorf(agentbox.Invalid, "without a terminal, name the digest of what you approve").WithHint("agentbox policy approve %s", r.Digest)
 			}
 			// Any answer but yes changes nothing, and the exit code shows it.
 			if !a.askToApprove(r) {
-				return agentbox.Errorf(agentbox.Conflict, "not approved: what was approved before stays in force")
+				return agentbox.Errorf(agentbox.Conflict, "not approved; what was approved before stays in force")
 			}
 			return a.approve(ctx, r.Digest)
 		},

@@ -22,15 +22,15 @@ import (
 func (a *app) policyLog() *cli.Command {
 	var follow, verify, denied bool
 	return &cli.Command{
-		Name: "log", Usage: "show what a box tried to reach, and what became of it", ArgsUsage: "[BOX]",
-		Description: "With --json, a line of JSON for each flow. The log of a box that is gone is found by its id.",
+		Name: "log", Usage: "show what a box tried to reach, and the verdicts", ArgsUsage: "[BOX]",
+		Description: "With --json it prints one line of JSON for each entry. To see the log of a removed box, give its ID.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is tried from now on", Destination: &follow},
-			&cli.BoolFlag{Name: "verify", Usage: "check that no entry was changed, added or removed", Destination: &verify},
-			&cli.BoolFlag{Name: "denied", Usage: "only what was denied", Destination: &denied},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "keep printing new entries until interrupted", Destination: &follow},
+			&cli.BoolFlag{Name: "verify", Usage: "check that no entry was changed, inserted or removed", Destination: &verify},
+			&cli.BoolFlag{Name: "denied", Usage: "show only denied attempts", Destination: &denied},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			place, err := call(ctx, a, api.AuditLog, a.ref(cmd.Args().First()))
+			location, err := call(ctx, a, api.AuditLog, a.ref(cmd.Args().First()))
 			if err != nil {
 				return err
 			}
@@ -44,13 +44,13 @@ func (a *app) policyLog() *cli.Command {
 			}
 			switch {
 			case verify:
-				return a.verifyLog(place)
+				return a.verifyLog(location)
 			// Start at the beginning and go on from there, so that nothing is missed between two
 			// calls.
 			case follow:
-				return policy.Follow(ctx, place.Directory, 0, show)
+				return policy.Follow(ctx, location.Directory, 0, show)
 			}
-			return policy.Read(place.Directory, show)
+			return policy.Read(location.Directory, show)
 		},
 	}
 }
@@ -58,20 +58,20 @@ func (a *app) policyLog() *cli.Command {
 // verifyLog is `policy log --verify`. Each entry has the hash of the previous one, so it detects
 // any change, gap or insertion. It cannot detect that all entries after some point were dropped. It
 // therefore prints the head, to compare with a copy kept elsewhere.
-func (a *app) verifyLog(place api.AuditLocation) error {
-	v, err := policy.Verify(place.Directory)
+func (a *app) verifyLog(location api.AuditLocation) error {
+	v, err := policy.Verify(location.Directory)
 	if err != nil {
-		return agentbox.Errorf(agentbox.Corrupt, "the audit log of box %s: %w", place.Box, err).WithHint("see %s", place.Directory)
+		return agentbox.Errorf(agentbox.Corrupt, "the audit log of box %s: %w", location.Box, err).WithHint("see %s", location.Directory)
 	}
 	if a.json {
-		return a.printJSON(map[string]any{"box": place.Box, "entries": v.Entries, "first": v.First, "last": v.Last, "head": v.Head})
+		return a.printJSON(map[string]any{"box": location.Box, "entries": v.Entries, "first": v.First, "last": v.Last, "head": v.Head})
 	}
 	// An empty log is no error: a box that tried nothing has no entries.
 	if v.Entries == 0 {
-		fmt.Fprintf(a.stdout, "the audit log of box %s is empty\n", place.Box)
+		fmt.Fprintf(a.stdout, "the audit log of box %s is empty\n", location.Box)
 		return nil
 	}
-	fmt.Fprintf(a.stdout, "%s of box %s, %d to %d, verified; the last has hash %s\n", agentbox.PluralOf(int(v.Entries), "entry", "entries"), place.Box, v.First, v.Last, v.Head)
+	fmt.Fprintf(a.stdout, "%s of box %s, %d to %d, verified; the last has hash %s\n", agentbox.PluralOf(int(v.Entries), "entry", "entries"), location.Box, v.First, v.Last, v.Head)
 	return nil
 }
 

@@ -16,9 +16,9 @@ import (
 func (a *app) portsCommand() *cli.Command {
 	var closing bool
 	return &cli.Command{
-		Name: "ports", Category: catInside, Usage: "make ports of a box answer on this machine, or list those that do", ArgsUsage: "[BOX] [PORT | HOST:PORT]...",
-		Description: "PORT of the box answers on the same port of localhost, or on a free one when that is taken; HOST:PORT chooses the\n" +
-			"port of localhost, and takes the place of the one before. Without PORT it lists what is forwarded.",
+		Name: "ports", Category: catInside, Usage: "forward ports of a box to this machine, or list the forwarded ports", ArgsUsage: "[BOX] [PORT | HOST:PORT]...",
+		Description: "PORT of the box is forwarded to the same port of localhost, or to a free one if that is in use. HOST:PORT chooses the port of\n" +
+			"localhost and replaces an earlier choice. Without PORT it lists the forwarded ports.",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "close", Usage: "stop forwarding PORT", Destination: &closing}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			box, wanted, err := parsePorts(cmd.Args().Slice())
@@ -78,7 +78,7 @@ func parsePort(s string) (portPair, error) {
 	h, herr := strconv.ParseUint(host, 10, 16)
 	b, berr := strconv.ParseUint(box, 10, 16)
 	if herr != nil || berr != nil || b == 0 || both && h == 0 {
-		return portPair{}, agentbox.Errorf(agentbox.Invalid, "%q is not a port", s).WithHint("write 3000, or 8080:3000 to reach port 3000 of the box at localhost:8080")
+		return portPair{}, agentbox.Errorf(agentbox.Invalid, "%q is not a port", s).WithHint("write 3000, or 8080:3000 to forward port 3000 of the box to localhost:8080")
 	}
 	return portPair{host: int(h), box: int(b)}, nil
 }
@@ -119,7 +119,7 @@ func (a *app) closePorts(ctx context.Context, ref api.BoxRef, wanted []portPair)
 // printPorts prints forwarded ports. --json prints a list of agentbox.Port; --quiet the addresses
 // to connect to.
 func (a *app) printPorts(ports []agentbox.Port) error {
-	return a.report(listed(ports, []string{"PORT", "ANSWERS AT"}, func(p agentbox.Port) (string, []string) {
+	return a.report(listed(ports, []string{"PORT", "ADDRESS"}, func(p agentbox.Port) (string, []string) {
 		return p.Host, []string{strconv.Itoa(p.Box), p.Host}
 	}))
 }

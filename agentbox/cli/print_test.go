@@ -56,7 +56,7 @@ func TestShareIsABarOfOneWidth(t *testing.T) {
 		{-1, 10, "  [                    ]   0%"},
 		{1 << 50, 1 << 50, "  [====================] 100%"},
 	} {
-		if got := share(agentbox.Event{Done: c.done, Total: c.total}); got != c.want {
+		if got := progressBar(agentbox.Event{Done: c.done, Total: c.total}); got != c.want {
 			t.Errorf("%d of %d: %q", c.done, c.total, got)
 		}
 	}
@@ -110,12 +110,12 @@ func TestProgressOnAPipeIsPlainLines(t *testing.T) {
 func TestProgressFitsTheTerminal(t *testing.T) {
 	e := agentbox.Event{Step: "image", Detail: strings.Repeat("ä long detail ", 20), Done: 30, Total: 100}
 	for width, ends := range map[int]string{200: "…  [======              ]  30%  1m40s", 80: "…  [======              ]  30%  1m40s", 20: "…", 1: "…"} {
-		line := underway(e, 100*time.Second, width)
+		line := statusLine(e, 100*time.Second, width)
 		if n := len([]rune(line)); n > max(1, width-1) || !strings.HasSuffix(line, ends) {
 			t.Errorf("%d columns: %q", width, line)
 		}
 	}
-	if line := underway(agentbox.Event{Step: "verify"}, 0, 80); strings.TrimSpace(line) != "verify" {
+	if line := statusLine(agentbox.Event{Step: "verify"}, 0, 80); strings.TrimSpace(line) != "verify" {
 		t.Errorf("%q", line)
 	}
 }
@@ -145,7 +145,7 @@ app   020000000000  running  microvm/tcg  main    3 min  /src       1 MiB   1.0 
 		}
 		rows[r[0]] = r[1]
 	}
-	for name, want := range map[string]string{"box": "app (020000000000)", "parent": parent.String(), "port": "80 at 127.0.0.1:8080", "note": "the kernel of the box killed processes for want of memory"} {
+	for name, want := range map[string]string{"box": "app (020000000000)", "parent": parent.String(), "port": "80 at 127.0.0.1:8080", "note": "the kernel of the box killed processes because memory ran out"} {
 		if rows[name] != want {
 			t.Errorf("%s: %q", name, rows[name])
 		}
@@ -174,7 +174,7 @@ func TestForeignWordsDoNotReachTheTerminal(t *testing.T) {
 		"what is missing": func(a *app) error {
 			w, read := pipe(t)
 			a.stderr = w
-			a.sayMissing([]string{foreign})
+			a.printMissing([]string{foreign})
 			_, err := a.stdout.Write([]byte(read()))
 			return err
 		},

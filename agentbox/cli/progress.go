@@ -32,9 +32,9 @@ type progress struct {
 }
 
 const (
-	redraw  = 100 * time.Millisecond // shortest time between two redraws of the status line
-	ticking = time.Second            // longest time between them
-	patient = 2 * time.Second        // after which the status line shows the elapsed time
+	minRedraw    = 100 * time.Millisecond // shortest time between two redraws of the status line
+	maxRedraw    = time.Second            // longest time between them
+	elapsedAfter = 2 * time.Second        // after which the status line shows the elapsed time
 )
 
 // newProgress returns progress in the form the user asked for. --quiet shows none. If standard
@@ -68,22 +68,23 @@ func (p *progress) event(e agentbox.Event) {
 		}
 		p.now = e
 		// Bytes are reported thousands of times a second.
-		if time.Since(p.latest) > redraw {
+		if time.Since(p.latest) > minRedraw {
 			p.draw()
 		}
 		if p.stop == nil {
-			p.stop = p.keepDrawing()
+			p.stop = p.startRedrawing()
 		}
 	}
 }
 
-// keepDrawing redraws the status line now and then, so that a step without events is seen to be
-// alive. stop ends that and waits for it; its caller must not hold mu.
-func (p *progress) keepDrawing() (stop func()) {
+// startRedrawing redraws the status line every maxRedraw in a goroutine, so that the elapsed time of
+// a step without events advances. stop ends the goroutine and waits for it; its caller must not hold
+// mu, which the goroutine takes.
+func (p *progress) startRedrawing() (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(ticking)
+		tick := time.NewTicker(maxRedraw)
 		defer tick.Stop()
 		for {
 			select {
@@ -133,14 +134,14 @@ func (p *progress) draw() {
 	p.latest = time.Now()
 	p.clear()
 	p.drawn = true
-	fmt.Fprint(p.out, underway(p.now, time.Since(p.since), width))
+	fmt.Fprint(p.out, statusLine(p.now, time.Since(p.since), width))
 }
 
-// underway returns the text of the status line. It is narrower than the terminal, because a line
+// statusLine returns the text of the status line. It is narrower than the terminal, because a line
 // that wraps could not be erased.
-func underway(e agentbox.Event, taken time.Duration, width int) string {
-	tail := share(e)
-	if taken > patient {
+func statusLine(e agentbox.Event, taken time.Duration, width int) string {
+	tail := progressBar(e)
+	if taken > elapsedAfter {
 		tail += "  " + taken.Truncate(time.Second).String()
 	}
 	head := cut(fmt.Sprintf("  %-10s %s", e.Step, oneLine(e.Detail)), max(1, width-1-len(tail)))
@@ -150,9 +151,9 @@ func underway(e agentbox.Event, taken time.Duration, width int) string {
 // barWidth is the width of a bar, in characters.
 const barWidth = 20
 
-// share returns a bar and a percentage, or "" if the total is unknown. It clamps the values of an
+// progressBar returns a bar and a percentage, or "" if the total is unknown. It clamps the values of an
 // event to 0 to 100 %.
-func share(e agentbox.Event) string {
+func progressBar(e agentbox.Event) string {
 	if e.Total <= 0 {
 		return ""
 	}

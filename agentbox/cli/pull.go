@@ -16,20 +16,20 @@ import (
 func (a *app) pullCommand() *cli.Command {
 	var req api.PullRequest
 	return &cli.Command{
-		Name: "pull", Category: catInside, Usage: "bring what was done in a box or task here, as a branch", ArgsUsage: "[BOX|TASK]",
-		Description: "The branch has the box's commits and, as its last one, everything that is not committed there. The working tree, the\n" +
-			"index and every other branch stay as they are; git merge takes it from there.",
-		Flags: []cli.Flag{&cli.StringFlag{Name: "branch", Aliases: []string{"b"}, Usage: "call the branch `NAME` (default: agentbox/BOX or agentbox/TASK)", Destination: &req.Branch}},
+		Name: "pull", Category: catInside, Usage: "get the work of a box or task as a branch of this repository", ArgsUsage: "[BOX|TASK]",
+		Description: "The branch has the commits of the box, followed by one commit with all uncommitted changes. Your working tree, your index and\n" +
+			"your other branches do not change; use git merge to take over the work.",
+		Flags: []cli.Flag{&cli.StringFlag{Name: "branch", Aliases: []string{"b"}, Usage: "name the branch `NAME` (default: agentbox/BOX or agentbox/TASK)", Destination: &req.Branch}},
 		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
 			req.BoxRef = a.ref(cmd.Args().First())
-			if req.Into, err = here(); err != nil {
+			if req.Into, err = currentDir(); err != nil {
 				return err
 			}
 			p, err := call(ctx, a, api.Pull, req)
 			if err != nil {
 				return err
 			}
-			a.sayMissing(p.Missing)
+			a.printMissing(p.Missing)
 			return a.report(facts{value: p, ids: []string{p.Commit}, text: pulledText(p)})
 		},
 	}
@@ -52,13 +52,13 @@ func pulledText(p api.PulledWork) string {
 	}
 	text := fmt.Sprintf("branch %s has the work of %s %s: %s\nlook at it:  git log -p HEAD..%s\ntake it:     git merge %s", p.Branch, of, p.Name, what, p.Branch, p.Branch)
 	if p.Mixed {
-		text += "\nwhat was uncommitted here when the box began is in it, too: the box changed the same lines"
+		text += "\nit includes what was uncommitted here when the box was created, because the box changed the same lines"
 	}
 	if p.Files > 0 {
 		text += fmt.Sprintf("\nits last commit as changes of the working tree:  git cherry-pick -n %s", p.Branch)
 	}
 	for _, name := range p.Also {
-		text += "\nthe box also has " + name + ", which HEAD there does not lead to"
+		text += "\nnot included: " + name + " of the box, which is not reachable from its HEAD"
 	}
 	return text
 }

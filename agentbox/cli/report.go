@@ -89,7 +89,8 @@ func boxFacts(what string) func(agentbox.Box) facts {
 	}
 }
 
-// yes asks a person. Anything but yes means no, including an interrupt and the end of input.
+// yes asks a person on standard error and reads the answer from standard input. Anything but y and
+// yes means no, including an interrupt and the end of input.
 func (a *app) yes(question string) bool {
 	fmt.Fprint(a.stderr, question+" [y/N] ")
 	// Read a whole line, so that what follows the y does not answer the next question.

@@ -18,8 +18,8 @@ func (a *app) rmCommand() *cli.Command {
 	var force bool
 	return &cli.Command{
 		Name: "rm", Category: catBox, Usage: "remove boxes with their workspaces", ArgsUsage: "[BOX...]",
-		Description: "A box with work that is nowhere else is removed only after a question, or with --force.",
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "ask nothing, and lose unsaved work", Destination: &force}},
+		Description: "If a box has work that exists nowhere else, this command asks before it removes the box.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "do not ask; unsaved work is lost", Destination: &force}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			names := cmd.Args().Slice()
 			if len(names) == 0 {
@@ -45,7 +45,7 @@ func (a *app) removeBoxes(ctx context.Context, names []string, force bool) error
 	// Nobody can be asked. The error lists all losses, so that a script removes everything or
 	// nothing.
 	if !term.IsTerminal(int(a.stdin.Fd())) || !term.IsTerminal(int(a.stderr.Fd())) {
-		if err := losses(boxes); err != nil {
+		if err := unsavedError(boxes); err != nil {
 			return err
 		}
 	}
@@ -86,33 +86,33 @@ func (a *app) removalOf(ctx context.Context, name string, force bool) (removal, 
 	case err != nil:
 		d.loss = "cannot tell whether box " + b.Name + " has unsaved work: " + oneLine(err.Error())
 	case work.Commits > 0 || work.Files > 0:
-		d.loss = fmt.Sprintf("box %s has work that is nowhere else: %s", b.Name, workText(work))
+		d.loss = fmt.Sprintf("box %s has work that exists nowhere else: %s", b.Name, workText(work))
 	}
 	return d, nil
 }
 
-// losses returns a Conflict error that lists everything that would be lost, or nil for nothing.
-func losses(boxes []removal) error {
-	var all, texts, losers []string
+// unsavedError returns a Conflict error that lists everything that would be lost, or nil for nothing.
+func unsavedError(boxes []removal) error {
+	var all, texts, unsaved []string
 	for _, d := range boxes {
 		all = append(all, d.name)
 		if d.loss != "" {
-			texts, losers = append(texts, d.loss), append(losers, d.name)
+			texts, unsaved = append(texts, d.loss), append(unsaved, d.name)
 		}
 	}
 	if len(texts) == 0 {
 		return nil
 	}
 	// The hint is a command to paste.
-	box, it := losers[0], "it"
-	if len(losers) > 1 {
+	box, it := unsaved[0], "it"
+	if len(unsaved) > 1 {
 		box = "BOX"
 	}
 	if len(all) > 1 {
 		it = "them"
 	}
 	return agentbox.Errorf(agentbox.Conflict, "%s", strings.Join(texts, "; ")).
-		WithHint("agentbox pull %s brings all of it here as a branch; agentbox rm --force %s removes %s all the same", box, strings.Join(all, " "), it)
+		WithHint("agentbox pull %s gets all of it as a branch; agentbox rm --force %s removes %s anyway", box, strings.Join(all, " "), it)
 }
 
 // removeBox removes one box. It asks first if something would be lost.
@@ -122,7 +122,7 @@ func (a *app) removeBox(ctx context.Context, d removal) error {
 			return err
 		}
 	}
-	return tell(ctx, a, api.Remove, d.ref, boxFacts("was removed"))
+	return callAndReport(ctx, a, api.Remove, d.ref, boxFacts("was removed"))
 }
 
 // confirm asks at the terminal whether a box may be removed.
@@ -138,17 +138,17 @@ func (a *app) confirm(d removal) error {
 func workText(w api.UnsavedWork) string {
 	var parts []string
 	if w.Commits > 0 {
-		parts = append(parts, agentbox.Plural(w.Commits, "commit")+named(w.Titles, w.Commits))
+		parts = append(parts, agentbox.Plural(w.Commits, "commit")+listNames(w.Titles, w.Commits))
 	}
 	if w.Files > 0 {
-		parts = append(parts, agentbox.Plural(w.Files, "changed file")+named(w.Paths, w.Files))
+		parts = append(parts, agentbox.Plural(w.Files, "changed file")+listNames(w.Paths, w.Files))
 	}
 	return strings.Join(parts, " and ")
 }
 
-// named returns the first few titles or file names, for one line on a terminal. A box chose them,
+// listNames returns the first few titles or file names, for one line on a terminal. A box chose them,
 // so they are sanitized, and cut so that three fit.
-func named(names []string, all int) string {
+func listNames(names []string, all int) string {
 	// Three are enough to recognise one's own work.
 	const most, width = 3, 50
 	var shown []string

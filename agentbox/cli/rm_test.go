@@ -14,17 +14,17 @@ func TestEveryLossIsNamed(t *testing.T) {
 		message, hint string
 	}{
 		{[]removal{a}, "box a has work",
-			"agentbox pull a brings all of it here as a branch; agentbox rm --force a removes it all the same"},
+			"agentbox pull a gets all of it as a branch; agentbox rm --force a removes it anyway"},
 		{[]removal{clean, a}, "box a has work",
-			"agentbox pull a brings all of it here as a branch; agentbox rm --force clean a removes them all the same"},
+			"agentbox pull a gets all of it as a branch; agentbox rm --force clean a removes them anyway"},
 		{[]removal{a, clean, b}, "box a has work; box b has work",
-			"agentbox pull BOX brings all of it here as a branch; agentbox rm --force a clean b removes them all the same"},
+			"agentbox pull BOX gets all of it as a branch; agentbox rm --force a clean b removes them anyway"},
 	} {
-		if e := agentbox.AsError(losses(c.boxes)); e.Message != c.message || e.Hint != c.hint {
+		if e := agentbox.AsError(unsavedError(c.boxes)); e.Message != c.message || e.Hint != c.hint {
 			t.Errorf("%+v: %q, %q", c.boxes, e.Message, e.Hint)
 		}
 	}
-	if err := losses([]removal{clean}); err != nil {
+	if err := unsavedError([]removal{clean}); err != nil {
 		t.Error(err)
 	}
 }
@@ -49,7 +49,7 @@ func TestHarmless(t *testing.T) {
 		"+a\n-b\tc\n": "+a\n-b\tc\n", "\x1b[32m+x\x1b[m": "\x1b[32m+x\x1b[m", "\x1b]0;t\a": "\ufffd]0;t\ufffd", "\x1b[2J": "\ufffd[2J", "\x1bc": "\ufffdc",
 		"\x1b[31": "\ufffd[31", "a\rb": "a\ufffdb", "\u009b2J": "\ufffd2J", "gr\u00fc\u00df": "gr\u00fc\u00df",
 	} {
-		if got := string(harmless([]byte(in))); got != want {
+		if got := string(sanitize([]byte(in))); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}
 	}

@@ -17,10 +17,10 @@ func (a *app) runCommand() *cli.Command {
 	var timeout time.Duration
 	var r run
 	return &cli.Command{
-		Name: "run", Category: catBox, Usage: "run one command in a fresh box that is gone afterwards", ArgsUsage: "-- CMD...",
+		Name: "run", Category: catBox, Usage: "run one command in a new box, and remove the box afterwards", ArgsUsage: "-- CMD...",
 		StopOnNthArg: a.commandFollows(),
-		Description: "It is a task that one waits for: what it printed and how it ended is kept (agentbox task show), and what it changed is a ref of git.\n" +
-			"Ctrl-C on a terminal asks whether to cancel it or to leave it running; elsewhere it is cancelled.",
+		Description: "This is a task that you wait for: its output and result are kept (agentbox task show), and its changes are saved as a git ref.\n" +
+			"On a terminal, ctrl-c asks whether to cancel the run or leave it running. Without a terminal, it cancels the run.",
 		Flags: append(append(machineFlags(&req), r.flags()...),
 			&cli.DurationFlag{Name: "timeout", Usage: "end the command after `TIME`, with exit code 124", Destination: &timeout},
 		),
@@ -31,9 +31,6 @@ func (a *app) runCommand() *cli.Command {
 			if len(r.argv) == 0 {
 				return agentbox.Errorf(agentbox.Invalid, "no command given").WithHint("agentbox run -- CMD...")
 			}
-			if err := checkLimits(cmd); err != nil {
-				return err
-			}
 			// Like a foreground command of a shell.
 			r.tty = r.tty || a.interactive()
 			return a.runTask(ctx, req, r, timeout)
@@ -41,24 +38,22 @@ func (a *app) runCommand() *cli.Command {
 	}
 }
 
-// afterLoss returns the state of a box after a lost connection, or the zero Box if err is not such
-// a loss. It waits up to noteTimeout for the machine to be known as gone. If it still runs then,
+// boxAfterLoss returns the state of a box after a lost connection, or the zero Box if err is not such
+// a loss. It waits up to endTimeout for the machine to be known as gone. If it still runs then,
 // only the connection was lost, and the box is returned as it is.
-func (a *app) afterLoss(ctx context.Context, id agentbox.BoxID, err error) agentbox.Box {
+func (a *app) boxAfterLoss(ctx context.Context, id agentbox.BoxID, err error) agentbox.Box {
 	if code := agentbox.CodeOf(err); code != agentbox.Unavailable && code != agentbox.Timeout {
 		return agentbox.Box{}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	for {
 		b, err := call(ctx, a, api.ShowBox, api.BoxRef{Box: id.String()})
 		if err != nil || b.State != agentbox.Running || b.Ended != nil {
 			return b
 		}
-		select {
-		case <-ctx.Done():
+		if sleep(ctx, endPoll) != nil {
 			return b
-		case <-time.After(noteEvery):
 		}
 	}
 }
@@ -66,6 +61,6 @@ func (a *app) afterLoss(ctx context.Context, id agentbox.BoxID, err error) agent
 // That a machine has ended, and why, is known a moment after its connections break: the supervisor
 // must exit, and the daemon must read what it left.
 const (
-	noteEvery   = 20 * time.Millisecond
-	noteTimeout = 10 * time.Second
+	endPoll    = 20 * time.Millisecond
+	endTimeout = 10 * time.Second
 )

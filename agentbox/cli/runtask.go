@@ -31,23 +31,23 @@ func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout tim
 	if err != nil {
 		return err
 	}
-	// The holding call has its own context: an interrupt goes to the command first (relay), and
+	// The holding call has its own context: an interrupt goes to the command first (relaySignals), and
 	// cancels the task only through its own call.
-	w := &waited{a: a, id: begun.Task.ID, timeout: timeout, ended: make(chan struct{}), signals: make(chan os.Signal, 8)}
-	holding, letGo := context.WithCancel(context.WithoutCancel(ctx))
-	defer letGo()
-	defer w.relay(ctx, holding, letGo)()
+	w := &foregroundTask{a: a, id: begun.Task.ID, timeout: timeout, ended: make(chan struct{}), signals: make(chan os.Signal, 8)}
+	holdCtx, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	defer w.relaySignals(ctx, holdCtx, release)()
 	go func() {
 		defer close(w.ended)
 		// The end of this call cancels the task. That is how a killed client takes its task with
 		// it.
-		w.task, w.err = outlasting(holding, a, api.HoldTask, w.id)
+		w.task, w.err = callAcrossRestarts(holdCtx, a, api.HoldTask, w.id)
 	}()
 	// The attachment ends first, with the command. The result is known a moment later.
 	err = w.attach(ctx, begun, r)
 	w.detached.Store(true)
-	if errors.Is(err, errLeft) {
-		fmt.Fprintf(a.stderr, "agentbox: %s goes on; agentbox task attach %s joins it\r\n", w.id, w.id)
+	if errors.Is(err, errDetached) {
+		fmt.Fprintf(a.stderr, "agentbox: %s keeps running; agentbox task attach %s joins it\r\n", w.id, w.id)
 		return nil
 	}
 	// Wait until the box is gone, so that its resources are free for the next run.
@@ -60,7 +60,7 @@ func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout tim
 
 // runSubmission returns the task of a run: held, with the caller's terminal and environment.
 func (a *app) runSubmission(req api.UpRequest, r run, timeout time.Duration) (api.TaskSubmission, error) {
-	dir, err := here()
+	dir, err := currentDir()
 	if err != nil {
 		return api.TaskSubmission{}, err
 	}
@@ -75,9 +75,9 @@ func (a *app) runSubmission(req api.UpRequest, r run, timeout time.Duration) (ap
 	return api.TaskSubmission{Spec: spec, Commands: [][]string{r.argv}, Environ: os.Environ()}, nil
 }
 
-// waited is a task that this program waits for. Goroutines of signals and keys may call its
+// foregroundTask is a task that this program waits for. Goroutines of signals and keys may call its
 // methods. task and err belong to the goroutine that closes ended, and to others after that.
-type waited struct {
+type foregroundTask struct {
 	a       *app
 	id      agentbox.TaskID
 	timeout time.Duration
@@ -91,15 +91,15 @@ type waited struct {
 }
 
 // attach connects our streams to the command until it ends or the user detaches. A task that ended
-// before that has no connection; its result says why. attach returns errLeft if the user left the
+// before that has no connection; its result says why. attach returns errDetached if the user left the
 // task running.
-func (w *waited) attach(ctx context.Context, begun api.TaskBegun, r run) error {
+func (w *foregroundTask) attach(ctx context.Context, begun api.TaskBegun, r run) error {
 	last := begun.Task.Last()
 	if begun.Connection.Socket == "" || last == nil {
 		return nil
 	}
-	ctx, leave := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer leave(nil)
+	ctx, detach := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer detach(nil)
 	client, err := w.a.dial(ctx, begun.Connection, r.user)
 	if err != nil {
 		return err
@@ -113,7 +113,8 @@ func (w *waited) attach(ctx context.Context, begun api.TaskBegun, r run) error {
 	defer restore()
 	cmd.Signals = w.signals
 	if r.tty && !r.noStdin {
-		cmd.Stdin = &leaving{r: w.asking(ctx, leave), leave: func() { w.release(ctx, leave) }}
+		release := func() { w.release(ctx, detach) }
+		cmd.Stdin = &detachReader{r: &interruptPrompt{r: w.a.stdin, w: w.a.stderr, cancel: func() { w.cancel(ctx) }, release: release}, detach: release}
 	}
 	// The task has the same limit. This timer ends it even if its box does not answer.
 	if w.timeout > 0 {
@@ -123,11 +124,11 @@ func (w *waited) attach(ctx context.Context, begun api.TaskBegun, r run) error {
 	return err
 }
 
-// relay handles this program's signals until stop is called. Each signal goes to the command, which
+// relaySignals handles this program's signals until stop is called. Each signal goes to the command, which
 // may want to clean up. Signals that end programs also cancel the task, because it must end even if
 // the command does not. An earlier interrupt, which only ctx records, cancels the task too. After
-// the attachment, one interrupt cancels the task, and the next ends the wait through letGo.
-func (w *waited) relay(ctx, holding context.Context, letGo context.CancelFunc) (stop func()) {
+// the attachment, one interrupt cancels the task, and the next ends the wait by calling release.
+func (w *foregroundTask) relaySignals(ctx, holdCtx context.Context, release context.CancelFunc) (stop func()) {
 	got := make(chan os.Signal, 8)
 	signal.Notify(got, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	if ctx.Err() != nil && len(got) == 0 {
@@ -136,22 +137,22 @@ func (w *waited) relay(ctx, holding context.Context, letGo context.CancelFunc) (
 	done := make(chan struct{})
 	var work sync.WaitGroup
 	work.Go(func() {
-		for asked := false; ; {
+		for cancelled := false; ; {
 			select {
 			case <-done:
 				return
 			case s := <-got:
 				select {
 				case w.signals <- s:
-				default: // the command has not taken the last eight
+				default: // the channel is full: drop it
 				}
 				switch {
 				case s == syscall.SIGUSR1 || s == syscall.SIGUSR2:
-				case asked && w.detached.Load():
-					letGo()
+				case cancelled && w.detached.Load():
+					release()
 				default:
-					asked = true
-					work.Go(func() { w.cancel(holding) })
+					cancelled = true
+					work.Go(func() { w.cancel(holdCtx) })
 				}
 			}
 		}
@@ -159,62 +160,63 @@ func (w *waited) relay(ctx, holding context.Context, letGo context.CancelFunc) (
 	return func() {
 		signal.Stop(got)
 		close(done)
-		letGo()
+		release()
 		work.Wait()
 	}
 }
 
 // cancel ends the task. It is no error if the task has already ended.
-func (w *waited) cancel(ctx context.Context) {
+func (w *foregroundTask) cancel(ctx context.Context) {
 	_, err := call(ctx, w.a, api.CancelTask, api.TaskRef{Task: w.id.String()})
-	w.unlessEnded(ctx, "cancel", err)
+	w.reportUnlessEnded(ctx, "cancel", err)
 }
 
 // limit ends the task at its time limit. This program counts that time from when the command runs.
-func (w *waited) limit(ctx context.Context) {
+func (w *foregroundTask) limit(ctx context.Context) {
 	_, err := call(ctx, w.a, api.LimitTask, api.TaskLimit{Task: w.id.String(), Limit: w.wall()})
-	w.unlessEnded(ctx, "end", err)
+	w.reportUnlessEnded(ctx, "end", err)
 }
 
-// unlessEnded reports what could not be done, if the task still runs.
-func (w *waited) unlessEnded(ctx context.Context, what string, err error) {
+// reportUnlessEnded reports what could not be done, if the task still runs. After the end of a task
+// its calls fail with Conflict.
+func (w *foregroundTask) reportUnlessEnded(ctx context.Context, what string, err error) {
 	if err != nil && agentbox.CodeOf(err) != agentbox.Conflict && ctx.Err() == nil {
-		w.complain(what, err)
+		w.printError(what, err)
 	}
 }
 
-// complain prints an error. It ends the line with a carriage return too, because the terminal may
+// printError prints an error. It ends the line with a carriage return too, because the terminal may
 // be raw.
-func (w *waited) complain(what string, err error) {
+func (w *foregroundTask) printError(what string, err error) {
 	fmt.Fprintf(w.a.stderr, "agentbox: cannot %s %s: %s\r\n", what, w.id, oneLine(errorText(err)))
 }
 
 // wall returns the limit of --timeout, as the task's result names it.
-func (w *waited) wall() agentbox.Limit {
+func (w *foregroundTask) wall() agentbox.Limit {
 	return agentbox.Limit{Kind: agentbox.LimitWall, Time: w.timeout}
 }
 
-// release leaves the task running. If it cannot tell the daemon, the user stays attached, because
-// leaving then would cancel the task.
-func (w *waited) release(ctx context.Context, leave context.CancelCauseFunc) {
+// release detaches and leaves the task running. If the call fails, the user stays attached, because
+// the end of this program would then cancel the task.
+func (w *foregroundTask) release(ctx context.Context, detach context.CancelCauseFunc) {
 	if _, err := call(ctx, w.a, api.ReleaseTask, api.TaskRef{Task: w.id.String()}); err != nil {
-		w.complain("leave", err)
+		w.printError("detach from", err)
 		return
 	}
-	leave(errLeft)
+	detach(errDetached)
 }
 
-// result returns the outcome of the run; attached is how the connection to its command ended. A
+// result returns the outcome of the run; attached is the error of the attachment to its command. A
 // limit of --timeout or the configuration is 124. For a command that could not be invoked it is the
 // box's code (126, 127) with its reason. A run without an exit code is an error.
-func (w *waited) result(attached error) error {
+func (w *foregroundTask) result(attached error) error {
 	last := w.task.Last()
 	if last == nil || last.Result == nil {
-		return errors.Join(attached, agentbox.Errorf(agentbox.Conflict, "the run was cancelled before it began"))
+		return errors.Join(attached, agentbox.Errorf(agentbox.Conflict, "the run was cancelled before it started"))
 	}
 	res := last.Result
 	if !w.a.quiet && (res.Ref != "" || res.Box != "") {
-		fmt.Fprintf(w.a.stderr, "agentbox: its work is kept: %s\n", resultText(*res))
+		fmt.Fprintf(w.a.stderr, "agentbox: kept: %s\n", resultText(*res))
 	}
 	switch {
 	// The user has just typed --timeout, so its message is shorter than that of a configured limit.
@@ -238,28 +240,24 @@ func (w *waited) result(attached error) error {
 	return agentbox.Errorf(agentbox.Unavailable, "the run is %s: %s", res.State, reasonText(*res)).WithHint("agentbox task show %s", w.id)
 }
 
-// The keys that answer asking.
+// The key that interruptPrompt replaces by a question, and the question.
 const (
 	keyInterrupt = 'C' - '@'
-	question     = "\r\nagentbox: cancel the run (y), leave it running (l), send it ctrl-c (c), go on (any other key)? "
+	question     = "\r\nagentbox: cancel the run (y), leave it running (l), send ctrl-c to it (c), or continue (any other key)? "
 )
 
-// asking returns a terminal's input in which ctrl-c asks the user what to do.
-func (w *waited) asking(ctx context.Context, leave context.CancelCauseFunc) io.Reader {
-	return &asking{r: w.a.stdin, w: w.a.stderr, cancel: func() { w.cancel(ctx) }, leave: func() { w.release(ctx, leave) }}
-}
-
-// asking is a terminal's input in which ctrl-c asks the user what to do. The answering keys do not
-// reach the command; all others do. It writes the question to w, a terminal in raw mode.
-type asking struct {
-	r             io.Reader
-	w             io.Writer
-	cancel, leave func()
-	asked         bool
+// interruptPrompt is a terminal's input in which ctrl-c asks the user what to do. The answering keys
+// do not reach the command; all others do. It writes the question to w, a terminal in raw mode.
+type interruptPrompt struct {
+	r io.Reader
+	w io.Writer
+	// Read calls these for the answers y and l, and waits for them.
+	cancel, release func()
+	asked           bool // the next key is an answer
 }
 
 // Read implements io.Reader. Between the question and its answer the command receives nothing.
-func (q *asking) Read(p []byte) (int, error) {
+func (q *interruptPrompt) Read(p []byte) (int, error) {
 	n, err := q.r.Read(p)
 	out := p[:0]
 	for _, c := range p[:n] {
@@ -276,7 +274,7 @@ func (q *asking) Read(p []byte) (int, error) {
 			case 'y', 'Y', keyInterrupt:
 				q.cancel()
 			case 'l', 'L':
-				q.leave()
+				q.release()
 			case 'c', 'C':
 				out = append(out, keyInterrupt)
 			}

@@ -19,7 +19,7 @@ import (
 // secretCommand groups the verbs about secrets. None of them ever prints a value.
 func (a *app) secretCommand() *cli.Command {
 	return &cli.Command{
-		Name: "secret", Category: catPolicy, Usage: "credentials that boxes use without seeing them",
+		Name: "secret", Category: catPolicy, Usage: "credentials that boxes can use but never see",
 		Commands: []*cli.Command{a.secretSet(), a.secretLs(), a.secretRm()},
 	}
 }
@@ -31,31 +31,32 @@ func (a *app) secretSet() *cli.Command {
 	var req api.SecretRequest
 	var from, form string
 	return &cli.Command{
-		Name: "set", Usage: "say where a credential is kept, and where it may be sent", ArgsUsage: "NAME",
-		Description: "Boxes have a placeholder in the variable NAME; what leaves for the hosts of --to has the value in its place. Sources: env:VARIABLE,\n" +
-			"file:PATH (or file:PATH#KEY.KEY, a value in a JSON file below your home), command:LINE (which answers as a git credential helper, or prints the value) and keyring, which asks for the value and keeps it.",
+		Name: "set", Usage: "configure a credential: where its value is stored, and where it may be sent", ArgsUsage: "NAME",
+		Description: "Boxes get a placeholder in the variable NAME. In requests to the hosts of --to, agentbox replaces the placeholder by the value.\n" +
+			"Sources: env:VARIABLE; file:PATH, or file:PATH#KEY.KEY for a value in a JSON file below your home; command:LINE, which prints the\n" +
+			"value or answers like a git credential helper; keyring, which asks for the value and stores it in the keyring.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "from", Usage: "`SOURCE` of the value", Value: "keyring", Destination: &from},
-			&cli.StringSliceFlag{Name: "to", Usage: "a `RULE` of where it may be sent, as https://api.example.com; http:// permits the clear; repeat it for more", Destination: &req.To},
-			&cli.StringFlag{Name: "header", Usage: "put it into this `HEADER` of every request there, whatever the box sends", Destination: &req.Header},
-			&cli.StringFlag{Name: "as", Usage: "`FORM` in that header: bearer or basic; the value itself if not said", Destination: &form},
-			&cli.StringFlag{Name: "user", Usage: "user `NAME` for --as basic", Destination: &req.User},
-			&cli.BoolFlag{Name: "everywhere", Usage: "for the boxes of all repositories", Destination: &req.Everywhere},
+			&cli.StringSliceFlag{Name: "to", Usage: "a `RULE` for where it may be sent, such as https://api.example.com; http:// allows unencrypted connections; can be repeated", Destination: &req.To},
+			&cli.StringFlag{Name: "header", Usage: "set this `HEADER` in every request to these hosts, replacing what the box sends", Destination: &req.Header},
+			&cli.StringFlag{Name: "as", Usage: "`FORM` in that header: bearer or basic (default: the plain value)", Destination: &form},
+			&cli.StringFlag{Name: "user", Usage: "the user `NAME` for --as basic", Destination: &req.User},
+			&cli.BoolFlag{Name: "everywhere", Usage: "apply to the boxes of all repositories", Destination: &req.Everywhere},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			req.Name = cmd.Args().First()
 			// People try NAME=VALUE first. The value would appear in the shell's history and the
 			// process list.
 			if strings.Contains(req.Name, "=") {
-				return agentbox.Errorf(agentbox.Invalid, "a value does not belong on the command line, where other programs read it").
-					WithHint("--from env:VARIABLE, file:PATH, command:LINE or keyring")
+				return agentbox.Errorf(agentbox.Invalid, "do not put a value on the command line, where other programs can read it").
+					WithHint("use --from env:VARIABLE, file:PATH, command:LINE or keyring")
 			}
 			// A form belongs to the Authorization header unless another header is named.
 			if form != "" && req.Header == "" {
 				req.Header = "Authorization"
 			}
 			if req.Form = policy.Form(form); len(req.To) == 0 {
-				return agentbox.Errorf(agentbox.Invalid, "say where %s may be sent", req.Name).WithHint("--to https://api.example.com")
+				return agentbox.Errorf(agentbox.Invalid, "no host given to which %s may be sent", req.Name).WithHint("for example: --to https://api.example.com")
 			}
 			return a.setSecret(ctx, req, from)
 		},
@@ -128,7 +129,7 @@ func valueOf(r io.Reader, name string) (string, error) {
 		return "", agentbox.Errorf(agentbox.Invalid, "the value of %s is longer than %d bytes", name, maxValue)
 	}
 	if b = bytes.TrimRight(b, "\r\n"); len(b) == 0 {
-		return "", agentbox.Errorf(agentbox.Invalid, "there is no value of %s", name).WithHint("pipe it in, or use another --from")
+		return "", agentbox.Errorf(agentbox.Invalid, "the value of %s is empty", name).WithHint("pipe the value in, or choose another source with --from")
 	}
 	return string(b), nil
 }
@@ -137,16 +138,16 @@ func valueOf(r io.Reader, name string) (string, error) {
 // a command. --json prints a list of api.SecretInfo; --quiet the names.
 func (a *app) secretLs() *cli.Command {
 	return &cli.Command{
-		Name: "ls", Usage: "list the secrets of this repository's boxes; never their values",
+		Name: "ls", Usage: "list the secrets of this repository's boxes, without their values",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			return tell(ctx, a, api.ListSecrets, a.policyRef(""), func(list []api.SecretInfo) facts {
+			return callAndReport(ctx, a, api.ListSecrets, a.policyRef(""), func(list []api.SecretInfo) facts {
 				return listed(list, []string{"NAME", "FROM", "TO", "HEADER", "FOR", "PROBLEM"}, func(s api.SecretInfo) (string, []string) {
 					// A secret belongs to one project or to all. One name may be in both.
-					whose := "all repositories"
+					scope := "all repositories"
 					if s.Project != "" {
-						whose = "this repository"
+						scope = "this repository"
 					}
-					return s.Name, []string{s.Name, s.From, rulesText(s.Scope), s.Header, whose, s.Problem}
+					return s.Name, []string{s.Name, s.From, rulesText(s.Scope), s.Header, scope, s.Problem}
 				})
 			})
 		},
@@ -157,7 +158,7 @@ func (a *app) secretLs() *cli.Command {
 // is removed all the same.
 func (a *app) secretRm() *cli.Command {
 	return &cli.Command{
-		Name: "rm", Usage: "forget a secret; no box can use it any more", ArgsUsage: "NAME",
+		Name: "rm", Usage: "remove a secret, so that no box can use it", ArgsUsage: "NAME",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			s, err := call(ctx, a, api.RemoveSecret, api.SecretRef{PolicyRef: a.policyRef(""), Name: cmd.Args().First()})
 			if err != nil {

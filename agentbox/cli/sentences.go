@@ -49,19 +49,19 @@ func limitText(l agentbox.Limit) string { return "it reached its limit: " + l.St
 func problemText(p agentbox.Problem) string {
 	switch p.Kind {
 	case agentbox.ProblemImage:
-		return fmt.Sprintf("waits since %s for bytes of its image from %s: %s", p.Since.Local().Format(time.TimeOnly), p.From, p.Detail)
+		return fmt.Sprintf("waiting since %s for bytes of its image from %s: %s", p.Since.Local().Format(time.TimeOnly), p.From, p.Detail)
 	case agentbox.ProblemDirectory:
 		return "its directory " + p.Detail + " is gone"
 	case agentbox.ProblemUnlogged:
-		return "its audit log could not be written, so it has no network; free some disk space, then agentbox reset gives it one again"
+		return "its audit log could not be written, so it has no network; free some disk space, then run agentbox reset to restore the network"
 	case agentbox.ProblemUnpaused:
-		return "its lease has ended, and it cannot be paused, which is tried again: " + p.Detail
+		return "its lease has ended, but it cannot be paused; agentbox keeps trying: " + p.Detail
 	case agentbox.ProblemNoCard:
-		return "this machine gives it no network card, so it has no network; agentbox logs --supervisor says why"
+		return "this machine cannot give it a network card, so it has no network; agentbox logs --supervisor says why"
 	case agentbox.ProblemMemory:
-		return "the kernel of the box killed processes for want of memory"
+		return "the kernel of the box killed processes because memory ran out"
 	case agentbox.ProblemProcesses:
-		return "a program was ended that had filled the box with processes"
+		return "a fork bomb was ended"
 	case agentbox.ProblemStart:
 		return p.Detail + "; agentbox reset tries again"
 	}
@@ -74,24 +74,31 @@ func pressureText(p agentbox.Pressure) string {
 	case agentbox.PressureLimit:
 		return "limit reached: " + p.Detail
 	case agentbox.PressureMemory:
-		return fmt.Sprintf("out of memory: the box's kernel had ended %s by then", agentbox.Plural(p.Count, "process"))
+		return fmt.Sprintf("out of memory: the kernel of the box had killed %s by then", agentbox.Plural(p.Count, "process"))
 	case agentbox.PressureProcesses:
-		return fmt.Sprintf("too many processes: %s that had filled the box with them had been ended by then", agentbox.Plural(p.Count, "program"))
+		return fmt.Sprintf("too many processes: %s had been ended by then", agentbox.Plural(p.Count, "fork bomb"))
 	case agentbox.PressureDisk:
-		return "disk full: nothing to speak of is left of its " + p.Detail
+		return "disk almost full: its " + p.Detail
 	}
 	return p.What + " " + p.Detail
 }
 
-// lastEnd returns endText as a note about a box. It adds that the work is safe, which the end of a
-// machine leaves open.
-func lastEnd(e agentbox.End) string { return endText(e) + "; the workspace is intact" }
+// limitError returns the error for a session that ended because its box reached a limit. It has code
+// Unavailable.
+func limitError(b agentbox.Box) error {
+	return agentbox.Errorf(agentbox.Unavailable, "box %s reached its limit: %s; it is %s", b.Name, b.Limited(), b.State).
+		WithHint("agentbox resume %s continues; limits: in the configuration sets the limits", b.Name)
+}
+
+// endNote returns endText as a note about a box. It adds that the work is safe, which the end of a
+// machine does not tell.
+func endNote(e agentbox.End) string { return endText(e) + "; the workspace is intact" }
 
 // notes returns what a user of a box should know, one line each: why its last machine ended, and
 // its problems.
 func notes(b agentbox.Box) (lines []string) {
 	if b.Ended != nil {
-		lines = append(lines, lastEnd(*b.Ended))
+		lines = append(lines, endNote(*b.Ended))
 	}
 	for _, p := range b.Problems {
 		lines = append(lines, problemText(p))
@@ -104,7 +111,7 @@ func noteText(e agentbox.Event) string {
 	text := e.Detail
 	switch {
 	case e.End != nil:
-		text = lastEnd(*e.End)
+		text = endNote(*e.End)
 	case e.Problem != nil:
 		text = problemText(*e.Problem)
 	}
@@ -117,14 +124,14 @@ func noteText(e agentbox.Event) string {
 // errorText returns the message of an error, with why a machine ended if that is the reason.
 func errorText(err error) string {
 	e := agentbox.AsError(err)
-	return because(e.Message, e.End)
+	return withEnd(e.Message, e.End)
 }
 
 // reasonText returns why an attempt of a task ended as it did, or "" if the state says everything.
-func reasonText(r agentbox.Result) string { return because(r.Reason, r.End) }
+func reasonText(r agentbox.Result) string { return withEnd(r.Reason, r.End) }
 
-// because returns a text with the end of the machine that explains it, if that is known.
-func because(text string, end *agentbox.End) string {
+// withEnd returns a text with the end of the machine that explains it, if that is known.
+func withEnd(text string, end *agentbox.End) string {
 	if end == nil {
 		return text
 	}

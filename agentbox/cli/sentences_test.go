@@ -62,7 +62,7 @@ func TestFactsOfAnotherProcessBecomeWords(t *testing.T) {
 	p.Say("a line")
 	want := []string{
 		"box app: its supervisor was killed; the workspace is intact",
-		"box app: this machine gives it no network card, so it has no network; agentbox logs --supervisor says why",
+		"box app: this machine cannot give it a network card, so it has no network; agentbox logs --supervisor says why",
 		"start of box app failed; agentbox reset tries again",
 		"a line",
 	}

@@ -17,13 +17,13 @@ import (
 // the work; nothing here needs a daemon.
 func (a *app) serviceCommand() *cli.Command {
 	return &cli.Command{
-		Name: "service", Category: catHost, Usage: "a daemon that outlives your login, for a machine that serves its team or works overnight",
-		Description: "It is a unit of your own systemd with linger (an agent of launchd on macOS); nothing of it needs root.",
+		Name: "service", Category: catHost, Usage: "run the daemon while you are not logged in, for a machine that serves its team or works overnight",
+		Description: "This is a unit of your user's systemd with lingering (a launchd agent on macOS). It does not need root.",
 		Commands: []*cli.Command{
 			// It may be repeated, for example after an update.
-			{Name: "install", Usage: "have the system run the daemon now and whenever the machine starts", Action: a.aboutService(service.Service.Install)},
-			{Name: "status", Usage: "say whether it runs, and what is missing", Action: a.aboutService(service.Service.Status)},
-			{Name: "uninstall", Usage: "take it back; boxes go on, and the daemon starts by itself when it is needed", Action: a.serviceUninstall},
+			{Name: "install", Usage: "start the daemon now, and whenever the machine starts", Action: a.aboutService(service.Service.Install)},
+			{Name: "status", Usage: "show whether the service runs, and what is missing", Action: a.aboutService(service.Service.Status)},
+			{Name: "uninstall", Usage: "remove the service; boxes keep running, and commands start the daemon when they need it", Action: a.serviceUninstall},
 		},
 	}
 }
@@ -36,7 +36,7 @@ func (a *app) service() (service.Service, error) {
 		binary, err = filepath.EvalSymlinks(binary)
 	}
 	if err != nil {
-		return service.Service{}, agentbox.Errorf(agentbox.Internal, "which program this is cannot be told: %w", err)
+		return service.Service{}, agentbox.Errorf(agentbox.Internal, "cannot find the path of this program: %w", err)
 	}
 	return service.Service{Binary: binary, Home: a.home.Dir, Default: os.Getenv(home.EnvDir) == ""}, nil
 }
@@ -66,7 +66,7 @@ func (a *app) serviceUninstall(ctx context.Context, _ *cli.Command) error {
 	if err := s.Uninstall(ctx); err != nil {
 		return err
 	}
-	return a.report(facts{value: struct{}{}, text: "the daemon is no service any more"})
+	return a.report(facts{value: struct{}{}, text: "the service was removed"})
 }
 
 // serviceFacts returns the status of the service, and what keeps it from running properly.
@@ -75,13 +75,13 @@ func serviceFacts(st service.Status) facts {
 	state := "not installed: agentbox service install"
 	switch {
 	case st.Manager == "":
-		state = "not possible here"
+		state = "not supported on this machine"
 	case st.Running && st.Outlives:
-		state = "runs, also while nobody is logged in"
+		state = "running, also while nobody is logged in"
 	case st.Running:
-		state = "runs"
+		state = "running, until you log out"
 	case st.Installed:
-		state = "installed, does not run"
+		state = "installed, not running"
 	}
 	f := facts{value: st, table: [][]string{{"service", state}}}
 	if st.Manager != "" {

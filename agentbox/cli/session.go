@@ -18,12 +18,12 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// When a machine dies, we notice before the daemon does. A little later the daemon knows, and wakes
-// the box on request. Nothing has run in it yet, so nothing runs twice.
+// When a machine dies, this program notices before the daemon does. A little later the daemon knows,
+// and wakes the box on request. Nothing has run in it yet, so nothing runs twice.
 const (
 	redials     = 5
 	redialAfter = 50 * time.Millisecond
-	// A slower attempt met a box that is silent rather than gone.
+	// An attempt that took longer met a box that does not answer, rather than one that has ended.
 	redialSlow = time.Second
 )
 
@@ -75,10 +75,10 @@ type run struct {
 	argv []string // nil for the login shell
 	// dir is a directory in the box; "" is the connection's, which corresponds to the caller's.
 	dir     string
-	env     map[string]string
-	user    string
-	tty     bool
-	noStdin bool
+	env     map[string]string // added to the variables of the connection, and overrides them
+	user    string            // of the box; "" for the configured one
+	tty     bool              // give the command a terminal of the size of ours
+	noStdin bool              // the command reads nothing: its input ends at once
 }
 
 // runIn runs a command in a box with our standard streams, and returns a non-zero status as an exit
@@ -124,14 +124,12 @@ func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 // as such, and not as the error that it caused.
 func interruptOr(ctx context.Context, err error) error { return cmp.Or(ctx.Err(), err) }
 
-// enter is runIn for a box that stays. If a limit of the box ended the session, it says which one,
-// because the lost connection does not.
+// enter is runIn for a box that stays. If a limit of the box ended the session, the error says which
+// one, instead of only that the connection was lost.
 func (a *app) enter(ctx context.Context, c api.Connection, r run) error {
 	err := a.runIn(ctx, c, r)
-	b := a.afterLoss(ctx, c.Box, err)
-	if which := b.Limited(); !which.IsZero() {
-		return agentbox.Errorf(agentbox.Unavailable, "box %s reached its limit: %s; it is %s", b.Name, which, b.State).
-			WithHint("agentbox resume %s; limits: in the configuration says how much it may", b.Name)
+	if b := a.boxAfterLoss(ctx, c.Box, err); !b.Limited().IsZero() {
+		return limitError(b)
 	}
 	return err
 }
@@ -192,11 +190,20 @@ func (a *app) terminal(cmd *environment.Command) (restore func(), err error) {
 	}, nil
 }
 
-// interactive reports whether a person sits at both ends. Only then do verbs ask questions, open
-// shells and use terminals: a pipe or a CI job must not wait for an answer.
+// interactive reports whether standard input and standard output are terminals. Only then do verbs
+// ask questions, open shells and use terminals: a pipe or a CI job must not wait for an answer.
 func (a *app) interactive() bool {
+	_, out := a.outTerminal()
+	return out && term.IsTerminal(int(a.stdin.Fd()))
+}
+
+// outTerminal returns the file descriptor of standard output. ok is false if it is not a terminal.
+func (a *app) outTerminal() (fd int, ok bool) {
 	out, ok := a.stdout.(interface{ Fd() uintptr })
-	return ok && term.IsTerminal(int(a.stdin.Fd())) && term.IsTerminal(int(out.Fd()))
+	if !ok {
+		return -1, false
+	}
+	return int(out.Fd()), term.IsTerminal(int(out.Fd()))
 }
 
 // connect makes a box run and returns how to connect to it. box is a name, an ID or a prefix of

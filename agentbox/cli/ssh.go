@@ -33,9 +33,9 @@ const proxyVerb = "ssh-proxy"
 func (a *app) sshCommand() *cli.Command {
 	var user string
 	return &cli.Command{
-		Name: "ssh", Category: catInside, Usage: "open a box with the ssh of this machine", ArgsUsage: "[BOX] [-- SSH ARGUMENTS]",
+		Name: "ssh", Category: catInside, Usage: "enter a box with the ssh program of this machine", ArgsUsage: "[BOX] [-- SSH ARGUMENTS]",
 		StopOnNthArg: a.commandFollows(),
-		Description:  "What stands behind -- goes to ssh: a command, or options as -L 8080:localhost:80.",
+		Description:  "Words after -- are passed to ssh: a command, or options such as -L 8080:localhost:80.",
 		Flags:        []cli.Flag{&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "log in as `USER` of the box", Value: sshUser, Destination: &user}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			ssh, err := exec.LookPath("ssh")
@@ -112,10 +112,10 @@ func sshPath(path string) string { return `"` + strings.ReplaceAll(path, "%", "%
 func (a *app) sshConfigCommand() *cli.Command {
 	var install bool
 	return &cli.Command{
-		Name: "ssh-config", Category: catInside, Usage: "print the configuration with which ssh, sftp, rsync and editors enter boxes", ArgsUsage: "[BOX...]",
-		Description: "Without BOX it covers every box of this machine; each is a host called NAME" + sshSuffix + ".\n" +
-			"With --install, ~/.ssh/config includes it from now on; run it again after new boxes.",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "install", Usage: "make ~/.ssh/config include it", Destination: &install}},
+		Name: "ssh-config", Category: catInside, Usage: "print a configuration with which ssh, sftp, rsync and editors reach boxes", ArgsUsage: "[BOX...]",
+		Description: "Without BOX it covers all boxes of this machine. The host name of a box is NAME" + sshSuffix + ".\n" +
+			"With --install it adds an Include to ~/.ssh/config; run it again after you create boxes.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "install", Usage: "include the configuration in ~/.ssh/config", Destination: &install}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			boxes, err := a.sshBoxes(ctx, cmd.Args().Slice())
 			if err != nil {
@@ -161,35 +161,35 @@ func (a *app) sshBoxes(ctx context.Context, args []string) ([]agentbox.Box, erro
 // The line goes to the top, because ssh uses the first value that it reads. The user's file is
 // replaced as a whole, following links. If the line is already there, the file stays unchanged.
 func (a *app) installSSH(config string) error {
-	ours := filepath.Join(a.home.Dir, "ssh_config")
-	if err := replaceFile(ours, []byte(config)); err != nil {
+	ownConfig := filepath.Join(a.home.Dir, "ssh_config")
+	if err := replaceFile(ownConfig, []byte(config)); err != nil {
 		return err
 	}
 	user, err := os.UserHomeDir()
 	if err != nil {
 		return agentbox.Errorf(agentbox.Missing, "no home directory: %w", err)
 	}
-	theirs := filepath.Join(user, ".ssh", "config")
+	userConfig := filepath.Join(user, ".ssh", "config")
 	// A configuration that is a link to a file elsewhere stays a link.
-	if real, err := filepath.EvalSymlinks(theirs); err == nil {
-		theirs = real
+	if real, err := filepath.EvalSymlinks(userConfig); err == nil {
+		userConfig = real
 	}
-	include := "Include " + sshPath(ours) + "\n"
-	before, err := os.ReadFile(theirs)
+	include := "Include " + sshPath(ownConfig) + "\n"
+	before, err := os.ReadFile(userConfig)
 	if err != nil && !os.IsNotExist(err) {
-		return agentbox.Errorf(agentbox.Missing, "cannot read %s: %w", theirs, err)
+		return agentbox.Errorf(agentbox.Missing, "cannot read %s: %w", userConfig, err)
 	}
 	// Match whole lines, because a comment may also contain the line.
 	if strings.Contains("\n"+string(before), "\n"+include) {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(theirs), 0o700); err != nil {
-		return agentbox.Errorf(agentbox.Missing, "cannot make %s: %w", filepath.Dir(theirs), err)
+	if err := os.MkdirAll(filepath.Dir(userConfig), 0o700); err != nil {
+		return agentbox.Errorf(agentbox.Missing, "cannot create %s: %w", filepath.Dir(userConfig), err)
 	}
-	return replaceFile(theirs, append([]byte(include), before...))
+	return replaceFile(userConfig, append([]byte(include), before...))
 }
 
-// replaceFile writes a private file, whole or not at all.
+// replaceFile writes a file that only the user may read. After a failure, the old one is unchanged.
 func replaceFile(path string, b []byte) error {
 	if err := durable.WriteFile(path, b, 0o600); err != nil {
 		return agentbox.Errorf(agentbox.Missing, "cannot %w", err)

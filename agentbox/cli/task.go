@@ -2,10 +2,8 @@ package cli
 
 import (
 	"context"
-	"math"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -17,12 +15,12 @@ import (
 // longer needs this program.
 func (a *app) taskCommand() *cli.Command {
 	return &cli.Command{
-		Name: "task", Category: catBox, Usage: "work that goes on without you: a command in a box of its own, and what came of it",
+		Name: "task", Category: catBox, Usage: "run commands or agents in boxes of their own, and keep the results",
 		Commands: []*cli.Command{
 			a.taskSubmitCommand(), a.taskLsCommand(), a.taskShowCommand(), a.taskLogsCommand(), a.taskAttachCommand(),
-			a.taskEachCommand("cancel", "end tasks, or take them out of the queue", api.CancelTask),
+			a.taskEachCommand("cancel", "cancel tasks that run or wait in the queue", api.CancelTask),
 			a.taskEachCommand("retry", "submit tasks again that have ended", api.RetryTask),
-			a.taskEachCommand("rm", "forget tasks that have ended, with their evidence", api.RemoveTask),
+			a.taskEachCommand("rm", "remove tasks that have ended, with their evidence", api.RemoveTask),
 		},
 	}
 }
@@ -44,26 +42,26 @@ func (a *app) taskSubmitCommand() *cli.Command {
 	s := submission{repeat: 1}
 	spec := &s.req.Spec
 	return &cli.Command{
-		Name: "submit", Usage: "run a command in a fresh box as soon as this machine has room", ArgsUsage: "-- CMD... | --agent NAME PROMPT",
-		Description: "The box is made from this directory as it is when the task begins. What the command changed is kept as a ref before the box goes.\n" +
-			"With --agent it is an agent that works on PROMPT alone; agentbox agent lists the agents.",
+		Name: "submit", Usage: "run a command in a new box, as soon as this machine has room", ArgsUsage: "-- CMD... | --agent NAME PROMPT",
+		Description: "The box is created from this directory in its state when the task starts. The changes are saved as a git ref before the box is removed.\n" +
+			"With --agent, an agent works on PROMPT without asking questions; agentbox agent lists the agents.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "agent", Usage: "have agent `NAME` work on a prompt", Destination: &s.agent},
-			&cli.IntFlag{Name: "repeat", Usage: "submit it `N` times", Value: 1, Destination: &s.repeat},
-			&cli.StringFlag{Name: "each", Usage: "submit it for each line of `FILE`, in place of {} or behind the command", Destination: &s.each},
-			&cli.IntFlag{Name: "parallel", Aliases: []string{"p"}, Usage: "at most `N` of them at once", Destination: &s.req.Parallel},
-			&cli.BoolFlag{Name: "wait", Usage: "wait for the end; the exit code is that of the first task that did not succeed, 124 for a limit", Destination: &s.wait},
-			&cli.DurationFlag{Name: "timeout", Usage: "end each after `TIME`", Destination: &spec.Limits.Wall},
-			&cli.DurationFlag{Name: "idle", Usage: "end each after `TIME` without output or network traffic", Destination: &spec.Limits.Idle},
-			&cli.DurationFlag{Name: "cpu-time", Usage: "end each after `TIME` of the processor", Destination: &spec.Limits.CPU},
-			&cli.FloatFlag{Name: "max-cost", Usage: "end each when it has cost `AMOUNT` by the table of rates", Destination: &spec.Limits.Cost},
-			&cli.Int64Flag{Name: "max-tokens", Usage: "end each when models have counted `N` tokens for it", Destination: &spec.Limits.Tokens},
-			&cli.IntFlag{Name: "retries", Usage: "try again `N` times what failed or was lost", Destination: &spec.Retries},
+			&cli.StringFlag{Name: "agent", Usage: "run agent `NAME` on a prompt", Destination: &s.agent},
+			&cli.IntFlag{Name: "repeat", Usage: "submit the command `N` times", Value: 1, Destination: &s.repeat},
+			&cli.StringFlag{Name: "each", Usage: "submit the command once for each line of `FILE`, which replaces {} or is appended", Destination: &s.each},
+			&cli.IntFlag{Name: "parallel", Aliases: []string{"p"}, Usage: "run at most `N` of them at once (default: as many as there is room for)", Destination: &s.req.Parallel},
+			&cli.BoolFlag{Name: "wait", Usage: "wait for all tasks; the exit code is that of the first task that did not succeed, or 124 if a limit ended it", Destination: &s.wait},
+			&cli.DurationFlag{Name: "timeout", Usage: "end each task after `TIME`", Destination: &spec.Limits.Wall},
+			&cli.DurationFlag{Name: "idle", Usage: "end each task after `TIME` without output or network traffic", Destination: &spec.Limits.Idle},
+			&cli.DurationFlag{Name: "cpu-time", Usage: "end each task after `TIME` of CPU time", Destination: &spec.Limits.CPU},
+			&cli.FloatFlag{Name: "max-cost", Usage: "end each task when it has cost `AMOUNT` by the table of rates", Destination: &spec.Limits.Cost},
+			&cli.Int64Flag{Name: "max-tokens", Usage: "end each task when models have reported `N` tokens for it", Destination: &spec.Limits.Tokens},
+			&cli.IntFlag{Name: "retries", Usage: "retry a task that failed or was lost up to `N` times", Destination: &spec.Retries},
 			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal", Destination: &spec.TTY},
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "run as `USER` of the box", Destination: &spec.User},
 			&cli.StringFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "run in `DIR` of the box", Destination: &spec.Dir},
 			&cli.StringMapFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`", Destination: &spec.Env},
-			&cli.StringFlag{Name: "image", Usage: "as up's", Destination: &spec.Image},
+			&cli.StringFlag{Name: "image", Usage: "use `IMAGE` instead of the configured one", Destination: &spec.Image},
 			&cli.IntFlag{Name: "cpus", Usage: "`N` CPUs", Destination: &spec.CPUs},
 			&cli.StringFlag{Name: "memory", Usage: "`SIZE` of memory, as 2GiB", Destination: &spec.Memory},
 			&cli.StringFlag{Name: "isolation", Usage: "microvm or gvisor", Action: func(_ context.Context, _ *cli.Command, v string) error {
@@ -75,9 +73,6 @@ func (a *app) taskSubmitCommand() *cli.Command {
 			argv := a.command
 			if argv == nil {
 				argv = cmd.Args().Slice()
-			}
-			if err := checkLimits(cmd); err != nil {
-				return err
 			}
 			return a.submit(ctx, s, argv)
 		},
@@ -91,7 +86,7 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 	if err := s.check(argv); err != nil {
 		return err
 	}
-	dir, err := here()
+	dir, err := currentDir()
 	if err != nil {
 		return err
 	}
@@ -147,32 +142,8 @@ func (s submission) check(argv []string) error {
 		return agentbox.Errorf(agentbox.Invalid, "no command given").WithHint("agentbox task submit -- CMD...")
 	case s.repeat < 1 || s.repeat > 1000:
 		return agentbox.Errorf(agentbox.Invalid, "--repeat %d is out of range: 1 to 1000", s.repeat)
-	case s.req.Parallel < 0 || s.req.Spec.Retries < 0:
-		return agentbox.Errorf(agentbox.Invalid, "--parallel and --retries are numbers of tasks and tries, 0 at least")
-	}
-	return nil
-}
-
-// checkLimits refuses limits on the command line that are not above 0. To the daemon, 0 is a limit
-// that was not given, so a task that should end at once would run without that limit.
-func checkLimits(cmd *cli.Command) error {
-	for _, name := range []string{"timeout", "idle", "cpu-time", "max-cost", "max-tokens"} {
-		if !cmd.IsSet(name) {
-			continue
-		}
-		ok, example := false, "90s, 15m or 1h30m"
-		switch v := cmd.Value(name).(type) {
-		case time.Duration:
-			ok = v > 0
-		case float64:
-			ok, example = v > 0 && !math.IsInf(v, 0), "0.10"
-		case int64:
-			ok, example = v > 0, "100000"
-		}
-		if !ok {
-			return agentbox.Errorf(agentbox.Invalid, "--%s %v is not above 0", name, cmd.Value(name)).
-				WithHint("write it as %s, or leave it out for no limit beyond those of the configuration", example)
-		}
+	case s.req.Spec.Retries < 0:
+		return agentbox.Errorf(agentbox.Invalid, "--retries %d is below 0", s.req.Spec.Retries)
 	}
 	return nil
 }
@@ -202,7 +173,7 @@ func (s submission) commands(argv []string) ([][]string, error) {
 		}
 	}
 	if len(all) == 0 || len(all) > 1000 {
-		return nil, agentbox.Errorf(agentbox.Invalid, "%d tasks at once: 1 to 1000", len(all))
+		return nil, agentbox.Errorf(agentbox.Invalid, "%d tasks in one submission; allowed are 1 to 1000", len(all))
 	}
 	return all, nil
 }
@@ -234,7 +205,7 @@ func (a *app) reportTaskIDs(all []agentbox.Task) error {
 func (a *app) awaitTasks(ctx context.Context, all []agentbox.Task) error {
 	var result error
 	for i := range all {
-		t, err := outlasting(ctx, a, api.WaitTask, all[i].ID)
+		t, err := callAcrossRestarts(ctx, a, api.WaitTask, all[i].ID)
 		if err != nil {
 			return err
 		}

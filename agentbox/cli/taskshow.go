@@ -22,11 +22,11 @@ func (a *app) taskLsCommand() *cli.Command {
 	var req api.TaskList
 	var by string
 	return &cli.Command{
-		Name: "ls", Usage: "list the tasks of this project, and what they have used",
-		Description: "A project is a repository, in whichever of its checkouts a task was submitted. Outside of a repository it lists all tasks.",
+		Name: "ls", Usage: "list the tasks of this project, and what they used",
+		Description: "A project is one repository in any of its checkouts. Outside of a repository it lists all tasks.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "the tasks of every project", Destination: &req.All},
-			&cli.StringFlag{Name: "by", Usage: "sum what they have used by `WHAT`: project, agent, state or week", Destination: &by},
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list the tasks of all projects", Destination: &req.All},
+			&cli.StringFlag{Name: "by", Usage: "sum what they used by `GROUP`: project, agent, state or week", Destination: &by},
 		},
 		Action: func(ctx context.Context, _ *cli.Command) (err error) {
 			// A directory that was removed has no project, but its tasks can still be listed.
@@ -36,11 +36,11 @@ func (a *app) taskLsCommand() *cli.Command {
 			group, known := taskGroups[by]
 			switch {
 			case by == "":
-				return tell(ctx, a, api.ListTasks, req, taskFacts)
+				return callAndReport(ctx, a, api.ListTasks, req, taskFacts)
 			case !known:
-				return agentbox.Errorf(agentbox.Invalid, "--by %s: tasks are summed by project, agent, state or week", by)
+				return agentbox.Errorf(agentbox.Invalid, "unknown --by %s: tasks are summed by project, agent, state or week", by)
 			}
-			return tell(ctx, a, api.ListTasks, req, func(all []agentbox.Task) facts { return sumFacts(all, by, group) })
+			return callAndReport(ctx, a, api.ListTasks, req, func(all []agentbox.Task) facts { return sumFacts(all, by, group) })
 		},
 	}
 }
@@ -104,7 +104,7 @@ func resultText(r agentbox.Result) string {
 		text = "work in box " + r.Box
 	}
 	if r.Uncollected {
-		text += "; artifacts that could not be taken in box " + r.Box
+		text += "; artifacts that could not be copied are in box " + r.Box
 	}
 	return text
 }
@@ -113,9 +113,9 @@ func resultText(r agentbox.Result) string {
 // timeline. --json prints an api.TaskInfo; --quiet the ID.
 func (a *app) taskShowCommand() *cli.Command {
 	return &cli.Command{
-		Name: "show", Usage: "what happened to a task", ArgsUsage: "TASK",
+		Name: "show", Usage: "show the attempts, results and timeline of a task", ArgsUsage: "TASK",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return tell(ctx, a, api.ShowTask, taskRef(cmd), func(info api.TaskInfo) facts {
+			return callAndReport(ctx, a, api.ShowTask, taskRef(cmd), func(info api.TaskInfo) facts {
 				return facts{value: info, ids: []string{info.Task.ID.String()}, table: infoRows(info)}
 			})
 		},
@@ -129,7 +129,7 @@ func infoRows(info api.TaskInfo) [][]string {
 	rows := [][]string{{"task", t.ID.String()}, {"state", string(t.State)}, {"project", t.Project}, {"directory", t.Directory}, {"command", taskText(t)}}
 	for _, at := range t.Attempts {
 		if r := at.Result; r != nil {
-			rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(r.State) + ": " + because(resultText(*r), r.End)})
+			rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(r.State) + ": " + withEnd(resultText(*r), r.End)})
 			rows = append(rows, usedRows(*r)...)
 		}
 	}
@@ -170,7 +170,7 @@ func (a *app) taskEachCommand(name, usage string, e api.Endpoint[api.TaskRef, ag
 // running.
 func (a *app) taskAttachCommand() *cli.Command {
 	return &cli.Command{
-		Name: "attach", Usage: "join the command of a task that runs", ArgsUsage: "TASK",
+		Name: "attach", Usage: "attach this terminal to a running task", ArgsUsage: "TASK",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			found, err := a.jobOfTask(ctx, taskRef(cmd))
 			if err != nil {
@@ -190,8 +190,8 @@ func (a *app) jobOfTask(ctx context.Context, ref api.TaskRef) (api.JobInfo, erro
 	// A task between two attempts has no job, although it is not finished.
 	last := info.Task.Last()
 	if info.Task.State != agentbox.TaskRunning || last == nil {
-		return api.JobInfo{}, agentbox.Errorf(agentbox.Conflict, "task %s does not run: it is %s", info.Task.ID, info.Task.State).
-			WithHint("agentbox task logs %s prints what it wrote", info.Task.ID)
+		return api.JobInfo{}, agentbox.Errorf(agentbox.Conflict, "task %s is not running: it is %s", info.Task.ID, info.Task.State).
+			WithHint("agentbox task logs %s prints its output", info.Task.ID)
 	}
 	return call(ctx, a, api.ShowJob, api.JobRef{BoxRef: api.BoxRef{Box: last.BoxName}, Job: last.Job.String()})
 }
@@ -201,10 +201,10 @@ func (a *app) jobOfTask(ctx context.Context, ref api.TaskRef) (api.JobInfo, erro
 func (a *app) taskLogsCommand() *cli.Command {
 	var l logs
 	return &cli.Command{
-		Name: "logs", Usage: "print what the command of a task wrote, in its last attempt", ArgsUsage: "TASK",
+		Name: "logs", Usage: "print the output of a task's last attempt", ArgsUsage: "TASK",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on to its end, or until interrupted", Destination: &l.follow},
-			&cli.BoolFlag{Name: "cast", Usage: "as an asciicast, for asciinema to play", Destination: &l.cast},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "keep printing until the task ends, or until interrupted", Destination: &l.follow},
+			&cli.BoolFlag{Name: "cast", Usage: "print an asciicast, for asciinema", Destination: &l.cast},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			return a.taskLogs(ctx, taskRef(cmd), l)
@@ -212,9 +212,9 @@ func (a *app) taskLogsCommand() *cli.Command {
 	}
 }
 
-// lookAgain is the interval at which taskLogs polls a task whose command has not begun. A fifth of
+// taskPoll is the interval at which taskLogs polls a task whose command has not begun. A fifth of
 // a second is short enough for people who watch.
-const lookAgain = 200 * time.Millisecond
+const taskPoll = 200 * time.Millisecond
 
 // taskLogs prints what a task's command wrote in its last attempt: from its job while that runs,
 // and afterwards from the evidence, because the box is gone. With l.follow it waits for the command
@@ -238,13 +238,11 @@ func (a *app) taskLogs(ctx context.Context, ref api.TaskRef, l logs) error {
 			}
 		}
 		if !l.follow {
-			return agentbox.Errorf(agentbox.Conflict, "task %s has written nothing yet: it is %s", info.Task.ID, info.Task.State).
+			return agentbox.Errorf(agentbox.Conflict, "task %s has no output yet: it is %s", info.Task.ID, info.Task.State).
 				WithHint("agentbox task logs -f %s waits for it", info.Task.ID)
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(lookAgain):
+		if err := sleep(ctx, taskPoll); err != nil {
+			return err
 		}
 	}
 }

@@ -77,13 +77,13 @@ func TestWhatAShortTaskHeldIsNotNothing(t *testing.T) {
 func TestWhatAnAttemptLeftIsSaid(t *testing.T) {
 	ref := "refs/agentbox/tasks/t-1"
 	for want, r := range map[string]agentbox.Result{
-		"no work; artifacts that could not be taken in box b": {Box: "b", Uncollected: true},
+		"no work; artifacts that could not be copied are in box b": {Box: "b", Uncollected: true},
 		"no work":                                 {},
 		"1 commit in " + ref:                      {Commits: 1, Ref: ref},
 		"2 uncommitted files in " + ref:           {Files: 2, Ref: ref},
 		"1 commit, 2 uncommitted files in " + ref: {Commits: 1, Files: 2, Ref: ref},
 		"work in box b":                           {Box: "b"},
-		"1 commit in box b; artifacts that could not be taken in box b": {Commits: 1, Box: "b", Uncollected: true},
+		"1 commit in box b; artifacts that could not be copied are in box b": {Commits: 1, Box: "b", Uncollected: true},
 	} {
 		if got := resultText(r); got != want {
 			t.Errorf("%+v: %q, want %q", r, got, want)

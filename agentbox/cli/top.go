@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
-	"golang.org/x/term"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -27,11 +26,11 @@ func (a *app) topCommand() *cli.Command {
 	var every time.Duration
 	var team bool
 	return &cli.Command{
-		Name: "top", Category: catBox, Usage: "show what the boxes of this machine take, the busiest first; with --team all machines",
-		Description: "On a terminal it goes on until it is interrupted; elsewhere it measures once, for as long as --every says.",
+		Name: "top", Category: catBox, Usage: "show what the boxes of this machine use, the busiest first, or with --team the team's machines",
+		Description: "On a terminal it repeats until interrupted. Otherwise it measures once, over the time of --every.",
 		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: "every", Usage: "measure anew after `TIME`", Value: 2 * time.Second, Destination: &every},
-			&cli.BoolFlag{Name: "team", Usage: "the machines of the team, and what is sent and got", Destination: &team},
+			&cli.DurationFlag{Name: "every", Usage: "measure again after `TIME`", Value: 2 * time.Second, Destination: &every},
+			&cli.BoolFlag{Name: "team", Usage: "show the machines of the team and the transfers between them", Destination: &team},
 		},
 		Action: func(ctx context.Context, _ *cli.Command) error {
 			if every < 100*time.Millisecond {
@@ -50,9 +49,8 @@ func (a *app) topCommand() *cli.Command {
 // and with --json or --quiet, it shows one pair and returns. Otherwise it goes on until ctx ends,
 // which is the normal end. It returns the error of the first failed measurement.
 func watch[T any](ctx context.Context, a *app, every time.Duration, measure func(context.Context) (T, error), show func(before, now T, passed time.Duration) error) error {
-	out, ok := a.stdout.(interface{ Fd() uintptr })
-	// A pipe gets one picture.
-	live := ok && term.IsTerminal(int(out.Fd())) && !a.json && !a.quiet
+	_, terminal := a.outTerminal()
+	live := terminal && !a.json && !a.quiet
 	before, err := measure(ctx)
 	for at := time.Now(); err == nil; {
 		select {
@@ -93,24 +91,24 @@ func (a *app) showLoads(ctx context.Context) func(before, now []agentbox.Box, pa
 		loads := loadsOf(before, now, passed)
 		err := a.report(loadFacts(loads))
 		if err == nil && !a.json && !a.quiet {
-			err = a.sayRoom(ctx)
+			err = a.printCapacity(ctx)
 		}
 		return err
 	}
 }
 
-// sayRoom says below the boxes how much room this machine has for more of them.
-func (a *app) sayRoom(ctx context.Context) error {
+// printCapacity says below the boxes how much room this machine has for more of them.
+func (a *app) printCapacity(ctx context.Context) error {
 	r, err := call(ctx, a, api.ShowResources, api.None{})
 	if err == nil {
-		fmt.Fprintln(a.stdout, roomText(r))
+		fmt.Fprintln(a.stdout, capacityText(r))
 	}
 	return err
 }
 
-// roomText returns the last line of top. The promised memory is what boxes may grow to, which may
+// capacityText returns the last line of top. The promised memory is what boxes may grow to, which may
 // be more than they use.
-func roomText(r api.Resources) string {
+func capacityText(r api.Resources) string {
 	return fmt.Sprintf("%s of %s available, %s promised to %s; room for %s of %s and %s",
 		bytesText(r.Machine.Available), bytesText(r.Machine.Memory), bytesText(r.Promised.Memory), agentbox.PluralOf(r.Promised.Boxes, "box", "boxes"),
 		agentbox.PluralOf(r.Room, "more", "more"), bytesText(r.Next.Memory), agentbox.Plural(r.Next.CPUs, "CPU"))
@@ -138,7 +136,7 @@ func (a *app) showPeers(before, now []api.MeshPeer, passed time.Duration) error 
 		old := was[p.ID]
 		loads = append(loads, peerLoad{MeshPeer: p, Sending: rate(old.Sent, p.Sent, passed), Receiving: rate(old.Received, p.Received, passed)})
 	}
-	head := []string{"NAME", "STATE", "LOAD", "FREE", "SENDING", "GETTING", "SENT", "GOT", "WRONG"}
+	head := []string{"NAME", "STATE", "LOAD", "FREE", "SENDING", "RECEIVING", "SENT", "RECEIVED", "WRONG"}
 	return a.report(listed(loads, head, func(l peerLoad) (string, []string) {
 		return l.ID, []string{
 			l.Name, l.State, fmt.Sprintf("%d%%", l.Load), bytesText(l.Free), bytesText(int64(l.Sending)) + "/s", bytesText(int64(l.Receiving)) + "/s",

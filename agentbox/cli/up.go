@@ -18,9 +18,9 @@ import (
 func machineFlags(req *api.UpRequest) []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "image", Usage: "use `IMAGE` instead of the configured one: apt:SUITE or an OCI reference", Destination: &req.Image},
-		&cli.StringFlag{Name: "isolation", Usage: "`KIND` of machine: auto, microvm, gvisor", Destination: (*string)(&req.Isolation)},
-		&cli.IntFlag{Name: "cpus", Usage: "`N` virtual CPUs", Destination: &req.CPUs},
-		&cli.StringFlag{Name: "memory", Usage: "`SIZE` of the memory, as 2GiB", Destination: &req.Memory},
+		&cli.StringFlag{Name: "isolation", Usage: "use this `KIND` of isolation: auto, microvm or gvisor", Destination: (*string)(&req.Isolation)},
+		&cli.IntFlag{Name: "cpus", Usage: "give the box `N` CPUs", Destination: &req.CPUs},
+		&cli.StringFlag{Name: "memory", Usage: "give the box `SIZE` of memory, such as 2GiB", Destination: &req.Memory},
 		&cli.BoolFlag{Name: "cold", Usage: "boot the machine instead of restoring a template", Destination: &req.Cold},
 	}
 }
@@ -35,16 +35,16 @@ func (a *app) upCommand() *cli.Command {
 	return &cli.Command{
 		Name: "up", Category: catBox, Usage: "create or reattach the box of this repository and branch", ArgsUsage: "[-- CMD...]",
 		StopOnNthArg: a.commandFollows(),
-		Description:  "Runs CMD in the box or, on a terminal, opens a shell. The same directory and branch find the same box again.",
+		Description:  "Runs CMD in the box or, on a terminal, opens a shell. The same directory and branch always use the same box.",
 		Flags: append(append(machineFlags(&req), r.flags()...),
-			&cli.StringFlag{Name: "name", Usage: "call the box `NAME`", Destination: &req.Name},
-			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "make the box and run nothing in it", Destination: &detach},
-			&cli.BoolFlag{Name: "explain", Usage: "show what the box will be made from and which files say so, and make nothing", Destination: &explain},
-			&cli.BoolFlag{Name: "approve", Usage: "approve what the repository asks of this machine, without being asked", Destination: &approve},
+			&cli.StringFlag{Name: "name", Usage: "name the box `NAME`", Destination: &req.Name},
+			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "create the box, but run nothing in it", Destination: &detach},
+			&cli.BoolFlag{Name: "explain", Usage: "show what the box would be created from, and why, but create nothing", Destination: &explain},
+			&cli.BoolFlag{Name: "approve", Usage: "approve what the repository asks of this machine, without a question", Destination: &approve},
 		),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return agentbox.Errorf(agentbox.Invalid, "up takes no argument %q", cmd.Args().First()).WithHint("put the command behind --: agentbox up -- %s", shellescape.QuoteCommand(cmd.Args().Slice()))
+				return agentbox.Errorf(agentbox.Invalid, "up takes no argument %q", cmd.Args().First()).WithHint("put the command after --: agentbox up -- %s", shellescape.QuoteCommand(cmd.Args().Slice()))
 			}
 			// Only if a command or shell starts in the current directory must that directory be in
 			// the box, and must up wait for services.
@@ -67,7 +67,7 @@ func (a *app) upCommand() *cli.Command {
 // up creates or finds the box of the current directory. If it created it, it says so on standard
 // error, with the time that took.
 func (a *app) up(ctx context.Context, req api.UpRequest) (api.UpResponse, error) {
-	dir, err := here()
+	dir, err := currentDir()
 	if err != nil {
 		return api.UpResponse{}, err
 	}

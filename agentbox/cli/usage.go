@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/agext/levenshtein"
 	"github.com/urfave/cli/v3"
@@ -12,8 +15,8 @@ import (
 	"agentbox/policy"
 )
 
-// arguments is how many words a verb accepts before the --. what and hint explain a wrong number;
-// without what, the error names the first extra word.
+// arguments is the number of words that a verb accepts before the --. what and hint explain a wrong number;
+// without what, the error names the first surplus word.
 type arguments struct {
 	least, most int
 	what, hint  string
@@ -33,18 +36,18 @@ var argumentsBy = map[string]arguments{
 	"TASK...":               {1, unbounded, "tasks", "agentbox task ls lists them"},
 	"TASK [FILE...]":        {1, unbounded, "a task", "agentbox task ls lists them"},
 	"JOB...":                {1, unbounded, "jobs", "agentbox jobs lists them"},
-	"IMAGE":                 {1, 1, "one image", "agentbox image ls shows their digests"},
-	"IMAGE...":              {1, unbounded, "images", "agentbox image ls shows their digests"},
-	"IMAGE DIRECTORY":       {2, 2, "an image and a directory", "agentbox image ls shows the images"},
-	"PATH":                  {1, 1, "one path", "agentbox image import image.tar"},
-	"DIGEST|KEY|NAME":       {1, 1, "one digest or name", "agentbox cache ls shows them"},
-	"DIGEST|KEY|NAME|IMAGE": {1, 1, "one digest or name", "agentbox cache ls shows them"},
+	"IMAGE":                 {1, 1, "one image", "agentbox image ls lists them"},
+	"IMAGE...":              {1, unbounded, "images", "agentbox image ls lists them"},
+	"IMAGE DIRECTORY":       {2, 2, "an image and a directory", "agentbox image ls lists the images"},
+	"PATH":                  {1, 1, "one path", "for example: agentbox image import image.tar"},
+	"DIGEST|KEY|NAME":       {1, 1, "one digest or name", "agentbox cache ls lists them"},
+	"DIGEST|KEY|NAME|IMAGE": {1, 1, "one digest or name", "agentbox cache ls lists them"},
 	"TOKEN":                 {1, 1, "one token", "agentbox mesh invite on a machine of the team prints one"},
-	"PEER|NAME":             {1, 1, "one machine", "agentbox mesh peers shows them"},
-	"URL|HOST[:PORT]":       {1, 1, "one URL", "agentbox policy check https://example.com/"},
-	"RULE...":               {1, unbounded, "at least one rule", "as agentbox policy allow example.com"},
-	"PRESET":                {1, 1, "one of " + strings.Join(policy.Presets, ", ") + ", none", "agentbox policy show says which is in force"},
-	"[DIGEST]":              {0, 1, "one digest", "agentbox policy show gives it"},
+	"PEER|NAME":             {1, 1, "one machine", "agentbox mesh peers lists them"},
+	"URL|HOST[:PORT]":       {1, 1, "one URL", "for example: agentbox policy check https://example.com/"},
+	"RULE...":               {1, unbounded, "at least one rule", "for example: agentbox policy allow example.com"},
+	"PRESET":                {1, 1, "one of " + strings.Join(policy.Presets, ", ") + ", none", "agentbox policy show prints the current one"},
+	"[DIGEST]":              {0, 1, "one digest", "agentbox policy show prints it"},
 	"NAME":                  {1, 1, "one name", "agentbox secret ls lists them; agentbox secret set API_TOKEN --from env:API_TOKEN --to https://api.example.com sets one"},
 }
 
@@ -80,13 +83,50 @@ func (a *app) strict(cmd *cli.Command) {
 		case n > of.most:
 			return agentbox.Errorf(agentbox.Invalid, "%s takes no argument %q", cmd.Name, cmd.Args().Get(of.most)).WithHint("%s --help", cmd.FullName())
 		case a.command != nil && !strings.Contains(cmd.ArgsUsage, "-- "):
-			return agentbox.Errorf(agentbox.Invalid, "%s runs no command, so nothing may stand behind --", cmd.Name).WithHint("leave out the --: %s --help", cmd.FullName())
+			return agentbox.Errorf(agentbox.Invalid, "%s runs no command, so it accepts nothing after --", cmd.Name).WithHint("leave out the --; see %s --help", cmd.FullName())
+		}
+		if err := checkNumbers(cmd); err != nil {
+			return err
 		}
 		return action(ctx, cmd)
 	}
 	for _, sub := range cmd.Commands {
 		a.strict(sub)
 	}
+}
+
+// examples maps the flags whose value must be above 0 to an example of a value. Their names mean the
+// same in every verb that has them.
+var examples = map[string]string{
+	"timeout": "90s, 15m or 1h30m", "idle": "90s, 15m or 1h30m", "cpu-time": "90s, 15m or 1h30m",
+	"max-cost": "0.10", "max-tokens": "100000", "cpus": "2", "parallel": "4",
+}
+
+// checkNumbers refuses flags of a command line that must be above 0 and are not. To the daemon, 0 is
+// a flag that was not given: a task that should end at once would run without a limit. A
+// configuration refuses 0 for the same reason. Upper bounds are checked by the daemon.
+func checkNumbers(cmd *cli.Command) error {
+	for _, name := range slices.Sorted(maps.Keys(examples)) {
+		if !cmd.IsSet(name) {
+			continue
+		}
+		ok := false
+		switch v := cmd.Value(name).(type) {
+		case time.Duration:
+			ok = v > 0
+		case float64:
+			ok = v > 0 && !math.IsInf(v, 0)
+		case int64:
+			ok = v > 0
+		case int:
+			ok = v > 0
+		}
+		if !ok {
+			return agentbox.Errorf(agentbox.Invalid, "--%s %v is not above 0", name, cmd.Value(name)).
+				WithHint("write it as %s, or leave it out for the default", examples[name])
+		}
+	}
+	return nil
 }
 
 // undefinedFlag is how the library's error for an unknown flag begins. That error has no type. If a
@@ -100,7 +140,7 @@ func (a *app) usageError(_ context.Context, cmd *cli.Command, err error, _ bool)
 	if name, ok := strings.CutPrefix(err.Error(), undefinedFlag); ok {
 		name = strings.TrimLeft(name, "-")
 		e = agentbox.Errorf(agentbox.Invalid, "%s has no flag %s", cmd.Name, dashed(name)).WithHint("%s --help lists them", cmd.FullName())
-		if near := cli.SuggestFlag(flagsOf(cmd), name, false); alike(name, strings.TrimLeft(near, "-")) {
+		if near := cli.SuggestFlag(flagsOf(cmd), name, false); similar(name, strings.TrimLeft(near, "-")) {
 			e.Hint = "did you mean " + near + "?"
 		}
 	}
@@ -117,14 +157,14 @@ func (a *app) commandFollows() *int {
 	return &first
 }
 
-// withoutDashes returns a command whose words follow ours without a --. A first word that looks
-// like a flag must have been meant for us, because no program has such a name.
-func withoutDashes(verb string, argv []string) ([]string, error) {
-	if len(argv) > 0 && strings.HasPrefix(argv[0], "-") {
-		return nil, agentbox.Errorf(agentbox.Invalid, "no command before %s", argv[0]).
-			WithHint("flags of agentbox stand before the box's name: agentbox %s --help; a command of this name, behind --", verb)
+// checkFirstWord refuses a command that follows our own words without a -- and begins with a dash.
+// Such a word must have been meant as a flag of ours, because hardly any program has such a name.
+func checkFirstWord(verb string, argv []string) error {
+	if len(argv) == 0 || !strings.HasPrefix(argv[0], "-") {
+		return nil
 	}
-	return argv, nil
+	return agentbox.Errorf(agentbox.Invalid, "no command before %s", argv[0]).
+		WithHint("put flags of agentbox before the box's name (agentbox %s --help), or -- before a command of this name", verb)
 }
 
 // dashed returns a flag as people write it.
@@ -148,15 +188,15 @@ func flagsOf(cmd *cli.Command) []cli.Flag {
 // have meant.
 func unknown(cmd *cli.Command, name string) error {
 	err := agentbox.Errorf(agentbox.Invalid, "%q is not a command of %s", name, cmd.FullName()).WithHint("%s --help lists them", cmd.FullName())
-	if near := cli.SuggestCommand(cmd.VisibleCommands(), name); alike(name, near) {
+	if near := cli.SuggestCommand(cmd.VisibleCommands(), name); similar(name, near) {
 		err.Hint = "did you mean `" + cmd.FullName() + " " + near + "`?"
 	}
 	return err
 }
 
-// alike reports whether a word may be a mistyped form of near. The library suggests the nearest
+// similar reports whether a word may be a mistyped form of near. The library suggests the nearest
 // word, however different. At most a third of the word may differ; beyond that, a suggestion is
 // noise.
-func alike(word, near string) bool {
+func similar(word, near string) bool {
 	return near != "" && levenshtein.Distance(word, near, nil) <= max(1, len(near)/3)
 }
