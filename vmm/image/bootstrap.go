@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -41,8 +42,7 @@ func (b *build) bootstrap(ctx context.Context, program string, args []string, so
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", bootstrapScript, "sh", program}, args...)...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", "TMPDIR="+tmp,
-		fmt.Sprintf("SOURCE_DATE_EPOCH=%d", epoch.Unix()))
+	cmd.Env = bootstrapEnv(os.Environ(), tmp)
 	cmd.Stdin = strings.NewReader(sources)
 	// The program dies with the thread that starts it, so that it does not survive this process.
 	runtime.LockOSThread()
@@ -73,6 +73,23 @@ func (b *build) bootstrap(ctx context.Context, program string, args []string, so
 		return log.explain(waited, suite, tmp)
 	}
 	return hostError(applied)
+}
+
+// systemPath is where Debian has the programs that mmdebstrap and its helpers run.
+const systemPath = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+// bootstrapEnv returns the environment of mmdebstrap: the caller's, with tmp for temporary files.
+// Debian's own programs come first in PATH. mmdebstrap starts a Python filter for each package, and
+// the wrapper of a version manager (pyenv, asdf) would add some 10 seconds to a build.
+func bootstrapEnv(caller []string, tmp string) []string {
+	path := systemPath
+	for _, v := range caller {
+		if dirs, ok := strings.CutPrefix(v, "PATH="); ok && dirs != "" {
+			path = systemPath + ":" + dirs
+		}
+	}
+	return append(slices.Clone(caller), "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", "TMPDIR="+tmp, "PATH="+path,
+		fmt.Sprintf("SOURCE_DATE_EPOCH=%d", epoch.Unix()))
 }
 
 // bootstrapLink is a link in a build's directory to the directory in which mmdebstrap unpacks.

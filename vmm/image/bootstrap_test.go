@@ -2,8 +2,10 @@ package image
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"agentbox/agentbox"
@@ -44,5 +46,24 @@ func TestMountsAreRefused(t *testing.T) {
 	wantCode(t, refuseMounts("/proc"), agentbox.Conflict, "mounted")
 	if err := refuseMounts(t.TempDir()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A user's wrappers of Python come after Debian's own: mmdebstrap starts Python for each package.
+func TestBootstrapPrefersSystemPrograms(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "sh"), []byte("#!/bin/sh\necho wrapper\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ caller []string }{{[]string{"PATH=" + bin, "HOME=/h"}}, {[]string{"HOME=/h"}}} {
+		cmd := exec.Command("/usr/bin/env", "sh", "-c", `echo "$HOME $TMPDIR $LC_ALL $PATH"`)
+		cmd.Env = bootstrapEnv(test.caller, "/build")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if want := "/h /build C.UTF-8 " + systemPath; !strings.HasPrefix(string(out), want) {
+			t.Errorf("%q: got %q, want %q first", test.caller, out, want)
+		}
 	}
 }
