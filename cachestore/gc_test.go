@@ -3,6 +3,7 @@ package cachestore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
+	"agentbox/cachestore/index"
 )
 
 func gc(t *testing.T, s *Store, o GCOptions) GCReport {
@@ -194,6 +196,60 @@ func TestTheQuotaEvictsWhatWasUsedOnceFirst(t *testing.T) {
 	if q := openStore(t, dir).space.quota; q.Total != 14<<20 || q.Kinds[blob.Artifact] != 1<<20 {
 		t.Fatalf("the quota is forgotten: %+v", q)
 	}
+}
+
+// TestGCKeepsTheChunksOfAManifestThatIsBeingAdded runs a whole gc after EnsureManifest has decided
+// to add the metadata of a manifest, and before it does. The gc cannot see that manifest, so the
+// caller must protect its chunks.
+func TestGCKeepsTheChunksOfAManifestThatIsBeingAdded(t *testing.T) {
+	dir, now := t.TempDir(), time.Unix(1800000000, 0)
+	s := openStore(t, dir, func(c *Config) { c.Now = func() time.Time { return now } })
+	data := noise(1, 3<<20)
+	d := putStream(t, s, data).Manifest
+	s.Close() // the next Store starts another pack, so that gc may remove this one
+	s = openStore(t, dir, func(c *Config) { c.Now = func() time.Time { return now.Add(time.Hour) } })
+	m, err := s.Manifest(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b index.Batch
+	b.DropMeta(d)
+	if err := s.index.Apply(&b); err != nil {
+		t.Fatal(err)
+	}
+	defer s.hold(d)()
+	s.metaMu.Lock() // EnsureManifest waits here
+	added := make(chan error, 1)
+	go func() {
+		_, err := s.EnsureManifest(t.Context(), d, nil)
+		added <- err
+	}()
+	for deadline := time.Now().Add(5 * time.Second); !isProtected(s, m.Chunks[0].Digest); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.metaMu.Unlock()
+			t.Fatalf("the chunks are not protected before the metadata is written, %v", <-added)
+		}
+	}
+	_, gcErr := s.GC(t.Context(), GCOptions{})
+	s.metaMu.Unlock()
+	if err := errors.Join(gcErr, <-added); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := s.Presence(m); err != nil || p.Here != p.Chunks {
+		t.Fatalf("gc left %d of %d chunks, %v", p.Here, p.Chunks, err)
+	}
+	if isProtected(s, m.Chunks[0].Digest) {
+		t.Error("the chunks are protected forever")
+	}
+	if !bytes.Equal(readBlob(t, s, d, nil), data) {
+		t.Error("the blob has changed")
+	}
+}
+
+func isProtected(s *Store, chunk agentbox.Digest) bool {
+	s.guard.mu.Lock()
+	defer s.guard.mu.Unlock()
+	return s.guard.chunks[shortDigest(chunk)] > 0
 }
 
 func TestAKeyHasOneResult(t *testing.T) {

@@ -104,22 +104,19 @@ func (g *guard) filled(pack uint64, times int) {
 	count(g.packs, pack, -times)
 }
 
-// protect guards the chunks of a manifest that becomes known while gc runs: gc did not count them
-// among those needed.
-func (g *guard) protect(m blob.Manifest) {
+// protect keeps the chunks of a manifest whose metadata is being added, until release is called. A
+// gc that began before the metadata is visible does not count them among those needed, whether it
+// began before protect or after it.
+func (g *guard) protect(m blob.Manifest) (release func()) {
+	countAll := func(by int) {
+		for _, c := range m.Chunks {
+			count(g.chunks, shortDigest(c.Digest), by)
+		}
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.collecting.Load() {
-		return
-	}
-	for _, c := range m.Chunks {
-		count(g.chunks, shortDigest(c.Digest), 1)
-	}
-	g.later = append(g.later, func() {
-		for _, c := range m.Chunks {
-			count(g.chunks, shortDigest(c.Digest), -1)
-		}
-	})
+	countAll(1)
+	return func() { g.giveBack(func() { countAll(-1) }) }
 }
 
 // isHeld reports whether somebody has a manifest open.
