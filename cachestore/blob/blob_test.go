@@ -106,6 +106,16 @@ func TestNamesAreCheckedAndSigned(t *testing.T) {
 			t.Errorf("%.20q %.20q: %v", bad[0], bad[1], err)
 		}
 	}
+	// A caller's own name with a malformed key is Invalid. In a name that came from elsewhere, the
+	// same key is Corrupt: nobody here can correct it.
+	foreign := Name{Version: nameVersion, Namespace: "Cache", Key: "k", Manifest: Sum(nil), Scope: Team, Producer: vectorKey.Public().(ed25519.PublicKey)}
+	if err := foreign.Verify(); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("verifying a name with a malformed namespace: %v", err)
+	}
+	encoded, _ := foreign.Encode()
+	if _, err := DecodeName(encoded); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("decoding a name with a malformed namespace: %v", err)
+	}
 	n, err := sign("cache", "../../etc/passwd")
 	if err != nil || n.Verify() != nil {
 		t.Fatal(err)
@@ -125,7 +135,7 @@ func TestNamesAreCheckedAndSigned(t *testing.T) {
 		}
 	}
 	// Another encoding of the same name is refused, so that one signature has only one name.
-	encoded, _ := n.Encode()
+	encoded, _ = n.Encode()
 	var spaced bytes.Buffer
 	json.Indent(&spaced, encoded, "", " ")
 	if _, err := DecodeName(spaced.Bytes()); err == nil {

@@ -62,9 +62,8 @@ func (n Name) Sign(key ed25519.PrivateKey) (Name, error) {
 	return n, nil
 }
 
-// Verify returns an error unless the name is well-formed and signed by its producer: of code Invalid
-// when CheckKey refuses namespace or key, and otherwise Corrupt. The caller decides whether to trust
-// the producer, and checks whether the name has expired.
+// Verify returns an error of code Corrupt unless the name is well-formed and signed by its producer.
+// The caller decides whether to trust the producer, and checks whether the name has expired.
 func (n Name) Verify() error {
 	if err := n.check(); err != nil {
 		return err
@@ -89,7 +88,7 @@ func (n Name) signed() ([]byte, error) {
 	return append([]byte(nameDomain), b...), err
 }
 
-// check checks everything in a name but its signature.
+// check returns an error of code Corrupt unless everything in a name but its signature is valid.
 func (n Name) check() error {
 	switch {
 	case n.Version != nameVersion:
@@ -103,7 +102,10 @@ func (n Name) check() error {
 	case len(n.Comment) > MaxKey || !printable(n.Comment):
 		return invalid("name %s/%s: its comment is not text of at most %d bytes", n.Namespace, n.Key, MaxKey)
 	}
-	return CheckKey(n.Namespace, n.Key)
+	if err := CheckKey(n.Namespace, n.Key); err != nil {
+		return invalid("name: %w", err)
+	}
+	return nil
 }
 
 // CheckKey returns an error of code Invalid unless namespace and key may be used in a name. A
@@ -129,7 +131,7 @@ func CheckKey(namespace, key string) error {
 // Encode returns the only encoding of a signed name.
 func (n Name) Encode() ([]byte, error) { return json.Marshal(n) }
 
-// DecodeName decodes what Encode wrote, and verifies it. The error is Corrupt or that of Verify.
+// DecodeName decodes what Encode wrote, and verifies it. All errors have the code Corrupt.
 func DecodeName(b []byte) (Name, error) {
 	if len(b) > maxName {
 		return Name{}, invalid("a name has at most %d bytes, not %d", maxName, len(b))
