@@ -24,6 +24,6 @@ func TestNearestRank(t *testing.T) {
 		}
 	}
 	if twenty[0] != 20 {
-		t.Error("the samples were sorted in installation: their order is part of the report")
+		t.Error("the samples were sorted in place: their order is part of the report")
 	}
 }
