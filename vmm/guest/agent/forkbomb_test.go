@@ -72,3 +72,24 @@ func TestForkBombHasTime(t *testing.T) {
 		t.Errorf("without a fork bomb: full since %v, %d of them", g.fullSince, g.forkBombs.Load())
 	}
 }
+
+// gVisor returns the memory of a killed process late on a busy host. What starts meanwhile and takes
+// a little must not be killed in its place; what takes much must.
+func TestOneProcessDiesForOneShortage(t *testing.T) {
+	const total, before = 512 << 20, 20 << 20
+	for _, test := range []struct {
+		available int64
+		want      bool
+	}{
+		{before, false},
+		{before - 4096, false},
+		{before - 2<<20, false},
+		{before/2 - 1, true},
+		{reserve(total), false},
+		{reserve(total) + 1, true},
+	} {
+		if got := settled(total, before, test.available); got != test.want {
+			t.Errorf("%d bytes available of %d, %d before: got %v, want %v", test.available, total, before, got, test.want)
+		}
+	}
+}

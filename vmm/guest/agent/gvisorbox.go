@@ -178,7 +178,7 @@ const (
 )
 
 // awaitMemory waits for the memory of a killed process, or the next one would be killed for it. It
-// returns at once if somebody else takes more meanwhile.
+// returns at once if another process takes much of what is left meanwhile.
 func (g *gvisorBox) awaitMemory(victim int) {
 	poll(endTime, func() bool { return syscall.Kill(victim, 0) != nil })
 	total, before, err := memory()
@@ -187,8 +187,16 @@ func (g *gvisorBox) awaitMemory(victim int) {
 		if err == nil {
 			_, available, err = memory()
 		}
-		return err != nil || available > reserve(total) || available < before
+		return err != nil || settled(total, before, available)
 	})
+}
+
+// settled tells whether the wait for a killed process's memory is over, all in bytes: more than the
+// reserve is available, or less than half of what there was before. A smaller loss is no reason to
+// kill again: on a busy host gVisor returns the memory of a large process late, and a small process
+// that starts meanwhile would be the next to die.
+func settled(total, before, available int64) bool {
+	return available > reserve(total) || available < before/2
 }
 
 // resident is how much memory a process has in bytes, 0 when it has ended.
