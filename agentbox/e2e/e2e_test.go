@@ -182,7 +182,7 @@ func (t scriptT) Parallel()                          {}
 func (t scriptT) Verbose() bool                      { return testing.Verbose() }
 
 // condition returns the conditions of scripts: root, registries (npm and go can get packages here),
-// everykind (make nightly), and the kind for which they run.
+// and the kind for which they run.
 func condition(kind string) func(string) (bool, error) {
 	return func(cond string) (bool, error) {
 		switch {
@@ -190,8 +190,6 @@ func condition(kind string) func(string) (bool, error) {
 			return os.Getuid() == 0, nil
 		case cond == "registries":
 			return registriesAnswer(), nil
-		case cond == "everykind":
-			return os.Getenv(everyKindEnv) != "", nil
 		case slices.Contains(machineKinds, cond):
 			return cond == kind, nil
 		}
