@@ -9,17 +9,16 @@ import (
 	"agentbox/cachestore/disk"
 )
 
-// ballast is a file that takes space while there is plenty, so that gc has some to give up on a
-// full disk.
+// ballast is a file that reserves disk space, which gc frees on a full disk to be able to work.
 type ballast struct {
 	dir
 	size, keepFree int64 // Config's Ballast and KeepFree
 	log            *slog.Logger
 }
 
-// inflate sets space aside while there is plenty: KeepFree and the ballast must be left
-// over. Without it gc works too, as long as the disk is not full.
-func (b ballast) inflate() {
+// allocate reserves the space if KeepFree and the ballast remain free afterwards. gc also works
+// without a ballast, as long as the disk is not full.
+func (b ballast) allocate() {
 	free, err := b.fs.Free(b.root)
 	if err != nil || b.size < 0 || free < b.keepFree+2*b.size {
 		return
@@ -29,7 +28,7 @@ func (b ballast) inflate() {
 	}
 }
 
-// drop gives the space back to the disk. inflate takes it again after gc.
+// drop frees the space. allocate reserves it again after gc.
 func (b ballast) drop() {
 	if err := os.Remove(b.path(ballastName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		b.log.Warn("cannot remove the ballast", "error", err)

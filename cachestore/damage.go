@@ -7,10 +7,10 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// damage removes a claim that does not hold, records the damage, and returns the error for the
-// reader: Corrupt. An error of the disk that says nothing about the bytes is returned as it is, and
-// nothing is removed. If the claim has changed meanwhile nothing is recorded, and the error is the
-// same: the caller reads again or gives up.
+// damage removes a claim that does not hold, records the damage, and returns an error of code
+// Corrupt for the reader. It returns an error of the disk that says nothing about the bytes
+// unchanged, and removes nothing. If the claim has changed meanwhile, it records nothing but
+// returns the same error: the caller reads again or gives up.
 func (s *Store) damage(d agentbox.Digest, p index.Location, why error) error {
 	if !lostBytes(why) {
 		return s.hostError(why)
@@ -38,8 +38,8 @@ func (s *Store) damage(d agentbox.Digest, p index.Location, why error) error {
 		WithHint("it has been put aside; agentbox cache verify repairs what another copy can be found of")
 }
 
-// unclaim removes the claim unless it has changed meanwhile, and with it the mark that the image it
-// lay in is whole. It tells whether it did.
+// unclaim removes a claim and the mark that its image file is complete. It returns false if the
+// claim has changed meanwhile.
 func (s *Store) unclaim(d agentbox.Digest, p index.Location) (bool, error) {
 	s.metaMu.Lock()
 	defer s.metaMu.Unlock()
@@ -57,7 +57,7 @@ func (s *Store) unclaim(d agentbox.Digest, p index.Location) (bool, error) {
 	return true, s.index.Apply(&b)
 }
 
-// notWhole says that an image file lacks a chunk, so that File hashes and completes it again.
+// notWhole records that an image file lacks a chunk, so that File hashes and completes it again.
 // Callers hold metaMu.
 func (s *Store) notWhole(b *index.Batch, file uint64) error {
 	owner, ok := s.handles.imageOf(file)
@@ -73,5 +73,5 @@ func (s *Store) notWhole(b *index.Batch, file uint64) error {
 	return b.SetMeta(owner, m)
 }
 
-// Damaged lists what is damaged and has not been got again, in no order.
+// Damaged lists the damage that is not repaired yet, in any order.
 func (s *Store) Damaged() []Damage { return s.quarantine.damaged() }

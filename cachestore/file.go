@@ -12,15 +12,13 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// File returns an image as a plain file, to be attached and never written to, and keeps it until
-// release is called. It is the file the store keeps, completed with the blocks that so far lay in
-// other images' files, or came from src (which may be nil). All of it was hashed, once since the
-// store was opened.
+// File returns an image as a plain file, which the caller must not write to, and keeps it until
+// release is called. It is the store's own file, completed with the blocks that were in other
+// images' files or come from src (which may be nil). All of it has been hashed at least once since
+// the store was opened. To use the file for longer than this process, pin the manifest.
 //
-// What outlives this process and uses the file pins the manifest.
-//
-// Invalid when the manifest is of a stream; NotFound when a block is neither here nor with src.
-// release may be called more than once; it is nil after an error.
+// The error is Invalid when the manifest is of a stream, and NotFound when a block is neither in
+// the store nor in src. release may be called more than once; it is nil after an error.
 func (s *Store) File(ctx context.Context, manifest agentbox.Digest, src Source) (path string, release func(), err error) {
 	release = s.guard.hold(manifest)
 	path, err = s.file(ctx, manifest, src)
@@ -31,7 +29,7 @@ func (s *Store) File(ctx context.Context, manifest agentbox.Digest, src Source) 
 	return path, release, nil
 }
 
-// Repair is File for an image of which somebody says that it is damaged: all of it is hashed again.
+// Repair is File for an image that may be damaged: it hashes all of it again.
 func (s *Store) Repair(ctx context.Context, manifest agentbox.Digest, src Source) (path string, release func(), err error) {
 	s.checked.Delete(manifest)
 	return s.File(ctx, manifest, src)
@@ -59,8 +57,8 @@ func (s *Store) file(ctx context.Context, d agentbox.Digest, src Source) (string
 	return s.path(imagesDir, imageName(id, d)), s.touch(d)
 }
 
-// complete makes an image's file hold every block but those of zeros, which in a file of ours are
-// holes that nothing was ever written to. Then it says that the file is whole.
+// complete makes an image's file hold every block but those of zeros, which are holes in our own
+// files, and then records that the file is whole.
 func (s *Store) complete(ctx context.Context, d agentbox.Digest, m blob.Manifest, src Source) error {
 	f := s.newFiller(d, m, src)
 	file, err := f.open()
@@ -72,7 +70,7 @@ func (s *Store) complete(ctx context.Context, d agentbox.Digest, m blob.Manifest
 		err = workers.each(m.Data(), func(ctx context.Context, i int) error {
 			buf := workers.buffer()
 			defer workers.recycle(buf)
-			return f.place(ctx, file, i, buf, true)
+			return f.ensureBlock(ctx, file, i, buf, true)
 		})
 	}
 	if err := errors.Join(err, f.close()); err != nil {
@@ -81,8 +79,8 @@ func (s *Store) complete(ctx context.Context, d agentbox.Digest, m blob.Manifest
 	return s.setWhole(d)
 }
 
-// setWhole says that the image's file holds every block, on disk. Listings show it, and a rebuild
-// goes by it when there are two files; that the bytes are right is another matter (checked).
+// setWhole records that the image's file holds every block, on disk. Listings show it, and a
+// rebuild prefers such a file. It does not mean that the bytes are correct (checked).
 func (s *Store) setWhole(d agentbox.Digest) error {
 	return s.changeMeta(d, func(m *index.Meta, known bool) bool {
 		changed := known && !m.Whole
@@ -91,8 +89,7 @@ func (s *Store) setWhole(d agentbox.Digest) error {
 	})
 }
 
-// resize restores the length of a file that was cut short: its end may be a hole. One that has it
-// is not touched.
+// resize restores the length of a file that was truncated, because its end may be a hole.
 func resize(file disk.File, size int64) error {
 	st, err := file.Stat()
 	if err != nil || st.Size == size {
@@ -101,9 +98,9 @@ func resize(file disk.File, size int64) error {
 	return file.Truncate(size)
 }
 
-// CopyTo writes an image to a new plain file, which must not exist, with holes where it has zeros,
-// hashing every block on the way. It is not synced, and removed after an error. A blob that is a
-// stream is copied, too. Blocks that are missing come from src, which may be nil.
+// CopyTo writes a blob to a new plain file, with holes in place of zeros, and hashes every chunk.
+// dst must not exist. It is not synced, and removed after an error. Missing chunks come from src,
+// which may be nil.
 func (s *Store) CopyTo(ctx context.Context, manifest agentbox.Digest, dst string, src Source) (err error) {
 	r, err := s.OpenBlob(ctx, manifest, src)
 	if err != nil {
@@ -121,7 +118,7 @@ func (s *Store) CopyTo(ctx context.Context, manifest agentbox.Digest, dst string
 	return nil
 }
 
-// copyTo writes every chunk that is not zeros to its place.
+// copyTo writes every chunk that is not zeros at its offset.
 func (r *Reader) copyTo(ctx context.Context, out io.WriterAt) error {
 	workers := newWorkers(ctx)
 	return workers.each(r.fill.m.Data(), func(ctx context.Context, i int) error {

@@ -12,32 +12,33 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// filler gets the missing chunks of one blob from a Source. Those of an image go to their places in
-// its own file. Reader, Filling and Store.File each have one. Its methods may be called at once;
-// close comes after all of them, and every filler is closed.
+// filler gets the missing chunks of one blob from a Source, and stores those of an image at their
+// offsets in its own file. Each Reader and Filling has one, and each call of Store.File. Its
+// methods are safe for concurrent use, except that close comes after all others. Every filler is
+// closed.
 type filler struct {
 	s *Store
 	// manifest is the digest of m.
 	manifest agentbox.Digest
 	m        blob.Manifest
-	// src may be nil: then what is not here is an error.
+	// src may be nil; then a missing chunk is an error.
 	src Source
-	// w stores what came; its claims keep what was found here.
+	// w stores new chunks; its claims protect those that were in the store.
 	w *writer
-	// came is told of each chunk that came from src and was stored, by several goroutines; nil:
-	// nobody is. Its error ends the call that wants the chunk.
-	came func(ctx context.Context, i int, b []byte) error
-	mu   sync.Mutex
+	// onChunk is called concurrently with each chunk from src that was stored; nil for no call. Its
+	// error fails the calls that want the chunk.
+	onChunk func(ctx context.Context, i int, b []byte) error
+	mu      sync.Mutex
 	// image is the number of the image file, 0 until it is open. mu guards it.
 	image uint64
 
 	sessionMu sync.Mutex
-	// session is nil until something is missing: opening one may mean to find peers and connect to
-	// them. sessionMu is held meanwhile, so that there is one.
+	// session is nil until something is missing, because opening one may mean to find peers and
+	// connect to them. sessionMu is held meanwhile, so that there is only one.
 	session Session
 }
 
-// newFiller begins to fill the blob with the manifest m, whose digest is d. Callers hold d.
+// newFiller makes a filler of the blob with the manifest m, whose digest is d. Callers hold d.
 func (s *Store) newFiller(d agentbox.Digest, m blob.Manifest, src Source) *filler {
 	return &filler{s: s, manifest: d, m: m, src: src, w: s.newWriter(m.Kind)}
 }
@@ -51,7 +52,7 @@ func (f *filler) get(ctx context.Context, p Priority, chunks []int) error {
 	return session.Fetch(ctx, p, chunks)
 }
 
-// begin opens the session when something is missing for the first time.
+// begin opens the session when the first chunk is missing.
 func (f *filler) begin(ctx context.Context) (Session, error) {
 	f.sessionMu.Lock()
 	defer f.sessionMu.Unlock()
@@ -65,8 +66,8 @@ func (f *filler) begin(ctx context.Context) (Session, error) {
 	return f.session, nil
 }
 
-// arrived is the filler's Arrived: it hashes what a Source gave, stores it, and calls came. The
-// Source learns at once that its bytes were wrong, and nothing is hashed twice.
+// arrived is the filler's Arrived: it hashes the bytes of a Source, stores them, and calls onChunk.
+// The Source learns at once if its bytes were wrong, and nothing is hashed twice.
 func (f *filler) arrived(ctx context.Context, i int, b []byte) error {
 	c := f.m.Chunks[i]
 	if _, err := sized(b, c); err != nil {
@@ -75,18 +76,18 @@ func (f *filler) arrived(ctx context.Context, i int, b []byte) error {
 	if err := blob.Check(c.Digest, b); err != nil {
 		return agentbox.Errorf(agentbox.Corrupt, "a source gave wrong bytes: %w", err)
 	}
-	f.w.remember(f.s.prints.Of(b), c.Digest)
-	if err := f.put(ctx, i, b); err != nil || f.came == nil {
+	f.w.remember(f.s.fingerprints.Of(b), c.Digest)
+	if err := f.put(ctx, i, b); err != nil || f.onChunk == nil {
 		return err
 	}
-	return f.came(ctx, i, b)
+	return f.onChunk(ctx, i, b)
 }
 
-// chunk returns chunk i, from the store or else from the Source, which also stores it. The bytes
-// may be shared.
+// chunk returns chunk i from the store, or else from the Source, and then stores it. The bytes may
+// be shared.
 //
-// buf may be used for the answer, and may be nil. Readers that need a chunk at the same time share
-// one request by way of Store.flights, also readers of different blobs.
+// It may use buf, which may be nil, for the result. Readers that need a chunk at the same time
+// share one request (Store.flights), even if they read different blobs.
 func (f *filler) chunk(ctx context.Context, i int, buf []byte) ([]byte, error) {
 	c := f.m.Chunks[i]
 	if c.Zero() {
@@ -106,8 +107,8 @@ func (f *filler) chunk(ctx context.Context, i int, buf []byte) ([]byte, error) {
 	return sized(b, c)
 }
 
-// sized refuses a chunk whose length is not what the manifest says. Its digest was right, so it is
-// the manifest that lies, which came from elsewhere.
+// sized returns an error unless a chunk has the length in the manifest. Its digest was right, so
+// the manifest, which came from elsewhere, is wrong.
 func sized(b []byte, c blob.Chunk) ([]byte, error) {
 	if len(b) != c.Size {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "%s has %d bytes, its manifest says %d", c.Digest.Short(), len(b), c.Size)
@@ -115,10 +116,10 @@ func sized(b []byte, c blob.Chunk) ([]byte, error) {
 	return b, nil
 }
 
-// fetch gets chunk i because somebody waits for it, and gives its bytes.
+// fetch requests chunk i with the highest priority and returns its bytes.
 func (f *filler) fetch(ctx context.Context, i int) ([]byte, error) {
 	c := f.m.Chunks[i]
-	// Another flight may have landed between our look and our start.
+	// Another caller may have fetched it since we looked.
 	if b, err := f.w.get(ctx, c.Digest, c.Size, nil); err == nil {
 		return b, nil
 	}
@@ -128,9 +129,8 @@ func (f *filler) fetch(ctx context.Context, i int) ([]byte, error) {
 	return f.w.get(ctx, c.Digest, c.Size, nil)
 }
 
-// put stores a chunk that was hashed: in a pack, or at its place in the image's file, unless the
-// store has it, wherever. A block of which there is a copy elsewhere stays a hole here until settle
-// or complete puts one.
+// put stores a hashed chunk, unless it is in the store: in a pack, or at its offset in the image's
+// file. If a copy of the block is elsewhere, there stays a hole until writeBlock fills it.
 func (f *filler) put(ctx context.Context, i int, b []byte) error {
 	d := f.m.Chunks[i].Digest
 	if !f.m.Blocks {
@@ -155,7 +155,7 @@ func (f *filler) put(ctx context.Context, i int, b []byte) error {
 	return nil
 }
 
-// open opens the image's file for writing, and makes it when there is none.
+// open opens the image's file for writing, and creates it if there is none.
 func (f *filler) open() (*blockFile, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,12 +169,12 @@ func (f *filler) open() (*blockFile, error) {
 	return f.w.openImage(f.image, f.manifest)
 }
 
-// ensureImage returns the number of a manifest's image file. If the index does not know one, it is
-// the file that is there all the same, as after damage to the index, or else a new one. Callers
-// hold the manifest.
+// ensureImage returns the number of a manifest's image file. If the index does not have one, for
+// example because it was damaged, it finds an existing file or creates one. Callers hold the
+// manifest.
 //
-// A new file is empty, and its manifest known with it, so that it is never an orphan: both are
-// under imageMu, and a file whose manifest does not name it is garbage.
+// A new file is empty. imageMu is held until its manifest refers to it, because a file without a
+// manifest is garbage to gc.
 func (s *Store) ensureImage(d agentbox.Digest, m blob.Manifest) (uint64, error) {
 	s.imageMu.Lock()
 	defer s.imageMu.Unlock()
@@ -194,8 +194,8 @@ func (s *Store) ensureImage(d agentbox.Digest, m blob.Manifest) (uint64, error) 
 	return id, s.addMeta(d, m, 0, commitment{file: id})
 }
 
-// flush flushes what was got, and charges it to the manifest. A Reader that runs for days
-// flushes as it goes (flushBytes) but charges here.
+// flush flushes what was fetched, and charges it to the manifest. A Reader that runs for days
+// writes as it goes (flushBytes) but charges here.
 func (f *filler) flush() error {
 	if err := f.w.flush(); err != nil {
 		return err
@@ -208,7 +208,7 @@ func (f *filler) flush() error {
 	})
 }
 
-// close ends the session, so that nothing more arrives, and flushes what came.
+// close ends the session, so that nothing more arrives, and flushes what was fetched.
 func (f *filler) close() error {
 	var err error
 	if f.session != nil {
@@ -217,12 +217,12 @@ func (f *filler) close() error {
 	return errors.Join(err, f.flush(), f.w.close())
 }
 
-// Fetch gets everything that is missing of a blob from src, and flushes it. progress, which may be
-// nil, is called with the number of missing chunks that have come.
+// Fetch gets all missing chunks of a blob from src, and flushes them. progress, which may be nil,
+// receives the number of missing chunks that have arrived.
 //
-// The manifest comes first, if it is not here; a stream's chunks go to packs, an image's to its own
-// file. NotFound when src does not have all of it; what it has stays. Fetching again asks only for
-// what is missing then.
+// It gets the manifest first if necessary. A stream's chunks go to packs, an image's to its own
+// file. The error is NotFound when src lacks some chunks. Those that it has stay, and the next
+// Fetch requests only what is still missing.
 func (s *Store) Fetch(ctx context.Context, manifest agentbox.Digest, src Source, progress func(done, total int)) error {
 	defer s.guard.hold(manifest)()
 	m, err := s.EnsureManifest(ctx, manifest, src)
@@ -234,16 +234,16 @@ func (s *Store) Fetch(ctx context.Context, manifest agentbox.Digest, src Source,
 		return err
 	}
 	f := s.newFiller(manifest, m, src)
-	soon, rest := inOrder(m, p.Missing, nil)
+	soon, rest := byPriority(m, p.Missing, nil)
 	if n := len(soon) + len(rest); progress != nil {
-		f.came = counting(n, progress)
+		f.onChunk = countProgress(n, progress)
 	}
-	return errors.Join(f.both(ctx, soon, rest), f.close())
+	return errors.Join(f.fetchBoth(ctx, soon, rest), f.close())
 }
 
-// counting returns a func for filler.came that counts. progress is called by one goroutine at a
-// time.
-func counting(total int, progress func(done, total int)) func(context.Context, int, []byte) error {
+// countProgress returns a func for filler.onChunk that counts chunks. It does not call progress
+// concurrently.
+func countProgress(total int, progress func(done, total int)) func(context.Context, int, []byte) error {
 	var mu sync.Mutex
 	done := 0
 	return func(context.Context, int, []byte) error {
@@ -255,9 +255,9 @@ func counting(total int, progress func(done, total int)) func(context.Context, i
 	}
 }
 
-// both gets chunks that are needed in this order, and others in any, at the same time: a Session
-// knows what comes first. The first error ends both.
-func (f *filler) both(ctx context.Context, soon, rest []int) error {
+// fetchBoth gets two lists of chunks at the same time: those of soon in this order, those of rest
+// in any. The Session knows which come first. The first error ends both.
+func (f *filler) fetchBoth(ctx context.Context, soon, rest []int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for p, list := range map[Priority][]int{Soon: soon, Bulk: rest} {
 		if len(list) > 0 {
@@ -267,10 +267,10 @@ func (f *filler) both(ctx context.Context, soon, rest []int) error {
 	return group.Wait()
 }
 
-// inOrder divides the missing chunks in two, each digest once: those that order or the manifest's
-// trace name, in that order, and the others, in the order of the blob. For the duplicates of a
-// chunk that is asked for nothing needs to be asked: they are here when it is.
-func inOrder(m blob.Manifest, missing []int, order []uint32) (soon, rest []int) {
+// byPriority splits the missing chunks into those that order or the manifest's trace name, in that
+// order, and the others, in the order of the blob. Each digest occurs once, because its duplicates
+// are in the store when it is.
+func byPriority(m blob.Manifest, missing []int, order []uint32) (soon, rest []int) {
 	want, taken := make(map[int]bool, len(missing)), make(map[agentbox.Digest]bool, len(missing))
 	for _, i := range missing {
 		want[i] = true

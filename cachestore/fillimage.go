@@ -14,38 +14,39 @@ import (
 )
 
 // Filling is an image's own file while it is being completed. A process that has its path may read
-// a block when Need, Prefetch or Complete has returned for it, and no sooner: before, there is a
-// hole. The manifest is held until Close; what outlives that pins it. All methods may be called at
-// once, Close after all others.
+// a block once Need, Prefetch or Complete has returned for it; before that, the block may be a
+// hole. The manifest is held until Close; a process that uses the file for longer must pin it. All
+// methods are safe for concurrent use, except that Close comes after all others.
 type Filling struct {
 	s *Store
 	d agentbox.Digest
-	// f gets what is missing.
+	// f gets missing chunks.
 	f *filler
-	// file is open for writing as long as the Filling is.
+	// file is open for writing until close.
 	file    *blockFile
 	path    string
 	release func()
 	flights flights[int] // blocks that somebody is getting
 
-	// mu guards what follows. It is not held while a block is got.
+	// mu guards the fields below it. It is not held while a block is fetched.
 	mu sync.Mutex
-	// have says which blocks may be read; it only ever grows.
+	// have says which blocks may be read. Entries are only ever set.
 	have []bool
-	// asked are the blocks in trace, which lists those that Need was called for, in the order of
-	// the first call: what the next machine with this image will read first.
+	// asked are the blocks in trace. trace lists the blocks for which Need was called, in the order
+	// of the first call. The next machine with this image will read them first, too.
 	asked map[int]bool
 	trace []uint32
-	// listeners are the funcs of track, by their addresses: funcs cannot be compared.
+	// listeners are the funcs of track, by their addresses, because funcs cannot be compared.
 	listeners map[*func()]bool
 }
 
-// FillImage opens an image for reading while it comes from src, whose pieces are asked for as they
-// are needed. Blocks that are here in other images' files are copied, not asked for.
+// FillImage opens an image for reading while its pieces are fetched from src as needed. Blocks that
+// are in the store in other images' files are copied instead.
 //
-// src may be nil when all of it is here, scattered. Only the manifest is got before it returns;
-// Invalid when that is of a stream. Nothing is readable at first but zeros, unless this process has
-// found the whole file right before: what an earlier process got is hashed as it is asked for.
+// src may be nil when the whole image is in the store, scattered over other files. FillImage
+// fetches only the manifest. The error is Invalid when that is of a stream. At first only blocks of
+// zeros may be read, unless this process has found the whole file correct before. Blocks from
+// earlier processes are hashed when they are needed.
 func (s *Store) FillImage(ctx context.Context, manifest agentbox.Digest, src Source) (_ *Filling, err error) {
 	l := &Filling{s: s, d: manifest, release: s.guard.hold(manifest), asked: map[int]bool{}, listeners: map[*func()]bool{}}
 	defer func() {
@@ -61,7 +62,7 @@ func (s *Store) FillImage(ctx context.Context, manifest agentbox.Digest, src Sou
 		return nil, agentbox.Errorf(agentbox.Invalid, "%s is a stream: it has no file of its own", manifest.Short())
 	}
 	l.f = s.newFiller(manifest, m, src)
-	l.f.came = l.came
+	l.f.onChunk = l.onChunk
 	if l.file, err = l.f.open(); err != nil {
 		return nil, errors.Join(err, l.f.close())
 	}
@@ -77,14 +78,14 @@ func (s *Store) FillImage(ctx context.Context, manifest agentbox.Digest, src Sou
 	return l, nil
 }
 
-// Path is the file, in the store's directory. It has its full size from the start. Nobody but the
-// store may write to it.
+// Path returns the path of the file, in the store's directory. It has its full size from the start.
+// Only the store may write to it.
 func (l *Filling) Path() string { return l.path }
 
-// Manifest is that of the image. It is shared: nobody may change it.
+// Manifest returns the image's manifest. It is shared and must not be changed.
 func (l *Filling) Manifest() blob.Manifest { return l.f.m }
 
-// Have is a bitmap of the blocks that may be read: bit i%8 of byte i/8, the lowest first.
+// Have returns a bitmap of the blocks that may be read: bit i%8 of byte i/8, the lowest first.
 func (l *Filling) Have() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +98,7 @@ func (l *Filling) Have() []byte {
 	return bits
 }
 
-// Here counts the bytes that may be read, zeros among them, for showing how far it has come.
+// Here returns the number of bytes that may be read, including zeros, to show progress.
 func (l *Filling) Here() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,16 +111,17 @@ func (l *Filling) Here() int64 {
 	return n
 }
 
-// Trace lists the blocks that were needed, in the order in which they first were.
+// Trace lists the blocks that were needed, in the order of their first use.
 func (l *Filling) Trace() []uint32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.trace)
 }
 
-// Need returns when a block is in the file, hashed. Meanwhile nothing new is got that nobody needs.
-// An error of code NotFound or Corrupt says what src gave; others may go away. A block is numbered
-// by its place: byte offset / blob.BlockSize. Invalid beyond the end.
+// Need returns when a block is in the file, hashed. Meanwhile no request of a lower priority is
+// started. Blocks are numbered by their place: byte offset / blob.BlockSize. The error is Invalid
+// beyond the end, and NotFound or Corrupt if src does not have the block; after other errors a
+// retry may succeed.
 func (l *Filling) Need(ctx context.Context, block int) error {
 	if block < 0 || block >= len(l.have) {
 		return agentbox.Errorf(agentbox.Invalid, "block %d of an image of %d", block, len(l.have))
@@ -128,7 +130,7 @@ func (l *Filling) Need(ctx context.Context, block int) error {
 	return l.get(ctx, block, true)
 }
 
-// demand adds a block to the trace, once. Zeros cost nothing to have, so they are not worth a line.
+// demand adds a block to the trace, once. It leaves out zeros, which cost nothing to have.
 func (l *Filling) demand(block int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,8 +140,8 @@ func (l *Filling) demand(block int) {
 	}
 }
 
-// track calls progress with how many blocks of a list may be read, until stop. The list has every
-// block that is not zero, so each that arrives is in it.
+// track calls progress with the number of blocks of a list that may be read, until stop is called.
+// The list has every block that is not zero, and so each one that arrives.
 func (l *Filling) track(list []int, progress func(done, total int)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,15 +163,15 @@ func (l *Filling) track(list []int, progress func(done, total int)) (stop func()
 	}
 }
 
-// get lets callers that want the same block share one way of getting it. When it fails, each of
-// them tries for itself: the first may have been cancelled. Without ask the source is not asked:
-// what is not here is an error that mayFetch knows.
+// get makes a block readable. Concurrent callers share one attempt; if it fails, each tries on its
+// own, because the first may have been cancelled. Without ask, it does not use the Source, and
+// mayFetch is true of the error for a missing block.
 func (l *Filling) get(ctx context.Context, block int, ask bool) error {
 	_, err := l.flights.do(ctx, block, func() ([]byte, error) {
 		if l.readable(block) {
 			return nil, nil
 		}
-		err := l.f.place(ctx, l.file, block, nil, ask)
+		err := l.f.ensureBlock(ctx, l.file, block, nil, ask)
 		if err == nil {
 			l.arrived(block)
 		}
@@ -185,17 +187,17 @@ func (l *Filling) readable(block int) bool {
 	return l.have[block]
 }
 
-// came writes a chunk that came to its place in this file: filler.put leaves it out if another
-// image has it.
-func (l *Filling) came(ctx context.Context, block int, b []byte) error {
-	if err := l.f.settle(ctx, l.file, block, b); err != nil {
+// onChunk writes a fetched chunk to its place in this file, because filler.put skips a chunk that
+// another image has.
+func (l *Filling) onChunk(ctx context.Context, block int, b []byte) error {
+	if err := l.f.writeBlock(ctx, l.file, block, b); err != nil {
 		return err
 	}
 	l.arrived(block)
 	return nil
 }
 
-// arrived makes a block readable, and notifies listeners, with mu held.
+// arrived makes a block readable, and calls the listeners with mu held.
 func (l *Filling) arrived(block int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,8 +210,8 @@ func (l *Filling) arrived(block int) {
 	}
 }
 
-// Prefetch gets blocks roughly in this order, demands before them, and returns when all of them may
-// be read and are on disk. Numbers of no block are passed over.
+// Prefetch gets blocks roughly in this order, with a lower priority than Need, and returns when all
+// of them are on disk and may be read. It ignores numbers beyond the end.
 func (l *Filling) Prefetch(ctx context.Context, blocks []uint32) error {
 	var list []int
 	for _, b := range blocks {
@@ -220,10 +222,10 @@ func (l *Filling) Prefetch(ctx context.Context, blocks []uint32) error {
 	return errors.Join(l.fetchAll(ctx, blocks, list), l.f.flush())
 }
 
-// Complete gets everything, demands before it. When it returns without an error the file is the
-// whole image, on disk, and remembered as such: File gives it at once. progress, which may be nil,
-// is told how many blocks are done, with a lock held: it must not call the Filling. NotFound when
-// src lacks some; what it has is in the file, and asking again goes on from there.
+// Complete gets all blocks, with a lower priority than Need. When it returns nil, the file is the
+// whole image, on disk, and File returns it at once. progress, which may be nil, receives the
+// number of readable blocks. It is called with a lock held, so it must not call the Filling. The
+// error is NotFound when src lacks some blocks; the others stay, and a retry continues from there.
 func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) error {
 	list := l.f.m.Data()
 	if progress != nil {
@@ -239,22 +241,22 @@ func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) 
 	return nil
 }
 
-// fetchAll makes blocks of a list readable, those that order or the manifest's trace name before
-// the others. What is here, in another file or since an earlier process, is not asked for, so that
-// a restarted daemon does not fetch an image twice.
+// fetchAll makes the blocks of a list readable: first those that order or the manifest's trace
+// name. It does not request what is in the store, in another file or from an earlier process, so
+// that a restarted daemon does not fetch an image twice.
 func (l *Filling) fetchAll(ctx context.Context, order []uint32, list []int) error {
-	missing, err := l.settleHere(ctx, list)
+	missing, err := l.ensureLocal(ctx, list)
 	if err != nil {
 		return err
 	}
 	if len(missing) > 0 && l.f.src == nil {
-		return absent("%d chunks of %s are not in the store", len(missing), l.d.Short())
+		return notFound("%d chunks of %s are not in the store", len(missing), l.d.Short())
 	}
-	soon, rest := inOrder(l.f.m, missing, order)
-	if err := l.f.both(ctx, soon, rest); err != nil {
+	soon, rest := byPriority(l.f.m, missing, order)
+	if err := l.f.fetchBoth(ctx, soon, rest); err != nil {
 		return err
 	}
-	// Blocks with the bytes of one that came are here now.
+	// Copies of the blocks that were fetched are in the store now.
 	for _, i := range missing {
 		if err := l.get(ctx, i, true); err != nil {
 			return err
@@ -263,8 +265,8 @@ func (l *Filling) fetchAll(ctx context.Context, order []uint32, list []int) erro
 	return nil
 }
 
-// settleHere makes those blocks readable whose bytes are here, and gives the others, sorted.
-func (l *Filling) settleHere(ctx context.Context, list []int) (missing []int, err error) {
+// ensureLocal makes blocks readable whose bytes are in the store, and returns the others, sorted.
+func (l *Filling) ensureLocal(ctx context.Context, list []int) (missing []int, err error) {
 	workers := newWorkers(ctx)
 	err = workers.each(list, func(ctx context.Context, i int) error {
 		err := l.get(ctx, i, false)
@@ -278,43 +280,42 @@ func (l *Filling) settleHere(ctx context.Context, list []int) (missing []int, er
 	return missing, err
 }
 
-// Close flushes what came, and releases the manifest. A call that is under way fails. The file
-// stays, with its holes, and a later Filling goes on with it.
+// Close flushes what was fetched, and releases the manifest. Calls under way fail. The file stays
+// with its holes, and a later Filling continues with it.
 func (l *Filling) Close() error {
 	defer l.release()
 	return l.f.close()
 }
 
-// place makes block i lie in its place in the image's own file, hashed. What lies there already
-// counts whether or not the index knows, because a crash loses claims that were not flushed, and
-// what does not match is written over. buf may be used meanwhile; ask is get's.
-func (f *filler) place(ctx context.Context, file *blockFile, i int, buf []byte, ask bool) error {
+// ensureBlock makes the image's own file hold block i at its offset, hashed. It accepts bytes that
+// are already there even if the index does not know them, because a crash loses claims that were
+// not flushed. It overwrites bytes that do not match. It may use buf; ask is that of get.
+func (f *filler) ensureBlock(ctx context.Context, file *blockFile, i int, buf []byte, ask bool) error {
 	c, off := f.m.Chunks[i], int64(i)*blob.BlockSize
 	buf = slices.Grow(buf[:0], c.Size)[:c.Size]
 	if !hole(file, off, int64(c.Size)) {
-		if n, err := file.ReadAt(buf, off); n == len(buf) && f.s.recognise(c.Digest, buf) == nil {
-			return f.claim(file, i) // it came before this process
+		if n, err := file.ReadAt(buf, off); n == len(buf) && f.s.checkFast(c.Digest, buf) == nil {
+			return f.claim(file, i) // from an earlier process
 		} else if err != nil && !lostBytes(err) {
 			return f.s.hostError(err)
 		}
 	}
-	// Where the index says that the block is in this very place, reading it finds the damage and
-	// says so.
+	// If the index says that the block is at this very offset, reading it records the damage.
 	b, err := f.read(ctx, i, buf, ask)
 	if err != nil {
 		return err
 	}
-	return f.settle(ctx, file, i, b)
+	return f.writeBlock(ctx, file, i, b)
 }
 
-// hole reports whether a file has nothing at a place: of an image that has just begun to come, all
-// of it is a hole, and reading and hashing that would take as long as for an image that is there.
+// hole reports whether a range of a file has no data. An image that was just started is one hole,
+// and reading and hashing it would take as long as for a complete one.
 func hole(file disk.File, off, n int64) bool {
 	start, _, err := file.NextData(off)
 	return errors.Is(err, io.EOF) || err == nil && start >= off+n
 }
 
-// read returns chunk i, asking the Source for it or not.
+// read returns chunk i, from the Source only if ask is set.
 func (f *filler) read(ctx context.Context, i int, buf []byte, ask bool) ([]byte, error) {
 	if ask {
 		return f.chunk(ctx, i, buf)
@@ -327,18 +328,18 @@ func (f *filler) read(ctx context.Context, i int, buf []byte, ask bool) ([]byte,
 	return sized(b, c)
 }
 
-// settle writes block i, whose bytes were hashed, at its place in the image's own file, unless it
-// is known to lie there.
-func (f *filler) settle(ctx context.Context, file *blockFile, i int, b []byte) error {
+// writeBlock writes block i, whose bytes were hashed, at its offset in the image's own file, unless
+// it is known to be there.
+func (f *filler) writeBlock(ctx context.Context, file *blockFile, i int, b []byte) error {
 	off := int64(i) * blob.BlockSize
-	if f.w.liesAt(f.m.Chunks[i].Digest, file.id, off) {
+	if f.w.isAt(f.m.Chunks[i].Digest, file.id, off) {
 		return nil
 	}
-	return f.write(ctx, file, b, off)
+	return f.copyBlock(ctx, file, b, off)
 }
 
-// claim claims block i at its place with the next flush, unless there is a claim already. Its bytes
-// were hashed, but perhaps never synced, so the file is marked as dirty.
+// claim claims block i at its offset with the next flush, unless it is claimed already. The bytes
+// were hashed, but perhaps never synced, so it marks the file as dirty.
 func (f *filler) claim(file *blockFile, i int) error {
 	c := f.m.Chunks[i]
 	ok, err := f.w.has(c.Digest)
@@ -354,9 +355,9 @@ func (f *filler) claim(file *blockFile, i int) error {
 	return nil
 }
 
-// write puts a copy of a block that lies elsewhere too. No claim is made: the other one stands. It
-// takes space all the same, which is charged to this manifest.
-func (f *filler) write(ctx context.Context, file *blockFile, b []byte, off int64) error {
+// copyBlock writes a copy of a block that is also elsewhere. It adds no claim, because the other
+// one stays valid, but charges the space to this manifest.
+func (f *filler) copyBlock(ctx context.Context, file *blockFile, b []byte, off int64) error {
 	n := int64(len(b))
 	if err := f.s.space.reserve(ctx, f.w.kind, n); err != nil {
 		return err

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// flights lets callers that want the same key at the same time share one call that gets it.
-// golang.org/x/sync/singleflight gives everybody the error of the first caller, even if only that
-// one was cancelled.
+// flights lets concurrent callers of one key share the call that gets it.
+// golang.org/x/sync/singleflight would return the first caller's error to all, even if only that
+// caller was cancelled.
 type flights[K comparable] struct {
-	// shared reports whether an error is that of all callers; after any other, each tries for
-	// itself. nil: none is.
+	// shared reports whether an error is the error of all callers. After any other error, each
+	// caller tries on its own. nil shares no error.
 	shared func(error) bool
 	mu     sync.Mutex
 	now    map[K]*flight
@@ -23,8 +23,8 @@ type flight struct {
 	err  error
 }
 
-// do calls get for k, or waits for the call that is under way. The bytes are shared and must not be
-// changed. A caller that waits is bound to its own ctx only, not to that of the caller that gets.
+// do calls get for k, or waits for the call under way. The bytes are shared and must not be
+// changed. A waiting caller depends on its own ctx only, not on that of the caller whose get runs.
 func (f *flights[K]) do(ctx context.Context, k K, get func() ([]byte, error)) ([]byte, error) {
 	for {
 		other, first := f.join(k)
@@ -47,7 +47,8 @@ func (f *flights[K]) do(ctx context.Context, k K, get func() ([]byte, error)) ([
 	}
 }
 
-// join returns the flight under way, or begins one: first is true then, and the caller gets it.
+// join returns the flight under way. If there is none it starts one, and first is true: the caller
+// must complete it.
 func (f *flights[K]) join(k K) (_ *flight, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,24 +12,24 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// GCOptions choose what goes. The zero value removes what is above the quota, or what the disk
-// lacks, and the chunks that no manifest needs.
+// GCOptions select what GC removes. With the zero value, it removes enough to satisfy the quota and
+// the free space of the disk, and all chunks that no manifest needs.
 type GCOptions struct {
-	// DryRun changes nothing; the report says what would go.
+	// DryRun changes nothing; the report says what would be removed.
 	DryRun bool
-	// All evicts everything without a root, not only what is above the quota.
+	// All evicts everything without a root, not only what exceeds the quota.
 	All bool
-	// Drop lists manifests to evict, however young, and their chunks with them; what a root keeps
-	// or a caller has open stays all the same. It is for what must go now, as what a revoked member
-	// made.
+	// Drop lists manifests to evict with their chunks, even if they are new. Manifests with a root
+	// and open ones stay nevertheless. It is for what must be removed at once, for example what a
+	// revoked member made.
 	Drop []agentbox.Digest
-	// Need is how many bytes are about to be written, and Kind what they are for; 0 and "" when gc
-	// is an end in itself.
+	// Need is the number of bytes about to be written, and Kind their kind. They are 0 and "" when
+	// gc is not making room for a write.
 	Need int64
 	Kind blob.Kind
 }
 
-// GCItem is something that goes, and why.
+// GCItem is something that was removed, and why.
 type GCItem struct {
 	Kind  string `json:"kind"` // a kind of manifest, name, or chunks
 	Name  string `json:"name"`
@@ -49,12 +49,14 @@ func (r *GCReport) add(kind, name string, bytes int64, why string) {
 	r.Items = append(r.Items, GCItem{Kind: kind, Name: name, Bytes: bytes, Why: why})
 }
 
-// GC removes names that have expired, evicts manifests while a quota is exceeded (those used once
-// or never first, then by the time of their last use), and gives back the space of chunks that no
-// manifest needs. Roots, what is open, and what is younger than the grace period stays. Readers and
-// writers may go on meanwhile; a second GC waits for the first. The report is also given with an
-// error, and says what was done until then. Nothing has to be undone after one: each step leaves a
-// store that is right.
+// GC removes expired names, evicts manifests while a quota is exceeded, and frees the space of
+// chunks that no manifest needs. It evicts manifests that were used at most once first, and then
+// the least recently used. Roots, open manifests, and everything younger than the grace period
+// stay.
+//
+// Readers and writers may continue meanwhile; a second GC waits for the first. With an error, the
+// report says what was done so far. The caller need not undo anything, because each step leaves a
+// consistent store.
 func (s *Store) GC(ctx context.Context, o GCOptions) (GCReport, error) {
 	s.gcMu.Lock()
 	defer s.gcMu.Unlock()
@@ -69,14 +71,14 @@ func (s *Store) GC(ctx context.Context, o GCOptions) (GCReport, error) {
 	}
 	err := g.run(ctx)
 	if !o.DryRun {
-		s.ballast.inflate()
+		s.ballast.allocate()
 	}
 	return g.report, err
 }
 
-// Forget takes back the name of a key, by whatever producer, and removes at once what nothing else
-// keeps of what it stood for, grace or not. A name that is damaged goes, too; what it stood for is
-// left to a later gc. No such name is no error.
+// Forget removes the name of a key, whoever produced it, and at once everything that only this name
+// kept, even if it is new. It removes a damaged name too, but leaves its manifest to a later gc. It
+// is no error if there is no such name.
 func (s *Store) Forget(ctx context.Context, namespace, key string) error {
 	if err := blob.CheckKey(namespace, key); err != nil {
 		return err
@@ -90,7 +92,7 @@ func (s *Store) Forget(ctx context.Context, namespace, key string) error {
 	}
 	err := s.Unpublish(namespace, key)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
-		return nil // somebody else did
+		return nil // removed concurrently
 	}
 	if err == nil && readErr == nil {
 		_, err = s.GC(ctx, GCOptions{Drop: []agentbox.Digest{n.Manifest}})
@@ -98,25 +100,25 @@ func (s *Store) Forget(ctx context.Context, namespace, key string) error {
 	return err
 }
 
-// collection is one gc. It has four steps: names expire, manifests are evicted, the chunks of those
-// that stay are marked, and the rest is swept.
+// collection is one gc. It has four steps: remove expired names, evict manifests, mark the chunks
+// of the others, and sweep the rest.
 type collection struct {
 	s *Store
 	o GCOptions
 	// grace is that of the configuration, not below zero.
 	grace  time.Duration
 	report GCReport
-	// live and dropped hold the short digests of chunks that are needed, and of what was dropped by
-	// name, for which there is no grace. Eight bytes each instead of 32: a store has millions, and
-	// a collision only keeps garbage.
-	live    map[uint64]struct{}
+	// needed and dropped hold short digests: of needed chunks, and of those of dropped manifests,
+	// which have no grace period. A short digest takes 8 bytes instead of 32, which matters for
+	// millions of chunks; a collision only keeps garbage.
+	needed  map[uint64]struct{}
 	dropped map[uint64]struct{}
-	// kept are the manifests that roots keep, owners all that stay, once evict is done.
+	// kept are the manifests with a root, owners all manifests that stay, once evict has run.
 	kept   map[agentbox.Digest]bool
 	owners map[agentbox.Digest]index.Meta
-	// unread is why a manifest that a root keeps cannot be read. Nobody knows then which chunks it
-	// needs, so none goes but those that were asked for by name (Drop).
-	unread error
+	// unreadable is set when a manifest with a root cannot be read. Its chunks are then unknown, so
+	// gc removes only chunks of manifests in Drop.
+	unreadable error
 }
 
 func (g *collection) run(ctx context.Context) error {
@@ -131,11 +133,11 @@ func (g *collection) run(ctx context.Context) error {
 		return err
 	}
 	if !g.o.DryRun {
-		if err := g.s.mendIndex(ctx, roots.all()); err != nil {
+		if err := g.s.completeIndex(ctx, roots.all()); err != nil {
 			return err
 		}
 	}
-	if err := g.keep(ctx, roots); err != nil {
+	if err := g.markRoots(ctx, roots); err != nil {
 		return err
 	}
 	before := g.s.space.usedBytes()
@@ -152,9 +154,9 @@ func (g *collection) run(ctx context.Context) error {
 		g.report.Freed = before - g.s.space.usedBytes()
 	}
 	if len(g.o.Drop) > 0 {
-		return nil // what was asked for is gone
+		return nil // everything in Drop is removed
 	}
-	return g.unread
+	return g.unreadable
 }
 
 // candidate is a manifest that may be evicted.
@@ -163,8 +165,8 @@ type candidate struct {
 	meta   index.Meta
 }
 
-// evict takes manifests out of the index until everything fits. It decides on what it saw when it
-// began, and asks again for each manifest when it drops it (drop).
+// evict removes manifests from the index until everything fits. It decides by what it saw at its
+// start, and drop checks each manifest again.
 func (g *collection) evict(ctx context.Context, roots roots) error {
 	g.owners = map[agentbox.Digest]index.Meta{}
 	var may []candidate
@@ -190,10 +192,10 @@ func (g *collection) evict(ctx context.Context, roots roots) error {
 		why := plan.why(c.meta)
 		if slices.Contains(g.o.Drop, c.digest) {
 			why = "it was removed"
-			if err := g.noGrace(ctx, c.digest); err != nil {
+			if err := g.dropChunks(ctx, c.digest); err != nil {
 				return err
 			}
-		} else if g.unread != nil {
+		} else if g.unreadable != nil {
 			continue // its chunks would stay
 		}
 		if why == "" {
@@ -211,9 +213,9 @@ func (g *collection) evict(ctx context.Context, roots roots) error {
 	return nil
 }
 
-// noGrace lets the chunks of a manifest go with it, unless others need them. One that cannot be
-// read leaves them to a later gc.
-func (g *collection) noGrace(ctx context.Context, d agentbox.Digest) error {
+// dropChunks exempts the chunks of a dropped manifest from the grace period. If the manifest cannot
+// be read, its chunks are left to a later gc.
+func (g *collection) dropChunks(ctx context.Context, d agentbox.Digest) error {
 	m, err := g.s.Manifest(ctx, d)
 	if err != nil && !mayFetch(err) {
 		return err
@@ -225,9 +227,9 @@ func (g *collection) noGrace(ctx context.Context, d agentbox.Digest) error {
 	return nil
 }
 
-// cheaper reports what to evict first: what was used once or never, so that one pass over
-// everything cannot push out what is used again and again (2Q, Johnson and Shasha, VLDB 1994), then
-// what was not used for longest.
+// cheaper reports whether to evict a before b. Manifests that were used at most once come first, so
+// that a single pass over everything cannot evict what is used again and again (2Q, Johnson and
+// Shasha, VLDB 1994). Then come the least recently used.
 func cheaper(a, b index.Meta) bool {
 	if once, other := a.Uses < 2, b.Uses < 2; once != other {
 		return once
@@ -235,7 +237,7 @@ func cheaper(a, b index.Meta) bool {
 	return a.Used.Before(b.Used)
 }
 
-// drop takes a manifest out of the index, unless somebody has opened or named it since.
+// drop removes a manifest from the index, unless it was opened or named since evict looked.
 func (g *collection) drop(c candidate) (bool, error) {
 	if g.o.DryRun {
 		delete(g.owners, c.digest)
@@ -254,7 +256,7 @@ func (g *collection) drop(c candidate) (bool, error) {
 	if roots.keeps(c.digest) {
 		return false, nil
 	}
-	// What was written for it since evict looked is charged, too.
+	// Includes what was charged since evict looked.
 	now, _, err := g.s.index.Meta(c.digest)
 	if err != nil {
 		return false, err
@@ -268,8 +270,8 @@ func (g *collection) drop(c candidate) (bool, error) {
 	return true, nil
 }
 
-// dropMeta has the guard's lock from the question to the deed: a caller that holds the manifest
-// after that finds it gone.
+// dropMeta holds the guard's lock from its check until the metadata is removed, so that a caller
+// that holds the manifest afterwards finds it gone.
 func (g *collection) dropMeta(d agentbox.Digest) (bool, error) {
 	g.s.guard.mu.Lock()
 	defer g.s.guard.mu.Unlock()
@@ -282,16 +284,16 @@ func (g *collection) dropMeta(d agentbox.Digest) (bool, error) {
 	return true, g.s.index.Apply(&b)
 }
 
-// plan is how much has to go.
+// plan is how much has to be removed.
 type plan struct {
 	all   bool
 	total int64 // bytes too many, of all kinds
 	kinds map[blob.Kind]int64
 }
 
-// plan finds out how much has to go: the quota of everything, the free space of the disk, or the
-// quota of a kind, each with what is about to be written. When the disk does not say what is free,
-// only the quotas count.
+// plan computes how much has to be removed to satisfy the total quota, the free space of the disk
+// and the quota of each kind, each with the bytes about to be written. If the free space is
+// unknown, only the quotas count.
 func (g *collection) plan() *plan {
 	free, err := g.s.fs.Free(g.s.cfg.Dir)
 	sp := &g.s.space
@@ -316,7 +318,7 @@ func (g *collection) plan() *plan {
 	return p
 }
 
-// why tells why a manifest goes, "" when it stays.
+// why returns the reason to evict a manifest, or "" to keep it.
 func (p *plan) why(m index.Meta) string {
 	used := "last used " + m.Used.Format(time.RFC3339) + ", " + agentbox.Plural(m.Uses, "time")
 	switch {
@@ -330,8 +332,8 @@ func (p *plan) why(m index.Meta) string {
 	return ""
 }
 
-// freed counts what was charged to a manifest as gained. Chunks that it shares stay, so one gc may
-// free less than was needed; the write that asked for it then fails, and the next gc knows better.
+// freed counts the bytes charged to a manifest as freed. Its shared chunks stay, so one gc may free
+// less than was needed. Then the write that requested it fails, and the next gc removes more.
 func (p *plan) freed(m index.Meta) {
 	p.total -= m.Charged
 	p.kinds[m.Kind] -= m.Charged

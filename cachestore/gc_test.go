@@ -130,8 +130,8 @@ func TestWhatIsDroppedGoesHoweverYoung(t *testing.T) {
 		}
 	}
 	// Of what nobody needs nothing is damaged.
-	if ill := s.Damaged(); len(ill) != 0 {
-		t.Errorf("%+v", ill)
+	if damaged := s.Damaged(); len(damaged) != 0 {
+		t.Errorf("%+v", damaged)
 	}
 }
 
@@ -261,7 +261,7 @@ func TestAKeyHasOneResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Take(t.Context(), foreign); err != nil {
+	if err := s.AddName(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Lookup("cache", "k"); agentbox.CodeOf(err) != agentbox.NotFound {
@@ -307,7 +307,7 @@ func TestATrustedNameReplacesAnUntrustedOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Take(t.Context(), foreign); err != nil {
+	if err := s.AddName(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
 	name.Expires = time.Now().Add(time.Hour)
@@ -319,7 +319,7 @@ func TestATrustedNameReplacesAnUntrustedOne(t *testing.T) {
 		if n, err := s.Lookup("cache", "k"); err != nil || !bytes.Equal(n.Producer, ours.Producer) {
 			t.Fatalf("%s: %v", when, err)
 		}
-		if err := s.Take(t.Context(), foreign); err != nil {
+		if err := s.AddName(t.Context(), foreign); err != nil {
 			t.Fatal(err)
 		}
 	}

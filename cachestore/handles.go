@@ -12,8 +12,8 @@ import (
 // being read count, but are never closed for it.
 const maxHandles = 128
 
-// fileKey names a pack or an image file. Both are numbered from the same counter, but their names
-// differ.
+// fileKey identifies a pack or an image file. Both are numbered from the same counter, but their
+// names differ.
 type fileKey struct {
 	image bool
 	id    uint64
@@ -34,16 +34,16 @@ type handles struct {
 // handle is a file that is open for reading, with the number of its readers.
 type handle struct {
 	disk.File
-	refs int
-	gone bool // out of the map: closed by the last that uses it
+	refs      int
+	forgotten bool // no longer in the map; its last reader closes it
 }
 
 func (h *handles) init(s *Store) {
 	h.s, h.open, h.images = s, map[fileKey]*handle{}, map[uint64]agentbox.Digest{}
 }
 
-// get opens a file, or gives one that is open; put gives it back. The error of a file that is not
-// there wraps fs.ErrNotExist.
+// get returns a file open for reading; the caller returns it with put. The error wraps
+// fs.ErrNotExist when there is no such file.
 func (h *handles) get(k fileKey) (*handle, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -60,16 +60,16 @@ func (h *handles) get(k fileKey) (*handle, error) {
 	return h.open[k], nil
 }
 
-// put closes a file that was forgotten, when its last reader is done.
+// put returns a file, and closes it if it was forgotten and has no other reader.
 func (h *handles) put(f *handle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if f.refs--; f.refs == 0 && f.gone {
+	if f.refs--; f.refs == 0 && f.forgotten {
 		f.Close()
 	}
 }
 
-// name is where a file lies. Callers hold mu, or call path.
+// name returns the path of a file. Callers hold mu, or call path.
 func (h *handles) name(k fileKey) string {
 	if k.image {
 		return h.s.path(imagesDir, imageName(k.id, h.images[k.id]))
@@ -77,21 +77,21 @@ func (h *handles) name(k fileKey) string {
 	return h.s.path(packsDir, packName(k.id))
 }
 
-// path is where a file lies, whether or not it is there.
+// path returns the path of a file, whether or not it exists.
 func (h *handles) path(k fileKey) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.name(k)
 }
 
-// register remembers which image a file number is of.
+// register records the manifest of an image file.
 func (h *handles) register(id uint64, manifest agentbox.Digest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.images[id] = manifest
 }
 
-// imageOf returns the manifest of an image file, false when there is no such file.
+// imageOf returns the manifest of an image file, or false when there is no such file.
 func (h *handles) imageOf(id uint64) (agentbox.Digest, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,14 +99,14 @@ func (h *handles) imageOf(id uint64) (agentbox.Digest, bool) {
 	return d, ok
 }
 
-// isImageOf reports whether a number is that of an image file of a manifest.
+// isImageOf reports whether id is the number of an image file of a manifest.
 func (h *handles) isImageOf(id uint64, manifest agentbox.Digest) bool {
 	owner, ok := h.imageOf(id)
 	return ok && owner == manifest
 }
 
-// imageFile returns the number of the image file of a manifest, the oldest when there are several:
-// a box may have that one attached. false means that there is none.
+// imageFile returns the number of the image file of a manifest, or false when there is none. Of
+// several it returns the oldest, because a box may have it attached.
 func (h *handles) imageFile(manifest agentbox.Digest) (id uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,7 +118,7 @@ func (h *handles) imageFile(manifest agentbox.Digest) (id uint64, ok bool) {
 	return id, ok
 }
 
-// trim closes files that nobody reads, any of them, when there are too many. Callers hold mu.
+// trim closes files without readers while too many are open. Callers hold mu.
 func (h *handles) trim() {
 	for k, f := range h.open {
 		if len(h.open) < maxHandles {
@@ -131,8 +131,8 @@ func (h *handles) trim() {
 	}
 }
 
-// forget makes sure that nobody opens a file that is about to be removed. Those that read it
-// already go on.
+// forget keeps new readers from opening a file that is about to be removed. Present readers
+// continue.
 func (h *handles) forget(k fileKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -142,19 +142,19 @@ func (h *handles) forget(k fileKey) {
 	}
 }
 
-// drop takes a file out of the map. Callers hold mu.
+// drop removes a file from the map. Callers hold mu.
 func (h *handles) drop(k fileKey) {
 	f := h.open[k]
 	if f == nil {
 		return
 	}
 	delete(h.open, k)
-	if f.gone = true; f.refs == 0 {
+	if f.forgotten = true; f.refs == 0 {
 		f.Close()
 	}
 }
 
-// close closes what nobody reads; the rest goes with its last reader.
+// close closes all files without readers; the last reader of each other file closes it.
 func (h *handles) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// isFull, isReadOnly and isIO recognise errors of the host's disk for which the bytes are not to
-// blame. An exceeded disk quota counts as a full disk: the remedy is the same.
+// isFull, isReadOnly and isIO recognize errors of the host's disk that say nothing about the stored
+// bytes. An exceeded disk quota counts as a full disk, because the remedy is the same.
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

@@ -14,11 +14,11 @@ import (
 // digest than one that was just computed, and Get, Verify and rebuild, on which others rely,
 // compute it too.
 
-// identify returns the digest of a chunk, and tells whether it is here; if it is, it stays until
-// the writer is closed. A fingerprint is believed only for a chunk that is here: a digest under
-// which something is stored was computed by SHA-256 from these very bytes.
+// identify returns the digest of a chunk, and whether it is in the store; if so, it stays until the
+// writer is closed. A fingerprint counts only for a chunk in the store, because its digest was
+// computed from these very bytes.
 func (w *writer) identify(p []byte) (d agentbox.Digest, here bool, err error) {
-	f := w.s.prints.Of(p)
+	f := w.s.fingerprints.Of(p)
 	d, known, err := w.s.index.Known(f)
 	if err != nil {
 		return d, false, err
@@ -34,29 +34,29 @@ func (w *writer) identify(p []byte) (d agentbox.Digest, here bool, err error) {
 	return d, here, err
 }
 
-// remember records with the next flush which digest a fingerprint stands for. The digest must have
-// been computed.
+// remember records the digest of a fingerprint with the next flush. The digest must have been
+// computed from the bytes.
 func (w *writer) remember(f blob.Fingerprint, d agentbox.Digest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.known[f] = d
 }
 
-// recognise returns an error of code Corrupt unless d is the digest of p. It is the check of all
-// reads for this host. If the fingerprint is not known, SHA-256 is computed.
-func (s *Store) recognise(d agentbox.Digest, p []byte) error {
-	if known, ok, err := s.index.Known(s.prints.Of(p)); err == nil && ok && known == d {
+// checkFast returns an error of code Corrupt unless d is the digest of p. All reads for this host
+// use it. It computes SHA-256 only if the fingerprint is not known.
+func (s *Store) checkFast(d agentbox.Digest, p []byte) error {
+	if known, ok, err := s.index.Known(s.fingerprints.Of(p)); err == nil && ok && known == d {
 		return nil
 	}
 	return blob.Check(d, p)
 }
 
-// forget drops the fingerprints of chunks that are gone. They would be true still, but useless, and
-// the index would grow with all that ever was here.
+// forget removes the fingerprints of chunks that are gone. They would remain correct, but the index
+// would grow with everything that was ever in the store.
 func (g *collection) forget(ctx context.Context) error {
 	var b index.Batch
 	err := g.s.index.EachKnown(ctx, func(f blob.Fingerprint, d agentbox.Digest) error {
-		if _, ok := g.live[shortDigest(d)]; ok {
+		if _, ok := g.needed[shortDigest(d)]; ok {
 			return nil
 		}
 		if _, ok, err := g.s.index.Chunk(d); ok || err != nil {

@@ -29,7 +29,7 @@ func fingerprints(t *testing.T, s *Store) (n int) {
 func mislead(t *testing.T, s *Store, p []byte, d agentbox.Digest) {
 	t.Helper()
 	var b index.Batch
-	b.Remember(s.prints.Of(p), d)
+	b.Remember(s.fingerprints.Of(p), d)
 	if err := s.index.Apply(&b); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestFingerprintsSurviveAndGoWithTheirChunks(t *testing.T) {
 	s.Close()
 	s = openStore(t, dir)
 	for _, p := range [][]byte{image[:blob.BlockSize], image[6*blob.BlockSize:]} {
-		if d, ok, err := s.index.Known(s.prints.Of(p)); !ok || d != blob.Sum(p) || err != nil {
+		if d, ok, err := s.index.Known(s.fingerprints.Of(p)); !ok || d != blob.Sum(p) || err != nil {
 			t.Fatalf("after a restart %s, %v, %v", d.Short(), ok, err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestFingerprintsSurviveAndGoWithTheirChunks(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = openStore(t, dir)
-	if d, ok, _ := s.index.Known(s.prints.Of(image[:blob.BlockSize])); !ok || d != blob.Sum(image[:blob.BlockSize]) {
+	if d, ok, _ := s.index.Known(s.fingerprints.Of(image[:blob.BlockSize])); !ok || d != blob.Sum(image[:blob.BlockSize]) {
 		t.Fatal("an index that was made anew knows no fingerprint")
 	}
 }

@@ -16,16 +16,16 @@ import (
 //
 //	lock                       held while a process has the store open
 //	index/                     badger
-//	index.bad-<time>/          an index that could not be read; may be removed
-//	rebuild                    the index is being made anew: it lacks what is not claimed yet
-//	ballast                    space that is given up when the disk is full, so that gc can work
+//	index.bad-<time>/          an index that could not be read; may be deleted
+//	rebuild                    marks an index that is being rebuilt, and so is incomplete
+//	ballast                    space that gc frees on a full disk to be able to work
 //	packs/<id>.pack            see package pack
 //	images/<id>-<hex>.img      the sparse file of the image with the manifest <hex>
-//	images/.new-<id>           one that is being written
+//	images/.new-<id>           an image that is being written
 //	names/<hash>               a signed name; <hash> is of its namespace and key
-//	names/<hash>.alarm         a name of the same key that said otherwise, and lost
+//	names/<hash>.alarm         a name of the same key with another manifest, which lost
 //	pins/<hash>                a pin; <hash> is of its name
-//	quarantine/<hex>           a chunk that did not match its digest: where, when and why
+//	quarantine/<hex>           damage to a chunk: where, when and why
 //	quota.json
 //
 // <id> is 16 hexadecimal digits, counted up and never used twice; <hex> a digest without its
@@ -48,22 +48,22 @@ const (
 	alarmSuffix = ".alarm"
 )
 
-// packName is the name of a pack in packs/. The number has a fixed width, so that a listing is in
-// the order in which packs were begun.
+// packName returns the name of a pack in packs/. The number has a fixed width, so that listings are
+// in the order in which packs were started.
 func packName(id uint64) string { return fmt.Sprintf("%016x%s", id, packSuffix) }
 
-// imageName is the name of an image file in images/. The manifest is in it, because a rebuild knows
-// blocks by their place only and needs the list that says what they should be.
+// imageName returns the name of an image file in images/. It contains the manifest, because a
+// rebuild needs it to know what each block should be.
 func imageName(id uint64, manifest agentbox.Digest) string {
 	return fmt.Sprintf("%016x-%s%s", id, manifest.Hex(), imageSuffix)
 }
 
-// parsePack reads packName.
+// parsePack parses a packName.
 func parsePack(name string) (uint64, bool) {
 	return parseID(name, packSuffix)
 }
 
-// parseImage reads imageName.
+// parseImage parses an imageName.
 func parseImage(name string) (uint64, agentbox.Digest, bool) {
 	number, rest, ok := strings.Cut(name, "-")
 	id, ok2 := parseID(number, "")
@@ -72,7 +72,7 @@ func parseImage(name string) (uint64, agentbox.Digest, bool) {
 	return id, d, ok && ok2 && ok3 && err == nil
 }
 
-// parseID accepts the one form in which an id is written: two names must not mean the same file.
+// parseID accepts only the form in which ids are written, so that no two names mean the same file.
 func parseID(name, suffix string) (uint64, bool) {
 	digits, ok := strings.CutSuffix(name, suffix)
 	if !ok || len(digits) != 16 {
@@ -82,22 +82,22 @@ func parseID(name, suffix string) (uint64, bool) {
 	return id, err == nil && id > 0 && strings.ToLower(digits) == digits
 }
 
-// hashed turns any text into the name of a file, so that a key may hold slashes and be of any
-// length. The parts cannot run into each other, as none of them holds a NUL (blob.CheckKey).
+// hashed returns a file name for any text, so that keys may contain slashes and have any length.
+// Parts cannot be confused, because none contains a NUL (blob.CheckKey).
 func hashed(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])
 }
 
-// dir is the directory of a store: its files, and the errors of its disk in our words. The parts
-// of a Store share it.
+// dir is the directory of a store, and gives errors of its disk our codes. The parts of a Store
+// share it.
 type dir struct {
 	fs   disk.FS
 	root string
 }
 
 // list returns the names of the files in a directory of the store, sorted, without those that are
-// half written.
+// being written.
 func (d dir) list(name string) ([]string, error) {
 	entries, err := d.fs.List(d.path(name))
 	if err != nil {
@@ -112,7 +112,7 @@ func (d dir) list(name string) ([]string, error) {
 	return out, nil
 }
 
-// path is the absolute or relative path (as Config.Dir is) of something in the store.
+// path returns the path of something in the store, relative if Config.Dir is.
 func (d dir) path(parts ...string) string {
 	return filepath.Join(append([]string{d.root}, parts...)...)
 }

@@ -10,8 +10,8 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// Manifest returns a manifest that is here: NotFound or Corrupt otherwise. It need not be known (it
-// is a chunk like any other), and its blob need not be complete.
+// Manifest returns a manifest that is in the store; otherwise the error is NotFound or Corrupt. It
+// may lack metadata, because it is a chunk like any other, and its blob may be incomplete.
 func (s *Store) Manifest(ctx context.Context, d agentbox.Digest) (blob.Manifest, error) {
 	b, err := s.Get(ctx, d, blob.MaxManifest)
 	if err != nil {
@@ -20,10 +20,10 @@ func (s *Store) Manifest(ctx context.Context, d agentbox.Digest) (blob.Manifest,
 	return blob.DecodeManifest(b)
 }
 
-// EnsureManifest returns a manifest, from src when it is not here or damaged, and makes it known:
-// from then on the store may hold any part of its blob. src may be nil. What src gives is hashed
-// and decoded before it is kept. Callers hold d: without a root nothing but the grace period keeps
-// it.
+// EnsureManifest returns a manifest and makes sure that it has metadata, so that the store may hold
+// any part of its blob. If the manifest is missing or damaged, it comes from src, which may be nil;
+// its bytes are hashed and decoded before they are stored. Callers hold d, because without a root
+// only the grace period keeps it.
 func (s *Store) EnsureManifest(ctx context.Context, d agentbox.Digest, src Source) (blob.Manifest, error) {
 	m, err := s.Manifest(ctx, d)
 	if err == nil {
@@ -42,8 +42,7 @@ func (s *Store) EnsureManifest(ctx context.Context, d agentbox.Digest, src Sourc
 	return m, s.adopt(ctx, d, m, b)
 }
 
-// adopt stores a manifest that came from elsewhere, of whose blob nothing need be here, and makes
-// it known.
+// adopt stores a manifest from a Source with its metadata. The blob may be absent.
 func (s *Store) adopt(ctx context.Context, d agentbox.Digest, m blob.Manifest, encoded []byte) error {
 	defer s.guard.hold(d)()
 	w := s.newWriter(m.Kind)
@@ -57,8 +56,8 @@ func (s *Store) adopt(ctx context.Context, d agentbox.Digest, m blob.Manifest, e
 	return errors.Join(err, w.close())
 }
 
-// knowManifest adds what is known of a manifest whose bytes are here, when that was lost, or gc has
-// dropped it and not swept it yet.
+// knowManifest adds metadata to a manifest whose bytes are in the store, if it was lost, or if gc
+// has dropped it and not swept the bytes yet.
 func (s *Store) knowManifest(d agentbox.Digest, m blob.Manifest) error {
 	if _, ok, err := s.index.Meta(d); ok || err != nil {
 		return err
@@ -66,38 +65,40 @@ func (s *Store) knowManifest(d agentbox.Digest, m blob.Manifest) error {
 	return s.addMeta(d, m, 0, commitment{})
 }
 
-// hold keeps a manifest, and what it needs, as guard.hold does.
+// hold keeps a manifest and its chunks; see guard.hold.
 func (s *Store) hold(d agentbox.Digest) (release func()) { return s.guard.hold(d) }
 
-// known is NotFound unless a manifest is here and not being evicted. Callers hold it.
+// known returns NotFound unless the manifest is in the store and not being evicted. Callers hold
+// it.
 func (s *Store) known(ctx context.Context, d agentbox.Digest) error {
 	if _, ok, err := s.index.Meta(d); err != nil {
 		return err
 	} else if !ok {
-		return absent("the manifest %s is not in the store", d.Short())
+		return notFound("the manifest %s is not in the store", d.Short())
 	}
 	_, err := s.Manifest(ctx, d)
 	return err
 }
 
-// mayFetch tells the errors after which a Source is worth asking: the piece is not here, or no
-// longer. It is false for nil.
+// mayFetch reports whether an error means that a piece is missing or damaged, so that a Source may
+// help. It is false for nil.
 func mayFetch(err error) bool {
 	code := agentbox.CodeOf(err)
 	return code == agentbox.NotFound || code == agentbox.Corrupt
 }
 
-// Entry is a manifest that is here, and why it stays. Without names, pins and Open it is evictable.
+// Entry is a manifest in the store, with what keeps it. One without names, pins and Open can be
+// evicted.
 type Entry struct {
 	Manifest agentbox.Digest `json:"manifest"`
 	index.Meta
-	// Names are those that keep it, Pins the names of such pins.
+	// Names and Pins are the roots that keep it.
 	Names []blob.Name `json:"names,omitempty"`
 	Pins  []string    `json:"pins,omitempty"`
 	Open  bool        `json:"open,omitempty"` // this process uses it now
 }
 
-// List returns every manifest that is known, with its roots, in the order of digests.
+// List returns every manifest that has metadata, with its roots, in the order of digests.
 func (s *Store) List(ctx context.Context) ([]Entry, error) {
 	roots, err := s.roots()
 	if err != nil {
@@ -111,7 +112,7 @@ func (s *Store) List(ctx context.Context) ([]Entry, error) {
 	return out, err
 }
 
-// Presence reports how much of a blob is here. Bytes are decoded, of the chunks that are here.
+// Presence says how much of a blob is in the store. Bytes counts decoded bytes of the chunks in it.
 type Presence struct {
 	Chunks  int   `json:"chunks"` // without those that are zeros; one that occurs twice counts twice
 	Here    int   `json:"here"`

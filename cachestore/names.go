@@ -22,16 +22,16 @@ import (
 // has under 20 KiB, a name at most 16 KiB.
 const maxNameFile = 32 << 10
 
-// manifests is what names and pins need to know of the manifests that they keep.
+// manifests is the part of a Store that names and pins need.
 type manifests interface {
-	// hold keeps a manifest from being evicted until the func it returns is called.
+	// hold keeps a manifest from being evicted until release is called.
 	hold(d agentbox.Digest) (release func())
-	// known is NotFound or Corrupt unless a manifest is here. Callers hold it.
+	// known returns NotFound or Corrupt unless the store has the manifest. The caller holds it.
 	known(ctx context.Context, d agentbox.Digest) error
 }
 
-// names is the table of signed names: a file for each key in names/. Its methods may be called at
-// once.
+// names is the table of signed names: a file in names/ for each key. Its methods are safe for
+// concurrent use.
 type names struct {
 	dir
 	manifests manifests
@@ -41,17 +41,17 @@ type names struct {
 	changed func()
 	now     func() time.Time
 	log     *slog.Logger
-	// mu is held to change a name, and by gc from its last look at the roots until a manifest is
-	// dropped, so that nothing is named that is going.
+	// mu is held while a name changes. gc holds it from its last look at the roots until it has
+	// dropped a manifest, so that no name is published for a manifest that is being dropped.
 	mu sync.Mutex
 }
 
-// Publish says that a key stands for a manifest that is here, in our name; n needs a namespace, a
-// key, a manifest and a scope. A key is published once: see Take for what happens to a second
-// claim.
+// Publish signs a name with the store's key and adds it. n needs a namespace, a key, a scope, and a
+// manifest that is in the store. Each key is published once: AddName says what happens to a second
+// manifest.
 //
-// It returns the name as it was signed, its times rounded to seconds. Created may be zero: now.
-// Missing when the store has no key; otherwise the errors of Take.
+// It returns the name as signed, with times in whole seconds. A zero Created means now. The error
+// is Missing when the store has no key, and otherwise that of AddName.
 func (t *names) Publish(ctx context.Context, n blob.Name) (blob.Name, error) {
 	if t.key == nil {
 		return n, agentbox.Errorf(agentbox.Missing, "the store has no key to sign names with")
@@ -63,18 +63,18 @@ func (t *names) Publish(ctx context.Context, n blob.Name) (blob.Name, error) {
 	if err != nil {
 		return n, err
 	}
-	return n, t.Take(ctx, n)
+	return n, t.AddName(ctx, n)
 }
 
-// Take remembers a name that somebody signed. Its manifest must be here. A name is written once:
-// when the key stands for another manifest already, the one whose producer is trusted wins, the one
-// that was here first when both are or neither is; the other is kept as an Alarm, and when it is
-// the new one that loses, the error says Conflict. The same manifest again extends the expiry.
+// AddName adds a name that anybody signed. Its manifest must be in the store. The name of a key is
+// written once. If it stands for another manifest already, the name whose producer is trusted wins;
+// if both or neither are trusted, the older one wins. The other is kept as an Alarm, and the error
+// is Conflict when that is the new one. A second name for the same manifest extends the expiry.
 //
-// Invalid or Corrupt when the name itself is not well-formed or its signature is not its
-// producer's, NotFound when the manifest is not here. A name by a producer that is not trusted is
-// kept all the same: it is not shown (Lookup), and counts from the moment the producer is trusted.
-func (t *names) Take(ctx context.Context, n blob.Name) error {
+// The error is Corrupt when the name is malformed or not signed by its producer, and NotFound when
+// the store does not have the manifest. A name of an untrusted producer is stored as well. Lookup
+// does not return it until the producer is trusted.
+func (t *names) AddName(ctx context.Context, n blob.Name) error {
 	if err := n.Verify(); err != nil {
 		return err
 	}
@@ -92,29 +92,28 @@ func (t *names) Take(ctx context.Context, n blob.Name) error {
 	case err != nil:
 		return err
 	case old.Manifest == n.Manifest:
-		if t.outranks(n, old) {
+		if t.supersedes(n, old) {
 			return t.write(n, "")
 		}
 		return nil
 	case old.Expired(t.now()):
 		return t.write(n, "")
 	}
-	return t.contest(old, n)
+	return t.resolveConflict(old, n)
 }
 
-// outranks reports whether a name is worth writing over one of the same key and manifest: it is
-// trusted and the other is not, which is not shown, or both are or neither is and it ends no
-// earlier.
-func (t *names) outranks(n, old blob.Name) bool {
+// supersedes reports whether n should replace old, a name of the same key and manifest: if only n
+// is trusted, or if both or neither are and n does not expire earlier.
+func (t *names) supersedes(n, old blob.Name) bool {
 	if trusted := t.trusts(n); trusted != t.trusts(old) {
 		return trusted
 	}
 	return n.Expires.IsZero() || !old.Expires.IsZero() && !n.Expires.Before(old.Expires)
 }
 
-// contest settles two names for one key. Both stay on disk, because a key that gives two results
-// means that a build is not reproducible or a member lies, and a person has to see both.
-func (t *names) contest(old, n blob.Name) error {
+// resolveConflict decides between two names of one key. Both stay on disk: a key with two results
+// means that a build is not reproducible or that a member lies, and a person has to see both.
+func (t *names) resolveConflict(old, n blob.Name) error {
 	t.log.Error("store: two results for one key", "namespace", n.Namespace, "key", n.Key, "here", old.Manifest.Short(), "new", n.Manifest.Short())
 	if t.trusts(n) && !t.trusts(old) {
 		return errors.Join(t.write(old, alarmSuffix), t.write(n, ""))
@@ -126,7 +125,7 @@ func (t *names) contest(old, n blob.Name) error {
 		WithHint("one key must give one result: agentbox doctor shows both producers")
 }
 
-// trusts reports whether a name's producer is us or believed by the configuration, now.
+// trusts reports whether a name's producer is this store or is trusted by the configuration now.
 func (t *names) trusts(n blob.Name) bool {
 	if t.key != nil && bytes.Equal(n.Producer, t.key.Public().(ed25519.PublicKey)) {
 		return true
@@ -134,11 +133,10 @@ func (t *names) trusts(n blob.Name) bool {
 	return t.trusted != nil && t.trusted(n.Producer)
 }
 
-// nameFile is the name of the file of a key in names/.
+// nameFile returns the name of a key's file in names/.
 func nameFile(namespace, key string) string { return hashed(namespace, key) }
 
-// write writes a name's file, or with alarmSuffix that of the name that lost. Callers hold
-// mu.
+// write writes a name's file, or with alarmSuffix the file of the name that lost. Callers hold mu.
 func (t *names) write(n blob.Name, suffix string) error {
 	b, err := n.Encode()
 	if err != nil {
@@ -156,13 +154,13 @@ func (t *names) notify() {
 	}
 }
 
-// read reads and verifies a name, trusted or not. NotFound when there is no such file, Corrupt
-// when it is damaged, or is that of another key: files that somebody moved about must not change
-// what a key means.
+// read reads and verifies a name, trusted or not. The error is NotFound when there is no such file,
+// and Corrupt when it is damaged or holds the name of another key: files that were moved must not
+// change what a key means.
 func (t *names) read(file string) (blob.Name, error) {
 	b, err := disk.ReadFile(t.fs, t.path(namesDir, file), maxNameFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return blob.Name{}, absent("no such name")
+		return blob.Name{}, notFound("no such name")
 	}
 	if err != nil {
 		return blob.Name{}, t.hostError(err)
@@ -177,25 +175,25 @@ func (t *names) read(file string) (blob.Name, error) {
 	return n, nil
 }
 
-// Lookup returns the name of a key: NotFound when there is none, or it has expired, or its producer
-// is not trusted (any more); Corrupt when its file is damaged, until the key is published again.
-// That a manifest has a name does not mean that all of its chunks are here.
+// Lookup returns the name of a key. The error is NotFound when there is none, when it has expired,
+// or when its producer is not trusted now. It is Corrupt when the file is damaged, until the key is
+// published again. The manifest is in the store, but its chunks may not be.
 func (t *names) Lookup(namespace, key string) (blob.Name, error) {
 	if err := blob.CheckKey(namespace, key); err != nil {
 		return blob.Name{}, err
 	}
 	n, err := t.read(nameFile(namespace, key))
 	if err == nil && (n.Expired(t.now()) || !t.trusts(n)) {
-		err = absent("no such name")
+		err = notFound("no such name")
 	}
 	if agentbox.CodeOf(err) == agentbox.NotFound {
-		return blob.Name{}, absent("the store has nothing for %s/%s", namespace, key)
+		return blob.Name{}, notFound("the store has nothing for %s/%s", namespace, key)
 	}
 	return n, err
 }
 
-// Names returns the names of a namespace whose keys begin with prefix, those that hold, sorted by
-// namespace and key. A namespace of "" is all of them. Files that are damaged are passed over. It
+// Names returns the trusted names of a namespace that have not expired and whose keys begin with
+// prefix, sorted by namespace and key. An empty namespace selects all. It skips damaged files. It
 // reads and verifies every name of the store.
 func (t *names) Names(namespace, prefix string) ([]blob.Name, error) {
 	out := []blob.Name{}
@@ -214,9 +212,8 @@ func (t *names) Names(namespace, prefix string) ([]blob.Name, error) {
 	return out, err
 }
 
-// each reads every file of names, in no order that means anything, those that lost among them,
-// and also those that are damaged: for these f is given the error. It takes no lock, so a name may
-// come or go meanwhile.
+// each calls f for every file of names in any order, including the names that lost a conflict. For
+// a damaged file, f gets the error. It holds no lock, so names may be added or removed meanwhile.
 func (t *names) each(f func(file string, n blob.Name, err error) error) error {
 	files, err := t.list(namesDir)
 	if err != nil {
@@ -231,8 +228,8 @@ func (t *names) each(f func(file string, n blob.Name, err error) error) error {
 	return nil
 }
 
-// Unpublish forgets a name, and the alarm about it. What it stood for becomes evictable, unless
-// another root keeps it. NotFound when there is none.
+// Unpublish removes a name and its alarm. The manifest becomes evictable unless another root keeps
+// it. The error is NotFound when there is no such name.
 func (t *names) Unpublish(namespace, key string) error {
 	if err := blob.CheckKey(namespace, key); err != nil {
 		return err
@@ -243,7 +240,7 @@ func (t *names) Unpublish(namespace, key string) error {
 	file := nameFile(namespace, key)
 	if err := t.fs.Remove(t.path(namesDir, file)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return absent("the store has nothing for %s/%s", namespace, key)
+			return notFound("the store has nothing for %s/%s", namespace, key)
 		}
 		return t.hostError(err)
 	}
@@ -253,8 +250,8 @@ func (t *names) Unpublish(namespace, key string) error {
 	return t.hostError(t.fs.SyncDir(t.path(namesDir)))
 }
 
-// Untrusted lists the names whose producers are not believed (any more), expired or not: what a
-// revoked member made, for the caller to forget.
+// Untrusted lists the names whose producers are not trusted now, expired or not. These are what a
+// revoked member made, for the caller to remove.
 func (t *names) Untrusted() ([]blob.Name, error) {
 	out := []blob.Name{}
 	err := t.each(func(file string, n blob.Name, err error) error {
@@ -266,15 +263,15 @@ func (t *names) Untrusted() ([]blob.Name, error) {
 	return out, err
 }
 
-// Alarm is a key for which two results were published. Kept is the name that Lookup gives, Lost the
-// newest of those that contradicted it.
+// Alarm is a key for which two results were published. Kept is the name that Lookup returns, Lost
+// the latest one that contradicted it.
 type Alarm struct {
 	Kept blob.Name `json:"kept"`
 	Lost blob.Name `json:"lost"`
 }
 
-// Alarms lists the keys with more than one result, until Unpublish. Their producers need not be
-// trusted.
+// Alarms lists the keys with more than one result, until they are unpublished. The producers may be
+// untrusted.
 func (t *names) Alarms() ([]Alarm, error) {
 	out := []Alarm{}
 	err := t.each(func(file string, n blob.Name, err error) error {
@@ -289,9 +286,9 @@ func (t *names) Alarms() ([]Alarm, error) {
 	return out, err
 }
 
-// expire removes the files of names that ended more than a grace period ago, and calls tell for
-// each that it removes, or would. Until then an expired name is not shown, but can be extended
-// (Take).
+// expire removes the files of names that expired more than a grace period ago. It calls tell for
+// each name that it removes, or would remove. During the grace period, Lookup does not return an
+// expired name, but AddName can extend it.
 func (t *names) expire(dryRun bool, grace time.Duration, tell func(n blob.Name)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,7 +18,7 @@ func (o onlyThese) hold(agentbox.Digest) func() { return func() {} }
 
 func (o onlyThese) known(_ context.Context, d agentbox.Digest) error {
 	if !o[d] {
-		return absent("%s is not here", d.Short())
+		return notFound("%s is not here", d.Short())
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func TestNamesCountWhileTheirProducerIsTrusted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := table.Take(t.Context(), foreign); err != nil {
+	if err := table.AddName(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := table.Lookup("image", "k"); err != nil || n.Manifest != a {

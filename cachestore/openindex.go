@@ -10,14 +10,14 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// openIndex opens the index, and fills it from the files when it had to be made anew.
+// openIndex opens the index, and rebuilds it from the files if it is new or incomplete.
 func (s *Store) openIndex(ctx context.Context) error {
 	// Before the index, as a rebuild ends the quarantine of chunks that it finds.
 	if err := s.quarantine.load(); err != nil {
 		return err
 	}
 	if s.space.room() != nil {
-		// gc must be able to work on a disk that is full: that is what the ballast is for.
+		// gc must be able to work on a full disk.
 		s.ballast.drop()
 		s.guard.collecting.Store(true)
 		defer s.guard.collecting.Store(false)
@@ -26,20 +26,19 @@ func (s *Store) openIndex(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if s.prints, err = blob.NewFingerprinter(s.index.Secret()); err != nil {
+	if s.fingerprints, err = blob.NewFingerprinter(s.index.Secret()); err != nil {
 		return err
 	}
 	unfinished, err := s.rebuilds.begun()
 	if err != nil || !unfinished {
 		return err
 	}
-	return s.rebuildNow(ctx)
+	return s.finishRebuild(ctx)
 }
 
-// mendIndex makes the index whole where it has lost something: entries that are damaged, and
-// manifests that names and pins keep and it does not know. gc would take what they need for
-// garbage. Callers hold gcMu.
-func (s *Store) mendIndex(ctx context.Context, kept map[agentbox.Digest]bool) error {
+// completeIndex rebuilds the index if it has lost entries: if some are damaged, or if it lacks
+// manifests with roots, whose chunks gc would take for garbage. Callers hold gcMu.
+func (s *Store) completeIndex(ctx context.Context, kept map[agentbox.Digest]bool) error {
 	damaged, err := s.index.DamagedKeys(ctx)
 	if err != nil {
 		return err
@@ -50,7 +49,7 @@ func (s *Store) mendIndex(ctx context.Context, kept map[agentbox.Digest]bool) er
 		if err != nil {
 			return err
 		}
-		// Reading all files again would find no more than it did the first time.
+		// Reading all files again would not find more than the first time.
 		if !known && !s.searched[d] {
 			s.searched[d] = true
 			lost++
@@ -70,24 +69,23 @@ func (s *Store) mendIndex(ctx context.Context, kept map[agentbox.Digest]bool) er
 	if err := s.index.Apply(&b); err != nil {
 		return err
 	}
-	return s.rebuildNow(ctx)
+	return s.finishRebuild(ctx)
 }
 
-// rebuildNow makes the rebuild that was begun, and ends it.
-func (s *Store) rebuildNow(ctx context.Context) error {
+// finishRebuild carries out a rebuild whose mark exists, and removes the mark.
+func (s *Store) finishRebuild(ctx context.Context) error {
 	if err := s.rebuild(ctx, nil); err != nil {
 		return err
 	}
 	return s.rebuilds.end()
 }
 
-// openOrReplaceIndex opens the index, and puts one aside that cannot be read. A rebuild is begun
-// for an index that knows nothing of the files in the store. An error of the disk is no reason to
-// put anything aside: the next try may succeed, and a rebuild on a disk that fails would find
-// damage everywhere.
+// openOrReplaceIndex opens the index. It renames one that cannot be read, and starts a rebuild for
+// a new index of a store with files. After an error of the disk it renames nothing: a retry may
+// succeed, and a rebuild on a failing disk would find damage everywhere.
 func (s *Store) openOrReplaceIndex() error {
 	_, err := os.Stat(s.path(indexDir))
-	if os.IsNotExist(err) && s.nextID.Load() > 0 { // somebody removed it
+	if os.IsNotExist(err) && s.nextID.Load() > 0 { // it was removed
 		if err := s.rebuilds.begin(); err != nil {
 			return err
 		}
@@ -103,8 +101,7 @@ func (s *Store) openOrReplaceIndex() error {
 	if err := s.rebuilds.begin(); err != nil {
 		return err
 	}
-	// It is kept under another name, for the person who looks for the cause. Nothing removes it but
-	// a person.
+	// Keep it under another name, for people who look for the cause. Only people remove it.
 	aside := s.path(fmt.Sprintf("%s%d", badIndexPrefix, s.cfg.Now().UnixNano()))
 	if err := os.Rename(s.path(indexDir), aside); err != nil {
 		return s.hostError(err)

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// pace keeps a rate over all goroutines that share it: bytes are due at start plus their sum over
-// the rate, so time that was lost is made up for.
+// pace limits the rate of all goroutines that share it: bytes are due at start plus their sum over
+// the rate, so lost time is made up for.
 type pace struct {
 	mu sync.Mutex
-	// rate is in bytes a second; 0 or less: no bound.
+	// rate is in bytes per second; 0 or less means no limit.
 	rate  int64
 	start time.Time
 	done  int64
@@ -34,9 +34,8 @@ func (p *pace) wait(ctx context.Context, n int64) error {
 	}
 }
 
-// Paced reads r at a rate in bytes a second, 0 for as fast as it goes, until ctx ends. It reads
-// first and waits then, so the first read is not held up. The Reader is for one goroutine at a
-// time.
+// Paced limits reads of r to rate bytes per second, 0 for no limit, until ctx ends. It waits after
+// each read, so the first read is not delayed. The Reader is not safe for concurrent use.
 func Paced(ctx context.Context, r io.Reader, rate int64) io.Reader {
 	return &paced{ctx: ctx, r: r, pace: pace{rate: rate, start: time.Now()}}
 }

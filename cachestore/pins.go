@@ -15,12 +15,12 @@ import (
 	"agentbox/cachestore/disk"
 )
 
-// Pin keeps manifests from being evicted until it is removed, across restarts. It is how a process
-// that outlives this one, as a supervisor, keeps the image that it has mapped. It keeps the chunks
-// that are here; it gets none.
+// Pin keeps manifests and those of their chunks that are in the store from being evicted, until it
+// is removed, across restarts. With a pin, a process that outlives this one, such as a supervisor,
+// keeps the image that it has mapped.
 type Pin struct {
 	Version int `json:"version"` // 1
-	// Name is whose pin it is, for people and for Unpin, as user:DIGEST or box:ID.
+	// Name says whose pin it is, for people and for Unpin, such as user:DIGEST or box:ID.
 	Name      string            `json:"name"`
 	Manifests []agentbox.Digest `json:"manifests"`
 	Created   time.Time         `json:"created"`
@@ -35,18 +35,18 @@ const (
 	pinsPattern = "printable text of 1 to 256 bytes"
 )
 
-// pins is the table of pins: a file for each in pins/. Its methods may be called at once.
+// pins is the table of pins: a file in pins/ for each. Its methods are safe for concurrent use.
 type pins struct {
 	dir
 	manifests manifests
 	now       func() time.Time // Config.Now
-	// mu is held to change a pin, and by gc as names.mu is.
+	// mu is held while a pin changes, and by gc as it holds names.mu.
 	mu sync.Mutex
 }
 
-// Pin makes, or replaces, the pin with this name; what the old one kept and the new one does not
-// becomes evictable. Invalid when the name is not printable text of 1 to 256 bytes or there are not
-// 1 to 256 manifests, NotFound when one of them is not known here. It is on disk when Pin returns.
+// Pin makes or replaces the pin with this name, and has it on disk when it returns. What only the
+// old pin kept becomes evictable. The error is Invalid unless name is printable text of 1 to 256
+// bytes and there are 1 to 256 manifests, and NotFound when one of these is not in the store.
 func (t *pins) Pin(ctx context.Context, name string, manifests ...agentbox.Digest) error {
 	p := Pin{Version: pinVersion, Name: name, Manifests: manifests, Created: t.now().UTC().Truncate(time.Second)}
 	if err := p.check(); err != nil {
@@ -68,7 +68,7 @@ func (t *pins) Pin(ctx context.Context, name string, manifests ...agentbox.Diges
 	return t.hostError(disk.Replace(t.fs, t.path(pinsDir, hashed(name)), b))
 }
 
-// check reports what is wrong with a pin, as an error of code Corrupt.
+// check returns an error of code Corrupt that describes what is wrong with a pin, or nil.
 func (p Pin) check() error {
 	switch {
 	case p.Version != pinVersion:
@@ -86,7 +86,7 @@ func (p Pin) check() error {
 	return nil
 }
 
-// encode returns a line of JSON and a line with its digest: a bit that flips in a pin must not
+// encode returns a line of JSON and a line with its digest, so that a flipped bit in a pin cannot
 // unpin anything.
 func (p Pin) encode() ([]byte, error) {
 	b, err := json.Marshal(p)
@@ -94,7 +94,7 @@ func (p Pin) encode() ([]byte, error) {
 	return append(b, blob.Sum(b).String()+"\n"...), err
 }
 
-// decodePin reads what encode wrote; anything else is Corrupt.
+// decodePin decodes what encode wrote; the error for all other input is Corrupt.
 func decodePin(b []byte) (Pin, error) {
 	end := bytes.IndexByte(b, '\n') + 1
 	if string(b[end:]) != blob.Sum(b[:end]).String()+"\n" {
@@ -107,7 +107,7 @@ func decodePin(b []byte) (Pin, error) {
 	return p, p.check()
 }
 
-// Unpin removes a pin. One that is not there is gone already.
+// Unpin removes a pin. It is no error if there is none.
 func (t *pins) Unpin(name string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,8 +121,8 @@ func (t *pins) Unpin(name string) error {
 	return t.hostError(t.fs.SyncDir(t.path(pinsDir)))
 }
 
-// Pins lists the pins, sorted by name. One that cannot be read is an error of code Corrupt, because
-// gc must not take it for none.
+// Pins lists the pins, sorted by name. If one cannot be read, the error is Corrupt, because gc must
+// not treat it as absent.
 func (t *pins) Pins() ([]Pin, error) {
 	files, err := t.list(pinsDir)
 	if err != nil {

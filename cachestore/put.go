@@ -74,8 +74,8 @@ func (s *Store) commit(ctx context.Context, w *writer, m blob.Manifest, c commit
 }
 
 // addMeta adds the metadata of a manifest whose bytes are in the store. If there is an entry, it
-// adds charged to it, or an image file. Meanwhile it protects the chunks, because a gc that does not
-// see the entry would take them for garbage.
+// adds charged to it, or an image file. Meanwhile it protects the chunks, because a gc that does
+// not see the entry would take them for garbage.
 func (s *Store) addMeta(d agentbox.Digest, m blob.Manifest, charged int64, c commitment) error {
 	now := s.cfg.Now().UTC()
 	defer s.guard.protect(m)()

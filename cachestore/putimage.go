@@ -46,12 +46,12 @@ func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, r
 	}
 	id := s.nextID.Add(1)
 	// A copy works whatever the reason.
-	if err := s.fs.Link(path, s.imageFiles.fresh(id)); err != nil {
+	if err := s.fs.Link(path, s.imageFiles.tempName(id)); err != nil {
 		return s.PutImage(ctx, f, st.Size, info)
 	}
 	in := s.newIntake(f, st.Size, info)
-	in.linked, in.fresh, in.pace = true, s.imageFiles.fresh(id), pace{rate: rate, start: time.Now()}
-	in.file = &blockFile{File: unowned{disk.Of(f)}, id: id, release: s.guard.write(id)}
+	in.linked, in.tempName, in.pace = true, s.imageFiles.tempName(id), pace{rate: rate, start: time.Now()}
+	in.file = &blockFile{File: noClose{disk.Of(f)}, id: id, release: s.guard.holdImage(id)}
 	in.w.images[id] = in.file
 	out, err := in.run(ctx)
 	if err == nil && out.Written < st.Allocated {
@@ -62,10 +62,10 @@ func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, r
 	return out, err
 }
 
-// unowned is a file that its owner closes: PutImageFile reads and syncs by the same descriptor.
-type unowned struct{ disk.File }
+// noClose is a file that its owner closes: PutImageFile reads and syncs by the same descriptor.
+type noClose struct{ disk.File }
 
-func (unowned) Close() error { return nil }
+func (noClose) Close() error { return nil }
 
 // intake is an image that is being stored. The mutex of workers guards ours, shared and file. Only
 // the worker that has a block writes its entry of m.Chunks.
@@ -79,7 +79,7 @@ type intake struct {
 	workers *workers
 	// ours are the chunks that a worker is storing, so that two blocks with the same bytes are
 	// written once.
-	ours map[agentbox.Digest]bool
+	storing map[agentbox.Digest]bool
 	// shared is set when some chunks are elsewhere, in another file or in another block of this
 	// one. Then the file is not whole.
 	shared bool
@@ -89,14 +89,14 @@ type intake struct {
 	// linked is set when file is a hard link to the file that is read, and so is complete.
 	linked bool
 	// fresh is the path of file until commit names it after its manifest; "" from then on.
-	fresh string
-	pace  pace
+	tempName string
+	pace     pace
 }
 
 // newIntake starts storing an image. run must follow.
 func (s *Store) newIntake(r io.ReaderAt, size int64, info blob.Info) *intake {
 	m := blob.Manifest{Info: info, Size: size, Blocks: true, Chunks: make([]blob.Chunk, (size+blob.BlockSize-1)/blob.BlockSize)}
-	return &intake{s: s, w: s.newWriter(info.Kind), r: r, m: m, ours: map[agentbox.Digest]bool{}}
+	return &intake{s: s, w: s.newWriter(info.Kind), r: r, m: m, storing: map[agentbox.Digest]bool{}}
 }
 
 // run stores the image. It always ends the writer, even after an error.
@@ -180,8 +180,8 @@ func (in *intake) block(ctx context.Context, i int) error {
 	in.m.Chunks[i].Digest = d
 	taken := false
 	in.workers.locked(func() {
-		taken = in.ours[d]
-		in.ours[d] = true
+		taken = in.storing[d]
+		in.storing[d] = true
 		in.shared = in.shared || taken
 	})
 	if taken {
@@ -195,7 +195,7 @@ func (in *intake) block(ctx context.Context, i int) error {
 	// claimed.
 	if in.linked {
 		n := uint32(len(buf))
-		in.w.account(d, index.Location{Image: true, File: in.file.id, Off: off, Stored: n, Size: n, Seen: in.s.seen()}, int64(n))
+		in.w.addPending(d, index.Location{Image: true, File: in.file.id, Off: off, Stored: n, Size: n, Seen: in.s.seen()}, int64(n))
 		return nil
 	}
 	f, err := in.open()
@@ -217,8 +217,8 @@ func (in *intake) open() (*blockFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	in.fresh = in.s.imageFiles.fresh(id)
-	in.file = &blockFile{File: f, id: id, release: in.s.guard.write(id)}
+	in.tempName = in.s.imageFiles.tempName(id)
+	in.file = &blockFile{File: f, id: id, release: in.s.guard.holdImage(id)}
 	in.w.mu.Lock()
 	defer in.w.mu.Unlock()
 	in.w.images[id] = in.file
@@ -238,7 +238,7 @@ func (in *intake) commit(ctx context.Context) (Stored, error) {
 		if err := in.s.imageFiles.name(in.file.id, blob.Sum(in.m.Encode())); err != nil {
 			return Stored{}, err
 		}
-		in.fresh = ""
+		in.tempName = ""
 		c = commitment{file: in.file.id, whole: in.linked || !in.shared}
 	}
 	return in.s.commit(ctx, in.w, in.m, c)
@@ -249,8 +249,8 @@ func (in *intake) commit(ctx context.Context) (Stored, error) {
 func (in *intake) close() error {
 	written := in.w.charged // all of it in the file, as no manifest was stored
 	err := in.w.close()
-	if in.fresh != "" {
-		err = errors.Join(err, in.s.fs.Remove(in.fresh))
+	if in.tempName != "" {
+		err = errors.Join(err, in.s.fs.Remove(in.tempName))
 		in.s.space.add("", -written)
 	}
 	return err

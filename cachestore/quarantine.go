@@ -12,9 +12,9 @@ import (
 	"agentbox/cachestore/disk"
 )
 
-// Damage is a chunk whose bytes were not those of its digest. It is out of the index; what needs it
-// has to get it again. It is kept as a file until the chunk is here again or nothing needs it, so
-// that a person learns of it, and of the disk that it was on, after a restart too. The bytes
+// Damage is a chunk whose bytes did not match its digest. It is not in the index, so its users have
+// to get it again. It is kept in a file until the chunk is in the store again or nothing needs it,
+// so that a person learns of it, and of the failing disk, even after a restart. The bytes
 // themselves are not kept.
 type Damage struct {
 	Digest agentbox.Digest `json:"digest"`
@@ -30,8 +30,8 @@ type Damage struct {
 	Found time.Time `json:"found"`
 }
 
-// quarantine is the list of what is damaged, and a file for each entry in quarantine/. It is also
-// in memory, so that a flush need not look for a file for each chunk that came.
+// quarantine is the list of damaged chunks, with a file for each in quarantine/. It is in memory as
+// well, so that a flush does not look for a file for each new chunk.
 type quarantine struct {
 	dir
 	log   *slog.Logger
@@ -42,7 +42,7 @@ type quarantine struct {
 // maxDamageFile bounds a file in quarantine/ when it is read.
 const maxDamageFile = 16 << 10
 
-// add adds a record of damage, or replaces that of the same chunk.
+// add records damage, replacing an earlier record of the same chunk.
 func (q *quarantine) add(dmg Damage) error {
 	b, err := dmg.encode()
 	if err != nil {
@@ -54,12 +54,11 @@ func (q *quarantine) add(dmg Damage) error {
 	return q.hostError(disk.Replace(q.fs, q.path(quarantineDir, dmg.Digest.Hex()), b))
 }
 
-// repaired ends the quarantine of a chunk that was claimed again. For any other it costs a look
-// into a map.
+// repaired ends the quarantine of a chunk that was claimed again, if it is in quarantine.
 func (q *quarantine) repaired(d agentbox.Digest) { q.forget(d, "repaired") }
 
-// forget ends the quarantine of a chunk, with a line in the log that says why. A file that cannot
-// be removed is no error: the next process finds the chunk in quarantine, and says so.
+// forget ends the quarantine of a chunk, and logs why. If the file cannot be removed, the next
+// process finds the chunk in quarantine again, so this is only logged.
 func (q *quarantine) forget(d agentbox.Digest, why string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -74,14 +73,14 @@ func (q *quarantine) forget(d agentbox.Digest, why string) {
 	q.log.Info("store: "+why, "chunk", d.Short())
 }
 
-// damaged returns what is damaged and has not been got again, in no order.
+// damaged returns the damage that is not repaired yet, in any order.
 func (q *quarantine) damaged() []Damage {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.AppendSeq([]Damage{}, maps.Values(q.known))
 }
 
-// load reads what earlier processes found. Files that are not ours are passed over.
+// load reads the records of earlier processes. It skips files that are not ours.
 func (q *quarantine) load() error {
 	q.known = map[agentbox.Digest]Damage{}
 	names, err := q.list(quarantineDir)

@@ -11,33 +11,33 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// Get returns the bytes of a piece, a chunk or an encoded manifest, checked against its digest by
-// SHA-256, as others rely on them. max is in bytes; a longer piece is Corrupt. NotFound when it is
-// not here, Corrupt when it was and is damaged: from then on it is not here. So a Store is a
-// Source. The bytes are the caller's.
+// Get returns the bytes of a piece (a chunk or an encoded manifest), checked against its digest by
+// SHA-256, because others rely on them. max is in bytes; the error for a longer piece is Corrupt.
+// It is NotFound when the piece is not in the store, and Corrupt when it is damaged, which removes
+// it from the index. Get makes a Store a Source. The caller owns the bytes.
 func (s *Store) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
 	return s.read(ctx, d, max, nil, blob.Check)
 }
 
-// Has reports whether a piece is claimed to be here. It reads no file: the piece may turn out to be
-// damaged, and without being held it may be gone a moment later.
+// Has reports whether a piece is claimed. It reads no file, so the piece may turn out to be
+// damaged. Unless it is held, it may be gone a moment later.
 func (s *Store) Has(d agentbox.Digest) (bool, error) {
 	_, ok, err := s.index.Chunk(d)
 	return ok, err
 }
 
-// maxLookups bounds how often a reader looks again because gc has moved a chunk that it was about
-// to read, so that claims that keep changing cannot keep it for ever.
+// maxLookups bounds how often a reader looks again because gc has moved the chunk that it was about
+// to read, so that claims that keep changing cannot delay it forever.
 const maxLookups = 8
 
-// check reports whether bytes are what a digest names, as an error of code Corrupt: blob.Check or
-// Store.recognise.
+// check returns an error of code Corrupt unless bytes match a digest. It is blob.Check or
+// Store.checkFast.
 type check func(agentbox.Digest, []byte) error
 
-// read is Get with a buffer that may be used for the answer.
+// read is Get with a buffer that it may use for the result.
 //
-// A chunk that cannot be read is damaged only if the index still says that it lies there: gc takes
-// claims back before it frees space, so otherwise it was moved or removed meanwhile.
+// A chunk that cannot be read is damaged only if the index still has the same location for it. gc
+// removes claims before it frees space, so otherwise the chunk was moved or removed meanwhile.
 func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte, check check) ([]byte, error) {
 	var last index.Location
 	var lastErr error
@@ -50,13 +50,13 @@ func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte
 			return nil, err
 		}
 		if !ok {
-			return nil, absent("%s is not in the store", d.Short())
+			return nil, notFound("%s is not in the store", d.Short())
 		}
 		if int64(p.Size) > int64(max) {
 			return nil, agentbox.Errorf(agentbox.Corrupt, "%s has %d bytes, not at most %d", d.Short(), p.Size, max)
 		}
 		if lastErr != nil && p == last {
-			// It is still claimed to be where it is not: nobody moved it.
+			// The claim has not changed, so the chunk was not moved.
 			return nil, s.damage(d, p, lastErr)
 		}
 		b, err := s.readLocation(d, p, buf, check)
@@ -68,8 +68,8 @@ func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte
 	return nil, lastErr
 }
 
-// readLocation reads, decodes and checks what should lie at p. Its errors are as they came, for
-// lostBytes to judge.
+// readLocation reads, decodes and checks the piece at p. It returns errors unchanged, for lostBytes
+// to classify.
 func (s *Store) readLocation(d agentbox.Digest, p index.Location, buf []byte, check check) ([]byte, error) {
 	buf, err := s.readRaw(d, p, buf)
 	if err != nil {
@@ -82,8 +82,8 @@ func (s *Store) readLocation(d agentbox.Digest, p index.Location, buf []byte, ch
 	return b, check(d, b)
 }
 
-// readStored reads what lies at p, as it is stored, once it was found to be what d names. Its
-// errors are those of readLocation.
+// readStored returns the stored form of the piece at p, after checking it. Its errors are those of
+// readLocation.
 func (s *Store) readStored(d agentbox.Digest, p index.Location) ([]byte, error) {
 	stored, err := s.readRaw(d, p, nil)
 	if err != nil {
@@ -96,8 +96,8 @@ func (s *Store) readStored(d agentbox.Digest, p index.Location) ([]byte, error) 
 	return stored, blob.Check(d, b)
 }
 
-// readRaw reads what lies at p, as it is stored, into buf when it is large enough: the index and
-// packs give no place of more than blob.MaxPiece. A file that ends too early is Corrupt.
+// readRaw reads the stored form of the piece at p, into buf if that is large enough. The index and
+// packs bound p.Stored by blob.MaxPiece. The error is Corrupt when the file ends too early.
 func (s *Store) readRaw(d agentbox.Digest, p index.Location, buf []byte) ([]byte, error) {
 	f, err := s.handles.get(keyOf(p))
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Store) readRaw(d agentbox.Digest, p index.Location, buf []byte) ([]byte
 	return buf, nil
 }
 
-// lostBytes tells the errors that mean that the bytes are gone from those that say nothing about
+// lostBytes reports whether an error means that the bytes are gone. Other errors say nothing about
 // them.
 func lostBytes(err error) bool {
 	return agentbox.CodeOf(err) == agentbox.Corrupt || isIO(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF)

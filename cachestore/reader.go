@@ -10,23 +10,22 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// Reader reads a blob at any place. All it gives was hashed. Its methods may be called at once,
-// Close after all others.
+// Reader reads a blob at any offset, and hashes what it returns. Its methods are safe for
+// concurrent use, except that Close comes after all others.
 type Reader struct {
 	fill *filler
-	// starts has the offsets of a stream's chunks, nil for an image, whose blocks are where their
-	// numbers say.
+	// starts has the offsets of a stream's chunks. It is nil for an image, whose blocks have fixed
+	// offsets.
 	starts  []int64
 	release func()
 	recent  recent
 }
 
-// OpenBlob opens a blob for reading, and keeps it from being evicted until Close. What is missing,
-// or turns out to be damaged, comes from src, one chunk at a time as it is needed, and stays; src
-// may be nil.
+// OpenBlob opens a blob for reading, and keeps it from being evicted until Close. Missing and
+// damaged chunks come from src, which may be nil, one at a time as they are needed, and are stored.
 //
-// ctx is about opening only. NotFound when the manifest is neither here nor with src; chunks that
-// are missing show when they are read.
+// ctx bounds OpenBlob only. The error is NotFound when the manifest is neither in the store nor in
+// src. Missing chunks are errors of ReadAt.
 func (s *Store) OpenBlob(ctx context.Context, manifest agentbox.Digest, src Source) (*Reader, error) {
 	release := s.guard.hold(manifest)
 	m, err := s.EnsureManifest(ctx, manifest, src)
@@ -49,11 +48,11 @@ func (s *Store) OpenBlob(ctx context.Context, manifest agentbox.Digest, src Sour
 	return r, nil
 }
 
-// Size is the number of bytes.
+// Size returns the number of bytes of the blob.
 func (r *Reader) Size() int64 { return r.fill.m.Size }
 
-// ReadAt reads len(p) bytes at off, less at the end of the blob, then with io.EOF. An error says
-// nothing of the bytes before it: n of them are right. It waits for the Source without end.
+// ReadAt implements io.ReaderAt. With an error, the first n bytes are valid. It waits for the
+// Source without a limit.
 func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, agentbox.Errorf(agentbox.Invalid, "a read at %d", off)
@@ -73,8 +72,7 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// find returns the chunk that holds the byte at off, which is in the blob, and where that chunk
-// begins.
+// find returns the chunk with the byte at off, which is in the blob, and the offset of that chunk.
 func (r *Reader) find(off int64) (chunk int, start int64) {
 	if r.fill.m.Blocks {
 		i := int(off / blob.BlockSize)
@@ -84,7 +82,7 @@ func (r *Reader) find(off int64) (chunk int, start int64) {
 	return i, r.start(i)
 }
 
-// start is where chunk i begins.
+// start returns the offset of chunk i.
 func (r *Reader) start(i int) int64 {
 	if r.fill.m.Blocks {
 		return int64(i) * blob.BlockSize
@@ -92,7 +90,7 @@ func (r *Reader) start(i int) int64 {
 	return r.starts[i]
 }
 
-// chunk returns chunk i, which nobody may change, and keeps it for a while.
+// chunk returns chunk i, which must not be changed, and caches it.
 func (r *Reader) chunk(i int) ([]byte, error) {
 	if b := r.recent.get(i); b != nil {
 		return b, nil
@@ -104,18 +102,17 @@ func (r *Reader) chunk(i int) ([]byte, error) {
 	return b, err
 }
 
-// Close lets the blob be evicted again. The Reader must not be used any more.
+// Close lets the blob be evicted again. The Reader cannot be used afterwards.
 func (r *Reader) Close() error {
 	defer r.release()
 	return r.fill.close()
 }
 
-// recentBytes bounds the chunks a Reader keeps decoded for reads that are close to each other: at
-// least two of a stream's largest.
+// recentBytes bounds the decoded chunks that a Reader caches: at least two of a stream's largest.
 const recentBytes = 8 << 20
 
-// recent keeps the chunks that were read last, the oldest going first. order and by are of the same
-// chunks; mu guards all of it.
+// recent caches the chunks that were read last, and drops the oldest first. order and by have the
+// same chunks; mu guards all fields.
 type recent struct {
 	mu    sync.Mutex
 	order []int

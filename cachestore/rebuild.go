@@ -12,13 +12,12 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// rebuild claims what the files hold. It hashes everything, and adds to what the index has: a claim
-// that stands is not looked at, as Verify is for those. progress, which may be nil, is told bytes.
-// Callers see to it that no gc runs: what is claimed here may be what it has just judged to be
-// free.
+// rebuild claims what the files hold, after hashing it. It adds to the index and does not check
+// existing claims, as Verify does. progress, which may be nil, receives bytes. The caller ensures
+// that no gc runs, which might free what is being claimed.
 //
-// Packs come before images, as the manifests that say what an image's blocks are lie in packs.
-// Names and pins need no rebuilding: they are files.
+// Packs come before images, because manifests, which list the blocks of images, are in packs. Names
+// and pins are files and need no rebuilding.
 func (s *Store) rebuild(ctx context.Context, progress func(done, total int64)) error {
 	r := &rebuilding{s: s, progress: progress, total: s.space.usedBytes(), claimed: map[uint64]int64{}}
 	packs, err := s.idlePacks()
@@ -33,7 +32,6 @@ func (s *Store) rebuild(ctx context.Context, progress func(done, total int64)) e
 	if err := r.charge(ctx); err != nil {
 		return err
 	}
-	// Manifests are in packs, so by now those are known by which the images are read.
 	images, err := s.list(imagesDir)
 	if err != nil {
 		return err
@@ -51,22 +49,22 @@ func (s *Store) rebuild(ctx context.Context, progress func(done, total int64)) e
 	return s.space.count(ctx, s.index.EachMeta)
 }
 
-// rebuilding is one run of it.
+// rebuilding is one rebuild.
 type rebuilding struct {
 	s           *Store
 	batch       index.Batch
 	done, total int64
 	progress    func(done, total int64)
-	// claimed are the bytes on disk of the pieces of packs that were claimed just now, by their
-	// short digests, and revived the manifests that were not known, in the order of the packs.
-	claimed map[uint64]int64
-	revived []agentbox.Digest
+	// claimed has the bytes on disk of the pieces of packs that were just claimed, by short
+	// digests. restored lists the manifests that had no metadata, in the order of the packs.
+	claimed  map[uint64]int64
+	restored []agentbox.Digest
 }
 
-// charge charges the manifests that became known with what was claimed for them. What several share
-// counts for the first, as when it was written. Image files are counted by assignFile.
+// charge charges the restored manifests with what was claimed for them. A shared chunk counts for
+// the first, as when it was written. assignFile charges image files.
 func (r *rebuilding) charge(ctx context.Context) error {
-	for _, d := range r.revived {
+	for _, d := range r.restored {
 		m, err := r.s.Manifest(ctx, d)
 		if mayFetch(err) {
 			continue // damaged meanwhile
@@ -86,22 +84,22 @@ func (r *rebuilding) charge(ctx context.Context) error {
 	return nil
 }
 
-// add counts bytes that were looked at.
+// add counts bytes as read.
 func (r *rebuilding) add(n int64) {
 	if r.done += n; r.progress != nil {
 		r.progress(min(r.done, r.total), r.total)
 	}
 }
 
-// flush applies the changes so far, at most a thousand, so that a long rebuild that is interrupted
-// need not begin at nothing.
+// flush applies the changes so far, about a thousand, so that a rebuild that is interrupted
+// continues from there.
 func (r *rebuilding) flush() error {
 	err := r.s.index.Apply(&r.batch)
 	r.batch = index.Batch{}
 	return err
 }
 
-// claim adds a claim unless the chunk, whose bytes are b, is claimed.
+// claim adds a claim on a chunk, whose bytes are b, unless it has one.
 func (r *rebuilding) claim(d agentbox.Digest, p index.Location, b []byte) error {
 	if _, ok, err := r.s.index.Chunk(d); ok || err != nil {
 		return err
@@ -111,7 +109,7 @@ func (r *rebuilding) claim(d agentbox.Digest, p index.Location, b []byte) error 
 		r.claimed[shortDigest(d)] = int64(p.Stored) + pack.HeaderSize
 	}
 	r.batch.SetChunk(d, p)
-	r.batch.Remember(r.s.prints.Of(b), d)
+	r.batch.Remember(r.s.fingerprints.Of(b), d)
 	r.s.quarantine.repaired(d)
 	// Half of what one transaction of the index takes (index.Batch).
 	if r.batch.Len() < 1000 {
@@ -120,7 +118,7 @@ func (r *rebuilding) claim(d agentbox.Digest, p index.Location, b []byte) error 
 	return r.flush()
 }
 
-// pack claims the records of one pack that are what their headers say.
+// pack claims the records of one pack whose bytes match their headers.
 func (r *rebuilding) pack(ctx context.Context, id uint64) error {
 	k := fileKey{id: id}
 	f, err := r.s.handles.get(k)
@@ -128,8 +126,8 @@ func (r *rebuilding) pack(ctx context.Context, id uint64) error {
 		return r.s.hostError(err)
 	}
 	defer r.s.handles.put(f)
-	// A process that was killed may have left bytes that are in memory only: they must last before
-	// they are claimed.
+	// A process that was killed may have left bytes in memory only. They must be on disk before they
+	// are claimed.
 	if err := f.Sync(); err != nil {
 		return r.s.hostError(err)
 	}
@@ -152,22 +150,21 @@ func (r *rebuilding) pack(ctx context.Context, id uint64) error {
 		}
 		m, err := blob.DecodeManifest(b)
 		if err != nil {
-			return true, nil // nonsense that somebody stored: it is a chunk like any other, and garbage
+			return true, nil // not a manifest: a chunk like any other, and garbage
 		}
-		// The manifest is claimed before it is made known.
+		// Claim the manifest before its metadata is added.
 		if err := r.flush(); err != nil {
 			return true, err
 		}
 		if _, known, err := r.s.index.Meta(rec.Digest); err != nil || known {
 			return true, err
 		}
-		r.revived = append(r.revived, rec.Digest)
+		r.restored = append(r.restored, rec.Digest)
 		return true, r.s.addMeta(rec.Digest, m, 0, commitment{})
 	})
 }
 
-// skip passes over what is damaged, unless the disk failed in a way that says nothing about the
-// bytes.
+// skip ignores damaged bytes. It returns an error of the disk that says nothing about them.
 func (r *rebuilding) skip(d agentbox.Digest, err error) error {
 	if !lostBytes(err) {
 		return r.s.hostError(err)
@@ -176,14 +173,14 @@ func (r *rebuilding) skip(d agentbox.Digest, err error) error {
 	return nil
 }
 
-// image claims the blocks of an image file that are what its manifest says.
+// image claims the blocks of an image file that match its manifest.
 //
-// Blocks that are holes lack nothing: a lazy image has them. A block that does not match is passed
-// over and is got again like one that never came.
+// Holes are normal in a lazy image. A block that does not match is skipped, and fetched again like
+// one that is missing.
 func (r *rebuilding) image(ctx context.Context, id uint64, owner agentbox.Digest) error {
 	m, err := r.s.Manifest(ctx, owner)
 	if mayFetch(err) && err != nil {
-		return nil // without the manifest nobody knows what the blocks are
+		return nil // without the manifest, the blocks are unknown
 	}
 	if err != nil || !m.Blocks {
 		return err
@@ -220,8 +217,8 @@ func (r *rebuilding) image(ctx context.Context, id uint64, owner agentbox.Digest
 	return r.assignFile(owner, id, whole, charged)
 }
 
-// block claims the block at off of an image file, and tells whether it is there and what the
-// manifest says. next finds data from a place on; buf has room for a block.
+// block claims the block at off of an image file, and reports whether it is there and correct. next
+// is a dataFinder; buf has room for a block.
 func (r *rebuilding) block(c blob.Chunk, file uint64, off int64, next func(int64) (int64, error), buf []byte) (bool, error) {
 	data, err := next(off)
 	if err != nil {
@@ -239,8 +236,8 @@ func (r *rebuilding) block(c blob.Chunk, file uint64, off int64, next func(int64
 	return true, r.claim(c.Digest, p, b)
 }
 
-// assignFile gives a manifest its image file, the most complete if there are several: two may have
-// been begun when a crash came between naming one and saying so in the index.
+// assignFile records the image file of a manifest, the most complete if there are several. A crash
+// between the naming of a file and its record in the index may have left two.
 func (r *rebuilding) assignFile(owner agentbox.Digest, id uint64, whole bool, charged int64) error {
 	return r.s.changeMeta(owner, func(m *index.Meta, known bool) bool {
 		if !known || m.File != 0 && m.Whole && m.File != id {
@@ -251,16 +248,16 @@ func (r *rebuilding) assignFile(owner agentbox.Digest, id uint64, whole bool, ch
 	})
 }
 
-// rebuildMark is the file that says that the index lacks what is in the files.
+// rebuildMark is the file that marks the index as incomplete.
 type rebuildMark struct{ dir }
 
-// begin makes the mark. It comes before the index is emptied: an interrupted rebuild would
-// otherwise leave one that looks complete, and gc would remove all that it does not have.
+// begin creates the mark. It comes before the index is emptied: otherwise an interrupted rebuild
+// would leave an index that looks complete, and gc would remove everything that is not in it.
 func (m rebuildMark) begin() error {
 	return m.hostError(disk.Replace(m.fs, m.path(rebuildName), nil))
 }
 
-// begun reports whether a rebuild was begun and has not ended.
+// begun reports whether a rebuild has begun and not ended.
 func (m rebuildMark) begun() (bool, error) {
 	f, err := m.fs.Open(m.path(rebuildName), false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -272,5 +269,5 @@ func (m rebuildMark) begun() (bool, error) {
 	return true, f.Close()
 }
 
-// end removes the mark. If that does not last, the next Open rebuilds once more.
+// end removes the mark. If a crash brings the mark back, the next Open rebuilds once more.
 func (m rebuildMark) end() error { return m.hostError(m.fs.Remove(m.path(rebuildName))) }

@@ -174,7 +174,7 @@ func (g *collection) move(ctx context.Context, id uint64, list []claimOn) error 
 	packs := map[uint64]bool{}
 	defer func() {
 		for _, x := range moved {
-			g.s.guard.filled(x.place.File, 1)
+			g.s.guard.releasePack(x.place.File, 1)
 		}
 	}()
 	for _, x := range list {

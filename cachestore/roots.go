@@ -7,7 +7,7 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// roots are the manifests that stay, and what keeps each of them.
+// roots are the manifests that must stay, with the names and pins that keep each of them.
 type roots struct {
 	names map[agentbox.Digest][]blob.Name
 	pins  map[agentbox.Digest][]string
@@ -15,8 +15,8 @@ type roots struct {
 
 func (r roots) keeps(d agentbox.Digest) bool { return len(r.names[d]) > 0 || len(r.pins[d]) > 0 }
 
-// title names a manifest by what keeps it.
-func (r roots) title(d agentbox.Digest) string {
+// describe names a manifest by what keeps it, for messages.
+func (r roots) describe(d agentbox.Digest) string {
 	for _, n := range r.names[d] {
 		return n.Namespace + "/" + n.Key
 	}
@@ -26,7 +26,7 @@ func (r roots) title(d agentbox.Digest) string {
 	return d.Short()
 }
 
-// all has every manifest that is kept.
+// all returns every manifest with a root.
 func (r roots) all() map[agentbox.Digest]bool {
 	out := map[agentbox.Digest]bool{}
 	for d := range r.names {
@@ -38,13 +38,13 @@ func (r roots) all() map[agentbox.Digest]bool {
 	return out
 }
 
-// roots reads names and pins. Names whose producers are not trusted keep what they stand for, too,
-// until somebody forgets them. A damaged name keeps nothing: it can be published again. A damaged
-// pin is an error.
+// roots reads names and pins. Names of untrusted producers keep their manifests, too, until they
+// are removed. A damaged name keeps nothing, because it can be published again. A damaged pin is an
+// error.
 func (s *Store) roots() (roots, error) {
 	r := roots{names: map[agentbox.Digest][]blob.Name{}, pins: map[agentbox.Digest][]string{}}
 	err := s.names.each(func(file string, n blob.Name, err error) error {
-		// A disk that does not give a name now says nothing of what it keeps.
+		// After an error of the disk, we cannot know what the name keeps.
 		if err != nil && !mayFetch(err) {
 			return err
 		}

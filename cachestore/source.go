@@ -14,33 +14,33 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// Source has pieces, chunks and encoded manifests, somewhere else: in a directory, with a peer,
-// upstream. A Store is one. A Source that can do better than one piece after the other is also a
-// Sessions. storetest.TestSource is what each must pass.
+// Source provides pieces (chunks and encoded manifests) from elsewhere: a directory, a peer, or an
+// upstream. A Store is one. A Source that can do better than one piece after the other also
+// implements Sessions. Each implementation must pass storetest.TestSource.
 type Source interface {
-	// Get returns the decoded bytes of a piece, at most max of them. It is called from many
-	// goroutines, for different pieces. Callers check the bytes against the digest, so a Source may
-	// be wrong but not silent: it returns when ctx ends. NotFound means that it does not have the
-	// piece; any other error that asking again may help.
+	// Get returns the decoded bytes of a piece, at most max of them. It is called concurrently, for
+	// different pieces. Callers check the bytes against the digest, so a Source may return wrong
+	// bytes, but it must return when ctx ends. The error is NotFound when it does not have the
+	// piece; after any other error a retry may succeed.
 	Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error)
 }
 
-// Directory is a Source of files named by their digests (64 hexadecimal digits, without prefix),
-// decoded. Its value is the directory's path. Export writes one.
+// Directory is a Source of files named by their digests (64 hexadecimal digits without a prefix),
+// decoded. Its value is the path of the directory. Store.Export writes one.
 type Directory string
 
-// Get reads a piece: see File.
+// Get reads a piece; see File.
 func (dir Directory) Get(_ context.Context, d agentbox.Digest, max int) ([]byte, error) {
 	return dir.File(d.Hex(), max)
 }
 
-// File reads a file of the directory. NotFound if there is none; Corrupt if it is longer than max
-// bytes or not a regular file: what is in a directory may be of anybody's making.
+// File reads a file of the directory. The error is NotFound if there is none, and Corrupt if it is
+// longer than max bytes or not a regular file: the directory is not trusted.
 func (dir Directory) File(name string, max int) ([]byte, error) {
 	path := filepath.Join(string(dir), name)
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO holds nobody up
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, absent("%s is not in %s", name, dir)
+		return nil, notFound("%s is not in %s", name, dir)
 	}
 	if err != nil {
 		return nil, err
@@ -56,11 +56,11 @@ func (dir Directory) File(name string, max int) ([]byte, error) {
 	return b, err
 }
 
-// Export writes a blob's manifest and chunks into a directory that a Directory reads, which must
-// exist. Pieces that are there in their size are not written again, so one directory can hold many
-// blobs, and an interrupted export goes on. Every piece is hashed by SHA-256. NotFound when one of
-// them is not here: a lazy image has to be completed first. progress, which may be nil, is told how
-// many of the pieces are there.
+// Export writes a blob's manifest and chunks into an existing directory, in the form that Directory
+// reads. It skips pieces that are there in their full size, so that one directory can hold many
+// blobs and an interrupted export continues. It hashes every piece with SHA-256. The error is
+// NotFound when a piece is not in the store, so a lazy image has to be completed first. progress,
+// which may be nil, receives the number of pieces so far.
 func (s *Store) Export(ctx context.Context, manifest agentbox.Digest, dir string, progress func(done, total int)) error {
 	m, err := s.Manifest(ctx, manifest)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Store) Export(ctx context.Context, manifest agentbox.Digest, dir string
 		if err != nil {
 			return err
 		}
-		// It is not synced: what a power cut leaves of it has another size, or another digest.
+		// Not synced: after a power cut, a wrong file has another size or another digest.
 		if err := durable.Replace(name, b, 0o644); err != nil {
 			return err
 		}
@@ -90,8 +90,8 @@ func (s *Store) Export(ctx context.Context, manifest agentbox.Digest, dir string
 	return nil
 }
 
-// fetch asks a Source for one piece and believes nothing it says: at most max bytes, with that
-// digest, or Corrupt. Chunks that come by a Session are checked by filler.arrived instead.
+// fetch gets one piece from a Source and verifies it: the error is Corrupt for more than max bytes
+// or another digest. Chunks of a Session are checked by filler.arrived instead.
 func fetch(ctx context.Context, src Source, d agentbox.Digest, max int) ([]byte, error) {
 	b, err := src.Get(ctx, d, max)
 	if err != nil {

@@ -13,37 +13,37 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// space accounts for the bytes on disk, and for those about to be written: without reservations two
-// writers could find room for one of them, and both write.
+// space accounts for the bytes on disk and for those about to be written. Without reservations, two
+// writers could each find room for their bytes, and exceed it together.
 type space struct {
 	dir
 	keepFree int64 // Config.KeepFree
-	// collecting says that a gc runs, for which the index may use more of the disk.
+	// collecting reports whether a gc runs, which lets the index use more of the disk.
 	collecting func() bool
-	// evict makes room for so many bytes of a kind, as far as it can: a gc.
+	// evict makes room for need bytes of a kind, as far as possible, by a gc.
 	evict func(ctx context.Context, need int64, kind blob.Kind) error
 
 	mu sync.Mutex
-	// used is on disk, as the file system counts it for images, the size for packs.
+	// used is the number of bytes on disk: allocated ones for images, the size for packs.
 	used int64
-	// reserved is what callers of reserve are about to write.
+	// reserved is the number of bytes that callers of reserve are about to write.
 	reserved int64
-	// kinds is what the manifests of each kind are charged with, and pending writes for it.
+	// kinds is the number of bytes charged to the manifests of each kind, including pending writes.
 	kinds map[blob.Kind]int64
 	quota Quota
 }
 
-// add changes what is used, and, unless kind is "", what is charged to a kind.
+// add changes the number of bytes used, and, unless kind is "", of those charged to a kind.
 func (p *space) add(kind blob.Kind, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.used = max(0, p.used+n) // the last block of an image takes more than it has bytes
+	p.used = max(0, p.used+n) // the last block of an image occupies more than its bytes
 	if kind != "" {
 		p.kinds[kind] += n
 	}
 }
 
-// uncharge takes back what was charged to a kind, "" for none, and is not any more.
+// uncharge removes bytes from those charged to a kind; "" is no kind.
 func (p *space) uncharge(kind blob.Kind, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,9 +64,9 @@ func (p *space) short(kind blob.Kind, n int64) (int64, string) {
 	return 0, ""
 }
 
-// reserve makes room for n bytes before they are written, by evicting when there is none: NoSpace
-// when that did not help. The caller gives the reservation back with release once it has told
-// space.add what it did write, and holds no lock of the store's, as gc takes most of them.
+// reserve makes room for n bytes before they are written, by a gc if necessary. The error is
+// NoSpace if that does not free enough. The caller calls release after it has reported the bytes
+// written to space.add. It must hold no lock of the store, because gc takes most of them.
 func (p *space) reserve(ctx context.Context, kind blob.Kind, n int64) error {
 	err := p.tryReserve(kind, n)
 	if err == nil || agentbox.CodeOf(err) != agentbox.NoSpace {
@@ -78,8 +78,8 @@ func (p *space) reserve(ctx context.Context, kind blob.Kind, n int64) error {
 	return p.tryReserve(kind, n)
 }
 
-// tryReserve reserves n bytes if the quota and the disk have them. What others have reserved is not
-// written yet, so the file system still counts it as free: it is taken off.
+// tryReserve reserves n bytes if the quota and the disk permit. The file system still counts other
+// reservations as free, so it subtracts them.
 func (p *space) tryReserve(kind blob.Kind, n int64) error {
 	free, err := p.fs.Free(p.root)
 	if err != nil {
@@ -99,15 +99,15 @@ func (p *space) tryReserve(kind blob.Kind, n int64) error {
 	return nil
 }
 
-// release gives a reservation back.
+// release ends a reservation.
 func (p *space) release(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reserved -= n
 }
 
-// count adds up what manifests are charged for, each of which eachMeta gives. It is done when the
-// store is opened and after a rebuild; in between the sums are kept as blobs come and go.
+// count sums up what the manifests are charged with. It runs when the store is opened and after a
+// rebuild; in between, the sums are updated as blobs come and go.
 func (p *space) count(ctx context.Context, eachMeta func(context.Context, func(agentbox.Digest, index.Meta) error) error) error {
 	kinds := map[blob.Kind]int64{}
 	err := eachMeta(ctx, func(_ agentbox.Digest, m index.Meta) error {
@@ -120,18 +120,18 @@ func (p *space) count(ctx context.Context, eachMeta func(context.Context, func(a
 	return err
 }
 
-// usedBytes is what the files take on disk.
+// usedBytes returns the number of bytes on disk.
 func (p *space) usedBytes() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.used
 }
 
-// maxQuotaFile bounds quota.json when it is read; it has a line per kind.
+// maxQuotaFile bounds quota.json in bytes when it is read. It has a line per kind.
 const maxQuotaFile = 64 << 10
 
-// load reads the quota; no file is no quota. One that cannot be read is an error, and not no
-// quota: the store would grow beyond what its user allowed.
+// load reads the quota. There is none without a file. A file that cannot be read is an error,
+// because without its quota the store would grow beyond what its user allowed.
 func (p *space) load() error {
 	p.kinds = map[blob.Kind]int64{}
 	b, err := disk.ReadFile(p.fs, p.path(quotaName), maxQuotaFile)
@@ -160,7 +160,7 @@ func decodeQuota(b []byte) (Quota, error) {
 	return q, q.check()
 }
 
-// check reports what is wrong with a quota, as an error of code Invalid.
+// check returns an error of code Invalid that describes what is wrong with a quota, or nil.
 func (q Quota) check() error {
 	if q.Total < 0 {
 		return agentbox.Errorf(agentbox.Invalid, "a quota of %d bytes", q.Total)
@@ -191,16 +191,16 @@ func (p *space) set(q Quota) error {
 	return nil
 }
 
-// indexRoom is what must be free before the index is written: badger's maps are up to 32 MiB each,
-// and a table goes out beside the log it is made from. gcRoom is what is left of it once the
-// ballast is gone.
+// indexRoom is the number of bytes that must be free before the index is written: badger's maps
+// have up to 32 MiB each, and it writes a table while the log for it still exists. gcRoom replaces
+// it during a gc, when the ballast is gone.
 const (
 	indexRoom = 48 << 20
 	gcRoom    = 16 << 20
 )
 
-// room is asked by the index before each write, and says NoSpace when the disk has too little for
-// it.
+// room returns NoSpace when the disk has too little space for a write to the index, which calls it
+// before each one.
 func (p *space) room() error {
 	free, err := p.fs.Free(p.root)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// Store is an open store: see Open. The zero Store is of no use.
+// Store is an open store; see Open. The zero Store cannot be used.
 type Store struct {
 	cfg Config
 	dir
@@ -25,13 +25,13 @@ type Store struct {
 	pins
 	lock  *os.File
 	index *index.Index
-	// codec compresses, prints knows bytes that were hashed before.
-	codec  *blob.Codec
-	prints *blob.Fingerprinter
-	log    *slog.Logger
+	// codec compresses pieces; fingerprints recognizes bytes that were hashed before.
+	codec        *blob.Codec
+	fingerprints *blob.Fingerprinter
+	log          *slog.Logger
 
-	// nextID is the number of the newest file, pack or image. Numbers are never used twice, so that
-	// a claim on a file that is gone cannot be taken for one on another.
+	// nextID is the number of the newest file, pack or image. Numbers are never reused, so that a
+	// claim on a removed file cannot be mistaken for one on another file.
 	nextID atomic.Uint64
 	// The parts of a Store, each in the file of its name. Each has its own mutex.
 	space      space
@@ -43,32 +43,32 @@ type Store struct {
 	packs      packs
 	flights    flights[agentbox.Digest]
 	quarantine quarantine
-	// fresh has the pieces that writers have written and not claimed yet: digests and where they
-	// lie (index.Location). A reader may find that one is gone again. It is for Stored alone:
-	// everybody else sees what was flushed.
-	fresh sync.Map
-	// checked has the digests of the images whose files were found whole and right by this process.
-	// It is not kept on disk: what a disk did to a file while no process looked is found once per
-	// process, and that is what hashing an image costs.
+	// unflushed maps the digests of pieces that writers have written and not claimed yet to their
+	// index.Location. A piece may be gone by the time it is read. Only Stored uses it; all other
+	// readers see what was flushed.
+	unflushed sync.Map
+	// checked has the digests of the images whose complete files this process has hashed. It is not
+	// kept on disk, so that damage from the time when no process looked is found once per process,
+	// at the price of hashing the image.
 	checked sync.Map
 
-	// metaMu is held to change what is known of a manifest, and to change a claim that depends on
-	// what it says now: read, decide and write are one step.
+	// metaMu is held while the metadata of a manifest changes, or a claim that depends on it: read,
+	// decide and write are one step.
 	metaMu sync.Mutex
-	// imageMu is held to give a manifest an image file, so that it gets one only, to open one for
+	// imageMu is held to give a manifest an image file, so that it gets only one, to open one for
 	// writing, and by gc while it punches or removes one.
 	imageMu sync.Mutex
-	// gcMu is held by gc, and by a rebuild: of what one claims the other must not free.
+	// gcMu is held by gc and by a rebuild, so that gc does not free what a rebuild is claiming.
 	gcMu sync.Mutex
-	// searched are the manifests that a rebuild of this process did not find. gcMu guards it.
+	// searched are the manifests that a rebuild by this process did not find. gcMu guards it.
 	searched map[agentbox.Digest]bool
 }
 
-// Open opens the store in cfg.Dir and makes it when there is none. What a crash left half written
-// is removed. An index that cannot be read is put aside and made anew from the files, which takes
-// as long as reading them. Conflict means that another process has it open.
+// Open opens the store in cfg.Dir, or creates it. It removes files that a crash left half written.
+// If the index cannot be read, Open quarantines it and rebuilds it from the files, which takes as
+// long as reading them. The error is Conflict when another process has the store open.
 //
-// ctx ends opening, not the store. The caller closes the Store, once.
+// ctx bounds Open, not the store. The caller closes the Store, once.
 func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	s := &Store{cfg: withDefaults(cfg), searched: map[agentbox.Digest]bool{}}
 	s.dir, s.log = dir{s.cfg.FS, s.cfg.Dir}, s.cfg.Log
@@ -93,13 +93,13 @@ func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	if s.lock, err = lockFile(s.path(lockName)); err != nil {
 		return nil, err
 	}
-	if err := s.fill(ctx); err != nil {
+	if err := s.openParts(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// withDefaults fills in what Config leaves to us.
+// withDefaults fills in the defaults of Config.
 func withDefaults(cfg Config) Config {
 	if cfg.FS == nil {
 		cfg.FS = disk.OS{}
@@ -123,10 +123,10 @@ func withDefaults(cfg Config) Config {
 	return cfg
 }
 
-// fill opens the parts of the store, in the order in which they need each other: the survey finds
-// the highest number before anything new gets one, the quota is known before an index that is being
-// rebuilt writes, and kinds are counted from the index.
-func (s *Store) fill(ctx context.Context) (err error) {
+// openParts opens the parts of the store in the order of their dependencies: survey finds the
+// highest file number before any new file gets one, the quota is known before a rebuild of the
+// index writes anything, and kinds are counted from the index.
+func (s *Store) openParts(ctx context.Context) (err error) {
 	if s.codec, err = blob.NewCodec(); err != nil {
 		return err
 	}
@@ -145,11 +145,11 @@ func (s *Store) fill(ctx context.Context) (err error) {
 	if err := s.openIndex(ctx); err != nil {
 		return err
 	}
-	s.ballast.inflate()
+	s.ballast.allocate()
 	return s.space.count(ctx, s.index.EachMeta)
 }
 
-// survey counts what is on disk, finds the highest number of a file, and removes what was being
+// survey counts the bytes on disk, finds the highest file number, and removes files that were being
 // written.
 func (s *Store) survey() error {
 	for _, dir := range []string{packsDir, imagesDir, namesDir, pinsDir, quarantineDir, ""} {
@@ -176,8 +176,8 @@ func (s *Store) survey() error {
 	return nil
 }
 
-// surveyFile counts one file of packs/ or images/. A name that is not of our form is left alone: it
-// may be of a later version.
+// surveyFile counts one file of packs/ or images/. It ignores a file whose name is not ours,
+// because it may be of a later version.
 func (s *Store) surveyFile(dir, name string) error {
 	id, ok := parsePack(name)
 	if dir == imagesDir {
@@ -205,7 +205,7 @@ func (s *Store) surveyFile(dir, name string) error {
 	return err
 }
 
-// Close waits for nobody: calls that are under way fail. Nothing that was promised is lost.
+// Close closes the store without waiting: calls under way fail. Everything that was flushed stays.
 func (s *Store) Close() error {
 	var errs []error
 	if s.packs.s != nil {

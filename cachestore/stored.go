@@ -15,13 +15,12 @@ type Piece struct {
 	Size     int // decoded
 }
 
-// Stored returns a piece as it lies on disk, neither decoded nor hashed, for somebody who does
-// both. It sees more than Get: what a transfer wrote a moment ago and has not made last. buf may be
-// used for the answer. NotFound when it is not here.
+// Stored returns a piece as it is on disk, neither decoded nor hashed. Unlike Get, it also returns
+// pieces that were written a moment ago and are not flushed yet. It may use buf for the result. The
+// error is NotFound when the piece is not in the store.
 //
-// It serves peers: they decode and hash what they get, so that doing it here too would cost the
-// sender most of its time for nothing. A piece that is damaged is found by the peer, and here by
-// the next Verify.
+// It serves peers, which decode and hash what they receive, so doing it here as well would cost the
+// sender most of its time. The peer finds a damaged piece; here the next Verify does.
 func (s *Store) Stored(ctx context.Context, d agentbox.Digest, buf []byte) (Piece, error) {
 	var last index.Location
 	var lastErr error
@@ -34,7 +33,7 @@ func (s *Store) Stored(ctx context.Context, d agentbox.Digest, buf []byte) (Piec
 			return Piece{}, err
 		}
 		if !ok || lastErr != nil && p == last {
-			return Piece{}, absent("%s is not in the store", d.Short())
+			return Piece{}, notFound("%s is not in the store", d.Short())
 		}
 		if buf, err = s.readRaw(d, p, buf); err == nil {
 			return Piece{Bytes: buf, Encoding: p.Encoding, Size: int(p.Size)}, nil
@@ -44,8 +43,8 @@ func (s *Store) Stored(ctx context.Context, d agentbox.Digest, buf []byte) (Piec
 	return Piece{}, lastErr
 }
 
-// Bits reports which chunks Stored would give: bit i%8 of byte i/8, the lowest first. Chunks of
-// zeros count as here.
+// Bits reports for which chunks Stored would succeed: bit i%8 of byte i/8, the lowest first. Chunks
+// of zeros count as present.
 func (s *Store) Bits(m blob.Manifest) ([]byte, error) {
 	bits := make([]byte, (len(m.Chunks)+7)/8)
 	for i, c := range m.Chunks {
@@ -63,9 +62,9 @@ func (s *Store) Bits(m blob.Manifest) ([]byte, error) {
 	return bits, nil
 }
 
-// locate reports where a piece lies, claimed or only written.
+// locate returns the location of a piece, whether it is claimed or only written.
 func (s *Store) locate(d agentbox.Digest) (index.Location, bool, error) {
-	if p, ok := s.fresh.Load(d); ok {
+	if p, ok := s.unflushed.Load(d); ok {
 		return p.(index.Location), true, nil
 	}
 	return s.index.Chunk(d)

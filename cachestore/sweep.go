@@ -8,32 +8,32 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// keep finds out what the manifests that names and pins keep need. One that cannot be read is why
-// gc frees nothing else (unread): its chunks are needed as soon as it is repaired.
-func (g *collection) keep(ctx context.Context, roots roots) error {
-	g.live, g.kept = map[uint64]struct{}{}, roots.all()
+// markRoots marks the chunks of manifests with a root. If one of these cannot be read, gc frees
+// nothing else (unreadable), because its chunks are needed once it is repaired.
+func (g *collection) markRoots(ctx context.Context, roots roots) error {
+	g.needed, g.kept = map[uint64]struct{}{}, roots.all()
 	for d := range g.kept {
-		err := g.need(ctx, d)
+		err := g.markNeeded(ctx, d)
 		if err != nil && !mayFetch(err) {
 			return err
 		}
 		if err != nil {
-			g.unread = agentbox.Errorf(agentbox.Corrupt, "%s cannot be read, so gc does not know which chunks it needs: %w", roots.title(d), err).
+			g.unreadable = agentbox.Errorf(agentbox.Corrupt, "%s cannot be read, so gc does not know which chunks it needs: %w", roots.describe(d), err).
 				WithHint("agentbox cache verify repairs it where another copy can be found; without its name or pin its chunks go, too")
 		}
 	}
 	return nil
 }
 
-// mark finds out what the other manifests that stay need. One that cannot be read is no use to
-// anybody, and its chunks go. When the disk fails in another way gc stops here, before anything is
-// removed.
+// mark marks the chunks of all other manifests that stay. A manifest that cannot be read is
+// useless, and its chunks are removed. For any other error of the disk, gc stops here, before it
+// removes anything.
 func (g *collection) mark(ctx context.Context) error {
 	for d := range g.owners {
 		if g.kept[d] {
 			continue
 		}
-		if err := g.need(ctx, d); err != nil {
+		if err := g.markNeeded(ctx, d); err != nil {
 			if !mayFetch(err) {
 				return err
 			}
@@ -43,37 +43,37 @@ func (g *collection) mark(ctx context.Context) error {
 	return nil
 }
 
-// need marks a manifest and its chunks as needed.
-func (g *collection) need(ctx context.Context, d agentbox.Digest) error {
-	g.live[shortDigest(d)] = struct{}{}
+// markNeeded marks a manifest and its chunks as needed.
+func (g *collection) markNeeded(ctx context.Context, d agentbox.Digest) error {
+	g.needed[shortDigest(d)] = struct{}{}
 	m, err := g.s.Manifest(ctx, d)
 	for _, c := range m.Chunks {
-		g.live[shortDigest(c.Digest)] = struct{}{}
+		g.needed[shortDigest(c.Digest)] = struct{}{}
 	}
 	return err
 }
 
-// claimOn is a claim of the index: the chunk, and where it lies.
+// claimOn is a claim of the index: a chunk and its location.
 type claimOn struct {
 	digest agentbox.Digest
 	place  index.Location
 }
 
-// sweep takes back the claims of chunks that nobody needs, and then the space of what is not
-// claimed. In this order: a reader who finds a claim finds the bytes, or finds that the claim is
-// gone.
+// sweep removes the claims on chunks that no manifest needs, and then frees the space without
+// claims. In this order, a reader that finds a claim also finds the bytes, or finds that the claim
+// is gone.
 //
-// Chunks that no manifest needs stay for the grace period since they were claimed: their manifest
-// may be about to come.
+// A chunk that no manifest needs stays for the grace period after its claim was made, because its
+// manifest may be about to be stored.
 func (g *collection) sweep(ctx context.Context) error {
 	var list []claimOn
 	var bytes int64
 	err := g.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
-		if _, ok := g.live[shortDigest(d)]; ok {
+		if _, ok := g.needed[shortDigest(d)]; ok {
 			return nil
 		}
 		_, over := g.dropped[shortDigest(d)]
-		if !over && g.unread != nil {
+		if !over && g.unreadable != nil {
 			return nil
 		}
 		if !over && g.s.cfg.Now().Sub(time.Unix(int64(p.Seen), 0)) < g.grace {
@@ -94,15 +94,15 @@ func (g *collection) sweep(ctx context.Context) error {
 		g.report.Freed = bytes
 		return nil
 	}
-	// What nobody needs cannot be repaired by anybody, and would be reported for ever.
+	// Damage to chunks that nothing needs is never repaired, and would be reported forever.
 	for _, dmg := range g.s.Damaged() {
-		if _, ok := g.live[shortDigest(dmg.Digest)]; !ok {
+		if _, ok := g.needed[shortDigest(dmg.Digest)]; !ok {
 			g.s.quarantine.forget(dmg.Digest, "not needed any more")
 		}
 	}
 	removed := len(list) > 0
 	for len(list) > 0 {
-		// In portions: the guard is locked meanwhile, and with it every writer.
+		// In portions, because the guard and with it every writer is blocked meanwhile.
 		n := min(len(list), 1000)
 		if err := g.unclaim(list[:n]); err != nil {
 			return err
@@ -117,8 +117,8 @@ func (g *collection) sweep(ctx context.Context) error {
 	return g.reclaim(ctx, removed)
 }
 
-// unclaim takes claims back that nobody has begun to count on since they were judged. The guard's
-// lock is held from the question to the deed, see writer.has.
+// unclaim removes claims, except those on chunks that a writer has begun to rely on since they were
+// selected. It holds the guard's lock from the check until the write; see writer.has.
 func (g *collection) unclaim(list []claimOn) error {
 	g.s.guard.mu.Lock()
 	defer g.s.guard.mu.Unlock()

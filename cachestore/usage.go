@@ -8,7 +8,7 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// Usage reports what the store takes. It reads what is known of every manifest.
+// Usage reports the space that the store occupies. It reads the metadata of every manifest.
 func (s *Store) Usage(ctx context.Context) (Usage, error) {
 	free, err := s.fs.Free(s.cfg.Dir)
 	if err != nil {
@@ -25,7 +25,6 @@ func (s *Store) Usage(ctx context.Context) (Usage, error) {
 	return u, err
 }
 
-// SetQuota sets the quota for good: it replaces all of the old one, and is on disk when SetQuota
-// returns. What is above it goes with the next gc, not at once. Invalid for a negative number or an
-// unknown kind.
+// SetQuota replaces the quota, and has it on disk when it returns. The next gc removes what exceeds
+// it. The error is Invalid for a negative number or an unknown kind.
 func (s *Store) SetQuota(q Quota) error { return s.space.set(q) }

@@ -31,12 +31,12 @@ type VerifyReport struct {
 	Damaged  []Damage      `json:"damaged"`
 	Repaired int           `json:"repaired"`
 	Lost     int64         `json:"lost"`    // damaged entries of the index
-	Missing  []Lacking     `json:"missing"` // named or pinned blobs that are incomplete
+	Missing  []Incomplete  `json:"missing"` // named or pinned blobs that are incomplete
 	Took     time.Duration `json:"took"`
 }
 
-// Lacking is a root that lacks chunks. For a lazy image that is normal.
-type Lacking struct {
+// Incomplete is a root that lacks chunks. For a lazy image that is normal.
+type Incomplete struct {
 	Manifest agentbox.Digest `json:"manifest"`
 	Chunks   int             `json:"chunks"` // the number of them; -1: the manifest itself is missing
 }
@@ -64,7 +64,7 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifyReport, erro
 		err = v.repair(ctx)
 	}
 	if err == nil {
-		err = v.lacking(ctx)
+		err = v.findMissing(ctx)
 	}
 	v.report.Damaged = s.Damaged()
 	v.report.Lost = s.index.Damaged() - lost
@@ -158,12 +158,12 @@ func (v *verification) checkRun(ctx context.Context, workers *workers, part []cl
 
 // repair gets what is damaged from the Source. What the Source does not have stays in quarantine.
 func (v *verification) repair(ctx context.Context) error {
-	ill := v.s.Damaged()
-	if v.o.Source == nil || len(ill) == 0 {
+	damaged := v.s.Damaged()
+	if v.o.Source == nil || len(damaged) == 0 {
 		return nil
 	}
 	w := v.s.newWriter("")
-	for _, dmg := range ill {
+	for _, dmg := range damaged {
 		b, err := fetch(ctx, v.o.Source, dmg.Digest, blob.MaxPiece)
 		if ctx.Err() != nil {
 			return errors.Join(ctx.Err(), w.close())
@@ -208,16 +208,16 @@ func (v *verification) isBlock(ctx context.Context, owner agentbox.Digest, dmg D
 
 // lacking lists the roots that lack something, and gets missing manifests from the Source. A lazy
 // image may lack chunks.
-func (v *verification) lacking(ctx context.Context) error {
+func (v *verification) findMissing(ctx context.Context) error {
 	roots, err := v.s.roots()
 	if err != nil {
 		return err
 	}
-	v.report.Missing = []Lacking{}
+	v.report.Missing = []Incomplete{}
 	for d := range roots.all() {
 		m, err := v.ensure(ctx, d)
 		if mayFetch(err) {
-			v.report.Missing = append(v.report.Missing, Lacking{d, -1})
+			v.report.Missing = append(v.report.Missing, Incomplete{d, -1})
 			continue
 		}
 		if err != nil {
@@ -228,7 +228,7 @@ func (v *verification) lacking(ctx context.Context) error {
 			return err
 		}
 		if len(p.Missing) > 0 {
-			v.report.Missing = append(v.report.Missing, Lacking{d, len(p.Missing)})
+			v.report.Missing = append(v.report.Missing, Incomplete{d, len(p.Missing)})
 		}
 	}
 	return nil

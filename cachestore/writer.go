@@ -12,28 +12,27 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// writer stores the pieces of one blob. Nothing it wrote is claimed before flush, and gc leaves
-// alone what it wrote or found until close. Its methods may be called at once; close comes
-// after all of them.
+// writer stores the pieces of one blob. It claims none of them before flush. Until close, gc does
+// not remove what it wrote or found. Its methods are safe for concurrent use, except that close
+// comes after all others.
 type writer struct {
 	s *Store
-	// kind is whose quota is charged; "" for a repair, which is charged to none.
+	// kind is the kind whose quota is charged; "" for a repair, which is charged to none.
 	kind blob.Kind
-	// claims has every piece that this writer wrote or found, whether or not it is flushed.
+	// claims has every piece that this writer wrote or found, flushed or not.
 	claims *claims
-	// mu guards what follows. It is held during flush, with its syncs and the write to the index: a
-	// piece that comes meanwhile waits, so that what is flushed and what is forgotten as pending is
-	// the same.
+	// mu guards the fields below it. It is held during flush with its syncs and its write to the
+	// index, so that no piece is added between claiming and clearing pending.
 	mu      sync.Mutex
 	pending map[agentbox.Digest]index.Location // written and not yet claimed
 	bytes   int64                              // of pending
-	// known are fingerprints to be remembered with the next flush.
+	// known are fingerprints to be recorded with the next flush.
 	known map[blob.Fingerprint]agentbox.Digest
-	// packs are those with pending pieces, and how many, which is how often guard.filled is due.
+	// packs counts the pending pieces of each pack. guard.releasePack is due as often.
 	packs  map[uint64]int
 	images map[uint64]*blockFile // open for writing
-	// charged is what was written and is charged to the kind, as it lies on disk, headers of
-	// records included. The owner of the writer charges it to a manifest (charge).
+	// charged is the number of bytes on disk, including the headers of records, that were written
+	// and not yet charged to a manifest (charge).
 	charged int64
 }
 
@@ -42,23 +41,21 @@ type blockFile struct {
 	disk.File
 	id      uint64
 	release func()
-	// dirty says that something was written since the last sync; it is guarded by the writer's
-	// mutex.
+	// dirty is set when something was written since the last sync. The writer's mutex guards it.
 	dirty bool
-	// writing is held during a write, see WriteAt.
+	// writing is held during a write; see WriteAt.
 	writing sync.Mutex
 }
 
-// WriteAt lets one goroutine write at a time. The file system has a lock for that, but waiters spin
-// on it and burn as much processor time as the writing takes (docs/internals/measurements.md, the
-// store).
+// WriteAt serializes writes. The file system has a lock for that, but waiters spin on it and use as
+// much processor time as the writing itself (docs/internals/measurements.md, the store).
 func (f *blockFile) WriteAt(p []byte, off int64) (int, error) {
 	f.writing.Lock()
 	defer f.writing.Unlock()
 	return f.File.WriteAt(p, off)
 }
 
-// newWriter begins a writer; the caller closes it, also after an error.
+// newWriter starts a writer. The caller closes it, even after an error.
 func (s *Store) newWriter(kind blob.Kind) *writer {
 	return &writer{
 		s: s, kind: kind, claims: s.guard.newClaims(),
@@ -66,12 +63,12 @@ func (s *Store) newWriter(kind blob.Kind) *writer {
 	}
 }
 
-// flushBytes bounds what a crash costs of a long write: once so many bytes are pending they are
-// synced and claimed. A flush for each chunk would be a sync for each chunk.
+// flushBytes bounds what a crash costs a long write: when so many bytes are pending, they are
+// synced and claimed. Flushing each chunk would sync for each chunk.
 const flushBytes = 64 << 20
 
-// has reports whether a piece is here, and from then on it stays until the writer is closed. The
-// claim comes before the look: gc, which takes a claim back under the same lock, either sees ours
+// has reports whether a piece is in the store. If so, it stays until the writer is closed. has adds
+// the protection before it looks: gc removes a claim under the same lock, so it either sees ours,
 // or has removed the piece before we look.
 func (w *writer) has(d agentbox.Digest) (bool, error) {
 	w.claims.add(d)
@@ -85,9 +82,9 @@ func (w *writer) has(d agentbox.Digest) (bool, error) {
 	return ok, err
 }
 
-// liesAt reports whether a piece lies at a place of an image file, as far as this writer and the
-// index know.
-func (w *writer) liesAt(d agentbox.Digest, image uint64, off int64) bool {
+// isAt reports whether a piece is at an offset of an image file, according to this writer and the
+// index.
+func (w *writer) isAt(d agentbox.Digest, image uint64, off int64) bool {
 	w.mu.Lock()
 	p, ok := w.pending[d]
 	w.mu.Unlock()
@@ -100,25 +97,25 @@ func (w *writer) liesAt(d agentbox.Digest, image uint64, off int64) bool {
 	return ok && p.Image && p.File == image && p.Off == off
 }
 
-// get reads a piece that this writer wrote and has not claimed yet, or any other. max and buf are
-// those of Store.read; a fingerprint is believed.
+// get reads a pending piece of this writer, or any other piece. max and buf are those of
+// Store.read. It accepts a matching fingerprint in place of SHA-256.
 func (w *writer) get(ctx context.Context, d agentbox.Digest, max int, buf []byte) ([]byte, error) {
 	w.mu.Lock()
 	p, ok := w.pending[d]
 	w.mu.Unlock()
 	if ok {
-		return w.s.readLocation(d, p, buf, w.s.recognise)
+		return w.s.readLocation(d, p, buf, w.s.checkFast)
 	}
-	return w.s.read(ctx, d, max, buf, w.s.recognise)
+	return w.s.read(ctx, d, max, buf, w.s.checkFast)
 }
 
-// putPack stores a chunk in a pack, unless it is here.
+// putPack stores a chunk in a pack, unless it is in the store.
 func (w *writer) putPack(ctx context.Context, d agentbox.Digest, piece []byte) error {
 	return w.putRecord(ctx, pack.Chunk, d, piece)
 }
 
-// putRecord stores a chunk or a manifest in the present pack, unless it is here. Room is made
-// before anything is written, by a gc if it must be.
+// putRecord stores a chunk or a manifest in the current pack, unless it is in the store. It
+// reserves the space before it writes, which may run a gc.
 func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Digest, piece []byte) error {
 	if ok, err := w.has(d); ok || err != nil {
 		return err
@@ -133,7 +130,7 @@ func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Diges
 	if err != nil {
 		return err
 	}
-	w.account(d, p, n)
+	w.addPending(d, p, n)
 	w.mu.Lock()
 	w.packs[p.File]++
 	full := w.bytes >= flushBytes
@@ -144,11 +141,10 @@ func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Diges
 	return nil
 }
 
-// account records a piece of n bytes on disk that lies at p now, and shows it to Stored before it
-// is claimed.
-func (w *writer) account(d agentbox.Digest, p index.Location, n int64) {
+// addPending records a piece of n bytes on disk at p, and makes it visible to Stored.
+func (w *writer) addPending(d agentbox.Digest, p index.Location, n int64) {
 	w.s.space.add(w.kind, n)
-	w.s.fresh.Store(d, p)
+	w.s.unflushed.Store(d, p)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pending[d] = p
@@ -156,8 +152,8 @@ func (w *writer) account(d agentbox.Digest, p index.Location, n int64) {
 	w.charged += n
 }
 
-// putBlock stores a block in an image file that this writer has open. It may be a block that lies
-// elsewhere too: the newer claim takes the place of the older.
+// putBlock stores a block in an image file that this writer has open. The block may be elsewhere
+// too: the new claim replaces the old one.
 func (w *writer) putBlock(ctx context.Context, f *blockFile, d agentbox.Digest, piece []byte, off int64) error {
 	n := int64(len(piece))
 	if err := w.s.space.reserve(ctx, w.kind, n); err != nil {
@@ -167,15 +163,15 @@ func (w *writer) putBlock(ctx context.Context, f *blockFile, d agentbox.Digest, 
 	if _, err := f.WriteAt(piece, off); err != nil {
 		return w.s.hostError(err)
 	}
-	w.account(d, index.Location{Image: true, File: f.id, Off: off, Stored: uint32(n), Size: uint32(n), Seen: w.s.seen()}, n)
+	w.addPending(d, index.Location{Image: true, File: f.id, Off: off, Stored: uint32(n), Size: uint32(n), Seen: w.s.seen()}, n)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f.dirty = true
 	return nil
 }
 
-// putBlockIn is putBlock for an image file that is there already, which it opens; an error that
-// wraps fs.ErrNotExist says that it no longer is.
+// putBlockIn is putBlock for an existing image file, which it opens. The error wraps fs.ErrNotExist
+// when the file is gone.
 func (w *writer) putBlockIn(ctx context.Context, id uint64, owner, d agentbox.Digest, piece []byte, off int64) error {
 	f, err := w.openImage(id, owner)
 	if err != nil {
@@ -185,17 +181,17 @@ func (w *writer) putBlockIn(ctx context.Context, id uint64, owner, d agentbox.Di
 	return w.putBlock(ctx, f, d, piece, off)
 }
 
-// openImage opens an image file for writing, once for each writer. It stays open until close.
+// openImage opens an image file for writing, once per writer. It stays open until close.
 func (w *writer) openImage(id uint64, owner agentbox.Digest) (*blockFile, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if f := w.images[id]; f != nil {
 		return f, nil
 	}
-	// gc has imageMu while it punches a file: once we have had it, it either is done or sees that
-	// the file is being written.
+	// gc holds imageMu while it punches a file. Once we have held it, gc is done with the file or
+	// sees that it is being written.
 	w.s.imageMu.Lock()
-	release := w.s.guard.write(id)
+	release := w.s.guard.holdImage(id)
 	w.s.imageMu.Unlock()
 	f, err := w.s.fs.Open(w.s.path(imagesDir, imageName(id, owner)), true)
 	if err != nil {
@@ -206,12 +202,12 @@ func (w *writer) openImage(id uint64, owner agentbox.Digest) (*blockFile, error)
 	return w.images[id], nil
 }
 
-// flush syncs what was written, and then claims it. Only then do others see it, except through
-// Stored. After an error the pieces are still pending, and the next flush tries again.
+// flush syncs what was written, and then claims it. Before that, only Stored sees it. After an
+// error the pieces are still pending, and the next flush tries again.
 func (w *writer) flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// A pack whose sync failed once fails here for good (packs.lost): what it held may be gone.
+	// A pack whose sync failed once fails forever (packs.failed), because its bytes may be lost.
 	for id := range w.packs {
 		if err := w.s.packs.sync(id); err != nil {
 			return err
@@ -239,16 +235,16 @@ func (w *writer) flush() error {
 	for d := range w.pending {
 		w.s.quarantine.repaired(d)
 	}
-	w.forgetFresh()
+	w.forgetUnflushed()
 	clear(w.pending)
 	clear(w.known)
-	w.leavePacks()
+	w.releasePacks()
 	w.bytes = 0
 	return nil
 }
 
-// charge has set record what was written so far as charged to a manifest. What no manifest is
-// charged with by the time of close is not charged to the kind any more either.
+// charge calls set, which records the bytes written so far as charged to a manifest. Bytes that are
+// charged to no manifest by the time of close no longer count for the kind.
 func (w *writer) charge(set func(written int64) error) error {
 	w.mu.Lock()
 	written := w.charged
@@ -262,24 +258,24 @@ func (w *writer) charge(set func(written int64) error) error {
 	return nil
 }
 
-// forgetFresh removes from fresh the pending pieces, which are claimed now or never will be. An
-// entry that another writer made stays. Callers hold mu.
-func (w *writer) forgetFresh() {
+// forgetUnflushed removes the pending pieces from Store.unflushed, except for entries of other
+// writers. Callers hold mu.
+func (w *writer) forgetUnflushed() {
 	for d, p := range w.pending {
-		w.s.fresh.CompareAndDelete(d, p)
+		w.s.unflushed.CompareAndDelete(d, p)
 	}
 }
 
-// leavePacks lets gc judge the packs again that pieces were written to. Callers hold mu.
-func (w *writer) leavePacks() {
+// releasePacks lets gc process the packs with this writer's pieces again. Callers hold mu.
+func (w *writer) releasePacks() {
 	for id, n := range w.packs {
-		w.s.guard.filled(id, n)
+		w.s.guard.releasePack(id, n)
 	}
 	clear(w.packs)
 }
 
-// close releases what the writer holds. What was not flushed is left for gc: bytes in files without
-// a claim. It is called once, also after errors.
+// close releases what the writer holds, and leaves unflushed bytes, which are in files without a
+// claim, to gc. It is called once, even after an error.
 func (w *writer) close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -289,8 +285,8 @@ func (w *writer) close() error {
 		f.release()
 	}
 	clear(w.images)
-	w.forgetFresh()
-	w.leavePacks()
+	w.forgetUnflushed()
+	w.releasePacks()
 	w.claims.release()
 	w.s.space.uncharge(w.kind, w.charged)
 	w.charged = 0

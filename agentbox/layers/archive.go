@@ -142,7 +142,7 @@ func (a Archives) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, dir 
 	if err := unpublishOther(store, n); err != nil {
 		return err
 	}
-	return store.Take(ctx, n)
+	return store.AddName(ctx, n)
 }
 
 // unpublishOther unpublishes the key of a name if it stands for another manifest: the store has one

@@ -182,7 +182,7 @@ func (i *Images) Adopt(ctx context.Context, img image.Image, n blob.Name) error 
 	if err != nil {
 		return err
 	}
-	return store.Take(ctx, n)
+	return store.AddName(ctx, n)
 }
 
 // Adopt gets what setup made elsewhere, all of it, under the name by which who made it published
@@ -206,7 +206,7 @@ func (s SetupResults) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, 
 	if err != nil {
 		return err
 	}
-	return store.Take(ctx, n)
+	return store.AddName(ctx, n)
 }
 
 // MadeOn lists the keys of what setup made here on images that are gone for good. gone is asked for
