@@ -7,7 +7,7 @@ import (
 	"testing/fstest"
 )
 
-func TestSourcesTakeThePlaceOfBinaries(t *testing.T) {
+func TestSourceEntries(t *testing.T) {
 	const list = "# deb http://old.example x\ndeb [signed-by=/k.gpg] http://a.example/d bookworm main\ndeb-src http://a.example/d bookworm main\n"
 	const stanzas = "Types: deb deb-src\nURIs: http://a.example/d\nSuites: bookworm\n bookworm-updates\nSigned-By: /k.gpg\n\ntypes: deb\nURIs: http://b.example/d\n"
 	root := fstest.MapFS{

@@ -59,7 +59,7 @@ func without(all []Scenario, name string) (out []Scenario) {
 	return out
 }
 
-func TestEnterTypesWhatUsersType(t *testing.T) {
+func TestEnterCommandLines(t *testing.T) {
 	lab, user, log := openFake(t, "none")
 	box, err := lab.WarmUp(t.Context())
 	if err != nil || box.Accel != "tcg" {
@@ -112,7 +112,7 @@ func nothingLeft(t *testing.T, user home.Home) {
 	}
 }
 
-func TestEnterCountsWhatFails(t *testing.T) {
+func TestEnterCountsFailures(t *testing.T) {
 	lab, user, _ := openFake(t, "reset")
 	var said []string
 	only, err := Select(lab.Enter(agentbox.Box{Isolation: agentbox.MicroVM, Accel: "tcg"}), []string{"enter/reset", "enter/pause"})
@@ -158,7 +158,7 @@ func TestInterruptEndsTheCommand(t *testing.T) {
 	nothingLeft(t, user)
 }
 
-func TestKilledBenchmarkIsSweptAway(t *testing.T) {
+func TestKilledBenchmarkIsRemoved(t *testing.T) {
 	first, user, _ := openFake(t, "none")
 	if _, err := first.WarmUp(t.Context()); err != nil {
 		t.Fatal(err)
@@ -187,8 +187,8 @@ func TestKilledBenchmarkIsSweptAway(t *testing.T) {
 	nothingLeft(t, user)
 }
 
-// TestAPoolThatWasNotMadeIsLeft makes Setup fail, after which Teardown has nothing to clean up.
-func TestAPoolThatWasNotMadeIsLeft(t *testing.T) {
+// TestTeardownWithoutPool makes Setup fail, after which Teardown has nothing to clean up.
+func TestTeardownWithoutPool(t *testing.T) {
 	l := &Lab{dir: filepath.Join(t.TempDir(), "gone")}
 	s := l.warm()
 	if err := s.Setup(t.Context()); err == nil {

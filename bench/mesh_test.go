@@ -22,7 +22,7 @@ func openMesh(t *testing.T) *MeshLab {
 	return l
 }
 
-func TestMeshScenariosHaveTheirBaselinesBeforeThem(t *testing.T) {
+func TestMeshBaselinesComeFirst(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range openMesh(t).Scenarios() {
 		if seen[s.Name] || s.Baseline != "" && !seen[s.Baseline] {
@@ -47,7 +47,7 @@ func TestNamespacesNeedRoot(t *testing.T) {
 	}
 }
 
-func TestAMeshNodeRefusesWhatItWasNotTold(t *testing.T) {
+func TestMeshNodeRejectsUnknownOrders(t *testing.T) {
 	if err := RunMeshNode(t.Context(), t.TempDir(), &bytes.Buffer{}, &bytes.Buffer{}); agentbox.CodeOf(err) != agentbox.Invalid {
 		t.Errorf("%v", err)
 	}

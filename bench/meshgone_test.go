@@ -87,7 +87,7 @@ func killedHalfWay(t *testing.T) (o *cluster, to *meshProcess) {
 
 // The seed never returns and the remaining peer has half: the transfer fails and names what is
 // missing.
-func TestASeedThatIsGoneForGoodIsNotWaitedFor(t *testing.T) {
+func TestFetchFailsWithoutSeed(t *testing.T) {
 	t.Parallel()
 	o, to := killedHalfWay(t)
 	if err := o.seed.cmd.Process.Kill(); err != nil {
@@ -107,7 +107,7 @@ func TestASeedThatIsGoneForGoodIsNotWaitedFor(t *testing.T) {
 }
 
 // The seed is killed and starts again: the transfer continues.
-func TestASeedThatReturnsIsGoneOnWith(t *testing.T) {
+func TestFetchContinuesWithRestartedSeed(t *testing.T) {
 	t.Parallel()
 	o, to := killedHalfWay(t)
 	if err := o.plant(t.Context()); err != nil { // kills it first

@@ -9,7 +9,7 @@ import (
 )
 
 // A program that is not installed is reported as missing, and not measured.
-func TestPeersThatAreMissingAreNamed(t *testing.T) {
+func TestMissingPeersAreListed(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	tools := t.TempDir()
 	if err := os.WriteFile(filepath.Join(tools, "registry"), []byte("#!/bin/sh\n"), 0o755); err != nil {
@@ -43,7 +43,7 @@ func TestPeersThatAreMissingAreNamed(t *testing.T) {
 	}
 }
 
-func TestPeersAreMeasuredWhenAskedFor(t *testing.T) {
+func TestPeersAreOptional(t *testing.T) {
 	l := openMesh(t)
 	for _, s := range l.Scenarios() {
 		if strings.Contains(s.Name, "rsync") {

@@ -35,7 +35,7 @@ func localServer(t *testing.T) *netServer {
 	return newNetServer(l)
 }
 
-func TestNetTestsAreRunAndTimedByTheGuest(t *testing.T) {
+func TestNetTest(t *testing.T) {
 	if _, err := exec.LookPath("perl"); err != nil {
 		t.Skip("perl is not installed")
 	}
@@ -59,7 +59,7 @@ func TestNetTestsAreRunAndTimedByTheGuest(t *testing.T) {
 }
 
 // Without a valid time, the sample fails.
-func TestANetTestThatSaysNothing(t *testing.T) {
+func TestNetTestWithoutOutput(t *testing.T) {
 	for _, said := range []string{"", "soon\n", "-1\n"} {
 		if ms, err := netTests[0].run(t.Context(), saying(said)); err == nil {
 			t.Errorf("%q became %v ms", said, ms)
@@ -73,7 +73,7 @@ func (s saying) perl(context.Context, string, ...string) ([]byte, error) { retur
 func (saying) server() (string, int)                                     { return "", 0 }
 
 // close ends idle connections, those with invalid requests, and those whose client is gone.
-func TestNetServerEndsWhateverIsOpen(t *testing.T) {
+func TestNetServerClose(t *testing.T) {
 	s := localServer(t)
 	addr := s.listener.Addr().String()
 	for _, line := range []string{"", "down -1\n", "down x\n", "up 99999999999999999\n", "down 1000000000\n"} {
@@ -95,7 +95,7 @@ func TestNetServerEndsWhateverIsOpen(t *testing.T) {
 }
 
 // The machine with which boxes are compared differs only in the other end of its network card.
-func TestOnlyTheNetworkIsChanged(t *testing.T) {
+func TestOnUserNetwork(t *testing.T) {
 	argv := []string{"-m", "1", "-netdev", "socket,id=net,fd=6", "-device", "virtio-net-device,netdev=net,mac=x"}
 	got := onUserNetwork(argv)
 	want := slices.Clone(argv)
@@ -105,7 +105,7 @@ func TestOnlyTheNetworkIsChanged(t *testing.T) {
 	}
 }
 
-func TestPeersAreOfTheKind(t *testing.T) {
+func TestPeerName(t *testing.T) {
 	if peerName(agentbox.GVisor) != "peer/runsc-net" || peerName(agentbox.MicroVM) != "peer/qemu-user" {
 		t.Error("a kind is compared with the other's peer")
 	}

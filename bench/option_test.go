@@ -8,7 +8,7 @@ import (
 )
 
 // An option changes the one thing that it names, and nothing else.
-func TestAnOptionIsTheOnlyDifference(t *testing.T) {
+func TestOptionIsOnlyDifference(t *testing.T) {
 	shop := func(text string) *bareTarget {
 		t.Helper()
 		o, err := parseOption(text)
@@ -38,7 +38,7 @@ func TestAnOptionIsTheOnlyDifference(t *testing.T) {
 	}
 }
 
-func TestAnOptionIsComparedWithTheFlagsOfBoxes(t *testing.T) {
+func TestOptionReplacesFlag(t *testing.T) {
 	for text, want := range map[string][2]string{
 		"":               {"runsc/job", "native/job"},
 		"--dcache=0":     {"runsc --dcache=0/job", "runsc/job"},

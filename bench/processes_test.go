@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestProcessesAreFoundByTheirHome(t *testing.T) {
+func TestProcessesOf(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")
 	}

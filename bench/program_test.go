@@ -28,14 +28,14 @@ func shell(t *testing.T) Program {
 	return Program{Path: sh, Env: []string{"GREETING=hello"}}
 }
 
-func TestProgramTimesTheWholeProcess(t *testing.T) {
+func TestProgramRun(t *testing.T) {
 	out, took, err := shell(t).Run(t.Context(), t.TempDir(), "-c", `sleep 0.2; echo $GREETING`)
 	if err != nil || string(out) != "hello\n" || took < 200*time.Millisecond || took > time.Minute {
 		t.Errorf("got %q after %s, %v", out, took, err)
 	}
 }
 
-func TestProgramTellsWhyItFailed(t *testing.T) {
+func TestProgramFailure(t *testing.T) {
 	script := `echo "- step 1 s" >&2; echo "agentbox: no luck" >&2; echo "hint: try again" >&2; exit 125`
 	_, _, err := shell(t).Run(t.Context(), t.TempDir(), "-c", script)
 	if err == nil || !strings.HasSuffix(err.Error(), ": no luck") || agentbox.AsError(err).Hint != "try again" {
@@ -47,7 +47,7 @@ func TestProgramTellsWhyItFailed(t *testing.T) {
 	}
 }
 
-func TestProgramEndsAtTheDeadline(t *testing.T) {
+func TestProgramDeadline(t *testing.T) {
 	late := errors.New("too late")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, late)
 	defer cancel()

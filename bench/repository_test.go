@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestRepositoryIsTheSameEachTime(t *testing.T) {
+func TestRepositoryIsReproducible(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
 	}

@@ -100,7 +100,7 @@ func TestRunnerCountsFailuresAtTheCeiling(t *testing.T) {
 	}
 }
 
-func TestRunnerMakesNoRatioOfFailures(t *testing.T) {
+func TestRunnerNoRatioOfFailures(t *testing.T) {
 	var j journal
 	results, err := Runner{Runs: 2}.Run(t.Context(), []Scenario{j.scenario("base", "", -1), j.scenario("ours", "base", 4)})
 	if err != nil {
@@ -111,7 +111,7 @@ func TestRunnerMakesNoRatioOfFailures(t *testing.T) {
 	}
 }
 
-func TestRunnerCountsABrokenSetup(t *testing.T) {
+func TestRunnerFailedSetup(t *testing.T) {
 	var j journal
 	s := j.scenario("a/b", "", 1)
 	s.Setup = func(context.Context) error { return errors.New("no repository") }

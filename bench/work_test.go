@@ -21,7 +21,7 @@ func (n *writtenDown) run(_ context.Context, script string) (float64, error) {
 	return float64(len(n.scripts)), n.err
 }
 
-func TestAJobIsPreparedBeforeEachSample(t *testing.T) {
+func TestJobIsPrepared(t *testing.T) {
 	n := &writtenDown{}
 	s := job{"a", "prepare", "do"}.scenario("work/a", n)
 	if err := s.Setup(t.Context()); err != nil {
@@ -37,7 +37,7 @@ func TestAJobIsPreparedBeforeEachSample(t *testing.T) {
 	}
 }
 
-func TestNativeJobsRunInTheWorkingCopy(t *testing.T) {
+func TestNativeTarget(t *testing.T) {
 	dir := t.TempDir()
 	s := nativeTarget{dir: dir, env: []string{"WHAT=made"}}
 	if _, err := s.run(t.Context(), "echo $WHAT >here"); err != nil {
@@ -53,7 +53,7 @@ func TestNativeJobsRunInTheWorkingCopy(t *testing.T) {
 
 // The Go job is agentbox's own package. It needs a checkout of agentbox, and its tests pass outside
 // of it.
-func TestTheGoJobIsOurOwnPackage(t *testing.T) {
+func TestGoJob(t *testing.T) {
 	if _, err := os.Stat("../.git"); err != nil {
 		t.Skip("this is a copy without its repository")
 	}

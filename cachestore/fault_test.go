@@ -184,9 +184,9 @@ func TestKilledAtAnyStep(t *testing.T) {
 	}
 }
 
-// TestFaultsAtEachStep lets each step that changes something fail in turn. What fails says so; what
+// TestFaultAtEachStep lets each step that changes something fail in turn. What fails says so; what
 // was promised holds; and the same work succeeds afterwards.
-func TestFaultsAtEachStep(t *testing.T) {
+func TestFaultAtEachStep(t *testing.T) {
 	every := 1
 	if testing.Short() {
 		every = 7
@@ -271,7 +271,7 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-func TestAFullDiskIsAClearErrorAndGCStillWorks(t *testing.T) {
+func TestFullDisk(t *testing.T) {
 	d := &faultDisk{}
 	s := openStore(t, t.TempDir(), func(c *Config) { c.FS, c.KeepFree = d, 1<<20 })
 	putImage(t, s, diskImage(1, 4))

@@ -95,7 +95,7 @@ func wantBlock(t *testing.T, l *Filling, i int, want []byte) {
 	}
 }
 
-func TestBlocksComeWhenTheyAreNeeded(t *testing.T) {
+func TestFillingFetchesOnDemand(t *testing.T) {
 	b := diskImage(1, 8)
 	src, d := elsewhere(t, b)
 	s := openStore(t, t.TempDir())
@@ -146,7 +146,7 @@ func TestBlocksComeWhenTheyAreNeeded(t *testing.T) {
 	}
 }
 
-func TestADemandComesBeforeTheRest(t *testing.T) {
+func TestFillingDemandHasPriority(t *testing.T) {
 	b := noise(2, 12*blob.BlockSize)
 	src, d := elsewhere(t, b)
 	l := fillImage(t, openStore(t, t.TempDir()), d, src)
@@ -170,7 +170,7 @@ func TestADemandComesBeforeTheRest(t *testing.T) {
 	}
 }
 
-func TestNothingWrongIsShown(t *testing.T) {
+func TestFillingRejectsWrongBytes(t *testing.T) {
 	b := noise(3, 4*blob.BlockSize)
 	src, d := elsewhere(t, b)
 	l := fillImage(t, openStore(t, t.TempDir()), d, src)
@@ -191,7 +191,7 @@ func TestNothingWrongIsShown(t *testing.T) {
 }
 
 // A process that was killed has lost what it knew, and not the bytes.
-func TestWhatCameIsNotAskedForAgain(t *testing.T) {
+func TestFillingDoesNotFetchTwice(t *testing.T) {
 	b := noise(4, 6*blob.BlockSize)
 	src, d := elsewhere(t, b)
 	dir := t.TempDir()
@@ -221,7 +221,7 @@ func TestWhatCameIsNotAskedForAgain(t *testing.T) {
 }
 
 // A box may read the file of a manifest that stays, while this process knows nothing of the box.
-func TestGCLeavesAFileThatIsBeingFilled(t *testing.T) {
+func TestGCKeepsFilling(t *testing.T) {
 	shared := noise(5, 3*blob.BlockSize)
 	b := append(bytes.Clone(shared), noise(6, 3*blob.BlockSize)...)
 	src, d := elsewhere(t, b)
@@ -242,7 +242,7 @@ func TestGCLeavesAFileThatIsBeingFilled(t *testing.T) {
 	}
 }
 
-func TestFillingBesideGCAndReaders(t *testing.T) {
+func TestFillingConcurrentWithGC(t *testing.T) {
 	b := noise(7, 24*blob.BlockSize)
 	src, d := elsewhere(t, b)
 	s := openStore(t, t.TempDir())
@@ -279,7 +279,7 @@ func TestFillingBesideGCAndReaders(t *testing.T) {
 	}
 }
 
-func TestAFileIsKeptWithoutASecondCopy(t *testing.T) {
+func TestPutImageFileLinks(t *testing.T) {
 	b := diskImage(8, 6)
 	mine := filepath.Join(t.TempDir(), "image")
 	if err := os.WriteFile(mine, b, 0o600); err != nil {
@@ -348,7 +348,7 @@ func (f deafFile) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // A host that cannot read just now has lost nothing: no block is asked for again and written over.
-func TestAReadThatFailsForTheHostsSakeIsNoLostBlock(t *testing.T) {
+func TestHostErrorIsNotDamage(t *testing.T) {
 	b := noise(5, 3*blob.BlockSize)
 	src, d := elsewhere(t, b)
 	dir := t.TempDir()
@@ -378,7 +378,7 @@ func TestAReadThatFailsForTheHostsSakeIsNoLostBlock(t *testing.T) {
 
 // Nothing can have come into a file that was made a moment ago: looking at all of it would take as
 // long as getting it over a fast link.
-func TestAnImageThatHasNotComeIsNotRead(t *testing.T) {
+func TestFillingDoesNotReadHoles(t *testing.T) {
 	src, d := elsewhere(t, noise(6, 4*blob.BlockSize))
 	deaf := &deafDisk{}
 	s := openStore(t, t.TempDir(), func(c *Config) { c.FS = deaf })
@@ -394,9 +394,9 @@ func TestAnImageThatHasNotComeIsNotRead(t *testing.T) {
 	}
 }
 
-// TestAFillingThatDoesNotBeginHoldsNothing has a full disk keep the store from remembering that the
+// TestFillImageErrorHoldsNothing has a full disk keep the store from remembering that the
 // image was used: the caller has nothing to close, so gc must be free to take the file.
-func TestAFillingThatDoesNotBeginHoldsNothing(t *testing.T) {
+func TestFillImageErrorHoldsNothing(t *testing.T) {
 	d := &faultDisk{}
 	s := openStore(t, t.TempDir(), func(c *Config) { c.FS = d })
 	st := putImage(t, s, diskImage(1, 4))

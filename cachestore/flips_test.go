@@ -11,7 +11,7 @@ import (
 )
 
 // flips is how many bytes are flipped in each file of a store, for
-// TestGCAfterAFlipLosesNothingElse.
+// TestGCAfterFlippedByte.
 func flips() int {
 	if testing.Short() {
 		return 2
@@ -19,10 +19,10 @@ func flips() int {
 	return 12
 }
 
-// TestGCAfterAFlipLosesNothingElse flips a byte of a small store, collects garbage, and repairs
+// TestGCAfterFlippedByte flips a byte of a small store, collects garbage, and repairs
 // from another store. Everything pinned must be readable then, and no more may have been fetched
 // than the one piece that was hit, a manifest or a chunk.
-func TestGCAfterAFlipLosesNothingElse(t *testing.T) {
+func TestGCAfterFlippedByte(t *testing.T) {
 	far, dir := openStore(t, t.TempDir()), t.TempDir()
 	s := openStore(t, dir)
 	want := map[agentbox.Digest][]byte{}

@@ -25,7 +25,7 @@ func gc(t *testing.T, s *Store, o GCOptions) GCReport {
 	return r
 }
 
-func TestGCKeepsRootsAndFreesTheRest(t *testing.T) {
+func TestGCKeepsRoots(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	pinned, named, loose := diskImage(1, 8), noise(2, 3<<20), diskImage(3, 8)
 	copy(loose, pinned[:4*blob.BlockSize]) // shares blocks with what stays
@@ -79,7 +79,7 @@ func TestGCKeepsRootsAndFreesTheRest(t *testing.T) {
 	}
 }
 
-func TestChunksOfAnEvictedImageStayWhereOthersNeedThem(t *testing.T) {
+func TestGCKeepsSharedChunks(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	base := diskImage(1, 16)
 	derived := bytes.Clone(base)
@@ -104,7 +104,7 @@ func TestChunksOfAnEvictedImageStayWhereOthersNeedThem(t *testing.T) {
 	}
 }
 
-func TestWhatIsDroppedGoesHoweverYoung(t *testing.T) {
+func TestGCDropIgnoresGrace(t *testing.T) {
 	s := openStore(t, t.TempDir(), func(c *Config) { c.Grace = time.Hour })
 	first := diskImage(1, 6)
 	second := bytes.Clone(first)
@@ -135,7 +135,7 @@ func TestWhatIsDroppedGoesHoweverYoung(t *testing.T) {
 	}
 }
 
-func TestGraceKeepsWhatIsNew(t *testing.T) {
+func TestGCGracePeriod(t *testing.T) {
 	now := time.Unix(1800000000, 0)
 	s := openStore(t, t.TempDir(), func(c *Config) {
 		c.Grace = time.Hour
@@ -154,7 +154,7 @@ func TestGraceKeepsWhatIsNew(t *testing.T) {
 	}
 }
 
-func TestTheQuotaEvictsWhatWasUsedOnceFirst(t *testing.T) {
+func TestGCEvictionOrder(t *testing.T) {
 	now := time.Unix(1800000000, 0)
 	s := openStore(t, t.TempDir(), func(c *Config) { c.Now = func() time.Time { return now } })
 	precious := putImage(t, s, diskImage(1, 8))
@@ -198,10 +198,10 @@ func TestTheQuotaEvictsWhatWasUsedOnceFirst(t *testing.T) {
 	}
 }
 
-// TestGCKeepsTheChunksOfAManifestThatIsBeingAdded runs a whole gc after EnsureManifest has decided
+// TestGCKeepsChunksOfNewManifest runs a whole gc after EnsureManifest has decided
 // to add the metadata of a manifest, and before it does. The gc cannot see that manifest, so the
 // caller must protect its chunks.
-func TestGCKeepsTheChunksOfAManifestThatIsBeingAdded(t *testing.T) {
+func TestGCKeepsChunksOfNewManifest(t *testing.T) {
 	dir, now := t.TempDir(), time.Unix(1800000000, 0)
 	s := openStore(t, dir, func(c *Config) { c.Now = func() time.Time { return now } })
 	data := noise(1, 3<<20)
@@ -252,7 +252,7 @@ func isProtected(s *Store, chunk agentbox.Digest) bool {
 	return s.guard.chunks[shortDigest(chunk)] > 0
 }
 
-func TestAKeyHasOneResult(t *testing.T) {
+func TestNameConflict(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	a, b := putStream(t, s, noise(1, 1000)).Manifest, putStream(t, s, noise(2, 1000)).Manifest
 	stranger := Config{Key: otherKey}
@@ -298,9 +298,9 @@ func TestAKeyHasOneResult(t *testing.T) {
 	}
 }
 
-// TestATrustedNameReplacesAnUntrustedOne has a producer that is trusted say for a shorter time what
+// TestTrustedNameSupersedes has a producer that is trusted say for a shorter time what
 // one that is not has said for ever: the key must be found.
-func TestATrustedNameReplacesAnUntrustedOne(t *testing.T) {
+func TestTrustedNameSupersedes(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	name := blob.Name{Namespace: "cache", Key: "k", Manifest: putStream(t, s, noise(1, 1000)).Manifest, Scope: blob.Team}
 	foreign, err := name.Sign(otherKey)
@@ -325,7 +325,7 @@ func TestATrustedNameReplacesAnUntrustedOne(t *testing.T) {
 	}
 }
 
-func TestNamesEnd(t *testing.T) {
+func TestNamesExpire(t *testing.T) {
 	now := time.Unix(1800000000, 0)
 	s := openStore(t, t.TempDir(), func(c *Config) { c.Now = func() time.Time { return now } })
 	d := putStream(t, s, noise(1, 1000)).Manifest
@@ -350,8 +350,8 @@ func TestNamesEnd(t *testing.T) {
 	}
 }
 
-// TestGCBesideReadersAndWriters must find every byte right while all of them work at once.
-func TestGCBesideReadersAndWriters(t *testing.T) {
+// TestGCConcurrentWithReadersAndWriters must find every byte right while all of them work at once.
+func TestGCConcurrentWithReadersAndWriters(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	far := openStore(t, t.TempDir())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -449,7 +449,7 @@ func TestGCBesideReadersAndWriters(t *testing.T) {
 
 // What was counted when it was written is counted when it goes, however small: files take more of
 // the disk than they have bytes.
-func TestAnEmptyStoreTakesNothing(t *testing.T) {
+func TestEmptyStoreUsage(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
 	for i := range 3 {

@@ -90,7 +90,7 @@ func pinnedBesideGarbage(t *testing.T) (s *Store, pinned []byte, manifest agentb
 	return s, pinned, manifest
 }
 
-func TestGCMovesAPieceBehindADamagedHeader(t *testing.T) {
+func TestGCMovesPieceWithDamagedHeader(t *testing.T) {
 	s, pinned, manifest := pinnedBesideGarbage(t)
 	file, at := recordAt(t, s, chunkOf(t, s, manifest, 0))
 	flip(t, file, at+2)
@@ -107,9 +107,9 @@ func TestGCMovesAPieceBehindADamagedHeader(t *testing.T) {
 	recordAt(t, s, chunkOf(t, s, manifest, 0))
 }
 
-// TestGCKeepsWhatADamagedEntryWasOf has an entry of the index damaged: the bytes are in the files,
+// TestGCKeepsChunksOfDamagedEntry has an entry of the index damaged: the bytes are in the files,
 // and a gc must not take them for garbage.
-func TestGCKeepsWhatADamagedEntryWasOf(t *testing.T) {
+func TestGCKeepsChunksOfDamagedEntry(t *testing.T) {
 	image := diskImage(5, 4)
 	for name, sort := range map[string]byte{"chunk": 'c', "manifest's claim": 'c', "manifest": 'm'} {
 		t.Run(name, func(t *testing.T) {
@@ -142,9 +142,9 @@ func TestGCKeepsWhatADamagedEntryWasOf(t *testing.T) {
 	}
 }
 
-// TestGCWaitsForADamagedManifest has the list of a pinned blob's chunks damaged. Until it is
+// TestGCWithDamagedManifest has the list of a pinned blob's chunks damaged. Until it is
 // repaired nobody knows which chunks it needs.
-func TestGCWaitsForADamagedManifest(t *testing.T) {
+func TestGCWithDamagedManifest(t *testing.T) {
 	far := openStore(t, t.TempDir())
 	s, pinned, manifest := pinnedBesideGarbage(t)
 	putStream(t, far, pinned)
@@ -166,9 +166,9 @@ func TestGCWaitsForADamagedManifest(t *testing.T) {
 	}
 }
 
-// TestAnInterruptedRebuildGoesOn has the daemon end while it makes a lost index anew: the next one
+// TestInterruptedRebuildContinues has the daemon end while it makes a lost index anew: the next one
 // must not take what was not claimed yet for garbage.
-func TestAnInterruptedRebuildGoesOn(t *testing.T) {
+func TestInterruptedRebuildContinues(t *testing.T) {
 	for how, lose := range map[string]func(dir string) error{
 		"removed": func(dir string) error { return os.RemoveAll(filepath.Join(dir, indexDir)) },
 		"unreadable": func(dir string) error {
@@ -199,9 +199,9 @@ func TestAnInterruptedRebuildGoesOn(t *testing.T) {
 	}
 }
 
-// TestAnImageKeepsItsFile loses what the index knows of an image whose file a box has attached. The
+// TestRebuildKeepsImageFile loses what the index knows of an image whose file a box has attached. The
 // image must not get a second file: gc would make holes in the first.
-func TestAnImageKeepsItsFile(t *testing.T) {
+func TestRebuildKeepsImageFile(t *testing.T) {
 	s, image := openStore(t, t.TempDir()), diskImage(5, 4)
 	d := putImage(t, s, image).Manifest
 	if err := s.Pin(t.Context(), "box", d); err != nil {
@@ -229,9 +229,9 @@ func TestAnImageKeepsItsFile(t *testing.T) {
 	}
 }
 
-// TestAnImagePutAgainKeepsItsFile has a block of a pinned image damaged, and the image stored
+// TestPutAgainKeepsImageFile has a block of a pinned image damaged, and the image stored
 // again: the file that a box has attached must stay the image's.
-func TestAnImagePutAgainKeepsItsFile(t *testing.T) {
+func TestPutAgainKeepsImageFile(t *testing.T) {
 	s, image := openStore(t, t.TempDir()), diskImage(5, 4)
 	d := putImage(t, s, image).Manifest
 	if err := s.Pin(t.Context(), "box", d); err != nil {
@@ -262,8 +262,8 @@ func TestAnImagePutAgainKeepsItsFile(t *testing.T) {
 	}
 }
 
-// TestAWrongPlaceInQuarantineIsNotWrittenTo has the record of a damaged block damaged, too.
-func TestAWrongPlaceInQuarantineIsNotWrittenTo(t *testing.T) {
+// TestRepairChecksQuarantineRecord has the record of a damaged block damaged, too.
+func TestRepairChecksQuarantineRecord(t *testing.T) {
 	far, s, image := openStore(t, t.TempDir()), openStore(t, t.TempDir()), diskImage(5, 4)
 	d := putImage(t, far, image).Manifest
 	putImage(t, s, image)
@@ -292,9 +292,9 @@ func TestAWrongPlaceInQuarantineIsNotWrittenTo(t *testing.T) {
 	}
 }
 
-// TestAFailedPutIsChargedToNobody has many blobs of a kind fail half-way, as when a source breaks
+// TestFailedPutIsNotCharged has many blobs of a kind fail half-way, as when a source breaks
 // off: what they wrote is garbage, and must not count against the kind's quota for ever.
-func TestAFailedPutIsChargedToNobody(t *testing.T) {
+func TestFailedPutIsNotCharged(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	for i := range uint64(3) {
 		r := &breaking{bytes.NewReader(noise(i, 20<<20))}
@@ -320,8 +320,8 @@ func (b *breaking) Read(p []byte) (int, error) {
 	return b.r.Read(p)
 }
 
-// TestRebuiltBlobsAreCharged has the index made anew: quotas of kinds must go on to count.
-func TestRebuiltBlobsAreCharged(t *testing.T) {
+// TestRebuildCharges has the index made anew: quotas of kinds must go on to count.
+func TestRebuildCharges(t *testing.T) {
 	s, _, _ := pinnedBesideGarbage(t)
 	before, err := s.Usage(t.Context())
 	if err != nil {
@@ -338,9 +338,9 @@ func TestRebuiltBlobsAreCharged(t *testing.T) {
 	}
 }
 
-// TestANameThatCannotBeReadNowIsARoot has the disk fail to give a name: that says nothing of what
+// TestUnreadableNameIsRoot has the disk fail to give a name: that says nothing of what
 // it keeps.
-func TestANameThatCannotBeReadNowIsARoot(t *testing.T) {
+func TestUnreadableNameIsRoot(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	d := putStream(t, s, noise(1, 1000)).Manifest
 	if _, err := s.Publish(t.Context(), blob.Name{Namespace: "image", Key: "k", Manifest: d, Scope: blob.Local, Created: time.Now()}); err != nil {

@@ -35,7 +35,7 @@ func mislead(t *testing.T, s *Store, p []byte, d agentbox.Digest) {
 	}
 }
 
-func TestAFingerprintIsBelievedForWhatIsHere(t *testing.T) {
+func TestFingerprintIsUsedForStoredChunks(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	here, fresh := noise(1, blob.BlockSize), noise(2, blob.BlockSize)
 	putImage(t, s, here)
@@ -52,7 +52,7 @@ func TestAFingerprintIsBelievedForWhatIsHere(t *testing.T) {
 	}
 }
 
-func TestFingerprintsSurviveAndGoWithTheirChunks(t *testing.T) {
+func TestFingerprintsAreCollected(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
 	image, stream := diskImage(1, 6), noise(2, 3<<20)
@@ -85,7 +85,7 @@ func TestFingerprintsSurviveAndGoWithTheirChunks(t *testing.T) {
 	}
 }
 
-func TestWhatIsPutAgainReplacesWhatIsDamaged(t *testing.T) {
+func TestPutReplacesDamage(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	image := diskImage(1, 6)
 	d := putImage(t, s, image).Manifest

@@ -35,7 +35,7 @@ func newDir(t *testing.T) dir {
 	return d
 }
 
-func TestNamesCountWhileTheirProducerIsTrusted(t *testing.T) {
+func TestNamesOfTrustedProducers(t *testing.T) {
 	a, changes, trusted := blob.Sum([]byte("a")), 0, true
 	table := &names{
 		dir: newDir(t), manifests: onlyThese{a: true}, key: testKey, now: time.Now,
@@ -66,7 +66,7 @@ func TestNamesCountWhileTheirProducerIsTrusted(t *testing.T) {
 	}
 }
 
-func TestADamagedNameCanBeForgotten(t *testing.T) {
+func TestForgetDamagedName(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	n := blob.Name{Namespace: "image", Key: "k", Manifest: putStream(t, s, noise(1, 1000)).Manifest, Scope: blob.Local}
 	if _, err := s.Publish(t.Context(), n); err != nil {

@@ -10,7 +10,7 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-func TestPinsAreReplacedAndDamageIsAnError(t *testing.T) {
+func TestPins(t *testing.T) {
 	a, b := blob.Sum([]byte("a")), blob.Sum([]byte("b"))
 	table := &pins{dir: newDir(t), manifests: onlyThese{a: true, b: true}, now: time.Now}
 	for _, d := range []agentbox.Digest{a, b} {

@@ -8,7 +8,7 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-func TestQuarantineOutlivesTheProcess(t *testing.T) {
+func TestQuarantineSurvivesRestart(t *testing.T) {
 	d, broken := blob.Sum([]byte("a")), blob.Sum([]byte("b"))
 	open := func(from *quarantine) *quarantine {
 		q := &quarantine{dir: from.dir, log: from.log}

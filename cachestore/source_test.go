@@ -12,8 +12,8 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// TestAnExportMendsWhatAPowerCutLeft has a piece of an earlier export cut short.
-func TestAnExportMendsWhatAPowerCutLeft(t *testing.T) {
+// TestExportReplacesTruncatedFile has a piece of an earlier export cut short.
+func TestExportReplacesTruncatedFile(t *testing.T) {
 	s, stream, dir := openStore(t, t.TempDir()), noise(1, 1<<20), t.TempDir()
 	d := putStream(t, s, stream).Manifest
 	for range 2 {
@@ -34,8 +34,8 @@ func TestAnExportMendsWhatAPowerCutLeft(t *testing.T) {
 	}
 }
 
-// TestADirectoryOfAnybodyHoldsNobodyUp has a pipe in place of a piece.
-func TestADirectoryOfAnybodyHoldsNobodyUp(t *testing.T) {
+// TestDirectoryWithFIFO has a pipe in place of a piece.
+func TestDirectoryWithFIFO(t *testing.T) {
 	dir, d := t.TempDir(), blob.Sum([]byte("x"))
 	if err := syscall.Mkfifo(filepath.Join(dir, d.Hex()), 0o600); err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ func tryRead(ctx context.Context, s *Store, d agentbox.Digest, src Source) ([]by
 	return io.ReadAll(io.NewSectionReader(r, 0, r.Size()))
 }
 
-func TestWhatWasPutIsRead(t *testing.T) {
+func TestPutAndRead(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
 	image, stream := diskImage(1, 5), noise(2, 9<<20)
@@ -109,7 +109,7 @@ func TestWhatWasPutIsRead(t *testing.T) {
 	}
 }
 
-func TestTheSameBytesAreStoredOnce(t *testing.T) {
+func TestDeduplication(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	image := diskImage(1, 40)
 	first := putImage(t, s, image)
@@ -129,7 +129,7 @@ func TestTheSameBytesAreStoredOnce(t *testing.T) {
 	}
 }
 
-func TestFileIsTheImage(t *testing.T) {
+func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
 	first := diskImage(1, 12)
@@ -155,7 +155,7 @@ func TestFileIsTheImage(t *testing.T) {
 	}
 }
 
-func TestMissingChunksComeFromTheSource(t *testing.T) {
+func TestMissingChunksAreFetched(t *testing.T) {
 	far, near := openStore(t, t.TempDir()), openStore(t, t.TempDir())
 	image, stream := diskImage(4, 8), noise(5, 6<<20)
 	for _, d := range []agentbox.Digest{putImage(t, far, image).Manifest, putStream(t, far, stream).Manifest} {

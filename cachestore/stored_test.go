@@ -10,7 +10,7 @@ import (
 
 // What a transfer brought a moment ago is handed on before it was made last, and what gc took is
 // not.
-func TestStoredGivesWhatHasJustCome(t *testing.T) {
+func TestStoredBeforeFlush(t *testing.T) {
 	b := noise(11, 5*blob.BlockSize)
 	src, d := elsewhere(t, b)
 	s := openStore(t, t.TempDir())
@@ -44,7 +44,7 @@ func TestStoredGivesWhatHasJustCome(t *testing.T) {
 	}
 }
 
-func TestArrivalsAreTold(t *testing.T) {
+func TestFetchProgress(t *testing.T) {
 	b := noise(12, 6*blob.BlockSize)
 	src, d := elsewhere(t, b)
 	l := fillImage(t, openStore(t, t.TempDir()), d, src)

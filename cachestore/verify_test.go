@@ -31,7 +31,7 @@ func flip(t *testing.T, file string, at int64) {
 	}
 }
 
-func TestDamageIsFoundNamedAndRepaired(t *testing.T) {
+func TestVerifyRepairsDamage(t *testing.T) {
 	far := openStore(t, t.TempDir())
 	s := openStore(t, t.TempDir())
 	image, stream := diskImage(1, 6), noise(2, 3<<20)
@@ -102,7 +102,7 @@ func TestAReaderRepairsFromItsSource(t *testing.T) {
 	}
 }
 
-func TestTheIndexIsMadeAnew(t *testing.T) {
+func TestRebuild(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
 	base := diskImage(1, 6)
@@ -148,9 +148,9 @@ func TestTheIndexIsMadeAnew(t *testing.T) {
 	}
 }
 
-// TestAFlippedBitAnywhere flips bits in all parts of every kind of file. Afterwards reads return
+// TestFlippedBitInAnyFile flips bits in all parts of every kind of file. Afterwards reads return
 // the right bytes or an error.
-func TestAFlippedBitAnywhere(t *testing.T) {
+func TestFlippedBitInAnyFile(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
 	image, stream := diskImage(1, 4), bytes.Repeat(noise(2, 1000), 3000)

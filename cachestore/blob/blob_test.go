@@ -56,7 +56,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-func TestLyingManifestsAreRefused(t *testing.T) {
+func TestInvalidManifests(t *testing.T) {
 	good := Manifest{Info: Info{Kind: Artifact}, Size: 10, Chunks: []Chunk{{Digest: Sum([]byte("x")), Size: 10}}}
 	if _, err := DecodeManifest(good.Encode()); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestLyingManifestsAreRefused(t *testing.T) {
 	}
 }
 
-func TestNamesAreCheckedAndSigned(t *testing.T) {
+func TestNameSignatures(t *testing.T) {
 	sign := func(namespace, key string) (Name, error) {
 		return Name{Namespace: namespace, Key: key, Manifest: Sum(nil), Scope: Team, Created: time.Unix(1, 0)}.Sign(vectorKey)
 	}
@@ -143,7 +143,7 @@ func TestNamesAreCheckedAndSigned(t *testing.T) {
 	}
 }
 
-func TestCompressionBombsAreRefused(t *testing.T) {
+func TestCompressionBombs(t *testing.T) {
 	c, err := NewCodec()
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +181,7 @@ func uneven(n int) []byte {
 	return b
 }
 
-func TestSplitCutsWhereTheContentSays(t *testing.T) {
+func TestSplit(t *testing.T) {
 	data := uneven(12 << 20)
 	cut := func(b []byte) (sums []agentbox.Digest) {
 		total := 0

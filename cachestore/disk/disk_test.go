@@ -46,7 +46,7 @@ func write(f File, p []byte, off int64) error {
 	return err
 }
 
-func TestReplaceLeavesTheOldOrTheNew(t *testing.T) {
+func TestReplaceIsAtomic(t *testing.T) {
 	fsys, dir := OS{}, t.TempDir()
 	name := filepath.Join(dir, "f")
 	for _, text := range []string{"one", "two"} {
@@ -68,7 +68,7 @@ func TestReplaceLeavesTheOldOrTheNew(t *testing.T) {
 	}
 }
 
-func TestAllocateTakesSpace(t *testing.T) {
+func TestAllocate(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "f")
 	for range 2 {
 		if err := Allocate(name, 1<<20); err != nil {

@@ -26,7 +26,7 @@ func open(t *testing.T, dir string) *Index {
 
 func digest(i int) agentbox.Digest { return blob.Sum(fmt.Append(nil, i)) }
 
-func TestWhatWasAppliedIsThere(t *testing.T) {
+func TestApply(t *testing.T) {
 	dir := t.TempDir()
 	x := open(t, dir)
 	var b Batch
@@ -65,7 +65,7 @@ func TestWhatWasAppliedIsThere(t *testing.T) {
 	}
 }
 
-func TestNothingIsWrittenWithoutRoom(t *testing.T) {
+func TestApplyWithoutRoom(t *testing.T) {
 	full := agentbox.Errorf(agentbox.NoSpace, "full")
 	room := error(nil)
 	x, err := Open(t.TempDir(), func() error { return room })
@@ -86,7 +86,7 @@ func TestNothingIsWrittenWithoutRoom(t *testing.T) {
 }
 
 // In this case badger's own Close would retry for ever.
-func TestCloseEndsWhereTheDirectoryIsGone(t *testing.T) {
+func TestCloseWithoutDirectory(t *testing.T) {
 	for how, remove := range map[string]func(dir string) error{
 		"removed": os.RemoveAll,
 		"moved":   func(dir string) error { return os.Rename(dir, dir+"-elsewhere") },
@@ -119,7 +119,7 @@ func TestCloseEndsWhereTheDirectoryIsGone(t *testing.T) {
 	}
 }
 
-func TestFingerprintsGoWithTheSecret(t *testing.T) {
+func TestNewSecretDropsFingerprints(t *testing.T) {
 	dir := t.TempDir()
 	x := open(t, dir)
 	secret := x.Secret()
@@ -146,7 +146,7 @@ func TestFingerprintsGoWithTheSecret(t *testing.T) {
 	}
 }
 
-func TestAFlippedBitIsNoAnswer(t *testing.T) {
+func TestFlippedBit(t *testing.T) {
 	k := key(chunkKey, digest(1))
 	good := seal(k, encodeLocation(Location{File: 1, Off: 2, Stored: 3, Size: 4}))
 	if _, ok := unseal(k, good); !ok {

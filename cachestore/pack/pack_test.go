@@ -37,7 +37,7 @@ func scan(t *testing.T, b []byte) (texts []string) {
 	return texts
 }
 
-func TestScanPassesOverDamage(t *testing.T) {
+func TestScanSkipsDamage(t *testing.T) {
 	b := file("one", "two", "three")
 	if got := scan(t, b); len(got) != 3 || got[2] != "three" {
 		t.Fatalf("%q", got)
@@ -55,10 +55,10 @@ func TestScanPassesOverDamage(t *testing.T) {
 	}
 }
 
-// TestDamageLosesNoRecordBehindIt has a pack stored in a pack, as in an image of a machine that
+// TestScanContinuesBehindDamage has a pack stored in a pack, as in an image of a machine that
 // runs agentbox. With the outer header damaged the inner one is found, whose length means nothing
 // here.
-func TestDamageLosesNoRecordBehindIt(t *testing.T) {
+func TestScanContinuesBehindDamage(t *testing.T) {
 	inner := Record{What: Chunk, Digest: blob.Sum([]byte("x")), Size: 1 << 20, Stored: 1 << 10}.Header()
 	for name, text := range map[string]string{"longer than the pack": string(inner[:]), "over the next record": string(inner[:]) + "data"} {
 		b := file("one", text, "three", string(make([]byte, 1<<10)))
