@@ -15,40 +15,45 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// TestSession reports whether the Session of a Source keeps its word (cachestore.OpenSession). with
-// makes a Source that has the given pieces and no others.
-func TestSession(t *testing.T, with func(t *testing.T, pieces [][]byte) cachestore.Source) {
-	for name, test := range map[string]func(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source){
-		"each chunk comes once":                 once,
-		"calls at once are all served":          everybody,
-		"a receiver's error ends the call":      full,
-		"wrong bytes are no arrival":            wrong,
-		"what nobody has is an error":           nowhere,
-		"a call ends with its context":          cancelled,
-		"nothing arrives after it was closed":   closed,
-		"what somebody waits for passes others": overtakes,
+// NewSource makes a Source that has the given pieces (chunks and encoded manifests, decoded) and no
+// others. It registers the cleanup with t.
+type NewSource func(t *testing.T, pieces [][]byte) cachestore.Source
+
+// TestSession checks that the Session of a Source satisfies the contract of cachestore.Session. It
+// makes a new Source for each case. Some cases wait for several seconds if the Session fails them.
+func TestSession(t *testing.T, with NewSource) {
+	for name, test := range map[string]func(t *testing.T, with NewSource){
+		"each chunk arrives once":           eachOnce,
+		"concurrent calls":                  concurrentCalls,
+		"receiver's error":                  receiverError,
+		"wrong bytes":                       wrongBytes,
+		"missing chunk":                     missingChunk,
+		"cancelled call":                    cancelled,
+		"close":                             closed,
+		"demand overtakes lower priorities": overtakes,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, with) })
 	}
 }
 
-// sink is a receiver of chunks. It checks what Arrived promises: right bytes, no chunk twice, none
-// after Close. The order in which chunks arrived is for the cases to judge.
+// sink is the receiver of a session. It checks the contract of cachestore.Arrived: correct bytes, no
+// chunk twice, and none after Close. The cases check the order of the chunks. Its methods are safe
+// for concurrent use.
 type sink struct {
 	t *testing.T
-	// chunks are the right bytes of each.
+	// chunks are the correct bytes of each chunk.
 	chunks [][]byte
-	// refuse is asked before a chunk is taken; its error is that of the receiver. It may block,
-	// which holds the chunk on its way. It may be nil.
+	// refuse is called with each chunk before it is recorded, and its error is returned instead. It
+	// may block, which delays the chunk. It may be nil, and is set before the first Fetch.
 	refuse func(chunk int) error
 
 	mu sync.Mutex
-	// order is that in which they arrived; shut is set once Close has returned.
-	order []int
-	shut  bool
+	// order lists the chunks as they arrived; closed is set once Close has returned.
+	order  []int
+	closed bool
 }
 
-// arrived is a cachestore.Arrived.
+// arrived is a cachestore.Arrived. It fails the test for a chunk that must not arrive.
 func (s *sink) arrived(_ context.Context, i int, b []byte) error {
 	if s.refuse != nil {
 		if err := s.refuse(i); err != nil {
@@ -57,7 +62,7 @@ func (s *sink) arrived(_ context.Context, i int, b []byte) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.shut {
+	if s.closed {
 		s.t.Errorf("chunk %d arrived after Close", i)
 	}
 	if !bytes.Equal(b, s.chunks[i]) {
@@ -70,15 +75,15 @@ func (s *sink) arrived(_ context.Context, i int, b []byte) error {
 	return nil
 }
 
-// count is how many chunks have arrived.
+// count returns the number of chunks that have arrived.
 func (s *sink) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.order)
 }
 
-// stream makes a blob of n chunks and its manifest, the same each time. Sizes differ, so that
-// chunks cannot be taken for each other.
+// stream makes a blob of n chunks and its manifest, always the same for the same n. Each chunk has
+// another size (from 20,000 bytes on), so that chunks cannot be confused.
 func stream(n int) (chunks [][]byte, m blob.Manifest) {
 	random := rand.NewChaCha8([32]byte{byte(n)})
 	m = blob.Manifest{Info: blob.Info{Kind: blob.Artifact}}
@@ -92,7 +97,7 @@ func stream(n int) (chunks [][]byte, m blob.Manifest) {
 	return chunks, m
 }
 
-// open opens a session with s as its receiver, closed with the test at the latest.
+// open opens a session with s as its receiver. A case may close it; the end of the test does.
 func open(t *testing.T, src cachestore.Source, m blob.Manifest, s *sink) cachestore.Session {
 	t.Helper()
 	session, err := cachestore.OpenSession(t.Context(), src, blob.Sum(m.Encode()), m, s.arrived)
@@ -103,15 +108,16 @@ func open(t *testing.T, src cachestore.Source, m blob.Manifest, s *sink) cachest
 	return session
 }
 
-// begin opens a session with a source that has chunks[:have] of a blob of n.
-func begin(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source, n, have int) (cachestore.Session, *sink) {
+// begin opens a session for a blob of n chunks. The Source has its manifest and the first have
+// chunks.
+func begin(t *testing.T, with NewSource, n, have int) (cachestore.Session, *sink) {
 	t.Helper()
 	chunks, m := stream(n)
 	s := &sink{t: t, chunks: chunks}
 	return open(t, with(t, append(slices.Clone(chunks[:have]), m.Encode())), m, s), s
 }
 
-// upTo lists the numbers below n.
+// upTo returns the numbers below n.
 func upTo(n int) []int {
 	var out []int
 	for i := range n {
@@ -120,8 +126,8 @@ func upTo(n int) []int {
 	return out
 }
 
-// once: a call returns when all chunks have arrived, and each does once.
-func once(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
+// eachOnce checks that a call returns when all chunks have arrived, each of them once.
+func eachOnce(t *testing.T, with NewSource) {
 	session, s := begin(t, with, 20, 20)
 	if err := session.Fetch(t.Context(), cachestore.Bulk, upTo(20)); err != nil {
 		t.Fatal(err)
@@ -131,8 +137,8 @@ func once(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	}
 }
 
-// everybody: calls of all priorities at the same time are all served.
-func everybody(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
+// concurrentCalls checks that concurrent calls of all priorities succeed.
+func concurrentCalls(t *testing.T, with NewSource) {
 	session, s := begin(t, with, 20, 20)
 	var wg sync.WaitGroup
 	for p, list := range map[cachestore.Priority][]int{cachestore.Bulk: upTo(20)[10:], cachestore.Soon: {3, 1, 2}, cachestore.Demand: {7}} {
@@ -148,8 +154,9 @@ func everybody(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) 
 	}
 }
 
-// full: an error of the receiver's own ends the call, and is its error.
-func full(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
+// receiverError checks that an error of the receiver fails the call, and that the call returns it.
+// Retries would be pointless on a full disk.
+func receiverError(t *testing.T, with NewSource) {
 	session, s := begin(t, with, 6, 6)
 	disk := agentbox.Errorf(agentbox.NoSpace, "the disk is full")
 	s.refuse = func(i int) error {
@@ -163,21 +170,21 @@ func full(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 	}
 }
 
-// wrong: bytes that the receiver refuses as wrong did not arrive; the chunk comes again.
-func wrong(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
+// wrongBytes checks that a chunk can be fetched again after the receiver has refused it as Corrupt,
+// as a peer may send wrong bytes.
+func wrongBytes(t *testing.T, with NewSource) {
 	session, s := begin(t, with, 3, 3)
-	spoilt := false
+	refused := false
 	s.refuse = func(i int) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if i != 1 || spoilt {
+		if i != 1 || refused {
 			return nil
 		}
-		spoilt = true
+		refused = true
 		return agentbox.Errorf(agentbox.Corrupt, "not chunk 1")
 	}
-	// It may come from elsewhere; with one place that has it, asking again must work all the same,
-	// sooner or later.
+	// The Session may use another peer. With only one, a retry must succeed after a while.
 	deadline := time.Now().Add(20 * time.Second)
 	for {
 		err := session.Fetch(t.Context(), cachestore.Demand, []int{1})
@@ -189,30 +196,32 @@ func wrong(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if !spoilt || s.count() != 1 {
+	if !refused || s.count() != 1 {
 		t.Errorf("%d chunks arrived", s.count())
 	}
 }
 
-// nowhere: a chunk that the Source does not have is NotFound, and costs the others nothing.
-func nowhere(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
+// missingChunk checks that a chunk that the Source does not have is NotFound, and that the others can
+// be fetched afterwards.
+func missingChunk(t *testing.T, with NewSource) {
 	session, s := begin(t, with, 6, 5)
 	if err := session.Fetch(t.Context(), cachestore.Demand, []int{5}); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Errorf("code %s: %v", agentbox.CodeOf(err), err)
 	}
 	if err := session.Fetch(t.Context(), cachestore.Bulk, upTo(5)); err != nil || s.count() != 5 {
-		t.Errorf("the others: %d, %v", s.count(), err)
+		t.Errorf("the other chunks: %d, %v", s.count(), err)
 	}
 }
 
-// cancelled: a call ends with its context, and one that begins after that gets nothing.
-func cancelled(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
+// cancelled checks that a call ends when its context does, and that a call with an ended context
+// fails. It cancels the first call while its chunk is on the way.
+func cancelled(t *testing.T, with NewSource) {
 	session, s := begin(t, with, 2, 2)
 	entered := make(chan struct{})
 	hold := make(chan struct{})
-	var tell sync.Once
+	var first sync.Once
 	s.refuse = func(int) error {
-		tell.Do(func() { close(entered) })
+		first.Do(func() { close(entered) })
 		<-hold
 		return nil
 	}
@@ -222,14 +231,15 @@ func cancelled(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) 
 	<-entered
 	cancel()
 	close(hold)
-	<-done // with an error or, as the chunk came, without
+	<-done // with or without an error, because the chunk may have arrived
 	if err := session.Fetch(ctx, cachestore.Demand, []int{1}); err == nil {
-		t.Error("a call whose context had ended got something")
+		t.Error("a call with an ended context succeeded")
 	}
 }
 
-// closed: Close ends calls under way, nothing arrives after it, and later calls fail.
-func closed(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
+// closed checks that Close ends calls under way, that nothing arrives afterwards (sink.arrived), and
+// that later calls fail.
+func closed(t *testing.T, with NewSource) {
 	session, s := begin(t, with, 30, 30)
 	done := make(chan error, 1)
 	go func() { done <- session.Fetch(t.Context(), cachestore.Bulk, upTo(30)) }()
@@ -240,30 +250,30 @@ func closed(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
 		t.Error(err)
 	}
 	s.mu.Lock()
-	s.shut = true
+	s.closed = true
 	all := len(s.order) == 30
 	s.mu.Unlock()
 	if err := <-done; err == nil && !all {
-		t.Error("a call that had not got everything succeeded")
+		t.Error("a call succeeded without all of its chunks")
 	}
 	if err := session.Fetch(t.Context(), cachestore.Bulk, []int{0}); err == nil {
-		t.Error("a closed session got something")
+		t.Error("a call on a closed session succeeded")
 	}
 }
 
-// overtakes: a chunk that somebody waits for comes before those that nobody does. Each of those is
-// held back until it has leave to arrive, and gets it one by one, ever more slowly, until the chunk
-// has come: a Source cannot be done before it has heard of the second call, and one that lets
-// nothing pass runs out of leave.
-func overtakes(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) {
+// overtakes checks that a demanded chunk arrives before the bulk. It lets one chunk of the bulk
+// arrive at a time, with ever longer pauses, until the demanded chunk has arrived. So a Source
+// cannot deliver the whole bulk before it learns of the demand, and one that delivers the bulk first
+// uses up all permits.
+func overtakes(t *testing.T, with NewSource) {
 	const n = 400
 	session, s := begin(t, with, n, n)
-	entered, leave := make(chan struct{}), make(chan struct{})
-	var tell sync.Once
+	entered, permits := make(chan struct{}), make(chan struct{})
+	var first sync.Once
 	s.refuse = func(i int) error {
-		tell.Do(func() { close(entered) })
+		first.Do(func() { close(entered) })
 		if i != n-1 {
-			<-leave
+			<-permits
 		}
 		return nil
 	}
@@ -274,37 +284,37 @@ func overtakes(t *testing.T, with func(*testing.T, [][]byte) cachestore.Source) 
 		}
 	})
 	<-entered
-	came := make(chan struct{})
+	demanded := make(chan struct{})
 	wg.Go(func() {
-		defer close(came)
+		defer close(demanded)
 		if err := session.Fetch(t.Context(), cachestore.Demand, []int{n - 1}); err != nil {
 			t.Error(err)
 		}
 	})
 	for pause := range n / 2 {
-		if !passes(leave, came, time.Duration(pause)*time.Millisecond) {
+		if !permit(permits, demanded, time.Duration(pause)*time.Millisecond) {
 			break
 		}
 	}
 	select {
-	case <-came:
+	case <-demanded:
 	default:
-		t.Errorf("%d chunks that nobody waited for came first", s.count())
+		t.Errorf("%d chunks of the bulk arrived first", s.count())
 	}
-	close(leave)
+	close(permits)
 	wg.Wait()
 }
 
-// passes gives one chunk leave to arrive and then waits for pause; false as soon as the chunk that
-// is waited for came.
-func passes(leave chan<- struct{}, came <-chan struct{}, pause time.Duration) bool {
+// permit lets one chunk arrive and then waits for pause. It returns false as soon as the demanded
+// chunk has arrived.
+func permit(permits chan<- struct{}, demanded <-chan struct{}, pause time.Duration) bool {
 	select {
-	case leave <- struct{}{}:
-	case <-came:
+	case permits <- struct{}{}:
+	case <-demanded:
 		return false
 	}
 	select {
-	case <-came:
+	case <-demanded:
 		return false
 	case <-time.After(pause):
 		return true

@@ -12,12 +12,11 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// TestSource reports whether a Source keeps its word (cachestore.Source). with makes one that has
-// the given pieces and no others.
-func TestSource(t *testing.T, with func(t *testing.T, pieces [][]byte) cachestore.Source) {
+// TestSource checks that a Source satisfies the contract of cachestore.Source.
+func TestSource(t *testing.T, with NewSource) {
 	small, large := []byte("small"), bytes.Repeat([]byte("large "), 100_000)
 	src := with(t, [][]byte{small, large})
-	t.Run("what it has", func(t *testing.T) {
+	t.Run("present", func(t *testing.T) {
 		for _, p := range [][]byte{small, large} {
 			got, err := src.Get(t.Context(), blob.Sum(p), len(p))
 			if err != nil || !bytes.Equal(got, p) {
@@ -25,17 +24,17 @@ func TestSource(t *testing.T, with func(t *testing.T, pieces [][]byte) cachestor
 			}
 		}
 	})
-	t.Run("what it has not", func(t *testing.T) {
+	t.Run("absent", func(t *testing.T) {
 		if _, err := src.Get(t.Context(), blob.Sum([]byte("nowhere")), 100); agentbox.CodeOf(err) != agentbox.NotFound {
 			t.Errorf("code %s: %v", agentbox.CodeOf(err), err)
 		}
 	})
-	t.Run("more than was asked for", func(t *testing.T) {
+	t.Run("larger than max", func(t *testing.T) {
 		if got, err := src.Get(t.Context(), blob.Sum(large), 100); err == nil {
-			t.Errorf("%d bytes where at most 100 were asked for", len(got))
+			t.Errorf("%d bytes although max was 100", len(got))
 		}
 	})
-	t.Run("many at once", func(t *testing.T) {
+	t.Run("concurrent", func(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
@@ -51,22 +50,23 @@ func TestSource(t *testing.T, with func(t *testing.T, pieces [][]byte) cachestor
 	})
 }
 
-// Slow is a Source behind a link of so many bytes a second, with Delay before each answer. All
-// requests share the link, one after the other, as they share a cable. Fail, which may be nil, is
-// asked first: an error of its is the answer, and it may block until ctx ends.
+// Slow is a Source behind a simulated link. Requests share the link one after the other, as they
+// share a cable. It is safe for concurrent use; its exported fields must be set before.
 type Slow struct {
 	cachestore.Source
-	Rate  int64 // bytes a second; 0: no limit
-	Delay time.Duration
-	Fail  func(ctx context.Context, d agentbox.Digest) error
+	Rate  int64         // bytes per second; 0: no limit
+	Delay time.Duration // before each answer, in addition
+	// Fail, which may be nil, is called before each request, which fails with its error. It may
+	// block until ctx ends.
+	Fail func(ctx context.Context, d agentbox.Digest) error
 
-	// mu guards what follows: when the link is free again, and what went over it.
+	// mu guards the fields below it.
 	mu   sync.Mutex
 	free time.Time // when the link is free again
-	n    int64
+	n    int64     // bytes sent
 }
 
-// Get waits as long as the link would.
+// Get gets a piece from the Source at once, and returns it when the link would have delivered it.
 func (s *Slow) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
 	if s.Fail != nil {
 		if err := s.Fail(ctx, d); err != nil {
@@ -85,7 +85,7 @@ func (s *Slow) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, err
 	}
 }
 
-// queue puts n bytes on the link and tells how long it takes until they are through.
+// queue returns how long n bytes take on the link, behind all earlier ones.
 func (s *Slow) queue(n int64) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *Slow) queue(n int64) time.Duration {
 	return time.Until(s.free)
 }
 
-// Bytes counts what went over the link.
+// Bytes returns the number of bytes sent so far, without failed requests.
 func (s *Slow) Bytes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
