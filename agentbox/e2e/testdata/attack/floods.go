@@ -14,38 +14,38 @@ import (
 )
 
 // flood opens ten thousand connections to a port that never answers, so that none is closed. The
-// gateway must carry as many as its limit permits and, after they are closed, a new one. The script
-// checks how many were refused.
+// gateway must keep as many open as its limit permits ("held N") and, after they are closed, accept
+// a new one ("and then answers"). The script checks how many were refused.
 func flood() {
-	// More than any box may have. Few goroutines make them, so that the box itself does not run out
-	// of anything first.
+	// More than any box may have. Few goroutines open them, so that the box itself does not run out
+	// of resources first.
 	const all, workers = 10_000, 16
 	addrs, err := net.LookupHost("b.example")
 	if err != nil {
-		tell("flood", "b.example", err.Error())
+		report("flood", "b.example", err.Error())
 		return
 	}
 	var mu sync.Mutex
 	var held []net.Conn
 	var wg sync.WaitGroup
-	turns := make(chan struct{}, all)
+	tickets := make(chan struct{}, all)
 	for range all {
-		turns <- struct{}{}
+		tickets <- struct{}{}
 	}
-	close(turns)
+	close(tickets)
 	for range workers {
 		wg.Go(func() {
-			for range turns {
-				c, err := net.DialTimeout("tcp", net.JoinHostPort(addrs[0], mute), patience)
+			for range tickets {
+				c, err := net.DialTimeout("tcp", net.JoinHostPort(addrs[0], mute), timeLimit)
 				switch {
 				case err == nil:
 					mu.Lock()
 					held = append(held, c)
 					mu.Unlock()
-				case errors.Is(err, syscall.ECONNREFUSED): // the box itself runs out of descriptors or ports with another error
-					tell("flood", "b.example", "")
+				case errors.Is(err, syscall.ECONNREFUSED): // if the box itself runs out of descriptors or ports, the error is another one
+					report("flood", "b.example", "")
 				default:
-					tell("flood", "b.example", err.Error())
+					report("flood", "b.example", err.Error())
 				}
 			}
 		})
@@ -56,7 +56,7 @@ func flood() {
 		c.Close()
 	}
 	// The gateway may notice a moment later that a connection was closed.
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(timeLimit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if handshake("b.example", "b.example") != "" {
 			fmt.Println("and then answers")
 			return
@@ -67,8 +67,8 @@ func flood() {
 // mute is the port of b.example that never answers.
 const mute = "2222"
 
-// stillOpen returns how many are still open. One that was refused late may have looked as if it
-// were carried.
+// stillOpen returns how many connections are still open. Some of those that seemed to be accepted
+// may have been refused a moment later.
 func stillOpen(all []net.Conn) int {
 	n := 0
 	soon := time.Now().Add(5 * time.Second)
@@ -81,7 +81,7 @@ func stillOpen(all []net.Conn) int {
 	return n
 }
 
-// timeout returns the text of an error if it is a timeout, "" otherwise.
+// timeout returns the text of err if it is a timeout, and "" otherwise.
 func timeout(err error) string {
 	if e, ok := err.(net.Error); ok && e.Timeout() {
 		return err.Error()
@@ -89,35 +89,36 @@ func timeout(err error) string {
 	return ""
 }
 
-// slow has clients that send nothing, or half of a request. The gateway must close them within
-// three times patience; otherwise they count as left.
+// slow opens connections on which it sends nothing, or half of a request. The gateway must close
+// them within three times timeLimit.
 func slow() {
 	var wg sync.WaitGroup
-	for _, c := range []struct{ kind, to, says string }{
+	for _, c := range []struct{ kind, to, sends string }{
 		{"slow", "a.example:443", ""}, {"slow", "b.example:443", ""}, {"framing", "a.example:80", "GET / HTTP/1.1\r\nHost: a.example\r\nX: "}, {"hello", "b.example:443", "\x16\x03\x01\x02\x00\x01"},
 	} {
 		wg.Go(func() {
 			conn, err := net.Dial("tcp", c.to)
 			if err != nil {
-				tell(c.kind, c.to, err.Error())
+				report(c.kind, c.to, err.Error())
 				return
 			}
 			defer conn.Close()
-			_, _ = io.WriteString(conn, c.says)
-			_ = conn.SetDeadline(time.Now().Add(3 * patience))
+			_, _ = io.WriteString(conn, c.sends)
+			_ = conn.SetDeadline(time.Now().Add(3 * timeLimit))
 			_, err = io.Copy(io.Discard, conn)
-			left := ""
+			effect := ""
 			if err != nil {
-				left = timeout(err)
+				effect = timeout(err)
 			}
-			tell(c.kind, fmt.Sprintf("%s after %q", c.to, c.says), left)
+			report(c.kind, fmt.Sprintf("%s after %q", c.to, c.sends), effect)
 		})
 	}
 	wg.Wait()
 }
 
-// hold reads a stream until something ends it, such as a change of the policy. It prints "holds"
-// when the stream is open, and "ended" with the reason.
+// hold reads an endless answer over a connection that the gateway passes through, until it is ended,
+// for example by a change of the policy. It prints "holds" once it reads, and "ended" with the
+// reason.
 func hold() {
 	c, err := open("b.example", "b.example")
 	if err != nil {
@@ -136,8 +137,8 @@ func hold() {
 	fmt.Println("ended", err)
 }
 
-// carry keeps a request open that has the secret, until something ends it. Meanwhile the script
-// removes the secret.
+// carry keeps a request open that the gateway has given the secret's value, until it is ended.
+// Meanwhile the script removes the secret. It prints what hold does.
 func carry() {
 	res, err := ask("https://a.example/allowed/stream", "Bearer "+os.Getenv("TOKEN"))
 	if err != nil {

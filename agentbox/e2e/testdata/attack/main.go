@@ -1,10 +1,14 @@
-// Command attack attempts from inside a box what must not work. Each attempt prints a line:
-// "refused KIND WHAT", where KIND is the kind of entry in the box's log, or "LEFT KIND WHAT: ..."
-// if it had an effect. Host names are those of command outside.
+// Command attack attempts from inside a box what the policy forbids. Each attempt prints a line:
+// "refused KIND WHAT", where KIND is the kind of its entry in the box's log, or "LEFT KIND WHAT:
+// EFFECT" if it had an effect. The kind "none" is for attempts that need no entry. Host names are
+// those of command outside.
 //
-// testdata/script/attacks.txtar runs it, counts the attempts of each kind in the box's log, and
-// checks what has reached the outside. Arguments are names of groups. The exit code is 0 whatever
-// the results; the script decides.
+// testdata/script/attacks.txtar runs it, compares the attempts of each kind with the box's log, and
+// checks what has reached the outside. The arguments are names of groups. The exit code is 0 whatever
+// the results, because the script decides; it is 2 for an unknown group.
+//
+// "secret" in a name, a path or a body marks it: the script searches for the word in what has
+// reached the outside.
 package main
 
 import (
@@ -12,9 +16,9 @@ import (
 	"os"
 )
 
-// groups are the groups of attempts by name. Each prints a line for each of its attempts. hold and
-// carry run until something ends them. use is allowed, which shows that the rest was refused for
-// the right reason.
+// groups are the groups of attempts by name. Each prints a line per attempt. hold and carry run
+// until the connection is ended. use is allowed: it shows that the rest was refused for the right
+// reason.
 var groups = map[string]func(){
 	"names": names, "addresses": addresses, "redirects": redirects, "datagrams": datagrams, "servernames": serverNames, "framings": framings,
 	"authorities": authorities, "secrets": secrets, "resolvers": resolvers, "labels": labels, "slow": slow, "flood": flood, "hold": hold, "use": use, "carry": carry,
@@ -22,21 +26,21 @@ var groups = map[string]func(){
 
 func main() {
 	for _, name := range os.Args[1:] {
-		try, ok := groups[name]
+		attempts, ok := groups[name]
 		if !ok {
 			fmt.Fprintln(os.Stderr, "there is no group", name)
 			os.Exit(2)
 		}
-		try()
+		attempts()
 	}
 }
 
-// tell prints the result of an attempt; left is "" if it was refused. A script counts the entries
-// of each kind in the box's log, so every attempt must be printed.
-func tell(kind, what, left string) {
-	if left == "" {
+// report prints the result of an attempt; effect is "" if it was refused. Every attempt must be
+// reported exactly once, because the script compares their number with the box's log.
+func report(kind, what, effect string) {
+	if effect == "" {
 		fmt.Printf("refused %s %q\n", kind, what)
 		return
 	}
-	fmt.Printf("LEFT %s %q: %.300q\n", kind, what, left)
+	fmt.Printf("LEFT %s %q: %.300q\n", kind, what, effect)
 }

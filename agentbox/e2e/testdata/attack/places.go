@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// addresses connects to addresses that no allowed name may lead to: directly, by way of another
-// name, and after the name has first led elsewhere. They are this host, private and link-local
-// networks, metadata services of clouds, multicast, and the ways to write an IPv4 address as IPv6.
+// addresses connects to addresses to which no allowed name may resolve: directly, through a CNAME,
+// and after the name has first resolved elsewhere (DNS rebinding). They are this host, private and
+// link-local networks, metadata services of clouds, multicast, and the ways to write an IPv4 address
+// as IPv6.
 func addresses() {
 	for _, a := range []string{
 		"127.0.0.1", "127.8.8.8", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "255.255.255.255", "198.18.0.1",
@@ -28,35 +29,36 @@ func addresses() {
 			if strings.HasPrefix(got, "403 agentbox: denied") {
 				got = ""
 			}
-			tell("address", how+" "+a, got)
-			tell("address", how+" "+a+" by TLS", handshake(name, name))
+			report("address", how+" "+a, got)
+			report("address", how+" "+a+" by TLS", handshake(name, name))
 		}
 	}
 	// The address of a name must be checked at each connection, even if it was harmless before.
 	turns := host("turn", "169.254.169.254")
 	if got := fetch("http://" + turns + "/redirect?to=/"); !strings.HasPrefix(got, "302") {
-		tell("address", "before it turned", got)
+		report("address", "before it turned", got)
 	}
-	tell("address", "after it turned", handshake(turns, turns))
+	report("address", "after it turned", handshake(turns, turns))
 }
 
-// host returns a name that command outside's resolver leads to an address in this way.
+// host returns a name that the resolver of command outside resolves to an address: at, cname or turn
+// says how.
 func host(how, address string) string {
 	return how + "-" + hex.EncodeToString(netip.MustParseAddr(address).AsSlice()) + ".names.example"
 }
 
-// redirects follows redirects of an allowed site to places where the box may not go, as most
+// redirects follows redirects of an allowed site to hosts that the box may not reach, as most
 // clients do.
 func redirects() {
 	for _, to := range []string{
 		"http://127.0.0.1:1/secret", "http://169.254.169.254/latest/meta-data", "http://10.0.0.1/secret", "http://evil.example/secret", "http://203.0.113.7/secret",
 		"http://host.agentbox.internal/secret", "http://198.18.0.1/secret",
 	} {
-		client := &http.Client{Timeout: patience}
+		client := &http.Client{Timeout: timeLimit}
 		res, err := client.Get("http://a.example/redirect?to=" + to)
-		kind, left := "flow", ""
+		kind, effect := "flow", ""
 		if err == nil {
-			left = res.Status
+			effect = res.Status
 			res.Body.Close()
 		}
 		switch {
@@ -65,15 +67,15 @@ func redirects() {
 		case strings.Contains(to, "evil.example"), strings.Contains(to, "host.agentbox"):
 			kind = "dns" // they have no address
 		}
-		tell(kind, "redirect to "+to, left)
+		report(kind, "redirect to "+to, effect)
 	}
 }
 
-// fetch returns status and body, or an error. It follows no redirect, so the answer is from the
-// requested place.
+// fetch returns the status and body, or the text of an error. It follows no redirects, so the answer
+// is that of url.
 func fetch(url string) string {
 	client := &http.Client{
-		Timeout:       patience,
+		Timeout:       timeLimit,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	res, err := client.Get(url)
@@ -85,18 +87,18 @@ func fetch(url string) string {
 	return fmt.Sprint(res.StatusCode, " ", string(b))
 }
 
-// datagrams sends datagrams to names whose rule is for TCP. A rule without a protocol is for TCP.
+// datagrams sends UDP datagrams to names whose rules are for TCP, as rules without a protocol are.
 func datagrams() {
 	for _, to := range []string{"a.example:443", "a.example:53", "b.example:4789"} {
-		left := ""
+		effect := ""
 		if c, err := net.Dial("udp", to); err == nil {
-			_ = c.SetDeadline(time.Now().Add(patience))
+			_ = c.SetDeadline(time.Now().Add(timeLimit))
 			_, _ = io.WriteString(c, "secret")
 			if _, err = c.Read(make([]byte, 100)); !errors.Is(err, syscall.ECONNREFUSED) {
-				left = fmt.Sprint(err)
+				effect = fmt.Sprint(err)
 			}
 			c.Close()
 		}
-		tell("flow", "udp "+to, left)
+		report("flow", "udp "+to, effect)
 	}
 }

@@ -17,9 +17,9 @@ import (
 
 // dial connects and sets a deadline for everything on the connection.
 func dial(address string) (net.Conn, error) {
-	c, err := net.DialTimeout("tcp", address, patience)
+	c, err := net.DialTimeout("tcp", address, timeLimit)
 	if err == nil {
-		_ = c.SetDeadline(time.Now().Add(patience))
+		_ = c.SetDeadline(time.Now().Add(timeLimit))
 	}
 	return c, err
 }
@@ -48,9 +48,9 @@ func handshake(host, name string) string {
 	return "a handshake"
 }
 
-// say sends a request and returns everything until the other end closes, or an error, so that a
-// second response shows.
-func say(c net.Conn, err error, request string) string {
+// exchange sends a request and returns everything until the other end closes the connection, so
+// that a second response is visible. It returns the text of err, which is that of the connection.
+func exchange(c net.Conn, err error, request string) string {
 	if err != nil {
 		return err.Error()
 	}
@@ -60,78 +60,77 @@ func say(c net.Conn, err error, request string) string {
 	return string(b)
 }
 
-// Both sites: the gateway opens a.example's TLS, for its secret, and passes b.example's through.
+// sites are both allowed sites. The gateway opens the TLS of a.example, for its secret, and passes
+// that of b.example through.
 var sites = []string{"a.example", "b.example"}
 
-// serverNames sends server names other than the connection's, and data that is not TLS. The address
-// is always allowed; only what the client says inside differs.
+// serverNames sends server names other than the connection's, and data that is not TLS, to addresses
+// that are allowed.
 func serverNames() {
 	for _, site := range sites {
 		for _, name := range []string{"", "x" + site, site + ".evil.example", "evil.example", "127.0.0.1", sites[0], sites[1]} {
 			if name != site {
-				tell("sni", name+" at "+site, handshake(site, name))
+				report("sni", name+" at "+site, handshake(site, name))
 			}
 		}
 		c, err := dial(site + ":443")
-		tell("not-tls", "HTTP at "+site, but("agentbox: denied", say(c, err, "GET /secret HTTP/1.1\r\nHost: "+site+"\r\n\r\n")))
+		report("not-tls", "HTTP at "+site, unless("agentbox: denied", exchange(c, err, "GET /secret HTTP/1.1\r\nHost: "+site+"\r\n\r\n")))
 		c, err = dial(site + ":443")
-		got := say(c, err, "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00")
+		got := exchange(c, err, "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00")
 		if !strings.Contains(got, "HTTP") {
 			got = ""
 		}
-		tell("hello", "half a hello at "+site, got)
+		report("hello", "half a hello at "+site, got)
 	}
 }
 
-// but returns "" if the answer contains says, and otherwise the answer.
-func but(says, answer string) string {
-	if strings.Contains(answer, says) {
+// unless returns "" if the answer contains the text of a refusal, and otherwise the answer.
+func unless(refusal, answer string) string {
+	if strings.Contains(answer, refusal) {
 		return ""
 	}
 	return "answer: " + answer
 }
 
-// ways are the ways of an HTTP/1 request to a.example: in the clear, and by TLS that the gateway
-// opens.
+// ways are the ways to send an HTTP/1 request to a.example: in the clear, and by TLS that the
+// gateway opens. Each has its own parsers between the box and the site.
 var ways = map[string]func() (net.Conn, error){
 	"in the clear": func() (net.Conn, error) { return dial("a.example:80") },
 	"opened":       func() (net.Conn, error) { return open("a.example", "a.example", "http/1.1") },
 }
 
-// framings sends requests that servers may parse in two ways. A second request in the body of the
-// first would be carried with the permission of the first. The forms are those of the gateway's own
-// tests (gatewaytest).
+// framings sends requests that servers may parse in two ways (request smuggling). A second request
+// hidden in the body of the first would be forwarded with the permission of the first. The forms are
+// those of the gateway's own tests (gatewaytest).
 func framings() {
-	// Each way has its own parsers between the box and the site.
 	for way, connect := range ways {
 		for what, request := range gatewaytest.Framings("a.example") {
 			c, err := connect()
-			tell("framing", what+" "+way, but("agentbox: denied", say(c, err, request)))
+			report("framing", what+" "+way, unless("agentbox: denied", exchange(c, err, request)))
 		}
 		for what, chunks := range gatewaytest.Chunkings() {
 			c, err := connect()
-			got := say(c, err, "POST /redirect?to=/ HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n"+chunks+"GET /smuggled HTTP/1.1\r\nHost: a.example\r\n\r\n")
+			got := exchange(c, err, "POST /redirect?to=/ HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n"+chunks+"GET /smuggled HTTP/1.1\r\nHost: a.example\r\n\r\n")
 			if !strings.HasPrefix(got, "HTTP/1.1 2") && strings.Count(got, "HTTP/1.1 ") <= 1 {
 				got = ""
 			}
-			tell("framing", "chunks: "+what+" "+way, got)
+			report("framing", "chunks: "+what+" "+way, got)
 		}
 	}
 }
 
-// authorities sends hosts and authorities other than the connection's, also on shared connections,
-// and headers that override the method. The connection is allowed for one host, but the request
-// names another.
+// authorities sends requests whose host or authority is not the connection's, over HTTP/1 and
+// HTTP/2, and requests with headers that override the method.
 func authorities() {
 	for way, connect := range ways {
 		for _, host := range []string{"b.example", "evil.example", "a.example:8080", "127.0.0.1", "xa.example", "a.example.evil.example", "a%2eexample"} {
 			c, err := connect()
-			tell("authority", host+" "+way, but("agentbox: denied", say(c, err, "GET /secret HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")))
+			report("authority", host+" "+way, unless("agentbox: denied", exchange(c, err, "GET /secret HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")))
 		}
 	}
 	for _, field := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"} {
 		c, err := dial("a.example:80")
-		tell("method-override", field, but("agentbox: denied", say(c, err, "GET /secret HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n"+field+": delete\r\n\r\n")))
+		report("method-override", field, unless("agentbox: denied", exchange(c, err, "GET /secret HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n"+field+": delete\r\n\r\n")))
 	}
 	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
@@ -146,12 +145,13 @@ func authorities() {
 			if method == http.MethodConnect {
 				kind = "framing"
 			}
-			tell(kind, "HTTP/2 "+method+" "+host, but(" 4", roundTrip(transport, req)))
+			report(kind, "HTTP/2 "+method+" "+host, unless(" 4", roundTrip(transport, req)))
 		}
 	}
 }
 
-// roundTrip returns protocol and status of an answer, without following a redirect.
+// roundTrip returns the protocol and status of an answer, or the text of an error. It follows no
+// redirects.
 func roundTrip(t http.RoundTripper, req *http.Request) string {
 	res, err := t.RoundTrip(req)
 	if err != nil {
@@ -161,13 +161,13 @@ func roundTrip(t http.RoundTripper, req *http.Request) string {
 	return res.Proto + " " + res.Status
 }
 
-// secrets sends the placeholder of $TOKEN to other places than a header for a.example/allowed. The
-// placeholder itself is not a secret, but a gateway that replaced it anywhere else would leak the
+// secrets sends the placeholder in $TOKEN to other places than a header for a.example/allowed. The
+// placeholder itself is not secret, but a gateway that replaced it anywhere else would leak the
 // value.
 func secrets() {
 	token := os.Getenv("TOKEN")
 	half := len(token) / 2
-	base64ed := base64.StdEncoding.EncodeToString([]byte(token))
+	encoded := base64.StdEncoding.EncodeToString([]byte(token))
 	for what, a := range map[string]struct{ url, body, name, value string }{
 		"another host":     {"http://b.example/secret", "", "Authorization", "Bearer " + token},
 		"in the clear":     {"http://a.example/allowed", "", "Authorization", "Bearer " + token},
@@ -178,7 +178,7 @@ func secrets() {
 		"encoded twice":    {"https://a.example/allowed?t=" + url.QueryEscape(strings.ReplaceAll(token, "-", "%2d")), "", "", ""},
 		"body":             {"http://b.example/secret", token, "", ""},
 		"split":            {"https://a.example/allowed", "", "X-A", token[:half] + "\x00" + token[half:]},
-		"base64":           {"https://a.example/allowed", "", "X-A", base64ed},
+		"base64":           {"https://a.example/allowed", "", "X-A", encoded},
 		"Basic":            {"http://b.example/secret", "", "Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("u:"+token))},
 		"name of a header": {"https://a.example/allowed", "", token, "x"},
 	} {
@@ -195,28 +195,28 @@ func secrets() {
 		} else if a.name != "" {
 			req.Header[a.name] = []string{a.value}
 		}
-		tell("placeholder", what, but(" 403 ", roundTrip(http.DefaultTransport, req)))
+		report("placeholder", what, unless(" 403 ", roundTrip(http.DefaultTransport, req)))
 	}
-	// A redirect with the client's credential: in the clear, to another host, and without the
-	// credential.
+	// Redirects on which the client sends the credential again: in the clear, and to another host.
 	for _, to := range []string{"http://a.example/secret", "http://b.example/secret"} {
 		authorized := func(next *http.Request, _ []*http.Request) error {
 			next.Header.Set("Authorization", "Bearer "+token)
 			return nil
 		}
-		tell("placeholder", "redirect to "+to, but("403 ", said(ask("https://a.example/allowed?to="+to, "Bearer "+token, authorized))))
+		report("placeholder", "redirect to "+to, unless("403 ", describe(ask("https://a.example/allowed?to="+to, "Bearer "+token, authorized))))
 	}
-	fmt.Print("stripped ", said(ask("https://a.example/allowed?to=http://b.example/allowed", "Bearer "+token)))
+	// A client that does not: the other host must not get the value.
+	fmt.Print("stripped ", describe(ask("https://a.example/allowed?to=http://b.example/allowed", "Bearer "+token)))
 	use()
 }
 
-// use sends the secret where it is allowed.
+// use sends the placeholder where it is allowed, and prints the value that the site echoes.
 func use() {
-	fmt.Print("echo ", said(ask("https://a.example/allowed", "Bearer "+os.Getenv("TOKEN"))))
+	fmt.Print("echo ", describe(ask("https://a.example/allowed", "Bearer "+os.Getenv("TOKEN"))))
 }
 
-// ask makes a request with a credential. redirect, if given, decides about redirects; the last one
-// counts.
+// ask makes a request with a credential. The last redirect, if any, becomes the client's
+// CheckRedirect.
 func ask(url, authorization string, redirect ...func(*http.Request, []*http.Request) error) (*http.Response, error) {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
@@ -230,8 +230,8 @@ func ask(url, authorization string, redirect ...func(*http.Request, []*http.Requ
 	return client.Do(req)
 }
 
-// said formats an answer or an error as text.
-func said(res *http.Response, err error) string {
+// describe returns the status and body of an answer, or the text of an error.
+func describe(res *http.Response, err error) string {
 	if err != nil {
 		return err.Error() + "\n"
 	}

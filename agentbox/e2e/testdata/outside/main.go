@@ -1,10 +1,11 @@
-// Command outside is everything outside of a box that attacks: a resolver and a web site, in a
-// network namespace without a way out. It writes what reaches it to files in a directory: questions
-// (to the resolver), allowed (requests with their credentials), requests (those that nobody may
-// make), and root.pem, the authority of the site.
+// Command outside is the network of a box that runs command attack: a resolver and a web site, in a
+// network namespace without a route to anywhere else. It writes what reaches it to files in a
+// directory: questions (to the resolver, one "NAME TYPE" per line), allowed (permitted requests with
+// their credentials) and requests (those that the policy forbids). It also writes root.pem, the
+// authority of the site's certificates, once everything is in place.
 //
-// It runs until it is killed, and its only state is which names have turned. It answers everything
-// that it could refuse, so if the box gets no answer, the box's own gateway has blocked it.
+// It runs until it is killed, and its only state is which names have turned (resolve). It answers
+// everything, so if the box gets no answer, the box's own gateway has blocked it.
 package main
 
 import (
@@ -20,7 +21,7 @@ import (
 	"agentbox/policy/gateway"
 )
 
-// address is that of the site, on this host. It is from TEST-NET-3 (RFC 5737), so no real host has
+// address is the site's address on this host. It is from TEST-NET-3 (RFC 5737), so no real host has
 // it.
 const address = "203.0.113.7"
 
@@ -30,7 +31,8 @@ func main() {
 	}
 }
 
-// run serves until a server fails, which ends the command, and with it the test.
+// run serves until a server fails, and returns its error, which fails the test. The servers' files
+// stay open for as long as the process runs.
 func run(dir string) error {
 	s := &site{}
 	var err error
@@ -64,15 +66,15 @@ func run(dir string) error {
 		}
 		go func() { ended <- serve(l) }()
 	}
-	// Last, so that a script that waits for it finds everything in place.
+	// Last, because the script waits for it.
 	if err := os.WriteFile(filepath.Join(dir, "root.pem"), ca.PEM(), 0o644); err != nil {
 		return err
 	}
 	return <-ended
 }
 
-// ServeHTTP answers allowed requests, and records everything else. Requests with a secret may only
-// reach /allowed. Streams continue until the client has gone.
+// ServeHTTP answers requests that the policy permits, and records all others. A secret's value must
+// reach only /allowed. to redirects; a stream continues until the client closes it.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	to := r.FormValue("to")
 	switch r.URL.Path {

@@ -11,10 +11,11 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// resolve answers for the site's names and for names whose first label encodes an address:
-// at-7f000001 leads to that address, cname-7f000001 does so by way of another name, and
-// turn-7f000001 leads to the site first and there from then on. It records every question before it
-// answers. Turns are counted for each type separately, because clients ask for A and AAAA at once.
+// resolve answers for the site's names and for names below names.example whose first label encodes
+// an address: at-7f000001 resolves to that address, cname-7f000001 through a CNAME, and
+// turn-7f000001 first to the site and from then on to the address (DNS rebinding). Each type turns
+// on its own, because clients ask for A and AAAA at once. resolve records every question before it
+// answers, and returns only when the socket fails.
 func resolve(c net.PacketConn, questions *os.File) error {
 	turned := map[string]bool{}
 	b := make([]byte, 1500)
@@ -31,7 +32,7 @@ func resolve(c net.PacketConn, questions *os.File) error {
 		fmt.Fprintln(questions, q.Name, q.Type)
 		m.Response, m.Additionals = true, nil
 		name := strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))
-		how, a := leads(name)
+		how, a := resolveTo(name)
 		if how == "turn" && !turned[q.GoString()] {
 			turned[q.GoString()], a = true, netip.MustParseAddr(address)
 		}
@@ -48,8 +49,9 @@ func resolve(c net.PacketConn, questions *os.File) error {
 	}
 }
 
-// leads returns where a name leads, and how. An invalid address means that the name does not exist.
-func leads(name string) (how string, a netip.Addr) {
+// resolveTo returns the address of a name, and how it resolves: at, cname or turn. An invalid address
+// means that the name does not exist.
+func resolveTo(name string) (how string, a netip.Addr) {
 	first, rest, _ := strings.Cut(name, ".")
 	if rest != "names.example" {
 		if name == "a.example" || name == "b.example" {
@@ -64,8 +66,7 @@ func leads(name string) (how string, a netip.Addr) {
 	return how, a
 }
 
-// answers returns the records for a question: none if the name leads to an address of the other
-// family.
+// answers returns the records for a question. There are none if the address is of the other family.
 func answers(q dnsmessage.Question, how string, a netip.Addr) []dnsmessage.Resource {
 	h := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET}
 	var all []dnsmessage.Resource

@@ -9,16 +9,15 @@ import (
 	"os"
 )
 
-// site is every web server. It is one handler for all names and ports, so that a request to the
-// wrong one is noticed as well. Many goroutines append to requests and allowed, with one write per
-// line.
+// site is the handler of all names and ports, so that a request to the wrong one is recorded as
+// well. Its goroutines append to requests and allowed, with one write per line. run closes neither.
 type site struct {
 	cert     *tls.Certificate
 	requests *os.File
 	allowed  *os.File
 }
 
-// server logs nothing, because the attack consists of handshakes that break off.
+// server makes a server that logs nothing, because the attack breaks off many handshakes.
 func (s *site) server() *http.Server {
 	return &http.Server{
 		Handler: s, ErrorLog: log.New(io.Discard, "", 0),
@@ -26,6 +25,7 @@ func (s *site) server() *http.Server {
 	}
 }
 
+// plain serves HTTP, and tls HTTPS, until the listener fails.
 func (s *site) plain(l net.Listener) error { return s.server().Serve(l) }
 func (s *site) tls(l net.Listener) error   { return s.server().ServeTLS(l, "", "") }
 

@@ -1,8 +1,10 @@
-// Command power uses a store in a box whose power fails, and checks afterwards that the store has
-// kept its promises.
+// Command power uses a store in a box whose power fails, and checks afterwards that the store is
+// consistent and durable.
 //
-//	power work DIR    stores, names, evicts and verifies until it is killed, and prints each promise
-//	power check DIR   reads these promises from standard input, and checks them
+//	power work DIR    stores, names and evicts until it is killed; prints a line for each durable blob
+//	power check DIR   reads these lines from standard input, and checks the blobs and the store
+//
+// A line is "image DIGEST ROUND" or "stream DIGEST ROUND".
 package main
 
 import (
@@ -29,9 +31,9 @@ func main() {
 	}
 }
 
-// run opens the store as agentbox does after a crash, with two exceptions: gc may drop new data
-// (Grace), as it would have nothing to do otherwise, and there is no ballast. The key is constant,
-// so that names of an earlier run are trusted.
+// run opens the store as agentbox does after a crash, with two exceptions: gc may remove new data
+// (Grace), because it would have nothing to do otherwise, and there is no ballast. The key is
+// constant, so that the names of an earlier run are trusted.
 func run(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: power work|check DIR")
@@ -52,8 +54,8 @@ func run(ctx context.Context, args []string) error {
 }
 
 // work is one round. It stores an image that shares blocks with those of all other rounds, and a
-// stream. A pin replaces the previous one of the same name, so that gc can remove what that kept.
-// What it prints is a promise: it must survive a loss of power from then on.
+// stream. The pin replaces that of the previous round, so that gc can remove the previous image.
+// A blob must survive a loss of power as soon as its line is printed.
 func work(ctx context.Context, s *cachestore.Store, round uint32) error {
 	image, stream := content(round)
 	i, err := s.PutImage(ctx, bytes.NewReader(image), int64(len(image)), blob.Info{Kind: blob.Image})
@@ -90,19 +92,19 @@ func noise(seed uint32, n int) []byte {
 	return b
 }
 
-// check checks that every promised stream and the last promised image exist, and that the index
-// claims nothing that the files do not hold. An incomplete line promises nothing, because lines are
-// printed after the promise. Of images only the last is promised, since only that is pinned.
+// check checks that every stream and the last image of standard input exist, and that the index
+// claims nothing that the files do not hold. It checks only the last image, because only that is
+// pinned. It ignores an incomplete line at the end of the connection.
 func check(ctx context.Context, s *cachestore.Store) error {
 	images, streams := 0, 0
-	promised := map[string]func() error{}
+	durable := map[string]func() error{}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		var what string
 		var d agentbox.Digest
 		var round uint32
 		f := strings.Fields(lines.Text())
 		if len(f) != 3 || d.UnmarshalText([]byte(f[1])) != nil {
-			continue // the connection broke within this line
+			continue // incomplete
 		}
 		if _, err := fmt.Sscan(f[2], &round); err != nil {
 			continue
@@ -111,14 +113,14 @@ func check(ctx context.Context, s *cachestore.Store) error {
 		image, stream := content(round)
 		if what == "image" {
 			images++
-			promised["image"] = func() error { return same(ctx, s, d, image) }
+			durable["image"] = func() error { return same(ctx, s, d, image) }
 			continue
 		}
 		streams++
-		promised[f[2]] = func() error { return same(ctx, s, d, stream) }
+		durable[f[2]] = func() error { return same(ctx, s, d, stream) }
 	}
-	for what, look := range promised {
-		if err := look(); err != nil {
+	for what, verify := range durable {
+		if err := verify(); err != nil {
 			return fmt.Errorf("%s was promised: %w", what, err)
 		}
 	}
@@ -130,7 +132,7 @@ func check(ctx context.Context, s *cachestore.Store) error {
 	return nil
 }
 
-// same compares a blob with what was stored.
+// same returns an error unless a blob has the bytes that were stored.
 func same(ctx context.Context, s *cachestore.Store, d agentbox.Digest, want []byte) error {
 	r, err := s.OpenBlob(ctx, d, nil)
 	if err != nil {
