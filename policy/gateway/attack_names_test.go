@@ -152,7 +152,7 @@ func TestAttackAddresses(t *testing.T) {
 	if status, body, _ := get(t, w.client(), "http://granted.example/"); status != 200 {
 		t.Errorf("%d %s", status, body)
 	}
-	w.g.up.closeIdle()
+	w.g.up.renew()
 	w.resolves("granted.example", netip.MustParseAddr("169.254.169.254"))
 	if status, _, _ := get(t, w.client(), "http://granted.example/"); status != 403 {
 		t.Errorf("after rebinding: %d", status)

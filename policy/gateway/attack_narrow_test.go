@@ -124,6 +124,38 @@ func TestAttackKeptConnectionsToADeniedAddress(t *testing.T) {
 	w.denied("address")
 }
 
+// A connection that was dialled under an earlier policy serves no later request, even if it is busy
+// and still allowed: it may be about to end.
+func TestRequestsAfterAChangeOfPolicyDialAnew(t *testing.T) {
+	spec := withToken(grants("a.test"), "https://a.test")
+	w := newWorld(t, spec)
+	from := make(chan string, 16)
+	w.serveTLS(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		from <- r.RemoteAddr
+		if r.URL.Path == "/long" {
+			rw.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+	}))
+	c := w.client()
+	res, err := c.Get("https://a.test/long")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	before := <-from
+	if status, body, _ := get(t, c, "https://a.test/shares"); status != 200 || <-from != before {
+		t.Fatalf("under one policy: %d %s", status, body)
+	}
+	w.g.SetPolicy(policy.New(spec, nil))
+	if status, body, _ := get(t, c, "https://a.test/next"); status != 200 {
+		t.Fatalf("after the change: %d %s", status, body)
+	}
+	if after := <-from; after == before {
+		t.Error("a connection of the earlier policy was used")
+	}
+}
+
 // While the value of a secret is fetched, which may take a person's time, the policy changes: the
 // decision is taken again.
 func TestAttackPolicySwappedWhileASecretIsFetched(t *testing.T) {

@@ -84,7 +84,7 @@ func (g *Gateway) Close() {
 	g.conns.close()
 	g.web.close()
 	g.calls.close()
-	g.up.closeIdle()
+	g.up.renew()
 	g.outs.close()
 	g.wg.Wait()
 	g.audit.flush()
@@ -98,9 +98,11 @@ func (g *Gateway) Close() {
 // is part of its decision.
 //
 // SetPolicy returns when everything that must end was told to, and logs each as policy-changed.
-// Idle connections are closed, so that the next request dials under the new policy.
+// No later request uses a connection of before, so that it is dialled under the new policy. One that
+// was ended a moment ago would answer it with a 502.
 func (g *Gateway) SetPolicy(p *policy.Policy) {
 	g.policy.Store(p)
+	g.up.renew() // after Store, so that all of its connections are dialled under the new policy
 	mayStay := func(q *activeFlow) bool {
 		v := q.review(p)
 		if !v.Allow {
@@ -112,7 +114,6 @@ func (g *Gateway) SetPolicy(p *policy.Policy) {
 	g.calls.review(mayStay)
 	g.conns.review(mayStay)
 	g.outs.review(mayStay)
-	g.up.closeIdle()
 }
 
 // policyChanged is the kind of flows that a change of policy ended.

@@ -181,7 +181,7 @@ func (c *call) record() {
 func newProxy(g *Gateway) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite:        rewrite,
-		Transport:      g.up.transport,
+		Transport:      g.up,
 		FlushInterval:  -1,
 		BufferPool:     bufferPool{},
 		ModifyResponse: modifyResponse,

@@ -40,7 +40,8 @@ func inMemory(t *testing.T, opened bool, site http.Handler) (w *world, client *h
 	}
 	outside := x509.NewCertPool()
 	outside.AppendCertsFromPEM(authority.PEM())
-	w.g.up.transport.TLSClientConfig.RootCAs = outside
+	w.g.cfg.Roots = outside
+	w.g.up.renew()
 	open, closed := context.WithCancel(context.Background())
 	ways := &connListener{open, make(chan net.Conn)}
 	server := &http.Server{

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,16 +28,21 @@ const (
 // Nothing else in the gateway opens connections.
 type upstream struct {
 	g         *Gateway
-	transport *http.Transport
+	transport atomic.Pointer[http.Transport]
 	ports     map[uint16]uint16 // for tests, whose servers cannot have the usual ports
 	memory    func() net.Conn   // for tests without a network; else nil
 }
 
-// newUpstream makes the transport of requests. Its dialer is ours, so each connection is decided
-// about. Servers are verified with the host's roots, or Config.Roots.
 func newUpstream(g *Gateway) *upstream {
 	u := &upstream{g: g}
-	u.transport = &http.Transport{
+	u.transport.Store(u.newTransport())
+	return u
+}
+
+// newTransport makes a transport of requests. Its dialer is ours, so each connection is decided
+// about. Servers are verified with the host's roots, or Config.Roots.
+func (u *upstream) newTransport() *http.Transport {
+	return &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			host, port, err := net.SplitHostPort(address)
 			if err != nil {
@@ -54,7 +60,7 @@ func newUpstream(g *Gateway) *upstream {
 			return u.dial(ctx, "tcp", f)
 		},
 		// No client certificates, since a box's requests are not this host's.
-		TLSClientConfig:        &tls.Config{RootCAs: g.cfg.Roots, MinVersion: tls.VersionTLS12},
+		TLSClientConfig:        &tls.Config{RootCAs: u.g.cfg.Roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    tlsTimeout,
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true, // bytes pass as they are
@@ -65,11 +71,16 @@ func newUpstream(g *Gateway) *upstream {
 		WriteBufferSize:        64 << 10,
 		ReadBufferSize:         64 << 10,
 	}
-	return u
 }
 
-// closeIdle closes the idle connections; the others end with their requests.
-func (u *upstream) closeIdle() { u.transport.CloseIdleConnections() }
+// RoundTrip sends a request of the box over a connection of the present transport.
+func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
+	return u.transport.Load().RoundTrip(r)
+}
+
+// renew makes all later requests dial anew. It closes idle connections. The others end with their
+// requests, or become idle and end after idleUpstream.
+func (u *upstream) renew() { u.transport.Swap(u.newTransport()).CloseIdleConnections() }
 
 // dial connects to the destination of a flow. The dialer decides about each address just before it
 // connects, so that nothing in between can lead elsewhere. network is tcp or udp. It tries the
