@@ -13,6 +13,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/host/supervisors"
 	"agentbox/agentbox/host/templates"
+	"agentbox/vmm"
 )
 
 // repository makes a checkout with one commit on main.
@@ -115,22 +116,25 @@ func TestPruneTakesWhatNothingNeedsAndNothingElse(t *testing.T) {
 	}
 }
 
-// A box may be started between the moment at which it was found idle and the one at which it would go.
+// A box may be started between the moment at which it was found idle and the one at which it would
+// go. No Manager runs here: it would call the supervisor, which nothing is behind.
 func TestPruneTakesNoBoxThatRunsAgain(t *testing.T) {
 	h := newHome(t)
-	write(t, h, aBox("mine"))
-	m := manage(t, h)
-	idle := prunableBoxes{m.boxes, m.maker}.Idle()
-	b, err := m.boxes.find(t.Context(), api.BoxRef{Box: "mine"})
-	if err != nil || len(idle) != 1 {
-		t.Fatalf("%d idle, %v", len(idle), err)
+	rec := aBox("mine")
+	names := write(t, h, rec)
+	boxes, b := newTable(h), &box{rec: rec}
+	boxes.put(b)
+	driver := func(agentbox.Isolation) (vmm.Driver, error) { return noMachines{}, nil }
+	idle := prunableBoxes{boxes, &maker{home: h, boxes: boxes, disk: disk{h, driver, t.Context()}}}.Idle()
+	if len(idle) != 1 {
+		t.Fatalf("%d idle", len(idle))
 	}
 	b.sup = &supervisors.Supervisor{}
-	if err := idle[0].Remove(); agentbox.CodeOf(err) != agentbox.Conflict || !exists(h.Box(b.rec.Box.ID).Record()) {
+	if err := idle[0].Remove(); agentbox.CodeOf(err) != agentbox.Conflict || !exists(names.Record()) {
 		t.Errorf("%v", err)
 	}
 	b.sup = nil
-	if err := idle[0].Remove(); err != nil || exists(h.Box(b.rec.Box.ID).Record()) {
+	if err := idle[0].Remove(); err != nil || exists(names.Record()) {
 		t.Errorf("%v", err)
 	}
 }
