@@ -106,8 +106,9 @@ func SocketPair(name string) (ours *net.UnixConn, theirs *os.File, err error) {
 	theirs = os.NewFile(uintptr(fds[1]), name)
 	if ours, err = Conn(fds[0], name); err != nil {
 		theirs.Close()
+		return nil, nil, err
 	}
-	return ours, theirs, err
+	return ours, theirs, nil
 }
 
 // Conn makes a connection from the descriptor of a Unix socket, which it closes, on failure too.

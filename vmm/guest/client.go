@@ -95,8 +95,13 @@ func (c *Client) Stats(ctx context.Context) (protocol.GuestStats, error) {
 	return s, err
 }
 
-// call sends one request and waits for its answer. Errors: Timeout when limit has passed,
-// Unavailable when the guest or the connection failed, and that of a cancelled ctx. out may be nil.
+// maxRequest bounds a request's JSON in bytes. SSH ends the connection at a packet above 256 KiB,
+// and the request's name and header need some of them.
+const maxRequest = 255 << 10
+
+// call sends one request and waits for its answer. Errors: Invalid when in is above maxRequest,
+// Timeout when limit has passed, Unavailable when the guest or the connection failed, and that of a
+// cancelled ctx. out may be nil.
 func (c *Client) call(ctx context.Context, limit time.Duration, name string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -106,6 +111,11 @@ func (c *Client) call(ctx context.Context, limit time.Duration, name string, in,
 	payload, err := json.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
+	}
+	verb, _, _ := strings.Cut(name, "@")
+	if len(payload) > maxRequest {
+		return agentbox.Errorf(agentbox.Invalid, "what the box needs for %s is %d KiB, above the %d KiB that one message may have", verb, len(payload)>>10, maxRequest>>10).
+			WithHint("make the box's environment and services smaller")
 	}
 	r := c.send(ctx, limit, name, payload)
 	switch {
@@ -120,7 +130,6 @@ func (c *Client) call(ctx context.Context, limit time.Duration, name string, in,
 		if json.Unmarshal(r.answer, &f) != nil || f.Error == "" {
 			f.Error = "refused without a reason"
 		}
-		verb, _, _ := strings.Cut(name, "@")
 		return agentbox.Errorf(agentbox.Unavailable, "the guest failed to %s: %s", verb, clean(f.Error))
 	case out != nil:
 		if err := json.Unmarshal(r.answer, out); err != nil {

@@ -165,6 +165,31 @@ func TestAGuestOpensNothingTowardsTheHost(t *testing.T) {
 	}
 }
 
+// SSH would end the connection, and with it every session of the box.
+func TestARequestThatIsTooLongLeavesTheConnection(t *testing.T) {
+	host, stream := streams(t)
+	go func() {
+		if _, err := greeted(stream, nil); err != nil {
+			t.Error(err)
+		}
+	}()
+	c, err := Connect(t.Context(), host, NewHello("box"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for size, want := range map[int]agentbox.Code{300 << 10: agentbox.Invalid, 254 << 10: agentbox.Unavailable} {
+		err := c.Attach(t.Context(), protocol.AttachRequest{Env: map[string]string{"LONG": strings.Repeat("a", size)}})
+		if agentbox.CodeOf(err) != want {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+	// This guest answers each request with a refusal, which a lost connection could not.
+	if _, err := c.Stats(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("the next request: %v", err)
+	}
+}
+
 func TestHelloIsNewEachTime(t *testing.T) {
 	a, b := NewHello("box"), NewHello("box")
 	if a.Token == b.Token || a.MachineID == b.MachineID || string(a.Entropy) == string(b.Entropy) {
