@@ -54,7 +54,7 @@ func (d *daemon) keepTemplates(ctx context.Context) error {
 func (d *daemon) keepKernels(ctx context.Context) error {
 	all, err := kernel.ListFetched(d.cfg.Home.Kernels())
 	for _, k := range all {
-		if k.By == "" {
+		if k.By == "" && !k.Unknown {
 			err = errors.Join(err, d.team.KeepKernel(ctx, k.Release, k.Dir))
 		}
 	}

@@ -84,18 +84,20 @@ type Fetched struct {
 	Release string // as in kernel.json
 	Dir     string // its last element is the release
 	By      string // PeerID of the member that fetched them from the distribution; "" for this host
+	Unknown bool   // By cannot be read and is empty
 }
 
 // ListFetched lists fetched parts by name. root is Config.Root. If an origin cannot be read, that
-// is an error, and the parts are listed as this host's.
+// is an error, and the parts are listed as Unknown.
 func ListFetched(root string) ([]Fetched, error) {
 	releases, err := releasesIn(filepath.Join(root, "fetched"))
 	var out []Fetched
 	for _, release := range releases {
 		f := Fetched{Release: release, Dir: filepath.Join(root, "fetched", release)}
 		var from origin
-		err = errors.Join(err, durable.ReadJSON(filepath.Join(f.Dir, FileOrigin), &from))
-		f.By = from.By
+		readErr := durable.ReadJSON(filepath.Join(f.Dir, FileOrigin), &from)
+		f.By, f.Unknown = from.By, readErr != nil
+		err = errors.Join(err, readErr)
 		out = append(out, f)
 	}
 	return out, err
@@ -116,13 +118,13 @@ func releasesIn(fetched string) ([]string, error) {
 	return out, err
 }
 
-// Drop removes the fetched parts for which gone(Fetched.By) is true, and the kernel directories
-// made from them: those of revoked members. Running machines go on, but their saved states fit no
-// other kernel. Drop continues after an error and returns all of them.
+// Drop removes the fetched parts for which gone(Fetched.By) is true or which are Unknown, and the
+// kernel directories made from them: those of revoked members. Running machines go on, but their
+// saved states fit no other kernel. Drop continues after an error and returns all of them.
 func Drop(ctx context.Context, root string, gone func(by string) bool) error {
 	list, err := ListFetched(root)
 	for _, f := range list {
-		if gone(f.By) {
+		if f.Unknown || gone(f.By) {
 			err = errors.Join(err, drop(ctx, root, f))
 		}
 	}

@@ -67,6 +67,32 @@ func TestAKernelThatSomebodyElseFetched(t *testing.T) {
 	}
 }
 
+// Parts of an unknown member may be those of one that was revoked.
+func TestAKernelOfUnknownOriginGoesWithTheNextRevocation(t *testing.T) {
+	root := t.TempDir()
+	c := Config{Root: root, Elsewhere: func(_ context.Context, dir string) (string, error) {
+		foreign(t, dir, func(*parts, map[string][]byte) {})
+		return "peer", nil
+	}}
+	fetched := filepath.Join(root, "fetched")
+	p, err := c.elsewhere(t.Context(), fetched)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(fetched, p.Release, FileOrigin), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := ListFetched(root); err == nil || len(list) != 1 || !list[0].Unknown {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if err := Drop(t.Context(), root, func(string) bool { return false }); err == nil {
+		t.Error("the origin that cannot be read is no error")
+	}
+	if list, err := ListFetched(root); err != nil || len(list) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
 func TestForeignPartsThatAreNotWhatTheySayAreRefused(t *testing.T) {
 	for what, change := range map[string]func(p *parts, files map[string][]byte){
 		"no list":        func(_ *parts, files map[string][]byte) { files[FileManifest] = []byte{} },
