@@ -32,11 +32,9 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 		return task.Kept{}, err
 	}
 	defer in.Close()
-	// The mirror belongs to the project, so that the work of all its checkouts is in one place.
-	of, err := project.Of(box.Directory)
-	if err != nil { // the checkout is gone
-		of = project.Project{Name: t.Project}
-	}
+	// The mirror belongs to the project, so that the work of all its checkouts is in one place. It is
+	// the project at submission, where `pull` looks, even if the checkout's origin has changed since.
+	of := project.Project{Name: t.Project}
 	name := t.ID.String()
 	if n := len(t.Attempts); n > 1 { // the work of an earlier attempt stays where it is
 		name += "-" + strconv.Itoa(n)
