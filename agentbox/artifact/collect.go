@@ -171,6 +171,9 @@ func (c *collector) keep(name string, content io.Reader, size int64) error {
 	}
 	// The content is hashed as it is written, so that nobody can change it in between.
 	sum, n, err := agentbox.DigestOf(io.TeeReader(io.LimitReader(content, size), f))
+	if err == nil {
+		err = f.Sync() // the box, which has the only other copy, is removed next
+	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, c.root.Remove(name))
 	}

@@ -344,14 +344,15 @@ func exitText(j agentbox.Job) string {
 	return fmt.Sprintf("code %d", *j.Exit)
 }
 
-// keepTranscript copies the job's transcript as one asciicast file, and replaces an earlier copy.
+// keepTranscript copies the job's transcript as one asciicast file, and replaces an earlier copy. It
+// waits for the disk, because the box with the original is removed next.
 func (r *run) keepTranscript(dir string) error {
 	path := filepath.Join(r.dir, transcriptFile)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	return errors.Join(job.OpenTranscript(dir).WriteCast(context.Background(), f), f.Close())
+	return errors.Join(job.OpenTranscript(dir).WriteCast(context.Background(), f), f.Sync(), f.Close())
 }
 
 // limited is the result of a task that a limit ended.
