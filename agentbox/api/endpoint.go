@@ -85,8 +85,11 @@ func (s *stream[Resp]) send(f frame[Resp]) {
 	if !s.started {
 		s.begin()
 	}
-	// If a write fails, the client has disconnected, and the context tells the handler.
-	_ = s.enc.Encode(f)
+	// If a write fails, the client has disconnected, the context tells the handler, and the second
+	// write fails too. Else f is no JSON, such as a number that is not finite.
+	if err := s.enc.Encode(f); err != nil {
+		_ = s.enc.Encode(frame[Resp]{Error: agentbox.AsError(agentbox.Errorf(agentbox.Internal, "encode the answer: %w", err))})
+	}
 	_ = http.NewResponseController(s.w).Flush()
 }
 

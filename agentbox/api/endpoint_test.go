@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -102,6 +103,15 @@ func TestAResultThatIsNothingIsAResult(t *testing.T) {
 	api.Handle(mux, list, func(context.Context, api.None, agentbox.Progress) ([]string, error) { return nil, nil })
 	if got, err := api.Call(t.Context(), serveHandler(t, mux), list, api.None{}, nil); err != nil || len(got) != 0 {
 		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestAnAnswerThatIsNoJSONIsAnError(t *testing.T) {
+	ratio := api.Endpoint[string, float64]{Path: "/v1/ratio"}
+	mux := http.NewServeMux()
+	api.Handle(mux, ratio, func(context.Context, string, agentbox.Progress) (float64, error) { return math.NaN(), nil })
+	if _, err := api.Call(t.Context(), serveHandler(t, mux), ratio, "", nil); agentbox.CodeOf(err) != agentbox.Internal || !strings.Contains(err.Error(), "NaN") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/host/doctor"
 	"agentbox/agentbox/host/isolation"
-	"agentbox/agentbox/layers"
 	"agentbox/agentbox/task"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
@@ -104,10 +103,6 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := layers.SigningKey(cfg.Home.StoreKey())
-	if err != nil {
-		return nil, errors.Join(err, shared.close())
-	}
 	hosting, err := hostConfig(cfg, store, shared)
 	if err != nil {
 		return nil, errors.Join(err, shared.close())
@@ -120,7 +115,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	d.hostDoctor = doctor.Doctor{
 		Dir: cfg.Home.Dir, Chooser: isolation.Chooser{Driver: hosting.Driver}, Kernel: hosting.Kernel, Resources: manager.Capacity.Look, Boxes: manager.Count,
 	}
-	d.artifacts = artifacts{jobs: jobs{cfg.Home, manager}, key: key, tasks: d.tasks}
+	d.artifacts = artifacts{jobs: jobs{cfg.Home, manager}, key: shared.key, tasks: d.tasks}
 	d.queue = task.NewQueue(ctx, task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
 		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Room: room, Log: cfg.Log,
@@ -221,7 +216,10 @@ func listen(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, agentbox.Errorf(agentbox.Missing, "cannot listen on %s: %w", path, err)
 	}
-	return l, os.Chmod(path, 0o600)
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
 }
 
 // status is what the command line asks first, so it must be quick: it looks at nothing but memory.

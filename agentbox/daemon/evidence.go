@@ -39,17 +39,17 @@ const servicesDir = "services"
 // of services to dir, the attempt's directory. If it fails partly, it returns what it got together
 // with the error.
 func (w evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (task.Evidence, error) {
-	w.bringUpToDate(ctx, box)
+	w.writeAccount(ctx, box)
 	t, err := w.look(box)
 	logs, logErr := keepLogs(w.home.Box(box.ID).ServiceLogs(), filepath.Join(dir, servicesDir))
 	t.Services = logs
 	return t, errors.Join(err, logErr)
 }
 
-// bringUpToDate asks a running supervisor to write down what it knows. One that has ended did so
+// writeAccount asks a running supervisor to write down what it knows. One that has ended did so
 // before. We do not wait for one that takes longer than gatherWithin: what it wrote a moment ago is
 // good enough.
-func (w evidence) bringUpToDate(ctx context.Context, box agentbox.Box) {
+func (w evidence) writeAccount(ctx context.Context, box agentbox.Box) {
 	ctx, cancel := context.WithTimeout(ctx, gatherWithin)
 	defer cancel()
 	// Directly to the supervisor, because the Manager would wake a box that has ended.

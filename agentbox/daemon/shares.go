@@ -19,6 +19,7 @@ import (
 // content, and this machine's part in its team. share creates it before there are boxes, and it is
 // closed after them.
 type shares struct {
+	key     ed25519.PrivateKey // the host's, which signs what it makes
 	store   *layers.Opening
 	images  *layers.Images
 	results layers.SetupResults
@@ -53,7 +54,7 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 		return nil, err
 	}
 	t := team.New()
-	s := &shares{team: t, remotes: &layers.Remotes{File: cfg.Home.Remotes(), Peers: t.Peers}, machines: make(chan struct{}, 1)}
+	s := &shares{key: key, team: t, remotes: &layers.Remotes{File: cfg.Home.Remotes(), Peers: t.Peers}, machines: make(chan struct{}, 1)}
 	// The store is opened in the background, and only calls that need it wait.
 	s.store = layers.Begin(ctx, cachestore.Config{Dir: cfg.Home.Store(), Key: key, Log: cfg.Log, Trusted: t.Trusts, Named: t.Wake}, distrust(images, cfg.Log))
 	s.images = &layers.Images{Store: s.store.Store, Remotes: s.remotes, Key: key.Public().(ed25519.PublicKey)}

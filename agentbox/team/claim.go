@@ -60,7 +60,11 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 		}
 		select {
 		case <-changed:
-			time.Sleep(settle) // the others may change constantly
+			select { // the others may change constantly
+			case <-time.After(settle):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		case <-time.After(claimLook):
 		case <-ctx.Done():
 			return context.Cause(ctx)
