@@ -18,9 +18,10 @@ func TestANewDaemonFinishesWhatTheLastOneBegan(t *testing.T) {
 	h := newHome(t)
 	ready := aBox("ready")
 	ready.Life, ready.Workspace = 2, 3
+	ready.Box.Checkpoint = []agentbox.Checkpoint{{ID: "c"}} // d is complete, but the daemon died before the record named it
 	kept := write(t, h, ready)
 	touch(t, kept.Dir+"/life-1/", kept.Dir+"/life-2/disk", kept.Dir+"/life-20/", kept.Dir+"/workspace-2/", kept.Dir+"/workspace-3/file",
-		kept.Dir+"/staging/", kept.Dir+"/.tmp-1", kept.Dir+"/.saved.tmp-1/memory", kept.Dir+"/checkpoints/.c.tmp-1/memory", kept.Dir+"/setup.log", kept.Dir+"/checkpoints/c/")
+		kept.Dir+"/staging/", kept.Dir+"/.tmp-1", kept.Dir+"/.saved.tmp-1/memory", kept.Dir+"/checkpoints/.c.tmp-1/memory", kept.Dir+"/setup.log", kept.Dir+"/checkpoints/c/", kept.Dir+"/checkpoints/d/")
 	resuming := aBox("resuming")
 	lost := write(t, h, resuming)
 	touch(t, lost.Resuming()+"/memory")
@@ -37,7 +38,7 @@ func TestANewDaemonFinishesWhatTheLastOneBegan(t *testing.T) {
 	removed := h.Box(agentbox.NewBoxID()).Dir + ".removed"
 	touch(t, unannounced.Dir+"/life-1/", unannounced.Run+"/", orphan.Run+"/ssh.sock", removed+"/workspace-1/", h.Templates()+"/.build-1/")
 	gone = append(gone, unannounced.Dir, unannounced.Run, orphan.Run, removed, h.Templates()+"/.build-1",
-		kept.Dir+"/life-1", kept.Dir+"/life-20", kept.Dir+"/workspace-2", kept.Dir+"/staging", kept.Dir+"/.tmp-1", kept.Dir+"/.saved.tmp-1", kept.Dir+"/checkpoints/.c.tmp-1", lost.Resuming())
+		kept.Dir+"/life-1", kept.Dir+"/life-20", kept.Dir+"/workspace-2", kept.Dir+"/staging", kept.Dir+"/.tmp-1", kept.Dir+"/.saved.tmp-1", kept.Dir+"/checkpoints/.c.tmp-1", kept.Dir+"/checkpoints/d", lost.Resuming())
 	stays := []string{h.Boxes() + "/stranger/file", h.Boxes() + "/notes.txt", h.Run() + "/stranger/"}
 	touch(t, stays...)
 	stays = append(stays, kept.Record(), kept.Dir+"/life-2/disk", kept.Dir+"/workspace-3/file", kept.Dir+"/setup.log", kept.Dir+"/checkpoints/c")

@@ -64,10 +64,14 @@ func (b *box) change(h home.Home, f func(rec *record)) error {
 
 // commit writes a record to disk, and only then makes it the box's. It is for what must be durable
 // before anything relies on it, such as the directory of a new life. The caller holds op, else a
-// change between reading the record and committing it would be lost.
+// change between reading the record and committing it would be lost. A document that was approved in
+// between stays.
 func (b *box) commit(h home.Home, rec record) error {
 	b.writing.Lock()
 	defer b.writing.Unlock()
+	if now := b.record(); now.approvals != rec.approvals {
+		rec.Approved, rec.approvals = now.Approved, now.approvals
+	}
 	if err := writeRecord(h, rec); err != nil {
 		return err
 	}

@@ -68,16 +68,20 @@ func (d disk) sweep(rec record) error {
 	return d.removeMatches(rec, "life-*", "workspace-*", "staging", ".tmp-*")
 }
 
-// sweepSaves removes saved states that were never completed. The machine must have ended: while it
-// runs, one of them may be under way.
+// sweepSaves removes saved states that were never completed, and checkpoints that the record does
+// not name because the daemon died before it did. The machine must have ended: while it runs, one of
+// them may be under way.
 func (d disk) sweepSaves(rec record) error {
-	return d.removeMatches(rec, ".*.tmp-*", "checkpoints/.*.tmp-*")
+	return d.removeMatches(rec, ".*.tmp-*", "checkpoints/*")
 }
 
 // removeMatches removes what matches the patterns below the box's directory, except its present
-// life and workspace.
+// life, its workspace and its checkpoints.
 func (d disk) removeMatches(rec record, patterns ...string) error {
 	keep := []string{rec.lifeDir(d.home), rec.workspacePath(d.home)}
+	for _, c := range rec.Box.Checkpoint {
+		keep = append(keep, filepath.Join(rec.names(d.home).Checkpoints(), c.ID))
+	}
 	var errs []error
 	for _, pattern := range patterns {
 		found, err := filepath.Glob(filepath.Join(rec.names(d.home).Dir, pattern))

@@ -9,12 +9,15 @@ import (
 	"agentbox/agentbox/host/egress"
 )
 
-// setApproved records the digest of the approved document that governs a box, "" for none.
+// setApproved records the digest of the approved document that governs a box, "" for none. It does
+// not wait for an operation under way, which may take minutes; commit keeps what it records.
 func (b *box) setApproved(h home.Home, document string) error {
+	set := func(rec *record) { rec.Approved, rec.approvals = document, rec.approvals+1 }
 	if b.record().Approved == document {
+		b.set(func(b *box) { set(&b.rec) })
 		return nil
 	}
-	return b.change(h, func(rec *record) { rec.Approved = document })
+	return b.change(h, set)
 }
 
 // policyBoxes implements egress.Boxes, so that egress need not know what else a box is.

@@ -83,6 +83,8 @@ type record struct {
 	Detached bool       `json:"detached,omitempty"` // Box.Branch is a commit
 	// Approved: digest of the approved document that governs it.
 	Approved string `json:"approved,omitempty"`
+	// approvals counts the calls of setApproved in this process, which do not wait for op.
+	approvals int
 	// Seed is random: the box's placeholders for secrets are derived from it.
 	Seed string `json:"seed,omitempty"`
 

@@ -88,3 +88,32 @@ func TestChangesAtOnceAreAllWrittenDown(t *testing.T) {
 		}
 	}
 }
+
+// A document may be approved while an operation works on a copy of the record.
+func TestWhatIsApprovedDuringAnOperationStays(t *testing.T) {
+	for _, approved := range []string{"new", "old"} { // old: the same once more, and the operation saw another one before
+		h := newHome(t)
+		rec := aBox("mine")
+		rec.Approved = "old"
+		names := write(t, h, rec)
+		b := &box{rec: rec}
+		next := b.record()
+		next.Approved, next.Life = "seen by the operation", 2
+		if err := b.setApproved(h, approved); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.commit(h, next); err != nil {
+			t.Fatal(err)
+		}
+		onDisk, err := readRecord(names.Record())
+		if err != nil || onDisk.Approved != approved || onDisk.Life != 2 || b.record().Approved != approved {
+			t.Errorf("%q of life %d is on disk, %q in memory, want %q: %v", onDisk.Approved, onDisk.Life, b.record().Approved, approved, err)
+		}
+		// The next operation has its own word.
+		next = b.record()
+		next.Approved = "later"
+		if err := b.commit(h, next); err != nil || b.record().Approved != "later" {
+			t.Errorf("%q, %v", b.record().Approved, err)
+		}
+	}
+}
