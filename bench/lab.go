@@ -162,16 +162,16 @@ func (l *Lab) Close(ctx context.Context) error {
 	for _, name := range []string{plainHome, pooledHome} {
 		errs = append(errs, l.installationOf(name, 0).close(ctx))
 	}
-	errs = append(errs, l.endStrays(ctx), newWire(filepath.Base(l.dir)).cut(ctx), os.RemoveAll(l.dir))
+	errs = append(errs, l.killLeftovers(ctx), newWire(filepath.Base(l.dir)).cut(ctx), os.RemoveAll(l.dir))
 	if l.lock != nil {
 		errs = append(errs, l.lock.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// endStrays kills processes that should have ended with their box or daemon. It returns an error
-// for them, because they are a bug of agentbox.
-func (l *Lab) endStrays(ctx context.Context) error {
+// killLeftovers kills processes that should have ended with their box or daemon. It returns an
+// error for them, because they are a bug of agentbox.
+func (l *Lab) killLeftovers(ctx context.Context) error {
 	deadline := time.Now().Add(strayTime)
 	for {
 		left, err := processesOf(l.dir + string(filepath.Separator))

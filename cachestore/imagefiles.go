@@ -17,7 +17,7 @@ type imageFiles struct {
 	handles *handles
 }
 
-// tempName returns the path of an image file that has no manifest yet. survey removes such files.
+// tempName returns the path of an image file that has no manifest yet. scanDisk removes such files.
 func (i *imageFiles) tempName(id uint64) string {
 	return i.path(imagesDir, fmt.Sprintf("%s%016x", disk.Dirty, id))
 }

@@ -123,7 +123,7 @@ func withDefaults(cfg Config) Config {
 	return cfg
 }
 
-// openParts opens the parts of the store in the order of their dependencies: survey finds the
+// openParts opens the parts of the store in the order of their dependencies: scanDisk finds the
 // highest file number before any new file gets one, the quota is known before a rebuild of the
 // index writes anything, and kinds are counted from the index.
 func (s *Store) openParts(ctx context.Context) (err error) {
@@ -136,7 +136,7 @@ func (s *Store) openParts(ctx context.Context) (err error) {
 	s.flights.shared = func(err error) bool {
 		return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 	}
-	if err := s.survey(); err != nil {
+	if err := s.scanDisk(); err != nil {
 		return s.hostError(err)
 	}
 	if err := s.space.load(); err != nil {
@@ -149,9 +149,9 @@ func (s *Store) openParts(ctx context.Context) (err error) {
 	return s.space.count(ctx, s.index.EachMeta)
 }
 
-// survey counts the bytes on disk, finds the highest file number, and removes files that were being
-// written.
-func (s *Store) survey() error {
+// scanDisk counts the bytes on disk, finds the highest file number, and removes files that were
+// being written.
+func (s *Store) scanDisk() error {
 	for _, dir := range []string{packsDir, imagesDir, namesDir, pinsDir, quarantineDir, ""} {
 		entries, err := s.fs.List(s.path(dir))
 		if err != nil {
@@ -168,7 +168,7 @@ func (s *Store) survey() error {
 			if dir != packsDir && dir != imagesDir {
 				continue
 			}
-			if err := s.surveyFile(dir, e.Name()); err != nil {
+			if err := s.countFile(dir, e.Name()); err != nil {
 				return err
 			}
 		}
@@ -176,9 +176,9 @@ func (s *Store) survey() error {
 	return nil
 }
 
-// surveyFile counts one file of packs/ or images/. It ignores a file whose name is not ours,
+// countFile counts one file of packs/ or images/. It ignores a file whose name is not ours,
 // because it may be of a later version.
-func (s *Store) surveyFile(dir, name string) error {
+func (s *Store) countFile(dir, name string) error {
 	id, ok := parsePack(name)
 	if dir == imagesDir {
 		var owner agentbox.Digest

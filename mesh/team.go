@@ -111,7 +111,7 @@ func (m *Mesh) Leave(ctx context.Context) error {
 		return roster.NoTeam()
 	}
 	if r := m.running(); r != nil {
-		m.farewell(ctx, r)
+		m.announceLeave(ctx, r)
 	}
 	if err := m.end(); err != nil {
 		return err
@@ -127,11 +127,11 @@ func (m *Mesh) Leave(ctx context.Context) error {
 	return nil
 }
 
-// farewell tells one other member that this machine leaves, which tells the rest. It connects
+// announceLeave tells one other member that this machine leaves, which tells the rest. It connects
 // before it signs: a peer that has left is not admitted any more.
-func (m *Mesh) farewell(ctx context.Context, r *running) {
+func (m *Mesh) announceLeave(ctx context.Context, r *running) {
 	for _, id := range m.Here() {
-		err := m.roster.Farewell(ctx, r.node, id)
+		err := m.roster.AnnounceLeave(ctx, r.node, id)
 		if err == nil {
 			return
 		}

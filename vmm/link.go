@@ -53,7 +53,7 @@ type Segment struct {
 }
 
 // LinkError marks an error as one of a machine's link.
-func LinkError(err error) error { return fmt.Errorf("the machine's network cable: %w", err) }
+func LinkError(err error) error { return fmt.Errorf("the machine's network link: %w", err) }
 
 // CloseOnce closes c, and ignores that it was closed before.
 func CloseOnce(c io.Closer) error {

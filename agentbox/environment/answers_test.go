@@ -114,7 +114,7 @@ func (b *bottomless) mkdir(string, fs.FileInfo) error {
 }
 func (b *bottomless) file(context.Context, string, string, fs.FileInfo) error { return nil }
 func (b *bottomless) link(string, string, fs.FileInfo) error                  { return nil }
-func (b *bottomless) dress(string, fs.FileInfo) error                         { return nil }
+func (b *bottomless) setAttributes(string, fs.FileInfo) error                 { return nil }
 func (b *bottomless) label(_, to string) string                               { return to }
 
 func TestTreeWithoutEndIsGivenUp(t *testing.T) {

@@ -55,8 +55,9 @@ func (f *Files) CopyFrom(ctx context.Context, remote, local string, opts CopyOpt
 			return f.copyInto(remote, result)
 		}
 	}
-	// top is the directory that nothing leaves, name what appears in it. If the user named an existing
-	// directory, that is top, so that its own links are followed and those of the box are not.
+	// top is the directory that nothing leaves, name what appears in it. If the user named an
+	// existing directory, that is top, so that its own links are followed and those of the box are
+	// not.
 	top, name := filepath.Dir(result), filepath.Base(result)
 	switch {
 	case into:
@@ -142,8 +143,8 @@ func (d *download) list(ctx context.Context, from string) ([]fs.FileInfo, error)
 	return d.files.list(ctx, from)
 }
 
-// mkdir makes a directory that only we can enter until dress gives it its mode, after its files. An
-// existing directory is used, unless it is, or leads into, a git directory.
+// mkdir makes a directory that only we can enter until setAttributes gives it its mode, after its
+// files. An existing directory is used, unless it is, or leads into, a git directory.
 func (d *download) mkdir(to string, _ fs.FileInfo) error {
 	err := d.root.Mkdir(to, 0o700)
 	if err == nil {
@@ -159,8 +160,8 @@ func (d *download) mkdir(to string, _ fs.FileInfo) error {
 	return checkGit(to, filepath.Join(d.root.Name(), to), "") // a link that an earlier copy left may lead anywhere
 }
 
-// dress leaves out set-id bits: a program of the box would run with somebody's rights here.
-func (d *download) dress(to string, info fs.FileInfo) error {
+// setAttributes leaves out set-id bits: a program of the box would run with somebody's rights here.
+func (d *download) setAttributes(to string, info fs.FileInfo) error {
 	if err := d.root.Chmod(to, info.Mode().Perm()); err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ func (d *download) file(ctx context.Context, remote, name string, info fs.FileIn
 	}
 	err = errors.Join(err, dst.Close())
 	if err == nil {
-		err = d.dress(temp, info)
+		err = d.setAttributes(temp, info)
 	}
 	if err != nil {
 		return errors.Join(err, d.root.Remove(temp))

@@ -64,8 +64,8 @@ type upload struct {
 
 func (u *upload) label(from, _ string) string { return from }
 
-// dress gives a path in the box the mode and time of its original.
-func (u *upload) dress(remote string, info fs.FileInfo) error {
+// setAttributes gives a path in the box the mode and time of its original.
+func (u *upload) setAttributes(remote string, info fs.FileInfo) error {
 	if err := u.files.sftp.Chmod(remote, info.Mode()); err != nil {
 		return u.files.failure("set the mode of", remote, err)
 	}
@@ -148,7 +148,7 @@ func (u *upload) file(ctx context.Context, local, remote string, info fs.FileInf
 	}
 	err = u.files.write(name, &meteredReader{ctx: ctx, f: src, meter: &u.meter, name: local})
 	if err == nil && !u.device {
-		err = u.dress(name, info)
+		err = u.setAttributes(name, info)
 	}
 	if err == nil && name != remote {
 		if err = u.files.sftp.PosixRename(name, remote); err != nil {

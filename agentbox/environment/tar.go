@@ -53,8 +53,8 @@ func (t *tarOut) list(ctx context.Context, from string) ([]fs.FileInfo, error) {
 
 func (t *tarOut) mkdir(to string, info fs.FileInfo) error { return t.header(to+"/", "", info) }
 
-// dress has nothing to do: an entry's header has its mode and time.
-func (t *tarOut) dress(string, fs.FileInfo) error { return nil }
+// setAttributes has nothing to do: an entry's header has its mode and time.
+func (t *tarOut) setAttributes(string, fs.FileInfo) error { return nil }
 
 func (t *tarOut) link(remote, name string, info fs.FileInfo) error {
 	target, err := t.files.sftp.ReadLink(remote)
@@ -142,7 +142,7 @@ func (f *Files) TarTo(ctx context.Context, r io.Reader, dir string, opts CopyOpt
 			return err
 		}
 	}
-	return dressAll(dirs, u.dress)
+	return setAllAttributes(dirs, u.setAttributes)
 }
 
 // entry unpacks one member of a tar stream.
@@ -162,7 +162,7 @@ func (u *upload) entry(in io.Reader, h *tar.Header, dir, name string) error {
 		}
 	case tar.TypeReg:
 		if err = u.files.write(name, in); err == nil {
-			err = u.dress(name, h.FileInfo())
+			err = u.setAttributes(name, h.FileInfo())
 		}
 	default:
 		u.meter.skip(h.Name, special+h.FileInfo().Mode().String())

@@ -21,8 +21,8 @@ type ends interface {
 	link(from, to string, info fs.FileInfo) error
 	mkdir(to string, info fs.FileInfo) error // which may be there already
 	list(ctx context.Context, from string) ([]fs.FileInfo, error)
-	dress(to string, info fs.FileInfo) error // gives a directory the mode and time of its original
-	label(from, to string) string            // what progress calls them
+	setAttributes(to string, info fs.FileInfo) error // gives a directory the mode and time of its original
+	label(from, to string) string                    // what progress calls them
 }
 
 // transfer is one copy of a file or a tree.
@@ -64,13 +64,13 @@ func (t *transfer) run(ctx context.Context, from, to string, info fs.FileInfo) e
 	if t.keepTop && len(t.dirs) > 0 {
 		t.dirs = t.dirs[1:]
 	}
-	return dressAll(t.dirs, t.dress)
+	return setAllAttributes(t.dirs, t.setAttributes)
 }
 
-// dressAll starts with the innermost directory: changing one alters the time of its parent.
-func dressAll(dirs []madeDir, dress func(string, fs.FileInfo) error) error {
+// setAllAttributes starts with the innermost directory: changing one alters the time of its parent.
+func setAllAttributes(dirs []madeDir, setAttributes func(string, fs.FileInfo) error) error {
 	for i := len(dirs) - 1; i >= 0; i-- {
-		if err := dress(dirs[i].name, dirs[i].info); err != nil {
+		if err := setAttributes(dirs[i].name, dirs[i].info); err != nil {
 			return err
 		}
 	}

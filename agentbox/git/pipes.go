@@ -13,8 +13,8 @@ import (
 // Git blocks forever on a named pipe in place of a file that it reads, such as .gitignore. If
 // someone opens the pipe for writing and closes it, git reads an empty file.
 const (
-	pipePatience = time.Second            // most runs end before we need to look for pipes
-	pipeEvery    = 100 * time.Millisecond // between two attempts
+	pipeWait  = time.Second            // most runs end before we need to look for pipes
+	pipeEvery = 100 * time.Millisecond // between two attempts
 )
 
 // feedPipes unblocks a git that waits for a pipe below one of these directories, until ctx ends. It
@@ -23,7 +23,7 @@ const (
 // In a work tree it feeds only names that begin with .git, and what is below a .git. Git reads
 // nothing else when it lists files, and other pipes may be in use.
 func feedPipes(ctx context.Context, workTree, objects string) {
-	if !waits(ctx, pipePatience) {
+	if !waits(ctx, pipeWait) {
 		return
 	}
 	var feeds []func()

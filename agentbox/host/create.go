@@ -59,9 +59,9 @@ func (r *record) follow(cfg *config.Config, kind isolation.Choice, img image.Ima
 func (m *Manager) layer(ctx context.Context, u *creation, do api.UpAction, progress agentbox.Progress) (err error) {
 	want := m.setupOf(u.rec, u.Config)
 	if do == api.UpTools {
-		u.img, err = m.setup.Equip(ctx, want, u.img, progress)
+		u.img, err = m.setup.InstallTools(ctx, want, u.img, progress)
 	} else {
-		// The step may run twice (carryOut), each time on the same image.
+		// The step may run twice (execute), each time on the same image.
 		if u.below == nil {
 			u.below = new(u.img)
 		}

@@ -21,7 +21,7 @@ func (m *Manager) found(ctx context.Context, u *creation, p plan.Plan) (f plan.F
 	u.rec.Box.Project = u.Review.Project.Name
 	u.rec.follow(u.Config, u.Kind, img)
 	if p.Has(api.UpTools) {
-		img, ok = m.setup.Equipped(ctx, u.Config.Toolchain, u.rec.Overrides.Tools, img)
+		img, ok = m.setup.WithTools(ctx, u.Config.Toolchain, u.rec.Overrides.Tools, img)
 		if f.Tools = here(ok); !ok {
 			return f
 		}

@@ -134,7 +134,7 @@ func (m *machines) greet(ctx context.Context, s *supervisors.Supervisor, rec rec
 			return err
 		}
 		var cancel func()
-		ctx, cancel = outlast(ctx, resumeGrace)
+		ctx, cancel = withGrace(ctx, resumeGrace)
 		defer cancel()
 	}
 	if _, err := api.Call(ctx, s.Client, api.SupervisorStart, req, nil); err != nil {

@@ -69,7 +69,7 @@ type Config struct {
 //
 // The zero value is not usable: see New.
 type Manager struct {
-	Rooms
+	Parts
 
 	home   home.Home
 	kernel func(context.Context, string, agentbox.Progress) (string, error)
@@ -93,9 +93,9 @@ type Manager struct {
 	keys     keyed.Locks // one up at a time for each key
 }
 
-// Rooms are the parts that answer requests by themselves. They are exported because the daemon
+// Parts are the parts that answer requests by themselves. They are exported because the daemon
 // serves their methods directly; whatever involves a box goes through the Manager.
-type Rooms struct {
+type Parts struct {
 	Images   *images.Images
 	Recipes  recipes.Recipes
 	Policies *egress.Policies
@@ -115,8 +115,8 @@ func New(cfg Config) (*Manager, error) {
 		boxes: newTable(cfg.Home), disk: disk{cfg.Home, cfg.Driver, ctx},
 	}
 	// Boxes are adopted last, because that needs everything else.
-	m.makePolicyRooms(cfg)
-	err := m.makeBoxRooms(cfg)
+	m.makePolicyParts(cfg)
+	err := m.makeBoxParts(cfg)
 	if err == nil {
 		err = adoption{m.boxes, m.disk, m.machines, m.maker.remove}.all()
 	}
@@ -146,9 +146,9 @@ func (m *Manager) Close() error {
 	return m.Images.Close()
 }
 
-// makePolicyRooms makes the parts that decide what boxes get and may do. The parts that make boxes
+// makePolicyParts makes the parts that decide what boxes get and may do. The parts that make boxes
 // ask them, so they come first.
-func (m *Manager) makePolicyRooms(cfg Config) {
+func (m *Manager) makePolicyParts(cfg Config) {
 	var lost func(context.Context, image.Image) error
 	if cfg.Team != nil {
 		lost = cfg.Team.Lost
@@ -178,9 +178,9 @@ func (m *Manager) makePolicyRooms(cfg Config) {
 	m.setup = setup.New(setup.Config{Home: cfg.Home, Images: m.Images, Results: cfg.Results, Team: cfg.Team, Log: cfg.Log, Registries: m.Policies})
 }
 
-// makeBoxRooms makes the parts that create boxes and through which boxes are used. All of them
+// makeBoxParts makes the parts that create boxes and through which boxes are used. All of them
 // exist even if it fails.
-func (m *Manager) makeBoxRooms(cfg Config) (err error) {
+func (m *Manager) makeBoxParts(cfg Config) (err error) {
 	start := supervisors.Supervisors{Home: cfg.Home, Binary: cfg.Binary}.Start
 	m.machines = &machines{home: cfg.Home, disk: m.disk, images: m.Images, policies: m.Policies, spawn: start, log: cfg.Log, ctx: m.ctx, running: &m.running}
 	m.templates, err = templates.New(templates.Config{Home: cfg.Home, Driver: cfg.Driver, Images: m.Images, Team: cfg.Team, Log: cfg.Log})

@@ -114,25 +114,25 @@ func (m *machines) resume(ctx context.Context, b *box, template *templates.Templ
 		}
 		return agentbox.OrNoSpace(err)
 	}
-	ctx, cancel := outlast(ctx, resumeGrace)
+	ctx, cancel := withGrace(ctx, resumeGrace)
 	defer cancel()
 	return errors.Join(os.RemoveAll(names.Resuming()), m.restored(ctx, b, progress))
 }
 
-// dropMemory drops the saved memory of a box whose guest may have run since, and records why the box
-// is stopped.
+// dropMemory drops the saved memory of a box whose guest may have run since, and records why the
+// box is stopped.
 func (m *machines) dropMemory(b *box) error {
 	rec := b.record()
 	rec.Box.Ended = &agentbox.End{Cause: agentbox.EndResumed}
 	return errors.Join(os.RemoveAll(rec.names(m.home).Resuming()), b.commit(m.home, rec))
 }
 
-// resumeGrace is how long a resume goes on for a caller who has gone away: to end a machine that has
-// just been restored would cost everything that runs in it.
+// resumeGrace is how long a resume goes on for a caller who has gone away: to end a machine that
+// has just been restored would cost everything that runs in it.
 const resumeGrace = time.Minute
 
-// outlast is a context that ends a grace later than ctx. cancel frees what it holds.
-func outlast(ctx context.Context, grace time.Duration) (late context.Context, cancel func()) {
+// withGrace is a context that ends a grace later than ctx. cancel frees what it holds.
+func withGrace(ctx context.Context, grace time.Duration) (late context.Context, cancel func()) {
 	late, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {

@@ -59,5 +59,5 @@ func (m *Manager) reconfigure(ctx context.Context, u *creation, progress agentbo
 		}
 		p = plan.Reset(u.Facts)
 	}
-	return m.carryOut(ctx, u, p, progress)
+	return m.execute(ctx, u, p, progress)
 }

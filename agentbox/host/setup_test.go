@@ -86,7 +86,7 @@ func TestADamagedSetupResultCostsNoBox(t *testing.T) {
 	u := &creation{Facts: plan.Facts{Repo: repo, Config: cfg, Request: api.UpRequest{Task: true, Cold: true}}}
 	u.rec = u.born("")
 	u.rec.Box.Isolation, u.rec.Setup = agentbox.MicroVM, []string{"make"}
-	if err := m.carryOut(t.Context(), u, plan.Plan{{Do: api.UpSetup}, {Do: api.UpBox}}, nil); err != nil {
+	if err := m.execute(t.Context(), u, plan.Plan{{Do: api.UpSetup}, {Do: api.UpBox}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if rec := u.b.record(); !results.forgotten || rec.SetupResult != (agentbox.Digest{2}) || !rec.SetUp || rec.Phase != phaseReady {

@@ -70,7 +70,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 		progress.Say(u.Kind.String())
 		u.rec = u.born(key)
 	}
-	if err := m.carryOut(ctx, u, p, progress); err != nil {
+	if err := m.execute(ctx, u, p, progress); err != nil {
 		return api.UpResponse{}, err
 	}
 	return m.upResponse(ctx, u.b, u.Repo.Subdir, created, progress), nil
@@ -142,8 +142,8 @@ func (m *Manager) plan(ctx context.Context, u *creation) (plan.Plan, error) {
 		return nil, err
 	}
 	if u.b == nil {
-		wish := isolation.WishOf(u.Request.Isolation, u.Config, u.Request.Environ)
-		if u.Kind, err = m.chooser.Choose(ctx, wish); err != nil {
+		preference := isolation.PreferenceOf(u.Request.Isolation, u.Config, u.Request.Environ)
+		if u.Kind, err = m.chooser.Choose(ctx, preference); err != nil {
 			return nil, err
 		}
 	} else {
@@ -164,10 +164,10 @@ func (m *Manager) hasSubdir(ctx context.Context, u *creation) (bool, error) {
 	return workspace.HasFilesIn(ctx, u.Repo, u.Repo.Subdir)
 }
 
-// carryOut runs the steps in order and stops at the first that fails. If the setup result turns out
+// execute runs the steps in order and stops at the first that fails. If the setup result turns out
 // to be damaged when the workspace of a new box is made, it is dropped, and the steps from setup on
 // run once more.
-func (m *Manager) carryOut(ctx context.Context, u *creation, p plan.Plan, progress agentbox.Progress) error {
+func (m *Manager) execute(ctx context.Context, u *creation, p plan.Plan, progress agentbox.Progress) error {
 	again := slices.IndexFunc(p, func(step api.UpStep) bool { return step.Do == api.UpSetup })
 	for i := 0; i < len(p); i++ {
 		err := m.do(ctx, u, p[i], progress)

@@ -100,7 +100,7 @@ func (j *followedJob) stopExpecting() {
 		c.mu.Unlock()
 	}
 	j.mu.Unlock()
-	j.sendPatience()
+	j.sendFlowControl()
 }
 
 // join adds a client. The expected client sees everything; any other sees what is on the screen,
@@ -120,7 +120,7 @@ func (j *followedJob) join(opts environment.JobAttach, ch ssh.Channel) *client {
 	}
 	j.mu.Unlock()
 	j.resize(opts.Columns, opts.Rows)
-	j.sendPatience()
+	j.sendFlowControl()
 	return c
 }
 
@@ -140,7 +140,7 @@ func (j *followedJob) remove(c *client) {
 	j.mu.Lock()
 	j.clients = slices.DeleteFunc(j.clients, func(other *client) bool { return other == c })
 	j.mu.Unlock()
-	j.sendPatience()
+	j.sendFlowControl()
 }
 
 // closeClients disconnects all clients: the hub stops following the job.

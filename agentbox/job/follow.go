@@ -232,7 +232,7 @@ func (j *followedJob) setChannel(ch ssh.Channel) {
 	j.channel = ch
 	j.mu.Unlock()
 	if ch != nil {
-		j.sendPatience()
+		j.sendFlowControl()
 	}
 }
 
@@ -260,8 +260,9 @@ func (j *followedJob) signal(ctx context.Context, name string) error {
 	return err
 }
 
-// input sends a client's input to the guest. While the guest is away it is dropped, as by a terminal
-// that hung up. data has at most protocol.MaxJobFrame bytes. Frames of two clients do not mix.
+// input sends a client's input to the guest. While the guest is away it is dropped, as by a
+// terminal that hung up. data has at most protocol.MaxJobFrame bytes. Frames of two clients do not
+// mix.
 func (j *followedJob) input(kind byte, data []byte) error {
 	ch := j.current()
 	if ch == nil {
@@ -289,15 +290,15 @@ func (j *followedJob) resize(columns, rows int) {
 // maxCells is the widest and highest terminal there is.
 const maxCells = 4096
 
-// sendPatience tells the guest whether to wait until the hub has read: it has to while a client is
-// to lose nothing. Otherwise the guest leaves output out when the hub is slow, as a job must not
+// sendFlowControl tells the guest whether to wait until the hub has read: it has to while a client
+// is to lose nothing. Otherwise the guest leaves output out when the hub is slow, as a job must not
 // stop for lack of a reader.
-func (j *followedJob) sendPatience() {
+func (j *followedJob) sendFlowControl() {
 	j.mu.Lock()
 	ch := j.channel
-	patient := slices.ContainsFunc(j.clients, func(c *client) bool { return c.opts.Whole }) // Whole changes under j.mu only
+	blocking := slices.ContainsFunc(j.clients, func(c *client) bool { return c.opts.Whole }) // Whole changes under j.mu only
 	j.mu.Unlock()
 	if ch != nil {
-		ch.SendRequest(protocol.JobPatience, false, ssh.Marshal(struct{ Patient bool }{patient}))
+		ch.SendRequest(protocol.JobFlowControl, false, ssh.Marshal(struct{ Blocking bool }{blocking}))
 	}
 }

@@ -236,7 +236,7 @@ func (k *keepRun) fetch(ctx context.Context) (facts, error) {
 		}
 		return err
 	})
-	return f, k.judge(ctx, &f, err)
+	return f, k.classify(ctx, &f, err)
 }
 
 // accept takes the pack and verifies that the ids the box named are commits: the mirror's refs
@@ -262,10 +262,10 @@ func (k *keepRun) accept(ctx context.Context, pack io.Reader, f *facts) error {
 	return err
 }
 
-// judge decides what a failure means. A pack that git refuses (Corrupt) or an answer that cannot
+// classify decides what a failure means. A pack that git refuses (Corrupt) or an answer that cannot
 // be parsed (Conflict) sets f.failed, so that files are kept instead. Any other error, such as
 // an unreachable box or too much data, is returned.
-func (k *keepRun) judge(ctx context.Context, f *facts, err error) error {
+func (k *keepRun) classify(ctx context.Context, f *facts, err error) error {
 	code := agentbox.CodeOf(err)
 	if err == nil || ctx.Err() != nil || code != agentbox.Corrupt && code != agentbox.Conflict {
 		return err

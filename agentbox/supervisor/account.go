@@ -54,11 +54,11 @@ type accounting struct {
 	path string
 	kept func() bool // tells whether the box has an account
 
-	mu      sync.Mutex
-	account Account
-	seen    map[process]time.Duration // processor time of each process at the last look
-	weighed time.Time                 // when memory was last measured; zero before the account begins
-	told    pressureWatch             // what the guest of this machine has reported
+	mu             sync.Mutex
+	account        Account
+	seen           map[process]time.Duration // processor time of each process at the last look
+	memoryMeasured time.Time                 // when memory was last measured; zero before the account begins
+	told           pressureWatch             // what the guest of this machine has reported
 
 	writing sync.Mutex
 	written []byte // the file's content, as far as is known
@@ -106,9 +106,9 @@ func (b *accounting) take(present map[process]time.Duration) {
 	b.seen = present
 }
 
-// weigh measures the memory that the machine's processes hold. The kernel walks through all of it
-// to answer, so this is rarer than look.
-func (b *accounting) weigh(pids []int, now time.Time) {
+// measureMemory measures the memory that the machine's processes hold. The kernel walks through all
+// of it to answer, so this is rarer than look.
+func (b *accounting) measureMemory(pids []int, now time.Time) {
 	var pss int64
 	for _, pid := range pids {
 		p, err := procfs.NewProc(pid)
@@ -129,10 +129,10 @@ func (b *accounting) weigh(pids []int, now time.Time) {
 // hold counts pss bytes as held since the previous measurement, so the sum is an integral by
 // rectangles. The caller holds mu.
 func (b *accounting) hold(pss int64, now time.Time) {
-	if !b.weighed.IsZero() {
-		b.account.Memory += float64(pss) / (1 << 30) * now.Sub(b.weighed).Seconds()
+	if !b.memoryMeasured.IsZero() {
+		b.account.Memory += float64(pss) / (1 << 30) * now.Sub(b.memoryMeasured).Seconds()
 	}
-	b.weighed = now
+	b.memoryMeasured = now
 	b.account.MemoryPeak = max(b.account.MemoryPeak, pss)
 }
 
@@ -140,8 +140,8 @@ func (b *accounting) hold(pss int64, now time.Time) {
 func (b *accounting) begin(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.weighed.IsZero() {
-		b.weighed = now
+	if b.memoryMeasured.IsZero() {
+		b.memoryMeasured = now
 	}
 }
 
@@ -173,7 +173,7 @@ func (b *accounting) tokens(model string, t agentbox.Tokens) error {
 func (b *accounting) underPressure(stats protocol.GuestStats, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, p := range b.told.news(stats) {
+	for _, p := range b.told.unreported(stats) {
 		if p.Time = now; len(b.account.Pressure) < maxPressure {
 			b.account.Pressure = append(b.account.Pressure, p)
 		}

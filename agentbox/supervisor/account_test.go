@@ -114,7 +114,7 @@ func TestAnAccountSeesThisProcess(t *testing.T) {
 	b.begin(time.Now())
 	pids := []int{os.Getpid(), 1 << 30}
 	b.look(pids)
-	b.weigh(pids, time.Now())
+	b.measureMemory(pids, time.Now())
 	if used := b.used(); used.MemoryPeak == 0 {
 		t.Errorf("%+v", used)
 	}

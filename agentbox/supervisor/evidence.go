@@ -20,28 +20,28 @@ import (
 )
 
 // How often and how much. Processor time is cheap to look at; the kernel walks through memory to
-// weigh it; and the guest's answer takes its processor. Hence not at every look.
+// measure it; and the guest's answer takes its processor. Hence not at every look.
 const (
-	lookEvery  = meterEvery      // at the processor time of a task's machine
-	weighEvery = 8               // looks from one at its memory to the next
-	askEvery   = 24              // and from one question to the guest to the next
-	askWithin  = 5 * time.Second // a guest that is full of processes may not answer
+	cpuEvery     = meterEvery      // at the processor time of a task's machine
+	memoryEvery  = 8               // looks from one at its memory to the next
+	guestEvery   = 24              // and from one question to the guest to the next
+	guestTimeout = 5 * time.Second // a guest that is full of processes may not answer
 	// That a machine at its limit goes on, for the logs of its services.
-	lastWords   = 3 * time.Second
-	almostFull  = 16 << 20  // bytes of a disk
-	maxLogs     = 64        // services whose logs are kept
-	maxLogBytes = 256 << 10 // of each, from its end
+	serviceGrace = 3 * time.Second
+	almostFull   = 16 << 20  // bytes of a disk
+	maxLogs      = 64        // services whose logs are kept
+	maxLogBytes  = 256 << 10 // of each, from its end
 )
 
 // keepAccount updates the account of a task's box until ctx ends. Other boxes have no account:
 // nobody asks what they cost.
 func (s *Supervisor) keepAccount(ctx context.Context) {
-	for n := 0; background.Sleep(ctx, lookEvery); n++ {
+	for n := 0; background.Sleep(ctx, cpuEvery); n++ {
 		if !s.meter.accounts() {
 			continue
 		}
-		s.account(n%weighEvery == 0)
-		if n%askEvery == 0 {
+		s.account(n%memoryEvery == 0)
+		if n%guestEvery == 0 {
 			s.askGuest(ctx)
 		}
 	}
@@ -58,12 +58,13 @@ func (s *Supervisor) account(memory bool) {
 	if s.machine == nil || !accounts {
 		return
 	}
-	// Time counts from the task's beginning, not from the first sample: the task may end before that.
+	// Time counts from the task's beginning, not from the first sample: the task may end before
+	// that.
 	s.accounting.begin(begun)
 	pids := s.machine.PIDs()
 	s.accounting.look(pids)
 	if memory {
-		s.accounting.weigh(pids, time.Now())
+		s.accounting.measureMemory(pids, time.Now())
 	}
 	if err := s.accounting.write(); err != nil {
 		s.log.Warn("cannot write down what the box has used", "error", err)
@@ -83,7 +84,7 @@ func (s *Supervisor) askGuest(ctx context.Context) {
 	if client == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
 	defer cancel()
 	stats, err := client.Stats(ctx)
 	if err != nil {
@@ -92,9 +93,9 @@ func (s *Supervisor) askGuest(ctx context.Context) {
 	s.accounting.underPressure(stats, time.Now().UTC())
 }
 
-// news returns what is new in a report, which is known from then on. The numbers are the guest's
-// own. They may be lies, which then end up in the evidence of the box's own task.
-func (d *pressureWatch) news(now protocol.GuestStats) (list []agentbox.Pressure) {
+// unreported returns what is new in a report, which is known from then on. The numbers are the
+// guest's own. They may be lies, which then end up in the evidence of the box's own task.
+func (d *pressureWatch) unreported(now protocol.GuestStats) (list []agentbox.Pressure) {
 	if now.OOMKills > d.kills {
 		list = append(list, agentbox.Pressure{What: agentbox.PressureMemory, Count: now.OOMKills})
 	}
@@ -119,7 +120,7 @@ func (s *Supervisor) bringUpToDate(ctx context.Context) {
 	if !s.meter.accounts() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lastWords)
+	ctx, cancel := context.WithTimeout(ctx, serviceGrace)
 	defer cancel()
 	// Both wait for the guest, and share a few seconds.
 	var work sync.WaitGroup

@@ -28,16 +28,16 @@ func (s *Supervisor) openImage() error {
 	return nil
 }
 
-// askPatience is the longest wait between two requests for the same block: the daemon may have been
+// maxAskWait is the longest wait between two requests for the same block: the daemon may have been
 // replaced meanwhile. It bounds how late a machine notices that its bytes are available again.
-const askPatience = 2 * time.Second
+const maxAskWait = 2 * time.Second
 
 // needBlock asks the daemon for a block until the block is here or ctx ends. It returns the map of
 // blocks that may then be read from the image's file. It logs when the wait begins, and each reason
 // other than that no daemon answers.
 func (s *Supervisor) needBlock(ctx context.Context, client *api.Client, block int) (have agentbox.Blocks, err error) {
 	req, told := api.ImageNeed{Box: s.cfg.Box, Image: s.cfg.Image.Digest, Block: block}, false
-	err = partial.Retry(ctx, askPatience, func() (err error) {
+	err = partial.Retry(ctx, maxAskWait, func() (err error) {
 		have, err = api.Call(ctx, client, api.NeedImage, req, nil)
 		return err
 	}, func(err error) bool {

@@ -5,11 +5,11 @@ import (
 	"agentbox/vmm/netstack"
 )
 
-// plugIn connects the machine's network cable to a stack that asks h about everything. What the
-// guest sent before waits in the cable. The stack ends with the supervisor; a box that goes on
+// connectNetwork connects the machine's network card to a stack that asks h about everything. What
+// the guest sent before waits in the link. The stack ends with the supervisor; a box that goes on
 // under another one finds its connections reset. A machine without a network card is no failure:
 // its box has no network.
-func (s *Supervisor) plugIn(h netstack.Handler) error {
+func (s *Supervisor) connectNetwork(h netstack.Handler) error {
 	n, ok := s.machine.(vmm.Networked)
 	if !ok || n.Link() == nil {
 		s.log.Warn("the machine has no network card")
@@ -24,8 +24,8 @@ func (s *Supervisor) plugIn(h netstack.Handler) error {
 	return nil
 }
 
-// unplug cuts the cable.
-func (s *Supervisor) unplug() {
+// disconnectNetwork closes the link.
+func (s *Supervisor) disconnectNetwork() {
 	if s.network == nil {
 		return
 	}

@@ -85,7 +85,7 @@ func (s *Supervisor) greet(ctx context.Context, become *api.AttachRequest) error
 	}
 	// It decides about everything that the guest sends, from the first packet on.
 	s.gate = newGate(ca, s.guard, s.meter, s.accounting, s.log)
-	if err := s.plugIn(s.gate); err != nil {
+	if err := s.connectNetwork(s.gate); err != nil {
 		return err
 	}
 	s.greeted = time.Now()

@@ -184,7 +184,7 @@ func (s *Supervisor) release() {
 	if s.machine != nil {
 		_ = s.machine.Kill()
 	}
-	s.unplug()
+	s.disconnectNetwork()
 	if s.gate != nil {
 		s.gate.close()
 	}
@@ -192,8 +192,9 @@ func (s *Supervisor) release() {
 	s.lease.stop()
 }
 
-// awaitEnd returns when the machine has ended, or is to end. When ctx ends it stops the machine: the
-// system is going down, or a person wants the box to stop. The workspace is synced in either case.
+// awaitEnd returns when the machine has ended, or is to end. When ctx ends it stops the machine:
+// the system is going down, or a person wants the box to stop. The workspace is synced in either
+// case.
 func (s *Supervisor) awaitEnd(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -82,9 +82,9 @@ type Told struct {
 	Owner identity.PeerID
 }
 
-// Everybody lists what the machines of the team work on. It reads only memory and asks no machine,
-// so a machine that is offline is listed with what it announced last.
-func (t *Team) Everybody() []Told {
+// TeamContexts lists what the machines of the team work on. It reads only memory and asks no
+// machine, so a machine that is offline is listed with what it announced last.
+func (t *Team) TeamContexts() []Told {
 	m, c := t.catalogues()
 	if c == nil {
 		return nil

@@ -328,7 +328,7 @@ func TestContextsAreTold(t *testing.T) {
 	all := newTeam(t, false)
 	all[0].does.Store(&[]Context{{Kind: catalogue.Box, ID: "abc", Name: "web\x1b[31m", State: "running", Branch: "main"}})
 	eventually(t, "the box is seen", func() bool {
-		list := all[1].Everybody()
+		list := all[1].TeamContexts()
 		return len(list) == 1 && list[0].Name == "web[31m" && list[0].Owner == all[0].mesh.Self() && list[0].State == "running"
 	})
 }
@@ -343,7 +343,7 @@ func TestHostileWordsAreNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the record is seen", func() bool {
-		for _, c := range all[1].Everybody() {
+		for _, c := range all[1].TeamContexts() {
 			if c.ID == "x" {
 				if c.Name != "a]52;c;Zg==b" || c.State != "[2J" {
 					t.Errorf("%q, %q", c.Name, c.State)
@@ -413,7 +413,7 @@ func TestLeavingEndsNothingElse(t *testing.T) {
 			for ctx.Err() == nil {
 				_ = m.offer(ctx)
 				_ = m.tellContexts(ctx)
-				m.Everybody()
+				m.TeamContexts()
 				_, _ = m.Image(ctx, agentbox.Digest{1}, "")
 				none := func(context.Context) error { return agentbox.Errorf(agentbox.NotFound, "nobody") }
 				_ = m.Once(ctx, "k", func(string) {}, none, func(context.Context) error { return nil })
@@ -426,7 +426,7 @@ func TestLeavingEndsNothingElse(t *testing.T) {
 	}
 	stop()
 	wg.Wait()
-	if m.Everybody() != nil || m.Peers() != nil {
+	if m.TeamContexts() != nil || m.Peers() != nil {
 		t.Error("it is still in the team")
 	}
 }

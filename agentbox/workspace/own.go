@@ -129,7 +129,7 @@ func (r Repo) checkOwn(ctx context.Context) error {
 	entry := filepath.Join(r.Root, ".git")
 	fi, err := os.Lstat(entry)
 	if err != nil || fi.Mode()&fs.ModeSymlink != 0 {
-		return stranger(r.Root, r.GitDir)
+		return errForeignGitDir(r.Root, r.GitDir)
 	}
 	if err := checkPlain(r.GitDir); err != nil {
 		return err
@@ -143,14 +143,14 @@ func (r Repo) checkOwn(ctx context.Context) error {
 	}
 	// A git directory below the checkout that .git does not name was planted there.
 	if !named && within(r.Root, r.GitDir) {
-		return stranger(r.Root, r.GitDir)
+		return errForeignGitDir(r.Root, r.GitDir)
 	}
 	// The checkout's own git directory may still point its common directory elsewhere.
 	if named {
 		if r.CommonDir == r.GitDir || within(r.Root, r.CommonDir) {
 			return nil
 		}
-		return stranger(r.Root, r.CommonDir)
+		return errForeignGitDir(r.Root, r.CommonDir)
 	}
 	if back, err := follow(filepath.Join(r.GitDir, "gitdir"), "", r.GitDir); err == nil && same(back, entry) {
 		if filepath.Dir(filepath.Dir(r.GitDir)) == r.CommonDir && filepath.Base(filepath.Dir(r.GitDir)) == "worktrees" {
@@ -168,11 +168,11 @@ func (r Repo) checkOwn(ctx context.Context) error {
 			return nil
 		}
 	}
-	return stranger(r.Root, r.GitDir)
+	return errForeignGitDir(r.Root, r.GitDir)
 }
 
-// stranger returns the error for a git directory that does not point back to the checkout.
-func stranger(root, gitDir string) error {
+// errForeignGitDir returns the error for a git directory that does not point back to the checkout.
+func errForeignGitDir(root, gitDir string) error {
 	return agentbox.Errorf(agentbox.Invalid, "%s leads to the git directory %s, which does not name it in turn", root, gitDir).
 		WithHint("if it is this checkout's: git config --file %s core.worktree %s", filepath.Join(gitDir, "config"), root)
 }

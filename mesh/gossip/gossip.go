@@ -31,7 +31,7 @@ type Config struct {
 }
 
 // announcePause is also how long an announcement waits for a peer that takes it. leaveTime
-// bounds the farewell in Close.
+// bounds the leave message in Close.
 const (
 	announcePause = 200 * time.Millisecond // between two announcements
 	leaveTime     = 500 * time.Millisecond

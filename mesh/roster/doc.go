@@ -4,7 +4,7 @@
 //
 // A Roster is the list of one home, whether or not the machine is in a team. Init and Join begin
 // one, Invite and Answer let others in, SetRoles, Revoke and Renew sign, Sync and Spread exchange
-// lists with peers, Farewell and Forget end it.
+// lists with peers, AnnounceLeave and Forget end it.
 //
 // Files of its directory:
 //

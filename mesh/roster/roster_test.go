@@ -206,11 +206,11 @@ func TestAnAdminThatLeavesLeavesItsMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.sync(t, b)
-	if err := b.roster.Farewell(t.Context(), b.node, c.id()); err == nil {
+	if err := b.roster.AnnounceLeave(t.Context(), b.node, c.id()); err == nil {
 		t.Fatal("nobody is there, and it was told")
 	}
 	b.node.Learn(a.id(), a.node.Addr())
-	if err := b.roster.Farewell(t.Context(), b.node, a.id()); err != nil {
+	if err := b.roster.AnnounceLeave(t.Context(), b.node, a.id()); err != nil {
 		t.Fatal(err)
 	}
 	list := a.roster.List()
@@ -249,7 +249,7 @@ func TestALateFarewellDoesNotEndANewMembership(t *testing.T) {
 	b.sync(t, a)
 	c.sync(t, a)
 	b.node.Learn(c.id(), c.node.Addr())
-	if err := b.roster.Farewell(t.Context(), b.node, c.id()); err != nil {
+	if err := b.roster.AnnounceLeave(t.Context(), b.node, c.id()); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.roster.Forget(); err != nil {
@@ -285,7 +285,7 @@ func TestARevocationOutlivesItsAdmin(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.sync(t, a)
-	if err := b.roster.Farewell(t.Context(), b.node, a.id()); err != nil {
+	if err := b.roster.AnnounceLeave(t.Context(), b.node, a.id()); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.roster.Forget(); err != nil {
@@ -299,8 +299,8 @@ func TestARevocationOutlivesItsAdmin(t *testing.T) {
 	}
 }
 
-// sendEntry has a machine send its list to another one, with an entry that it signs as our code would
-// not.
+// sendEntry has a machine send its list to another one, with an entry that it signs as our code
+// would not.
 func (m *machine) sendEntry(t *testing.T, to *machine, e identity.Entry) {
 	t.Helper()
 	list := m.roster.List()

@@ -104,9 +104,9 @@ func (r *Roster) Spread(ctx context.Context, node *wire.Node, peers []identity.P
 	_ = all.Wait()
 }
 
-// Farewell tells a peer that this machine leaves. It connects before it signs, because a peer that
-// has left is not admitted any more. Our own list stays as it is until Forget.
-func (r *Roster) Farewell(ctx context.Context, node *wire.Node, peer identity.PeerID) error {
+// AnnounceLeave tells a peer that this machine leaves. It connects before it signs, because a peer
+// that has left is not admitted any more. Our own list stays as it is until Forget.
+func (r *Roster) AnnounceLeave(ctx context.Context, node *wire.Node, peer identity.PeerID) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTime)
 	defer cancel()
 	c, err := node.Dial(ctx, peer, wire.Roster)

@@ -43,9 +43,9 @@ const MaxDatagram = 1100
 
 // Codes that end a connection or a stream.
 const (
-	closeDone     quic.ApplicationErrorCode = 0
-	closeStranger quic.ApplicationErrorCode = 1
-	streamAborted quic.StreamErrorCode      = 1
+	closeDone      quic.ApplicationErrorCode = 0
+	closeNonMember quic.ApplicationErrorCode = 1
+	streamAborted  quic.StreamErrorCode      = 1
 )
 
 // Conn is an authenticated connection to one peer, for one service. Its methods may be called
@@ -115,16 +115,17 @@ func (c *Conn) failed(err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
-	case endedAsStranger(err):
+	case endedAsNonMember(err):
 		return agentbox.Errorf(agentbox.Conflict, "peer %s does not take this machine for a member any more", c.peer.Short())
 	}
 	return agentbox.Errorf(agentbox.Unavailable, "peer %s: the connection ended: %w", c.peer.Short(), err)
 }
 
-// endedAsStranger reports whether the other side ended a connection because we are no member to it.
-func endedAsStranger(err error) bool {
+// endedAsNonMember reports whether the other side ended a connection because we are no member to
+// it.
+func endedAsNonMember(err error) bool {
 	var closed *quic.ApplicationError
-	return errors.As(err, &closed) && closed.Remote && closed.ErrorCode == closeStranger
+	return errors.As(err, &closed) && closed.Remote && closed.ErrorCode == closeNonMember
 }
 
 // PacketsReceived counts the QUIC packets received so far.

@@ -95,7 +95,7 @@ func (n *Node) dialAny(ctx context.Context, addresses []netip.AddrPort, s Servic
 	}
 	first.service = s
 	if err := n.register(first); err != nil {
-		first.end(closeStranger)
+		first.end(closeNonMember)
 		return nil, err
 	}
 	context.AfterFunc(first.Context(), func() { n.forget(first) })
@@ -143,7 +143,7 @@ func awaitGreeting(ctx context.Context, q *quic.Conn) error {
 	}
 	var b [2]byte
 	if k, err := s.Read(b[:]); k != 1 || b[0] != greeting {
-		return errors.Join(errStranger, err)
+		return errors.Join(errNonMember, err)
 	}
 	return nil
 }
@@ -153,9 +153,9 @@ func awaitGreeting(ctx context.Context, q *quic.Conn) error {
 func dialError(a netip.AddrPort, err error) error {
 	var refused *quic.TransportError
 	switch {
-	case errors.Is(err, errStranger),
+	case errors.Is(err, errNonMember),
 		errors.As(err, &refused) && refused.ErrorCode.IsCryptoError(),
-		endedAsStranger(err):
+		endedAsNonMember(err):
 		return agentbox.Errorf(agentbox.Conflict, "%s is not a member of this team, or does not take this machine for one", a).
 			WithHint("agentbox mesh status shows whether this machine is a member")
 	case errors.Is(err, context.Canceled):

@@ -69,7 +69,7 @@ func (c *Conn) Ask(ctx context.Context, question, answer any, most int) error {
 		return c.failed(err)
 	}
 	_ = s.Close()
-	if err = ReadMessage(s, answer, most); endedAsStranger(err) {
+	if err = ReadMessage(s, answer, most); endedAsNonMember(err) {
 		return c.failed(err)
 	}
 	return err

@@ -166,12 +166,12 @@ func (n *Node) Admit(list identity.List) {
 	n.mu.Lock()
 	n.list = list
 	n.mu.Unlock()
-	n.closeStrangers()
+	n.closeNonMembers()
 }
 
-// closeStrangers ends connections to peers that are no members now, and forgets their addresses.
+// closeNonMembers ends connections to peers that are no members now, and forgets their addresses.
 // Connections of guests have their own end.
-func (n *Node) closeStrangers() {
+func (n *Node) closeNonMembers() {
 	now := time.Now()
 	n.mu.Lock()
 	var gone []*Conn
@@ -185,7 +185,7 @@ func (n *Node) closeStrangers() {
 	n.counters.Closed.Add(uint64(len(gone)))
 	for _, c := range gone {
 		n.cfg.Log.Info("mesh: connection closed, not a member any more", "peer", c.peer.Short(), "service", c.service)
-		c.end(closeStranger)
+		c.end(closeNonMember)
 	}
 }
 
@@ -196,7 +196,7 @@ func (n *Node) expire() {
 	for {
 		select {
 		case <-tick.C:
-			n.closeStrangers()
+			n.closeNonMembers()
 		case <-n.ctx.Done():
 			return
 		}

@@ -53,7 +53,7 @@ func (n *Node) serve(q *quic.Conn) {
 	s, handle := n.serviceOf(state.NegotiatedProtocol)
 	c := &Conn{node: n, q: q, peer: id, service: s, incoming: true}
 	if err != nil || handle == nil || n.register(c) != nil {
-		c.end(closeStranger)
+		c.end(closeNonMember)
 		return
 	}
 	defer n.forget(c)

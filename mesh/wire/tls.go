@@ -19,9 +19,9 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// errStranger ends the handshake of a peer that is not a member. It is never sent: TLS only reports
-// a failure.
-var errStranger = errors.New("not a member of this team")
+// errNonMember ends the handshake of a peer that is not a member. It is never sent: TLS only
+// reports a failure.
+var errNonMember = errors.New("not a member of this team")
 
 // certificate is what this identity presents: self-signed, without a name or an expiry. Only its
 // key counts.
@@ -41,11 +41,11 @@ func certificate(key ed25519.PrivateKey) (tls.Certificate, error) {
 // peerOf returns the peer that the other side of a finished handshake proved to be.
 func peerOf(state tls.ConnectionState) (identity.PeerID, error) {
 	if len(state.PeerCertificates) != 1 {
-		return identity.PeerID{}, errStranger
+		return identity.PeerID{}, errNonMember
 	}
 	key, ok := state.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
 	if !ok {
-		return identity.PeerID{}, errStranger
+		return identity.PeerID{}, errNonMember
 	}
 	return identity.PeerOf(key), nil
 }
@@ -85,7 +85,7 @@ func (n *Node) serverTLS() *tls.Config {
 			}
 		}
 		n.counters.Refused.Add(1)
-		return nil, errStranger
+		return nil, errNonMember
 	}
 	return base
 }
@@ -107,7 +107,7 @@ func (n *Node) checkingTLS(proto string, refused *atomic.Uint64, may func(identi
 			return nil
 		}
 		refused.Add(1)
-		return errStranger
+		return errNonMember
 	}
 	return cfg
 }

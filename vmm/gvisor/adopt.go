@@ -29,11 +29,11 @@ func adopt(ctx context.Context, launcher, dir string) error {
 	if err != nil {
 		return err
 	}
-	news, control, err := child.SocketPair("control")
+	toLauncher, control, err := child.SocketPair("control")
 	if err != nil {
 		return err
 	}
-	defer news.Close()
+	defer toLauncher.Close()
 	p, err := startLauncher(launcher, nil, []*os.File{control})
 	control.Close()
 	if err != nil {
@@ -46,7 +46,7 @@ func adopt(ctx context.Context, launcher, dir string) error {
 		return err
 	}
 	var e plan.Event
-	err = errors.Join(json.NewEncoder(news).Encode(plan.Plan{Adopt: dir, User: vmm.GuestUID}), json.NewDecoder(news).Decode(&e))
+	err = errors.Join(json.NewEncoder(toLauncher).Encode(plan.Plan{Adopt: dir, User: vmm.GuestUID}), json.NewDecoder(toLauncher).Decode(&e))
 	if err == nil && !e.Started {
 		err = errors.New(e.Failed)
 	}

@@ -29,15 +29,15 @@ type machine struct {
 	launcher string // path of the program
 	log      *slog.Logger
 
-	proc    *child.Process
-	stream  *stream
-	image   *fusefile.Server // nil if the image is a plain file
-	link    *link            // nil if the host cannot make an interface
-	noCard  string           // why it cannot
-	console *console.Console
-	news    *net.UnixConn // from the launcher
-	events  *json.Decoder // of news
-	control *control      // to the sandbox
+	proc       *child.Process
+	stream     *stream
+	image      *fusefile.Server // nil if the image is a plain file
+	link       *link            // nil if the host cannot make an interface
+	noCard     string           // why it cannot
+	console    *console.Console
+	toLauncher *net.UnixConn // from the launcher
+	events     *json.Decoder // of toLauncher
+	control    *control      // to the sandbox
 
 	mu     sync.Mutex // guards frozen, and is held during the call to the sandbox
 	frozen bool
@@ -108,7 +108,7 @@ func (m *machine) watch() {
 	}
 	m.cancelImage()
 	<-m.proc.Done()
-	m.news.Close()
+	m.toLauncher.Close()
 	m.control.close()
 	m.console.Wait()
 	m.stream.Close()

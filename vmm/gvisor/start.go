@@ -179,26 +179,26 @@ func (m *machine) launch(files []*os.File) (err error) {
 			f.Close()
 		}
 	}()
-	news, control, err := child.SocketPair("control")
+	toLauncher, control, err := child.SocketPair("control")
 	if err != nil {
 		return err
 	}
 	theirs = append(theirs, control)
 	stream, input, output, err := newStream()
 	if err != nil {
-		return errors.Join(err, news.Close())
+		return errors.Join(err, toLauncher.Close())
 	}
 	theirs = append(theirs, input, output)
 	said, saying, err := os.Pipe()
 	if err != nil {
-		return errors.Join(err, news.Close(), stream.Close())
+		return errors.Join(err, toLauncher.Close(), stream.Close())
 	}
 	theirs = append(theirs, saying)
 	m.proc, err = startLauncher(m.launcher, saying, slices.Concat(theirs, files))
 	if err != nil {
-		return errors.Join(namespaceError(err), news.Close(), stream.Close(), said.Close())
+		return errors.Join(namespaceError(err), toLauncher.Close(), stream.Close(), said.Close())
 	}
-	m.news, m.stream, m.console = news, stream, console.New(m.spec.Dir, said)
+	m.toLauncher, m.stream, m.console = toLauncher, stream, console.New(m.spec.Dir, said)
 	return nil
 }
 
@@ -246,7 +246,7 @@ func (m *machine) await(ctx context.Context, p plan.Plan) error {
 		return err
 	}
 	m.released = true // the launcher starts the sandbox by itself
-	if _, err := m.news.Write(append(line, '\n')); err != nil {
+	if _, err := m.toLauncher.Write(append(line, '\n')); err != nil {
 		return fmt.Errorf("tell the launcher: %w", err)
 	}
 	e, fds, rest, err := m.receive()
@@ -268,7 +268,7 @@ func (m *machine) await(ctx context.Context, p plan.Plan) error {
 	}
 	m.link, m.noCard = link, e.NoCard
 	m.control = newControl(conn)
-	m.events = json.NewDecoder(io.MultiReader(bytes.NewReader(rest), m.news))
+	m.events = json.NewDecoder(io.MultiReader(bytes.NewReader(rest), m.toLauncher))
 	return nil
 }
 
@@ -277,7 +277,7 @@ func (m *machine) await(ctx context.Context, p plan.Plan) error {
 // last in what is read.
 func (m *machine) receive() (e plan.Event, fds []int, rest []byte, err error) {
 	buf, oob := make([]byte, 4<<10), make([]byte, unix.CmsgSpace(2*4))
-	n, rn, _, _, err := m.news.ReadMsgUnix(buf, oob)
+	n, rn, _, _, err := m.toLauncher.ReadMsgUnix(buf, oob)
 	if err != nil || n == 0 {
 		return e, nil, nil, errors.New("the launcher ended")
 	}
@@ -296,7 +296,7 @@ func (m *machine) receive() (e plan.Event, fds []int, rest []byte, err error) {
 // the console.
 func (m *machine) abandon(ctx context.Context, err error) error {
 	m.end()
-	m.news.Close()
+	m.toLauncher.Close()
 	m.stream.Close()
 	m.console.Wait()
 	if m.control != nil {

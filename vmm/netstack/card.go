@@ -183,10 +183,10 @@ func (s *Stack) frame(f []byte) {
 		s.send(pingAnswer(ip))
 	case classDHCP:
 		s.dhcp(ip)
-	case classStray:
+	case classRejected:
 		s.attempts.add(kind, func() string { return describe(f) })
 		s.send(unreachable(ip, strayCode(ip[9])))
-	case classRefused:
+	case classDropped:
 		s.attempts.add(kind, func() string { return describe(f) })
 	case classIgnored:
 	}

@@ -28,7 +28,7 @@ const (
 	protoUDP  = 17
 )
 
-// The addresses of the two ends of the cable, as in frames.
+// The addresses of the two ends of the link, as in frames.
 var (
 	guestMAC   = mac(protocol.GuestMAC)
 	gatewayMAC = mac(protocol.GatewayMAC)
@@ -49,26 +49,26 @@ func mac(s string) (m [6]byte) {
 type class int
 
 const (
-	classRefused   class = iota // with a Kind
+	classDropped   class = iota // without an answer; with a Kind
 	classIgnored                // harmless noise, which is not reported
 	classTransport              // TCP or UDP for gVisor's stack
 	classARP                    // a request for the gateway's Ethernet address
 	classDHCP                   // a datagram for the DHCP server
 	classPing                   // an echo request to the gateway
-	classStray                  // a packet of a program that waits for an answer: refused with an ICMP error, with a Kind
+	classRejected               // answered with an ICMP error, because a program waits; with a Kind
 )
 
 // inspect classifies a frame from the guest. It accepts only what the one guest may send: from one
 // Ethernet and one IPv4 address, no fragments, no options. Everything after it relies on that. ip
-// is the packet without padding, for all classes but classRefused, classIgnored and classARP.
+// is the packet without padding, for all classes but classDropped, classIgnored and classARP.
 func inspect(frame []byte) (c class, kind Kind, ip []byte) {
 	if len(frame) < etherLen || len(frame) > maxFrame || [6]byte(frame[6:12]) != guestMAC {
-		return classRefused, KindFrame, nil
+		return classDropped, KindFrame, nil
 	}
 	to, payload := [6]byte(frame[:6]), frame[etherLen:]
 	switch binary.BigEndian.Uint16(frame[12:]) {
 	case etherIPv6:
-		return classRefused, KindIPv6, nil
+		return classDropped, KindIPv6, nil
 	case etherRARP:
 		return classIgnored, "", nil // QEMU announces every restored machine
 	case etherARP:
@@ -76,19 +76,19 @@ func inspect(frame []byte) (c class, kind Kind, ip []byte) {
 	case etherIPv4:
 		return inspectIPv4(to, payload)
 	}
-	return classRefused, KindFrame, nil
+	return classDropped, KindFrame, nil
 }
 
 // inspectARP allows a request for the gateway's address, and announcements of the guest's own.
 func inspectARP(to [6]byte, a []byte) (class, Kind, []byte) {
 	const ethernetIPv4, request = "\x00\x01\x08\x00\x06\x04", 1
 	if len(a) < arpLen || string(a[:6]) != ethernetIPv4 || to != broadcast && to != gatewayMAC {
-		return classRefused, KindARP, nil
+		return classDropped, KindARP, nil
 	}
 	sender, target := [4]byte(a[14:18]), [4]byte(a[24:28])
 	probe := sender == [4]byte{} // whether another machine has the guest's address (RFC 5227)
 	if [6]byte(a[8:14]) != guestMAC || sender != guestIP && !probe {
-		return classRefused, KindARP, nil
+		return classDropped, KindARP, nil
 	}
 	switch {
 	case target == guestIP:
@@ -98,46 +98,46 @@ func inspectARP(to [6]byte, a []byte) (class, Kind, []byte) {
 	case sender == guestIP && target == gatewayIP:
 		return classIgnored, "", nil // an answer to a request that we never send
 	}
-	return classRefused, KindARP, nil
+	return classDropped, KindARP, nil
 }
 
 // inspectIPv4 checks a packet in a frame to an Ethernet address. DHCP comes before the check of the
 // source address, since a client may have none yet.
 func inspectIPv4(to [6]byte, p []byte) (class, Kind, []byte) {
 	if len(p) < ipLen || p[0] != 0x45 {
-		return classRefused, KindPacket, nil
+		return classDropped, KindPacket, nil
 	}
 	total := int(binary.BigEndian.Uint16(p[2:]))
 	if total < ipLen || total > len(p) {
-		return classRefused, KindPacket, nil
+		return classDropped, KindPacket, nil
 	}
 	p = p[:total]
 	const moreOrOffset = 0x3fff
 	if binary.BigEndian.Uint16(p[6:])&moreOrOffset != 0 {
-		return classRefused, KindFragment, nil
+		return classDropped, KindFragment, nil
 	}
 	src, dst := [4]byte(p[12:16]), [4]byte(p[16:20])
 	if isDHCP(p) && (src == guestIP || src == [4]byte{}) && (dst == gatewayIP || dst == [4]byte{255, 255, 255, 255}) {
 		return classDHCP, "", p
 	}
 	if src != guestIP {
-		return classRefused, KindSource, nil
+		return classDropped, KindSource, nil
 	}
 	kind := destinationKind(dst)
 	if kind == "" && to != gatewayMAC {
-		return classRefused, KindFrame, nil
+		return classDropped, KindFrame, nil
 	}
 	c, wrong, p := inspectTransport(p, dst)
 	switch {
 	case kind == "":
 		return c, wrong, p
 	case c == classTransport: // a program waits for an answer
-		return classStray, kind, p
+		return classRejected, kind, p
 	}
-	return classRefused, kind, nil
+	return classDropped, kind, nil
 }
 
-// destinationKind refuses destinations that no packet on a cable can have. It is "" for all others,
+// destinationKind refuses destinations that no packet on a link can have. It is "" for all others,
 // about which the handler decides.
 func destinationKind(dst [4]byte) Kind {
 	addr := netip.AddrFrom4(dst)
@@ -157,18 +157,18 @@ func inspectTransport(p []byte, dst [4]byte) (class, Kind, []byte) {
 	switch p[9] {
 	case protoTCP:
 		if len(t) < tcpLen || !hasPorts(t) || int(t[12]>>4)*4 < tcpLen || int(t[12]>>4)*4 > len(t) {
-			return classRefused, KindPacket, nil
+			return classDropped, KindPacket, nil
 		}
 		return classTransport, "", p
 	case protoUDP:
 		if len(t) < udpLen || !hasPorts(t) || int(binary.BigEndian.Uint16(t[4:])) != len(t) {
-			return classRefused, KindPacket, nil
+			return classDropped, KindPacket, nil
 		}
 		return classTransport, "", p
 	case protoICMP:
 		return inspectICMP(p, dst)
 	}
-	return classStray, KindPacket, p
+	return classRejected, KindPacket, p
 }
 
 // hasPorts tells whether neither port is 0.
@@ -183,15 +183,15 @@ func inspectICMP(p []byte, dst [4]byte) (class, Kind, []byte) {
 	t := p[ipLen:]
 	switch {
 	case len(t) < icmpLen:
-		return classRefused, KindICMP, nil
+		return classDropped, KindICMP, nil
 	case t[0] == unreachable:
 		return classIgnored, "", nil // of a datagram of ours to a port that was closed meanwhile
 	case t[0] == echo && dst == gatewayIP:
 		return classPing, "", p
 	case t[0] == echo:
-		return classStray, KindICMP, p
+		return classRejected, KindICMP, p
 	}
-	return classRefused, KindICMP, nil
+	return classDropped, KindICMP, nil
 }
 
 // isDHCP tells whether p is a datagram from the DHCP client's port to the server's.

@@ -69,88 +69,88 @@ var attacks = []struct {
 	class class
 	kind  Kind
 }{
-	{"nothing", nil, classRefused, KindFrame},
-	{"half a header", make([]byte, 13), classRefused, KindFrame},
-	{"an empty frame", frame(gatewayMAC, guestMAC, etherIPv4, nil), classRefused, KindPacket},
-	{"the longest frame", frame(gatewayMAC, guestMAC, etherIPv4, make([]byte, 0xffff)), classRefused, KindPacket},
-	{"a frame that is too long", frame(gatewayMAC, guestMAC, etherIPv4, make([]byte, 0x10000)), classRefused, KindFrame},
-	{"another card's frame", frame(gatewayMAC, stranger, etherIPv4, make([]byte, 40)), classRefused, KindFrame},
-	{"the gateway's own frame", frame(gatewayMAC, gatewayMAC, etherIPv4, make([]byte, 40)), classRefused, KindFrame},
-	{"a frame to a stranger", func() []byte { f := syn("203.0.113.7", 443, nil); copy(f, stranger[:]); return f }(), classRefused, KindFrame},
-	{"a VLAN", frame(gatewayMAC, guestMAC, 0x8100, make([]byte, 46)), classRefused, KindFrame},
-	{"802.3 and LLC", frame(gatewayMAC, guestMAC, 38, make([]byte, 46)), classRefused, KindFrame},
+	{"nothing", nil, classDropped, KindFrame},
+	{"half a header", make([]byte, 13), classDropped, KindFrame},
+	{"an empty frame", frame(gatewayMAC, guestMAC, etherIPv4, nil), classDropped, KindPacket},
+	{"the longest frame", frame(gatewayMAC, guestMAC, etherIPv4, make([]byte, 0xffff)), classDropped, KindPacket},
+	{"a frame that is too long", frame(gatewayMAC, guestMAC, etherIPv4, make([]byte, 0x10000)), classDropped, KindFrame},
+	{"another card's frame", frame(gatewayMAC, stranger, etherIPv4, make([]byte, 40)), classDropped, KindFrame},
+	{"the gateway's own frame", frame(gatewayMAC, gatewayMAC, etherIPv4, make([]byte, 40)), classDropped, KindFrame},
+	{"a frame to a stranger", func() []byte { f := syn("203.0.113.7", 443, nil); copy(f, stranger[:]); return f }(), classDropped, KindFrame},
+	{"a VLAN", frame(gatewayMAC, guestMAC, 0x8100, make([]byte, 46)), classDropped, KindFrame},
+	{"802.3 and LLC", frame(gatewayMAC, guestMAC, 38, make([]byte, 46)), classDropped, KindFrame},
 	{"what QEMU announces", frame(broadcast, guestMAC, 0x8035, make([]byte, 46)), classIgnored, ""},
-	{"EAPOL", frame(gatewayMAC, guestMAC, 0x888e, make([]byte, 46)), classRefused, KindFrame},
-	{"raw bytes", frame(broadcast, guestMAC, 0x88b5, []byte("secret")), classRefused, KindFrame},
+	{"EAPOL", frame(gatewayMAC, guestMAC, 0x888e, make([]byte, 46)), classDropped, KindFrame},
+	{"raw bytes", frame(broadcast, guestMAC, 0x88b5, []byte("secret")), classDropped, KindFrame},
 
-	{"IPv6 neighbour discovery", frame([6]byte{0x33, 0x33}, guestMAC, etherIPv6, make([]byte, 72)), classRefused, KindIPv6},
-	{"an IPv6 router advertisement", frame(gatewayMAC, guestMAC, etherIPv6, append([]byte{0x60, 0, 0, 0, 0, 16, 58, 255}, make([]byte, 48)...)), classRefused, KindIPv6},
+	{"IPv6 neighbour discovery", frame([6]byte{0x33, 0x33}, guestMAC, etherIPv6, make([]byte, 72)), classDropped, KindIPv6},
+	{"an IPv6 router advertisement", frame(gatewayMAC, guestMAC, etherIPv6, append([]byte{0x60, 0, 0, 0, 0, 16, 58, 255}, make([]byte, 48)...)), classDropped, KindIPv6},
 
 	{"ARP for the gateway", arpFrame(1, guestMAC, guestIP, gatewayIP), classARP, ""},
 	{"ARP about oneself", arpFrame(1, guestMAC, guestIP, guestIP), classIgnored, ""},
 	{"a probe of one's own address", arpFrame(1, guestMAC, nobody, guestIP), classIgnored, ""},
-	{"ARP for a neighbour", arpFrame(1, guestMAC, guestIP, [4]byte{198, 18, 0, 3}), classRefused, KindARP},
-	{"ARP as the gateway", arpFrame(2, guestMAC, gatewayIP, guestIP), classRefused, KindARP},
-	{"ARP as a stranger", arpFrame(1, stranger, guestIP, gatewayIP), classRefused, KindARP},
-	{"short ARP", frame(broadcast, guestMAC, etherARP, make([]byte, 27)), classRefused, KindARP},
+	{"ARP for a neighbour", arpFrame(1, guestMAC, guestIP, [4]byte{198, 18, 0, 3}), classDropped, KindARP},
+	{"ARP as the gateway", arpFrame(2, guestMAC, gatewayIP, guestIP), classDropped, KindARP},
+	{"ARP as a stranger", arpFrame(1, stranger, guestIP, gatewayIP), classDropped, KindARP},
+	{"short ARP", frame(broadcast, guestMAC, etherARP, make([]byte, 27)), classDropped, KindARP},
 
 	{"a connection", syn("203.0.113.7", 443, nil), classTransport, ""},
 	{"a padded connection", append(syn("203.0.113.7", 443, nil), make([]byte, 6)...), classTransport, ""},
 	{"a datagram", datagram("203.0.113.7", 5000, 443, []byte("x"), nil), classTransport, ""},
-	{"a spoofed source", syn("203.0.113.7", 443, from("203.0.113.9")), classRefused, KindSource},
-	{"the gateway's address as source", syn("203.0.113.7", 443, from("198.18.0.1")), classRefused, KindSource},
-	{"no source", datagram("203.0.113.7", 5000, 53, []byte("x"), from("0.0.0.0")), classRefused, KindSource},
-	{"oneself", syn("198.18.0.2", 443, nil), classStray, KindPacket},
-	{"loopback", syn("127.0.0.1", 443, nil), classStray, KindPacket},
-	{"address zero", syn("0.0.0.0", 443, nil), classStray, KindPacket},
+	{"a spoofed source", syn("203.0.113.7", 443, from("203.0.113.9")), classDropped, KindSource},
+	{"the gateway's address as source", syn("203.0.113.7", 443, from("198.18.0.1")), classDropped, KindSource},
+	{"no source", datagram("203.0.113.7", 5000, 53, []byte("x"), from("0.0.0.0")), classDropped, KindSource},
+	{"oneself", syn("198.18.0.2", 443, nil), classRejected, KindPacket},
+	{"loopback", syn("127.0.0.1", 443, nil), classRejected, KindPacket},
+	{"address zero", syn("0.0.0.0", 443, nil), classRejected, KindPacket},
 	{"mDNS", func() []byte {
 		f := datagram("224.0.0.251", 5353, 5353, []byte("x"), nil)
 		copy(f, multicast[:])
 		return f
-	}(), classStray, KindMulticast},
+	}(), classRejected, KindMulticast},
 	{"a broadcast", func() []byte {
 		f := datagram("255.255.255.255", 5000, 5001, []byte("x"), nil)
 		copy(f, broadcast[:])
 		return f
-	}(), classStray, KindMulticast},
-	{"class E", syn("240.0.0.1", 443, nil), classStray, KindMulticast},
-	{"a connection to many", syn("224.0.0.1", 443, nil), classStray, KindMulticast},
-	{"a connection to all", syn("255.255.255.255", 443, nil), classStray, KindMulticast},
-	{"a malformed connection to many", packet("224.0.0.1", protoTCP, make([]byte, 19), nil), classRefused, KindMulticast},
-	{"a ping of many", packet("224.0.0.1", protoICMP, echo, nil), classRefused, KindMulticast},
-	{"IGMP to many", packet("224.0.0.22", 2, echo, nil), classRefused, KindMulticast},
+	}(), classRejected, KindMulticast},
+	{"class E", syn("240.0.0.1", 443, nil), classRejected, KindMulticast},
+	{"a connection to many", syn("224.0.0.1", 443, nil), classRejected, KindMulticast},
+	{"a connection to all", syn("255.255.255.255", 443, nil), classRejected, KindMulticast},
+	{"a malformed connection to many", packet("224.0.0.1", protoTCP, make([]byte, 19), nil), classDropped, KindMulticast},
+	{"a ping of many", packet("224.0.0.1", protoICMP, echo, nil), classDropped, KindMulticast},
+	{"IGMP to many", packet("224.0.0.22", 2, echo, nil), classDropped, KindMulticast},
 
-	{"a first fragment", datagram("203.0.113.7", 5000, 53, []byte("x"), func(ip []byte) { ip[6] = 0x20 }), classRefused, KindFragment},
-	{"a later fragment", datagram("203.0.113.7", 5000, 53, []byte("x"), func(ip []byte) { ip[6], ip[7] = 0, 1 }), classRefused, KindFragment},
-	{"a fragment of a ping", packet("198.18.0.1", protoICMP, echo, func(ip []byte) { ip[6] = 0x20 }), classRefused, KindFragment},
-	{"options", syn("203.0.113.7", 443, func(ip []byte) { ip[0] = 0x46 }), classRefused, KindPacket},
-	{"version 6", syn("203.0.113.7", 443, func(ip []byte) { ip[0] = 0x65 }), classRefused, KindPacket},
-	{"a header of 4 bytes", syn("203.0.113.7", 443, func(ip []byte) { ip[0] = 0x41 }), classRefused, KindPacket},
-	{"a length beyond the frame", syn("203.0.113.7", 443, func(ip []byte) { ip[3]++ }), classRefused, KindPacket},
-	{"a length below the header", syn("203.0.113.7", 443, func(ip []byte) { ip[3] = 19 }), classRefused, KindPacket},
-	{"TCP port zero", syn("203.0.113.7", 0, nil), classRefused, KindPacket},
-	{"TCP options beyond the end", syn("203.0.113.7", 443, func(ip []byte) { ip[ipLen+12] = 0xf0 }), classRefused, KindPacket},
-	{"a short TCP header", packet("203.0.113.7", protoTCP, make([]byte, 19), nil), classRefused, KindPacket},
-	{"UDP port zero", datagram("203.0.113.7", 5000, 0, nil, nil), classRefused, KindPacket},
-	{"a UDP length that is off", datagram("203.0.113.7", 5000, 53, nil, func(ip []byte) { ip[ipLen+5]++ }), classRefused, KindPacket},
-	{"a short UDP header", packet("203.0.113.7", protoUDP, make([]byte, 7), nil), classRefused, KindPacket},
+	{"a first fragment", datagram("203.0.113.7", 5000, 53, []byte("x"), func(ip []byte) { ip[6] = 0x20 }), classDropped, KindFragment},
+	{"a later fragment", datagram("203.0.113.7", 5000, 53, []byte("x"), func(ip []byte) { ip[6], ip[7] = 0, 1 }), classDropped, KindFragment},
+	{"a fragment of a ping", packet("198.18.0.1", protoICMP, echo, func(ip []byte) { ip[6] = 0x20 }), classDropped, KindFragment},
+	{"options", syn("203.0.113.7", 443, func(ip []byte) { ip[0] = 0x46 }), classDropped, KindPacket},
+	{"version 6", syn("203.0.113.7", 443, func(ip []byte) { ip[0] = 0x65 }), classDropped, KindPacket},
+	{"a header of 4 bytes", syn("203.0.113.7", 443, func(ip []byte) { ip[0] = 0x41 }), classDropped, KindPacket},
+	{"a length beyond the frame", syn("203.0.113.7", 443, func(ip []byte) { ip[3]++ }), classDropped, KindPacket},
+	{"a length below the header", syn("203.0.113.7", 443, func(ip []byte) { ip[3] = 19 }), classDropped, KindPacket},
+	{"TCP port zero", syn("203.0.113.7", 0, nil), classDropped, KindPacket},
+	{"TCP options beyond the end", syn("203.0.113.7", 443, func(ip []byte) { ip[ipLen+12] = 0xf0 }), classDropped, KindPacket},
+	{"a short TCP header", packet("203.0.113.7", protoTCP, make([]byte, 19), nil), classDropped, KindPacket},
+	{"UDP port zero", datagram("203.0.113.7", 5000, 0, nil, nil), classDropped, KindPacket},
+	{"a UDP length that is off", datagram("203.0.113.7", 5000, 53, nil, func(ip []byte) { ip[ipLen+5]++ }), classDropped, KindPacket},
+	{"a short UDP header", packet("203.0.113.7", protoUDP, make([]byte, 7), nil), classDropped, KindPacket},
 
 	{"a ping of the gateway", packet("198.18.0.1", protoICMP, echo, nil), classPing, ""},
-	{"a ping with a payload to elsewhere", packet("203.0.113.7", protoICMP, echo, nil), classStray, KindICMP},
-	{"an ICMP answer nobody asked for", packet("203.0.113.7", protoICMP, append([]byte{0, 0}, echo[2:]...), nil), classRefused, KindICMP},
-	{"an ICMP redirect", packet("198.18.0.1", protoICMP, append([]byte{5, 1}, echo[2:]...), nil), classRefused, KindICMP},
-	{"an ICMP timestamp", packet("198.18.0.1", protoICMP, append([]byte{13, 0}, echo[2:]...), nil), classRefused, KindICMP},
+	{"a ping with a payload to elsewhere", packet("203.0.113.7", protoICMP, echo, nil), classRejected, KindICMP},
+	{"an ICMP answer nobody asked for", packet("203.0.113.7", protoICMP, append([]byte{0, 0}, echo[2:]...), nil), classDropped, KindICMP},
+	{"an ICMP redirect", packet("198.18.0.1", protoICMP, append([]byte{5, 1}, echo[2:]...), nil), classDropped, KindICMP},
+	{"an ICMP timestamp", packet("198.18.0.1", protoICMP, append([]byte{13, 0}, echo[2:]...), nil), classDropped, KindICMP},
 	{"port unreachable", packet("198.18.0.1", protoICMP, append([]byte{3, 3}, echo[2:]...), nil), classIgnored, ""},
-	{"short ICMP", packet("198.18.0.1", protoICMP, echo[:7], nil), classRefused, KindICMP},
-	{"IGMP", packet("203.0.113.7", 2, echo, nil), classStray, KindPacket},
-	{"SCTP", packet("203.0.113.7", 132, echo, nil), classStray, KindPacket},
-	{"GRE", packet("203.0.113.7", 47, echo, nil), classStray, KindPacket},
+	{"short ICMP", packet("198.18.0.1", protoICMP, echo[:7], nil), classDropped, KindICMP},
+	{"IGMP", packet("203.0.113.7", 2, echo, nil), classRejected, KindPacket},
+	{"SCTP", packet("203.0.113.7", 132, echo, nil), classRejected, KindPacket},
+	{"GRE", packet("203.0.113.7", 47, echo, nil), classRejected, KindPacket},
 	{"Teredo", datagram("203.0.113.7", 5000, 3544, append([]byte{0x60, 0, 0, 0, 0, 0, 59, 21}, make([]byte, 32)...), nil), classTransport, ""},
-	{"IPv6 in IPv4", packet("192.88.99.1", 41, echo, nil), classStray, KindPacket},
+	{"IPv6 in IPv4", packet("192.88.99.1", 41, echo, nil), classRejected, KindPacket},
 
 	{"DHCP", datagram("255.255.255.255", 68, 67, dhcpMessage(dhcpDiscover), from("0.0.0.0")), classDHCP, ""},
 	{"DHCP to elsewhere", datagram("203.0.113.7", 68, 67, dhcpMessage(dhcpDiscover), nil), classTransport, ""},
-	{"DHCP of somebody else", datagram("255.255.255.255", 68, 67, dhcpMessage(dhcpDiscover), from("203.0.113.9")), classRefused, KindSource},
+	{"DHCP of somebody else", datagram("255.255.255.255", 68, 67, dhcpMessage(dhcpDiscover), from("203.0.113.9")), classDropped, KindSource},
 }
 
 func TestInspect(t *testing.T) {
@@ -159,7 +159,7 @@ func TestInspect(t *testing.T) {
 		if c != a.class || kind != a.kind {
 			t.Errorf("%s: class %d, kind %q; want %d, %q", a.name, c, kind, a.class, a.kind)
 		}
-		if (c == classTransport || c == classPing || c == classStray || c == classDHCP) && int(binary.BigEndian.Uint16(ip[2:])) != len(ip) {
+		if (c == classTransport || c == classPing || c == classRejected || c == classDHCP) && int(binary.BigEndian.Uint16(ip[2:])) != len(ip) {
 			t.Errorf("%s: a packet of %d bytes says it has %d", a.name, len(ip), binary.BigEndian.Uint16(ip[2:]))
 		}
 	}
@@ -169,7 +169,7 @@ func TestInspect(t *testing.T) {
 // itself.
 func TestAttacksAreReportedAndNothingLeaves(t *testing.T) {
 	for _, a := range attacks {
-		if a.class != classRefused && a.class != classStray {
+		if a.class != classDropped && a.class != classRejected {
 			continue
 		}
 		t.Run(a.name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestAttacksAreReportedAndNothingLeaves(t *testing.T) {
 			if bytes.Contains([]byte(got.Detail), []byte("secret")) || got.Detail == "" || got.Count != 1 {
 				t.Errorf("reported as %+v", got)
 			}
-			if a.class == classStray {
+			if a.class == classRejected {
 				r := c.receive(t)[etherLen:]
 				quoted := r[ipLen+icmpLen:]
 				if r[ipLen] != 3 || !bytes.Equal(quoted, a.frame[etherLen:][:len(quoted)]) {
@@ -281,7 +281,7 @@ func FuzzFrames(f *testing.F) {
 	}()
 	f.Fuzz(func(t *testing.T, b []byte) {
 		class, kind, _ := inspect(b)
-		if (class == classRefused || class == classStray) == (kind == "") {
+		if (class == classDropped || class == classRejected) == (kind == "") {
 			t.Errorf("class %d has kind %q", class, kind)
 		}
 		c.send(t, b)

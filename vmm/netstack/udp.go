@@ -43,7 +43,7 @@ func (u *flows) init(s *Stack, limit int) {
 	s.tcpip.SetTransportProtocolHandler(transportudp.ProtocolNumber, u.packet)
 }
 
-// packet gets a datagram that belongs to no open flow, in the goroutine that reads the cable, so it
+// packet gets a datagram that belongs to no open flow, in the goroutine that reads the link, so it
 // must not block. If it returns false, gVisor tells the guest that nobody listens. While the
 // handler decides about a flow, its first datagram is kept and further ones are dropped.
 func (u *flows) packet(id stack.TransportEndpointID, p *stack.PacketBuffer) bool {

@@ -13,7 +13,7 @@ const (
 	fdQMP     = 3 + iota // one end of a socket pair: control
 	fdAgent              // one end of a socket pair: the stream to the guest agent
 	fdConsole            // one end of a socket pair: the serial console
-	fdNetwork            // one end of a socket pair: the cable
+	fdNetwork            // one end of a socket pair: the link
 	fdImage              // one end of a socket pair: NBD, only where the image is not all here
 	fdMemory             // the file behind the guest's memory
 	fdState              // restore only: the device state to load
@@ -64,7 +64,7 @@ type command struct {
 	Initrd   string
 	Args     string
 	Disks    []disk
-	Network  bool // a card with a cable to us
+	Network  bool // a card with a link to us
 	Share    bool // changes of memory reach the memory file (a template being made)
 	Incoming bool // wait for device state instead of booting
 }

@@ -118,7 +118,7 @@ func (of Doctor) checkKinds(ctx context.Context, req api.DoctorRequest, d *diagn
 			d.working = append(d.working, kind)
 		}
 	}
-	w := isolation.WishOf("", &config.Config{Isolation: agentbox.Auto}, []string{isolation.Env + "=" + string(req.Isolation)})
+	w := isolation.PreferenceOf("", &config.Config{Isolation: agentbox.Auto}, []string{isolation.Env + "=" + string(req.Isolation)})
 	chosen, err := of.Chooser.Choose(ctx, w)
 	d.add("isolation", "a new box is "+chosen.String(), err)
 	if i := slices.Index(d.working, chosen.Kind); i > 0 {

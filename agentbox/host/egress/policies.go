@@ -150,8 +150,8 @@ func (e *Policies) compose(ctx context.Context, g Scope, environ []string) (comp
 	errs[1] = err
 	all, err := e.Store.User(project.Project{})
 	errs[2] = err
-	wish, err := e.Store.InForce(g.Project, g.Document)
-	src.Repository, errs[3] = wish.Policy, err
+	asked, err := e.Store.InForce(g.Project, g.Document)
+	src.Repository, errs[3] = asked.Policy, err
 	list, err := e.Store.For(g.Project)
 	errs[4] = err
 	if err := errors.Join(errs[:]...); err != nil {

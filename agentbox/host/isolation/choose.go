@@ -35,20 +35,20 @@ func (c Choice) String() string {
 	return fmt.Sprintf("%s/%s: %s", c.Kind, c.Facts.Accel, c.Reason)
 }
 
-// Wish is the isolation that somebody asks for; by is "" if nobody does.
-type Wish struct {
+// Preference is the isolation that somebody asks for; by is "" if nobody does.
+type Preference struct {
 	kind agentbox.Isolation
 	by   string // --isolation, the name of a file, or AGENTBOX_ISOLATION
 }
 
-// WishOf is the flag's wish, else the configuration's, else the machine's. A wish for auto counts
-// as none.
-func WishOf(flag agentbox.Isolation, cfg *config.Config, environ []string) Wish {
-	w := Wish{flag, "--isolation"}
+// PreferenceOf is what the flag asks for, else the configuration, else the machine. Auto
+// counts as none.
+func PreferenceOf(flag agentbox.Isolation, cfg *config.Config, environ []string) Preference {
+	w := Preference{flag, "--isolation"}
 	if w.kind == "" {
-		w = Wish{cfg.Isolation, filepath.Base(cfg.Path)}
+		w = Preference{cfg.Isolation, filepath.Base(cfg.Path)}
 		if machine := variable(environ, Env); machine != "" && w.kind == agentbox.Auto {
-			w = Wish{machine, Env}
+			w = Preference{machine, Env}
 		}
 	}
 	if w.kind == agentbox.Auto {
@@ -74,7 +74,7 @@ type Chooser struct {
 
 // Choose decides on the kind of a new box: the one asked for, or the strongest that is fast here.
 // It fails if the kind that is asked for does not work here, and takes no other.
-func (c Chooser) Choose(ctx context.Context, w Wish) (Choice, error) {
+func (c Chooser) Choose(ctx context.Context, w Preference) (Choice, error) {
 	if w.by == "" {
 		return c.Auto(ctx)
 	}

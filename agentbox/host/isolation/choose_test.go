@@ -56,12 +56,12 @@ func TestAutoTakesTheStrongestThatIsFast(t *testing.T) {
 		"no QEMU":              {noQEMU, soft, "gvisor: no hardware virtualization: QEMU is not installed"},
 		"only emulation works": {tcg, noUsers, "microvm/tcg: this host has no /dev/kvm, so the machine is emulated: it computes slowly, and QEMU promises no isolation; no gVisor either: user namespaces are forbidden"},
 	} {
-		got, err := hostWith(c.micro, c.gvisor).Choose(t.Context(), Wish{kind: agentbox.Auto})
+		got, err := hostWith(c.micro, c.gvisor).Choose(t.Context(), Preference{kind: agentbox.Auto})
 		if err != nil || got.String() != c.want {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, c.want)
 		}
 	}
-	_, err := hostWith(noQEMU, noUsers).Choose(t.Context(), Wish{kind: agentbox.Auto})
+	_, err := hostWith(noQEMU, noUsers).Choose(t.Context(), Preference{kind: agentbox.Auto})
 	if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Missing || e.Hint != "allow them" ||
 		!strings.Contains(e.Message, "QEMU is not installed") || !strings.Contains(e.Message, "user namespaces are forbidden") {
 		t.Errorf("nothing works: %v", err)
@@ -72,7 +72,7 @@ func TestAutoTakesTheStrongestThatIsFast(t *testing.T) {
 func TestAnInterruptChoosesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := hostWith(tcg, soft).Choose(ctx, Wish{kind: agentbox.Auto}); err == nil {
+	if got, err := hostWith(tcg, soft).Choose(ctx, Preference{kind: agentbox.Auto}); err == nil {
 		t.Errorf("chose %s", got)
 	}
 }
@@ -81,17 +81,17 @@ func TestWhoAsksForAKind(t *testing.T) {
 	const none, micro, gvisor, auto = agentbox.Isolation(""), agentbox.MicroVM, agentbox.GVisor, agentbox.Auto
 	for _, c := range []struct {
 		flag, file, machine agentbox.Isolation
-		want                Wish
+		want                Preference
 	}{
-		{none, auto, none, Wish{auto, ""}},
-		{none, auto, gvisor, Wish{gvisor, "AGENTBOX_ISOLATION"}},
-		{none, micro, gvisor, Wish{micro, "agentbox.yaml"}},
-		{gvisor, micro, micro, Wish{gvisor, "--isolation"}},
-		{auto, micro, gvisor, Wish{auto, ""}},
-		{none, auto, auto, Wish{auto, ""}},
+		{none, auto, none, Preference{auto, ""}},
+		{none, auto, gvisor, Preference{gvisor, "AGENTBOX_ISOLATION"}},
+		{none, micro, gvisor, Preference{micro, "agentbox.yaml"}},
+		{gvisor, micro, micro, Preference{gvisor, "--isolation"}},
+		{auto, micro, gvisor, Preference{auto, ""}},
+		{none, auto, auto, Preference{auto, ""}},
 	} {
 		cfg := &config.Config{Path: "/repo/agentbox.yaml", Isolation: c.file}
-		got := WishOf(c.flag, cfg, []string{"HOME=/root", "AGENTBOX_ISOLATION=" + string(c.machine)})
+		got := PreferenceOf(c.flag, cfg, []string{"HOME=/root", "AGENTBOX_ISOLATION=" + string(c.machine)})
 		if got != c.want {
 			t.Errorf("flag %q, file %q, machine %q: %+v, want %+v", c.flag, c.file, c.machine, got, c.want)
 		}
@@ -99,15 +99,15 @@ func TestWhoAsksForAKind(t *testing.T) {
 }
 
 func TestAKindThatIsAskedForIsTakenOrRefused(t *testing.T) {
-	got, err := hostWith(tcg, soft).Choose(t.Context(), Wish{agentbox.MicroVM, "--isolation"})
+	got, err := hostWith(tcg, soft).Choose(t.Context(), Preference{agentbox.MicroVM, "--isolation"})
 	if err != nil || got.Kind != agentbox.MicroVM || !strings.HasPrefix(got.Reason, "asked for by --isolation; this host has no /dev/kvm, so the machine is emulated") {
 		t.Errorf("%s, %v", got, err)
 	}
-	_, err = hostWith(kvm, noUsers).Choose(t.Context(), Wish{agentbox.GVisor, "agentbox.yaml"})
+	_, err = hostWith(kvm, noUsers).Choose(t.Context(), Preference{agentbox.GVisor, "agentbox.yaml"})
 	if e := agentbox.AsError(err); e == nil || e.Message != "gvisor is asked for by agentbox.yaml: user namespaces are forbidden" || e.Hint != "allow them" {
 		t.Errorf("%v", err)
 	}
-	_, err = hostWith(kvm, soft).Choose(t.Context(), Wish{"jail", "AGENTBOX_ISOLATION"})
+	_, err = hostWith(kvm, soft).Choose(t.Context(), Preference{"jail", "AGENTBOX_ISOLATION"})
 	if agentbox.CodeOf(err) != agentbox.Invalid || !strings.Contains(err.Error(), "AGENTBOX_ISOLATION") {
 		t.Errorf("%v", err)
 	}

@@ -27,11 +27,11 @@ type Registries interface {
 // askRegistries finds out where the tools that a repository asks for get packages from, if neither
 // files nor tools of this machine say so. It asks the distribution's tools, in a clean box of an
 // image without anything of the repository. Failures are reported and do not keep the box from
-// being made. equipped tells whether base has the tools from registries; only those are asked then.
+// being made. hasTools tells whether base has the tools from registries; only those are asked then.
 // One box at a time asks, so that no question is asked twice.
-func (s *Setup) askRegistries(ctx context.Context, req Request, base image.Image, equipped bool, progress agentbox.Progress) {
+func (s *Setup) askRegistries(ctx context.Context, req Request, base image.Image, hasTools bool, progress agentbox.Progress) {
 	defer s.keys.Lock("registries")()
-	questions := slices.DeleteFunc(s.unanswered(ctx, req), func(q registries.Question) bool { return (q.Package == "") != equipped })
+	questions := slices.DeleteFunc(s.unanswered(ctx, req), func(q registries.Question) bool { return (q.Package == "") != hasTools })
 	if len(questions) == 0 {
 		return
 	}

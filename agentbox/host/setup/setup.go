@@ -2,12 +2,12 @@
 // the image that boxes start from. It makes no box itself: callers provide clean ones
 // (Request.Clean, Request.Empty).
 //
-// Two things are added to an image, in this order. Tools (toolchain.go, Equip) are the packages
-// that a repository's files ask for; root installs them in a box without the repository, and the
-// image and the needs are their key. The setup result (provision.go, populate.go, export.go) is
-// what the configuration's setup commands leave behind: caches, changes of the runtime, and files
-// of the workspace, which staging adds. Its key is caches.Ingredients, and it is made by a populate
-// run in a clean box.
+// Two things are added to an image, in this order. Tools (toolchain.go, InstallTools) are the
+// packages that a repository's files ask for; root installs them in a box without the repository,
+// and the image and the needs are their key. The setup result (provision.go, populate.go,
+// export.go) is what the configuration's setup commands leave behind: caches, changes of the
+// runtime, and files of the workspace, which staging adds. Its key is caches.Ingredients, and it is
+// made by a populate run in a clean box.
 //
 // A result is data from a box: the guest agent exports it as archives, whose size is bounded
 // (resultBound), and the code that unpacks it checks it. It is shared with the team by key

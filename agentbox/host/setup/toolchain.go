@@ -20,24 +20,24 @@ import (
 	"agentbox/vmm/image"
 )
 
-// equipment records how tools came to an image: the plan, and the image that has them. It names no
-// repository, since all that ask for the same tools on the same image share it.
-type equipment struct {
+// toolsRecord records how tools came to an image: the plan, and the image that has them. It names
+// no repository, since all that ask for the same tools on the same image share it.
+type toolsRecord struct {
 	Plan  toolchain.Plan  `json:"plan"`
 	Image agentbox.Digest `json:"image"`
 }
 
-// Equip returns base with the tools that the repository asks for, and those of its agent on top.
-// Root installs each of the two once for each image and set of needs, in a clean box without a
+// InstallTools returns base with the tools that the repository asks for, and those of its agent on
+// top. Root installs each of the two once for each image and set of needs, in a clean box without a
 // workspace, and the change becomes a layer. No code of the repository runs there. So an agent is
 // installed once for all repositories with the same tools, and a repository's tools once for all
 // agents.
-func (s *Setup) Equip(ctx context.Context, req Request, base image.Image, progress agentbox.Progress) (image.Image, error) {
+func (s *Setup) InstallTools(ctx context.Context, req Request, base image.Image, progress agentbox.Progress) (image.Image, error) {
 	s.askRegistries(ctx, req, base, false, progress)
 	img := base
 	for _, needs := range stages(req.Config.Toolchain, req.Agent) {
 		var err error
-		if img, err = s.equipped(ctx, req, needs, img, progress); err != nil {
+		if img, err = s.withTools(ctx, req, needs, img, progress); err != nil {
 			return base, err
 		}
 	}
@@ -61,9 +61,9 @@ func stages(all, agents toolchain.Needs) []toolchain.Needs {
 	return slices.DeleteFunc([]toolchain.Needs{first, second}, func(n toolchain.Needs) bool { return len(n) == 0 })
 }
 
-// equipped is base with tools, from here, from another machine, or installed now.
-func (s *Setup) equipped(ctx context.Context, req Request, needs toolchain.Needs, base image.Image, progress agentbox.Progress) (image.Image, error) {
-	key := equipmentKey(base.Digest, needs)
+// withTools is base with tools, from here, from another machine, or installed now.
+func (s *Setup) withTools(ctx context.Context, req Request, needs toolchain.Needs, base image.Image, progress agentbox.Progress) (image.Image, error) {
+	key := toolsKey(base.Digest, needs)
 	defer s.keys.Lock("toolchain " + key.Hex())()
 	if e, img, err := s.known(ctx, key, progress); err == nil {
 		reportUnmet(e.Plan, progress)
@@ -71,22 +71,22 @@ func (s *Setup) equipped(ctx context.Context, req Request, needs toolchain.Needs
 	}
 	// Another machine may have installed them, and reported there which could not be had.
 	if img, err := s.Images.Find(ctx, base, key, progress); err == nil {
-		return img, s.writeEquipment(key, equipment{Image: img.Digest})
+		return img, s.writeToolsRecord(key, toolsRecord{Image: img.Digest})
 	}
 	e, img, err := s.install(ctx, req, needs, base, key, progress)
 	if err != nil {
 		return base, err
 	}
 	reportUnmet(e.Plan, progress)
-	return img, s.writeEquipment(key, e)
+	return img, s.writeToolsRecord(key, e)
 }
 
-// Equipped is base with the tools of a repository and its agent, if they were installed here.
-func (s *Setup) Equipped(ctx context.Context, all, agents toolchain.Needs, base image.Image) (image.Image, bool) {
+// WithTools is base with the tools of a repository and its agent, if they were installed here.
+func (s *Setup) WithTools(ctx context.Context, all, agents toolchain.Needs, base image.Image) (image.Image, bool) {
 	img := base
 	for _, needs := range stages(all, agents) {
 		var err error
-		if _, img, err = s.known(ctx, equipmentKey(img.Digest, needs), nil); err != nil {
+		if _, img, err = s.known(ctx, toolsKey(img.Digest, needs), nil); err != nil {
 			return base, false
 		}
 	}
@@ -94,8 +94,8 @@ func (s *Setup) Equipped(ctx context.Context, all, agents toolchain.Needs, base 
 }
 
 // known returns the image with the tools of a key, if it is here.
-func (s *Setup) known(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (equipment, image.Image, error) {
-	e, err := s.readEquipment(key)
+func (s *Setup) known(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (toolsRecord, image.Image, error) {
+	e, err := s.readToolsRecord(key)
 	if err != nil {
 		return e, image.Image{}, err
 	}
@@ -103,33 +103,33 @@ func (s *Setup) known(ctx context.Context, key agentbox.Digest, progress agentbo
 	return e, img, err
 }
 
-// equipmentKey identifies an image with tools by what it is made from, including the way of
+// toolsKey identifies an image with tools by what it is made from, including the way of
 // installing them.
-func equipmentKey(base agentbox.Digest, needs toolchain.Needs) agentbox.Digest {
+func toolsKey(base agentbox.Digest, needs toolchain.Needs) agentbox.Digest {
 	text := "toolchain 2\n" + base.String() + "\n" + toolchain.Recipe() + "\n" + needs.Sum()
 	d, _, _ := agentbox.DigestOf(strings.NewReader(text)) // reading a string cannot fail
 	return d
 }
 
 // install plans what to install, and does so unless nothing has to be added.
-func (s *Setup) install(ctx context.Context, req Request, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (equipment, image.Image, error) {
+func (s *Setup) install(ctx context.Context, req Request, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (toolsRecord, image.Image, error) {
 	installed := toolchain.Installed(base.Versions)
 	if needs.Settled(installed) {
 		if plan := toolchain.Resolve(needs, toolchain.Offer{Distribution: installed}).Without(installed); len(plan.Commands()) == 0 {
-			return equipment{plan, base.Digest}, base, nil
+			return toolsRecord{plan, base.Digest}, base, nil
 		}
 	}
 	end := progress.Begin("toolchain", toolNames(needs))
 	b, err := req.Empty(ctx, base, progress)
 	if err != nil {
-		return equipment{}, base, err
+		return toolsRecord{}, base, err
 	}
 	plan, img, err := s.installIn(ctx, b.Box, needs, base, key, progress)
 	if err = errors.Join(err, b.Remove()); err != nil {
-		return equipment{}, base, agentbox.OrNoSpace(err)
+		return toolsRecord{}, base, agentbox.OrNoSpace(err)
 	}
 	end(img.Digest.Short())
-	return equipment{plan, img.Digest}, img, nil
+	return toolsRecord{plan, img.Digest}, img, nil
 }
 
 // toolNames names the tools that are asked for, for a message.
@@ -288,14 +288,14 @@ func reportUnmet(p toolchain.Plan, progress agentbox.Progress) {
 	}
 }
 
-// readEquipment reads the equipment of a key; the zero equipment if there is none.
-func (s *Setup) readEquipment(key agentbox.Digest) (e equipment, err error) {
+// readToolsRecord reads the toolsRecord of a key; the zero toolsRecord if there is none.
+func (s *Setup) readToolsRecord(key agentbox.Digest) (e toolsRecord, err error) {
 	err = durable.ReadJSON(s.Home.Toolchain(key.Hex()), &e)
 	return e, err
 }
 
-// writeEquipment stores the equipment of a key in a file of its own.
-func (s *Setup) writeEquipment(key agentbox.Digest, e equipment) error {
+// writeToolsRecord stores the toolsRecord of a key in a file of its own.
+func (s *Setup) writeToolsRecord(key agentbox.Digest, e toolsRecord) error {
 	path := s.Home.Toolchain(key.Hex())
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

@@ -19,7 +19,7 @@ const (
 )
 
 // jobBuffer is the latest output of a job. Its writer never waits for long: while the host is away
-// or the job floods, the oldest bytes are dropped. A patient reader makes the job wait instead, as
+// or the job floods, the oldest bytes are dropped. A blocking reader makes the job wait instead, as
 // a pipe would. Positions count the bytes of output from the start; the host names the position
 // that it has and goes on from there. mu guards everything. put and take wait for changed, without
 // the lock.
@@ -32,7 +32,7 @@ type jobBuffer struct {
 	sent      uint64 // position behind the last byte that the reader took
 	readers   int
 	hadReader bool // there was a reader; before the first, which is on its way, output waits
-	patient   bool
+	blocking  bool
 	stalled   bool              // the reader has taken nothing for jobWait, and nothing since
 	exit      *protocol.JobExit // set when no more output comes
 
@@ -67,7 +67,7 @@ func (b *jobBuffer) put(kind byte, data []byte, ending <-chan struct{}) {
 			return
 		}
 		wake, timeout := b.changed, make(<-chan time.Time)
-		if !b.patient {
+		if !b.blocking {
 			timeout = time.After(jobWait)
 		}
 		b.mu.Unlock()
@@ -90,7 +90,7 @@ func (b *jobBuffer) mustWait(n int) bool {
 	if b.readers == 0 && b.hadReader || int(min(unsent, maxJobBuffer))+n <= maxJobBuffer {
 		return false
 	}
-	return b.patient || !b.stalled && !b.floods()
+	return b.blocking || !b.stalled && !b.floods()
 }
 
 // floods reports whether the job has written more than its share: a token bucket of jobBurst bytes,
@@ -155,7 +155,7 @@ func (b *jobBuffer) attach(from uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.readers, b.hadReader = b.readers+1, true
-	b.sent, b.patient, b.stalled = min(from, b.end), false, false
+	b.sent, b.blocking, b.stalled = min(from, b.end), false, false
 	b.notify()
 }
 
@@ -164,15 +164,15 @@ func (b *jobBuffer) detach() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.readers--; b.readers == 0 {
-		b.patient = false
+		b.blocking = false
 	}
 	b.notify()
 }
 
-func (b *jobBuffer) setPatient(patient bool) {
+func (b *jobBuffer) setBlocking(blocking bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.patient = patient
+	b.blocking = blocking
 	b.notify()
 }
 
@@ -218,7 +218,7 @@ func (b *jobBuffer) next(from uint64, buf []byte) (jobChunk, bool) {
 func (b *jobBuffer) pause(n int) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.patient || b.exit != nil || !b.floods() {
+	if b.blocking || b.exit != nil || !b.floods() {
 		return 0
 	}
 	return time.Duration(n) * time.Second / jobRate

@@ -13,7 +13,7 @@ import (
 func TestWhatWasReadGivesWayFirst(t *testing.T) {
 	b := newJobBuffer()
 	b.attach(0)
-	b.setPatient(true)
+	b.setBlocking(true)
 	put := func(n int) { b.put(protocol.JobOutput, make([]byte, n), nil) }
 	const read, grown = 1000, 500
 	put(read)
@@ -50,7 +50,7 @@ func TestTheFirstReaderIsWaitedFor(t *testing.T) {
 	}()
 	<-began
 	b.attach(0)
-	b.setPatient(true)
+	b.setBlocking(true)
 	buf := make([]byte, protocol.MaxJobFrame)
 	for at := uint64(0); at < 2*maxJobBuffer; {
 		got, _, ok := b.take(at, buf, nil)

@@ -89,12 +89,12 @@ func (j *job) request(req *ssh.Request) bool {
 		return j.pty.change(req.Payload)
 	case "signal":
 		return j.agent.signal(j.process, req.Payload)
-	case protocol.JobPatience:
-		var v struct{ Patient bool }
+	case protocol.JobFlowControl:
+		var v struct{ Blocking bool }
 		if ssh.Unmarshal(req.Payload, &v) != nil {
 			return false
 		}
-		j.buffer.setPatient(v.Patient)
+		j.buffer.setBlocking(v.Blocking)
 		return true
 	case protocol.JobForget:
 		return j.agent.jobs.forget(j)

@@ -317,7 +317,7 @@ func TestAFloodWaitsForAPatientReader(t *testing.T) {
 	c := f.connect()
 	defer c.Close()
 	w := f.job(c, "j", sh("sleep 0.1; head -c 62914560 /dev/zero"))
-	if ok, err := w.ch.SendRequest(protocol.JobPatience, true, ssh.Marshal(struct{ Patient bool }{true})); !ok || err != nil {
+	if ok, err := w.ch.SendRequest(protocol.JobFlowControl, true, ssh.Marshal(struct{ Blocking bool }{true})); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	time.Sleep(300 * time.Millisecond)

@@ -12,14 +12,15 @@ import (
 // data is a JobOpen as JSON; the reason of a refusal is a JobRefusal as JSON.
 //
 // The host sends the frames JobInput and JobInputEnd, and the requests window-change and signal of
-// RFC 4254, JobPatience and JobForget. The guest sends a JobAt, then output, with a JobAt wherever
-// output is missing, and JobEnd last. A job has one channel: a second one closes the first.
+// RFC 4254, JobFlowControl and JobForget. The guest sends a JobAt, then output, with a JobAt
+// wherever output is missing, and JobEnd last. A job has one channel: a second one closes the
+// first.
 const JobChannel = "job@agentbox"
 
 // Requests on a JobChannel.
 const (
-	JobPatience = "patience@agentbox" // payload one SSH boolean: true makes the job wait for its reader, so that no output is lost
-	JobForget   = "forget@agentbox"   // of a job that has ended: the host has recorded its end
+	JobFlowControl = "patience@agentbox" // payload one SSH boolean: true makes the job wait for its reader, so that no output is lost
+	JobForget      = "forget@agentbox"   // of a job that has ended: the host has recorded its end
 )
 
 // Jobs is the global request {} -> []JobStatus: the jobs that the guest has not been told to
