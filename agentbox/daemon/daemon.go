@@ -113,7 +113,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	}
 	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, shares: shared}
 	d.hostDoctor = doctor.Doctor{
-		Dir: cfg.Home.Dir, Chooser: isolation.Chooser{Driver: hosting.Driver}, Kernel: hosting.Kernel, Resources: manager.Capacity.Look, Boxes: manager.Count,
+		Dir: cfg.Home.Dir, Chooser: isolation.Chooser{Driver: hosting.Driver}, Kernel: hosting.Kernel, Resources: manager.Capacity.Report, Boxes: manager.Count,
 	}
 	d.artifacts = artifacts{jobs: jobs{cfg.Home, manager}, key: shared.key, tasks: d.tasks}
 	d.queue = task.NewQueue(ctx, task.Config{
@@ -124,7 +124,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	// what is no longer trusted.
 	shared.team.Gone, shared.team.Contexts, shared.team.GoneMachines = manager.Images.Drop, d.contexts, d.dropMachines
 	shared.inUse.Store(manager.Images)
-	manager.Images.KeepNow() // the machine may have been in a team before
+	manager.Images.StoreNow() // the machine may have been in a team before
 	return d, nil
 }
 

@@ -20,7 +20,7 @@ import (
 // doctor adds the store, the team and the service to host/doctor's report, since boxes know nothing
 // of them.
 func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
-	report, err := d.hostDoctor.Look(ctx, req, progress)
+	report, err := d.hostDoctor.Run(ctx, req, progress)
 	if err != nil {
 		return report, err
 	}
@@ -40,7 +40,7 @@ func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress age
 
 // resources returns what boxes may use of this machine.
 func (d *daemon) resources(context.Context, api.None, agentbox.Progress) (api.Resources, error) {
-	return d.boxes.Capacity.Look()
+	return d.boxes.Capacity.Report()
 }
 
 // inTeam reports whether this machine is in a team, reachable or not.

@@ -40,7 +40,7 @@ const mdnsEnv = "AGENTBOX_MDNS"
 // joined offers at once what is here. It is called when this machine has become a member.
 func (s *shares) joined() {
 	if i := s.inUse.Load(); i != nil {
-		i.KeepNow()
+		i.StoreNow()
 	}
 	s.machinesMade()
 }

@@ -90,7 +90,7 @@ func (a adoption) box(id agentbox.BoxID) error {
 	if s != nil {
 		a.machines.follow(b, s)
 	} else {
-		a.machines.endedAlone(b)
+		a.machines.recordPastExit(b)
 	}
 	return a.settle(b)
 }
@@ -115,7 +115,7 @@ func (a adoption) orphaned(rec record, s *supervisors.Supervisor) bool {
 func (a adoption) settle(b *box) error {
 	rec := b.record()
 	names := rec.names(a.boxes.home)
-	if b.live() != nil {
+	if b.supervisor() != nil {
 		// What it was restored from is out of date. A directory Saved is not: the supervisor makes it
 		// when it pauses the box, perhaps right now.
 		return errors.Join(os.RemoveAll(names.Resuming()), a.disk.sweep(rec))

@@ -37,7 +37,7 @@ func (m *Manager) addAgent(ctx context.Context, b *box, cfg *config.Config, o fl
 	// already, or the user's command fails because it is missing.
 	if len(o.Tools) > 0 && rec.Suite != "" {
 		end := progress.Begin("agent", o.Agent+" is installed in the box, which was made without it")
-		if _, err := m.setup.Install(ctx, rec.inside(m.home), o.Tools, toolchain.Candidates{}); err != nil {
+		if _, err := m.setup.Install(ctx, rec.setupBox(m.home), o.Tools, toolchain.Candidates{}); err != nil {
 			return err
 		}
 		end("")
@@ -66,8 +66,8 @@ func (m *Manager) KeepHistory(ctx context.Context, ref api.BoxRef, progress agen
 // that ends a machine (pause, reset, remove). Failures are reported and stop nothing, since no
 // conversation is worth a box that cannot be removed.
 func (m *Manager) keepHistory(ctx context.Context, b *box, progress agentbox.Progress) {
-	if rec := b.record(); len(rec.Histories) > 0 && b.live() != nil {
-		m.recall.Keep(ctx, m.recallBox(rec), rec.Histories, progress)
+	if rec := b.record(); len(rec.Histories) > 0 && b.supervisor() != nil {
+		m.recall.Save(ctx, m.recallBox(rec), rec.Histories, progress)
 	}
 }
 
@@ -94,20 +94,20 @@ func (m *Manager) restoreHistory(ctx context.Context, b *box, agent agents.Profi
 		dirs = append(dirs, strings.TrimPrefix(dir, "~/"))
 	}
 	if err := b.change(m.home, func(rec *record) {
-		rec.Histories, rec.Recalled = with(rec.Histories, agent.Name, dirs), with(rec.Recalled, agent.Name, rec.Life)
+		rec.Histories, rec.Recalled = withEntry(rec.Histories, agent.Name, dirs), withEntry(rec.Recalled, agent.Name, rec.Life)
 	}); err != nil {
 		return err
 	}
 	m.keepHistory(ctx, b, progress)
-	if err := m.recall.Give(ctx, m.recallBox(rec), agent.Name); err != nil {
+	if err := m.recall.Restore(ctx, m.recallBox(rec), agent.Name); err != nil {
 		progress.Say(agent.Name + " does not remember earlier conversations in box " + rec.Box.Name + ": " + err.Error())
 	}
 	return nil
 }
 
-// with returns a copy of a map with one more entry. Copies of a record share its maps, so these are
-// never written to.
-func with[V any](m map[string]V, key string, value V) map[string]V {
+// withEntry returns a copy of a map with one more entry. Copies of a record share its maps, so
+// these are never written to.
+func withEntry[V any](m map[string]V, key string, value V) map[string]V {
 	out := map[string]V{key: value}
 	for k, v := range m {
 		if k != key {

@@ -38,9 +38,9 @@ func (b *box) record() record {
 	return b.rec
 }
 
-// live returns the supervisor of the box's machine, nil without one. The machine may end at any
-// moment, so callers ask once and keep the answer.
-func (b *box) live() *supervisors.Supervisor {
+// supervisor returns the supervisor of the box's machine, nil without one. The machine may end at
+// any moment, so callers ask once and keep the answer.
+func (b *box) supervisor() *supervisors.Supervisor {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sup
@@ -64,8 +64,8 @@ func (b *box) change(h home.Home, f func(rec *record)) error {
 
 // commit writes a record to disk, and only then makes it the box's. It is for what must be durable
 // before anything relies on it, such as the directory of a new life. The caller holds op, else a
-// change between reading the record and committing it would be lost. A document that was approved in
-// between stays.
+// change between reading the record and committing it would be lost. A document that was approved
+// in between stays.
 func (b *box) commit(h home.Home, rec record) error {
 	b.writing.Lock()
 	defer b.writing.Unlock()
@@ -83,7 +83,7 @@ func (b *box) commit(h home.Home, rec record) error {
 // else Stopped. describe adds Waiting for people who look.
 func (b *box) state(h home.Home) agentbox.State {
 	rec := b.record()
-	if b.live() != nil {
+	if b.supervisor() != nil {
 		return agentbox.Running
 	}
 	// On any other error the save may exist. A box that is taken for stopped would start afresh and
@@ -98,7 +98,7 @@ func (b *box) state(h home.Home) agentbox.State {
 // within supervisors.Grace. Callers hold op. The exception is policyBox.Stop, because a machine
 // with a revoked policy must not wait for its turn.
 func (b *box) end() error {
-	s := b.live()
+	s := b.supervisor()
 	if err := s.Stop(supervisors.Grace); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (b *box) end() error {
 	return nil
 }
 
-// ended forgets a machine that has ended, if it is still the box's. machines.gone then does not
+// ended forgets a machine that has ended, if it is still the box's. machines.onExit then does not
 // record an end that somebody asked for.
 func (b *box) ended(s *supervisors.Supervisor) {
 	b.set(func(b *box) {
@@ -143,17 +143,17 @@ const renewEvery = time.Minute
 
 // renew restarts the lease, which the supervisor enforces.
 func (b *box) renew(ctx context.Context) error {
-	s := b.live()
-	if s == nil || !b.renews(renewEvery) {
+	s := b.supervisor()
+	if s == nil || !b.renewalDue(renewEvery) {
 		return nil
 	}
 	_, err := supervisors.Ask(ctx, s, api.SupervisorLease, api.LeaseRequest{Term: leaseTime})
 	return err
 }
 
-// renews tells whether the last renewal is longer ago than every, and if so counts this call as
+// renewalDue tells whether the last renewal is longer ago than every, and if so counts this call as
 // one. It may say no right after a new supervisor has started, whose lease is new anyway.
-func (b *box) renews(every time.Duration) bool {
+func (b *box) renewalDue(every time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.renewed.IsZero() && time.Since(b.renewed) < every {

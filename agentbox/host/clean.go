@@ -18,18 +18,18 @@ import (
 // finds them and the next daemon removes what a crash left.
 type cleanBoxes struct {
 	*maker
-	like record
+	model record
 }
 
 // withFiles makes a box with the repository's files and without its services, because what services
 // write is state and not a cache.
 func (c cleanBoxes) withFiles(ctx context.Context, img image.Image, progress agentbox.Progress) (setup.CleanBox, error) {
-	repo, err := workspace.Describe(ctx, c.like.Box.Directory)
+	repo, err := workspace.Describe(ctx, c.model.Box.Directory)
 	if err != nil {
 		return setup.CleanBox{}, err
 	}
-	c.like.Guest.Services, c.like.Guest.Ports = nil, nil
-	return c.of(ctx, img, repo, progress)
+	c.model.Guest.Services, c.model.Guest.Ports = nil, nil
+	return c.create(ctx, img, repo, progress)
 }
 
 // empty makes a box without a repository. It has the policy that the user set for no repository.
@@ -43,15 +43,15 @@ func (c cleanBoxes) empty(ctx context.Context, img image.Image, progress agentbo
 	if err != nil {
 		return setup.CleanBox{}, err
 	}
-	c.like.Box.Directory, c.like.Box.Branch, c.like.Box.Commit, c.like.Limits = "", "", "", limitsOf(config.Limits{}, false)
-	c.like.Guest, c.like.Setup, c.like.Start = guestConfig{Env: map[string]string{}}, nil, nil
-	return c.of(ctx, img, repo, progress)
+	c.model.Box.Directory, c.model.Box.Branch, c.model.Box.Commit, c.model.Limits = "", "", "", boxLimits(config.Limits{}, false)
+	c.model.Guest, c.model.Setup, c.model.Start = guestConfig{Env: map[string]string{}}, nil, nil
+	return c.create(ctx, img, repo, progress)
 }
 
-// of makes a box from an image. The caller removes it. op is held only while the box is assembled:
-// what runs in it later needs its address alone.
-func (c cleanBoxes) of(ctx context.Context, img image.Image, repo workspace.Repo, progress agentbox.Progress) (setup.CleanBox, error) {
-	on := base{rec: c.like.unborn()}
+// create makes a box from an image. The caller removes it. op is held only while the box is
+// assembled: what runs in it later needs its address alone.
+func (c cleanBoxes) create(ctx context.Context, img image.Image, repo workspace.Repo, progress agentbox.Progress) (setup.CleanBox, error) {
+	on := base{rec: c.model.newLike()}
 	on.rec.startFrom(img)
 	on.rec.Box.Cache, on.rec.SetupResult = agentbox.Digest{}, agentbox.Digest{}
 	if !on.rec.Cold {
@@ -71,5 +71,5 @@ func (c cleanBoxes) of(ctx context.Context, img image.Image, repo workspace.Repo
 	if err != nil {
 		return setup.CleanBox{}, errors.Join(agentbox.OrNoSpace(err), c.remove(b))
 	}
-	return setup.CleanBox{Box: b.record().inside(c.home), Remove: func() error { return c.remove(b) }}, nil
+	return setup.CleanBox{Box: b.record().setupBox(c.home), Remove: func() error { return c.remove(b) }}, nil
 }

@@ -32,7 +32,7 @@ func (m *Manager) connection(rec record, subdir string) api.Connection {
 // Connect makes sure that a box runs, renews its lease, and says how to enter it. The command line
 // then talks to the supervisor directly, so that a session does not depend on the daemon.
 func (m *Manager) Connect(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Connection, error) {
-	b, err := m.awake(ctx, ref, progress)
+	b, err := m.findRunning(ctx, ref, progress)
 	if err != nil {
 		return api.Connection{}, err
 	}

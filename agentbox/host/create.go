@@ -17,9 +17,9 @@ import (
 	"agentbox/vmm/image"
 )
 
-// born is the record of a new box before anything is made for it. key is what finds the box again,
-// "" for a task's box. The box gets its id, name and lease from maker.lease.
-func (u *creation) born(key string) record {
+// newRecord is the record of a new box before anything is made for it. key is what finds the box
+// again, "" for a task's box. The box gets its id, name and lease from maker.lease.
+func (u *creation) newRecord(key string) record {
 	return record{
 		Phase: phaseNew, Key: key, Task: u.Request.Task, Cold: u.Request.Cold, Life: 1, Workspace: 1,
 		Overrides: u.Flags, StartDue: true, Detached: u.Repo.Detached,
@@ -37,17 +37,17 @@ func (m *Manager) image(ctx context.Context, u *creation, progress agentbox.Prog
 		return err
 	}
 	u.rec.Box.Project, u.rec.Approved = u.Review.Project.Name, u.Review.InForce
-	u.rec.follow(u.Config, u.Kind, u.img)
+	u.rec.applyConfig(u.Config, u.Kind, u.img)
 	u.rec.Box.CPUs, u.rec.Box.Memory = m.Capacity.Share(u.rec.Box.ID, u.Config, progress)
 	return nil
 }
 
-// follow updates a record with a configuration, a kind of machine and an image. CPUs and memory are
-// assigned afterwards by Capacity.
-func (r *record) follow(cfg *config.Config, kind isolation.Choice, img image.Image) {
+// applyConfig updates a record with a configuration, a kind of machine and an image. CPUs and
+// memory are assigned afterwards by Capacity.
+func (r *record) applyConfig(cfg *config.Config, kind isolation.Choice, img image.Image) {
 	r.Kernel, r.KernelKey, r.User, r.Suite = "", cfg.Kernel, userOr(cfg.User), cfg.Suite()
 	r.Guest, r.Setup, r.Start = guestOf(cfg, img.Env), cfg.Setup, cfg.Start
-	r.Limits = limitsOf(cfg.Limits, r.Task)
+	r.Limits = boxLimits(cfg.Limits, r.Task)
 	r.Hardware, r.Pool, r.Settings = kind.Facts.Hardware, cfg.Pool, flags.SettingsOf(cfg)
 	r.Box.Isolation, r.Box.Accel, r.Box.Reason = kind.Kind, kind.Facts.Accel, kind.Reason
 	r.startFrom(img)
@@ -87,7 +87,7 @@ func (m *Manager) create(ctx context.Context, u *creation, progress agentbox.Pro
 	b.op.Lock()
 	defer b.op.Unlock()
 	if err := m.build(ctx, b, u.Repo, base, progress); err != nil {
-		return errors.Join(agentbox.OrNoSpace(err), m.maker.erase(b))
+		return errors.Join(agentbox.OrNoSpace(err), m.maker.removeLocked(b))
 	}
 	u.b = b
 	return nil
@@ -119,9 +119,9 @@ func (m *Manager) kernelFor(ctx context.Context, kind agentbox.Isolation, overri
 	return m.kernel(ctx, override, progress)
 }
 
-// limitsOf is the limits of a box. A limit of time ends a run, and pauses any other box, to which
+// boxLimits is the limits of a box. A limit of time ends a run, and pauses any other box, to which
 // somebody may come back.
-func limitsOf(l config.Limits, run bool) api.Limits {
+func boxLimits(l config.Limits, run bool) api.Limits {
 	return api.Limits{Wall: l.Wall, Idle: l.Idle, CPU: l.CPU, Pause: !run, Connections: l.Connections, Bytes: l.Bytes, Cost: l.Cost}
 }
 

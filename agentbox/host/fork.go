@@ -28,14 +28,14 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 			return agentbox.Box{}, err
 		}
 	}
-	parent, err := m.awake(ctx, req.BoxRef, progress)
+	parent, err := m.findRunning(ctx, req.BoxRef, progress)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
 	parent.op.Lock()
 	release := sync.OnceFunc(parent.op.Unlock)
 	defer release()
-	child, err := m.maker.child(parent, req.Name)
+	child, err := m.maker.childRecord(parent, req.Name)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
@@ -46,35 +46,35 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 		return saveTo(ctx, parent, child.record().names(m.home).Saved(), progress)
 	}
 	if err := m.maker.startChild(ctx, child, save, progress); err != nil {
-		return agentbox.Box{}, errors.Join(agentbox.OrNoSpace(err), m.maker.erase(child))
+		return agentbox.Box{}, errors.Join(agentbox.OrNoSpace(err), m.maker.removeLocked(child))
 	}
 	return m.describe(ctx, child, brief), nil
 }
 
-// child makes the record of a copy of a running box. It shares the seed, since the parent's memory
-// already holds placeholders made from it, and what the processes rely on: the certificate
+// childRecord makes the record of a copy of a running box. It shares the seed, since the parent's
+// memory already holds placeholders made from it, and what the processes rely on: the certificate
 // authority and the state in which the workspace began. It gets its own lease, id and name, and no
 // checkpoints. The caller holds the parent's op.
-func (m *maker) child(parent *box, name string) (*box, error) {
+func (m *maker) childRecord(parent *box, name string) (*box, error) {
 	prec := parent.record()
-	if parent.live() == nil {
+	if parent.supervisor() == nil {
 		return nil, notRunning(prec)
 	}
-	rec := prec.unborn()
+	rec := prec.newLike()
 	rec.Box.ID, rec.Box.Created = agentbox.NewBoxID(), time.Now().UTC()
 	rec.Box.Parent, rec.Box.Lease, rec.Box.Checkpoint = &prec.Box.ID, newLease(), nil
 	// Also of a task's box: the queue does not know the copy, and its user comes back.
 	rec.Task, rec.Limits.Pause = false, true
 	child := &box{rec: rec}
 	if err := m.claim(child, rec, name, prec.Box.Name, "fork"); err != nil {
-		return nil, errors.Join(err, m.erase(child))
+		return nil, errors.Join(err, m.removeLocked(child))
 	}
-	err := shareAuthority(prec.names(m.home), rec.names(m.home))
+	err := copyAuthority(prec.names(m.home), rec.names(m.home))
 	if err == nil {
-		err = shareBegin(prec.names(m.home), rec.names(m.home))
+		err = copyBaseline(prec.names(m.home), rec.names(m.home))
 	}
 	if err != nil {
-		return nil, errors.Join(agentbox.OrNoSpace(err), m.erase(child))
+		return nil, errors.Join(agentbox.OrNoSpace(err), m.removeLocked(child))
 	}
 	return child, nil
 }
@@ -82,7 +82,7 @@ func (m *maker) child(parent *box, name string) (*box, error) {
 // saveTo saves a box to the directory that a child is restored from. The box stands still
 // meanwhile.
 func saveTo(ctx context.Context, parent *box, dir string, progress agentbox.Progress) error {
-	prec, s := parent.record(), parent.live()
+	prec, s := parent.record(), parent.supervisor()
 	if s == nil {
 		return notRunning(prec)
 	}
@@ -94,8 +94,8 @@ func saveTo(ctx context.Context, parent *box, dir string, progress agentbox.Prog
 	return nil
 }
 
-// shareBegin copies the record of what was uncommitted when the parent began.
-func shareBegin(parent, child home.Box) error {
+// copyBaseline copies the record of what was uncommitted when the parent began.
+func copyBaseline(parent, child home.Box) error {
 	err := os.CopyFS(child.Begin(), os.DirFS(parent.Begin()))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -103,9 +103,9 @@ func shareBegin(parent, child home.Box) error {
 	return err
 }
 
-// shareAuthority copies the certificate authority that the programs in the box already trust. A box
+// copyAuthority copies the certificate authority that the programs in the box already trust. A box
 // without a network has none.
-func shareAuthority(parent, child home.Box) error {
+func copyAuthority(parent, child home.Box) error {
 	text, err := os.ReadFile(parent.Authority())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -154,13 +154,13 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 	}
 	// The saved state of a pause fits the disks only until the machine runs again.
 	if b.state(m.home) == agentbox.Paused {
-		if err := m.wake(ctx, b, progress); err != nil {
+		if err := m.ensureRunning(ctx, b, progress); err != nil {
 			return agentbox.Checkpoint{}, err
 		}
 	}
 	b.op.Lock()
 	defer b.op.Unlock()
-	rec, s := b.record(), b.live()
+	rec, s := b.record(), b.supervisor()
 	if s == nil {
 		return agentbox.Checkpoint{}, notRunning(rec)
 	}
@@ -170,7 +170,7 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 		}
 	}
 	// A checkpoint that could never be restored must not be listed.
-	if err := m.templates.Savable(ctx, rec.machine(m.home), rec.Box.Template, "checkpointed"); err != nil {
+	if err := m.templates.CheckSavable(ctx, rec.machine(m.home), rec.Box.Template, "checkpointed"); err != nil {
 		return agentbox.Checkpoint{}, err
 	}
 	c := agentbox.Checkpoint{ID: agentbox.NewBoxID().String(), Name: req.Name, Template: rec.Box.Template, Created: time.Now().UTC()}

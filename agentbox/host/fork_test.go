@@ -13,7 +13,7 @@ func TestTheForkOfATasksBoxIsAUsersBox(t *testing.T) {
 	rec := aBox("mine")
 	rec.Task, rec.Limits.Wall = true, 1
 	write(t, h, rec)
-	child, err := m.maker.child(&box{rec: rec, sup: &supervisors.Supervisor{}}, "copy")
+	child, err := m.maker.childRecord(&box{rec: rec, sup: &supervisors.Supervisor{}}, "copy")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,37 +9,37 @@ import (
 	"agentbox/agentbox/host/plan"
 )
 
-// found looks for what a new box would start from, as far as it is known before anything is made,
-// for `up --explain`. An image that has to be made has no digest yet, so nothing that builds on it
-// can be looked for; whether included files have changed is only known when the image is made. The
-// steps look again for what found does not find.
-func (m *Manager) found(ctx context.Context, u *creation, p plan.Plan) (f plan.Found) {
+// lookUpParts looks for what a new box would start from, as far as it is known before anything is
+// made, for `up --explain`. An image that has to be made has no digest yet, so nothing that builds
+// on it can be looked for; whether included files have changed is only known when the image is
+// made. The steps look again for what found does not find.
+func (m *Manager) lookUpParts(ctx context.Context, u *creation, p plan.Plan) (f plan.Found) {
 	img, ok := m.Images.Made(consent.RecipeOf(u.Config))
-	if f.Image = here(ok); !ok || len(u.Config.Include) > 0 {
+	if f.Image = presence(ok); !ok || len(u.Config.Include) > 0 {
 		return f
 	}
 	u.rec.Box.Project = u.Review.Project.Name
-	u.rec.follow(u.Config, u.Kind, img)
+	u.rec.applyConfig(u.Config, u.Kind, img)
 	if p.Has(api.UpTools) {
-		img, ok = m.setup.WithTools(ctx, u.Config.Toolchain, u.rec.Overrides.Tools, img)
-		if f.Tools = here(ok); !ok {
+		img, ok = m.setup.FindTools(ctx, u.Config.Toolchain, u.rec.Overrides.Tools, img)
+		if f.Tools = presence(ok); !ok {
 			return f
 		}
 		u.rec.startFrom(img)
 	}
 	if p.Has(api.UpSetup) {
-		f.Setup = here(m.setup.Has(ctx, m.setupOf(u.rec, u.Config), img))
+		f.Setup = presence(m.setup.Has(ctx, m.setupOf(u.rec, u.Config), img))
 		return f
 	}
 	if u.Kind.Kind != agentbox.MicroVM { // its kernel may have to be fetched first
 		u.rec.Box.CPUs, u.rec.Box.Memory = m.Capacity.Share(u.rec.Box.ID, u.Config, nil)
-		f.Template = here(m.templates.Has(ctx, u.rec.machine(m.home)))
+		f.Template = presence(m.templates.Has(ctx, u.rec.machine(m.home)))
 	}
 	return f
 }
 
-// here is a plan's word for whether something is here.
-func here(is bool) string {
+// presence is a plan's word for whether something is here.
+func presence(is bool) string {
 	if is {
 		return api.UpHere
 	}

@@ -8,19 +8,19 @@ import (
 	"agentbox/agentbox/host/templates"
 )
 
-// awake finds a box and makes sure that it runs.
-func (m *Manager) awake(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (*box, error) {
+// findRunning finds a box and makes sure that it runs.
+func (m *Manager) findRunning(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (*box, error) {
 	b, err := m.boxes.find(ctx, ref)
 	if err == nil {
-		err = m.wake(ctx, b, progress)
+		err = m.ensureRunning(ctx, b, progress)
 	}
 	return b, err
 }
 
-// wake makes sure that a box runs and renews its lease. A paused box is resumed; a stopped one gets
-// a new life on its workspace. wake takes op, so that one of several callers starts the machine and
-// the others find it.
-func (m *Manager) wake(ctx context.Context, b *box, progress agentbox.Progress) error {
+// ensureRunning makes sure that a box runs and renews its lease. A paused box is resumed; a stopped
+// one gets a new life on its workspace. ensureRunning takes op, so that one of several callers
+// starts the machine and the others find it.
+func (m *Manager) ensureRunning(ctx context.Context, b *box, progress agentbox.Progress) error {
 	b.op.Lock()
 	defer b.op.Unlock()
 	if b.record().Phase != phaseReady {

@@ -110,7 +110,7 @@ func TestATakenNameLeavesNoMachineBehind(t *testing.T) {
 	close(gone)
 	rec := aBox("")
 	names := write(t, h, rec)
-	machine := &box{rec: rec, sup: &supervisors.Supervisor{Client: api.NewClient(h.Socket()), Gone: gone, Box: names}}
+	machine := &box{rec: rec, sup: &supervisors.Supervisor{Client: api.NewClient(h.Socket()), Done: gone, Box: names}}
 	m.boxes.put(machine)
 	if err := m.pool.Put("t", machine); err != nil {
 		t.Fatal(err)

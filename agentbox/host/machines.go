@@ -105,7 +105,7 @@ func (m *machines) start(ctx context.Context, b *box, from launch, progress agen
 	if err != nil {
 		return err
 	}
-	if err := m.greet(ctx, s, rec, from); err != nil {
+	if err := m.handshake(ctx, s, rec, from); err != nil {
 		return errors.Join(err, s.Stop(0))
 	}
 	m.follow(b, s)
@@ -113,15 +113,15 @@ func (m *machines) start(ctx context.Context, b *box, from launch, progress agen
 	return nil
 }
 
-// greet makes a supervisor greet its guest once everything the machine needs is there. The policy
-// is applied first, before the guest can send anything. If the supervisor has ended, the error says
-// why.
-func (m *machines) greet(ctx context.Context, s *supervisors.Supervisor, rec record, from launch) error {
+// handshake makes a supervisor greet its guest once everything the machine needs is there. The
+// policy is applied first, before the guest can send anything. If the supervisor has ended, the
+// error says why.
+func (m *machines) handshake(ctx context.Context, s *supervisors.Supervisor, rec record, from launch) error {
 	var req api.StartRequest
 	if from.becomesBox() {
 		var err error
 		if req.Attach, err = m.attachRequest(ctx, s, rec); err != nil {
-			return supervisors.WhyGone(rec.names(m.home), err)
+			return supervisors.ExplainExit(rec.names(m.home), err)
 		}
 	}
 	if from.complete != nil {
@@ -138,7 +138,7 @@ func (m *machines) greet(ctx context.Context, s *supervisors.Supervisor, rec rec
 		defer cancel()
 	}
 	if _, err := api.Call(ctx, s.Client, api.SupervisorStart, req, nil); err != nil {
-		return supervisors.WhyGone(rec.names(m.home), err)
+		return supervisors.ExplainExit(rec.names(m.home), err)
 	}
 	return nil
 }
@@ -167,9 +167,9 @@ func hostname(rec record) string {
 // started returns the supervisor of a machine that was started a moment ago. If it has ended since,
 // the error says why.
 func (m *machines) started(b *box) (*supervisors.Supervisor, error) {
-	rec, s := b.record(), b.live()
+	rec, s := b.record(), b.supervisor()
 	if s == nil {
-		return nil, supervisors.WhyGone(rec.names(m.home), agentbox.Errorf(agentbox.Unavailable, "box %s: its machine ended as it started", rec.Box.ID))
+		return nil, supervisors.ExplainExit(rec.names(m.home), agentbox.Errorf(agentbox.Unavailable, "box %s: its machine ended as it started", rec.Box.ID))
 	}
 	return s, nil
 }
@@ -198,7 +198,7 @@ func (m *machines) attach(ctx context.Context, b *box, progress agentbox.Progres
 		_, err = api.Call(ctx, s.Client, api.SupervisorAttach, *req, nil)
 	}
 	if err != nil {
-		return supervisors.WhyGone(rec.names(m.home), err)
+		return supervisors.ExplainExit(rec.names(m.home), err)
 	}
 	end("")
 	return nil
@@ -225,7 +225,7 @@ func (m *machines) attachRequest(ctx context.Context, s *supervisors.Supervisor,
 // govern applies the policy of a box to its machine, if it has one. A machine of the pool gets no
 // policy: nothing leaves it until it is attached.
 func (m *machines) govern(ctx context.Context, b *box) error {
-	rec, s := b.record(), b.live()
+	rec, s := b.record(), b.supervisor()
 	if s == nil || rec.Phase == phasePool {
 		return nil
 	}
@@ -236,7 +236,7 @@ func (m *machines) govern(ctx context.Context, b *box) error {
 // ports again. The supervisor keeps both, so they are not part of the saved state.
 func (m *machines) restored(ctx context.Context, b *box, progress agentbox.Progress) error {
 	err := m.govern(ctx, b)
-	if s := b.live(); s != nil {
+	if s := b.supervisor(); s != nil {
 		err = errors.Join(err, serving.Reopen(ctx, s, b.record().Guest.Ports, progress))
 	}
 	return err
@@ -244,21 +244,21 @@ func (m *machines) restored(ctx context.Context, b *box, progress agentbox.Progr
 
 // reportPorts tells the user which configured ports of a box are forwarded from another port.
 func reportPorts(ctx context.Context, b *box, progress agentbox.Progress) {
-	if s := b.live(); s != nil {
-		serving.TellMoved(ctx, s, b.record().Guest.Ports, progress)
+	if s := b.supervisor(); s != nil {
+		serving.ReportMoved(ctx, s, b.record().Guest.Ports, progress)
 	}
 }
 
 // status asks the guest of a box, which takes a while under emulation. If the machine has ended,
 // the error says why.
 func (m *machines) status(ctx context.Context, b *box) (api.SupervisorStatus, error) {
-	rec, s := b.record(), b.live()
+	rec, s := b.record(), b.supervisor()
 	if s == nil {
-		return api.SupervisorStatus{}, supervisors.WhyGone(rec.names(m.home), notRunning(rec))
+		return api.SupervisorStatus{}, supervisors.ExplainExit(rec.names(m.home), notRunning(rec))
 	}
 	st, err := s.Status(ctx, api.StatusRequest{Guest: true})
 	if err != nil {
-		err = supervisors.WhyGone(rec.names(m.home), err)
+		err = supervisors.ExplainExit(rec.names(m.home), err)
 	}
 	return st, err
 }
@@ -269,18 +269,18 @@ func (m *machines) follow(b *box, s *supervisors.Supervisor) {
 	b.set(func(b *box) { b.sup = s })
 	m.running.Go(func() {
 		select {
-		case <-s.Gone:
+		case <-s.Done:
 		case <-m.ctx.Done():
 			return
 		}
-		m.gone(b, s)
+		m.onExit(b, s)
 	})
 }
 
-// gone records why a machine ended if nobody asked it to. It does not hold op while it looks, since
-// an operation that holds op may be waiting for this end. Such an operation has cleared or replaced
-// b.sup, which tells gone that the end was asked for.
-func (m *machines) gone(b *box, s *supervisors.Supervisor) {
+// onExit records why a machine ended if nobody asked it to. It does not hold op while it looks,
+// since an operation that holds op may be waiting for this end. Such an operation has cleared or
+// replaced b.sup, which tells onExit that the end was asked for.
+func (m *machines) onExit(b *box, s *supervisors.Supervisor) {
 	s.Client.Close()
 	rec := b.record()
 	exit, ok, err := supervisor.TakeExit(rec.names(m.home).Dir)
@@ -299,31 +299,31 @@ func (m *machines) gone(b *box, s *supervisors.Supervisor) {
 		}
 	})
 	m.log.Info("machine ended", "box", rec.Box.ID, "end", exit.End, "known", ok)
-	m.keepEnd(b)
+	m.persistEnd(b)
 	if !ok {
 		m.reclaimAfterKill(b)
 	}
 }
 
-// endedAlone records why a machine ended while no daemon ran.
-func (m *machines) endedAlone(b *box) {
+// recordPastExit records why a machine ended while no daemon ran.
+func (m *machines) recordPastExit(b *box) {
 	exit, ok, err := supervisor.TakeExit(b.record().names(m.home).Dir)
 	if err != nil {
 		m.log.Warn("cannot read why a supervisor ended", "box", b.record().Box.ID, "error", err)
 	}
 	if ok && !exit.End.Asked() {
 		b.set(func(b *box) { b.rec.Box.Ended = &exit.End })
-		m.keepEnd(b)
+		m.persistEnd(b)
 	}
 }
 
-// keepEnd writes the end of a machine to the record, for later daemons. It writes nothing if the
+// persistEnd writes the end of a machine to the record, for later daemons. It writes nothing if the
 // box has another machine by now.
-func (m *machines) keepEnd(b *box) {
+func (m *machines) persistEnd(b *box) {
 	b.op.Lock()
 	defer b.op.Unlock()
 	rec := b.record()
-	if rec.Phase != phaseReady || rec.Box.Ended == nil || b.live() != nil {
+	if rec.Phase != phaseReady || rec.Box.Ended == nil || b.supervisor() != nil {
 		return
 	}
 	if err := b.change(m.home, func(*record) {}); err != nil {
@@ -337,7 +337,7 @@ func (m *machines) reclaimAfterKill(b *box) {
 	b.op.Lock()
 	defer b.op.Unlock()
 	rec := b.record()
-	if rec.Phase != phaseReady || b.live() != nil {
+	if rec.Phase != phaseReady || b.supervisor() != nil {
 		return
 	}
 	if err := m.disk.reclaim(rec.Box.Isolation, rec.workspacePath(m.home)); err != nil {

@@ -45,7 +45,8 @@ type calls struct {
 	sync.Mutex
 	names []string
 	start api.StartRequest
-	// greet stands for what a supervisor does with its machine when it is told to start; nil: all is well.
+	// greet stands for what a supervisor does with its machine when it is told to start; nil: all is
+	// well.
 	greet func(supervisor.Config) error
 }
 
@@ -68,7 +69,7 @@ func begun(t *testing.T, h home.Home, why error) (*machines, *calls) {
 		if err != nil {
 			return nil, err
 		}
-		s := &supervisors.Supervisor{Client: api.NewClient(names.Control()), Gone: make(chan struct{}), Box: names}
+		s := &supervisors.Supervisor{Client: api.NewClient(names.Control()), Done: make(chan struct{}), Box: names}
 		mux := http.NewServeMux()
 		api.Handle(mux, api.SupervisorPolicy, func(context.Context, api.PolicyInForce, agentbox.Progress) (api.None, error) {
 			c.saw("policy")
@@ -90,7 +91,7 @@ func begun(t *testing.T, h home.Home, why error) (*machines, *calls) {
 		})
 		api.Handle(mux, api.SupervisorStop, func(context.Context, api.StopRequest, agentbox.Progress) (api.None, error) {
 			c.saw("stop")
-			close(s.Gone)
+			close(s.Done)
 			return api.None{}, nil
 		})
 		server := &http.Server{Handler: mux}
@@ -114,8 +115,8 @@ func TestAMachineIsGovernedBeforeItBecomesABox(t *testing.T) {
 	if err := m.start(t.Context(), b, launch{complete: complete}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"policy", "workspace", "start"}; !slices.Equal(c.names, want) || b.live() == nil {
-		t.Errorf("%v, want %v; live %v", c.names, want, b.live() != nil)
+	if want := []string{"policy", "workspace", "start"}; !slices.Equal(c.names, want) || b.supervisor() == nil {
+		t.Errorf("%v, want %v; live %v", c.names, want, b.supervisor() != nil)
 	}
 	at := c.start.Attach
 	if at == nil || at.Hostname != "mine" || at.Env["A"] != "b" || at.Env["PIP"] != "there" || at.Env["TOKEN"] != "placeholder" {
@@ -156,8 +157,8 @@ func TestAMachineThatCannotBecomeABoxIsEnded(t *testing.T) {
 			m, asked := begun(t, h, c.policy)
 			b := &box{rec: rec}
 			err := m.start(t.Context(), b, launch{complete: func() error { return c.workspace }}, nil)
-			if !errors.Is(err, no) || !slices.Equal(asked.names, c.asked) || b.live() != nil {
-				t.Errorf("%v, asked %v, live %v", err, asked.names, b.live() != nil)
+			if !errors.Is(err, no) || !slices.Equal(asked.names, c.asked) || b.supervisor() != nil {
+				t.Errorf("%v, asked %v, live %v", err, asked.names, b.supervisor() != nil)
 			}
 		})
 	}

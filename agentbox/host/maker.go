@@ -90,7 +90,7 @@ func (m *maker) assemble(ctx context.Context, b *box, repo workspace.Repo, base 
 		return err
 	}
 	// The machine opens the empty workspace and reads nothing of it before it is attached.
-	if b.live() == nil {
+	if b.supervisor() == nil {
 		if err := driver.ReserveWorkspace(ctx, rec.workspacePath(m.home), rec.Box.Disk); err != nil {
 			return err
 		}
@@ -100,12 +100,12 @@ func (m *maker) assemble(ctx context.Context, b *box, repo workspace.Repo, base 
 	filled := make(chan struct{})
 	g.Go(func() error {
 		defer close(filled)
-		fillErr = m.stager.Fill(gctx, driver, rec.target(m.home), repo, progress)
+		fillErr = m.stager.Fill(gctx, driver, rec.stagingTarget(m.home), repo, progress)
 		return fillErr
 	})
 	// A machine of the pool already runs and is attached below, when the files are complete. A new
 	// one waits for them while it starts (launch.complete).
-	pooled := b.live() != nil
+	pooled := b.supervisor() != nil
 	g.Go(func() error {
 		if pooled {
 			return nil

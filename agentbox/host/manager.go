@@ -124,12 +124,12 @@ func New(cfg Config) (*Manager, error) {
 		return nil, errors.Join(err, m.Close())
 	}
 	// From here on goroutines run, which Close waits for.
-	m.running.Go(func() { m.every(tidyEvery, m.tidy) })
+	m.running.Go(func() { m.runEvery(tidyEvery, m.tidy) })
 	// The last daemon may have died before it announced a change of policy.
 	m.running.Go(func() { m.Policies.Notify(nil, nil) })
 	m.running.Go(func() { m.pool.Run(ctx) })
 	m.running.Go(func() { egress.MachineRoots() }) // so that the first box need not wait for it
-	m.Images.Start(m.boxes.using())
+	m.Images.Start(m.boxes.imagesInUse())
 	return m, nil
 }
 
@@ -154,7 +154,7 @@ func (m *Manager) makePolicyParts(cfg Config) {
 		lost = cfg.Team.Lost
 	}
 	m.Images = images.New(images.Config{
-		Lost: lost, Store: cfg.Images, Content: cfg.Content, UsedBy: m.boxes.usersOf, Home: cfg.Home.Dir, Log: cfg.Log,
+		Lost: lost, Store: cfg.Images, Content: cfg.Content, UsedBy: m.boxes.boxesUsing, Home: cfg.Home.Dir, Log: cfg.Log,
 		Waits: func() bool { return cfg.Team != nil && cfg.Team.Waits() },
 		Whole: func(kind agentbox.Isolation) (why, err error) {
 			driver, err := cfg.Driver(kind)
@@ -174,7 +174,7 @@ func (m *Manager) makePolicyParts(cfg Config) {
 		Boxes: policyBoxes{m.boxes, func(ctx context.Context, b *box) error { return m.machines.govern(ctx, b) }},
 	})
 	m.Recipes = recipes.Recipes{Consent: m.consent, Images: m.Images}
-	m.Capacity = capacity.Capacity{Promised: m.boxes.promised, Measure: resources.Measure, Log: cfg.Log}
+	m.Capacity = capacity.Capacity{Allocated: m.boxes.allocated, Measure: resources.Measure, Log: cfg.Log}
 	m.setup = setup.New(setup.Config{Home: cfg.Home, Images: m.Images, Results: cfg.Results, Team: cfg.Team, Log: cfg.Log, Registries: m.Policies})
 }
 
@@ -190,12 +190,12 @@ func (m *Manager) makeBoxParts(cfg Config) (err error) {
 		remotes: remotes.Remotes{Home: cfg.Home, Binary: cfg.Binary, Log: cfg.Log},
 	}
 	m.pool = templates.NewPool(templates.PoolConfig[record, *box]{
-		Want: cfg.Pool, Make: m.maker.makePooled, Live: func(b *box) bool { return b.live() != nil }, Remove: m.maker.remove, Log: cfg.Log,
+		Want: cfg.Pool, Make: m.maker.makePooled, Live: func(b *box) bool { return b.supervisor() != nil }, Remove: m.maker.remove, Log: cfg.Log,
 	})
 	m.maker.pool = m.pool
 	m.recall = &recall.Recall{Home: cfg.Home, Log: cfg.Log}
 	m.Work = work.Work{Home: cfg.Home, Enter: func(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (work.Box, error) {
-		b, err := m.awake(ctx, ref, progress)
+		b, err := m.findRunning(ctx, ref, progress)
 		if err != nil {
 			return work.Box{}, err
 		}
@@ -206,8 +206,8 @@ func (m *Manager) makeBoxParts(cfg Config) (err error) {
 		return work.Box{ID: rec.Box.ID, Name: rec.Box.Name, Directory: rec.Box.Directory, Commit: rec.Box.Commit, Open: open}, nil
 	}}
 	m.Ports = serving.Ports{
-		Wake: func(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (serving.Machine, error) {
-			return machineOf(m.awake(ctx, ref, progress))
+		EnsureRunning: func(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (serving.Machine, error) {
+			return machineOf(m.findRunning(ctx, ref, progress))
 		},
 		Find: func(ctx context.Context, ref api.BoxRef) (serving.Machine, error) {
 			return machineOf(m.boxes.find(ctx, ref))
@@ -222,7 +222,7 @@ func machineOf(b *box, err error) (serving.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s := b.live(); s != nil {
+	if s := b.supervisor(); s != nil {
 		return s, nil
 	}
 	return nil, notRunning(b.record())
@@ -232,8 +232,9 @@ func machineOf(b *box, err error) (serving.Machine, error) {
 // for disk space, so seconds are soon enough.
 const tidyEvery = 5 * time.Second
 
-// every calls do at an interval until the manager is closed. It runs in a goroutine of m.running.
-func (m *Manager) every(d time.Duration, do func()) {
+// runEvery calls do at an interval until the manager is closed. It runs in a goroutine of
+// m.running.
+func (m *Manager) runEvery(d time.Duration, do func()) {
 	tick := time.NewTicker(d)
 	defer tick.Stop()
 	for {

@@ -23,11 +23,11 @@ func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		if b.state(m.home) == agentbox.Paused {
 			return nil
 		}
-		s := b.live()
+		s := b.supervisor()
 		if s == nil {
 			return notRunning(rec)
 		}
-		if err := m.templates.Savable(ctx, rec.machine(m.home), rec.Box.Template, "paused"); err != nil {
+		if err := m.templates.CheckSavable(ctx, rec.machine(m.home), rec.Box.Template, "paused"); err != nil {
 			return err
 		}
 		m.keepHistory(ctx, b, progress)
@@ -35,7 +35,7 @@ func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		if _, err := supervisors.Ask(ctx, s, api.SupervisorPause, api.SaveRequest{Dir: rec.names(m.home).Saved()}); err != nil {
 			return agentbox.OrNoSpace(err)
 		}
-		<-s.Gone
+		<-s.Done
 		b.ended(s)
 		end("")
 		return nil
@@ -50,7 +50,7 @@ func notRunning(rec record) error {
 // Resume continues a paused box where it was. A stopped box starts afresh; a running one is left
 // alone.
 func (m *Manager) Resume(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
-	b, err := m.awake(ctx, ref, progress)
+	b, err := m.findRunning(ctx, ref, progress)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
@@ -84,7 +84,7 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 	}
 	template, err := m.templates.OpenKey(ctx, rec.machine(m.home), rec.Box.Template)
 	if err != nil {
-		return unusable(rec, err)
+		return unrestorable(rec, err)
 	}
 	reportEnd(rec, progress)
 	return m.machines.resume(ctx, b, template, progress)
@@ -110,7 +110,7 @@ func (m *machines) resume(ctx context.Context, b *box, template *templates.Templ
 			return errors.Join(lostMemory(rec, err), m.dropMemory(b))
 		}
 		if agentbox.CodeOf(err) == agentbox.Corrupt {
-			return unusable(rec, err)
+			return unrestorable(rec, err)
 		}
 		return agentbox.OrNoSpace(err)
 	}
@@ -153,8 +153,8 @@ func lostMemory(rec record, err error) error {
 	return lost
 }
 
-// unusable is the failure of a resume whose saved machine cannot be restored.
-func unusable(rec record, err error) error {
+// unrestorable is the failure of a resume whose saved machine cannot be restored.
+func unrestorable(rec record, err error) error {
 	e := agentbox.AsError(err)
 	return agentbox.Errorf(agentbox.Corrupt, "box %s cannot be resumed: %w", rec.Box.Name, e).
 		WithHint("agentbox reset %s drops the saved machine and keeps the workspace", rec.Box.Name)

@@ -41,7 +41,7 @@ func (p policyBoxes) Find(ctx context.Context, ref api.BoxRef) (agentbox.BoxID, 
 func (p policyBoxes) Running() []egress.Box {
 	var out []egress.Box
 	for _, b := range p.boxes.all() {
-		if rec := b.record(); rec.Phase != phasePool && rec.Phase != phaseRemoving && b.live() != nil {
+		if rec := b.record(); rec.Phase != phasePool && rec.Phase != phaseRemoving && b.supervisor() != nil {
 			out = append(out, policyBox{b, p.govern})
 		}
 	}
@@ -69,12 +69,12 @@ type policyBox struct {
 func (p policyBox) Name() string                    { return p.b.record().Box.Name }
 func (p policyBox) Subject() egress.Subject         { return p.b.record().subject() }
 func (p policyBox) Apply(ctx context.Context) error { return p.govern(ctx, p.b) }
-func (p policyBox) Runs() bool                      { return p.b.live() != nil }
+func (p policyBox) Runs() bool                      { return p.b.supervisor() != nil }
 func (p policyBox) Stop() error                     { return p.b.end() }
 
 // Unlogged implements egress.Box.
 func (p policyBox) Unlogged(ctx context.Context) bool {
-	s := p.b.live()
+	s := p.b.supervisor()
 	if s == nil {
 		return false
 	}

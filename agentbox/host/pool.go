@@ -13,7 +13,7 @@ import (
 // its CPUs. Of like, the record of somebody's box, it takes only what a template depends on and
 // nothing of the repository, so that any box of the same template may have the machine.
 func (m *maker) makePooled(ctx context.Context, like record) (*box, error) {
-	rec := like.unborn()
+	rec := like.newLike()
 	rec.Phase = phasePool
 	rec.Box = agentbox.Box{
 		ID: agentbox.NewBoxID(), Isolation: like.Box.Isolation, Accel: like.Box.Accel, Image: like.Box.Image, Template: like.Box.Template,
@@ -27,7 +27,7 @@ func (m *maker) makePooled(ctx context.Context, like record) (*box, error) {
 	}
 	m.boxes.put(b)
 	if err := m.startHeld(ctx, b); err != nil {
-		return nil, errors.Join(err, m.erase(b))
+		return nil, errors.Join(err, m.removeLocked(b))
 	}
 	return b, nil
 }

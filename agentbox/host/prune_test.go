@@ -99,7 +99,7 @@ func TestPruneTakesWhatNothingNeedsAndNothingElse(t *testing.T) {
 	}
 	req.Boxes = true
 	// The templates of the boxes that go are needed no more.
-	want = append(want, "template "+templates.Short("used-by-merged"), "template "+templates.Short("used-by-nowhere"))
+	want = append(want, "template "+templates.ShortKey("used-by-merged"), "template "+templates.ShortKey("used-by-nowhere"))
 	if got := prune(false); !slices.Equal(got, want) {
 		t.Errorf("went: %v, want %v", got, want)
 	}

@@ -147,13 +147,13 @@ func (r record) address(h home.Home) environment.Address {
 	return environment.Address{Name: r.Box.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts()}
 }
 
-// inside is the box as package setup sees it.
-func (r record) inside(h home.Home) setup.Box {
+// setupBox is the box as package setup sees it.
+func (r record) setupBox(h home.Home) setup.Box {
 	return setup.Box{Name: r.Box.Name, User: r.User, Dir: r.names(h).Dir, Address: r.address(h)}
 }
 
-// target is the workspace of the box, for staging.
-func (r record) target(h home.Home) staging.Target {
+// stagingTarget is the workspace of the box, for staging.
+func (r record) stagingTarget(h home.Home) staging.Target {
 	names := r.names(h)
 	to := staging.Target{
 		Box: r.Box.ID, Path: r.workspacePath(h), Size: r.Box.Disk, Staging: filepath.Join(names.Dir, "staging"), Commit: r.Box.Commit, Setup: r.SetupResult,
@@ -169,15 +169,15 @@ func (r record) subject() egress.Subject {
 	return egress.Subject{Root: r.Box.Directory, Project: r.Box.Project, Document: r.Approved, Seed: r.Seed, Limits: r.Limits}
 }
 
-// unborn is the record of a new box like this one. It has no key and no remote, so that nobody
+// newLike is the record of a new box like this one. It has no key and no remote, so that nobody
 // finds it. Callers set its id.
-func (r record) unborn() record {
+func (r record) newLike() record {
 	r.Phase, r.Key, r.Remote, r.Life, r.Workspace = phaseNew, "", "", 1, 1
 	return r
 }
 
-// planned is the box as a plan sees it.
-func (r record) planned(state agentbox.State) *plan.Box {
+// planBox is the box as a plan sees it.
+func (r record) planBox(state agentbox.State) *plan.Box {
 	b := r.Box
 	b.State = state
 	return &plan.Box{

@@ -66,7 +66,8 @@ func TestAFullDiskHasItsCodeAndSaysWhatFreesRoom(t *testing.T) {
 	}
 }
 
-// Of changes that are made at once, each is on disk when all have returned, whichever was written last.
+// Of changes that are made at once, each is on disk when all have returned, whichever was written
+// last.
 func TestChangesAtOnceAreAllWrittenDown(t *testing.T) {
 	h := newHome(t)
 	rec := aBox("mine")
@@ -76,7 +77,9 @@ func TestChangesAtOnceAreAllWrittenDown(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
-				if err := b.change(h, func(rec *record) { rec.Recalled = with(rec.Recalled, strconv.Itoa(i), rec.Recalled[strconv.Itoa(i)]+1) }); err != nil {
+				if err := b.change(h, func(rec *record) {
+					rec.Recalled = withEntry(rec.Recalled, strconv.Itoa(i), rec.Recalled[strconv.Itoa(i)]+1)
+				}); err != nil {
 					t.Error(err)
 				}
 			})

@@ -23,35 +23,35 @@ func (m *Manager) Remove(ctx context.Context, ref api.BoxRef, progress agentbox.
 	return shown, m.maker.remove(b)
 }
 
-// remove is erase for callers that do not hold op.
+// remove is removeLocked for callers that do not hold op.
 func (m *maker) remove(b *box) error {
 	b.op.Lock()
 	defer b.op.Unlock()
-	return m.erase(b)
+	return m.removeLocked(b)
 }
 
 // removeIdle is remove for a box that had no machine a moment ago: Conflict if it has one now.
 func (m *maker) removeIdle(b *box) error {
 	b.op.Lock()
 	defer b.op.Unlock()
-	if b.live() != nil {
+	if b.supervisor() != nil {
 		return agentbox.Errorf(agentbox.Conflict, "box %s runs again, and stays", b.record().Box.Name)
 	}
-	return m.erase(b)
+	return m.removeLocked(b)
 }
 
-// erase removes all of a box; the caller holds op. The record says first that the box is being
-// removed and is among the last files to go, so that the next daemon can finish, or tidy can retry.
-// erase may be repeated after a failure, and any part of the box may be missing. The table forgets
-// the box only when everything is gone.
-func (m *maker) erase(b *box) error {
+// removeLocked removes all of a box; the caller holds op. The record says first that the box is
+// being removed and is among the last files to go, so that the next daemon can finish, or tidy can
+// retry. It may be repeated after a failure, and any part of the box may be missing. The table
+// forgets the box only when everything is gone.
+func (m *maker) removeLocked(b *box) error {
 	err := b.change(m.home, func(rec *record) { rec.Phase = phaseRemoving })
 	rec := b.record()
 	names := rec.names(m.home)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && agentbox.CodeOf(err) != agentbox.NoSpace {
 		return err
 	}
-	if err := b.live().Stop(0); err != nil {
+	if err := b.supervisor().Stop(0); err != nil {
 		return err
 	}
 	b.set(func(b *box) { b.sup = nil })
@@ -60,12 +60,12 @@ func (m *maker) erase(b *box) error {
 	if err := workspace.RemoveTemp(filepath.Join(names.Dir, "staging")); err != nil {
 		return err
 	}
-	doomed := names.Dir + ".removed"
-	err = os.Rename(names.Dir, doomed)
+	removedDir := names.Dir + ".removed"
+	err = os.Rename(names.Dir, removedDir)
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
-	if err := errors.Join(err, m.disk.removeTree(rec.Box.Isolation, doomed), os.RemoveAll(names.Run)); err != nil {
+	if err := errors.Join(err, m.disk.removeTree(rec.Box.Isolation, removedDir), os.RemoveAll(names.Run)); err != nil {
 		return err
 	}
 	m.boxes.drop(rec.Box.ID)

@@ -98,8 +98,8 @@ func TestResumeThatIsInterruptedLateGoesOn(t *testing.T) {
 	}
 }
 
-// A box that was paused has another machine after a rollback, over whose disks the pause must never be
-// restored, wherever the rollback is cut short.
+// A box that was paused has another machine after a rollback, over whose disks the pause must never
+// be restored, wherever the rollback is cut short.
 func TestARollbackThatIsCutShortDropsThePauseFirst(t *testing.T) {
 	m, b, names := paused(t, func(home.Box) error { return nil })
 	touch(t, names.Checkpoints()+"/c/")
@@ -127,7 +127,8 @@ func TestAPauseUnderWayIsNotDroppedByANewDaemon(t *testing.T) {
 	}
 }
 
-// A removal that failed halfway is tried again by itself. Until then the box is not one that may run.
+// A removal that failed halfway is tried again by itself. Until then the box is not one that may
+// run.
 func TestABoxThatIsBeingRemovedIsNotWoken(t *testing.T) {
 	h := newHome(t)
 	touch(t, write(t, h, aBox("mine")).Saved()+"/memory")
@@ -137,7 +138,7 @@ func TestABoxThatIsBeingRemovedIsNotWoken(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.set(func(b *box) { b.rec.Phase = phaseRemoving })
-	if err := m.wake(t.Context(), b, nil); agentbox.CodeOf(err) != agentbox.NotFound {
+	if err := m.ensureRunning(t.Context(), b, nil); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Error(err)
 	}
 }

@@ -16,7 +16,7 @@ func (m *Manager) setUp(ctx context.Context, b *box, progress agentbox.Progress)
 	if !rec.setupDue() {
 		return nil
 	}
-	if err := setup.Run(ctx, rec.inside(m.home), "setup", rec.Setup, hintOf("setup", rec), progress); err != nil {
+	if err := setup.Run(ctx, rec.setupBox(m.home), "setup", rec.Setup, hintOf("setup", rec), progress); err != nil {
 		return err
 	}
 	return b.change(m.home, func(rec *record) { rec.SetUp = true })
@@ -30,7 +30,7 @@ func (m *Manager) onStart(ctx context.Context, b *box, progress agentbox.Progres
 	if len(rec.Start) == 0 || !rec.StartDue || rec.setupDue() {
 		return nil
 	}
-	err := setup.Run(ctx, rec.inside(m.home), "start", rec.Start, hintOf("start", rec), progress)
+	err := setup.Run(ctx, rec.setupBox(m.home), "start", rec.Start, hintOf("start", rec), progress)
 	var why string
 	switch {
 	case ctx.Err() != nil:

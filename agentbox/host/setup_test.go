@@ -84,7 +84,7 @@ func TestADamagedSetupResultCostsNoBox(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := &creation{Facts: plan.Facts{Repo: repo, Config: cfg, Request: api.UpRequest{Task: true, Cold: true}}}
-	u.rec = u.born("")
+	u.rec = u.newRecord("")
 	u.rec.Box.Isolation, u.rec.Setup = agentbox.MicroVM, []string{"make"}
 	if err := m.execute(t.Context(), u, plan.Plan{{Do: api.UpSetup}, {Do: api.UpBox}}, nil); err != nil {
 		t.Fatal(err)

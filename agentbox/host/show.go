@@ -35,7 +35,7 @@ func (m *Manager) List(ctx context.Context, req api.ListRequest, progress agentb
 	return out, nil
 }
 
-// Show describes one box and its usage. It waits for the guest, at most askOnlyTimeout.
+// Show describes one box and its usage. It waits for the guest, at most askOneTimeout.
 func (m *Manager) Show(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (agentbox.Box, error) {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
@@ -65,15 +65,15 @@ const (
 // A list of boxes waits askTimeout for a box that does not answer. A request about that box alone
 // waits longer.
 const (
-	askTimeout     = 2 * time.Second
-	askOnlyTimeout = 20 * time.Second
+	askTimeout    = 2 * time.Second
+	askOneTimeout = 20 * time.Second
 )
 
 // describe is the box as it is now. It holds no lock for longer than a copy takes, so a box in the
 // middle of an operation is shown as it is at this moment. What its supervisor does not answer in
 // time is missing.
 func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Box {
-	rec, s := b.record(), b.live()
+	rec, s := b.record(), b.supervisor()
 	out := rec.Box
 	// These are never stored.
 	out.State, out.Lease.Expires = b.state(m.home), time.Time{}
@@ -88,7 +88,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Bo
 	if s != nil {
 		wait := askTimeout
 		if depth == everything {
-			wait = askOnlyTimeout
+			wait = askOneTimeout
 		}
 		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()

@@ -48,8 +48,8 @@ func (t *table) count() (n int) {
 	return n
 }
 
-// usersOf names the ready boxes that run from an image, for messages.
-func (t *table) usersOf(d agentbox.Digest) (names []string) {
+// boxesUsing names the ready boxes that run from an image, for messages.
+func (t *table) boxesUsing(d agentbox.Digest) (names []string) {
 	for _, b := range t.all() {
 		if rec := b.record(); rec.Box.Image == d && rec.Phase == phaseReady {
 			names = append(names, rec.Box.Name)
@@ -58,11 +58,11 @@ func (t *table) usersOf(d agentbox.Digest) (names []string) {
 	return names
 }
 
-// using lists the images that machines run from. A new daemon goes on to complete those of which
-// only a part is here.
-func (t *table) using() (using []images.Using) {
+// imagesInUse lists the images that machines run from. A new daemon goes on to complete those of
+// which only a part is here.
+func (t *table) imagesInUse() (using []images.Using) {
 	for _, b := range t.all() {
-		if rec := b.record(); b.live() != nil {
+		if rec := b.record(); b.supervisor() != nil {
 			using = append(using, images.Using{Isolation: rec.Box.Isolation, File: rec.ImageFile})
 		}
 	}
@@ -90,19 +90,19 @@ func (t *table) put(b *box) {
 // closeClients closes the connections to supervisors, which outlive this daemon.
 func (t *table) closeClients() {
 	for _, b := range t.all() {
-		if s := b.live(); s != nil {
+		if s := b.supervisor(); s != nil {
 			s.Client.Close()
 		}
 	}
 }
 
-// promised is what the running boxes, except one, may grow to. Machines of the pool do not count,
+// allocated is what the running boxes, except one, may grow to. Machines of the pool do not count,
 // because they make room for boxes.
-func (t *table) promised(except agentbox.BoxID) resources.Promised {
+func (t *table) allocated(except agentbox.BoxID) resources.Promised {
 	var p resources.Promised
 	for _, b := range t.all() {
 		rec := b.record()
-		if b.live() == nil || rec.Phase == phasePool || rec.Box.ID == except {
+		if b.supervisor() == nil || rec.Phase == phasePool || rec.Box.ID == except {
 			continue
 		}
 		p = resources.Promised{Boxes: p.Boxes + 1, CPUs: p.CPUs + rec.Box.CPUs, Memory: p.Memory + rec.Box.Memory}

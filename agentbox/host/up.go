@@ -68,7 +68,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	if created {
 		m.boxes.reportUnread(progress) // one of them may be the box that the user expects
 		progress.Say(u.Kind.String())
-		u.rec = u.born(key)
+		u.rec = u.newRecord(key)
 	}
 	if err := m.execute(ctx, u, p, progress); err != nil {
 		return api.UpResponse{}, err
@@ -92,8 +92,8 @@ func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progre
 	if u.b != nil {
 		return api.UpPlan{Box: u.Box.Name, Isolation: u.Box.Isolation, Reason: u.Box.Reason, Steps: p}, nil
 	}
-	u.rec = u.born("")
-	u.Found = m.found(ctx, u, p)
+	u.rec = u.newRecord("")
+	u.Found = m.lookUpParts(ctx, u, p)
 	p, err = plan.Up(u.Facts)
 	return api.UpPlan{Isolation: u.Kind.Kind, Reason: u.Kind.Reason, Steps: p}, err
 }
@@ -132,7 +132,7 @@ func (m *Manager) plan(ctx context.Context, u *creation) (plan.Plan, error) {
 	var err error
 	if u.b != nil {
 		rec := u.b.record()
-		u.Box = rec.planned(u.b.state(m.home))
+		u.Box = rec.planBox(u.b.state(m.home))
 		// The flags that the box was made with, overridden by the new ones.
 		asked = rec.Overrides.With(u.Flags)
 	} else if u.Subdir, err = m.hasSubdir(ctx, u); err != nil {
@@ -212,7 +212,7 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 		}
 		return m.machines.govern(ctx, u.b)
 	case api.UpWake:
-		return m.wakeAndReport(ctx, u.b, progress)
+		return m.ensureRunningAndReport(ctx, u.b, progress)
 	case api.UpAgent:
 		return m.addAgent(ctx, u.b, u.Config, u.Flags, progress)
 	case api.UpRunSetup:
@@ -229,9 +229,10 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 	return agentbox.Errorf(agentbox.Internal, "there is no step %q", step.Do)
 }
 
-// wakeAndReport makes sure that a box runs, and reports why its start commands failed, if they did.
-func (m *Manager) wakeAndReport(ctx context.Context, b *box, progress agentbox.Progress) error {
-	if err := m.wake(ctx, b, progress); err != nil {
+// ensureRunningAndReport makes sure that a box runs, and reports why its start commands failed, if
+// they did.
+func (m *Manager) ensureRunningAndReport(ctx context.Context, b *box, progress agentbox.Progress) error {
+	if err := m.ensureRunning(ctx, b, progress); err != nil {
 		return err
 	}
 	if why := b.record().StartErr; why != "" {

@@ -15,10 +15,10 @@ import (
 
 // Capacity is what this machine has beside the boxes that run.
 type Capacity struct {
-	// Promised is what the running boxes, except one, may grow to.
-	Promised func(except agentbox.BoxID) resources.Promised
-	Measure  func() (resources.Machine, error)
-	Log      *slog.Logger
+	// Allocated is what the running boxes, except one, may grow to.
+	Allocated func(except agentbox.BoxID) resources.Promised
+	Measure   func() (resources.Machine, error)
+	Log       *slog.Logger
 }
 
 // Share is how many CPUs and how much memory, in bytes, a box gets: what its configuration says,
@@ -32,7 +32,7 @@ func (c Capacity) Share(id agentbox.BoxID, cfg *config.Config, progress agentbox
 	if err != nil {
 		c.Log.Warn("cannot measure this machine: boxes get the least", "error", err)
 	}
-	s, fits := machine.Next(c.Promised(id))
+	s, fits := machine.Next(c.Allocated(id))
 	if cfg.CPUs != 0 {
 		s.CPUs = cfg.CPUs
 	}
@@ -45,14 +45,14 @@ func (c Capacity) Share(id agentbox.BoxID, cfg *config.Config, progress agentbox
 	return s.CPUs, s.Memory
 }
 
-// Look reports what this machine has, what its boxes were promised, and what the next one gets.
+// Report reports what this machine has, what its boxes were promised, and what the next one gets.
 // Unavailable if the machine cannot be measured.
-func (c Capacity) Look() (api.Resources, error) {
+func (c Capacity) Report() (api.Resources, error) {
 	machine, err := c.Measure()
 	if err != nil {
 		return api.Resources{}, agentbox.Errorf(agentbox.Unavailable, "cannot measure this machine: %w", err)
 	}
-	p := c.Promised(agentbox.BoxID{})
+	p := c.Allocated(agentbox.BoxID{})
 	next, _ := machine.Next(p)
 	return api.Resources{Machine: machine, Promised: p, Next: next, Room: machine.Room(p)}, nil
 }

@@ -16,7 +16,7 @@ const gib = 1 << 30
 // of is the capacity of a machine beside boxes that were promised so much.
 func of(m resources.Machine, p resources.Promised, err error) Capacity {
 	return Capacity{
-		Promised: func(agentbox.BoxID) resources.Promised { return p }, Log: slog.New(slog.DiscardHandler),
+		Allocated: func(agentbox.BoxID) resources.Promised { return p }, Log: slog.New(slog.DiscardHandler),
 		Measure: func() (resources.Machine, error) { return m, err },
 	}
 }
@@ -52,11 +52,11 @@ func TestShare(t *testing.T) {
 
 func TestLook(t *testing.T) {
 	machine, running := resources.Machine{CPUs: 8, Memory: 56 * gib, Available: 50 * gib}, resources.Promised{Boxes: 1, CPUs: 4, Memory: 8 * gib}
-	got, err := of(machine, running, nil).Look()
+	got, err := of(machine, running, nil).Report()
 	if err != nil || got.Machine != machine || got.Promised != running || got.Next.Memory != 8*gib || got.Room < 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := of(machine, running, errors.New("no /proc")).Look(); agentbox.CodeOf(err) != agentbox.Unavailable {
+	if _, err := of(machine, running, errors.New("no /proc")).Report(); agentbox.CodeOf(err) != agentbox.Unavailable {
 		t.Errorf("not measured: %v", err)
 	}
 }

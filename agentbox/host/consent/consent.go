@@ -60,7 +60,7 @@ func (d Approvals) Review(ctx context.Context, root string, cfg *config.Config, 
 	if err != nil {
 		return project.Review{}, err
 	}
-	asks := d.asksOf(ctx, root, cfg, asked)
+	asks := d.listAsks(ctx, root, cfg, asked)
 	pin := pinOf(root, cfg)
 	if other, err := d.Store.NewPin(p, pin); err != nil {
 		return project.Review{}, err
@@ -106,7 +106,7 @@ func (d Approvals) Report(r project.Review, progress agentbox.Progress) error {
 	}
 	progress.Say("the repository asks for more than is approved for " + r.Project.Name + ":")
 	for _, c := range r.Plan {
-		progress.Say("  " + c.String() + meaning(c.What))
+		progress.Say("  " + c.String() + describeAsk(c.What))
 	}
 	if host {
 		return r.Unapproved()
@@ -115,8 +115,8 @@ func (d Approvals) Report(r project.Review, progress agentbox.Progress) error {
 	return nil
 }
 
-// meaning explains an ask in plain words; "" for rules, which explain themselves.
-func meaning(what string) string {
+// describeAsk explains an ask in plain words; "" for rules, which explain themselves.
+func describeAsk(what string) string {
 	return map[string]string{
 		askInclude: " (copied from this machine into the box)", askKernel: " (the box's machine boots it)", askImage: " (read with your rights)",
 		askIsolation: " (weaker than what this machine can do)", askPort: " (of this machine)",
@@ -125,12 +125,12 @@ func meaning(what string) string {
 	}[what]
 }
 
-// asksOf lists what a configuration wants of this host beyond what every repository gets. An image
-// is listed only if it is not here, since one that was fetched with an approval may be used.
-func (d Approvals) asksOf(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) []project.Ask {
+// listAsks lists what a configuration wants of this host beyond what every repository gets. An
+// image is listed only if it is not here, since one that was fetched with an approval may be used.
+func (d Approvals) listAsks(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) []project.Ask {
 	var asks []project.Ask
 	for _, inc := range cfg.Include {
-		real := d.resolved(ctx, inc.From)
+		real := d.resolveInclude(ctx, inc.From)
 		if !insideCheckout(root, real) {
 			asks = append(asks, project.Ask{What: askInclude, Which: real})
 		}
@@ -143,7 +143,7 @@ func (d Approvals) asksOf(ctx context.Context, root string, cfg *config.Config, 
 			asks = append(asks, project.Ask{What: askImage, Which: cfg.Image})
 		}
 	}
-	if d.weaker(ctx, cfg, asked) {
+	if d.isWeaker(ctx, cfg, asked) {
 		asks = append(asks, project.Ask{What: askIsolation, Which: string(cfg.Isolation)})
 	}
 	for _, p := range cfg.Ports {
@@ -168,9 +168,9 @@ func pinOf(root string, cfg *config.Config) string {
 	return lock.PinOf(RecipeOf(cfg))
 }
 
-// UsePin remembers the pin of an image that was made from the lock file, or for which we wrote it.
-// If the repository changes the pin later, that is an Ask.
-func (d Approvals) UsePin(lockPath string, r image.Recipe) error {
+// RecordPin remembers the pin of an image that was made from the lock file, or for which we wrote
+// it. If the repository changes the pin later, that is an Ask.
+func (d Approvals) RecordPin(lockPath string, r image.Recipe) error {
 	p, err := project.Of(filepath.Dir(lockPath))
 	if err != nil {
 		return err
@@ -182,9 +182,9 @@ func (d Approvals) UsePin(lockPath string, r image.Recipe) error {
 	return d.Store.UsePin(p, lock.PinOf(r))
 }
 
-// weaker tells whether a repository asks for a kind of machine other than the strongest that is
+// isWeaker tells whether a repository asks for a kind of machine other than the strongest that is
 // fast here. A flag of the user's does not count.
-func (d Approvals) weaker(ctx context.Context, cfg *config.Config, asked flags.Flags) bool {
+func (d Approvals) isWeaker(ctx context.Context, cfg *config.Config, asked flags.Flags) bool {
 	if asked.Isolation != "" || !slices.Contains(isolation.Kinds, cfg.Isolation) {
 		return false
 	}
@@ -192,9 +192,9 @@ func (d Approvals) weaker(ctx context.Context, cfg *config.Config, asked flags.F
 	return err == nil && best != cfg.Isolation // on an error, making the box fails and says why
 }
 
-// resolved is the path of an include on this host, after links and variables. A path that does not
-// exist stays as it is written.
-func (d Approvals) resolved(ctx context.Context, from string) string {
+// resolveInclude is the path of an include on this host, after links and variables. A path that
+// does not exist stays as it is written.
+func (d Approvals) resolveInclude(ctx context.Context, from string) string {
 	real, err := image.Resolve(ctx, from)
 	if err != nil {
 		return from
@@ -213,10 +213,10 @@ func insideCheckout(root, real string) bool {
 	return err == nil && filepath.IsLocal(rel) && rel != "." && !slices.Contains(strings.Split(rel, "/"), ".git")
 }
 
-// Granted replaces the recipe's includes by the resolved paths that were reviewed and, where
+// ApproveRecipe replaces the recipe's includes by the resolved paths that were reviewed and, where
 // needed, approved. They are marked Exact, so that the copier refuses a link that was put there
 // since.
-func (d Approvals) Granted(ctx context.Context, r project.Review, recipe image.Recipe) (image.Recipe, error) {
+func (d Approvals) ApproveRecipe(ctx context.Context, r project.Review, recipe image.Recipe) (image.Recipe, error) {
 	recipe.Private = slices.Contains(r.Proposed.Host, project.Ask{What: askImage, Which: recipe.Source})
 	for i, inc := range recipe.Include {
 		real, err := image.Resolve(ctx, inc.From)
@@ -233,7 +233,7 @@ func (d Approvals) Granted(ctx context.Context, r project.Review, recipe image.R
 }
 
 // RecipeOf is the recipe of the image that a configuration asks for. Includes are as written;
-// Granted resolves them.
+// ApproveRecipe resolves them.
 func RecipeOf(cfg *config.Config) image.Recipe {
 	r := image.Recipe{Source: cfg.Image, Packages: cfg.Packages}
 	for _, i := range cfg.Include {

@@ -155,7 +155,7 @@ func TestWhatIsCopiedIsWhatWasReviewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Granted(t.Context(), r, RecipeOf(cfg)); err != nil {
+	if _, err := m.ApproveRecipe(t.Context(), r, RecipeOf(cfg)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(dir, "sub")); err != nil {
@@ -164,7 +164,7 @@ func TestWhatIsCopiedIsWhatWasReviewed(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "sub")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Granted(t.Context(), r, RecipeOf(cfg)); agentbox.CodeOf(err) != agentbox.Conflict {
+	if _, err := m.ApproveRecipe(t.Context(), r, RecipeOf(cfg)); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Errorf("a directory that became a link out of the repository: %v", err)
 	}
 }
@@ -177,13 +177,13 @@ func TestFlagsNeedNoApproval(t *testing.T) {
 	if err := asked.Apply(cfg); err != nil {
 		t.Fatal(err)
 	}
-	if asks := m.asksOf(t.Context(), dir, cfg, asked); len(asks) != 0 {
+	if asks := m.listAsks(t.Context(), dir, cfg, asked); len(asks) != 0 {
 		t.Errorf("%v", asks)
 	}
 }
 
-// A pull request that pins another image, or other packages, is seen before its image is used; what was
-// used here before is not asked about again, on whatever branch.
+// A pull request that pins another image, or other packages, is seen before its image is used; what
+// was used here before is not asked about again, on whatever branch.
 func TestAChangedPinWaitsForAPerson(t *testing.T) {
 	dir, m := repository(t), newDesk(t)
 	if err := os.WriteFile(filepath.Join(dir, "agentbox.yaml"), []byte("image: apt:bookworm\npackages: [make]\n"), 0o644); err != nil {
@@ -209,7 +209,7 @@ func TestAChangedPinWaitsForAPerson(t *testing.T) {
 	}
 	use := func() {
 		t.Helper()
-		if err := errors.Join(consent(), m.UsePin(path, RecipeOf(cfg))); err != nil {
+		if err := errors.Join(consent(), m.RecordPin(path, RecipeOf(cfg))); err != nil {
 			t.Fatal(err)
 		}
 	}

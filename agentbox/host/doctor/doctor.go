@@ -35,9 +35,9 @@ type Doctor struct {
 	Boxes func() (boxes, pool int, unread error)
 }
 
-// Look runs all checks. With req.Probe drivers probe the host again, which takes seconds. It
+// Run runs all checks. With req.Probe drivers probe the host again, which takes seconds. It
 // fetches the guest kernel if a box would need it.
-func (of Doctor) Look(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
+func (of Doctor) Run(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
 	var d diagnosis
 	of.checkKinds(ctx, req, &d)
 	if d.works(agentbox.MicroVM) {
@@ -45,7 +45,7 @@ func (of Doctor) Look(ctx context.Context, req api.DoctorRequest, progress agent
 		d.add("kernel", dir, err)
 		d.add("confinement", confinement(), nil)
 	}
-	d.add("lazy images", of.lazily(d.working), nil)
+	d.add("lazy images", of.checkLazyImages(d.working), nil)
 	for _, p := range programs {
 		if p.kind != "" && !d.works(p.kind) {
 			continue
@@ -65,9 +65,9 @@ func (of Doctor) Look(ctx context.Context, req api.DoctorRequest, progress agent
 	return api.DoctorReport{Checks: d.checks, Kinds: d.working}, nil
 }
 
-// lazily says which kinds of machine can start from a part of an image. The others fetch all of it
-// first.
-func (of Doctor) lazily(working []agentbox.Isolation) string {
+// checkLazyImages says which kinds of machine can start from a part of an image. The others fetch
+// all of it first.
+func (of Doctor) checkLazyImages(working []agentbox.Isolation) string {
 	var out []string
 	for _, kind := range working {
 		driver, err := of.Chooser.Driver(kind)

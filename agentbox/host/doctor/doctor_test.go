@@ -23,7 +23,7 @@ func TestDoctorLooksWhereProgramsAreRunFrom(t *testing.T) {
 		Kernel:    func(context.Context, string, agentbox.Progress) (string, error) { return "kernel", nil },
 		Resources: func() (api.Resources, error) { return api.Resources{}, nil },
 		Boxes:     func() (boxes, pool int, unread error) { return 0, 0, nil },
-	}.Look(t.Context(), api.DoctorRequest{}, nil)
+	}.Run(t.Context(), api.DoctorRequest{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,14 +126,14 @@ func (e *Policies) Approve(ctx context.Context, req api.ApproveRequest, progress
 	if err := e.Store.Approve(r.Project, r.Proposed); err != nil {
 		return api.PolicyReport{}, err
 	}
-	if err := e.govern(ctx, root, r.Digest); err != nil {
+	if err := e.setDocument(ctx, root, r.Digest); err != nil {
 		return api.PolicyReport{}, err
 	}
 	return e.changed(ctx, root, req.Environ, progress)
 }
 
-// govern makes a document govern the boxes of a checkout's present branch.
-func (e *Policies) govern(ctx context.Context, root, document string) error {
+// setDocument makes a document govern the boxes of a checkout's present branch.
+func (e *Policies) setDocument(ctx context.Context, root, document string) error {
 	repo, err := workspace.Describe(ctx, root)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (e *Policies) Change(ctx context.Context, req api.ChangeRequest, progress a
 			return api.PolicyReport{}, agentbox.Errorf(agentbox.Invalid, "%q is not a rule: %w", s, err).
 				WithHint("for example example.com, '*.example.com:443' or 'GET https://api.example.com/v1/**'; see docs/policy.md")
 		}
-		if err := opensNothing(req, r); err != nil {
+		if err := checkEffective(req, r); err != nil {
 			return api.PolicyReport{}, err
 		}
 		rules = append(rules, r)
@@ -193,9 +193,9 @@ func (e *Policies) Change(ctx context.Context, req api.ChangeRequest, progress a
 	return e.changed(ctx, root, req.Environ, progress)
 }
 
-// opensNothing returns the error for a new rule that would have no effect, because its targets
+// checkEffective returns the error for a new rule that would have no effect, because its targets
 // belong to another list or to none.
-func opensNothing(req api.ChangeRequest, r policy.Rule) error {
+func checkEffective(req api.ChangeRequest, r policy.Rule) error {
 	if req.Remove || req.List == "deny" {
 		return nil
 	}

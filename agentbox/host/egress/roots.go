@@ -18,8 +18,8 @@ const (
 	rootsShipped  = "/usr/share/ca-certificates"
 )
 
-// mostRoots bounds a bundle that is read and passed to a guest, in bytes.
-const mostRoots = 1 << 20
+// maxRoots bounds a bundle that is read and passed to a guest, in bytes.
+const maxRoots = 1 << 20
 
 // MachineRoots are the authorities that this machine trusts beside those of its distribution, as
 // PEM, such as that of a company proxy that opens TLS. A box reaches a registry through such a
@@ -37,7 +37,7 @@ var MachineRoots = sync.OnceValue(func() string {
 // order of the bundle. Files that cannot be read count as empty.
 func addedRoots(bundle string, shipped fs.FS) string {
 	text, err := os.ReadFile(bundle)
-	if err != nil || len(text) > mostRoots {
+	if err != nil || len(text) > maxRoots {
 		return ""
 	}
 	known := map[[sha256.Size]byte]bool{}

@@ -18,7 +18,7 @@ import (
 // read. The rest comes when nothing was needed for a while, so that it does not compete with a box
 // that starts. mu guards the maps.
 type completions struct {
-	room *Images
+	images *Images
 
 	mu      sync.Mutex
 	now     map[agentbox.Digest]*completion
@@ -34,27 +34,27 @@ type Waiting struct {
 }
 
 // completion completes one image. work counts its users, so that drop can wait for them. mu guards
-// used and taken, and is held while the image becomes a plain file, which happens once.
+// used and complete, and is held while the image becomes a plain file, which happens once.
 type completion struct {
 	Filling
-	room   *Images
+	images *Images
 	img    image.Image
 	ctx    context.Context // ends when it is dropped
 	cancel context.CancelFunc
 	work   sync.WaitGroup // its goroutines and its users
 
-	booking sync.Mutex       // held while received bytes are recorded
-	before  []image.Received // by earlier completions
-	booked  int64            // bytes of this one that are recorded
+	recording      sync.Mutex       // held while received bytes are recorded
+	receivedBefore []image.Received // by earlier completions
+	recorded       int64            // bytes of this one that are recorded
 
-	mu    sync.Mutex
-	used  time.Time // when a block was last needed; zero for never
-	taken bool      // the image is a plain file
+	mu       sync.Mutex
+	used     time.Time // when a block was last needed; zero for never
+	complete bool      // the image is a plain file
 }
 
 // newCompletions makes the completions of i; none is open.
 func newCompletions(i *Images) *completions {
-	return &completions{room: i, now: map[agentbox.Digest]*completion{}, waiting: map[agentbox.BoxID]Waiting{}}
+	return &completions{images: i, now: map[agentbox.Digest]*completion{}, waiting: map[agentbox.BoxID]Waiting{}}
 }
 
 // open returns the completion of an image, and starts one if there is none. The caller releases it.
@@ -68,14 +68,14 @@ func (c *completions) open(ctx context.Context, img image.Image) (*completion, e
 	if img.Lazy == nil {
 		return nil, agentbox.Errorf(agentbox.Conflict, "image %s is all here", img.Digest.Short())
 	}
-	filling, err := c.room.Content.Open(ctx, img)
+	filling, err := c.images.Content.Open(ctx, img)
 	if err != nil {
 		return nil, err
 	}
-	got := &completion{Filling: filling, room: c.room, img: img, before: c.room.Store.Received(img.Digest)}
-	got.ctx, got.cancel = context.WithCancel(c.room.ctx)
+	got := &completion{Filling: filling, images: c.images, img: img, receivedBefore: c.images.Store.Received(img.Digest)}
+	got.ctx, got.cancel = context.WithCancel(c.images.ctx)
 	got.work.Go(got.run)
-	got.work.Go(got.book)
+	got.work.Go(got.recordPeriodically)
 	c.mu.Lock()
 	c.now[img.Digest] = got
 	c.mu.Unlock()
@@ -94,10 +94,10 @@ func (c *completions) share(d agentbox.Digest) *completion {
 	return got
 }
 
-// here counts the bytes of an image that have arrived, including those not yet durable.
-func (c *completions) here(ctx context.Context, img image.Image) int64 {
+// presentBytes counts the bytes of an image that have arrived, including those not yet durable.
+func (c *completions) presentBytes(ctx context.Context, img image.Image) int64 {
 	// Without the manifest, which is fetched again, nothing counts as here.
-	lasting, _ := c.room.Content.Here(ctx, img)
+	lasting, _ := c.images.Content.Here(ctx, img)
 	f := c.share(img.Digest)
 	if f == nil {
 		return lasting
@@ -108,24 +108,24 @@ func (c *completions) here(ctx context.Context, img image.Image) int64 {
 
 // Times of a completion.
 const (
-	quietTime = 5 * time.Second  // how long no block is needed before the rest is fetched
-	lastRetry = 10 * time.Second // the longest pause between two attempts
-	slowNeed  = time.Second      // after which a box counts as waiting
+	idleDelay     = 5 * time.Second  // how long no block is needed before the rest is fetched
+	maxRetryDelay = 10 * time.Second // the longest pause between two attempts
+	waitingAfter  = time.Second      // after which a box counts as waiting
 )
 
 // run fetches the blocks that a boot is known to read and then, when no box needs blocks, the rest.
 func (f *completion) run() {
 	ctx := f.ctx
 	f.persist(ctx, "get what a box reads first", func() error { return f.Prefetch(ctx, f.ReadFirst()) })
-	if !f.quiet(ctx) {
+	if !f.awaitIdle(ctx) {
 		return
 	}
 	f.persist(ctx, "get the rest", func() error { return f.Complete(ctx, nil) })
 	if ctx.Err() != nil {
 		return
 	}
-	if err := f.completed(ctx); err != nil && ctx.Err() == nil {
-		f.room.Log.Error("an image that came lazily cannot be taken in", "image", f.img.Digest.Short(), "error", err)
+	if err := f.finish(ctx); err != nil && ctx.Err() == nil {
+		f.images.Log.Error("an image that came lazily cannot be taken in", "image", f.img.Digest.Short(), "error", err)
 	}
 }
 
@@ -133,9 +133,9 @@ func (f *completion) run() {
 // machines may be off for days.
 func (f *completion) persist(ctx context.Context, what string, do func() error) {
 	told := false
-	_ = partial.Retry(ctx, lastRetry, do, func(err error) bool { // the remaining error is the end of ctx
+	_ = partial.Retry(ctx, maxRetryDelay, do, func(err error) bool { // the remaining error is the end of ctx
 		if !told {
-			f.room.Log.Warn("an image that comes lazily: cannot "+what, "image", f.img.Digest.Short(), "from", f.img.Lazy.From, "error", err)
+			f.images.Log.Warn("an image that comes lazily: cannot "+what, "image", f.img.Digest.Short(), "from", f.img.Lazy.From, "error", err)
 		}
 		told = true
 		return true
@@ -145,16 +145,16 @@ func (f *completion) persist(ctx context.Context, what string, do func() error) 
 // release ends a use that open, share or find began.
 func (f *completion) release() { f.work.Done() }
 
-// quiet waits until no block was needed for quietTime, after one was. It returns false if ctx ends
-// first.
-func (f *completion) quiet(ctx context.Context) bool {
-	tick := time.NewTicker(quietTime / 10)
+// awaitIdle waits until no block was needed for idleDelay, after one was. It returns false if ctx
+// ends first.
+func (f *completion) awaitIdle(ctx context.Context) bool {
+	tick := time.NewTicker(idleDelay / 10)
 	defer tick.Stop()
 	for {
 		f.mu.Lock()
 		used := f.used
 		f.mu.Unlock()
-		if !used.IsZero() && time.Since(used) > quietTime {
+		if !used.IsZero() && time.Since(used) > idleDelay {
 			return true
 		}
 		select {
@@ -165,28 +165,28 @@ func (f *completion) quiet(ctx context.Context) bool {
 	}
 }
 
-// use says that a block is needed now, so that the rest waits.
-func (f *completion) use() {
+// touch says that a block is needed now, so that the rest waits.
+func (f *completion) touch() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.used = time.Now()
 }
 
-// completed makes the image a plain file and remembers what boxes read first: the blocks that were
+// finish makes the image a plain file and remembers what boxes read first: the blocks that were
 // needed before the rest came. It may be repeated.
-func (f *completion) completed(ctx context.Context) error {
+func (f *completion) finish(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.taken {
+	if f.complete {
 		return nil
 	}
-	if err := f.room.Store.Completed(ctx, f.img.Digest, f.Path()); err != nil {
+	if err := f.images.Store.Completed(ctx, f.img.Digest, f.Path()); err != nil {
 		return err
 	}
-	f.taken = true
-	f.note()
-	if trace := f.Trace(); len(trace) > 0 && len(f.room.Store.Trace(f.img.Digest)) == 0 {
-		return f.room.Store.SetTrace(f.img.Digest, trace)
+	f.complete = true
+	f.recordReceived()
+	if trace := f.Trace(); len(trace) > 0 && len(f.images.Store.Trace(f.img.Digest)) == 0 {
+		return f.images.Store.SetTrace(f.img.Digest, trace)
 	}
 	return nil
 }
@@ -203,15 +203,15 @@ func (c *completions) need(ctx context.Context, box agentbox.BoxID, img image.Im
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(f.ctx, stop)()
-	f.use()
-	defer f.use()
-	slow := time.AfterFunc(slowNeed, func() { c.note(box, img, "it has not answered yet") })
-	defer c.met(box, slow)
-	err = partial.Retry(ctx, lastRetry, func() error { return f.Need(ctx, block) }, func(err error) bool {
+	f.touch()
+	defer f.touch()
+	slow := time.AfterFunc(waitingAfter, func() { c.setWaiting(box, img, "it has not answered yet") })
+	defer c.clearWaiting(box, slow)
+	err = partial.Retry(ctx, maxRetryDelay, func() error { return f.Need(ctx, block) }, func(err error) bool {
 		if agentbox.CodeOf(err) == agentbox.Invalid {
 			return false
 		}
-		c.note(box, img, agentbox.AsError(err).Message)
+		c.setWaiting(box, img, agentbox.AsError(err).Message)
 		return true
 	})
 	if err != nil {
@@ -223,31 +223,31 @@ func (c *completions) need(ctx context.Context, box agentbox.BoxID, img image.Im
 // find is open for a machine that an earlier daemon served; the image may be complete by now.
 func (c *completions) find(ctx context.Context, img image.Image) (*completion, error) {
 	if img.Lazy == nil {
-		manifest, err := c.room.Content.Keep(ctx, img, 0)
+		manifest, err := c.images.Content.Keep(ctx, img, 0)
 		if err != nil {
 			return nil, err
 		}
-		img.Lazy = &image.Lazy{Manifest: manifest, From: c.room.Home}
+		img.Lazy = &image.Lazy{Manifest: manifest, From: c.images.Home}
 	}
 	return c.open(ctx, img)
 }
 
-// note records that a box waits, since when and why. It logs each wait once.
-func (c *completions) note(box agentbox.BoxID, img image.Image, why string) {
+// setWaiting records that a box waits, since when and why. It logs each wait once.
+func (c *completions) setWaiting(box agentbox.BoxID, img image.Image, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.waiting[box]
 	if w.Since.IsZero() {
 		w.Since = time.Now()
-		c.room.Log.Warn("a box waits for its image", "box", box, "image", img.Digest.Short(), "from", img.Lazy.From, "why", why)
+		c.images.Log.Warn("a box waits for its image", "box", box, "image", img.Digest.Short(), "from", img.Lazy.From, "why", why)
 	}
 	w.From, w.Why = img.Lazy.From, why
 	c.waiting[box] = w
 }
 
-// met records that a box no longer waits because one of its reads was answered. Other reads call
-// note again.
-func (c *completions) met(box agentbox.BoxID, slow *time.Timer) {
+// clearWaiting records that a box no longer waits because one of its reads was answered. Other
+// reads call setWaiting again.
+func (c *completions) clearWaiting(box agentbox.BoxID, slow *time.Timer) {
 	slow.Stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -275,19 +275,19 @@ func (c *completions) drop(d agentbox.Digest) error {
 	}
 	f.cancel()
 	f.work.Wait()
-	f.note()
+	f.recordReceived()
 	return f.Close()
 }
 
 // resume completes the images that machines run from and that an earlier daemon was completing.
 func (c *completions) resume(using []Using) {
 	for _, u := range using {
-		img, err := c.room.Lazy(c.room.ctx, u.Isolation, u.File, nil)
+		img, err := c.images.Lazy(c.images.ctx, u.Isolation, u.File, nil)
 		if err != nil || img == nil {
 			continue // its supervisor asks when it needs a block
 		}
-		if f, err := c.open(c.room.ctx, *img); err == nil {
-			f.use()
+		if f, err := c.open(c.images.ctx, *img); err == nil {
+			f.touch()
 			f.release()
 		}
 	}

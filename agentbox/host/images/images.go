@@ -40,12 +40,12 @@ type Images struct {
 	running sync.WaitGroup // its goroutines
 
 	completions *completions
-	fresh       chan struct{} // an image was made or got
+	imageAdded  chan struct{} // an image was made or got
 }
 
 // New opens the images of a store. Nothing runs before Start.
 func New(cfg Config) *Images {
-	i := &Images{Config: cfg, fresh: make(chan struct{}, 1)}
+	i := &Images{Config: cfg, imageAdded: make(chan struct{}, 1)}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	i.completions = newCompletions(i)
 	return i
@@ -58,8 +58,8 @@ func (i *Images) Start(using []Using) {
 	if i.Content == nil {
 		return
 	}
-	i.running.Go(i.keepAll)
-	i.running.Go(i.keepFresh)
+	i.running.Go(i.storePeriodically)
+	i.running.Go(i.storeNew)
 }
 
 // Using is a machine that runs from an image.
@@ -76,17 +76,17 @@ func (i *Images) Close() error {
 	return i.completions.close()
 }
 
-// keepAll runs keep at an interval.
-func (i *Images) keepAll() {
+// storePeriodically runs storeImages at an interval.
+func (i *Images) storePeriodically() {
 	var seen map[agentbox.Digest]bool
-	tick := time.NewTicker(keepEvery)
+	tick := time.NewTicker(storeEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-i.ctx.Done():
 			return
 		case <-tick.C:
-			seen = i.keep(seen)
+			seen = i.storeImages(seen)
 		}
 	}
 }
@@ -105,8 +105,8 @@ type Want struct {
 func (i *Images) Ensure(ctx context.Context, w Want, progress agentbox.Progress) (image.Image, error) {
 	end := progress.Begin("image", w.Recipe.Source)
 	find := func() (image.Image, error) { return i.pinned(ctx, w, progress) }
-	img, err := i.unlessLost(ctx, progress, func() (image.Image, error) { return i.orWhole(ctx, progress, find) })
-	i.KeepNow()
+	img, err := i.retryIfLost(ctx, progress, func() (image.Image, error) { return i.withCompleteImage(ctx, progress, find) })
+	i.StoreNow()
 	if err != nil {
 		return image.Image{}, agentbox.OrNoSpace(err)
 	}
@@ -114,9 +114,9 @@ func (i *Images) Ensure(ctx context.Context, w Want, progress agentbox.Progress)
 	return img, nil
 }
 
-// unlessLost calls find, and once more if the image it found can never be completed because the
+// retryIfLost calls find, and once more if the image it found can never be completed because the
 // members that had it are gone. That image is forgotten first.
-func (i *Images) unlessLost(ctx context.Context, progress agentbox.Progress, find func() (image.Image, error)) (image.Image, error) {
+func (i *Images) retryIfLost(ctx context.Context, progress agentbox.Progress, find func() (image.Image, error)) (image.Image, error) {
 	img, err := find()
 	lost := i.lost(ctx, img, err)
 	if lost == nil {
@@ -151,21 +151,21 @@ func (i *Images) pinned(ctx context.Context, w Want, progress agentbox.Progress)
 
 // Get returns an image that is here, repaired if it was damaged. NotFound if there is none.
 func (i *Images) Get(ctx context.Context, d agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
-	return i.repaired(ctx, progress, func() (image.Image, error) { return i.Store.Get(d.String()) })
+	return i.withRepair(ctx, progress, func() (image.Image, error) { return i.Store.Get(d.String()) })
 }
 
 // Find returns base with the layers of a key, made here or by another member of the team.
 func (i *Images) Find(ctx context.Context, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
-	return i.unlessLost(ctx, progress, func() (image.Image, error) { return i.Store.Find(ctx, base, key, progress) })
+	return i.retryIfLost(ctx, progress, func() (image.Image, error) { return i.Store.Find(ctx, base, key, progress) })
 }
 
 // Derive adds layers to an image, which it completes first. d.Key names the result, so it is made
 // once.
 func (i *Images) Derive(ctx context.Context, base image.Image, d image.Derivation, progress agentbox.Progress) (image.Image, error) {
-	img, err := i.unlessLost(ctx, progress, func() (image.Image, error) {
-		return i.orWhole(ctx, progress, func() (image.Image, error) { return i.Store.Derive(ctx, base, d, progress) })
+	img, err := i.retryIfLost(ctx, progress, func() (image.Image, error) {
+		return i.withCompleteImage(ctx, progress, func() (image.Image, error) { return i.Store.Derive(ctx, base, d, progress) })
 	})
-	i.KeepNow()
+	i.StoreNow()
 	return img, agentbox.OrNoSpace(err)
 }
 
@@ -187,7 +187,7 @@ func (i *Images) Describe(img image.Image) api.Image {
 	out := api.Image{Digest: img.Digest, Name: img.Name, Source: img.Source, Size: img.Size, Created: img.Created, UsedBy: i.UsedBy(img.Digest)}
 	if img.Lazy != nil && i.Content != nil {
 		out.From = img.Lazy.From
-		out.Here = i.completions.here(i.ctx, img)
+		out.Here = i.completions.presentBytes(i.ctx, img)
 	}
 	return out
 }
@@ -243,8 +243,9 @@ func (i *Images) Drop(ctx context.Context, d agentbox.Digest) bool {
 	return true
 }
 
-// idle is how long an image without a box is kept, so that the next box need not make it again.
-const idle = 7 * 24 * time.Hour
+// unusedTime is how long an image without a box is kept, so that the next box need not make it
+// again.
+const unusedTime = 7 * 24 * time.Hour
 
 // Unneeded are the images that no box, no other image and no recent build needs.
 func (i *Images) Unneeded() ([]image.Image, error) {
@@ -258,7 +259,7 @@ func (i *Images) Unneeded() ([]image.Image, error) {
 	}
 	var out []image.Image
 	for _, img := range list {
-		if !base[img.Digest] && len(i.UsedBy(img.Digest)) == 0 && time.Since(img.Created) >= idle {
+		if !base[img.Digest] && len(i.UsedBy(img.Digest)) == 0 && time.Since(img.Created) >= unusedTime {
 			out = append(out, img)
 		}
 	}

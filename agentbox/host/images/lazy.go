@@ -62,11 +62,11 @@ func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress 
 	if err != nil {
 		return api.Image{}, err
 	}
-	img, err := pick(list, req.Image, req.From)
+	img, err := findImage(list, req.Image, req.From)
 	if err != nil {
 		return api.Image{}, err
 	}
-	here, err := i.repaired(ctx, progress, func() (image.Image, error) { return i.Store.Get(img.Digest.String()) }, req.From)
+	here, err := i.withRepair(ctx, progress, func() (image.Image, error) { return i.Store.Get(img.Digest.String()) }, req.From)
 	if err == nil && here.Lazy == nil {
 		return i.Describe(here), nil
 	}
@@ -77,16 +77,16 @@ func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress 
 		return api.Image{}, agentbox.OrNoSpace(err)
 	}
 	if !req.Lazy && img.Lazy != nil {
-		if img, err = i.whole(ctx, img, progress); err != nil {
+		if img, err = i.completeImage(ctx, img, progress); err != nil {
 			return api.Image{}, err
 		}
 	}
 	return i.Describe(img), nil
 }
 
-// pick finds an image by digest, prefix of a digest, or name. NotFound and Conflict name the images
-// at that remote.
-func pick(list []image.Image, ref, from string) (image.Image, error) {
+// findImage finds an image by digest, prefix of a digest, or name. NotFound and Conflict name the
+// images at that remote.
+func findImage(list []image.Image, ref, from string) (image.Image, error) {
 	var found []image.Image
 	hex := strings.TrimPrefix(ref, "sha256:")
 	for _, img := range list {
@@ -114,9 +114,9 @@ func (i *Images) Export(ctx context.Context, req api.ImageExportRequest, progres
 	if !filepath.IsAbs(req.Directory) {
 		return api.Image{}, agentbox.Errorf(agentbox.Invalid, "%q is not an absolute path", req.Directory)
 	}
-	img, err := i.repaired(ctx, progress, func() (image.Image, error) { return i.Store.Get(req.Image) })
+	img, err := i.withRepair(ctx, progress, func() (image.Image, error) { return i.Store.Get(req.Image) })
 	if err == nil && img.Lazy != nil {
-		img, err = i.whole(ctx, img, progress)
+		img, err = i.completeImage(ctx, img, progress)
 	}
 	if err != nil {
 		return api.Image{}, err
@@ -132,9 +132,9 @@ func (i *Images) Export(ctx context.Context, req api.ImageExportRequest, progres
 	return i.Describe(img), nil
 }
 
-// whole completes an image and returns it as a plain file. It takes as long as the remotes need;
-// what has arrived when ctx ends is kept.
-func (i *Images) whole(ctx context.Context, img image.Image, progress agentbox.Progress) (image.Image, error) {
+// completeImage completes an image and returns it as a plain file. It takes as long as the remotes
+// need; what has arrived when ctx ends is kept.
+func (i *Images) completeImage(ctx context.Context, img image.Image, progress agentbox.Progress) (image.Image, error) {
 	end := progress.Begin("image", "getting the rest of "+img.Digest.Short()+" from "+img.Lazy.From)
 	f, err := i.completions.open(ctx, img)
 	if err != nil {
@@ -145,18 +145,18 @@ func (i *Images) whole(ctx context.Context, img image.Image, progress agentbox.P
 		progress.Move("image", "fetch from "+img.Lazy.From, int64(done)*f.BlockSize(), int64(total)*f.BlockSize())
 	})
 	if err == nil {
-		err = f.completed(ctx)
+		err = f.finish(ctx)
 	}
 	if err != nil {
-		return img, agentbox.OrNoSpace(notComing(img, err))
+		return img, agentbox.OrNoSpace(unavailable(img, err))
 	}
 	end(img.Digest.Short())
 	return i.Store.Get(img.Digest.String())
 }
 
-// notComing is the error of an image whose bytes do not arrive, with a hint how to do without an
+// unavailable is the error of an image whose bytes do not arrive, with a hint how to do without an
 // image of the team.
-func notComing(img image.Image, err error) error {
+func unavailable(img image.Image, err error) error {
 	err = fmt.Errorf("image %s: %w", img.Digest.Short(), err)
 	if img.Origin == "" {
 		return err
@@ -166,9 +166,9 @@ func notComing(img image.Image, err error) error {
 	return &e
 }
 
-// repaired calls do, and again if do failed because of a damaged image that could be repaired, with
-// pieces from the given remotes, then from known ones. If the repair fails, the error is do's.
-func (i *Images) repaired(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error), remotes ...string) (image.Image, error) {
+// withRepair calls do, and again if do failed because of a damaged image that could be repaired,
+// with pieces from the given remotes, then from known ones. If the repair fails, the error is do's.
+func (i *Images) withRepair(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error), remotes ...string) (image.Image, error) {
 	img, err := do()
 	var damaged *image.DamagedError
 	if !errors.As(err, &damaged) || i.Content == nil {
@@ -188,14 +188,15 @@ func (i *Images) repaired(ctx context.Context, progress agentbox.Progress, do fu
 	return do()
 }
 
-// orWhole calls do, and again if do failed because it needs a complete or undamaged image.
-func (i *Images) orWhole(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error)) (image.Image, error) {
-	img, err := i.repaired(ctx, progress, do)
+// withCompleteImage calls do, and again if do failed because it needs a complete or undamaged
+// image.
+func (i *Images) withCompleteImage(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error)) (image.Image, error) {
+	img, err := i.withRepair(ctx, progress, do)
 	var missing *image.NotHereError
 	if !errors.As(err, &missing) {
 		return img, err
 	}
-	if _, err := i.whole(ctx, missing.Image, progress); err != nil {
+	if _, err := i.completeImage(ctx, missing.Image, progress); err != nil {
 		return img, err
 	}
 	return do()
@@ -220,7 +221,7 @@ func (i *Images) Lazy(ctx context.Context, kind agentbox.Isolation, file string,
 		return &img, nil
 	}
 	progress.Say(fmt.Sprintf("%s here cannot start from a part of an image, so all of it comes first: %v", kind, why))
-	_, err = i.whole(ctx, img, progress)
+	_, err = i.completeImage(ctx, img, progress)
 	return nil, err
 }
 

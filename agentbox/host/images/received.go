@@ -12,59 +12,59 @@ import (
 	"agentbox/vmm/image"
 )
 
-// bookEvery is how often it is recorded who sent what of an image. A daemon that is killed forgets
-// that much.
-const bookEvery = 2 * time.Second
+// recordEvery is how often it is recorded who sent what of an image. A daemon that is killed
+// forgets that much.
+const recordEvery = 2 * time.Second
 
-// book records who sends the image, until the completion ends.
-func (f *completion) book() {
-	tick := time.NewTicker(bookEvery)
+// recordPeriodically records who sends the image, until the completion ends.
+func (f *completion) recordPeriodically() {
+	tick := time.NewTicker(recordEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-f.ctx.Done():
 			return // drop records the rest
 		case <-tick.C:
-			f.note()
-			if f.isTaken() {
+			f.recordReceived()
+			if f.isComplete() {
 				return
 			}
 		}
 	}
 }
 
-// isTaken tells whether the image is complete and a plain file.
-func (f *completion) isTaken() bool {
+// isComplete tells whether the image is complete and a plain file.
+func (f *completion) isComplete() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.taken
+	return f.complete
 }
 
-// note records who sent the image so far, including earlier completions, so that the sum covers all
-// daemons.
-func (f *completion) note() {
-	f.booking.Lock()
-	defer f.booking.Unlock()
+// recordReceived records who sent the image so far, including earlier completions, so that the sum
+// covers all daemons.
+func (f *completion) recordReceived() {
+	f.recording.Lock()
+	defer f.recording.Unlock()
 	list := f.Received()
-	sum := sumOf(list)
-	if sum == f.booked {
+	sum := totalBytes(list)
+	if sum == f.recorded {
 		return
 	}
-	err := f.room.Store.SetReceived(f.img.Digest, f.received(list))
+	err := f.images.Store.SetReceived(f.img.Digest, f.received(list))
 	if err == nil {
-		f.booked = sum
+		f.recorded = sum
 	} else if !errors.Is(err, os.ErrNotExist) { // the image is being removed
-		f.room.Log.Warn("it cannot be written down from whom an image comes", "image", f.img.Digest.Short(), "error", err)
+		f.images.Log.Warn("it cannot be written down from whom an image comes", "image", f.img.Digest.Short(), "error", err)
 	}
 }
 
 // received is what came in this completion and earlier ones.
 func (f *completion) received(now []image.Received) []image.Received {
-	return image.AddReceived(slices.Clone(f.before), now...)
+	return image.AddReceived(slices.Clone(f.receivedBefore), now...)
 }
 
-// sumOf is the number of bytes from all senders.
-func sumOf(list []image.Received) int64 {
+// totalBytes is the number of bytes from all senders.
+func totalBytes(list []image.Received) int64 {
 	sum := int64(0)
 	for _, r := range list {
 		sum += r.Bytes
@@ -102,7 +102,7 @@ func (i *Images) Show(_ context.Context, req api.ImageRef, _ agentbox.Progress) 
 	}
 	slices.SortStableFunc(out.Received, func(a, b api.ImageReceived) int { return int(min(1, max(-1, b.Bytes-a.Bytes))) })
 	// A block that arrived damaged was sent twice.
-	if rest := max(0, here-sumOf(list)); img.Lazy == nil && len(list) == 0 && img.Origin == "" {
+	if rest := max(0, here-totalBytes(list)); img.Lazy == nil && len(list) == 0 && img.Origin == "" {
 		out.Made = rest
 	} else {
 		out.Local = rest

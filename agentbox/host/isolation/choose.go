@@ -83,7 +83,7 @@ func (c Chooser) Choose(ctx context.Context, w Preference) (Choice, error) {
 		return Choice{}, fmt.Errorf("%s is asked for by %s: %w", w.kind, w.by, err)
 	}
 	reason := "asked for by " + w.by
-	if why := consequence(w.kind, facts); why != "" {
+	if why := explainReason(w.kind, facts); why != "" {
 		reason += "; " + why
 	}
 	return Choice{w.kind, facts, reason}, nil
@@ -95,7 +95,7 @@ func (c Chooser) Choose(ctx context.Context, w Preference) (Choice, error) {
 func (c Chooser) Auto(ctx context.Context) (Choice, error) {
 	micro, microErr := c.Probe(ctx, agentbox.MicroVM, false)
 	if microErr == nil && micro.Hardware {
-		return Choice{agentbox.MicroVM, micro, consequence(agentbox.MicroVM, micro)}, nil
+		return Choice{agentbox.MicroVM, micro, explainReason(agentbox.MicroVM, micro)}, nil
 	}
 	why := micro.Reason
 	if microErr != nil {
@@ -108,7 +108,7 @@ func (c Chooser) Auto(ctx context.Context) (Choice, error) {
 	case softErr == nil:
 		return Choice{agentbox.GVisor, soft, "no hardware virtualization: " + why}, nil
 	case microErr == nil:
-		reason := fmt.Sprintf("%s; no gVisor either: %s", consequence(agentbox.MicroVM, micro), agentbox.AsError(softErr).Message)
+		reason := fmt.Sprintf("%s; no gVisor either: %s", explainReason(agentbox.MicroVM, micro), agentbox.AsError(softErr).Message)
 		return Choice{agentbox.MicroVM, micro, reason}, nil
 	}
 	e := agentbox.AsError(softErr)
@@ -124,13 +124,13 @@ func (c Chooser) Keep(ctx context.Context, box agentbox.Box) (Choice, error) {
 	}
 	kept := Choice{box.Isolation, facts, box.Reason}
 	if facts.Accel != box.Accel {
-		kept.Reason = consequence(kept.Kind, facts)
+		kept.Reason = explainReason(kept.Kind, facts)
 	}
 	return kept, nil
 }
 
-// consequence is the driver's reason, and what it means for the user of the box.
-func consequence(kind agentbox.Isolation, facts vmm.Facts) string {
+// explainReason is the driver's reason, and what it means for the user of the box.
+func explainReason(kind agentbox.Isolation, facts vmm.Facts) string {
 	if kind == agentbox.MicroVM && !facts.Hardware {
 		return facts.Reason + ", so the machine is emulated: it computes slowly, and QEMU promises no isolation"
 	}

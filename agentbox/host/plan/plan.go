@@ -53,9 +53,9 @@ type Box struct {
 // Up plans an `up`.
 func Up(f Facts) (Plan, error) {
 	if f.Box != nil {
-		return f.again()
+		return f.planExisting()
 	}
-	return f.fresh()
+	return f.planNew()
 }
 
 // Plan is a list of steps, in order.
@@ -63,8 +63,8 @@ type Plan []api.UpStep
 
 func (p *Plan) add(do api.UpAction, how string) { *p = append(*p, api.UpStep{Do: do, How: how}) }
 
-// when adds a step if is holds.
-func (p *Plan) when(is bool, do api.UpAction, how string) {
+// addIf adds a step if is holds.
+func (p *Plan) addIf(is bool, do api.UpAction, how string) {
 	if is {
 		p.add(do, how)
 	}
@@ -75,13 +75,13 @@ func (p Plan) Has(do api.UpAction) bool {
 	return slices.ContainsFunc(p, func(s api.UpStep) bool { return s.Do == do })
 }
 
-// fresh plans a new box. Nothing of the box exists before the step that makes it.
-func (f Facts) fresh() (p Plan, err error) {
+// planNew plans a new box. Nothing of the box exists before the step that makes it.
+func (f Facts) planNew() (p Plan, err error) {
 	if f.Request.Command && f.Repo.Subdir != "" && !f.Subdir {
 		return nil, agentbox.Errorf(agentbox.Invalid, "the box will not have %s: it holds nothing but what git ignores", f.Repo.Subdir).
 			WithHint("run the command from %s, or use --workdir", f.Repo.Root)
 	}
-	if p = f.stand(); p.stops() {
+	if p = f.planMachine(); p.onlyReports() {
 		return p, nil
 	}
 	start := api.UpRestore
@@ -91,26 +91,26 @@ func (f Facts) fresh() (p Plan, err error) {
 	p.add(api.UpBox, start)
 	// A box that has a setup result skips this step. Where setup failed in its clean box, it runs
 	// here.
-	p.when(len(f.Config.Setup) > 0, api.UpRunSetup, f.setup())
-	p.when(len(f.Config.Start) > 0, api.UpRunStart, "")
-	p.when(len(f.Agent.Sessions) > 0 && !f.Request.Task, api.UpRecall, "")
-	p.when(f.Request.Command && len(f.Config.Services) > 0, api.UpServices, "")
+	p.addIf(len(f.Config.Setup) > 0, api.UpRunSetup, f.setup())
+	p.addIf(len(f.Config.Start) > 0, api.UpRunStart, "")
+	p.addIf(len(f.Agent.Sessions) > 0 && !f.Request.Task, api.UpRecall, "")
+	p.addIf(f.Request.Command && len(f.Config.Services) > 0, api.UpServices, "")
 	return p, nil
 }
 
-// stand plans how to get what a machine starts from. It stops if something of this host waits for
-// approval.
-func (f Facts) stand() (p Plan) {
+// planMachine plans how to get what a machine starts from. It stops if something of this host waits
+// for approval.
+func (f Facts) planMachine() (p Plan) {
 	pending, host := f.Review.Pending()
 	if host {
 		return Plan{{Do: api.UpApproval, How: api.UpStop}}
 	}
-	p.when(pending, api.UpApproval, api.UpLater)
+	p.addIf(pending, api.UpApproval, api.UpLater)
 	p.add(api.UpImage, f.Found.Image)
-	p.when(f.Kind.Kind == agentbox.MicroVM, api.UpKernel, "")
-	p.when(len(f.Config.Toolchain) > 0 && f.Config.Suite() != "", api.UpTools, f.Found.Tools)
-	p.when(f.setup() == api.UpOnce, api.UpSetup, f.Found.Setup)
-	p.when(!f.Request.Cold, api.UpTemplate, f.Found.Template)
+	p.addIf(f.Kind.Kind == agentbox.MicroVM, api.UpKernel, "")
+	p.addIf(len(f.Config.Toolchain) > 0 && f.Config.Suite() != "", api.UpTools, f.Found.Tools)
+	p.addIf(f.setup() == api.UpOnce, api.UpSetup, f.Found.Setup)
+	p.addIf(!f.Request.Cold, api.UpTemplate, f.Found.Template)
 	return p
 }
 
@@ -123,12 +123,12 @@ func (f Facts) setup() string {
 	return ""
 }
 
-// stops tells whether a plan only reports what waits for approval.
-func (p Plan) stops() bool { return p[0] == api.UpStep{Do: api.UpApproval, How: api.UpStop} }
+// onlyReports tells whether a plan only reports what waits for approval.
+func (p Plan) onlyReports() bool { return p[0] == api.UpStep{Do: api.UpApproval, How: api.UpStop} }
 
-// again plans the use of an existing box. Changes of the configuration take effect at the next
-// reset.
-func (f Facts) again() (p Plan, err error) {
+// planExisting plans the use of an existing box. Changes of the configuration take effect at the
+// next reset.
+func (f Facts) planExisting() (p Plan, err error) {
 	b := f.Box
 	if f.Request.Name != "" && f.Request.Name != b.Name {
 		return nil, agentbox.Errorf(agentbox.Exists, "%s already has box %s for branch %s", f.Repo.Root, b.Name, f.Repo.Branch).
@@ -140,23 +140,23 @@ func (f Facts) again() (p Plan, err error) {
 	p.add(api.UpChanges, "")
 	// While something waits for approval the box stays as it was made. A reset applies it later.
 	pending, _ := f.Review.Pending()
-	p.when(pending, api.UpApproval, api.UpLater)
-	p.when(!pending && b.Approved != f.Review.InForce, api.UpGovern, "")
+	p.addIf(pending, api.UpApproval, api.UpLater)
+	p.addIf(!pending && b.Approved != f.Review.InForce, api.UpGovern, "")
 	p.add(api.UpWake, string(b.State))
-	p.when(f.Flags.Agent != "" && f.Flags.Agent != b.Agent, api.UpAgent, "")
-	p.when(b.SetupDue, api.UpRunSetup, "")
-	p.when(len(b.Start) > 0 && (b.StartDue || b.State == agentbox.Stopped), api.UpRunStart, "")
-	p.when(len(f.Agent.Sessions) > 0 && !b.Task, api.UpRecall, "")
-	p.when(f.Request.Command && len(b.Services) > 0, api.UpServices, "")
+	p.addIf(f.Flags.Agent != "" && f.Flags.Agent != b.Agent, api.UpAgent, "")
+	p.addIf(b.SetupDue, api.UpRunSetup, "")
+	p.addIf(len(b.Start) > 0 && (b.StartDue || b.State == agentbox.Stopped), api.UpRunStart, "")
+	p.addIf(len(f.Agent.Sessions) > 0 && !b.Task, api.UpRecall, "")
+	p.addIf(f.Request.Command && len(b.Services) > 0, api.UpServices, "")
 	return p, nil
 }
 
 // Reset plans what a reset does before the old machine ends: getting everything the new one starts
 // from.
-func Reset(f Facts) Plan { return f.stand() }
+func Reset(f Facts) Plan { return f.planMachine() }
 
 // Restart plans a reset of a box whose checkout is gone, and its configuration with it.
 func Restart(f Facts) (p Plan) {
-	p.when(!f.Request.Cold, api.UpTemplate, "")
+	p.addIf(!f.Request.Cold, api.UpTemplate, "")
 	return p
 }

@@ -92,9 +92,9 @@ func (p Pruner) Prune(ctx context.Context, req api.PruneRequest, progress agentb
 // boxKind is the kind of boxes in reports.
 const boxKind = "box"
 
-// auditTime is how long the audit log of a removed box is kept, since questions about what it did
-// come late.
-const auditTime = 30 * 24 * time.Hour
+// auditRetention is how long the audit log of a removed box is kept, since questions about what it
+// did come late.
+const auditRetention = 30 * 24 * time.Hour
 
 // prunable is an item that nothing needs, with the function that removes it.
 type prunable struct {
@@ -102,8 +102,8 @@ type prunable struct {
 	remove func() error
 }
 
-// audits are the logs of boxes that have been gone for auditTime, counted from the last change of
-// the directory.
+// audits are the logs of boxes that have been gone for auditRetention, counted from the last change
+// of the directory.
 func (p Pruner) audits(context.Context) ([]prunable, error) {
 	entries, err := os.ReadDir(p.Home.Audits())
 	if err != nil && !os.IsNotExist(err) {
@@ -113,7 +113,7 @@ func (p Pruner) audits(context.Context) ([]prunable, error) {
 	for _, e := range entries {
 		id, err := agentbox.ParseBoxID(e.Name())
 		info, infoErr := os.Stat(filepath.Join(p.Home.Audits(), e.Name()))
-		if err != nil || infoErr != nil || p.Boxes.Known(id) || time.Since(info.ModTime()) < auditTime {
+		if err != nil || infoErr != nil || p.Boxes.Known(id) || time.Since(info.ModTime()) < auditRetention {
 			continue
 		}
 		dir := p.Home.Audit(id)
@@ -164,7 +164,7 @@ func (p Pruner) templates(context.Context) ([]prunable, error) {
 	var out []prunable
 	for _, key := range keys {
 		out = append(out, prunable{
-			PruneItem: api.PruneItem{Kind: "template", Name: templates.Short(key), Bytes: home.DiskUsage(p.Home.Template(key)), Why: "no box is made from it"},
+			PruneItem: api.PruneItem{Kind: "template", Name: templates.ShortKey(key), Bytes: home.DiskUsage(p.Home.Template(key)), Why: "no box is made from it"},
 			remove:    func() error { return p.Templates.Discard(key) },
 		})
 	}

@@ -63,7 +63,7 @@ func pruner(t *testing.T, w *world) Pruner {
 			t.Fatal(err)
 		}
 		if id == old || id == w.known {
-			long := time.Now().Add(-2 * auditTime)
+			long := time.Now().Add(-2 * auditRetention)
 			if err := os.Chtimes(h.Audit(id), long, long); err != nil {
 				t.Fatal(err)
 			}

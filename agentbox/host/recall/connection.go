@@ -26,8 +26,8 @@ func Open(ctx context.Context, a environment.Address, user string) (Connection, 
 	return Connection{client, user}, err
 }
 
-// Take implements Guest. The guest makes the archive; the caller bounds its size.
-func (c Connection) Take(ctx context.Context, root string, dirs []string, w io.Writer) error {
+// Export implements Guest. The guest makes the archive; the caller bounds its size.
+func (c Connection) Export(ctx context.Context, root string, dirs []string, w io.Writer) error {
 	what := environment.Export{Root: root}
 	for _, dir := range dirs {
 		what.Paths = append(what.Paths, path.Join(root, dir))
@@ -35,9 +35,9 @@ func (c Connection) Take(ctx context.Context, root string, dirs []string, w io.W
 	return what.Take(ctx, c.Client, w)
 }
 
-// Give implements Guest. Files are written by the box's own user, so nothing in the archive can
+// Import implements Guest. Files are written by the box's own user, so nothing in the archive can
 // reach further than that user.
-func (c Connection) Give(ctx context.Context, root string, r io.Reader) error {
+func (c Connection) Import(ctx context.Context, root string, r io.Reader) error {
 	files, err := environment.OpenFiles(ctx, c.Client, c.user)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ const maxHome = 4 << 10
 // Home implements Guest.
 func (c Connection) Home(ctx context.Context) (string, error) {
 	var home bytes.Buffer
-	status, err := environment.Exec(ctx, c.Client, environment.Command{Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &bounded.AtMost{W: &home, Left: maxHome, Err: tooMuch()}})
+	status, err := environment.Exec(ctx, c.Client, environment.Command{Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &bounded.AtMost{W: &home, Left: maxHome, Err: errTooLarge()}})
 	if err != nil {
 		return "", err
 	}

@@ -29,9 +29,9 @@ import (
 
 // Bounds of one exchange with a box.
 const (
-	historyTime = 30 * time.Second // for getting or restoring conversations
+	historyTimeout = 30 * time.Second // for getting or restoring conversations
 	// Bytes that are read from a box; history keeps less.
-	historyMost = 4 * history.MaxBytes
+	maxHistory = 4 * history.MaxBytes
 )
 
 // Recall has the conversations of a home. One caller at a time merges those of a project and agent.
@@ -54,31 +54,31 @@ type Box struct {
 type Guest interface {
 	// Home is the user's home directory.
 	Home(ctx context.Context) (string, error)
-	// Take writes the files below some directories as a tar archive, with names relative to root.
+	// Export writes the files below some directories as a tar archive, with names relative to root.
 	// Missing directories are no error.
-	Take(ctx context.Context, root string, dirs []string, w io.Writer) error
-	// Give unpacks an archive below root.
-	Give(ctx context.Context, root string, r io.Reader) error
+	Export(ctx context.Context, root string, dirs []string, w io.Writer) error
+	// Import unpacks an archive below root.
+	Import(ctx context.Context, root string, r io.Reader) error
 	Close() error
 }
 
-// Keep saves the conversations in a box. dirs lists, for each agent, the directories below the
+// Save saves the conversations in a box. dirs lists, for each agent, the directories below the
 // user's home that have them. It takes half a minute at most; what cannot be kept is reported.
-func (r *Recall) Keep(ctx context.Context, b Box, dirs map[string][]string, progress agentbox.Progress) {
-	ctx, cancel := context.WithTimeout(ctx, historyTime)
+func (r *Recall) Save(ctx context.Context, b Box, dirs map[string][]string, progress agentbox.Progress) {
+	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
 	defer cancel()
 	for _, agent := range slices.Sorted(maps.Keys(dirs)) {
-		if err := r.keep(ctx, b, agent, dirs[agent]); err != nil {
+		if err := r.saveAgent(ctx, b, agent, dirs[agent]); err != nil {
 			r.Log.Warn("cannot keep an agent's history", "box", b.ID, "agent", agent, "error", err)
 			progress.Say("what " + agent + " remembers of its latest conversations in box " + b.Name + " is not kept: " + err.Error())
 		}
 	}
 }
 
-// keep merges the conversations of one agent into its archive. The temporary files are in the
+// saveAgent merges the conversations of one agent into its archive. The temporary files are in the
 // archive's directory, so that the last step is a rename.
-func (r *Recall) keep(ctx context.Context, b Box, agent string, dirs []string) error {
-	kept := r.file(b, agent)
+func (r *Recall) saveAgent(ctx context.Context, b Box, agent string, dirs []string) error {
+	kept := r.archivePath(b, agent)
 	defer r.keys.Lock(kept)()
 	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
 		return agentbox.OrNoSpace(err)
@@ -98,7 +98,7 @@ func (r *Recall) keep(ctx context.Context, b Box, agent string, dirs []string) e
 	if err != nil {
 		return err
 	}
-	if err := guest.Take(ctx, root, dirs, &bounded.AtMost{W: fresh, Left: historyMost, Err: tooMuch()}); err != nil {
+	if err := guest.Export(ctx, root, dirs, &bounded.AtMost{W: fresh, Left: maxHistory, Err: errTooLarge()}); err != nil {
 		return agentbox.OrNoSpace(err)
 	}
 	return agentbox.OrNoSpace(merge(kept, fresh, dirs))
@@ -130,22 +130,22 @@ func merge(kept string, fresh *os.File, dirs []string) error {
 	return durable.SyncDir(filepath.Dir(kept))
 }
 
-// tooMuch is the error of a box that sends more than is kept.
-func tooMuch() error {
+// errTooLarge is the error of a box that sends more than is kept.
+func errTooLarge() error {
 	return agentbox.Errorf(agentbox.Conflict, "the box says more than can be kept: delete old conversations in it")
 }
 
-// file is the archive of an agent's conversations about a project.
-func (r *Recall) file(b Box, agent string) string {
+// archivePath is the archive of an agent's conversations about a project.
+func (r *Recall) archivePath(b Box, agent string) string {
 	return filepath.Join(r.Home.Sessions(b.Project, agent), "kept.tar")
 }
 
-// Give unpacks the archive of an agent in a box, as the box's user. Without an archive it does
+// Restore unpacks the archive of an agent in a box, as the box's user. Without an archive it does
 // nothing.
-func (r *Recall) Give(ctx context.Context, b Box, agent string) error {
-	ctx, cancel := context.WithTimeout(ctx, historyTime)
+func (r *Recall) Restore(ctx context.Context, b Box, agent string) error {
+	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
 	defer cancel()
-	f, err := os.Open(r.file(b, agent))
+	f, err := os.Open(r.archivePath(b, agent))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -162,5 +162,5 @@ func (r *Recall) Give(ctx context.Context, b Box, agent string) error {
 	if err != nil {
 		return err
 	}
-	return guest.Give(ctx, root, f)
+	return guest.Import(ctx, root, f)
 }

@@ -25,9 +25,9 @@ type guest struct {
 func (g guest) Home(context.Context) (string, error) { return g.home, nil }
 func (g guest) Close() error                         { *g.closed++; return nil }
 
-func (g guest) Take(_ context.Context, root string, dirs []string, w io.Writer) error {
+func (g guest) Export(_ context.Context, root string, dirs []string, w io.Writer) error {
 	if g.endless {
-		_, err := io.CopyN(w, zeros{}, historyMost+1)
+		_, err := io.CopyN(w, zeros{}, maxHistory+1)
 		return err
 	}
 	out := tar.NewWriter(w)
@@ -52,7 +52,7 @@ func (g guest) Take(_ context.Context, root string, dirs []string, w io.Writer) 
 	return out.Close()
 }
 
-func (g guest) Give(_ context.Context, root string, r io.Reader) error {
+func (g guest) Import(_ context.Context, root string, r io.Reader) error {
 	in := tar.NewReader(r)
 	for {
 		h, err := in.Next()
@@ -103,11 +103,11 @@ func TestWhatIsKeptIsGivenBack(t *testing.T) {
 	for file, text := range map[string]string{"a.jsonl": "of the first", "b.jsonl": "of the second"} {
 		g := guest{home: t.TempDir(), closed: &closed}
 		says(t, g, file, text)
-		r.Keep(t.Context(), box("app", g), dirs, func(e agentbox.Event) { t.Errorf("said %s", e.Detail) })
+		r.Save(t.Context(), box("app", g), dirs, func(e agentbox.Event) { t.Errorf("said %s", e.Detail) })
 	}
 	for project, want := range map[string]int{"app": 2, "other": 0} {
 		g := guest{home: t.TempDir(), closed: &closed}
-		if err := r.Give(t.Context(), box(project, g), "claude"); err != nil {
+		if err := r.Restore(t.Context(), box(project, g), "claude"); err != nil {
 			t.Fatal(err)
 		}
 		got, err := filepath.Glob(filepath.Join(g.home, dirs["claude"][0], "*"))
@@ -126,8 +126,8 @@ func TestWhatCannotBeKeptIsTold(t *testing.T) {
 	g := guest{home: t.TempDir(), closed: &closed}
 	says(t, g, "a.jsonl", "kept")
 	b := box("app", g)
-	r.Keep(t.Context(), b, dirs, nil)
-	before, err := os.ReadFile(r.file(b, "claude"))
+	r.Save(t.Context(), b, dirs, nil)
+	before, err := os.ReadFile(r.archivePath(b, "claude"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,16 +135,16 @@ func TestWhatCannotBeKeptIsTold(t *testing.T) {
 	gone.Open = func(context.Context) (Guest, error) { return nil, errors.New("it does not answer") }
 	for why, b := range map[string]Box{"it does not answer": gone, "more than can be kept": box("app", guest{closed: &closed, endless: true})} {
 		said := ""
-		r.Keep(t.Context(), b, dirs, func(e agentbox.Event) { said += e.Detail })
+		r.Save(t.Context(), b, dirs, func(e agentbox.Event) { said += e.Detail })
 		if !strings.Contains(said, "claude") || !strings.Contains(said, "box mine") || !strings.Contains(said, why) {
 			t.Errorf("%s: said %q", why, said)
 		}
 	}
-	after, err := os.ReadFile(r.file(b, "claude"))
+	after, err := os.ReadFile(r.archivePath(b, "claude"))
 	if err != nil || string(after) != string(before) {
 		t.Errorf("what was kept is %d bytes of %d, %v", len(after), len(before), err)
 	}
-	if left, err := filepath.Glob(filepath.Join(filepath.Dir(r.file(b, "claude")), ".tmp-*")); err != nil || len(left) != 0 {
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(r.archivePath(b, "claude")), ".tmp-*")); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }

@@ -26,8 +26,8 @@ type Recipes struct {
 // Consent knows what was approved (consent.Approvals).
 type Consent interface {
 	Ask(ctx context.Context, root string, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) (project.Review, error)
-	Granted(ctx context.Context, r project.Review, recipe image.Recipe) (image.Recipe, error)
-	UsePin(lockPath string, r image.Recipe) error
+	ApproveRecipe(ctx context.Context, r project.Review, recipe image.Recipe) (image.Recipe, error)
+	RecordPin(lockPath string, r image.Recipe) error
 }
 
 // Images finds or makes images (images.Images).
@@ -39,13 +39,13 @@ type Images interface {
 // Ensure finds or makes the image of a reviewed configuration. With update it makes it anew and
 // replaces the pin. The pin is remembered for the project, so that a change of it needs approval.
 func (r Recipes) Ensure(ctx context.Context, review project.Review, cfg *config.Config, update bool, progress agentbox.Progress) (image.Image, error) {
-	recipe, err := r.Consent.Granted(ctx, review, consent.RecipeOf(cfg))
+	recipe, err := r.Consent.ApproveRecipe(ctx, review, consent.RecipeOf(cfg))
 	if err != nil {
 		return image.Image{}, err
 	}
 	lock := consent.LockPath(review.Root, cfg)
 	return r.Images.Ensure(ctx, images.Want{
-		Recipe: recipe, Lock: lock, Update: update, Pinned: func(made image.Recipe) error { return r.Consent.UsePin(lock, made) },
+		Recipe: recipe, Lock: lock, Update: update, Pinned: func(made image.Recipe) error { return r.Consent.RecordPin(lock, made) },
 	}, progress)
 }
 

@@ -28,12 +28,12 @@ func (d *desk) Ask(_ context.Context, root string, _ *config.Config, _ flags.Fla
 	return project.Review{Root: root}, d.unapproved
 }
 
-func (d *desk) Granted(_ context.Context, _ project.Review, r image.Recipe) (image.Recipe, error) {
+func (d *desk) ApproveRecipe(_ context.Context, _ project.Review, r image.Recipe) (image.Recipe, error) {
 	r.Private = true
 	return r, d.forbidden
 }
 
-func (d *desk) UsePin(lock string, _ image.Recipe) error {
+func (d *desk) RecordPin(lock string, _ image.Recipe) error {
 	d.pinned = append(d.pinned, lock)
 	return nil
 }

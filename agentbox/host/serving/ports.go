@@ -25,15 +25,15 @@ type Machine interface {
 
 // Ports forwards ports of boxes by reference.
 type Ports struct {
-	// Wake makes sure that a box runs; Find fails if it does not.
-	Wake func(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (Machine, error)
-	Find func(ctx context.Context, ref api.BoxRef) (Machine, error)
+	// EnsureRunning makes sure that a box runs; Find fails if it does not.
+	EnsureRunning func(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (Machine, error)
+	Find          func(ctx context.Context, ref api.BoxRef) (Machine, error)
 }
 
 // Open forwards a port of a box, which it wakes, to the host's loopback. The answer has the
 // address.
 func (p Ports) Open(ctx context.Context, req api.PortRequest, progress agentbox.Progress) (agentbox.Port, error) {
-	m, err := p.Wake(ctx, req.BoxRef, progress)
+	m, err := p.EnsureRunning(ctx, req.BoxRef, progress)
 	if err != nil {
 		return agentbox.Port{}, err
 	}
@@ -58,13 +58,13 @@ func Reopen(ctx context.Context, m Machine, ports []agentbox.ConfiguredPort, pro
 	if err := m.Forward(ctx, ports); err != nil {
 		return err
 	}
-	TellMoved(ctx, m, ports, progress)
+	ReportMoved(ctx, m, ports, progress)
 	return nil
 }
 
-// TellMoved reports configured ports that are forwarded from another port, because theirs is taken
-// on this host.
-func TellMoved(ctx context.Context, m Machine, ports []agentbox.ConfiguredPort, progress agentbox.Progress) {
+// ReportMoved reports configured ports that are forwarded from another port, because theirs is
+// taken on this host.
+func ReportMoved(ctx context.Context, m Machine, ports []agentbox.ConfiguredPort, progress agentbox.Progress) {
 	if len(ports) == 0 {
 		return
 	}

@@ -32,8 +32,8 @@ func Await(ctx context.Context, box string, services []protocol.Service, status 
 		if err != nil {
 			return err
 		}
-		if settled(st.Services) || time.Now().After(deadline) {
-			tellServices(box, st.Services, progress)
+		if waitingIsUseless(st.Services) || time.Now().After(deadline) {
+			reportServices(box, st.Services, progress)
 			end(countReady(st.Services))
 			return nil
 		}
@@ -54,8 +54,8 @@ func names(services []protocol.Service) string {
 	return strings.Join(out, ", ")
 }
 
-// settled tells whether waiting longer is useless: a failed service is not restarted soon.
-func settled(services []agentbox.Service) bool {
+// waitingIsUseless tells whether waiting longer is useless: a failed service is not restarted soon.
+func waitingIsUseless(services []agentbox.Service) bool {
 	for _, s := range services {
 		if s.State == protocol.ServiceFailed {
 			return true // later ones wait for it
@@ -67,8 +67,8 @@ func settled(services []agentbox.Service) bool {
 	return true
 }
 
-// tellServices reports each service that is not ready, and how to see its log.
-func tellServices(name string, services []agentbox.Service, progress agentbox.Progress) {
+// reportServices reports each service that is not ready, and how to see its log.
+func reportServices(name string, services []agentbox.Service, progress agentbox.Progress) {
 	for _, s := range services {
 		if s.State == protocol.ServiceReady {
 			continue

@@ -107,13 +107,13 @@ func TestReopen(t *testing.T) {
 	if err := Reopen(t.Context(), none, ports, nil); !errors.Is(err, none.fail) {
 		t.Errorf("not forwarded: %v", err)
 	}
-	TellMoved(t.Context(), none, ports, func(e agentbox.Event) { t.Errorf("said %q of a machine that does not answer", e.Detail) })
+	ReportMoved(t.Context(), none, ports, func(e agentbox.Event) { t.Errorf("said %q of a machine that does not answer", e.Detail) })
 }
 
 func TestPortsOfAReference(t *testing.T) {
 	missing := errors.New("no such box")
 	p := Ports{
-		Wake: func(_ context.Context, ref api.BoxRef, _ agentbox.Progress) (Machine, error) {
+		EnsureRunning: func(_ context.Context, ref api.BoxRef, _ agentbox.Progress) (Machine, error) {
 			if ref.Box != "mine" {
 				return nil, missing
 			}

@@ -24,9 +24,9 @@ func TestTheHomeOfABoxIsBounded(t *testing.T) {
 		{"/home/agent", 1, "", agentbox.Conflict},
 		{"", 0, "", agentbox.Conflict},
 		{"home", 0, "", agentbox.Conflict},
-		{"/" + strings.Repeat("a", 2*mostHome), 0, "", agentbox.Conflict},
+		{"/" + strings.Repeat("a", 2*maxHome), 0, "", agentbox.Conflict},
 	} {
-		home, err := homeIn(t.Context(), "agent", func(_ context.Context, cmd environment.Command) (environment.Status, error) {
+		home, err := queryHome(t.Context(), "agent", func(_ context.Context, cmd environment.Command) (environment.Status, error) {
 			_, err := io.WriteString(cmd.Stdout, c.says)
 			return environment.Status{Code: c.code}, err
 		})
@@ -46,7 +46,7 @@ func TestTheLogOfSetupIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		piece := []byte(strings.Repeat("x", 1<<20))
-		for range 2 * mostLog >> 20 {
+		for range 2 * maxLog >> 20 {
 			if n, err := log.Write(piece); n != len(piece) || err != nil {
 				t.Fatalf("%d, %v", n, err)
 			}
@@ -54,7 +54,7 @@ func TestTheLogOfSetupIsBounded(t *testing.T) {
 		if err := log.Close(); err != nil {
 			t.Error(err)
 		}
-		if info, err := os.Stat(filepath.Join(b.Dir, setupLog)); err != nil || info.Size() > 2*mostLog {
+		if info, err := os.Stat(filepath.Join(b.Dir, setupLog)); err != nil || info.Size() > 2*maxLog {
 			t.Errorf("%d bytes, %v", info.Size(), err)
 		}
 	}

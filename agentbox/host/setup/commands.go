@@ -19,9 +19,9 @@ import (
 // with the box.
 const setupLog = "setup.log"
 
-// mostLog bounds, in bytes, what one run adds to the log, and the size above which a new run
+// maxLog bounds, in bytes, what one run adds to the log, and the size above which a new run
 // truncates it.
-const mostLog = 8 << 20
+const maxLog = 8 << 20
 
 // setupLogFile is the log of one run. Two goroutines write a command's output and errors; mu orders
 // them.
@@ -37,13 +37,13 @@ func openLog(b Box) (*setupLogFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info, err := f.Stat(); err == nil && info.Size() > mostLog {
+	if info, err := f.Stat(); err == nil && info.Size() > maxLog {
 		err = f.Truncate(0)
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 	}
-	return &setupLogFile{File: f, head: bounded.Head{W: f, Left: mostLog}}, nil
+	return &setupLogFile{File: f, head: bounded.Head{W: f, Left: maxLog}}, nil
 }
 
 // Write implements io.Writer. It drops what exceeds the bound.
@@ -69,7 +69,7 @@ func Run(ctx context.Context, b Box, step string, commands []string, hint string
 	}
 	defer client.Close()
 	for _, command := range commands {
-		out, complaints := &lines{log: log, say: progress.Say}, &lines{log: log, say: progress.Say}
+		out, complaints := &lineWriter{log: log, report: progress.Say}, &lineWriter{log: log, report: progress.Say}
 		status, err := environment.Exec(ctx, client, environment.Command{
 			Argv: []string{"sh", "-c", command}, Dir: protocol.WorkspaceDir, Stdout: out, Stderr: complaints,
 		})
@@ -87,11 +87,12 @@ func Run(ctx context.Context, b Box, step string, commands []string, hint string
 	return nil
 }
 
-// lines writes output to a log and reports it line by line. It splits lines longer than maxLine.
-type lines struct {
-	log  io.Writer
-	say  func(string)
-	rest []byte
+// lineWriter writes output to a log and reports it line by line. It splits lines longer than
+// maxLine.
+type lineWriter struct {
+	log    io.Writer
+	report func(string)
+	rest   []byte
 }
 
 // maxLine bounds, in bytes, how much of an unfinished line is held back.
@@ -99,7 +100,7 @@ const maxLine = 4 << 10
 
 // Write implements io.Writer. The box chose the text; the command line removes control sequences
 // from it.
-func (l *lines) Write(p []byte) (int, error) {
+func (l *lineWriter) Write(p []byte) (int, error) {
 	if _, err := l.log.Write(p); err != nil {
 		return 0, err
 	}
@@ -108,10 +109,10 @@ func (l *lines) Write(p []byte) (int, error) {
 		i := bytes.IndexByte(l.rest, '\n')
 		switch {
 		case i >= 0 && i <= maxLine:
-			l.say(string(bytes.TrimRight(l.rest[:i], "\r")))
+			l.report(string(bytes.TrimRight(l.rest[:i], "\r")))
 			l.rest = l.rest[i+1:]
 		case len(l.rest) > maxLine:
-			l.say(string(l.rest[:maxLine]))
+			l.report(string(l.rest[:maxLine]))
 			l.rest = l.rest[maxLine:]
 		default:
 			return len(p), nil
@@ -120,9 +121,9 @@ func (l *lines) Write(p []byte) (int, error) {
 }
 
 // flush reports a last line without an end.
-func (l *lines) flush() {
+func (l *lineWriter) flush() {
 	if len(l.rest) > 0 {
-		l.say(string(bytes.TrimRight(l.rest, "\r")))
+		l.report(string(bytes.TrimRight(l.rest, "\r")))
 	}
 	l.rest = nil
 }

@@ -32,7 +32,7 @@ func TestOutputIsSaidLineByLineAndLoggedAsItIs(t *testing.T) {
 			}
 			defer log.Close()
 			var said []string
-			l := &lines{log: log, say: func(s string) { said = append(said, s) }}
+			l := &lineWriter{log: log, report: func(s string) { said = append(said, s) }}
 			for _, w := range c.writes {
 				if n, err := l.Write([]byte(w)); n != len(w) || err != nil {
 					t.Fatalf("%d, %v", n, err)

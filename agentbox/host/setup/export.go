@@ -17,19 +17,19 @@ import (
 	"agentbox/vmm/image"
 )
 
-// resultBound bounds each part of a setup result, so that a box cannot fill this host's disk or
+// resultLimits bounds each part of a setup result, so that a box cannot fill this host's disk or
 // keep the daemon busy.
-var resultBound = environment.Bound{Bytes: 32 << 30, Files: 2_000_000, Time: time.Hour}
+var resultLimits = environment.Bound{Bytes: 32 << 30, Files: 2_000_000, Time: time.Hour}
 
-// exports are the parts of a setup result: the caches as a whole, and changes of everything else.
-// Git's directory is not part of it, since each box has its own.
-func exports(dirs []string) map[caches.Part]environment.Export {
+// resultParts are the parts of a setup result: the caches as a whole, and changes of everything
+// else. Git's directory is not part of it, since each box has its own.
+func resultParts(dirs []string) map[caches.Part]environment.Export {
 	all := map[caches.Part]environment.Export{
-		caches.Runtime:   {Root: "/", Skip: slices.Concat(dirs, notSetup), Whole: image.OwnDirectories(), Bound: resultBound},
-		caches.Workspace: {Root: protocol.WorkspaceDir, Skip: []string{protocol.WorkspaceDir + "/.git"}, Bound: resultBound},
+		caches.Runtime:   {Root: "/", Skip: slices.Concat(dirs, machineOnly), Whole: image.OwnDirectories(), Bound: resultLimits},
+		caches.Workspace: {Root: protocol.WorkspaceDir, Skip: []string{protocol.WorkspaceDir + "/.git"}, Bound: resultLimits},
 	}
 	if len(dirs) > 0 {
-		all[caches.Dirs] = environment.Export{Root: "/", Paths: dirs, Bound: resultBound}
+		all[caches.Dirs] = environment.Export{Root: "/", Paths: dirs, Bound: resultLimits}
 	}
 	return all
 }
@@ -58,25 +58,25 @@ func (s *Setup) inventories(ctx context.Context, b Box, all map[caches.Part]envi
 			return known, err
 		}
 		known[part] = f
-		if err := s.inside(ctx, b, f, what.Inventory); err != nil {
+		if err := s.connected(ctx, b, f, what.Inventory); err != nil {
 			return known, err
 		}
 	}
 	return known, nil
 }
 
-// take writes files of a box to a new tar archive on the host.
-func (s *Setup) take(ctx context.Context, b Box, what environment.Export, to string) error {
+// receive writes files of a box to a new tar archive on the host.
+func (s *Setup) receive(ctx context.Context, b Box, what environment.Export, to string) error {
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.inside(ctx, b, f, what.Take), f.Close())
+	return errors.Join(s.connected(ctx, b, f, what.Take), f.Close())
 }
 
-// inside calls do with a connection into a box. Each step has its own, because a command may run
+// connected calls do with a connection into a box. Each step has its own, because a command may run
 // for an hour between two of them.
-func (s *Setup) inside(ctx context.Context, b Box, w io.Writer, do func(context.Context, *ssh.Client, io.Writer) error) error {
+func (s *Setup) connected(ctx context.Context, b Box, w io.Writer, do func(context.Context, *ssh.Client, io.Writer) error) error {
 	client, err := environment.Open(ctx, b.Address, b.User)
 	if err != nil {
 		return err

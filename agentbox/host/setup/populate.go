@@ -40,8 +40,8 @@ func (s *Setup) populate(ctx context.Context, req Request, base image.Image, in 
 	return made, errors.Join(err, b.Remove())
 }
 
-// notSetup are places whose changes are the machine's and not setup's.
-var notSetup = slices.Concat([]string{
+// machineOnly are places whose changes are the machine's and not setup's.
+var machineOnly = slices.Concat([]string{
 	"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys", protocol.WorkspaceDir,
 }, image.OwnFiles())
 
@@ -58,7 +58,7 @@ func (s *Setup) export(ctx context.Context, b Box, cfg *config.Config, made cach
 		return made, agentbox.OrNoSpace(err)
 	}
 	defer os.RemoveAll(dir)
-	all := exports(paths)
+	all := resultParts(paths)
 	known, err := s.inventories(ctx, b, all, dir)
 	defer known.close()
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Setup) export(ctx context.Context, b Box, cfg *config.Config, made cach
 		what.Known = known[part]
 		files[part] = filepath.Join(dir, string(part)+".tar")
 		made.Parts = append(made.Parts, part)
-		if err := s.take(ctx, b, what, files[part]); err != nil {
+		if err := s.receive(ctx, b, what, files[part]); err != nil {
 			return made, agentbox.OrNoSpace(err)
 		}
 	}
@@ -108,7 +108,7 @@ func (s *Setup) cachePaths(ctx context.Context, b Box, configured []string) ([]s
 		return nil, err
 	}
 	defer client.Close()
-	home, err := homeIn(ctx, b.User, func(ctx context.Context, cmd environment.Command) (environment.Status, error) {
+	home, err := queryHome(ctx, b.User, func(ctx context.Context, cmd environment.Command) (environment.Status, error) {
 		return environment.Exec(ctx, client, cmd)
 	})
 	if err != nil {
@@ -126,18 +126,18 @@ func (s *Setup) cachePaths(ctx context.Context, b Box, configured []string) ([]s
 	return out, nil
 }
 
-// mostHome bounds the path that a box gives as its user's home, in bytes: the longest path on
+// maxHome bounds the path that a box gives as its user's home, in bytes: the longest path on
 // Linux.
-const mostHome = 4 << 10
+const maxHome = 4 << 10
 
-// homeIn asks a box for its user's home directory, an absolute path. exec runs a command as that
+// queryHome asks a box for its user's home directory, an absolute path. exec runs a command as that
 // user. The shell comes from the image, so the answer is bounded and checked. Conflict if there is
 // no home.
-func homeIn(ctx context.Context, user string, exec func(context.Context, environment.Command) (environment.Status, error)) (string, error) {
+func queryHome(ctx context.Context, user string, exec func(context.Context, environment.Command) (environment.Status, error)) (string, error) {
 	none := agentbox.Errorf(agentbox.Conflict, "user %s of the box has no home directory", user)
 	var home bytes.Buffer
 	status, err := exec(ctx, environment.Command{
-		Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &bounded.AtMost{W: &home, Left: mostHome, Err: none},
+		Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &bounded.AtMost{W: &home, Left: maxHome, Err: none},
 	})
 	switch {
 	case err != nil:

@@ -61,12 +61,12 @@ func (s *Setup) Drop(ctx context.Context, err error, progress agentbox.Progress)
 // its workspace has the other part of that result. The key's lock is held while the result is found
 // or made, so that one of several boxes runs setup and the others wait.
 func (s *Setup) Provision(ctx context.Context, req Request, previous agentbox.Box, base image.Image, progress agentbox.Progress) (Result, error) {
-	in, err := ingredientsOf(req, base)
+	in, err := newIngredients(req, base)
 	if err != nil {
 		return Result{}, err
 	}
 	if previous.Cache != in.Key() { // a box that has its branch's own result keeps it
-		if in, err = s.readable(ctx, in, progress); err != nil {
+		if in, err = s.resultIngredients(ctx, in, progress); err != nil {
 			return Result{}, err
 		}
 	}
@@ -117,7 +117,7 @@ func (s *Setup) find(ctx context.Context, key agentbox.Digest, progress agentbox
 // Has tells whether the setup result of a request is here, for its own branch or the default one.
 // It fetches nothing; it is for `up --explain`.
 func (s *Setup) Has(ctx context.Context, req Request, base image.Image) bool {
-	in, err := ingredientsOf(req, base)
+	in, err := newIngredients(req, base)
 	if err != nil {
 		return false
 	}
@@ -157,10 +157,11 @@ func (s *Setup) nearestImage(ctx context.Context, base image.Image, in caches.In
 	return s.derive(ctx, base, made, progress, caches.Dirs)
 }
 
-// readable returns the ingredients of the result that a box reads: that of the project's default
-// branch if there is one, which every branch may read, else that of its own branch. Only a branch
-// itself reads what it made. Otherwise anyone who can push a branch could put files into every box.
-func (s *Setup) readable(ctx context.Context, in caches.Ingredients, progress agentbox.Progress) (caches.Ingredients, error) {
+// resultIngredients returns the ingredients of the result that a box reads: that of the project's
+// default branch if there is one, which every branch may read, else that of its own branch. Only a
+// branch itself reads what it made. Otherwise anyone who can push a branch could put files into
+// every box.
+func (s *Setup) resultIngredients(ctx context.Context, in caches.Ingredients, progress agentbox.Progress) (caches.Ingredients, error) {
 	if in.Branch == "" {
 		return in, nil
 	}
@@ -193,10 +194,10 @@ func (s *Setup) nearest(ctx context.Context, in caches.Ingredients, progress age
 	return made, err
 }
 
-// ingredientsOf is everything known that a setup result depends on: two requests with equal
+// newIngredients is everything known that a setup result depends on: two requests with equal
 // ingredients get the same result. Lockfiles are read from the checkout. A branch is an ingredient
 // unless it is the default one.
-func ingredientsOf(req Request, base image.Image) (caches.Ingredients, error) {
+func newIngredients(req Request, base image.Image) (caches.Ingredients, error) {
 	in := caches.Ingredients{
 		Image: base.Digest, Arch: runtime.GOARCH, User: req.User, Setup: req.Config.Setup, Caches: req.Config.Caches,
 	}

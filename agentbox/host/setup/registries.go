@@ -15,13 +15,13 @@ import (
 
 // Registries knows where this machine gets packages from.
 type Registries interface {
-	// Unanswered are the open questions about some ecosystems.
-	Unanswered(ctx context.Context, ecosystems []string) []registries.Question
-	// Record stores answers by question. They come from a clean box, which a repository could not
-	// influence.
-	Record(answers map[string]string) error
-	// GiveUp skips questions that could not be asked.
-	GiveUp(questions []registries.Question)
+	// OpenQuestions are the open questions about some ecosystems.
+	OpenQuestions(ctx context.Context, ecosystems []string) []registries.Question
+	// RecordAnswers stores answers by question. They come from a clean box, which a repository could
+	// not influence.
+	RecordAnswers(answers map[string]string) error
+	// SkipQuestions skips questions that could not be asked.
+	SkipQuestions(questions []registries.Question)
 }
 
 // askRegistries finds out where the tools that a repository asks for get packages from, if neither
@@ -31,30 +31,30 @@ type Registries interface {
 // One box at a time asks, so that no question is asked twice.
 func (s *Setup) askRegistries(ctx context.Context, req Request, base image.Image, hasTools bool, progress agentbox.Progress) {
 	defer s.keys.Lock("registries")()
-	questions := slices.DeleteFunc(s.unanswered(ctx, req), func(q registries.Question) bool { return (q.Package == "") != hasTools })
+	questions := slices.DeleteFunc(s.openQuestions(ctx, req), func(q registries.Question) bool { return (q.Package == "") != hasTools })
 	if len(questions) == 0 {
 		return
 	}
 	end := progress.Begin("registries", "where "+ecosystems(questions)+" is had from, as this machine does not say")
 	b, err := req.Empty(ctx, base, progress)
 	if err == nil {
-		err = errors.Join(s.askIn(ctx, b.Box, questions, toolchain.Installed(base.Versions)), b.Remove())
+		err = errors.Join(s.askCleanBox(ctx, b.Box, questions, toolchain.Installed(base.Versions)), b.Remove())
 	}
 	if err == nil {
 		end(ecosystems(questions))
 		return
 	}
-	s.Registries.GiveUp(questions)
+	s.Registries.SkipQuestions(questions)
 	progress.Say("cannot find out where " + ecosystems(questions) + " is had from, so boxes reach what agentbox policy allow permits: " + err.Error())
 }
 
-// unanswered are the open questions for a repository that a clean box can answer: none if its image
-// has files that the repository chose.
-func (s *Setup) unanswered(ctx context.Context, req Request) []registries.Question {
+// openQuestions are the open questions for a repository that a clean box can answer: none if its
+// image has files that the repository chose.
+func (s *Setup) openQuestions(ctx context.Context, req Request) []registries.Question {
 	if len(req.Config.Include) > 0 {
 		return nil
 	}
-	return s.Registries.Unanswered(ctx, req.Config.Toolchain.Ecosystems())
+	return s.Registries.OpenQuestions(ctx, req.Config.Toolchain.Ecosystems())
 }
 
 // ecosystems names the ecosystems of questions, for a message.
@@ -66,9 +66,9 @@ func ecosystems(questions []registries.Question) string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// askIn installs the tools that a clean box lacks, asks them, and records the answers, which are
-// the distribution's.
-func (s *Setup) askIn(ctx context.Context, b Box, questions []registries.Question, installed toolchain.Candidates) error {
+// askCleanBox installs the tools that a clean box lacks, asks them, and records the answers, which
+// are the distribution's.
+func (s *Setup) askCleanBox(ctx context.Context, b Box, questions []registries.Question, installed toolchain.Candidates) error {
 	var missing []string
 	for _, q := range questions {
 		if q.Package != "" && installed[q.Package] == "" {
@@ -91,5 +91,5 @@ func (s *Setup) askIn(ctx context.Context, b Box, questions []registries.Questio
 		}
 		answers[q.Key()] = strings.TrimSpace(said.String())
 	}
-	return s.Registries.Record(answers)
+	return s.Registries.RecordAnswers(answers)
 }

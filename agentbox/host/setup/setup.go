@@ -10,7 +10,7 @@
 // made by a populate run in a clean box.
 //
 // A result is data from a box: the guest agent exports it as archives, whose size is bounded
-// (resultBound), and the code that unpacks it checks it. It is shared with the team by key
+// (resultLimits), and the code that unpacks it checks it. It is shared with the team by key
 // (team.go). If setup fails in the clean box, the user's box runs it, in front of the user.
 package setup
 

@@ -35,9 +35,9 @@ type toolsRecord struct {
 func (s *Setup) InstallTools(ctx context.Context, req Request, base image.Image, progress agentbox.Progress) (image.Image, error) {
 	s.askRegistries(ctx, req, base, false, progress)
 	img := base
-	for _, needs := range stages(req.Config.Toolchain, req.Agent) {
+	for _, needs := range splitNeeds(req.Config.Toolchain, req.Agent) {
 		var err error
-		if img, err = s.withTools(ctx, req, needs, img, progress); err != nil {
+		if img, err = s.ensureTools(ctx, req, needs, img, progress); err != nil {
 			return base, err
 		}
 	}
@@ -45,9 +45,9 @@ func (s *Setup) InstallTools(ctx context.Context, req Request, base image.Image,
 	return img, nil
 }
 
-// stages splits needs into the repository's own, which are installed first, and those of its agent.
-// A tool that both ask for is installed once, with the repository's.
-func stages(all, agents toolchain.Needs) []toolchain.Needs {
+// splitNeeds splits needs into the repository's own, which are installed first, and those of its
+// agent. A tool that both ask for is installed once, with the repository's.
+func splitNeeds(all, agents toolchain.Needs) []toolchain.Needs {
 	repository := slices.DeleteFunc(slices.Clone(all), func(n toolchain.Need) bool { return slices.Contains(agents, n) })
 	tools := repository.Tools()
 	var first, second toolchain.Needs
@@ -61,11 +61,11 @@ func stages(all, agents toolchain.Needs) []toolchain.Needs {
 	return slices.DeleteFunc([]toolchain.Needs{first, second}, func(n toolchain.Needs) bool { return len(n) == 0 })
 }
 
-// withTools is base with tools, from here, from another machine, or installed now.
-func (s *Setup) withTools(ctx context.Context, req Request, needs toolchain.Needs, base image.Image, progress agentbox.Progress) (image.Image, error) {
+// ensureTools is base with tools, from here, from another machine, or installed now.
+func (s *Setup) ensureTools(ctx context.Context, req Request, needs toolchain.Needs, base image.Image, progress agentbox.Progress) (image.Image, error) {
 	key := toolsKey(base.Digest, needs)
 	defer s.keys.Lock("toolchain " + key.Hex())()
-	if e, img, err := s.known(ctx, key, progress); err == nil {
+	if e, img, err := s.cachedImage(ctx, key, progress); err == nil {
 		reportUnmet(e.Plan, progress)
 		return img, nil
 	}
@@ -81,20 +81,20 @@ func (s *Setup) withTools(ctx context.Context, req Request, needs toolchain.Need
 	return img, s.writeToolsRecord(key, e)
 }
 
-// WithTools is base with the tools of a repository and its agent, if they were installed here.
-func (s *Setup) WithTools(ctx context.Context, all, agents toolchain.Needs, base image.Image) (image.Image, bool) {
+// FindTools is base with the tools of a repository and its agent, if they were installed here.
+func (s *Setup) FindTools(ctx context.Context, all, agents toolchain.Needs, base image.Image) (image.Image, bool) {
 	img := base
-	for _, needs := range stages(all, agents) {
+	for _, needs := range splitNeeds(all, agents) {
 		var err error
-		if _, img, err = s.known(ctx, toolsKey(img.Digest, needs), nil); err != nil {
+		if _, img, err = s.cachedImage(ctx, toolsKey(img.Digest, needs), nil); err != nil {
 			return base, false
 		}
 	}
 	return img, true
 }
 
-// known returns the image with the tools of a key, if it is here.
-func (s *Setup) known(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (toolsRecord, image.Image, error) {
+// cachedImage returns the image with the tools of a key, if it is here.
+func (s *Setup) cachedImage(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (toolsRecord, image.Image, error) {
 	e, err := s.readToolsRecord(key)
 	if err != nil {
 		return e, image.Image{}, err
@@ -149,7 +149,7 @@ func (s *Setup) installIn(ctx context.Context, b Box, needs toolchain.Needs, bas
 		return toolchain.Plan{}, base, agentbox.OrNoSpace(err)
 	}
 	defer os.RemoveAll(dir)
-	what := environment.Export{Root: "/", Skip: notSetup, Whole: image.OwnDirectories(), Bound: resultBound}
+	what := environment.Export{Root: "/", Skip: machineOnly, Whole: image.OwnDirectories(), Bound: resultLimits}
 	known, err := s.inventories(ctx, b, map[caches.Part]environment.Export{caches.Runtime: what}, dir)
 	defer known.close()
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *Setup) installIn(ctx context.Context, b Box, needs toolchain.Needs, bas
 	if err := s.asRoot(ctx, b, nil, "sh", "-c", tidy); err != nil {
 		return plan, base, err
 	}
-	img, err := s.layerOf(ctx, b, what, dir, base, key, progress)
+	img, err := s.addLayer(ctx, b, what, dir, base, key, progress)
 	return plan, img, err
 }
 
@@ -172,7 +172,7 @@ func (s *Setup) installIn(ctx context.Context, b Box, needs toolchain.Needs, bas
 // repository they contain only names and versions, which the plan has checked. The plan says what
 // could not be had.
 func (s *Setup) Install(ctx context.Context, b Box, needs toolchain.Needs, installed toolchain.Candidates) (toolchain.Plan, error) {
-	offer, err := s.offer(ctx, b, needs)
+	offer, err := s.candidates(ctx, b, needs)
 	if err != nil {
 		return toolchain.Plan{}, err
 	}
@@ -185,15 +185,15 @@ func (s *Setup) Install(ctx context.Context, b Box, needs toolchain.Needs, insta
 	return plan, nil
 }
 
-// offer is which of the needed tools a box has and can get. The distribution is asked only for what
-// has to come from it, because its package lists take longer to fetch than some tools. If npm's
-// registry does not answer, that is an error unless the distribution's Node.js will do.
-func (s *Setup) offer(ctx context.Context, b Box, needs toolchain.Needs) (toolchain.Offer, error) {
+// candidates is which of the needed tools a box has and can get. The distribution is asked only for
+// what has to come from it, because its package lists take longer to fetch than some tools. If
+// npm's registry does not answer, that is an error unless the distribution's Node.js will do.
+func (s *Setup) candidates(ctx context.Context, b Box, needs toolchain.Needs) (toolchain.Offer, error) {
 	var offer toolchain.Offer
 	var silent error
 	wanted := needs.Constraints(toolchain.Node)
 	if len(needs.Of(toolchain.Node)) > 0 {
-		silent = s.offerNode(ctx, b, wanted, &offer)
+		silent = s.nodeCandidates(ctx, b, wanted, &offer)
 	}
 	asked := needs.Asked(offer)
 	if len(asked) == 0 {
@@ -203,7 +203,7 @@ func (s *Setup) offer(ctx context.Context, b Box, needs toolchain.Needs) (toolch
 		return offer, err
 	}
 	// It fails if one package does not exist, and still shows the others.
-	shown, _ := s.answer(ctx, b, append([]string{"apt-cache", "show", "--no-all-versions"}, asked...))
+	shown, _ := s.query(ctx, b, append([]string{"apt-cache", "show", "--no-all-versions"}, asked...))
 	offer.Distribution = toolchain.ParseCandidates(shown)
 	if offer.DistributionHas(wanted) {
 		silent = nil
@@ -211,10 +211,10 @@ func (s *Setup) offer(ctx context.Context, b Box, needs toolchain.Needs) (toolch
 	return offer, silent
 }
 
-// offerNode finds out which Node.js the box has and, if that is not what is wanted, which ones the
-// npm registry offers.
-func (s *Setup) offerNode(ctx context.Context, b Box, wanted []string, offer *toolchain.Offer) error {
-	said, err := s.answer(ctx, b, toolchain.AskNode())
+// nodeCandidates finds out which Node.js the box has and, if that is not what is wanted, which ones
+// the npm registry offers.
+func (s *Setup) nodeCandidates(ctx context.Context, b Box, wanted []string, offer *toolchain.Offer) error {
+	said, err := s.query(ctx, b, toolchain.AskNode())
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (s *Setup) offerNode(ctx context.Context, b Box, wanted []string, offer *to
 		return nil
 	}
 	for name, releases := range map[string]*toolchain.Releases{toolchain.NodePackage(): &offer.Nodes, toolchain.NPM: &offer.NPMs} {
-		if said, err = s.answer(ctx, b, toolchain.AskRegistry(name)); err != nil {
+		if said, err = s.query(ctx, b, toolchain.AskRegistry(name)); err != nil {
 			return err
 		}
 		if *releases, err = toolchain.ParseReleases(name, said); err != nil {
@@ -232,19 +232,19 @@ func (s *Setup) offerNode(ctx context.Context, b Box, wanted []string, offer *to
 	return nil
 }
 
-// answer is the bounded output of a command that root runs in a box.
-func (s *Setup) answer(ctx context.Context, b Box, argv []string) (io.Reader, error) {
+// query is the bounded output of a command that root runs in a box.
+func (s *Setup) query(ctx context.Context, b Box, argv []string) (io.Reader, error) {
 	var said bytes.Buffer
 	tooLong := agentbox.Errorf(agentbox.Conflict, "%s says more than is read", argv[0])
 	err := s.asRoot(ctx, b, &bounded.AtMost{W: &said, Left: toolchain.MaxAnswer, Err: tooLong}, argv...)
 	return &said, err
 }
 
-// layerOf adds what a clean box has beyond its image to that image as a layer. The archive is kept
+// addLayer adds what a clean box has beyond its image to that image as a layer. The archive is kept
 // in dir until then.
-func (s *Setup) layerOf(ctx context.Context, b Box, what environment.Export, dir string, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
+func (s *Setup) addLayer(ctx context.Context, b Box, what environment.Export, dir string, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
 	layer := filepath.Join(dir, "layer.tar")
-	if err := s.take(ctx, b, what, layer); err != nil {
+	if err := s.receive(ctx, b, what, layer); err != nil {
 		return base, err
 	}
 	d := image.Derivation{Key: key, Name: "with tools", Layers: []func() (io.ReadCloser, error){
@@ -253,9 +253,9 @@ func (s *Setup) layerOf(ctx context.Context, b Box, what environment.Export, dir
 	return s.Images.Derive(ctx, base, d, progress)
 }
 
-// mostAnswer bounds a tool's answer in bytes, since the image may have another program of its name.
+// maxAnswer bounds a tool's answer in bytes, since the image may have another program of its name.
 // A distribution's answer about dozens of packages is a tenth of that.
-const mostAnswer = 4 << 20
+const maxAnswer = 4 << 20
 
 // asRoot runs a command as root in a box. Its output goes to out; without out, the end of it is in
 // the error.
@@ -269,7 +269,7 @@ func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string
 	if out == nil {
 		out = last
 	} else {
-		out = &bounded.AtMost{W: out, Left: mostAnswer, Err: agentbox.Errorf(agentbox.Conflict, "%s in a clean box says more than %d MiB", argv[0], mostAnswer>>20)}
+		out = &bounded.AtMost{W: out, Left: maxAnswer, Err: agentbox.Errorf(agentbox.Conflict, "%s in a clean box says more than %d MiB", argv[0], maxAnswer>>20)}
 	}
 	status, err := environment.Exec(ctx, client, environment.Command{
 		Argv: argv, Dir: "/", Stdout: out, Stderr: last, Env: map[string]string{"DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"},

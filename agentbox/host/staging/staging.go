@@ -56,7 +56,7 @@ func (s Stager) Fill(ctx context.Context, driver vmm.Driver, to Target, repo wor
 	for _, note := range stats.Notes {
 		progress.Say(note)
 	}
-	end(agentbox.Plural(stats.Files, "file") + ", " + branchOf(repo))
+	end(agentbox.Plural(stats.Files, "file") + ", " + describeBranch(repo))
 	return nil
 }
 
@@ -68,7 +68,7 @@ func (s Stager) fromStaging(ctx context.Context, driver vmm.Driver, to Target, r
 		err = s.overlay(ctx, to, tree, &stats)
 	}
 	if err == nil {
-		err = s.begins(ctx, to, tree)
+		err = s.recordBaseline(ctx, to, tree)
 	}
 	if err == nil {
 		err = driver.NewWorkspace(ctx, to.Path, tree, to.Size)
@@ -85,7 +85,7 @@ func (s Stager) inPlace(ctx context.Context, driver vmm.DirectoryWorkspaces, to 
 		err = s.overlay(ctx, to, path, &stats)
 	}
 	if err == nil {
-		err = s.begins(ctx, to, path)
+		err = s.recordBaseline(ctx, to, path)
 	}
 	if err == nil && !to.Setup.IsZero() && home.DiskUsage(path) > to.Size {
 		err = workspace.TooLarge(to.Size)
@@ -97,9 +97,9 @@ func (s Stager) inPlace(ctx context.Context, driver vmm.DirectoryWorkspaces, to 
 	return stats, err
 }
 
-// begins records what a staged workspace holds beyond its commit, so that diff and pull can tell it
-// from the box's work. A failure is logged and does not stop the box.
-func (s Stager) begins(ctx context.Context, to Target, tree string) error {
+// recordBaseline records what a staged workspace holds beyond its commit, so that diff and pull can
+// tell it from the box's work. A failure is logged and does not stop the box.
+func (s Stager) recordBaseline(ctx context.Context, to Target, tree string) error {
 	if to.Begin == "" {
 		return nil
 	}
@@ -120,8 +120,8 @@ func (s Stager) overlay(ctx context.Context, to Target, tree string, stats *work
 	})
 }
 
-// branchOf names the state of a repository that was staged, for a message.
-func branchOf(repo workspace.Repo) string {
+// describeBranch names the state of a repository that was staged, for a message.
+func describeBranch(repo workspace.Repo) string {
 	switch {
 	case repo.Commit == "":
 		return repo.Branch + " without a commit"

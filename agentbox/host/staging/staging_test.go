@@ -166,7 +166,7 @@ func TestBranchOf(t *testing.T) {
 	for want, repo := range map[string]workspace.Repo{
 		"main without a commit": {Branch: "main"}, "aaaaaaaaaaaa": {Branch: commit, Commit: commit, Detached: true}, "main at aaaaaaaaaaaa": {Branch: "main", Commit: commit},
 	} {
-		if got := branchOf(repo); got != want {
+		if got := describeBranch(repo); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -16,20 +16,20 @@ import (
 func Ask[Req, Resp any](ctx context.Context, s *Supervisor, e api.Endpoint[Req, Resp], req Req) (Resp, error) {
 	resp, err := api.Call(ctx, s.Client, e, req, nil)
 	if api.Unreached(err) {
-		err = WhyGone(s.Box, err)
+		err = ExplainExit(s.Box, err)
 	}
 	return resp, err
 }
 
-// WhyGone replaces an Unavailable error of a box by the reason that its supervisor left when it
+// ExplainExit replaces an Unavailable error of a box by the reason that its supervisor left when it
 // ended. It does not remove that note. Other errors are unchanged.
-func WhyGone(names home.Box, err error) error {
+func ExplainExit(names home.Box, err error) error {
 	if agentbox.CodeOf(err) != agentbox.Unavailable {
 		return err
 	}
 	id := filepath.Base(names.Dir)
 	if exit, ok, _ := supervisor.ReadExit(names.Dir); ok {
-		why := boxEnded(id, exit.End)
+		why := errBoxEnded(id, exit.End)
 		if exit.Reason != nil {
 			why = agentbox.AsError(fmt.Errorf("box %s: %w", id, exit.Reason))
 		}
@@ -39,13 +39,13 @@ func WhyGone(names home.Box, err error) error {
 		return why
 	}
 	if api.Unreached(err) {
-		return boxEnded(id, agentbox.End{Cause: agentbox.EndKilled}).WithHint("run the command again: nothing of the workspace is lost")
+		return errBoxEnded(id, agentbox.End{Cause: agentbox.EndKilled}).WithHint("run the command again: nothing of the workspace is lost")
 	}
 	return err
 }
 
-// boxEnded is the error of a box whose machine is gone. End is a field, not part of the text.
-func boxEnded(id string, end agentbox.End) *agentbox.Error {
+// errBoxEnded is the error of a box whose machine is gone. End is a field, not part of the text.
+func errBoxEnded(id string, end agentbox.End) *agentbox.Error {
 	e := agentbox.Errorf(agentbox.Unavailable, "box %s ended", id)
 	e.End = &end
 	return e

@@ -28,7 +28,7 @@ func TestLockIsHeldForAsLongAsItsHolderLives(t *testing.T) {
 	free := make(chan struct{})
 	go func() {
 		defer close(free)
-		awaitFree(lock)
+		awaitUnlocked(lock)
 	}()
 	select {
 	case <-free:

@@ -33,7 +33,7 @@ import (
 // that of a box without a machine; only Stop may be called on it.
 type Supervisor struct {
 	Client *api.Client
-	Gone   chan struct{} // closed when the process has ended and its machine with it
+	Done   chan struct{} // closed when the process has ended and its machine with it
 	Box    home.Box      // the files of its box
 	// policy is held from when a policy is composed until it is in force.
 	policy sync.Mutex
@@ -77,14 +77,15 @@ func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Super
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start a supervisor: %w", err)
 	}
-	s := &Supervisor{Client: api.NewClient(names.Control()), Gone: make(chan struct{}), Box: names}
+	s := &Supervisor{Client: api.NewClient(names.Control()), Done: make(chan struct{}), Box: names}
 	// This goroutine ends with the supervisor, which may outlive this daemon, so nothing waits for it.
 	go func() {
 		_ = cmd.Wait()
-		awaitFree(names.Lock())
-		close(s.Gone)
+		awaitUnlocked(names.Lock())
+		close(s.Done)
 	}()
-	// The process id first, so that another daemon that finds the lock held knows which process to kill.
+	// The process id first, so that another daemon that finds the lock held knows which process to
+	// kill.
 	_, err = fmt.Fprintln(files.Lock, cmd.Process.Pid)
 	if err == nil {
 		err = supervisor.WriteConfig(stdin, cfg, len(files.Template))
@@ -159,21 +160,21 @@ func Adopt(ctx context.Context, names home.Box, watch func(func())) (*Supervisor
 	if err != nil || !held {
 		return nil, err
 	}
-	s := &Supervisor{Client: api.NewClient(names.Control()), Gone: make(chan struct{}), Box: names}
+	s := &Supervisor{Client: api.NewClient(names.Control()), Done: make(chan struct{}), Box: names}
 	watch(func() {
 		// Returns when the supervisor or ctx ends.
 		_, _ = api.Call(ctx, s.Client, api.SupervisorWait, api.None{}, nil)
 		if ctx.Err() == nil {
-			awaitFree(names.Lock())
-			close(s.Gone)
+			awaitUnlocked(names.Lock())
+			close(s.Done)
 		}
 	})
 	return s, nil
 }
 
-// awaitFree returns when no process holds the lock: the supervisor and its machine are gone. It
+// awaitUnlocked returns when no process holds the lock: the supervisor and its machine are gone. It
 // polls for the milliseconds that this takes, because waiting for a lock would take it.
-func awaitFree(lock string) {
+func awaitUnlocked(lock string) {
 	for {
 		if held, err := durable.Held(lock); !held && err == nil {
 			return
@@ -185,8 +186,8 @@ func awaitFree(lock string) {
 // Grace is how long user processes get to end and the workspace to be synced, where a user waits.
 const Grace = 5 * time.Second
 
-// stopWait is how long beyond the grace a supervisor may take to end before it is killed.
-const stopWait = 15 * time.Second
+// stopTimeout is how long beyond the grace a supervisor may take to end before it is killed.
+const stopTimeout = 15 * time.Second
 
 // Stop ends a supervisor and its machine and returns when both are gone. Without grace the machine
 // ends as at a power failure. It takes no context, because an end that has begun must be completed.
@@ -195,12 +196,12 @@ func (s *Supervisor) Stop(grace time.Duration) error {
 	if s == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), grace+stopWait)
+	ctx, cancel := context.WithTimeout(context.Background(), grace+stopTimeout)
 	defer cancel()
 	_, callErr := api.Call(ctx, s.Client, api.SupervisorStop, api.StopRequest{Grace: grace}, nil)
 	if callErr == nil {
 		select {
-		case <-s.Gone:
+		case <-s.Done:
 			s.Client.Close()
 			return nil
 		case <-ctx.Done():
@@ -216,9 +217,9 @@ func (s *Supervisor) kill() error {
 		return err
 	}
 	select {
-	case <-s.Gone:
+	case <-s.Done:
 		return nil
-	case <-time.After(stopWait):
+	case <-time.After(stopTimeout):
 		return agentbox.Errorf(agentbox.Internal, "the supervisor at %s does not end", s.Box.Run)
 	}
 }

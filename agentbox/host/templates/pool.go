@@ -34,14 +34,14 @@ type Pool[L, M any] struct {
 	ready   map[string][]M
 	dead    []M // ended while they waited; Run removes them
 	drained bool
-	// withdrawals counts calls of Cool: a machine whose making began before one is not leased.
+	// withdrawals counts calls of Withdraw: a machine whose making began before one is not leased.
 	withdrawals int
 }
 
 // demand is what machines of a template are made from, and how many are wanted.
 type demand[L any] struct {
-	want int // negative leaves it to the pool
-	like L
+	want  int // negative leaves it to the pool
+	model L
 	// withdrawals is Pool.withdrawals as next found it.
 	withdrawals int
 }
@@ -51,8 +51,8 @@ func NewPool[L, M any](cfg PoolConfig[L, M]) *Pool[L, M] {
 	return &Pool[L, M]{PoolConfig: cfg, wake: make(chan struct{}, 1), demands: map[string]demand[L]{}, ready: map[string][]M{}}
 }
 
-// refillAfter is how long the pool leaves the CPUs to a new box before it refills.
-const refillAfter = 2 * time.Second
+// refillDelay is how long the pool leaves the CPUs to a new box before it refills.
+const refillDelay = 2 * time.Second
 
 // affordable is the size of the pool that this machine can afford now.
 func affordable() int {
@@ -88,7 +88,7 @@ func (p *Pool[L, M]) WarmUp(template string, want int, like L) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.demands[template] = demand[L]{want: want, like: like}
+	p.demands[template] = demand[L]{want: want, model: like}
 	p.signal()
 }
 
@@ -139,12 +139,12 @@ func (p *Pool[L, M]) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(refillAfter):
+		case <-time.After(refillDelay):
 		}
 		p.trim()
 		for template, o, ok := p.next(); ok && ctx.Err() == nil; template, o, ok = p.next() {
 			if err := p.add(ctx, template, o); err != nil {
-				p.Log.Error("cannot fill the pool", "template", Short(template), "error", err)
+				p.Log.Error("cannot fill the pool", "template", ShortKey(template), "error", err)
 				break
 			}
 		}
@@ -199,7 +199,7 @@ func (p *Pool[L, M]) next() (template string, o demand[L], ok bool) {
 func (p *Pool[L, M]) add(ctx context.Context, template string, o demand[L]) error {
 	ctx, cancel := context.WithTimeout(ctx, BootTimeout)
 	defer cancel()
-	m, err := p.Make(ctx, o.like)
+	m, err := p.Make(ctx, o.model)
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func (t *Templates) fetch(ctx context.Context, m Machine, key string, progress a
 		progress.Say("the template comes from " + by)
 		t.Team.TemplateMade()
 	case agentbox.CodeOf(err) != agentbox.NotFound && ctx.Err() == nil:
-		t.Log.Warn("a template of the team does not come", "key", Short(key), "error", err)
+		t.Log.Warn("a template of the team does not come", "key", ShortKey(key), "error", err)
 	}
 	return err == nil
 }

@@ -175,20 +175,20 @@ func (t *Templates) OpenKey(ctx context.Context, m Machine, key string) (*Templa
 	if !ok || key == "" {
 		return nil, agentbox.Errorf(agentbox.Conflict, "box %s was booted without a template", m.Box)
 	}
-	if err := t.fits(ctx, driver, m, key); err != nil {
+	if err := t.checkRestorable(ctx, driver, m, key); err != nil {
 		return nil, err
 	}
 	defer t.keys.Lock(key)()
 	got, err := t.load(ctx, snapshotter, key)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, agentbox.Errorf(agentbox.Corrupt, "the template %s of box %s is gone", Short(key), m.Box)
+		return nil, agentbox.Errorf(agentbox.Corrupt, "the template %s of box %s is gone", ShortKey(key), m.Box)
 	}
 	return got, err
 }
 
-// fits returns Conflict if a machine saved from this template cannot be restored here. A running
-// machine survives a new agentbox, QEMU or kernel, but its saved state does not.
-func (t *Templates) fits(ctx context.Context, driver vmm.Driver, m Machine, key string) error {
+// checkRestorable returns Conflict if a machine saved from this template cannot be restored here. A
+// running machine survives a new agentbox, QEMU or kernel, but its saved state does not.
+func (t *Templates) checkRestorable(ctx context.Context, driver vmm.Driver, m Machine, key string) error {
 	now, err := keyOf(ctx, driver, m)
 	if err != nil || now == key {
 		return err
@@ -197,15 +197,15 @@ func (t *Templates) fits(ctx context.Context, driver vmm.Driver, m Machine, key 
 		WithHint("agentbox reset %s gives it a new machine and keeps the workspace", m.Box)
 }
 
-// Savable fails if a machine that is to be saved could not be restored. what says what was to be
-// done to its box.
-func (t *Templates) Savable(ctx context.Context, m Machine, key, what string) error {
+// CheckSavable fails if a machine that is to be saved could not be restored. what says what was to
+// be done to its box.
+func (t *Templates) CheckSavable(ctx context.Context, m Machine, key, what string) error {
 	if key == "" {
 		return nil // saving it fails and reports that
 	}
 	driver, err := t.Driver(m.Isolation)
 	if err == nil {
-		err = t.fits(ctx, driver, m, key)
+		err = t.checkRestorable(ctx, driver, m, key)
 	}
 	if agentbox.CodeOf(err) != agentbox.Conflict {
 		return err
@@ -225,8 +225,8 @@ func (t *Templates) Unneeded(used map[string]bool) ([]string, error) {
 	return out, err
 }
 
-// Short shortens a key for people.
-func Short(key string) string { return key[:min(12, len(key))] }
+// ShortKey shortens a key for people.
+func ShortKey(key string) string { return key[:min(12, len(key))] }
 
 // keyOf is the key of a machine's template. The driver knows what the machine depends on
 // (vmm.Driver.Fingerprint).
@@ -277,7 +277,7 @@ func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s v
 	}
 	defer os.RemoveAll(dir)
 	spec := m.Spec
-	spec.Name, spec.Dir, spec.Workspace = "template-"+Short(key), dir, ""
+	spec.Name, spec.Dir, spec.Workspace = "template-"+ShortKey(key), dir, ""
 	img, err := t.Images.Lazy(ctx, m.Isolation, spec.Image, progress)
 	if err != nil {
 		return err
@@ -305,13 +305,13 @@ func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s v
 	if err := s.SaveTemplate(ctx, machine, t.Home.Template(key)); err != nil {
 		return fmt.Errorf("save the template: %w", err)
 	}
-	end(Short(key))
+	end(ShortKey(key))
 	return t.offer(m, key)
 }
 
-// restTime is how long a guest is left alone before it is saved, since every clone would repeat
+// settleTime is how long a guest is left alone before it is saved, since every clone would repeat
 // what it has yet to do. The guest cannot tell when it has nothing to do.
-const restTime = time.Second
+const settleTime = time.Second
 
 // quiesce greets the guest with keys nobody keeps, runs a command as clones will, so that its agent
 // has seen each request, and lets it come to rest.
@@ -327,7 +327,7 @@ func quiesce(ctx context.Context, machine vmm.Machine) error {
 		return err
 	}
 	select {
-	case <-time.After(restTime):
+	case <-time.After(settleTime):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -367,7 +367,7 @@ func (t *Templates) cleanup() error {
 // Manager.DropTemplates and prune.
 func (t *Templates) Discard(key string) error {
 	if err := t.withdraw(key); err != nil {
-		t.Log.Warn("a template that goes is still offered", "key", Short(key), "error", err)
+		t.Log.Warn("a template that goes is still offered", "key", ShortKey(key), "error", err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

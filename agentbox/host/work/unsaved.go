@@ -23,23 +23,23 @@ func (w Work) Unsaved(ctx context.Context, ref api.BoxRef, progress agentbox.Pro
 		return api.UnsavedWork{}, err
 	}
 	out := api.UnsavedWork{Box: b.ID, Name: b.Name}
-	state, err := stateOf(ctx, b)
+	state, err := queryState(ctx, b)
 	if err != nil {
 		return out, err
 	}
 	repo, err := workspace.Describe(ctx, b.Directory)
 	if err != nil { // the checkout is gone, so everything in the box would be lost
-		return told(out, workspace.Work{Commits: state.Commits, Files: state.Paths()}), nil
+		return unsavedResponse(out, workspace.Work{Commits: state.Commits, Files: state.Paths()}), nil
 	}
 	work, err := workspace.Unsaved(ctx, repo, state)
-	return told(out, work), err
+	return unsavedResponse(out, work), err
 }
 
 // maxNamed is how many commits and files are named; more are only counted.
 const maxNamed = 10
 
-// told is the answer for what would be lost. Git's text need not be UTF-8; JSON must be.
-func told(out api.UnsavedWork, work workspace.Work) api.UnsavedWork {
+// unsavedResponse is the answer for what would be lost. Git's text need not be UTF-8; JSON must be.
+func unsavedResponse(out api.UnsavedWork, work workspace.Work) api.UnsavedWork {
 	out.Commits, out.Files = len(work.Commits), len(work.Files)
 	for _, c := range work.Commits[:min(len(work.Commits), maxNamed)] {
 		out.Titles = append(out.Titles, strings.ToValidUTF8(c.Title, "\ufffd"))
@@ -53,13 +53,13 @@ func told(out api.UnsavedWork, work workspace.Work) api.UnsavedWork {
 // Bounds, in bytes, of what is read from git in a box and held in memory; a program in its place
 // could write without end. At some 150 bytes a line, that is room for 200,000 changed files.
 const (
-	mostState     = 32 << 20
-	mostComplaint = 4 << 10
+	maxStatus = 32 << 20
+	maxStderr = 4 << 10
 )
 
-// stateOf asks git in a box what its workspace holds. Conflict if it cannot say or says too much,
-// which does not mean that nothing is there.
-func stateOf(ctx context.Context, b Box) (workspace.State, error) {
+// queryState asks git in a box what its workspace holds. Conflict if it cannot say or says too
+// much, which does not mean that nothing is there.
+func queryState(ctx context.Context, b Box) (workspace.State, error) {
 	guest, err := b.Open(ctx)
 	if err != nil {
 		return workspace.State{}, err
@@ -68,8 +68,8 @@ func stateOf(ctx context.Context, b Box) (workspace.State, error) {
 	var stdout, stderr bytes.Buffer
 	status, err := guest.Exec(ctx, environment.Command{
 		Argv: []string{"sh", "-c", workspace.StateScript}, Dir: protocol.WorkspaceDir,
-		Stdout: &bounded.AtMost{W: &stdout, Left: mostState, Err: agentbox.Errorf(agentbox.Conflict, "git in box %s says more than %d MiB of its workspace", b.Name, mostState>>20)},
-		Stderr: &bounded.Head{W: &stderr, Left: mostComplaint},
+		Stdout: &bounded.AtMost{W: &stdout, Left: maxStatus, Err: agentbox.Errorf(agentbox.Conflict, "git in box %s says more than %d MiB of its workspace", b.Name, maxStatus>>20)},
+		Stderr: &bounded.Head{W: &stderr, Left: maxStderr},
 	})
 	if err != nil {
 		return workspace.State{}, err

@@ -161,7 +161,7 @@ type flood struct {
 }
 
 func (f flood) Exec(_ context.Context, c environment.Command) (environment.Status, error) {
-	w, line, most := c.Stdout, []byte("commit "+strings.Repeat("a", 40)+" "+strings.Repeat("long title ", 500)+"\n"), 2*mostState
+	w, line, most := c.Stdout, []byte("commit "+strings.Repeat("a", 40)+" "+strings.Repeat("long title ", 500)+"\n"), 2*maxStatus
 	if f.complains {
 		w, line, most = c.Stderr, []byte("\x1b[2Jno\n"), 1<<20
 	}
@@ -183,7 +183,7 @@ func TestABoxThatSaysTooMuchIsNotHeard(t *testing.T) {
 			return Box{Name: "mine", Directory: box, Open: open}, nil
 		}
 		_, err := w.Unsaved(t.Context(), mine, nil)
-		if agentbox.CodeOf(err) != agentbox.Conflict || len(err.Error()) > 2*mostComplaint || strings.Contains(err.Error(), "\x1b") {
+		if agentbox.CodeOf(err) != agentbox.Conflict || len(err.Error()) > 2*maxStderr || strings.Contains(err.Error(), "\x1b") {
 			t.Errorf("complains %v: %.200v", complains, err)
 		}
 	}

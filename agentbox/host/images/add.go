@@ -6,18 +6,18 @@ import (
 	"agentbox/agentbox"
 )
 
-// How often keep runs, and how fast it reads. Somebody waits for an image that was just made, so keep
-// must not compete for the disk.
+// How often storeImages runs, and how fast it reads. Somebody waits for an image that was just
+// made, so they must not compete for the disk.
 const (
-	keepEvery = time.Minute
-	keepRate  = 32 << 20 // bytes a second: a few hundredths of a processor
+	storeEvery = time.Minute
+	storeRate  = 32 << 20 // bytes a second: a few hundredths of a processor
 )
 
-// keep adds to the store the images that were already here when it last ran, slowly and one after
-// the other. The store verifies and repairs them from time to time and offers them to others, and
-// the disk holds them once. Failures are retried the next time. keep returns the images that are
-// here now; it does not rely on their times, since clocks are stepped.
-func (i *Images) keep(before map[agentbox.Digest]bool) map[agentbox.Digest]bool {
+// storeImages adds to the store the images that were already here when it last ran, slowly and one
+// after the other. The store verifies and repairs them from time to time and offers them to others,
+// and the disk holds them once. Failures are retried the next time. storeImages returns the images
+// that are here now; it does not rely on their times, since clocks are stepped.
+func (i *Images) storeImages(before map[agentbox.Digest]bool) map[agentbox.Digest]bool {
 	list, err := i.Store.List()
 	if err != nil {
 		i.Log.Error("cannot list the images", "error", err)
@@ -31,7 +31,7 @@ func (i *Images) keep(before map[agentbox.Digest]bool) map[agentbox.Digest]bool 
 		if img.Lazy != nil || img.Origin != "" || !before[img.Digest] {
 			continue // images from elsewhere are in the store already
 		}
-		_, err := i.Content.Keep(i.ctx, img, keepRate)
+		_, err := i.Content.Keep(i.ctx, img, storeRate)
 		if i.ctx.Err() != nil {
 			break
 		}
@@ -45,22 +45,22 @@ func (i *Images) keep(before map[agentbox.Digest]bool) map[agentbox.Digest]bool 
 	return now
 }
 
-// KeepNow says that there may be a new image. It does not block.
-func (i *Images) KeepNow() {
+// StoreNow says that there may be a new image. It does not block.
+func (i *Images) StoreNow() {
 	select {
-	case i.fresh <- struct{}{}:
+	case i.imageAdded <- struct{}{}:
 	default:
 	}
 }
 
-// keepFresh adds new images to the store at once and at full speed if the team waits for them.
+// storeNew adds new images to the store at once and at full speed if the team waits for them.
 // Images with includes are not shared.
-func (i *Images) keepFresh() {
+func (i *Images) storeNew() {
 	for {
 		select {
 		case <-i.ctx.Done():
 			return
-		case <-i.fresh:
+		case <-i.imageAdded:
 		}
 		if i.Waits == nil || !i.Waits() {
 			continue

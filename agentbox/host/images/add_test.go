@@ -54,12 +54,12 @@ func TestImagesThatAreHereAreKept(t *testing.T) {
 	put(ahead, now.AddDate(1, 0, 0)) // made before the clock was set right
 	put(bad, now.Add(-2*time.Hour))
 	o.says = map[agentbox.Digest]error{bad: agentbox.Errorf(agentbox.Corrupt, "rotten")}
-	seen := i.keep(nil)
+	seen := i.storeImages(nil)
 	if len(o.kept) > 0 {
 		t.Errorf("kept at once: %v", o.kept)
 	}
 	put(fresh, now.AddDate(-1, 0, 0)) // and this one was just copied here
-	seen = i.keep(seen)
+	seen = i.storeImages(seen)
 	if !slices.Equal(o.kept, []agentbox.Digest{ahead, bad}) || len(seen) != 3 {
 		t.Errorf("%v of %v", o.kept, seen)
 	}
