@@ -75,7 +75,7 @@ func (a *app) withAgent(ctx context.Context, name string, req api.UpRequest, r *
 		return api.UpResponse{}, err
 	}
 	req.Agent, req.Command = profile.Name, r.dir == ""
-	r.argv = profile.Run(args)
+	r.argv = profile.Command(args)
 	r.env = withDefaults(r.env, profile.Env)
 	r.tty = r.tty || a.interactive()
 	return a.up(ctx, req)

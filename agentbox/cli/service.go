@@ -76,7 +76,7 @@ func serviceFacts(st service.Status) facts {
 	switch {
 	case st.Manager == "":
 		state = "not supported on this machine"
-	case st.Running && st.Outlives:
+	case st.Running && st.Persistent:
 		state = "running, also while nobody is logged in"
 	case st.Running:
 		state = "running, until you log out"

@@ -124,7 +124,7 @@ func (a *app) taskOfAgent(ctx context.Context, s *submission) error {
 		return err
 	}
 	for i, words := range s.req.Commands {
-		if s.req.Commands[i], err = profile.Work(strings.Join(words, " ")); err != nil {
+		if s.req.Commands[i], err = profile.PromptCommand(strings.Join(words, " ")); err != nil {
 			return err
 		}
 	}

@@ -42,8 +42,8 @@ type artifacts struct {
 // whole directories. The figures allow for what a legitimate build may leave. A box that sends more
 // gets no artifacts, and the task says so.
 var (
-	artifactBound = environment.Bound{Bytes: 8 << 30, Files: 500_000, Time: 5 * time.Minute}
-	lockfileBound = environment.Bound{Bytes: 512 << 20, Files: 10_000, Time: time.Minute}
+	artifactLimits = environment.Bound{Bytes: 8 << 30, Files: 500_000, Time: 5 * time.Minute}
+	lockfileLimits = environment.Bound{Bytes: 512 << 20, Files: 10_000, Time: time.Minute}
 )
 
 // Collect collects the files that a task's configuration names. dir is the attempt's directory.
@@ -133,7 +133,7 @@ func (g *gatherer) artifacts(ctx context.Context, to string) (got artifact.Colle
 		}
 		below = append(below, path.Join(g.root, prefix))
 	}
-	err = g.take(ctx, below, artifactBound, func(ctx context.Context, r io.Reader) (err error) {
+	err = g.fetch(ctx, below, artifactLimits, func(ctx context.Context, r io.Reader) (err error) {
 		got, err = artifact.Collect(ctx, r, g.task.Artifacts, to, artifact.DefaultLimits)
 		return err
 	})
@@ -150,17 +150,17 @@ func (g *gatherer) lockfiles(ctx context.Context) (found map[string]string, err 
 	for _, name := range g.task.Lockfiles {
 		paths = append(paths, path.Join(g.root, name))
 	}
-	err = g.take(ctx, paths, lockfileBound, func(ctx context.Context, r io.Reader) (err error) {
+	err = g.fetch(ctx, paths, lockfileLimits, func(ctx context.Context, r io.Reader) (err error) {
 		found, err = artifact.Digests(ctx, r, g.task.Lockfiles)
 		return err
 	})
 	return found, err
 }
 
-// take streams an archive of the paths to to, or of the whole root if there are none. It holds
+// fetch streams an archive of the paths to to, or of the whole root if there are none. It holds
 // nothing in memory and writes nothing to disk, so the size is limited only by bound and by what to
 // does with it. If either side fails, so does the other.
-func (g *gatherer) take(ctx context.Context, paths []string, bound environment.Bound, to func(context.Context, io.Reader) error) error {
+func (g *gatherer) fetch(ctx context.Context, paths []string, bound environment.Bound, to func(context.Context, io.Reader) error) error {
 	what := environment.Export{Root: g.root, Skip: g.skip, Paths: paths, Bound: bound}
 	return background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
 		return what.Take(ctx, g.Client, w)

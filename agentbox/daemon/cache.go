@@ -25,7 +25,7 @@ func (d *daemon) listCache(ctx context.Context, _ api.None, _ agentbox.Progress)
 	alarms, err := s.Alarms()
 	out := []api.CacheEntry{}
 	for _, e := range list {
-		entry, err := d.wire(ctx, e, alarms)
+		entry, err := d.apiEntry(ctx, e, alarms)
 		if err != nil {
 			return nil, err
 		}
@@ -34,18 +34,18 @@ func (d *daemon) listCache(ctx context.Context, _ api.None, _ agentbox.Progress)
 	return out, err
 }
 
-// wire is wireEntry with the sharing state added, which depends on the kind of entry and on the
-// user's choice for it. See layers.Sharing.
-func (d *daemon) wire(ctx context.Context, e cachestore.Entry, alarms []cachestore.Alarm) (api.CacheEntry, error) {
-	out := wireEntry(e, alarms)
+// apiEntry is convertEntry with the sharing state added, which depends on the kind of entry and on
+// the user's choice for it. See layers.Sharing.
+func (d *daemon) apiEntry(ctx context.Context, e cachestore.Entry, alarms []cachestore.Alarm) (api.CacheEntry, error) {
+	out := convertEntry(e, alarms)
 	var err error
 	out.Shared, err = d.sharing.Of(ctx, e.Manifest, e.Names)
 	return out, err
 }
 
-// wireEntry converts an entry of the store to its API form. An alarm belongs to the entry that was
-// kept when another result for its name was refused.
-func wireEntry(e cachestore.Entry, alarms []cachestore.Alarm) api.CacheEntry {
+// convertEntry converts an entry of the store to its API form. An alarm belongs to the entry that
+// was kept when another result for its name was refused.
+func convertEntry(e cachestore.Entry, alarms []cachestore.Alarm) api.CacheEntry {
 	out := api.CacheEntry{
 		Manifest: e.Manifest, Kind: string(e.Kind), MediaType: e.MediaType, Size: e.Size, Stored: e.Charged,
 		Created: e.Created, Used: e.Used, Uses: e.Uses, Pins: e.Pins,
@@ -84,19 +84,19 @@ func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Pro
 	if err != nil {
 		return api.CacheDetail{}, err
 	}
-	entry, err := d.wire(ctx, e, alarms)
+	entry, err := d.apiEntry(ctx, e, alarms)
 	if err != nil {
 		return api.CacheDetail{}, err
 	}
-	why, err := d.why(ctx, e)
+	why, err := d.keyInputs(ctx, e)
 	return api.CacheDetail{
 		CacheEntry: entry, Chunks: p.Chunks, Here: p.Here, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole, Why: why,
 	}, err
 }
 
-// why lists what the key of an entry was computed from, as lines for people. It returns nothing for
-// an entry without such a key.
-func (d *daemon) why(ctx context.Context, e cachestore.Entry) ([]string, error) {
+// keyInputs lists what the key of an entry was computed from, as lines for people. It returns
+// nothing for an entry without such a key.
+func (d *daemon) keyInputs(ctx context.Context, e cachestore.Entry) ([]string, error) {
 	for _, n := range e.Names {
 		if key, ok := layers.KeyOf(n); ok {
 			made, err := layers.SetupResults{Store: d.store.Store}.Find(ctx, key)
@@ -191,7 +191,7 @@ func (d *daemon) changeEntry(ctx context.Context, ref string, change func(s *cac
 	if err != nil {
 		return api.CacheEntry{}, err
 	}
-	return d.wire(ctx, e, alarms)
+	return d.apiEntry(ctx, e, alarms)
 }
 
 // shareCache sets whether the team's machines may fetch an entry from here. They keep what they
@@ -225,7 +225,7 @@ func (d *daemon) removeCache(ctx context.Context, req api.CacheRef, _ agentbox.P
 	}
 	// Only this entry; everything else is collected on its own schedule.
 	_, err = s.GC(ctx, cachestore.GCOptions{Drop: []agentbox.Digest{e.Manifest}})
-	return wireEntry(e, nil), err
+	return convertEntry(e, nil), err
 }
 
 // cacheQuota returns the usage and the quota of the store. If the request names bounds, it changes
@@ -238,7 +238,7 @@ func (d *daemon) cacheQuota(ctx context.Context, req api.CacheQuotaRequest, _ ag
 	u, err := s.Usage(ctx)
 	// A request without bounds only reads the quota.
 	if err == nil && (req.Total != nil || len(req.Kinds) > 0) {
-		if err = s.SetQuota(changedQuota(u.Quota, req)); err == nil {
+		if err = s.SetQuota(applyQuota(u.Quota, req)); err == nil {
 			u, err = s.Usage(ctx)
 		}
 	}
@@ -258,9 +258,9 @@ func (d *daemon) cacheQuota(ctx context.Context, req api.CacheQuotaRequest, _ ag
 	return out, nil
 }
 
-// changedQuota returns a quota with the bounds of a request applied. 0 lifts the bound of a kind.
+// applyQuota returns a quota with the bounds of a request applied. 0 lifts the bound of a kind.
 // An unknown kind stays in it, so that the store refuses it by name.
-func changedQuota(old cachestore.Quota, req api.CacheQuotaRequest) cachestore.Quota {
+func applyQuota(old cachestore.Quota, req api.CacheQuotaRequest) cachestore.Quota {
 	q := cachestore.Quota{Total: old.Total, Kinds: map[blob.Kind]int64{}}
 	maps.Copy(q.Kinds, old.Kinds)
 	if req.Total != nil {

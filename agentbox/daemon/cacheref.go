@@ -41,7 +41,7 @@ func pickEntry(list []cachestore.Entry, ref string) (cachestore.Entry, error) {
 	}
 	var found, named []cachestore.Entry
 	for _, e := range list {
-		if begins(ref, e.Manifest.Hex()) || anyName(e, func(n blob.Name) bool { return abbreviates(ref, n) }) {
+		if hasDigestPrefix(ref, e.Manifest.Hex()) || anyName(e, func(n blob.Name) bool { return abbreviates(ref, n) }) {
 			found = append(found, e)
 		}
 		if anyName(e, func(n blob.Name) bool { return layers.IsImage(n, ref) }) && (len(named) == 0 || e.Created.After(named[0].Created)) {
@@ -70,21 +70,21 @@ func anyName(e cachestore.Entry, is func(n blob.Name) bool) bool {
 	return slices.ContainsFunc(e.Names, is)
 }
 
-// fewest is the minimum number of digits that may stand for a digest, as for images. Fewer would
-// match by accident in a store of a few hundred entries.
-const fewest = 4
+// minPrefixDigits is the minimum number of digits that may stand for a digest, as for images. Fewer
+// would match by accident in a store of a few hundred entries.
+const minPrefixDigits = 4
 
-// begins reports whether ref is a prefix of a digest.
-func begins(ref, hex string) bool {
+// hasDigestPrefix reports whether ref is a prefix of a digest.
+func hasDigestPrefix(ref, hex string) bool {
 	digits := strings.TrimPrefix(ref, "sha256:")
-	return len(digits) >= fewest && strings.HasPrefix(hex, digits)
+	return len(digits) >= minPrefixDigits && strings.HasPrefix(hex, digits)
 }
 
 // abbreviates reports whether ref abbreviates a name. It may be a prefix of the digest in hex that
 // ends the name, or abbreviate each part of the name in that way.
 func abbreviates(ref string, n blob.Name) bool {
 	full := append([]string{n.Namespace}, strings.Split(n.Key, "/")...)
-	if last := full[len(full)-1]; len(last) == hexDigits && begins(ref, last) {
+	if last := full[len(full)-1]; len(last) == hexDigits && hasDigestPrefix(ref, last) {
 		return true
 	}
 	parts := strings.Split(ref, "/")
@@ -92,7 +92,7 @@ func abbreviates(ref string, n blob.Name) bool {
 		return false
 	}
 	for i, part := range parts {
-		if part != full[i] && (len(full[i]) != hexDigits || !begins(part, full[i])) {
+		if part != full[i] && (len(full[i]) != hexDigits || !hasDigestPrefix(part, full[i])) {
 			return false
 		}
 	}

@@ -75,7 +75,7 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(d.queue.Run)
 	work.Go(func() { d.team.Run(ctx) })
 	work.Go(func() { d.keepMachines(ctx) })
-	work.Go(func() { returnMemory(ctx, returnEvery) })
+	work.Go(func() { releaseMemory(ctx, releaseEvery) })
 	scrubbed := d.scrub(ctx)
 	// The metrics come before the socket, so that a wrong address is an error at start.
 	if err = d.serveMetrics(ctx); err == nil {
@@ -118,11 +118,11 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	d.artifacts = artifacts{jobs: jobs{cfg.Home, manager}, key: shared.key, tasks: d.tasks}
 	d.queue = task.NewQueue(ctx, task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
-		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Room: room, Log: cfg.Log,
+		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), HasRoom: hasRoom, Log: cfg.Log,
 	})
 	// The team existed before the boxes. It now learns what to announce about them, and how to drop
 	// what is no longer trusted.
-	shared.team.Gone, shared.team.Contexts, shared.team.GoneMachines = manager.Images.Drop, d.contexts, d.dropMachines
+	shared.team.DropImage, shared.team.Contexts, shared.team.DropMachines = manager.Images.Drop, d.contexts, d.dropMachines
 	shared.inUse.Store(manager.Images)
 	manager.Images.StoreNow() // the machine may have been in a team before
 	return d, nil
@@ -136,7 +136,7 @@ func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, e
 	kernels.Team = shared.team
 	return host.Config{
 		Home: cfg.Home, Binary: binary, Images: images, Results: shared.results, Content: content{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
-		Driver: remember(kernels.Open),
+		Driver: cacheDrivers(kernels.Open),
 		Kernel: kernels.Dir,
 	}, err
 }
@@ -147,8 +147,8 @@ func (d *daemon) evidence() evidence { return evidence{jobs{d.cfg.Home, d.boxes}
 // tasks returns the handlers for this daemon's queue.
 func (d *daemon) tasks() tasks { return tasks{d.queue, d.boxes, d.evidence()} }
 
-// remember opens each driver only once, because drivers cache what they have found out.
-func remember(open func(agentbox.Isolation) (vmm.Driver, error)) func(agentbox.Isolation) (vmm.Driver, error) {
+// cacheDrivers opens each driver only once, because drivers cache what they have found out.
+func cacheDrivers(open func(agentbox.Isolation) (vmm.Driver, error)) func(agentbox.Isolation) (vmm.Driver, error) {
 	var mu sync.Mutex
 	opened := map[agentbox.Isolation]vmm.Driver{}
 	return func(kind agentbox.Isolation) (vmm.Driver, error) {

@@ -46,10 +46,10 @@ func (d *daemon) resources(context.Context, api.None, agentbox.Progress) (api.Re
 // inTeam reports whether this machine is in a team, reachable or not.
 func (d *daemon) inTeam() bool { return d.mesh != nil && !d.mesh.Status().Team.IsZero() }
 
-// wantedBuffer is the buffer size that quic-go requests from the kernel, in bytes. With less,
-// packets of fast links are lost before they are read. The report only names the sysctl and changes
-// nothing.
-const wantedBuffer = 7 << 20
+// wantedReceiveBuffer is the buffer size that quic-go requests from the kernel, in bytes. With
+// less, packets of fast links are lost before they are read. The report only names the sysctl and
+// changes nothing.
+const wantedReceiveBuffer = 7 << 20
 
 // checkTeam reports how this machine takes part in its team. Being in no team is fine. Being alone
 // in a team with several members is an error that names the most probable causes. What only slows
@@ -76,22 +76,22 @@ func (d *daemon) checkTeam(ctx context.Context) (string, error) {
 	}
 	detail := fmt.Sprintf("%d of %s here, UDP port %d", s.Here, agentbox.Plural(s.Members-1, "other"), s.Listen.Port())
 	// A small buffer only slows down fast links, so it is no failure.
-	if size := receiveBuffer(); size > 0 && size < wantedBuffer {
-		detail += fmt.Sprintf("; UDP buffers of %d KiB: sysctl -w net.core.rmem_max=%d net.core.wmem_max=%d makes links above 1 Gbit/s faster", size>>10, wantedBuffer, wantedBuffer)
+	if size := receiveBuffer(); size > 0 && size < wantedReceiveBuffer {
+		detail += fmt.Sprintf("; UDP buffers of %d KiB: sysctl -w net.core.rmem_max=%d net.core.wmem_max=%d makes links above 1 Gbit/s faster", size>>10, wantedReceiveBuffer, wantedReceiveBuffer)
 	}
-	return detail + d.clocks(ctx), nil
+	return detail + d.skewedPeers(ctx), nil
 }
 
-// skewed is the difference between two clocks above which we warn. Nothing depends on it, but dates
-// of images and memberships are confusing then.
-const skewed = 30 * time.Second
+// maxClockSkew is the difference between two clocks above which we warn. Nothing depends on it, but
+// dates of images and memberships are confusing then.
+const maxClockSkew = 30 * time.Second
 
-// clocks names the members whose clocks differ from ours, sorted by name. It takes a round trip to
-// each member that is online.
-func (d *daemon) clocks(ctx context.Context) string {
+// skewedPeers names the members whose clocks differ from ours, sorted by name. It takes a round
+// trip to each member that is online.
+func (d *daemon) skewedPeers(ctx context.Context) string {
 	var out []string
 	for id, ahead := range d.mesh.Clocks(ctx) {
-		if ahead.Abs() < skewed {
+		if ahead.Abs() < maxClockSkew {
 			continue
 		}
 		name, where := id.Short(), "ahead of"
@@ -131,7 +131,7 @@ func (d *daemon) checkService(ctx context.Context) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
-	case st.Running && st.Outlives:
+	case st.Running && st.Persistent:
 		return "the daemon runs also while nobody is logged in", nil
 	case st.Manager == "":
 		return "none: the team sees this machine after the first command of a login", nil

@@ -27,9 +27,9 @@ import (
 // of its attempts.
 type evidence struct{ jobs }
 
-// gatherWithin is how long a supervisor may take for its final report. The attempt's result waits
+// gatherTimeout is how long a supervisor may take for its final report. The attempt's result waits
 // for it.
-const gatherWithin = 5 * time.Second
+const gatherTimeout = 5 * time.Second
 
 // servicesDir contains the logs of services, in the directory of an attempt. `task show` names the
 // files.
@@ -40,17 +40,17 @@ const servicesDir = "services"
 // with the error.
 func (w evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (task.Evidence, error) {
 	w.writeAccount(ctx, box)
-	t, err := w.look(box)
-	logs, logErr := keepLogs(w.home.Box(box.ID).ServiceLogs(), filepath.Join(dir, servicesDir))
+	t, err := w.read(box)
+	logs, logErr := copyServiceLogs(w.home.Box(box.ID).ServiceLogs(), filepath.Join(dir, servicesDir))
 	t.Services = logs
 	return t, errors.Join(err, logErr)
 }
 
 // writeAccount asks a running supervisor to write down what it knows. One that has ended did so
-// before. We do not wait for one that takes longer than gatherWithin: what it wrote a moment ago is
-// good enough.
+// before. We do not wait for one that takes longer than gatherTimeout: what it wrote a moment ago
+// is good enough.
 func (w evidence) writeAccount(ctx context.Context, box agentbox.Box) {
-	ctx, cancel := context.WithTimeout(ctx, gatherWithin)
+	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
 	// Directly to the supervisor, because the Manager would wake a box that has ended.
 	client := api.NewClient(w.home.Box(box.ID).Control())
@@ -59,9 +59,9 @@ func (w evidence) writeAccount(ctx context.Context, box agentbox.Box) {
 	_, _ = api.Call(ctx, client, api.SupervisorAccount, api.None{}, nil)
 }
 
-// spent returns what a box has used, at most a quarter of a second ago, and what that costs.
+// usage returns what a box has used, at most a quarter of a second ago, and what that costs.
 // Without a table of rates there is no cost. Errors are joined and returned with what is known.
-func (w evidence) spent(box agentbox.Box) (task.Evidence, error) {
+func (w evidence) usage(box agentbox.Box) (task.Evidence, error) {
 	account, err := supervisor.ReadAccount(w.home.Box(box.ID).Account())
 	t := task.Evidence{Pressure: account.Pressure}
 	if err == nil {
@@ -76,12 +76,12 @@ func (w evidence) spent(box agentbox.Box) (task.Evidence, error) {
 	return t, errors.Join(err, rateErr)
 }
 
-// look returns what is known of a box now without contacting its supervisor: its account, and the
+// read returns what is known of a box now without contacting its supervisor: its account, and the
 // refusals and limits in its audit log.
-func (w evidence) look(box agentbox.Box) (task.Evidence, error) {
-	t, err := w.spent(box)
+func (w evidence) read(box agentbox.Box) (task.Evidence, error) {
+	t, err := w.usage(box)
 	var log refusals
-	readErr := policy.Read(w.home.Audit(box.ID), log.see)
+	readErr := policy.Read(w.home.Audit(box.ID), log.add)
 	t.Denied = log.denied
 	t.Pressure = append(t.Pressure, log.limits...)
 	// The account and the log are each in order of time, but their union is not.
@@ -100,11 +100,11 @@ const (
 type refusals struct {
 	denied []agentbox.Denial
 	limits []agentbox.Pressure
-	at     map[string]int // index into denied by identity
+	index  map[string]int // index into denied by identity
 }
 
-// see adds one entry. It ignores what was allowed, and entries about the log itself.
-func (r *refusals) see(e policy.Entry) error {
+// add adds one entry. It ignores what was allowed, and entries about the log itself.
+func (r *refusals) add(e policy.Entry) error {
 	switch {
 	case e.Kind == policy.KindLimit:
 		if len(r.limits) < maxLimits {
@@ -112,19 +112,19 @@ func (r *refusals) see(e policy.Entry) error {
 		}
 	case e.Allow || e.Kind == policy.KindPolicy || e.Kind == policy.KindRecovered || e.Kind == policy.KindStart:
 	default:
-		r.deny(e)
+		r.addDenied(e)
 	}
 	return nil
 }
 
-// deny counts a refusal. Requests to one host by one method count as one refusal, whatever their
-// paths. The first is quoted, because its path shows what the box wanted.
-func (r *refusals) deny(e policy.Entry) {
-	if r.at == nil {
-		r.at = map[string]int{}
+// addDenied counts a refusal. Requests to one host by one method count as one refusal, whatever
+// their paths. The first is quoted, because its path shows what the box wanted.
+func (r *refusals) addDenied(e policy.Entry) {
+	if r.index == nil {
+		r.index = map[string]int{}
 	}
 	key := fmt.Sprint(e.Proto, e.Method, cmp.Or(e.Name, e.Address), e.Port, e.Kind)
-	i, known := r.at[key]
+	i, known := r.index[key]
 	if !known {
 		// The last entry stands for all that have none of their own.
 		if i = len(r.denied); i >= maxDenied {
@@ -132,7 +132,7 @@ func (r *refusals) deny(e policy.Entry) {
 			r.denied[i].What, r.denied[i].Reason, r.denied[i].Hint = "others", "more than are told apart", ""
 		} else {
 			r.denied = append(r.denied, agentbox.Denial{First: e.Time, What: attemptText(e), Reason: e.Reason, Hint: e.Hint})
-			r.at[key] = i
+			r.index[key] = i
 		}
 	}
 	r.denied[i].Count += max(e.Count, 1)
@@ -151,10 +151,10 @@ func attemptText(e policy.Entry) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s%s", cmp.Or(e.Method, string(e.Proto)), host, e.Path))
 }
 
-// keepLogs copies the logs of services that a supervisor has left, and returns the names of the
-// services. It skips names that do not end in .log or that begin with a dot, which were still being
-// written. The supervisor has already bounded their size.
-func keepLogs(from, to string) (names []string, err error) {
+// copyServiceLogs copies the logs of services that a supervisor has left, and returns the names of
+// the services. It skips names that do not end in .log or that begin with a dot, which were still
+// being written. The supervisor has already bounded their size.
+func copyServiceLogs(from, to string) (names []string, err error) {
 	entries, err := os.ReadDir(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

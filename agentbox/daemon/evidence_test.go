@@ -38,7 +38,7 @@ func TestEvidenceHasWhatWasRefused(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := evidence{jobs{home: h}}.look(box)
+	got, err := evidence{jobs{home: h}}.read(box)
 	if err != nil || len(got.Pressure) != 1 || got.Pressure[0].Detail != "wall 3s" || got.Pressure[0].What != agentbox.PressureLimit || got.Cost != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -61,12 +61,12 @@ func TestLogsOfServicesAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	names, err := keepLogs(from, to)
+	names, err := copyServiceLogs(from, to)
 	b, readErr := os.ReadFile(filepath.Join(to, "web.log"))
 	if err != nil || readErr != nil || len(names) != 1 || names[0] != "web" || string(b) != "hello\n" {
 		t.Errorf("%v %v, %q %v", names, err, b, readErr)
 	}
-	if names, err := keepLogs(filepath.Join(from, "none"), to); err != nil || len(names) != 0 {
+	if names, err := copyServiceLogs(filepath.Join(from, "none"), to); err != nil || len(names) != 0 {
 		t.Errorf("no services: %v %v", names, err)
 	}
 }

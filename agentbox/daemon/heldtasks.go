@@ -15,7 +15,7 @@ import (
 // by keeping a call open. If it hangs up, for whatever reason, and no other client holds the task a
 // moment later, the queue cancels the task.
 func (t tasks) handleHeld(mux *http.ServeMux) {
-	api.Handle(mux, api.RunTask, t.run)
+	api.Handle(mux, api.RunTask, t.startHeld)
 	api.Handle(mux, api.HoldTask, func(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (agentbox.Task, error) {
 		id, err := t.find(ref)
 		if err != nil {
@@ -39,10 +39,10 @@ func (t tasks) handleHeld(mux *http.ServeMux) {
 	})
 }
 
-// run starts a held task and returns how to reach its box. It returns when the command is running
-// or has finished. In the latter case the box may be gone, and the connection is empty. It does not
-// check for room, because the user is waiting for it.
-func (t tasks) run(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) (api.TaskBegun, error) {
+// startHeld starts a held task and returns how to reach its box. It returns when the command is
+// running or has finished. In the latter case the box may be gone, and the connection is empty. It
+// does not check for room, because the user is waiting for it.
+func (t tasks) startHeld(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) (api.TaskBegun, error) {
 	if len(req.Commands) != 1 {
 		return api.TaskBegun{}, agentbox.Errorf(agentbox.Invalid, "%d commands: one is run", len(req.Commands))
 	}

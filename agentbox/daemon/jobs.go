@@ -63,7 +63,7 @@ func (j jobs) start(ctx context.Context, req api.JobStart, progress agentbox.Pro
 // list returns the jobs of a box or of all boxes. The state of each follows from its record and the
 // state of its box.
 func (j jobs) list(ctx context.Context, req api.JobList, progress agentbox.Progress) ([]agentbox.Job, error) {
-	boxes, err := j.of(ctx, req, progress)
+	boxes, err := j.boxesOf(ctx, req, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +74,8 @@ func (j jobs) list(ctx context.Context, req api.JobList, progress agentbox.Progr
 	return all, nil
 }
 
-// of returns the box whose jobs are requested, or every box. Listing does not wake a box.
-func (j jobs) of(ctx context.Context, req api.JobList, progress agentbox.Progress) ([]agentbox.Box, error) {
+// boxesOf returns the box whose jobs are requested, or every box. Listing does not wake a box.
+func (j jobs) boxesOf(ctx context.Context, req api.JobList, progress agentbox.Progress) ([]agentbox.Box, error) {
 	if req.All {
 		return j.boxes.List(ctx, api.ListRequest{}, progress)
 	}

@@ -9,9 +9,9 @@ import (
 	"agentbox/vmm/kernel"
 )
 
-// machinesMade notes that there may be templates or kernels that the team wants. It does not block.
-// Several calls count as one until keepMachines looks.
-func (s *shares) machinesMade() {
+// notifyMachines notes that there may be templates or kernels that the team wants. It does not
+// block. Several calls count as one until keepMachines looks.
+func (s *shares) notifyMachines() {
 	select {
 	case s.machines <- struct{}{}:
 	default:

@@ -16,7 +16,7 @@ func TestAnIdleDaemonGivesMemoryBack(t *testing.T) {
 	runtime.KeepAlive(garbage)
 	ctx, stop := context.WithCancel(t.Context())
 	var work sync.WaitGroup
-	work.Go(func() { returnMemory(ctx, time.Millisecond) })
+	work.Go(func() { releaseMemory(ctx, time.Millisecond) })
 	var before, now runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for now = before; now.HeapReleased < before.HeapReleased+48<<20; runtime.ReadMemStats(&now) {

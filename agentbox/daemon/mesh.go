@@ -34,14 +34,14 @@ func (d *daemon) initMesh(ctx context.Context, req api.MeshInitRequest, _ agentb
 
 // Bounds of an invitation. Its token makes its bearer a member, so every invitation expires.
 const (
-	leastInvite = time.Second
-	mostInvite  = 30 * 24 * time.Hour
+	minInvite = time.Second
+	maxInvite = 30 * 24 * time.Hour
 )
 
 // inviteMesh creates an invitation with the roles that the new member gets.
 func (d *daemon) inviteMesh(_ context.Context, req api.MeshInviteRequest, _ agentbox.Progress) (api.MeshInvite, error) {
-	if req.TTL < leastInvite || req.TTL > mostInvite {
-		return api.MeshInvite{}, agentbox.Errorf(agentbox.Invalid, "an invitation is for %s to %s", leastInvite, mostInvite)
+	if req.TTL < minInvite || req.TTL > maxInvite {
+		return api.MeshInvite{}, agentbox.Errorf(agentbox.Invalid, "an invitation is for %s to %s", minInvite, maxInvite)
 	}
 	roles, err := rolesOf(req.Roles)
 	if err != nil {
@@ -84,7 +84,7 @@ func (d *daemon) listPeers(context.Context, api.None, agentbox.Progress) ([]api.
 		traffic = node.Traffic()
 	}
 	for _, p := range peers {
-		wire := wirePeer(p)
+		wire := convertPeer(p)
 		t := traffic[p.ID]
 		wire.Sent, wire.Received, wire.Wrong = t.Sent, t.Received, t.Wrong
 		out = append(out, wire)
@@ -106,9 +106,9 @@ func memberState(m identity.Member) string {
 	return ""
 }
 
-// wirePeer converts a member to its API form. Its state is one word. A former member's state
+// convertPeer converts a member to its API form. Its state is one word. A former member's state
 // (revoked, left, expired) takes precedence over where it is (self, here, absent).
-func wirePeer(p mesh.Peer) api.MeshPeer {
+func convertPeer(p mesh.Peer) api.MeshPeer {
 	out := api.MeshPeer{
 		ID: p.ID.String(), Name: p.Name, Roles: []string{}, State: memberState(p.Member), Since: p.Since, Member: p.Issued, Expires: p.Expires,
 		Load: int(p.Meta.Load), Free: int64(p.Meta.Free) << 20, Addresses: []string{}, Sequence: p.Meta.Sequence, Records: p.Records,
@@ -138,7 +138,7 @@ func (d *daemon) showMesh(ctx context.Context, _ api.None, _ agentbox.Progress) 
 	s := d.mesh.Status()
 	out := api.MeshStatus{
 		Peer: s.Self.ID.String(), Team: s.Team, Name: s.Self.Name, State: memberState(s.Self), Root: s.Root, Serial: s.Serial,
-		Members: s.Members, Here: s.Here, Sequence: s.Sequence, Counters: s.Counters, Moving: d.moving(ctx),
+		Members: s.Members, Here: s.Here, Sequence: s.Sequence, Counters: s.Counters, Moving: d.transfers(ctx),
 	}
 	for _, r := range s.Self.Roles {
 		out.Roles = append(out.Roles, string(r))
@@ -162,9 +162,9 @@ func (d *daemon) showMesh(ctx context.Context, _ api.None, _ agentbox.Progress) 
 	return out, nil
 }
 
-// moving lists the transfers between peers and this machine that are under way, with names for
+// transfers lists the transfers between peers and this machine that are under way, with names for
 // display if there are any.
-func (d *daemon) moving(ctx context.Context) []api.MeshMovement {
+func (d *daemon) transfers(ctx context.Context) []api.MeshMovement {
 	out := []api.MeshMovement{}
 	node := d.team.Peers()
 	if node == nil {
@@ -235,7 +235,7 @@ func (d *daemon) changePeer(what string, change func(identity.PeerID) error) (ap
 	peers, err := d.mesh.Peers()
 	for _, p := range peers {
 		if p.ID == m.ID {
-			return wirePeer(p), err
+			return convertPeer(p), err
 		}
 	}
 	return api.MeshPeer{}, err

@@ -17,7 +17,7 @@ func (d *daemon) prune(ctx context.Context, req api.PruneRequest, progress agent
 	if err != nil {
 		return out, err
 	}
-	for _, t := range d.queue.Spent() {
+	for _, t := range d.queue.Expired() {
 		size := home.DiskUsage(filepath.Join(d.cfg.Home.Tasks(), t.ID.String()))
 		if !req.DryRun {
 			if err := d.queue.Remove(t.ID); err != nil {

@@ -37,12 +37,12 @@ type shares struct {
 // look for others.
 const mdnsEnv = "AGENTBOX_MDNS"
 
-// joined offers at once what is here. It is called when this machine has become a member.
-func (s *shares) joined() {
+// onJoin offers at once what is here. It is called when this machine has become a member.
+func (s *shares) onJoin() {
 	if i := s.inUse.Load(); i != nil {
 		i.StoreNow()
 	}
-	s.machinesMade()
+	s.notifyMachines()
 }
 
 // share creates the parts, which depend on each other in a circle: the team needs the store, and
@@ -56,15 +56,15 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 	t := team.New()
 	s := &shares{key: key, team: t, remotes: &layers.Remotes{File: cfg.Home.Remotes(), Peers: t.Peers}, machines: make(chan struct{}, 1)}
 	// The store is opened in the background, and only calls that need it wait.
-	s.store = layers.Begin(ctx, cachestore.Config{Dir: cfg.Home.Store(), Key: key, Log: cfg.Log, Trusted: t.Trusts, Named: t.Wake}, distrust(images, cfg.Log))
+	s.store = layers.Begin(ctx, cachestore.Config{Dir: cfg.Home.Store(), Key: key, Log: cfg.Log, Trusted: t.Trusts, Named: t.Notify}, reverifyDamaged(images, cfg.Log))
 	s.images = &layers.Images{Store: s.store.Store, Remotes: s.remotes, Key: key.Public().(ed25519.PublicKey)}
 	s.sharing = &layers.Sharing{Store: s.store.Store, File: cfg.Home.Shared(), Changed: t.SharingChanged}
 	s.results = layers.SetupResults{Store: s.store.Store, Key: s.images.Key}
 	t.Images, t.SetupResults, t.Sharing, t.Files, t.Log = s.images, s.results, s.sharing, images, cfg.Log
 	images.Elsewhere = t.Image
-	t.Joined, t.Made = s.joined, s.machinesMade
+	t.OnJoin, t.OnMade = s.onJoin, s.notifyMachines
 	s.mesh, s.noMesh = mesh.Open(mesh.Config{
-		Dir: cfg.Home.Mesh(), Key: key, Log: cfg.Log, Attach: t.Attach, Changed: t.Changed, Listed: t.Wake, Alone: os.Getenv(mdnsEnv) == "off",
+		Dir: cfg.Home.Mesh(), Key: key, Log: cfg.Log, Attach: t.Attach, Changed: t.Changed, Listed: t.Notify, Alone: os.Getenv(mdnsEnv) == "off",
 	})
 	if s.noMesh != nil {
 		cfg.Log.Error("this machine's part in its team cannot be read", "error", s.noMesh)

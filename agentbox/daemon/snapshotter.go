@@ -46,17 +46,17 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 	if err != nil {
 		return task.Kept{}, err
 	}
-	return k.kept(ctx, kept)
+	return k.describeWork(ctx, kept)
 }
 
 // maxChanges is how many files a result lists. `task ls` reads results as a whole, and the ref has
 // all of the files.
 const maxChanges = 200
 
-// kept returns the description of the work for a task's result. If nothing changed, it leaves out
-// what could not be exported, such as nested repositories, since that was there from the start. It
-// cuts the list of changes to maxChanges.
-func (k snapshotter) kept(ctx context.Context, kept snapshot.Kept) (task.Kept, error) {
+// describeWork returns the description of the work for a task's result. If nothing changed, it
+// leaves out what could not be exported, such as nested repositories, since that was there from the
+// start. It cuts the list of changes to maxChanges.
+func (k snapshotter) describeWork(ctx context.Context, kept snapshot.Kept) (task.Kept, error) {
 	out := task.Kept{Ref: kept.Ref, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files, Nothing: kept.Nothing(), Missing: kept.Missing, Unexported: kept.Unexported}
 	if out.Nothing {
 		out.Missing = nil

@@ -20,9 +20,9 @@ func (o content) Open(ctx context.Context, img image.Image) (images.Filling, err
 	return o.Fill(ctx, img)
 }
 
-// distrust makes the store of images verify an image again if the store of chunks found it damaged,
-// since they share one file. The next use of the image then reads and hashes it first.
-func distrust(images *image.Store, log *slog.Logger) func(agentbox.Digest) {
+// reverifyDamaged makes the store of images verify an image again if the store of chunks found it
+// damaged, since they share one file. The next use of the image then reads and hashes it first.
+func reverifyDamaged(images *image.Store, log *slog.Logger) func(agentbox.Digest) {
 	return func(d agentbox.Digest) {
 		if err := images.Distrust(d); err != nil {
 			log.Error("an image is damaged and may be used", "image", d.Short(), "error", err)

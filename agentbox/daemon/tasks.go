@@ -55,15 +55,15 @@ func (t taskJobs) Signal(ctx context.Context, req api.JobSignal) error {
 
 // Shares of this machine that all boxes of tasks together may use.
 const (
-	memoryShare = 0.75 // of the memory
-	cpuShare    = 2    // times the CPUs: agents wait for their models most of the time
-	memoryLeft  = 0.1  // of the memory must remain available
+	memoryShare  = 0.75 // of the memory
+	cpuShare     = 2    // times the CPUs: agents wait for their models most of the time
+	minAvailable = 0.1  // of the memory must remain available
 )
 
-// room reports whether one more box may start without making the machine swap. It considers both
+// hasRoom reports whether one more box may start without making the machine swap. It considers both
 // the memory that was promised to boxes and the memory that is available, because other programs
 // use some too. If the available memory is unknown, there is no room.
-func room(running []task.Need, next task.Need) bool {
+func hasRoom(running []task.Need, next task.Need) bool {
 	cpus, memory := next.CPUs, next.Memory
 	for _, n := range running {
 		cpus, memory = cpus+n.CPUs, memory+n.Memory
@@ -73,7 +73,7 @@ func room(running []task.Need, next task.Need) bool {
 		return false
 	}
 	total, available := float64(machine.Memory), float64(machine.Available)
-	return cpus <= cpuShare*machine.CPUs && float64(memory) <= memoryShare*total && available-float64(next.Memory) >= memoryLeft*total
+	return cpus <= cpuShare*machine.CPUs && float64(memory) <= memoryShare*total && available-float64(next.Memory) >= minAvailable*total
 }
 
 // tasks serves the calls about the tasks of this machine. It reads requests and configurations for
@@ -139,20 +139,20 @@ func (t tasks) list(ctx context.Context, req api.TaskList, progress agentbox.Pro
 		}
 	}
 	for i := range all {
-		t.accountNow(ctx, &all[i])
+		t.addRunningUsage(ctx, &all[i])
 	}
 	return all, nil
 }
 
-// accountNow adds what a running attempt has used so far. If the box cannot be found, it has just
-// gone, and the task's result will have the figures.
-func (t tasks) accountNow(ctx context.Context, one *agentbox.Task) {
+// addRunningUsage adds what a running attempt has used so far. If the box cannot be found, it has
+// just gone, and the task's result will have the figures.
+func (t tasks) addRunningUsage(ctx context.Context, one *agentbox.Task) {
 	last := one.Last()
 	if last == nil || last.Result != nil {
 		return
 	}
 	if box, err := t.boxes.Find(ctx, api.BoxRef{Box: last.BoxName}); err == nil {
-		seen, _ := t.evidence.spent(box) // the queue reports errors when it counts
+		seen, _ := t.evidence.usage(box) // the queue reports errors when it counts
 		one.Account(seen.Used, seen.Cost)
 	}
 }
@@ -197,7 +197,7 @@ func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 	req.Spec.Project, req.Spec.Environ = p.Name, includeEnviron(cfg, req.Environ)
 	// Globs are relative to the configuration's directory, anywhere in the checkout.
 	if req.Spec.Artifacts, req.Spec.Lockfiles = cfg.Artifacts, cfg.Lockfiles; len(cfg.Artifacts) > 0 {
-		if req.Spec.ArtifactsIn, err = below(ctx, req.Spec.Directory, cfg.Root); err != nil {
+		if req.Spec.ArtifactsIn, err = relativeDir(ctx, req.Spec.Directory, cfg.Root); err != nil {
 			return task.Submission{}, err
 		}
 	}
@@ -312,26 +312,27 @@ func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (
 		}
 	}
 	if last := found.Last(); last != nil && last.Result == nil {
-		if info.Now = t.soFar(ctx, *last); info.Now != nil {
+		if info.Now = t.partialEvidence(ctx, *last); info.Now != nil {
 			info.Task.Account(info.Now.Used, info.Now.Cost)
 		}
 	}
 	return info, nil
 }
 
-// soFar returns what is known of a running attempt, or nil before it has a box. It has the form of
-// a result, so that the same code shows both.
-func (t tasks) soFar(ctx context.Context, a agentbox.Attempt) *agentbox.Result {
+// partialEvidence returns what is known of a running attempt, or nil before it has a box. It has
+// the form of a result, so that the same code shows both.
+func (t tasks) partialEvidence(ctx context.Context, a agentbox.Attempt) *agentbox.Result {
 	box, err := t.boxes.Find(ctx, api.BoxRef{Box: a.BoxName})
 	if err != nil {
 		return nil
 	}
-	seen, _ := t.evidence.look(box) // the queue reports errors when it counts
+	seen, _ := t.evidence.read(box) // the queue reports errors when it counts
 	return &agentbox.Result{State: agentbox.TaskRunning, Used: seen.Used, Cost: seen.Cost, Denied: seen.Denied, Pressure: seen.Pressure}
 }
 
-// below returns the path of a directory within its repository, slash-separated, and "" for the top.
-func below(ctx context.Context, dir, root string) (string, error) {
+// relativeDir returns the path of a directory within its repository, slash-separated, and "" for
+// the top.
+func relativeDir(ctx context.Context, dir, root string) (string, error) {
 	repo, err := workspace.Describe(ctx, dir)
 	if err != nil {
 		return "", err

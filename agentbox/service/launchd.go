@@ -12,7 +12,7 @@ import (
 )
 
 // launchd runs agents of a user on macOS. They end with the login; a daemon that outlives it would
-// need root. Status reports this (Outlives is false).
+// need root. Status reports this (Persistent is false).
 type launchd struct{}
 
 // label returns the agent's name in launchd, in reverse domain form by its convention.
@@ -27,9 +27,9 @@ func (launchd) file(s Service) (string, error) {
 	return filepath.Join(dir, "Library", "LaunchAgents", s.label()+".plist"), nil
 }
 
-// text returns the agent's property list. AbandonProcessGroup keeps launchd from killing boxes when
-// the daemon ends.
-func (launchd) text(s Service) string {
+// render returns the agent's property list. AbandonProcessGroup keeps launchd from killing boxes
+// when the daemon ends.
+func (launchd) render(s Service) string {
 	env := ""
 	if !s.Default {
 		env = `	<key>EnvironmentVariables</key>
@@ -72,8 +72,8 @@ func escape(s string) string {
 	return b.String()
 }
 
-// domain returns the launchd domain of this user's agents: that of the graphical login.
-func domain() string { return "gui/" + strconv.Itoa(os.Getuid()) }
+// guiDomain returns the launchd domain of this user's agents: that of the graphical login.
+func guiDomain() string { return "gui/" + strconv.Itoa(os.Getuid()) }
 
 // start replaces a loaded agent, because launchd reads the file only once.
 func (l launchd) start(ctx context.Context, s Service) (missing []string, err error) {
@@ -81,8 +81,8 @@ func (l launchd) start(ctx context.Context, s Service) (missing []string, err er
 	if err != nil {
 		return nil, err
 	}
-	_, _ = run(ctx, "launchctl", "bootout", domain()+"/"+s.label()) // an older one, if any
-	if _, err := run(ctx, "launchctl", "bootstrap", domain(), path); err != nil {
+	_, _ = run(ctx, "launchctl", "bootout", guiDomain()+"/"+s.label()) // an older one, if any
+	if _, err := run(ctx, "launchctl", "bootstrap", guiDomain(), path); err != nil {
 		return nil, agentbox.Errorf(agentbox.Unavailable, "start the service: %w", err)
 	}
 	return nil, nil
@@ -90,17 +90,17 @@ func (l launchd) start(ctx context.Context, s Service) (missing []string, err er
 
 // stop unloads the agent. The caller removes its file, so that it is not loaded at the next login.
 func (launchd) stop(ctx context.Context, s Service) error {
-	if _, err := run(ctx, "launchctl", "bootout", domain()+"/"+s.label()); err != nil {
+	if _, err := run(ctx, "launchctl", "bootout", guiDomain()+"/"+s.label()); err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "stop the service: %w", err)
 	}
 	return nil
 }
 
 // state asks launchd. Its answer is text for people, so we look for only one line of it.
-func (launchd) state(ctx context.Context, s Service) (running, outlives bool, missing []string) {
-	out, err := run(ctx, "launchctl", "print", domain()+"/"+s.label())
+func (launchd) state(ctx context.Context, s Service) (running, persistent bool, missing []string) {
+	out, err := run(ctx, "launchctl", "print", guiDomain()+"/"+s.label())
 	if err != nil || !strings.Contains(out, "state = running") {
-		missing = append(missing, "it does not run: launchctl print "+domain()+"/"+s.label())
+		missing = append(missing, "it does not run: launchctl print "+guiDomain()+"/"+s.label())
 	}
 	return len(missing) == 0, false, append(missing, "it ends with your login: macOS runs agents of a user only while they are logged in")
 }

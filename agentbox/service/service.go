@@ -28,13 +28,13 @@ type Service struct {
 // Status is what the system reports about a service. It is what `service status` shows, and its
 // JSON form.
 type Status struct {
-	Manager   string   `json:"manager"` // systemd or launchd; "" if neither serves this user
-	File      string   `json:"file"`    // the unit
-	Installed bool     `json:"installed"`
-	Current   bool     `json:"current"` // the unit is what this build would write
-	Running   bool     `json:"running"`
-	Outlives  bool     `json:"outlives"` // it survives a logout and starts with the machine
-	Missing   []string `json:"missing"`  // what to do about it, as commands or sentences
+	Manager    string   `json:"manager"` // systemd or launchd; "" if neither serves this user
+	File       string   `json:"file"`    // the unit
+	Installed  bool     `json:"installed"`
+	Current    bool     `json:"current"` // the unit is what this build would write
+	Running    bool     `json:"running"`
+	Persistent bool     `json:"outlives"` // it survives a logout and starts with the machine
+	Missing    []string `json:"missing"`  // what to do about it, as commands or sentences
 }
 
 // name returns a name that is unique for each home. It contains no character that is special to
@@ -52,17 +52,17 @@ func (s Service) name() string {
 type manager interface {
 	// file returns the path of a service's unit.
 	file(s Service) (string, error)
-	text(s Service) string
+	render(s Service) string
 	// start runs the written unit now and at every start of the machine. What it could not arrange
 	// is in missing.
 	start(ctx context.Context, s Service) (missing []string, err error)
 	stop(ctx context.Context, s Service) error
-	state(ctx context.Context, s Service) (running, outlives bool, missing []string)
+	state(ctx context.Context, s Service) (running, persistent bool, missing []string)
 }
 
-// here returns the manager of services on this machine and its name. If there is none, the error is
-// Missing, with what to do instead.
-func here(ctx context.Context) (string, manager, error) {
+// detectManager returns the manager of services on this machine and its name. If there is none, the
+// error is Missing, with what to do instead.
+func detectManager(ctx context.Context) (string, manager, error) {
 	switch runtime.GOOS {
 	case "darwin":
 		return "launchd", launchd{}, nil
@@ -82,7 +82,7 @@ func here(ctx context.Context) (string, manager, error) {
 // error is Missing if no manager runs services or the unit cannot be written, and Unavailable if
 // the service does not start.
 func (s Service) Install(ctx context.Context) (Status, error) {
-	_, m, err := here(ctx)
+	_, m, err := detectManager(ctx)
 	if err != nil {
 		return Status{}, err
 	}
@@ -94,7 +94,7 @@ func (s Service) Install(ctx context.Context) (Status, error) {
 		return Status{}, agentbox.Errorf(agentbox.Missing, "%w", err)
 	}
 	// The manager reads the unit when it is told to start it, so the unit is written first.
-	if err := durable.WriteFile(path, []byte(m.text(s)), 0o644); err != nil {
+	if err := durable.WriteFile(path, []byte(m.render(s)), 0o644); err != nil {
 		return Status{}, agentbox.Errorf(agentbox.Missing, "write the service: %w", err)
 	}
 	missing, err := m.start(ctx, s)
@@ -108,7 +108,7 @@ func (s Service) Install(ctx context.Context) (Status, error) {
 
 // Status asks the system. It is no error if there is no manager or no unit: Status says so.
 func (s Service) Status(ctx context.Context) (Status, error) {
-	name, m, err := here(ctx)
+	name, m, err := detectManager(ctx)
 	if err != nil {
 		return Status{Missing: []string{agentbox.AsError(err).Message, agentbox.AsError(err).Hint}}, nil
 	}
@@ -123,12 +123,12 @@ func (s Service) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return st, agentbox.Errorf(agentbox.Missing, "%w", err)
 	}
-	st.Installed, st.Current = true, string(b) == m.text(s)
+	st.Installed, st.Current = true, string(b) == m.render(s)
 	if !st.Current {
 		st.Missing = append(st.Missing, "it is of another agentbox: agentbox service install")
 	}
 	var missing []string
-	st.Running, st.Outlives, missing = m.state(ctx, s)
+	st.Running, st.Persistent, missing = m.state(ctx, s)
 	st.Missing = append(st.Missing, missing...)
 	return st, nil
 }
@@ -136,7 +136,7 @@ func (s Service) Status(ctx context.Context) (Status, error) {
 // Uninstall stops the service and removes its unit. Boxes go on. It is no error if the service is
 // not installed. If it cannot be stopped, the error is Unavailable and the unit stays.
 func (s Service) Uninstall(ctx context.Context) error {
-	_, m, err := here(ctx)
+	_, m, err := detectManager(ctx)
 	if err != nil {
 		return err
 	}

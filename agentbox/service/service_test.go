@@ -20,7 +20,7 @@ var cases = map[string]Service{
 
 func TestUnitsAreAsTheyWere(t *testing.T) {
 	for name, s := range cases {
-		for suffix, text := range map[string]string{".service": systemd{}.text(s), ".plist": launchd{}.text(s)} {
+		for suffix, text := range map[string]string{".service": systemd{}.render(s), ".plist": launchd{}.render(s)} {
 			path := filepath.Join("testdata", name+suffix)
 			if *update {
 				if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -53,7 +53,7 @@ func TestSystemdUnderstandsTheUnit(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(t.TempDir(), s.unit())
-		if err := os.WriteFile(path, []byte(systemd{}.text(s)), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(systemd{}.render(s)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		cmd := exec.Command(tool, "verify", "--user", path)
@@ -67,7 +67,7 @@ func TestSystemdUnderstandsTheUnit(t *testing.T) {
 
 func TestPlistIsXML(t *testing.T) {
 	for name, s := range cases {
-		d := xml.NewDecoder(strings.NewReader(launchd{}.text(s)))
+		d := xml.NewDecoder(strings.NewReader(launchd{}.render(s)))
 		var strs []string
 		for {
 			tok, err := d.Token()

@@ -25,10 +25,10 @@ func (systemd) file(s Service) (string, error) {
 	return filepath.Join(dir, "systemd", "user", s.unit()), nil
 }
 
-// text returns the unit. A daemon that finds its home in use exits with 3. The unit counts that as
-// a success and retries, so that this daemon takes over when the other one ends. The program is run
-// through env, because systemd rejects a program path with quotes in it.
-func (systemd) text(s Service) string {
+// render returns the unit. A daemon that finds its home in use exits with 3. The unit counts that
+// as a success and retries, so that this daemon takes over when the other one ends. The program is
+// run through env, because systemd rejects a program path with quotes in it.
+func (systemd) render(s Service) string {
 	var b strings.Builder
 	b.WriteString(`[Unit]
 Description=agentbox: boxes for coding agents, and this machine's part in its team
@@ -81,7 +81,7 @@ func (systemd) stop(ctx context.Context, s Service) error {
 
 // state checks the three things that a server needs: it runs, starts by itself, and outlives the
 // last session.
-func (systemd) state(ctx context.Context, s Service) (running, outlives bool, missing []string) {
+func (systemd) state(ctx context.Context, s Service) (running, persistent bool, missing []string) {
 	state, _ := run(ctx, "systemctl", "--user", "is-active", s.unit())
 	enabled, _ := run(ctx, "systemctl", "--user", "is-enabled", s.unit())
 	linger, _ := run(ctx, "loginctl", "show-user", userName(), "--property=Linger", "--value")

@@ -19,43 +19,45 @@ import (
 	"agentbox/agentbox/job"
 )
 
-// pollEvery is how often the file that marks the end of a job is polled for. A job is in another
-// process, a supervisor, which knows no daemon that it could notify.
-const pollEvery = 10 * time.Millisecond
+// pollFileEvery is how often the file that marks the end of a job is polled for. A job is in
+// another process, a supervisor, which knows no daemon that it could notify.
+const pollFileEvery = 10 * time.Millisecond
 
-// poll asks every pollEvery whether something is so, and returns when it is. The error is ctx's.
+// poll asks every pollFileEvery whether something is so, and returns when it is. The error is
+// ctx's.
 func poll(ctx context.Context, so func() bool) error {
 	for !so() {
-		if !background.Sleep(ctx, pollEvery) {
+		if !background.Sleep(ctx, pollFileEvery) {
 			return ctx.Err()
 		}
 	}
 	return nil
 }
 
-// run is one attempt while it is followed. One goroutine follows it; gather has another beside it.
+// run is one attempt while it is followed. One goroutine follows it; startGathering starts another
+// beside it.
 type run struct {
 	q   *Queue
 	rec record
 	agentbox.Attempt
-	dir   string
-	line  *timeline
-	watch *watch
+	dir      string
+	timeline *timeline
+	watch    *watch
 }
 
-// attempt follows a task's current attempt to its end, and begins one if there is none. When ctx
+// runAttempt follows a task's current attempt to its end, and begins one if there is none. When ctx
 // ends it leaves everything as it is, and the next queue goes on. The order matters: the evidence
 // is gathered before there is another machine, the work is kept before the result is written, and
 // the result is written before the box is removed. So the next daemon can go on wherever this one
 // was killed.
-func (q *Queue) attempt(ctx context.Context, rec record) {
+func (q *Queue) runAttempt(ctx context.Context, rec record) {
 	r, err := q.open(rec)
 	if err != nil {
 		q.Log.Error("cannot begin a task", "task", rec.ID, "error", err)
 		q.watch(rec.ID).begin(err)
 		return
 	}
-	result, box, err := r.follow(ctx)
+	result, box, err := r.runJob(ctx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -65,26 +67,26 @@ func (q *Queue) attempt(ctx context.Context, rec record) {
 		result = agentbox.Result{State: agentbox.TaskFailed, Reason: e.Message, End: e.End}
 	}
 	if box != nil {
-		evidence := r.gather(ctx, *box)
+		evidence := r.startGathering(ctx, *box)
 		if result.Exit == nil {
 			evidence() // about a machine that has gone, before there is another
 		}
 		work := r.keepWork(ctx, *box, &result, evidence)
-		evidence().into(&result)
+		evidence().copyTo(&result)
 		r.collect(ctx, *box, work, &result)
-		r.leaveStopped(ctx, result)
+		r.stopKeptBox(ctx, result)
 	}
 	if ctx.Err() != nil {
 		return
 	}
 	result.Ended = time.Now().UTC()
-	r.line.add("ended", strings.TrimSuffix(string(result.State)+": "+result.Reason, ": "))
+	r.timeline.add("ended", strings.TrimSuffix(string(result.State)+": "+result.Reason, ": "))
 	if err := q.Store.finish(rec.ID, r.Number, result); err != nil {
 		q.Log.Error("cannot write how a task ended", "task", rec.ID, "error", err)
 		return
 	}
 	if box != nil && result.Box == "" {
-		r.watch.remove(r.BoxName)
+		r.watch.setRemoving(r.BoxName)
 		q.remove(ctx, *box)
 	}
 }
@@ -107,12 +109,12 @@ func (q *Queue) open(rec record) (*run, error) {
 		}
 	}
 	dir := q.Store.Attempt(rec.ID, n)
-	return &run{q: q, rec: rec, Attempt: attempts[n-1], dir: dir, line: &timeline{filepath.Join(dir, timelineFile)}, watch: q.watch(rec.ID)}, nil
+	return &run{q: q, rec: rec, Attempt: attempts[n-1], dir: dir, timeline: &timeline{filepath.Join(dir, timelineFile)}, watch: q.watch(rec.ID)}, nil
 }
 
-// follow makes the box and starts the job, unless that is done, and waits for the job's end. It
+// runJob makes the box and starts the job, unless that is done, and waits for the job's end. It
 // returns the box if there is one, with or without an error. The result is set if the error is nil.
-func (r *run) follow(ctx context.Context) (agentbox.Result, *agentbox.Box, error) {
+func (r *run) runJob(ctx context.Context) (agentbox.Result, *agentbox.Box, error) {
 	if r.q.Store.cancelled(r.rec.ID) && r.box(ctx) == nil {
 		return agentbox.Result{State: agentbox.TaskCancelled}, nil, nil
 	}
@@ -120,7 +122,7 @@ func (r *run) follow(ctx context.Context) (agentbox.Result, *agentbox.Box, error
 	switch {
 	case err != nil && r.q.Store.cancelled(r.rec.ID):
 		if !r.hasJob(ctx) {
-			return r.cancelled(), r.box(ctx), nil
+			return r.cancelledResult(), r.box(ctx), nil
 		}
 		box, err = r.box(ctx), nil // the job may have begun, and is ended like any other
 	case err != nil && box == nil:
@@ -131,7 +133,7 @@ func (r *run) follow(ctx context.Context) (agentbox.Result, *agentbox.Box, error
 			return agentbox.Result{State: agentbox.TaskFailed, Exit: &refused.Status, Reason: refused.Reason}, box, nil
 		}
 		if now := r.box(ctx); now != nil && !now.Limited().IsZero() {
-			return limited(now.Limited()), box, nil
+			return limitedResult(now.Limited()), box, nil
 		}
 		return agentbox.Result{}, box, err
 	}
@@ -168,11 +170,11 @@ func (r *run) hasJob(ctx context.Context) bool {
 	return err == nil
 }
 
-// cancelled is the result of a task that was cancelled before its command ended. A limit that the
-// holder enforces cancels by End, and is the result then.
-func (r *run) cancelled() agentbox.Result {
+// cancelledResult is the result of a task that was cancelled before its command ended. A limit that
+// the holder enforces cancels by End, and is the result then.
+func (r *run) cancelledResult() agentbox.Result {
 	if why := r.q.Store.cancellation(r.rec.ID); !why.Limit.IsZero() {
-		return limited(why.Limit)
+		return limitedResult(why.Limit)
 	}
 	return agentbox.Result{State: agentbox.TaskCancelled}
 }
@@ -195,11 +197,11 @@ func (r *run) ensureBox(ctx context.Context) (*agentbox.Box, error) {
 		return b, nil
 	}
 	begun := time.Now()
-	resp, err := r.q.Boxes.Up(ctx, r.upRequest(), r.watch.tell)
+	resp, err := r.q.Boxes.Up(ctx, r.upRequest(), r.watch.report)
 	if err != nil {
 		return nil, err
 	}
-	r.line.took("box", resp.Box.Name+" of "+string(resp.Box.Isolation), time.Since(begun))
+	r.timeline.addTimed("box", resp.Box.Name+" of "+string(resp.Box.Isolation), time.Since(begun))
 	return &resp.Box, nil
 }
 
@@ -214,7 +216,7 @@ func (r *run) ensureJob(ctx context.Context) (*api.JobRefusal, error) {
 		Columns: cmp.Or(r.rec.Columns, 120), Rows: cmp.Or(r.rec.Rows, 40), Input: r.rec.Input, Expect: r.rec.Held,
 	}})
 	if err == nil && started.Refused == nil {
-		r.line.add("command", r.Job.String())
+		r.timeline.add("command", r.Job.String())
 		r.watch.begin(nil)
 	}
 	return started.Refused, err
@@ -240,14 +242,14 @@ func (r *run) await(ctx context.Context) (agentbox.Result, error) {
 		case agentbox.CodeOf(err) == agentbox.NotFound:
 			return agentbox.Result{State: agentbox.TaskLost, Reason: "its box was removed"}, nil
 		case err == nil && (info.Job.State == agentbox.JobEnded || info.Job.State == agentbox.JobLost):
-			return r.ended(ctx, info), nil
+			return r.jobResult(ctx, info), nil
 		case err == nil && info.Job.State == agentbox.JobPaused && r.pausedAtLimit(ctx):
-			return r.ended(ctx, info), nil
+			return r.jobResult(ctx, info), nil
 		}
 		if r.q.Store.cancelled(r.rec.ID) {
-			asked = r.end(ctx, asked)
+			asked = r.terminate(ctx, asked)
 		}
-		if err := r.pause(ctx, info.Dir); err != nil {
+		if err := r.awaitStep(ctx, info.Dir); err != nil {
 			return agentbox.Result{}, err
 		}
 	}
@@ -260,16 +262,16 @@ func (r *run) pausedAtLimit(ctx context.Context) bool {
 	return box != nil && box.State == agentbox.Paused && !box.Limited().IsZero()
 }
 
-// stateEvery is how often the state of a box is asked for, which costs a call to its supervisor.
-// The end of a job shows sooner, by its file.
-const stateEvery = time.Second
+// pollStateEvery is how often the state of a box is asked for, which costs a call to its
+// supervisor. The end of a job shows sooner, by its file.
+const pollStateEvery = time.Second
 
-// pause returns when the job's end is recorded, or after stateEvery.
-func (r *run) pause(ctx context.Context, dir string) error {
+// awaitStep returns when the job's end is recorded, or after pollStateEvery.
+func (r *run) awaitStep(ctx context.Context, dir string) error {
 	begun := time.Now()
 	return poll(ctx, func() bool {
 		_, err := os.Lstat(filepath.Join(dir, job.EndFile))
-		return dir != "" && !errors.Is(err, fs.ErrNotExist) || time.Since(begun) >= stateEvery
+		return dir != "" && !errors.Is(err, fs.ErrNotExist) || time.Since(begun) >= pollStateEvery
 	})
 }
 
@@ -277,15 +279,15 @@ func (r *run) pause(ctx context.Context, dir string) error {
 // machine is ended.
 const cancelGrace = 5 * time.Second
 
-// end tells the job to end: by SIGTERM, later by SIGKILL, then by stopping its box. asked is when
-// it was first told, zero for not yet; end returns that time, to be passed again.
-func (r *run) end(ctx context.Context, asked time.Time) time.Time {
+// terminate tells the job to end: by SIGTERM, later by SIGKILL, then by stopping its box. asked is
+// when it was first told, zero for not yet; terminate returns that time, to be passed again.
+func (r *run) terminate(ctx context.Context, asked time.Time) time.Time {
 	signal := "TERM"
 	switch waited := time.Since(asked); {
 	case asked.IsZero():
 		asked = time.Now()
 		why := r.q.Store.cancellation(r.rec.ID)
-		r.line.add("cancelled", why.Limit.String())
+		r.timeline.add("cancelled", why.Limit.String())
 		if !why.Limit.IsZero() { // as every limit, it does not ask
 			signal = "KILL"
 		}
@@ -303,20 +305,20 @@ func (r *run) end(ctx context.Context, asked time.Time) time.Time {
 	return asked
 }
 
-// ended is the result of a job that has ended. In order of precedence: the task was cancelled, its
-// box reached a limit, the command ended with a status. The transcript is copied into the attempt,
-// as the job's own goes with its box.
-func (r *run) ended(ctx context.Context, info api.JobInfo) agentbox.Result {
+// jobResult is the result of a job that has ended. In order of precedence: the task was cancelled,
+// its box reached a limit, the command ended with a status. The transcript is copied into the
+// attempt, as the job's own goes with its box.
+func (r *run) jobResult(ctx context.Context, info api.JobInfo) agentbox.Result {
 	var result agentbox.Result
 	if info.Job.Exit != nil {
-		r.line.put(Moment{info.Job.Ended.UTC(), "exit", exitText(info.Job), info.Job.Ended.Sub(info.Job.Started)})
+		r.timeline.append(TimelineEvent{info.Job.Ended.UTC(), "exit", exitText(info.Job), info.Job.Ended.Sub(info.Job.Started)})
 	}
 	box := r.box(ctx)
 	switch {
 	case r.q.Store.cancelled(r.rec.ID):
-		result = r.cancelled()
+		result = r.cancelledResult()
 	case box != nil && !box.Limited().IsZero():
-		result = limited(box.Limited())
+		result = limitedResult(box.Limited())
 	case info.Job.Exit == nil:
 		result.State, result.Reason = agentbox.TaskLost, "its machine ended under it"
 		if box != nil {
@@ -344,8 +346,8 @@ func exitText(j agentbox.Job) string {
 	return fmt.Sprintf("code %d", *j.Exit)
 }
 
-// keepTranscript copies the job's transcript as one asciicast file, and replaces an earlier copy. It
-// waits for the disk, because the box with the original is removed next.
+// keepTranscript copies the job's transcript as one asciicast file, and replaces an earlier copy.
+// It waits for the disk, because the box with the original is removed next.
 func (r *run) keepTranscript(dir string) error {
 	path := filepath.Join(r.dir, transcriptFile)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
@@ -355,7 +357,7 @@ func (r *run) keepTranscript(dir string) error {
 	return errors.Join(job.OpenTranscript(dir).WriteCast(context.Background(), f), f.Sync(), f.Close())
 }
 
-// limited is the result of a task that a limit ended.
-func limited(l agentbox.Limit) agentbox.Result {
+// limitedResult is the result of a task that a limit ended.
+func limitedResult(l agentbox.Limit) agentbox.Result {
 	return agentbox.Result{State: agentbox.TaskLimited, Limit: l, Reason: l.String()}
 }

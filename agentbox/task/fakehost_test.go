@@ -23,12 +23,12 @@ type fakeHost struct {
 	dir  string
 	ends sync.WaitGroup // jobs that have not ended; the test waits for them
 
-	mu      sync.Mutex
-	boxes   map[string]agentbox.Box
-	started map[agentbox.JobID]int
-	removed map[string]int
-	envs    map[string][]string // by name of a box
-	most    int
+	mu       sync.Mutex
+	boxes    map[string]agentbox.Box
+	started  map[agentbox.JobID]int
+	removed  map[string]int
+	envs     map[string][]string // by name of a box
+	maxBoxes int
 }
 
 func newFakeHost(t *testing.T) *fakeHost {
@@ -47,7 +47,7 @@ func (h *fakeHost) Up(_ context.Context, req api.UpRequest, _ agentbox.Progress)
 	}
 	b := agentbox.Box{ID: agentbox.NewBoxID(), Name: req.Name, State: agentbox.Running}
 	h.boxes[req.Name], h.envs[req.Name] = b, req.Environ
-	h.most = max(h.most, len(h.boxes))
+	h.maxBoxes = max(h.maxBoxes, len(h.boxes))
 	return api.UpResponse{Box: b}, nil
 }
 
@@ -161,7 +161,7 @@ func (h *fakeHost) serve(t *testing.T, store Store, snapshotter Snapshotter) (q 
 	ctx, cancel := context.WithCancel(t.Context())
 	q = NewQueue(ctx, Config{
 		Store: store, Boxes: h, Jobs: h, Snapshotter: snapshotter, Log: slog.New(slog.DiscardHandler),
-		Room: func(running []Need, _ Need) bool { return len(running) < 3 },
+		HasRoom: func(running []Need, _ Need) bool { return len(running) < 3 },
 	})
 	done := make(chan struct{})
 	go func() { defer close(done); q.Run() }()

@@ -28,15 +28,15 @@ type watch struct {
 	begun chan struct{} // closed by it
 	err   error         // why there is no job; set before begun is closed
 
-	// telling is held while progress is called, and guards it.
-	telling  sync.Mutex
-	progress agentbox.Progress // of whoever waits for the task to begin
+	// progressMu is held while progress is called, and guards it.
+	progressMu sync.Mutex
+	progress   agentbox.Progress // of whoever waits for the task to begin
 
 	// mu guards what follows.
-	mu      sync.Mutex
-	box     string // of an attempt that has its result, while the box is removed
-	holders int
-	left    time.Time // when the last holder went
+	mu       sync.Mutex
+	box      string // of an attempt that has its result, while the box is removed
+	holders  int
+	lastLeft time.Time // when the last holder went
 }
 
 // watch returns the watch of a task, which all its waiters share.
@@ -45,26 +45,26 @@ func (q *Queue) watch(id agentbox.TaskID) *watch {
 	defer q.mu.Unlock()
 	w := q.watches[id]
 	if w == nil {
-		w = &watch{begun: make(chan struct{}), left: time.Now()}
+		w = &watch{begun: make(chan struct{}), lastLeft: time.Now()}
 		q.watches[id] = w
 	}
 	return w
 }
 
-// tell reports progress while the box is made, if anybody listens.
-func (w *watch) tell(e agentbox.Event) {
-	w.telling.Lock()
-	defer w.telling.Unlock()
+// report reports progress while the box is made, if anybody listens.
+func (w *watch) report(e agentbox.Event) {
+	w.progressMu.Lock()
+	defer w.progressMu.Unlock()
 	if w.progress != nil {
 		w.progress(e)
 	}
 }
 
-// listen has progress called from now on; nil: nobody. It waits for a call that is under way, so
-// that none goes on or begins afterwards.
-func (w *watch) listen(progress agentbox.Progress) {
-	w.telling.Lock()
-	defer w.telling.Unlock()
+// setProgress has progress called from now on; nil: nobody. It waits for a call that is under way,
+// so that none goes on or begins afterwards.
+func (w *watch) setProgress(progress agentbox.Progress) {
+	w.progressMu.Lock()
+	defer w.progressMu.Unlock()
 	w.progress = progress
 }
 
@@ -77,16 +77,16 @@ func (w *watch) begin(err error) {
 	})
 }
 
-// remove says that an attempt has its result, and that its box is being removed.
-func (w *watch) remove(box string) {
+// setRemoving says that an attempt has its result, and that its box is being removed.
+func (w *watch) setRemoving(box string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.box = box
 }
 
-// leaving tells whether an attempt has its result and its box cannot be found any more: only
+// isRemoved tells whether an attempt has its result and its box cannot be found any more: only
 // cleaning up is left.
-func (w *watch) leaving(ctx context.Context, boxes Boxes) bool {
+func (w *watch) isRemoved(ctx context.Context, boxes Boxes) bool {
 	w.mu.Lock()
 	box := w.box
 	w.mu.Unlock()
@@ -97,12 +97,12 @@ func (w *watch) leaving(ctx context.Context, boxes Boxes) bool {
 	return agentbox.CodeOf(err) == agentbox.NotFound
 }
 
-// hold adds a holder (+1) or removes one (-1), and returns how many there are.
-func (w *watch) hold(by int) (left int) {
+// addHolders adds a holder (+1) or removes one (-1), and returns how many there are.
+func (w *watch) addHolders(by int) (left int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.holders += by
-	w.left = time.Now()
+	w.lastLeft = time.Now()
 	return w.holders
 }
 
@@ -111,7 +111,7 @@ func (w *watch) hold(by int) (left int) {
 func (w *watch) abandoned() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.holders == 0 && time.Since(w.left) > holdGrace
+	return w.holders == 0 && time.Since(w.lastLeft) > holdGrace
 }
 
 // Begin submits one held task and returns when its command runs, or with the reason why it never
@@ -124,13 +124,13 @@ func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progr
 	id := agentbox.NewTaskID()
 	w := q.watch(id) // complete before the task is recorded: from then on the queue may begin it
 	w.environ = environ
-	w.listen(progress)
-	defer w.listen(nil)
-	w.hold(+1)
-	defer w.hold(-1)
+	w.setProgress(progress)
+	defer w.setProgress(nil)
+	w.addHolders(+1)
+	defer w.addHolders(-1)
 	all, err := q.write(s, id)
 	if err != nil {
-		q.forget(id)
+		q.dropWatch(id)
 		return agentbox.Task{}, err
 	}
 	q.begin(all[0])
@@ -151,11 +151,11 @@ func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progr
 // come back to the next daemon.
 func (q *Queue) Hold(ctx context.Context, id agentbox.TaskID) (agentbox.Task, error) {
 	w := q.watch(id)
-	w.hold(+1)
+	w.addHolders(+1)
 	for {
-		if !q.follows(id) || w.leaving(ctx, q.Boxes) {
+		if !q.isFollowing(id) || w.isRemoved(ctx, q.Boxes) {
 			if t, err := q.Store.Read(id); err != nil || t.State.Done() {
-				q.forget(id)
+				q.dropWatch(id)
 				return t, err
 			}
 		}
@@ -163,17 +163,17 @@ func (q *Queue) Hold(ctx context.Context, id agentbox.TaskID) (agentbox.Task, er
 		case <-q.ctx.Done():
 			return agentbox.Task{}, agentbox.Errorf(agentbox.Unavailable, "the daemon is stopping")
 		case <-ctx.Done():
-			if w.hold(-1) > 0 || q.Store.released(id) {
+			if w.addHolders(-1) > 0 || q.Store.released(id) {
 				return agentbox.Task{}, ctx.Err()
 			}
 			return agentbox.Task{}, errors.Join(ctx.Err(), q.Cancel(id))
-		case <-time.After(pollEvery):
+		case <-time.After(pollFileEvery):
 		}
 	}
 }
 
-// forget drops the watch of a task.
-func (q *Queue) forget(id agentbox.TaskID) {
+// dropWatch drops the watch of a task.
+func (q *Queue) dropWatch(id agentbox.TaskID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.watches, id)
@@ -201,8 +201,8 @@ func (q *Queue) End(id agentbox.TaskID, limit agentbox.Limit) error {
 	return q.cancel(id, cancellation{Limit: limit})
 }
 
-// follows tells whether this queue is following an attempt of a task.
-func (q *Queue) follows(id agentbox.TaskID) bool {
+// isFollowing tells whether this queue is following an attempt of a task.
+func (q *Queue) isFollowing(id agentbox.TaskID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, yes := q.running[id]

@@ -86,10 +86,10 @@ type Config struct {
 	Collector Collector      // nil: there are no artifacts
 	Evidence  EvidenceSource // nil: there is no evidence
 
-	// Room tells whether there is room for one more box beside those of running tasks. It is called
+	// HasRoom tells whether there is room for one more box beside those of running tasks. It is called
 	// with the queue's lock held, and must not call the queue.
-	Room func(running []Need, next Need) bool
-	Log  *slog.Logger
+	HasRoom func(running []Need, next Need) bool
+	Log     *slog.Logger
 }
 
 // Queue begins tasks when there is room and follows them to their end. Its methods are safe for
@@ -115,9 +115,9 @@ func NewQueue(ctx context.Context, c Config) *Queue {
 		running: map[agentbox.TaskID]record{}, done: map[agentbox.TaskID]bool{}, watches: map[agentbox.TaskID]*watch{}}
 }
 
-// lookEvery is how often the queue checks for room without being notified. Boxes that are not
+// scanEvery is how often the queue checks for room without being notified. Boxes that are not
 // tasks' make room, too, and notify nobody.
-const lookEvery = 2 * time.Second
+const scanEvery = 2 * time.Second
 
 // Run begins and follows tasks until the queue's context ends. Tasks that run then go on: the next
 // queue finds them. First it removes what the previous daemon left behind.
@@ -127,20 +127,20 @@ func (q *Queue) Run() {
 		q.Log.Error("cannot remove what is left of removed tasks", "error", err)
 	}
 	for q.ctx.Err() == nil {
-		q.look()
+		q.scan()
 		select {
 		case <-q.ctx.Done():
 		case <-q.wake:
-		case <-time.After(lookEvery):
+		case <-time.After(scanEvery):
 		}
 	}
 	q.work.Close()
 }
 
-// look resumes following what runs already, so that it is counted before room is judged, and then
+// scan resumes following what runs already, so that it is counted before room is judged, and then
 // begins what there is room for, the oldest first.
-func (q *Queue) look() {
-	open, bad := q.Store.undone(q.done)
+func (q *Queue) scan() {
+	open, bad := q.Store.unfinished(q.done)
 	for _, err := range bad {
 		q.Log.Error("cannot read a task", "error", err)
 	}
@@ -180,7 +180,7 @@ func (q *Queue) begin(t agentbox.Task) {
 		return
 	}
 	// It may have ended since it was listed: its follower recorded that before it stopped.
-	if t, err = q.Store.Read(t.ID); err != nil || t.State.Done() || t.State == agentbox.TaskQueued && !q.room(rec) {
+	if t, err = q.Store.Read(t.ID); err != nil || t.State.Done() || t.State == agentbox.TaskQueued && !q.hasRoom(rec) {
 		return
 	}
 	q.running[t.ID] = rec
@@ -195,16 +195,16 @@ func (q *Queue) begin(t agentbox.Task) {
 			q.mu.Unlock()
 			q.wake.Notify()
 		}()
-		q.attempt(q.ctx, rec)
+		q.runAttempt(q.ctx, rec)
 	})
 	if !begun {
 		delete(q.running, t.ID)
 	}
 }
 
-// room tells whether a task may begin. A held task always may, and so may a first one: the host
+// hasRoom tells whether a task may begin. A held task always may, and so may a first one: the host
 // refuses a box that is too large, with a reason. The caller holds mu.
-func (q *Queue) room(rec record) bool {
+func (q *Queue) hasRoom(rec record) bool {
 	var taken []Need
 	batch := 0
 	for _, r := range q.running {
@@ -219,7 +219,7 @@ func (q *Queue) room(rec record) bool {
 	if rec.Parallel > 0 && batch >= rec.Parallel {
 		return false
 	}
-	return len(taken) == 0 || q.Room(taken, rec.Need)
+	return len(taken) == 0 || q.HasRoom(taken, rec.Need)
 }
 
 // Submission is tasks that are submitted together. Specs is not empty. Need applies to each.
@@ -285,7 +285,7 @@ func (q *Queue) cancel(id agentbox.TaskID, why cancellation) error {
 // result. Its place in a batch and its holder are not taken over. The error is Conflict while the
 // task goes on.
 func (q *Queue) Retry(id agentbox.TaskID) (agentbox.Task, error) {
-	t, err := q.ended(id)
+	t, err := q.readEnded(id)
 	if err != nil {
 		return t, err
 	}
@@ -303,14 +303,14 @@ func (q *Queue) Retry(id agentbox.TaskID) (agentbox.Task, error) {
 // Remove removes a task that has ended, with its evidence. A box that has its work stays, and so do
 // the refs that it left in mirror and checkout. The error is Conflict while the task goes on.
 func (q *Queue) Remove(id agentbox.TaskID) error {
-	if _, err := q.ended(id); err != nil {
+	if _, err := q.readEnded(id); err != nil {
 		return err
 	}
 	return q.Store.remove(id)
 }
 
-// ended reads a task that has ended. The error is Conflict while it goes on.
-func (q *Queue) ended(id agentbox.TaskID) (agentbox.Task, error) {
+// readEnded reads a task that has ended. The error is Conflict while it goes on.
+func (q *Queue) readEnded(id agentbox.TaskID) (agentbox.Task, error) {
 	t, err := q.Store.Read(id)
 	if err == nil && !t.State.Done() {
 		err = agentbox.Errorf(agentbox.Conflict, "task %s is %s", id, t.State).WithHint("agentbox task cancel %s ends it", id)
@@ -318,27 +318,27 @@ func (q *Queue) ended(id agentbox.TaskID) (agentbox.Task, error) {
 	return t, err
 }
 
-// keptFor is how long the evidence of a task that left no work is kept.
-const keptFor = 30 * 24 * time.Hour
+// evidenceRetention is how long the evidence of a task that left no work is kept.
+const evidenceRetention = 30 * 24 * time.Hour
 
-// Spent lists the tasks of which only old evidence is left: they ended a month ago, and no ref, box
-// or artifact refers to them. The caller removes them.
-func (q *Queue) Spent() (spent []agentbox.Task) {
+// Expired lists the tasks of which only old evidence is left: they ended a month ago, and no ref,
+// box or artifact refers to them. The caller removes them.
+func (q *Queue) Expired() (spent []agentbox.Task) {
 	all, _ := q.Store.List() // what cannot be read stays
 	for _, t := range all {
 		ended := t.Created
 		if last := t.Last(); last != nil && last.Result != nil {
 			ended = last.Result.Ended
 		}
-		if t.State.Done() && time.Since(ended) > keptFor && !slices.ContainsFunc(t.Attempts, leftWork) {
+		if t.State.Done() && time.Since(ended) > evidenceRetention && !slices.ContainsFunc(t.Attempts, hasWork) {
 			spent = append(spent, t)
 		}
 	}
 	return spent
 }
 
-// leftWork tells whether something refers to what an attempt did.
-func leftWork(a agentbox.Attempt) bool {
+// hasWork tells whether something refers to what an attempt did.
+func hasWork(a agentbox.Attempt) bool {
 	return a.Result == nil || a.Result.Ref != "" || a.Result.Box != "" || a.Result.Commits > 0 || a.Result.Files > 0 || a.Result.Artifacts > 0
 }
 

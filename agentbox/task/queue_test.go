@@ -48,8 +48,8 @@ func TestEachTaskEndsOnceWhateverIsKilled(t *testing.T) {
 	_, stop = h.serve(t, store, nothing) // a last one clears away
 	time.Sleep(50 * time.Millisecond)
 	stop()
-	if boxes, _ := h.List(t.Context(), api.ListRequest{}, nil); len(boxes) != 0 || h.most > 3 {
-		t.Errorf("%d boxes are left, %d were there at once", len(boxes), h.most)
+	if boxes, _ := h.List(t.Context(), api.ListRequest{}, nil); len(boxes) != 0 || h.maxBoxes > 3 {
+		t.Errorf("%d boxes are left, %d were there at once", len(boxes), h.maxBoxes)
 	}
 }
 
@@ -183,7 +183,8 @@ func TestAHeldTaskIsItsHolders(t *testing.T) {
 	}
 }
 
-// The queue, when it looks for tasks at that moment, must not begin one without what only its holder has.
+// The queue, when it looks for tasks at that moment, must not begin one without what only its
+// holder has.
 func TestAHeldTaskHasItsHoldersEnvironment(t *testing.T) {
 	h := newFakeHost(t)
 	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
@@ -245,7 +246,7 @@ func TestATaskWhoseBoxIsPausedAtALimitEnds(t *testing.T) {
 func TestOldEvidenceWithoutWorkIsSpent(t *testing.T) {
 	store := Store{t.TempDir()}
 	q := NewQueue(t.Context(), Config{Store: store})
-	old, now := time.Now().Add(-keptFor-time.Hour), time.Now()
+	old, now := time.Now().Add(-evidenceRetention-time.Hour), time.Now()
 	ended := func(at time.Time, change func(*agentbox.Result)) *agentbox.Result {
 		r := &agentbox.Result{State: agentbox.TaskSucceeded, Ended: at}
 		if change != nil {
@@ -279,7 +280,7 @@ func TestOldEvidenceWithoutWorkIsSpent(t *testing.T) {
 		}
 	}
 	spent := map[string]bool{}
-	for _, one := range q.Spent() {
+	for _, one := range q.Expired() {
 		spent[names[one.ID]] = true
 	}
 	for name, c := range cases {
@@ -288,7 +289,7 @@ func TestOldEvidenceWithoutWorkIsSpent(t *testing.T) {
 		}
 	}
 	for range 2 { // the second time the others are not read
-		if open, bad := store.undone(done); len(open) != 1 || names[open[0].ID] != "running" || len(bad) > 0 || len(done) != len(cases)-1 {
+		if open, bad := store.unfinished(done); len(open) != 1 || names[open[0].ID] != "running" || len(bad) > 0 || len(done) != len(cases)-1 {
 			t.Errorf("%+v, %v, %d done", open, bad, len(done))
 		}
 	}
@@ -348,8 +349,8 @@ func TestAResultHasTheEvidence(t *testing.T) {
 	}
 }
 
-// A task that is removed is removed for the queue at once: half of its files are those of a task that
-// never ran, which would be run again.
+// A task that is removed is removed for the queue at once: half of its files are those of a task
+// that never ran, which would be run again.
 func TestARemovedTaskIsNeverHalfThere(t *testing.T) {
 	h := newFakeHost(t)
 	// A tmpfs, where there is one, removes first what was made last.
@@ -405,16 +406,16 @@ func TestNobodyIsToldAfterListeningEnded(t *testing.T) {
 	w := &watch{}
 	telling := make(chan struct{})
 	var told atomic.Bool
-	w.listen(func(agentbox.Event) {
+	w.setProgress(func(agentbox.Event) {
 		close(telling)
-		for range 10_000 { // listen has all the time to return too early
+		for range 10_000 { // setProgress has all the time to return too early
 			runtime.Gosched()
 		}
 		told.Store(true)
 	})
-	go w.tell(agentbox.Event{})
+	go w.report(agentbox.Event{})
 	<-telling
-	w.listen(nil)
+	w.setProgress(nil)
 	if !told.Load() {
 		t.Error("it returned while progress was told")
 	}
@@ -436,7 +437,7 @@ func TestATaskThatCannotBeginSaysWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.attempt(t.Context(), rec)
+	q.runAttempt(t.Context(), rec)
 	select {
 	case <-q.watch(id).begun:
 		if q.watch(id).err == nil {

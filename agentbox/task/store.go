@@ -99,7 +99,7 @@ func (s Store) record(id agentbox.TaskID) (record, error) {
 	var r record
 	err := read(filepath.Join(s.task(id), recordFile), &r)
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, noTask(id)
+		return r, errNoTask(id)
 	}
 	if err == nil && r.Version != version {
 		err = agentbox.Errorf(agentbox.Corrupt, "task %s was written by another agentbox: version %d", id, r.Version)
@@ -107,7 +107,7 @@ func (s Store) record(id agentbox.TaskID) (record, error) {
 	return r, err
 }
 
-func noTask(id agentbox.TaskID) error {
+func errNoTask(id agentbox.TaskID) error {
 	return agentbox.Errorf(agentbox.NotFound, "there is no task %s", id).WithHint("agentbox task ls lists them")
 }
 
@@ -128,7 +128,7 @@ func (s Store) Read(id agentbox.TaskID) (agentbox.Task, error) {
 	}
 	t.State = s.state(t)
 	if !s.has(id, recordFile) { // it was removed meanwhile, and what was found missing was not
-		return agentbox.Task{}, noTask(id)
+		return agentbox.Task{}, errNoTask(id)
 	}
 	return t, nil
 }
@@ -232,9 +232,9 @@ func (s Store) List() (all []agentbox.Task, bad []error) {
 	return s.list(func(agentbox.TaskID) bool { return true })
 }
 
-// undone is List without the tasks in done. It adds to done those that have ended, as they never
-// change again.
-func (s Store) undone(done map[agentbox.TaskID]bool) (open []agentbox.Task, bad []error) {
+// unfinished is List without the tasks in done. It adds to done those that have ended, as they
+// never change again.
+func (s Store) unfinished(done map[agentbox.TaskID]bool) (open []agentbox.Task, bad []error) {
 	all, bad := s.list(func(id agentbox.TaskID) bool { return !done[id] })
 	for _, t := range all {
 		if t.State.Done() {

@@ -12,15 +12,15 @@ import (
 	"agentbox/agentbox/artifact"
 )
 
-// keepTries is how often the queue tries to keep the work of a box before it leaves the box to a
-// person. Between two tries it stops the machine, which frees what a command that still ran had
-// filled.
-const keepTries = 3
+// maxKeepAttempts is how often the queue tries to keep the work of a box before it leaves the box
+// to a person. Between two tries it stops the machine, which frees what a command that still ran
+// had filled.
+const maxKeepAttempts = 3
 
-// gather collects the evidence about a box while its work is kept, and returns a function that
-// waits for it, which may be called more than once. The goroutine ends with ctx at the latest.
+// startGathering collects the evidence about a box while its work is kept, and returns a function
+// that waits for it, which may be called more than once. The goroutine ends with ctx at the latest.
 // Without a source the evidence is empty.
-func (r *run) gather(ctx context.Context, box agentbox.Box) (evidence func() Evidence) {
+func (r *run) startGathering(ctx context.Context, box agentbox.Box) (evidence func() Evidence) {
 	told := make(chan Evidence, 1)
 	go func() {
 		var t Evidence
@@ -36,8 +36,8 @@ func (r *run) gather(ctx context.Context, box agentbox.Box) (evidence func() Evi
 	return sync.OnceValue(func() Evidence { return <-told })
 }
 
-// into copies the evidence into the result.
-func (t Evidence) into(r *agentbox.Result) {
+// copyTo copies the evidence into the result.
+func (t Evidence) copyTo(r *agentbox.Result) {
 	r.Used, r.Cost, r.Denied, r.Pressure, r.Services = t.Used, t.Cost, t.Denied, t.Pressure, t.Services
 }
 
@@ -46,7 +46,7 @@ func (t Evidence) into(r *agentbox.Result) {
 // known of the work, and Box if the box has to stay. When ctx has ended the result means nothing.
 func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.Result, evidence func() Evidence) Kept {
 	begun := time.Now()
-	kept, err := r.kept(ctx, box, evidence)
+	kept, err := r.snapshotWork(ctx, box, evidence)
 	if ctx.Err() != nil {
 		return kept
 	}
@@ -71,7 +71,7 @@ func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.R
 	if kept.Unlisted != "" {
 		work += "; " + kept.Unlisted
 	}
-	r.line.took("work", work, time.Since(begun))
+	r.timeline.addTimed("work", work, time.Since(begun))
 	return kept
 }
 
@@ -98,12 +98,12 @@ func (r *run) collect(ctx context.Context, box agentbox.Box, work Kept, result *
 		result.Box, result.Uncollected = r.BoxName, true
 		said = append(said, "what is missing is in box "+r.BoxName)
 	}
-	r.line.took("artifacts", strings.Join(said, "; "), time.Since(begun))
+	r.timeline.addTimed("artifacts", strings.Join(said, "; "), time.Since(begun))
 }
 
-// leaveStopped stops a box that stays, so that it takes no memory while it waits for a person. A
+// stopKeptBox stops a box that stays, so that it takes no memory while it waits for a person. A
 // failure is only logged.
-func (r *run) leaveStopped(ctx context.Context, result agentbox.Result) {
+func (r *run) stopKeptBox(ctx context.Context, result agentbox.Result) {
 	if result.Box == "" || ctx.Err() != nil {
 		return
 	}
@@ -112,14 +112,14 @@ func (r *run) leaveStopped(ctx context.Context, result agentbox.Result) {
 	}
 }
 
-// kept keeps the work of a box. That may need a machine, without the limits that ended the last
-// one.
-func (r *run) kept(ctx context.Context, box agentbox.Box, evidence func() Evidence) (kept Kept, err error) {
+// snapshotWork keeps the work of a box. That may need a machine, without the limits that ended the
+// last one.
+func (r *run) snapshotWork(ctx context.Context, box agentbox.Box, evidence func() Evidence) (kept Kept, err error) {
 	t, err := r.q.Store.Read(r.rec.ID)
 	if err != nil {
 		return Kept{}, err
 	}
-	for range keepTries {
+	for range maxKeepAttempts {
 		if err = r.q.Boxes.Unlimit(ctx, r.ref()); err == nil {
 			kept, err = r.q.Snapshotter.Keep(ctx, box, t)
 		}
@@ -136,8 +136,8 @@ func (r *run) kept(ctx context.Context, box agentbox.Box, evidence func() Eviden
 	return kept, err
 }
 
-// Moment is one line of timeline.jsonl.
-type Moment struct {
+// TimelineEvent is one line of timeline.jsonl.
+type TimelineEvent struct {
 	Time   time.Time     `json:"time"`
 	What   string        `json:"what"` // box, command, cancelled, exit, work, artifacts, ended
 	Detail string        `json:"detail,omitempty"`
@@ -150,14 +150,14 @@ type timeline struct {
 	path string
 }
 
-func (l *timeline) add(what, detail string) { l.took(what, detail, 0) }
+func (l *timeline) add(what, detail string) { l.addTimed(what, detail, 0) }
 
-func (l *timeline) took(what, detail string, took time.Duration) {
-	l.put(Moment{time.Now().UTC(), what, detail, took})
+func (l *timeline) addTimed(what, detail string, took time.Duration) {
+	l.append(TimelineEvent{time.Now().UTC(), what, detail, took})
 }
 
-// put appends a moment as one line, in one write.
-func (l *timeline) put(m Moment) {
+// append appends an event as one line, in one write.
+func (l *timeline) append(m TimelineEvent) {
 	line, _ := json.Marshal(m) // of texts and numbers
 	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -169,14 +169,14 @@ func (l *timeline) put(m Moment) {
 
 // Timeline reads what happened in attempt n, counted from 1. The error is fs.ErrNotExist before the
 // first moment.
-func (s Store) Timeline(id agentbox.TaskID, n int) ([]Moment, error) {
+func (s Store) Timeline(id agentbox.TaskID, n int) ([]TimelineEvent, error) {
 	b, err := os.ReadFile(s.Attempt(id, n) + "/" + timelineFile)
 	if err != nil {
 		return nil, err
 	}
-	var all []Moment
+	var all []TimelineEvent
 	for line := range strings.Lines(string(b)) {
-		var m Moment
+		var m TimelineEvent
 		if json.Unmarshal([]byte(line), &m) == nil { // a last line may be cut short
 			all = append(all, m)
 		}

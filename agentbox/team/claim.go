@@ -14,22 +14,22 @@ import (
 const (
 	// If the machine that holds a claim is switched off, the claim is not renewed and holds the
 	// others up for claimTTL. The holder renews it well before that. Changes of a catalogue are
-	// announced at once, so claimLook only covers announcements that were missed.
+	// announced at once, so claimPoll only covers announcements that were missed.
 	claimTTL   = 30 * time.Second
 	claimRenew = 10 * time.Second
-	claimLook  = time.Second
+	claimPoll  = time.Second
 )
 
 // Once makes sure that one machine of the team at a time makes something. get fetches the result of
-// another machine and returns NotFound while there is none. make makes it here. say tells the user
-// what we are waiting for.
+// another machine and returns NotFound while there is none. make makes it here. report tells the
+// user what we are waiting for.
 //
 // If the machine that holds the claim disappears or takes too long, another one takes over. Without
 // a team, Once only calls make. It calls make at most once, and get often. An error of get other
 // than NotFound is shown to the user, and the result is then made here. key names the result and is
 // visible to the whole team.
 func (t *Team) Once(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error {
-	w := want{key, say, get, make}
+	w := onceCall{key, say, get, make}
 	waited := identity.PeerID{}
 	for {
 		// Before any claim, since the result has usually existed for a long time.
@@ -41,7 +41,7 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 			return make(ctx)
 		}
 		// Subscribe before looking at the claim, so that no change in between is missed.
-		changed := t.next()
+		changed := t.nextChange()
 		holder, ours, err := claim(m, c, key)
 		switch {
 		case err != nil:
@@ -61,27 +61,27 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 		select {
 		case <-changed:
 			select { // the others may change constantly
-			case <-time.After(settle):
+			case <-time.After(debounce):
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-		case <-time.After(claimLook):
+		case <-time.After(claimPoll):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// want holds the arguments of one call of Once.
-type want struct {
+// onceCall holds the arguments of one call of Once.
+type onceCall struct {
 	key       string
-	say       func(string)
+	report    func(string)
 	get, make func(ctx context.Context) error
 }
 
 // fetch gets the result of another machine. missing reports whether there is none. If there is one
 // that cannot be fetched, fetch shows the error to the user and makes the result here.
-func (w want) fetch(ctx context.Context) (missing bool, err error) {
+func (w onceCall) fetch(ctx context.Context) (missing bool, err error) {
 	err = w.get(ctx)
 	switch {
 	case err == nil || ctx.Err() != nil:
@@ -89,13 +89,13 @@ func (w want) fetch(ctx context.Context) (missing bool, err error) {
 	case agentbox.CodeOf(err) == agentbox.NotFound:
 		return true, nil
 	}
-	w.say(err.Error())
+	w.report(err.Error())
 	return false, w.make(ctx)
 }
 
 // fetchOrMake is called by the machine whose turn it is. It fetches first, because the previous
 // holder of the claim may have finished since we last looked.
-func (w want) fetchOrMake(ctx context.Context) error {
+func (w onceCall) fetchOrMake(ctx context.Context) error {
 	if missing, err := w.fetch(ctx); !missing {
 		return err
 	}
@@ -115,12 +115,12 @@ func claim(m *mesh.Mesh, c *catalogue.Store, key string) (holder identity.PeerID
 // makeClaimed makes what we claimed, and renews the claim meanwhile. lost reports whether another
 // machine claimed it at the same time and takes precedence. The context of make is cancelled when
 // the claim is lost, but what make has finished by then counts.
-func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store, w want) (lost bool, err error) {
+func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store, w onceCall) (lost bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	made := make(chan error, 1)
 	go func() { made <- w.fetchOrMake(ctx) }() // received below in every case
-	look := time.NewTicker(claimLook)
+	look := time.NewTicker(claimPoll)
 	defer look.Stop()
 	renewed := time.Now()
 	drop := func() {

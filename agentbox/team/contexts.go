@@ -11,7 +11,7 @@ import (
 )
 
 // Context is something that a machine works on: a box or a task. It travels as the JSON text of a
-// catalogue record. Each of its strings has at most maxWord bytes.
+// catalogue record. Each of its strings has at most maxField bytes.
 type Context struct {
 	Kind      catalogue.Kind `json:"-"` // Box or Task
 	ID        string         `json:"-"`
@@ -22,16 +22,16 @@ type Context struct {
 	Isolation string         `json:"isolation,omitempty"`
 }
 
-// mostContexts is how many contexts a machine announces. The rest is left out, because the size of
+// maxContexts is how many contexts a machine announces. The rest is left out, because the size of
 // a catalogue is bounded (catalogue.MaxBytes).
-const mostContexts = 500
+const maxContexts = 500
 
-// maxWord bounds each string, in bytes, so that all of them fit into a record's text.
-const maxWord = 80
+// maxField bounds each string, in bytes, so that all of them fit into a record's text.
+const maxField = 80
 
-// tellContexts writes what this machine works on into its catalogue. It does not change a catalogue
-// that already says the same, so that nothing is sent.
-func (t *Team) tellContexts(ctx context.Context) error {
+// announceContexts writes what this machine works on into its catalogue. It does not change a
+// catalogue that already says the same, so that nothing is sent.
+func (t *Team) announceContexts(ctx context.Context) error {
 	_, c := t.catalogues()
 	if c == nil || t.Contexts == nil {
 		return nil
@@ -41,8 +41,8 @@ func (t *Team) tellContexts(ctx context.Context) error {
 		return err
 	}
 	records := map[catalogue.Kind][]catalogue.Record{}
-	for _, one := range list[:min(len(list), mostContexts)] {
-		one.plain()
+	for _, one := range list[:min(len(list), maxContexts)] {
+		one.sanitized()
 		text, err := json.Marshal(one)
 		if err != nil {
 			return err
@@ -55,36 +55,36 @@ func (t *Team) tellContexts(ctx context.Context) error {
 	})
 }
 
-// plain makes all strings safe to display.
-func (c *Context) plain() {
+// sanitized makes all strings safe to display.
+func (c *Context) sanitized() {
 	for _, word := range []*string{&c.Name, &c.State, &c.Project, &c.Branch, &c.Isolation} {
-		*word = plain(*word)
+		*word = printable(*word)
 	}
 }
 
-// plain returns the printable part of s, cut to at most maxWord bytes at a character boundary.
-func plain(s string) string {
+// printable returns the printable part of s, cut to at most maxField bytes at a character boundary.
+func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar || r == '<' || r == '>' || r == '&' { // JSON writes the last three with six bytes
 			return -1
 		}
 		return r
 	}, s)
-	for len(s) > maxWord {
+	for len(s) > maxField {
 		s = s[:len(s)-1]
 	}
 	return strings.ToValidUTF8(s, "")
 }
 
-// Told is a context as announced by the machine that works on it.
-type Told struct {
+// Announced is a context as announced by the machine that works on it.
+type Announced struct {
 	Context
 	Owner identity.PeerID
 }
 
 // TeamContexts lists what the machines of the team work on. It reads only memory and asks no
 // machine, so a machine that is offline is listed with what it announced last.
-func (t *Team) TeamContexts() []Told {
+func (t *Team) TeamContexts() []Announced {
 	m, c := t.catalogues()
 	if c == nil {
 		return nil
@@ -93,18 +93,18 @@ func (t *Team) TeamContexts() []Told {
 	if err != nil {
 		return nil
 	}
-	var out []Told
+	var out []Announced
 	for _, p := range peers {
 		_, records, _ := c.Of(p.ID)
 		for _, r := range records {
 			if r.Kind != catalogue.Box && r.Kind != catalogue.Task {
 				continue
 			}
-			told := Told{Owner: p.ID}
+			told := Announced{Owner: p.ID}
 			if json.Unmarshal([]byte(r.Text), &told.Context) != nil {
 				continue // written by another version of agentbox
 			}
-			told.plain() // its owner may not have done so
+			told.sanitized() // its owner may not have done so
 			told.Kind, told.ID = r.Kind, r.Key
 			out = append(out, told)
 		}

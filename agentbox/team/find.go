@@ -15,35 +15,35 @@ import (
 	"agentbox/vmm/image"
 )
 
-// How long a lookup waits for the team. A team that cannot be reached may cost at most aloneTime. A
-// holder that was heard from a moment ago is online but may be busy. If it vanishes just then, we
-// wait until it has been silent for heardTime, because an overloaded machine may be late with
-// everything that it sends.
+// How long a lookup waits for the team. A team that cannot be reached may cost at most
+// unreachableTimeout. A holder that was heard from a moment ago is online but may be busy. If it
+// vanishes just then, we wait until it has been silent for silenceTimeout, because an overloaded
+// machine may be late with everything that it sends.
 const (
-	aloneTime = 250 * time.Millisecond
-	busyTime  = 10 * time.Second
-	heardTime = 3 * time.Second
+	unreachableTimeout = 250 * time.Millisecond
+	busyTimeout        = 10 * time.Second
+	silenceTimeout     = 3 * time.Second
 )
 
 // Image finds an image that a builder of the team offers: by its digest if pin is set, otherwise by
 // the key of what it is made from. The store then expects the image, and its pieces come as they
 // are needed (image.Store.Elsewhere). Several offers are tried one after the other, each of which
-// may cost aloneTime if nobody answers. Image returns NotFound if nobody offers it.
+// may cost unreachableTimeout if nobody answers. Image returns NotFound if nobody offers it.
 func (t *Team) Image(ctx context.Context, pin agentbox.Digest, key string) (img image.Image, err error) {
 	if !pin.IsZero() {
 		key = pin.Hex()
 	}
-	err = t.first(ctx, &t.counters.Images, "image", key, t.offered(catalogue.Image, key), func(o offer) (again bool, err error) {
+	err = t.fetchFirst(ctx, &t.counters.Images, "image", key, t.offersOf(catalogue.Image, key), func(o offer) (again bool, err error) {
 		img, err = t.describe(ctx, o)
 		return true, err
 	})
 	return img, err
 }
 
-// first tries the offers in order until get succeeds or returns again as false, and counts the
+// fetchFirst tries the offers in order until get succeeds or returns again as false, and counts the
 // outcome. It returns NotFound if there are no offers, and Unavailable with the reasons if all of
 // them failed.
-func (t *Team) first(ctx context.Context, count *Lookups, what, key string, offers []offer, get func(offer) (again bool, err error)) error {
+func (t *Team) fetchFirst(ctx context.Context, count *Lookups, what, key string, offers []offer, get func(offer) (again bool, err error)) error {
 	var errs []error
 	for again, i := true, 0; again && i < len(offers); i++ {
 		var err error
@@ -73,9 +73,9 @@ type offer struct {
 	name blob.Name
 }
 
-// offered lists what builders offer under a key. It reads only memory. An offer whose name does not
-// match its record is a member's mistake or an attack: it is logged and left out.
-func (t *Team) offered(kind catalogue.Kind, key string) []offer {
+// offersOf lists what builders offer under a key. It reads only memory. An offer whose name does
+// not match its record is a member's mistake or an attack: it is logged and left out.
+func (t *Team) offersOf(kind catalogue.Kind, key string) []offer {
 	m, c := t.catalogues()
 	if c == nil {
 		return nil
@@ -107,10 +107,10 @@ func (t *Team) describe(ctx context.Context, o offer) (image.Image, error) {
 	if img, err := t.Files.Get(digest.String()); err == nil && img.Lazy == nil {
 		return img, nil // the name remains our own if it is
 	}
-	if err := t.reach(ctx, o.About); err != nil {
+	if err := t.awaitReachable(ctx, o.About); err != nil {
 		return image.Image{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, busyTime)
+	ctx, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()
 	img, err := t.Images.ReadAbout(ctx, o.About, digest)
 	if err != nil {
@@ -131,21 +131,21 @@ func (t *Team) describe(ctx context.Context, o offer) (image.Image, error) {
 	return img, t.Images.Adopt(ctx, img, o.name)
 }
 
-// reach finds out whether any member serves a manifest, and spends only the time that an
+// awaitReachable finds out whether any member serves a manifest, and spends only the time that an
 // unreachable team may cost. A holder that was heard from a moment ago is online and may take
 // longer.
-func (t *Team) reach(ctx context.Context, manifest agentbox.Digest) error {
-	p := t.now()
+func (t *Team) awaitReachable(ctx context.Context, manifest agentbox.Digest) error {
+	p := t.current()
 	if p == nil {
 		return agentbox.Errorf(agentbox.Unavailable, "this machine has left its team")
 	}
-	ctx, cancel := context.WithTimeout(ctx, busyTime)
+	ctx, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		if t.silent(ctx, p, manifest) {
+		if t.awaitSilence(ctx, p, manifest) {
 			giveUp(agentbox.Errorf(agentbox.Unavailable, "none of those that have it answers"))
 		}
 	})
@@ -155,12 +155,12 @@ func (t *Team) reach(ctx context.Context, manifest agentbox.Digest) error {
 	return err
 }
 
-// silent waits until no holder of a manifest has been heard from recently, and returns true. It
-// returns false if ctx ends first.
-func (t *Team) silent(ctx context.Context, p *part, manifest agentbox.Digest) bool {
+// awaitSilence waits until no holder of a manifest has been heard from recently, and returns true.
+// It returns false if ctx ends first.
+func (t *Team) awaitSilence(ctx context.Context, p *membership, manifest agentbox.Digest) bool {
 	var heard time.Time
 	packets := map[identity.PeerID]uint64{}
-	tick := time.NewTicker(aloneTime)
+	tick := time.NewTicker(unreachableTimeout)
 	defer tick.Stop()
 	for first := true; ; first = false {
 		for _, id := range t.Holders(manifest) {
@@ -173,7 +173,7 @@ func (t *Team) silent(ctx context.Context, p *part, manifest agentbox.Digest) bo
 			}
 			packets[id] = n
 		}
-		if !first && time.Since(heard) >= heardTime {
+		if !first && time.Since(heard) >= silenceTimeout {
 			return true
 		}
 		select {
@@ -188,12 +188,12 @@ func (t *Team) silent(ctx context.Context, p *part, manifest agentbox.Digest) bo
 // who made it. It returns when the whole result is here, and NotFound if nobody offers it. progress
 // receives the number of pieces that have arrived; it may be nil.
 func (t *Team) Setup(ctx context.Context, key agentbox.Digest, progress func(done, total int)) (by string, err error) {
-	offers := slices.DeleteFunc(t.offered(catalogue.Setup, key.Hex()), func(o offer) bool {
+	offers := slices.DeleteFunc(t.offersOf(catalogue.Setup, key.Hex()), func(o offer) bool {
 		got, ok := layers.KeyOf(o.name)
 		return !ok || got != key
 	})
-	err = t.first(ctx, &t.counters.Setups, "what setup made for key", key.Hex(), offers, func(o offer) (again bool, err error) {
-		if err = t.reach(ctx, o.Manifest); err == nil {
+	err = t.fetchFirst(ctx, &t.counters.Setups, "what setup made for key", key.Hex(), offers, func(o offer) (again bool, err error) {
+		if err = t.awaitReachable(ctx, o.Manifest); err == nil {
 			err = t.SetupResults.Adopt(ctx, t.Images.Remotes, o.name, progress)
 		}
 		if err == nil {

@@ -10,9 +10,9 @@ import (
 	"agentbox/vmm/image"
 )
 
-// lostTime bounds the search for holders of an image. A daemon that has just started has no
+// searchTimeout bounds the search for holders of an image. A daemon that has just started has no
 // connections yet, and making an image anew takes longer than this.
-const lostTime = 3 * time.Second
+const searchTimeout = 3 * time.Second
 
 // Lost returns an error if nobody can supply the missing pieces of a team image: the holders that
 // can be reached lack them too, and no other remote is known. The caller then makes the image anew,
@@ -22,7 +22,7 @@ func (t *Team) Lost(ctx context.Context, img image.Image) error {
 	if img.Lazy == nil || img.Lazy.From != layers.Team || t.Images.Remotes.Any() {
 		return nil
 	}
-	p := t.now()
+	p := t.current()
 	if p == nil {
 		return agentbox.Errorf(agentbox.Unavailable, "this machine has left the team that has the rest of image %s", img.Digest.Short())
 	}
@@ -30,7 +30,7 @@ func (t *Team) Lost(ctx context.Context, img image.Image) error {
 	if err != nil {
 		return nil // the fetch of the image will show
 	}
-	survey, cancel := context.WithTimeout(ctx, lostTime)
+	survey, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
 	// sure is false if some of the holders that can be reached did not answer.
 	missing, sure, err := p.exchange.Lacking(survey, img.Lazy.Manifest, m)
@@ -42,9 +42,9 @@ func (t *Team) Lost(ctx context.Context, img image.Image) error {
 }
 
 // busy reports whether one of these members is online but had no time to answer.
-func (p *part) busy(manifest agentbox.Digest, ids []identity.PeerID) bool {
+func (p *membership) busy(manifest agentbox.Digest, ids []identity.PeerID) bool {
 	for _, id := range ids {
-		if time.Since(p.node.Heard(id)) < heardTime && !p.exchange.Meets(id, manifest) {
+		if time.Since(p.node.Heard(id)) < silenceTimeout && !p.exchange.Meets(id, manifest) {
 			return true
 		}
 	}

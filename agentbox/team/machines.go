@@ -16,8 +16,8 @@ import (
 // How long the transfer of a template or a kernel may take. A longer transfer saves nothing over
 // booting a machine, or fetching the kernel from the distribution.
 const (
-	templateTime = 20 * time.Second
-	kernelTime   = time.Minute
+	templateTimeout = 20 * time.Second
+	kernelTimeout   = time.Minute
 )
 
 // Template fills dir, which must be empty, with a template that a builder made for a key. It
@@ -26,10 +26,10 @@ const (
 // Template returns NotFound if nobody offers it. progress receives the number of pieces that have
 // arrived; it may be nil.
 func (t *Team) Template(ctx context.Context, key, dir string, progress func(done, total int)) (by, name string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, templateTime)
+	ctx, cancel := context.WithTimeout(ctx, templateTimeout)
 	defer cancel()
 	// The key in the catalogue is only the peer's claim. The key in the name is signed.
-	offers := slices.DeleteFunc(t.offered(catalogue.Template, key), func(o offer) bool {
+	offers := slices.DeleteFunc(t.offersOf(catalogue.Template, key), func(o offer) bool {
 		got, _, ok := layers.TemplateOf(o.name)
 		return !ok || got != key
 	})
@@ -40,9 +40,9 @@ func (t *Team) Template(ctx context.Context, key, dir string, progress func(done
 // returns the builder that fetched the kernel from its source. It returns NotFound if nobody offers
 // one.
 func (t *Team) Kernel(ctx context.Context, dir string, progress func(done, total int)) (by, name string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, kernelTime)
+	ctx, cancel := context.WithTimeout(ctx, kernelTimeout)
 	defer cancel()
-	offers := slices.DeleteFunc(t.offered(catalogue.Kernel, runtime.GOARCH), func(o offer) bool {
+	offers := slices.DeleteFunc(t.offersOf(catalogue.Kernel, runtime.GOARCH), func(o offer) bool {
 		arch, _, ok := layers.KernelOf(o.name)
 		return !ok || arch != runtime.GOARCH
 	})
@@ -58,8 +58,8 @@ func (t *Team) Kernel(ctx context.Context, dir string, progress func(done, total
 // leaves partial contents in dir, so another offer is tried only if nothing has been unpacked yet.
 // by is "" for one of our own.
 func (t *Team) archive(ctx context.Context, count *Lookups, what, key string, offers []offer, dir string, limit int64, progress func(done, total int)) (by, name string, err error) {
-	err = t.first(ctx, count, what, key, offers, func(o offer) (again bool, err error) {
-		if err := t.reach(ctx, o.Manifest); err != nil {
+	err = t.fetchFirst(ctx, count, what, key, offers, func(o offer) (again bool, err error) {
+		if err := t.awaitReachable(ctx, o.Manifest); err != nil {
 			return true, err
 		}
 		if err := t.archives().Adopt(ctx, t.Images.Remotes, o.name, dir, limit, progress); err != nil {
@@ -79,8 +79,8 @@ func (t *Team) archives() layers.Archives { return layers.Archives{Store: t.Setu
 
 // TemplateMade announces that a new template is here. It does not block.
 func (t *Team) TemplateMade() {
-	if t.Made != nil {
-		t.Made()
+	if t.OnMade != nil {
+		t.OnMade()
 	}
 }
 

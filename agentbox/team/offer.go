@@ -10,19 +10,19 @@ import (
 	"agentbox/vmm/image"
 )
 
-// mostOffered bounds how many entries of each kind this machine offers; the newest win. The records
+// maxOffers bounds how many entries of each kind this machine offers; the newest win. The records
 // and their names must fit into catalogue.MaxBytes.
-var mostOffered = map[catalogue.Kind]int{catalogue.Image: 300, catalogue.Setup: 500, catalogue.Template: 180, catalogue.Kernel: 20}
+var maxOffers = map[catalogue.Kind]int{catalogue.Image: 300, catalogue.Setup: 500, catalogue.Template: 180, catalogue.Kernel: 20}
 
 // offer writes into the catalogue what the team may have from this machine. An entry that cannot be
-// offered does not hold back the others (fits).
+// offered does not hold back the others (recordFits).
 func (t *Team) offer(ctx context.Context) error {
 	_, c := t.catalogues()
 	if c == nil {
 		return nil
 	}
-	t.offering.Lock() // so that an older list cannot overwrite a newer one
-	defer t.offering.Unlock()
+	t.offerMu.Lock() // so that an older list cannot overwrite a newer one
+	defer t.offerMu.Unlock()
 	offers, err := t.Sharing.Offers(ctx)
 	if err != nil {
 		return err
@@ -41,16 +41,16 @@ func (t *Team) offer(ctx context.Context) error {
 	for _, o := range offers {
 		img, isImage := files[o.Image]
 		kind := kindOf(o, isImage)
-		if len(records[kind]) == mostOffered[kind] {
+		if len(records[kind]) == maxOffers[kind] {
 			continue
 		}
-		if r, err := t.record(ctx, kind, o, img); t.fits(ctx, r, err) {
+		if r, err := t.record(ctx, kind, o, img); t.recordFits(ctx, r, err) {
 			records[kind] = append(records[kind], r)
 		}
 	}
 	// All kinds change at once, so that others see all of the change or nothing.
 	return c.Update(func(e *catalogue.Edit) {
-		for k := range mostOffered {
+		for k := range maxOffers {
 			e.Replace(k, records[k])
 		}
 	})
@@ -97,9 +97,9 @@ func (t *Team) record(ctx context.Context, kind catalogue.Kind, o layers.Offer, 
 	return r, err
 }
 
-// fits reports whether a record can be offered. It logs one that cannot, which does not hold back
-// the others.
-func (t *Team) fits(ctx context.Context, r catalogue.Record, err error) bool {
+// recordFits reports whether a record can be offered. It logs one that cannot, which does not hold
+// back the others.
+func (t *Team) recordFits(ctx context.Context, r catalogue.Record, err error) bool {
 	if err == nil {
 		err = r.Check()
 	}

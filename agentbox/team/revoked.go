@@ -43,8 +43,8 @@ func (t *Team) dropRevoked(ctx context.Context) {
 // dropMachines drops templates and kernels made by members that are not trusted, and templates of
 // images that are gone for good. A template or kernel that a box needs stays, for that box only.
 func (t *Team) dropMachines(ctx context.Context, gone map[agentbox.Digest]bool) {
-	if t.GoneMachines != nil {
-		t.GoneMachines(ctx, func(by string, image agentbox.Digest) bool { return gone[image] || t.Distrusts(by) })
+	if t.DropMachines != nil {
+		t.DropMachines(ctx, func(by string, image agentbox.Digest) bool { return gone[image] || t.Distrusts(by) })
 	}
 	if len(gone) == 0 {
 		return
@@ -65,7 +65,7 @@ func (t *Team) dropMachines(ctx context.Context, gone map[agentbox.Digest]bool) 
 func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image) (gone, used map[agentbox.Digest]bool) {
 	gone = map[agentbox.Digest]bool{}
 	for _, img := range list {
-		if makers := makersOf(img); slices.ContainsFunc(makers, func(id identity.PeerID) bool { return m.WasBuilder(id) }) {
+		if makers := imageMakers(img); slices.ContainsFunc(makers, func(id identity.PeerID) bool { return m.WasBuilder(id) }) {
 			gone[img.Digest] = true
 		}
 	}
@@ -81,7 +81,7 @@ func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image)
 		t.drop(ctx, n)
 	}
 	for d := range gone {
-		used[d] = !t.Gone(ctx, d)
+		used[d] = !t.DropImage(ctx, d)
 	}
 	return gone, used
 }
@@ -93,8 +93,8 @@ func (t *Team) drop(ctx context.Context, n blob.Name) {
 	}
 }
 
-// makersOf returns the members, other than us, whose statements determine an image.
-func makersOf(img image.Image) []identity.PeerID {
+// imageMakers returns the members, other than us, whose statements determine an image.
+func imageMakers(img image.Image) []identity.PeerID {
 	var out []identity.PeerID
 	for _, s := range append([]string{img.Origin}, img.Upon...) {
 		if s == "" {

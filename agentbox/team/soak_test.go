@@ -74,7 +74,7 @@ func soakRound(t *testing.T, all []*machine, n int) {
 		if err := errors.Join(m.Images.Forget(t.Context(), img.Digest), m.Files.Remove(t.Context(), img.Digest)); err != nil {
 			t.Error(err)
 		}
-		m.Wake()
+		m.Notify()
 	}
 	for _, m := range all {
 		forgotten := func() bool { return m.mesh.Catalogues() != nil && !m.knows(catalogue.Image, img.Digest.Hex()) }

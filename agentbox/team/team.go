@@ -22,7 +22,7 @@ import (
 
 // Team is this machine's part in what its team shares. Its methods may be called concurrently and
 // at any time: without a team they find nothing and offer nothing. Set the fields before calling
-// Join. Only Upload, GoneMachines, Joined, Made and Contexts are optional.
+// Join. Only Upload, DropMachines, OnJoin, OnMade and Contexts are optional.
 type Team struct {
 	Images       *layers.Images
 	SetupResults layers.SetupResults
@@ -30,48 +30,48 @@ type Team struct {
 	Files        *image.Store // the images of this machine
 	Upload       int64        // bytes per second to send at most; 0 means no bound
 	Log          *slog.Logger
-	// Gone drops an image that must no longer be used, because its maker is no longer a builder. It
-	// returns false if a box still runs from the image.
-	Gone func(ctx context.Context, image agentbox.Digest) bool
-	// GoneMachines drops the templates and kernels of this machine for which gone returns true. by
+	// DropImage drops an image that must no longer be used, because its maker is no longer a builder.
+	// It returns false if a box still runs from the image.
+	DropImage func(ctx context.Context, image agentbox.Digest) bool
+	// DropMachines drops the templates and kernels of this machine for which gone returns true. by
 	// is who made them (Distrusts). image is what a template's machine booted, or zero for a
-	// kernel. GoneMachines may be nil.
-	GoneMachines func(ctx context.Context, gone func(by string, image agentbox.Digest) bool)
-	// Joined is called when this machine begins to take part. It must not block.
-	Joined func()
-	// Made is called when there is a template or kernel that the others may want. It must not
+	// kernel. DropMachines may be nil.
+	DropMachines func(ctx context.Context, gone func(by string, image agentbox.Digest) bool)
+	// OnJoin is called when this machine begins to take part. It must not block.
+	OnJoin func()
+	// OnMade is called when there is a template or kernel that the others may want. It must not
 	// block.
-	Made func()
+	OnMade func()
 	// Contexts lists what this machine works on. It is called every second while there is a team.
 	Contexts func(ctx context.Context) ([]Context, error)
 
 	mesh atomic.Pointer[mesh.Mesh]
 	wake background.Signal // something changed here, or the member list changed
 
-	offering sync.Mutex // held from reading the names until they are offered
+	offerMu sync.Mutex // held from reading the names until they are offered
 
 	// mu guards the fields below.
-	mu   sync.Mutex
-	part *part // nil without a team
-	told chan struct{}
+	mu        sync.Mutex
+	member    *membership // nil without a team
+	changedCh chan struct{}
 
 	counters Counters
 }
 
-// part is the state that exists while this machine is in a team.
-type part struct {
+// membership is the state that exists while this machine is in a team.
+type membership struct {
 	node     *wire.Node
 	network  *exchange.Wire
 	exchange *exchange.Node
 }
 
 // New returns a Team without a mesh. The caller sets its fields.
-func New() *Team { return &Team{wake: background.NewSignal(), told: make(chan struct{})} }
+func New() *Team { return &Team{wake: background.NewSignal(), changedCh: make(chan struct{})} }
 
 // Join sets the mesh, which Run then serves. It may be called again with another mesh.
 func (t *Team) Join(m *mesh.Mesh) {
 	t.mesh.Store(m)
-	t.Wake()
+	t.Notify()
 }
 
 // Trusts reports whether names signed by a key are believed (cachestore.Config.Trusted).
@@ -80,8 +80,8 @@ func (t *Team) Trusts(key ed25519.PublicKey) bool {
 	return m != nil && m.IsBuilder(identity.PeerOf(key))
 }
 
-// Wake makes Run look for changes. It does not block.
-func (t *Team) Wake() {
+// Notify makes Run look for changes. It does not block.
+func (t *Team) Notify() {
 	t.wake.Notify()
 	t.Changed()
 }
@@ -91,21 +91,21 @@ func (t *Team) Wake() {
 func (t *Team) Changed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	close(t.told)
-	t.told = make(chan struct{})
+	close(t.changedCh)
+	t.changedCh = make(chan struct{})
 }
 
-// next returns a channel that is closed at the next change.
-func (t *Team) next() <-chan struct{} {
+// nextChange returns a channel that is closed at the next change.
+func (t *Team) nextChange() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.told
+	return t.changedCh
 }
 
 // Attach starts the exchange of pieces over a node's connections (mesh.Config.Attach). The caller
 // calls detach once. Both may be called while other methods run.
 func (t *Team) Attach(node *wire.Node) (detach func()) {
-	p := &part{node: node, network: exchange.OverWire(node)}
+	p := &membership{node: node, network: exchange.OverWire(node)}
 	var err error
 	p.exchange, err = exchange.New(exchange.Config{
 		Self: node.Self(), Network: p.network, Holders: t, Store: t.Sharing, Upload: t.Upload, Log: t.Log,
@@ -116,14 +116,14 @@ func (t *Team) Attach(node *wire.Node) (detach func()) {
 	}
 	p.network.Answer(p.exchange)
 	t.mu.Lock()
-	t.part = p
+	t.member = p
 	t.mu.Unlock()
-	if t.Joined != nil {
-		t.Joined()
+	if t.OnJoin != nil {
+		t.OnJoin()
 	}
 	return func() {
 		t.mu.Lock()
-		t.part = nil
+		t.member = nil
 		t.mu.Unlock()
 		if err := errors.Join(p.exchange.Close(), p.network.Close()); err != nil {
 			t.Log.Warn("team: leave the exchange", "error", err)
@@ -131,16 +131,17 @@ func (t *Team) Attach(node *wire.Node) (detach func()) {
 	}
 }
 
-// now returns the current part, or nil without a team. The part may be closed at any later moment.
-func (t *Team) now() *part {
+// current returns the current part, or nil without a team. The part may be closed at any later
+// moment.
+func (t *Team) current() *membership {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.part
+	return t.member
 }
 
 // Peers returns this machine's part in the exchange (layers.Remotes.Peers), or nil without a team.
 func (t *Team) Peers() *exchange.Node {
-	if p := t.now(); p != nil {
+	if p := t.current(); p != nil {
 		return p.exchange
 	}
 	return nil
@@ -149,10 +150,10 @@ func (t *Team) Peers() *exchange.Node {
 // SharingChanged stops sending what is no longer shared, and offers what is shared now
 // (layers.Sharing.Changed).
 func (t *Team) SharingChanged() {
-	if p := t.now(); p != nil {
+	if p := t.current(); p != nil {
 		p.exchange.Recheck(context.Background())
 	}
-	t.Wake()
+	t.Notify()
 }
 
 // Holders returns the members that announced that they have parts of a blob. It reads only memory
@@ -164,18 +165,18 @@ func (t *Team) Holders(manifest agentbox.Digest) []identity.PeerID {
 	return nil
 }
 
-// settle is also the shortest interval between two looks during a burst of changes. lookEach covers
-// changes that were not announced.
+// debounce is also the shortest interval between two looks during a burst of changes. minInterval
+// covers changes that were not announced.
 const (
-	settle   = 200 * time.Millisecond // several changes are announced as one
-	lookEach = 30 * time.Second
+	debounce    = 200 * time.Millisecond // several changes are announced as one
+	minInterval = 30 * time.Second
 )
 
 // Run updates our offers, announces what this machine works on, and drops what must no longer be
 // used. It does so after every change, until ctx ends. Call it once. A failed offer is retried
 // every second.
 func (t *Team) Run(ctx context.Context) {
-	tick, second := time.NewTicker(lookEach), time.NewTicker(time.Second)
+	tick, second := time.NewTicker(minInterval), time.NewTicker(time.Second)
 	defer tick.Stop()
 	defer second.Stop()
 	offered := true
@@ -184,7 +185,7 @@ func (t *Team) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-second.C:
-			if err := t.tellContexts(ctx); err != nil && ctx.Err() == nil {
+			if err := t.announceContexts(ctx); err != nil && ctx.Err() == nil {
 				t.Log.Error("team: what this machine works on cannot be told", "error", err)
 			}
 			if offered {
@@ -193,7 +194,7 @@ func (t *Team) Run(ctx context.Context) {
 		case <-tick.C:
 		case <-t.wake:
 			select {
-			case <-time.After(settle):
+			case <-time.After(debounce):
 			case <-ctx.Done():
 				return
 			}

@@ -44,7 +44,7 @@ func newMachine(t *testing.T) *machine {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	store := layers.Begin(ctx, cachestore.Config{Dir: filepath.Join(dir, "store"), Key: key, Log: log, Trusted: m.Trusts, Named: m.Wake, Grace: -1}, nil)
+	store := layers.Begin(ctx, cachestore.Config{Dir: filepath.Join(dir, "store"), Key: key, Log: log, Trusted: m.Trusts, Named: m.Notify, Grace: -1}, nil)
 	m.Images = &layers.Images{
 		Store: store.Store, Remotes: &layers.Remotes{File: filepath.Join(dir, "places"), Peers: m.Peers}, Key: key.Public().(ed25519.PublicKey),
 	}
@@ -56,7 +56,7 @@ func newMachine(t *testing.T) *machine {
 	m.Files.Elsewhere = m.Image
 	m.does.Store(&[]Context{})
 	m.Contexts = func(context.Context) ([]Context, error) { return *m.does.Load(), nil }
-	m.Gone = func(_ context.Context, d agentbox.Digest) bool {
+	m.DropImage = func(_ context.Context, d agentbox.Digest) bool {
 		select {
 		case m.gone <- d:
 		default:
@@ -81,7 +81,7 @@ func newMachine(t *testing.T) *machine {
 func (m *machine) takePart(t *testing.T) {
 	t.Helper()
 	var err error
-	m.mesh, err = mesh.Open(mesh.Config{Dir: filepath.Join(m.dir, "mesh"), Key: m.key, Log: m.Log, Attach: m.Attach, Changed: m.Changed, Listed: m.Wake})
+	m.mesh, err = mesh.Open(mesh.Config{Dir: filepath.Join(m.dir, "mesh"), Key: m.key, Log: m.Log, Attach: m.Attach, Changed: m.Changed, Listed: m.Notify})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -412,7 +412,7 @@ func TestLeavingEndsNothingElse(t *testing.T) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				_ = m.offer(ctx)
-				_ = m.tellContexts(ctx)
+				_ = m.announceContexts(ctx)
 				m.TeamContexts()
 				_, _ = m.Image(ctx, agentbox.Digest{1}, "")
 				none := func(context.Context) error { return agentbox.Errorf(agentbox.NotFound, "nobody") }

@@ -67,7 +67,7 @@ func (d Approvals) Review(ctx context.Context, root string, cfg *config.Config, 
 	} else if other {
 		asks = append(asks, project.Ask{What: askPin, Which: cfg.Image + " " + pin})
 	}
-	for _, profile := range d.profiles(root).Brought() {
+	for _, profile := range d.profiles(root).RepositoryProfiles() {
 		for _, line := range profile.Asks() {
 			asks = append(asks, project.Ask{What: askAgent, Which: line})
 		}

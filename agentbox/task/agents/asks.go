@@ -15,9 +15,9 @@ import (
 func (p Profile) Asks() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, p.Name+" "+fmt.Sprintf(format, args...)) }
-	say("runs %s%s", p.Program, quoted(p.Flags))
+	say("runs %s%s", p.Program, quoteWords(p.Flags))
 	if len(p.Prompt) > 0 {
-		say("works alone by%s", quoted(p.Prompt))
+		say("works alone by%s", quoteWords(p.Prompt))
 	}
 	if p.Package != "" {
 		say("is package %s of npm", p.Package)
@@ -38,7 +38,7 @@ func (p Profile) Asks() []string {
 		say("reaches private %q", rule)
 	}
 	for _, s := range p.Secrets {
-		line := fmt.Sprintf("sends your secret %s to%s", s.Name, quoted(s.To))
+		line := fmt.Sprintf("sends your secret %s to%s", s.Name, quoteWords(s.To))
 		if s.Header != "" || s.As != "" {
 			line += fmt.Sprintf(" in header %q as %q", s.Header, s.As)
 		}
@@ -50,8 +50,8 @@ func (p Profile) Asks() []string {
 	return out
 }
 
-// quoted is each word in quotes, after a space.
-func quoted(list []string) string {
+// quoteWords is each word in quotes, after a space.
+func quoteWords(list []string) string {
 	var b strings.Builder
 	for _, s := range list {
 		fmt.Fprintf(&b, " %q", s)

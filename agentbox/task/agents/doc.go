@@ -12,6 +12,6 @@
 // what it asks for. That is Asks, lines that say everything the profile means: a new field of
 // Profile that has an effect must be in there.
 //
-// Profile.Run and Profile.Work return commands, Profile.Needs what is to be installed; rules are in
-// the language of package policy.
+// Profile.Command and Profile.PromptCommand return commands, Profile.Needs what is to be installed;
+// rules are in the language of package policy.
 package agents

@@ -25,8 +25,8 @@ const suffix = ".yaml"
 // InRepository is the directory of a repository's profiles, relative to its root.
 const InRepository = ".agentbox/agents"
 
-// maxBrought bounds how many profiles of a repository are read: the first by name.
-const maxBrought = 32
+// maxRepositoryProfiles bounds how many profiles of a repository are read: the first by name.
+const maxRepositoryProfiles = 32
 
 // Origin says whose a profile is. People see it as it is.
 type Origin string
@@ -60,7 +60,7 @@ func (p Dirs) Find(name string) (Profile, error) {
 		says   string
 	}{
 		{User, func(string) (io.ReadCloser, error) { return os.Open(own) }, own},
-		{Repository, p.brought, path.Join(InRepository, name+suffix)},
+		{Repository, p.openRepositoryProfile, path.Join(InRepository, name+suffix)},
 		{BuiltIn, func(name string) (io.ReadCloser, error) { return builtin.Open("builtin/" + name + suffix) }, "the profile that is built in"},
 	} {
 		f, err := place.open(name)
@@ -80,9 +80,9 @@ func (p Dirs) Find(name string) (Profile, error) {
 		WithHint("agentbox agent %s; a profile of your own goes to %s", strings.Join(p.Names(), "|"), own)
 }
 
-// brought opens a profile of the repository, and only a regular file: no link leads out of the
-// repository, and nothing blocks.
-func (p Dirs) brought(name string) (io.ReadCloser, error) {
+// openRepositoryProfile opens a profile of the repository, and only a regular file: no link leads
+// out of the repository, and nothing blocks.
+func (p Dirs) openRepositoryProfile(name string) (io.ReadCloser, error) {
 	if p.Repository == "" {
 		return nil, fs.ErrNotExist
 	}
@@ -102,11 +102,11 @@ func (p Dirs) brought(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// Brought returns the profiles of a repository that can be read.
-func (p Dirs) Brought() []Profile {
+// RepositoryProfiles returns the profiles of a repository that can be read.
+func (p Dirs) RepositoryProfiles() []Profile {
 	var out []Profile
-	for _, name := range p.broughtNames() {
-		f, err := p.brought(name)
+	for _, name := range p.repositoryNames() {
+		f, err := p.openRepositoryProfile(name)
 		if err != nil {
 			continue
 		}
@@ -131,9 +131,9 @@ func read(f io.ReadCloser, name string, origin Origin) (Profile, error) {
 	return p, err
 }
 
-// broughtNames lists the names of a repository's profiles, sorted, at most maxBrought. It is empty
-// if the directory cannot be read.
-func (p Dirs) broughtNames() []string {
+// repositoryNames lists the names of a repository's profiles, sorted, at most
+// maxRepositoryProfiles. It is empty if the directory cannot be read.
+func (p Dirs) repositoryNames() []string {
 	if p.Repository == "" {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (p Dirs) broughtNames() []string {
 		return nil
 	}
 	defer dir.Close()
-	entries, err := dir.ReadDir(10 * maxBrought)
+	entries, err := dir.ReadDir(10 * maxRepositoryProfiles)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil
 	}
@@ -158,14 +158,14 @@ func (p Dirs) broughtNames() []string {
 		}
 	}
 	slices.Sort(names)
-	return names[:min(len(names), maxBrought)]
+	return names[:min(len(names), maxRepositoryProfiles)]
 }
 
 // Names lists the agents that have a profile, sorted, whether or not it can be read.
 func (p Dirs) Names() []string {
 	own, _ := filepath.Glob(filepath.Join(p.User, "*"+suffix))
 	ours, _ := fs.Glob(builtin, "builtin/*"+suffix)
-	names := p.broughtNames()
+	names := p.repositoryNames()
 	for _, path := range append(own, ours...) {
 		names = append(names, strings.TrimSuffix(filepath.Base(path), suffix))
 	}

@@ -58,15 +58,15 @@ type Secret struct {
 // Reference is From for a user with this home, which is absolute; ok is false if From is empty.
 // Whether the file exists is not checked.
 func (s Secret) Reference(home string) (r secrets.Reference, ok bool) {
-	rest, ok := strings.CutPrefix(s.From, fromHome)
+	rest, ok := strings.CutPrefix(s.From, homePrefix)
 	if !ok {
 		return r, false
 	}
 	return secrets.Reference{Kind: secrets.File, Of: filepath.Join(home, rest)}, true
 }
 
-// fromHome begins every From: people's tokens are below their homes.
-const fromHome = "file:~/"
+// homePrefix begins every From: people's tokens are below their homes.
+const homePrefix = "file:~/"
 
 const (
 	// maxProfile bounds a file, in bytes.
@@ -104,14 +104,14 @@ func Parse(r io.Reader, name string) (Profile, error) {
 	return p, p.check()
 }
 
-// Run is the agent's command with the user's own arguments.
-func (p Profile) Run(args []string) []string {
+// Command is the agent's command with the user's own arguments.
+func (p Profile) Command(args []string) []string {
 	return slices.Concat([]string{p.Program}, p.Flags, args)
 }
 
-// Work is the agent's command for working on a prompt alone. The error is Invalid if the agent
-// cannot do that, or would misunderstand the prompt.
-func (p Profile) Work(prompt string) ([]string, error) {
+// PromptCommand is the agent's command for working on a prompt alone. The error is Invalid if the
+// agent cannot do that, or would misunderstand the prompt.
+func (p Profile) PromptCommand(prompt string) ([]string, error) {
 	switch {
 	case len(p.Prompt) == 0:
 		return nil, agentbox.Errorf(agentbox.Invalid, "the profile of agent %s does not say how it works on a prompt alone", p.Name).
@@ -121,7 +121,7 @@ func (p Profile) Work(prompt string) ([]string, error) {
 	case strings.HasPrefix(prompt, "-"):
 		return nil, agentbox.Errorf(agentbox.Invalid, "%s would take a prompt that begins with - for a flag", p.Name).WithHint("begin it with a word")
 	}
-	return slices.Concat(p.Run(p.Prompt), []string{prompt}), nil
+	return slices.Concat(p.Command(p.Prompt), []string{prompt}), nil
 }
 
 // check returns everything that is wrong with a profile, joined into one error.
