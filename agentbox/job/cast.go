@@ -46,8 +46,8 @@ type part struct {
 // recorded is how many bytes of output the files before this one have.
 func (p part) recorded() uint64 { return p.From - min(p.Missed, p.From) }
 
-// playIdle is the longest pause that players show, in seconds.
-const playIdle = 2
+// maxPlayIdle is the longest pause that players show, in seconds.
+const maxPlayIdle = 2
 
 // recorder writes a transcript. Where the disk is full it leaves output out, and the job goes on.
 // Only the goroutine that follows the job uses it. Every event is one line in one write, so that a
@@ -102,7 +102,7 @@ func (r *recorder) elapsed() float64 {
 func (r *recorder) output(kind byte, data []byte) {
 	text, rest := wholeRunes(append(r.carry[kind], data...))
 	if !r.event("o", r.text(text)) {
-		r.leaveOut(uint64(len(text)))
+		r.countOmitted(uint64(len(text)))
 	}
 	r.carry[kind] = append([]byte(nil), rest...)
 	r.Pos += uint64(len(data))
@@ -119,12 +119,12 @@ func (r *recorder) text(b []byte) string {
 
 // skip records that output is missing. to is a position beyond the present one.
 func (r *recorder) skip(to uint64) {
-	r.leaveOut(to - r.Pos)
+	r.countOmitted(to - r.Pos)
 	r.Pos = to
 }
 
-// leaveOut counts bytes that the transcript will lack; the next event says so first.
-func (r *recorder) leaveOut(n uint64) {
+// countOmitted counts bytes that the transcript will lack; the next event says so first.
+func (r *recorder) countOmitted(n uint64) {
 	r.LeftOut += n
 	r.Missed += n
 	r.unreported += n
@@ -225,7 +225,7 @@ func (r *recorder) open() bool {
 func (r *recorder) header() []byte {
 	at := r.now()
 	line, _ := json.Marshal(header{ // of numbers and texts
-		Version: 2, Width: r.Columns, Height: r.Rows, Timestamp: at.Unix(), Idle: playIdle, Command: strings.Join(r.rec.Command, " "),
+		Version: 2, Width: r.Columns, Height: r.Rows, Timestamp: at.Unix(), Idle: maxPlayIdle, Command: strings.Join(r.rec.Command, " "),
 		Part: part{Offset: r.begun, From: r.Pos, Missed: r.Missed, Head: r.Head, Pipe: !r.rec.TTY},
 	})
 	return line

@@ -26,15 +26,15 @@ type client struct {
 
 	mu      sync.Mutex
 	changed chan struct{} // closed, and replaced, whenever something below changes
-	queue   []piece
+	queue   []chunk
 	queued  int    // bytes in queue
 	dropped uint64 // bytes dropped because the client was too slow
 	end     *End
 	closed  bool
 }
 
-// piece is output of one kind: protocol.JobOutput or protocol.JobErrors.
-type piece struct {
+// chunk is output of one kind: protocol.JobOutput or protocol.JobStderr.
+type chunk struct {
 	kind byte
 	data []byte
 }
@@ -65,14 +65,14 @@ func (h *Hub) Serve(ctx context.Context, nch ssh.NewChannel) {
 	if err != nil {
 		return
 	}
-	c := j.join(opts, ch)
+	c := j.addClient(opts, ch)
 	defer context.AfterFunc(ctx, c.close)()
 	var work sync.WaitGroup
 	work.Go(func() { j.clientRequests(c, requests) })
 	work.Go(func() { j.clientInput(c) })
 	c.write()
 	ch.Close()
-	j.remove(c)
+	j.removeClient(c)
 	work.Wait()
 }
 
@@ -103,18 +103,18 @@ func (j *followedJob) stopExpecting() {
 	j.sendFlowControl()
 }
 
-// join adds a client. The expected client sees everything; any other sees what is on the screen,
-// and what follows.
-func (j *followedJob) join(opts environment.JobAttach, ch ssh.Channel) *client {
+// addClient adds a client. The expected client sees everything; any other sees what is on the
+// screen, and what follows.
+func (j *followedJob) addClient(opts environment.JobAttach, ch ssh.Channel) *client {
 	j.mu.Lock()
 	c := j.expected
 	if c != nil && opts.Whole {
 		j.expected = nil
-		c.arrive(opts, ch)
+		c.connectExpected(opts, ch)
 	} else {
 		c = &client{opts: opts, ch: ch, changed: make(chan struct{}), end: j.end}
 		if opts.Replay {
-			c.append(protocol.JobOutput, j.screen.replay(opts.Rows))
+			c.enqueueCopy(protocol.JobOutput, j.screen.replay(opts.Rows))
 		}
 		j.clients = append(j.clients, c)
 	}
@@ -124,8 +124,8 @@ func (j *followedJob) join(opts environment.JobAttach, ch ssh.Channel) *client {
 	return c
 }
 
-// arrive connects the expected client.
-func (c *client) arrive(opts environment.JobAttach, ch ssh.Channel) {
+// connectExpected connects the expected client.
+func (c *client) connectExpected(opts environment.JobAttach, ch ssh.Channel) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.opts, c.ch = opts, ch
@@ -134,8 +134,8 @@ func (c *client) arrive(opts environment.JobAttach, ch ssh.Channel) {
 	}
 }
 
-// remove removes a client, and tells the guest whether the job still has to wait for one.
-func (j *followedJob) remove(c *client) {
+// removeClient removes a client, and tells the guest whether the job still has to wait for one.
+func (j *followedJob) removeClient(c *client) {
 	c.close()
 	j.mu.Lock()
 	j.clients = slices.DeleteFunc(j.clients, func(other *client) bool { return other == c })
@@ -205,7 +205,7 @@ func (c *client) enqueue(ctx context.Context, kind byte, data []byte) {
 			return
 		}
 		if c.queued+len(data) <= maxQueue || !c.opts.Whole {
-			c.append(kind, data)
+			c.enqueueCopy(kind, data)
 			c.mu.Unlock()
 			return
 		}
@@ -219,10 +219,10 @@ func (c *client) enqueue(ctx context.Context, kind byte, data []byte) {
 	}
 }
 
-// append queues a copy, as the caller reuses its buffer. At least one piece stays, however large.
-// The caller holds mu.
-func (c *client) append(kind byte, data []byte) {
-	c.queue = append(c.queue, piece{kind, slices.Clone(data)})
+// enqueueCopy queues a copy, as the caller reuses its buffer. At least one piece stays, however
+// large. The caller holds mu.
+func (c *client) enqueueCopy(kind byte, data []byte) {
+	c.queue = append(c.queue, chunk{kind, slices.Clone(data)})
 	c.queued += len(data)
 	for c.queued > maxQueue && len(c.queue) > 1 {
 		c.dropped += uint64(len(c.queue[0].data))
@@ -286,7 +286,7 @@ func (c *client) write() {
 
 // send writes to the channel, and returns false when the client has left. It first reports how many
 // bytes were dropped.
-func (c *client) send(queue []piece, dropped uint64) bool {
+func (c *client) send(queue []chunk, dropped uint64) bool {
 	if dropped > 0 {
 		if _, err := io.WriteString(c.ch, leftOutText(dropped)); err != nil {
 			return false
@@ -294,7 +294,7 @@ func (c *client) send(queue []piece, dropped uint64) bool {
 	}
 	for _, p := range queue {
 		out := io.Writer(c.ch)
-		if p.kind == protocol.JobErrors {
+		if p.kind == protocol.JobStderr {
 			out = c.ch.Stderr()
 		}
 		if _, err := out.Write(p.data); err != nil {

@@ -22,7 +22,7 @@ import (
 )
 
 // followedJob is a job that this hub follows, or followed to its end. One goroutine follows it
-// (follow) and alone uses recorder. Lock order: followedJob.mu, then client.mu; sending is taken
+// (follow) and alone uses recorder. Lock order: followedJob.mu, then client.mu; inputMu is taken
 // with neither held.
 type followedJob struct {
 	hub      *Hub
@@ -39,7 +39,7 @@ type followedJob struct {
 	end      *End
 
 	size    atomic.Pointer[[2]int] // columns and rows of the terminal, as a client last asked
-	sending sync.Mutex             // held while input is written to channel
+	inputMu sync.Mutex             // held while input is written to channel
 }
 
 // newFollowedJob makes the followedJob of a record. The caller starts the goroutine that follows
@@ -66,18 +66,18 @@ func (j *followedJob) open(ctx context.Context, spec *protocol.JobSpec) (ssh.Cha
 		if r := refusalOf(err); r == nil || !r.Early || ctx.Err() != nil {
 			return ch, requests, err
 		}
-		background.Sleep(ctx, reopenAfter) // our guest has waited before it answered; another may not have
+		background.Sleep(ctx, reopenDelay) // our guest has waited before it answered; another may not have
 	}
 }
 
-// reopenAfter is how long to wait before a channel that ended is opened again.
-const reopenAfter = 100 * time.Millisecond
+// reopenDelay is how long to wait before a channel that ended is opened again.
+const reopenDelay = 100 * time.Millisecond
 
 // follow records the job to its end, over as many channels as that takes. ch is the first one, or
 // nil if there is none yet. It returns when the job or the hub has ended. A job that goes on is
 // left so that the next hub can adopt it.
 func (j *followedJob) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
-	defer j.hub.Begin()()
+	defer j.hub.OnBegin()()
 	defer time.AfterFunc(expectTimeout, j.stopExpecting).Stop()
 	ctx := j.hub.ctx
 	for ctx.Err() == nil {
@@ -100,7 +100,7 @@ func (j *followedJob) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
 			}
 		}
 		ch = nil
-		background.Sleep(ctx, reopenAfter)
+		background.Sleep(ctx, reopenDelay)
 	}
 	// The hub ends, and the job goes on in a saved machine, or is lost with a machine that ends.
 	if err := j.recorder.suspend(); err != nil {
@@ -138,10 +138,10 @@ func (j *followedJob) read(ctx context.Context, ch ssh.Channel, requests <-chan 
 // what follows would be a guess.
 func (j *followedJob) handle(f protocol.JobFrame) (*End, error) {
 	switch f.Kind {
-	case protocol.JobAt:
-		j.seek(f.At())
-	case protocol.JobOutput, protocol.JobErrors:
-		j.hub.Wrote()
+	case protocol.JobOffset:
+		j.seek(f.Offset())
+	case protocol.JobOutput, protocol.JobStderr:
+		j.hub.OnOutput()
 		if size := j.size.Load(); size != nil && j.rec.TTY {
 			j.recorder.resize(size[0], size[1])
 		}
@@ -204,7 +204,7 @@ func (j *followedJob) finish(end End, ch ssh.Channel) bool {
 		if !failed {
 			j.hub.Log.Error("cannot record how a job ended", "job", j.rec.ID, "error", err)
 		}
-		if !background.Sleep(j.hub.ctx, rewriteAfter) {
+		if !background.Sleep(j.hub.ctx, rewriteDelay) {
 			return false
 		}
 	}
@@ -222,8 +222,8 @@ func (j *followedJob) finish(end End, ch ssh.Channel) bool {
 	return true
 }
 
-// rewriteAfter is the pause between two tries to write exit.json.
-const rewriteAfter = time.Second
+// rewriteDelay is the pause between two tries to write exit.json.
+const rewriteDelay = time.Second
 
 // setChannel sets the channel to the guest, nil for none, and tells the guest over a new one
 // whether to wait for clients.
@@ -236,8 +236,8 @@ func (j *followedJob) setChannel(ch ssh.Channel) {
 	}
 }
 
-// current is the channel to the guest, nil while the guest is away.
-func (j *followedJob) current() ssh.Channel {
+// currentChannel is the channel to the guest, nil while the guest is away.
+func (j *followedJob) currentChannel() ssh.Channel {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.channel
@@ -246,7 +246,7 @@ func (j *followedJob) current() ssh.Channel {
 // signal asks the guest, and waits for its answer as long as for any. name is without SIG, as in
 // RFC 4254.
 func (j *followedJob) signal(ctx context.Context, name string) error {
-	ch := j.current()
+	ch := j.currentChannel()
 	if ch == nil {
 		return agentbox.Errorf(agentbox.Conflict, "job %s has ended, or its box does not answer", j.rec.ID).WithHint("agentbox jobs says which")
 	}
@@ -264,12 +264,12 @@ func (j *followedJob) signal(ctx context.Context, name string) error {
 // terminal that hung up. data has at most protocol.MaxJobFrame bytes. Frames of two clients do not
 // mix.
 func (j *followedJob) input(kind byte, data []byte) error {
-	ch := j.current()
+	ch := j.currentChannel()
 	if ch == nil {
 		return errors.New("the job takes no input now")
 	}
-	j.sending.Lock()
-	defer j.sending.Unlock()
+	j.inputMu.Lock()
+	defer j.inputMu.Unlock()
 	_, err := ch.Write(protocol.AppendJobFrame(nil, kind, data))
 	return err
 }
@@ -282,7 +282,7 @@ func (j *followedJob) resize(columns, rows int) {
 		return
 	}
 	j.size.Store(&[2]int{columns, rows})
-	if ch := j.current(); ch != nil {
+	if ch := j.currentChannel(); ch != nil {
 		ch.SendRequest("window-change", false, ssh.Marshal(struct{ W, H, X, Y uint32 }{uint32(columns), uint32(rows), 0, 0}))
 	}
 }

@@ -26,13 +26,13 @@ type fakeChannel struct {
 	frames bytes.Reader
 	silent chan struct{} // until it is closed nothing is answered; nil: everything
 
-	mu    sync.Mutex
-	asked []string
+	mu        sync.Mutex
+	requested []string
 }
 
 func (c *fakeChannel) SendRequest(name string, _ bool, _ []byte) (bool, error) {
 	c.mu.Lock()
-	c.asked = append(c.asked, name)
+	c.requested = append(c.requested, name)
 	c.mu.Unlock()
 	if c.silent != nil {
 		<-c.silent
@@ -44,14 +44,14 @@ func (c *fakeChannel) SendRequest(name string, _ bool, _ []byte) (bool, error) {
 func (c *fakeChannel) wasAsked(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Contains(c.asked, name)
+	return slices.Contains(c.requested, name)
 }
 
 func (c *fakeChannel) Read(p []byte) (int, error) { return c.frames.Read(p) }
 func (c *fakeChannel) Close() error               { return nil }
 
 func testFollowed(ctx context.Context, dir string) *followedJob {
-	h := NewHub(ctx, Config{Dir: dir, Log: slog.New(slog.DiscardHandler), Begin: func() func() { return func() {} }, Wrote: func() {}})
+	h := NewHub(ctx, Config{Dir: dir, Log: slog.New(slog.DiscardHandler), OnBegin: func() func() { return func() {} }, OnOutput: func() {}})
 	return h.newFollowedJob(Record{Version: version, ID: agentbox.NewJobID(), Started: time.Now()}, 80, 24)
 }
 
@@ -117,7 +117,7 @@ func TestAJobStopsWaitingForTheExpectedClient(t *testing.T) {
 		if waited := time.Since(begun); waited != expectTimeout {
 			t.Errorf("the job waited for %s", waited)
 		}
-		c := j.join(environment.JobAttach{Whole: true}, nil)
+		c := j.addClient(environment.JobAttach{Whole: true}, nil)
 		if c.queued == 0 || c.queued+int(c.dropped) != written {
 			t.Errorf("a late client gets %d bytes, and %d were dropped, of %d", c.queued, c.dropped, written)
 		}

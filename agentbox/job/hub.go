@@ -20,14 +20,14 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// Config is what a Hub needs. All fields must be set; Backend, Begin and Wrote are called from many
-// goroutines at once.
+// Config is what a Hub needs. All fields must be set; Backend, OnBegin and OnOutput are called from
+// many goroutines at once.
 type Config struct {
-	Dir     string              // of the box's jobs; created with the first one
-	Backend environment.Backend // connects to the guest
-	Log     *slog.Logger
-	Begin   func() (end func()) // called when a job begins to run; end when it has ended
-	Wrote   func()              // called when a job has written something
+	Dir      string              // of the box's jobs; created with the first one
+	Backend  environment.Backend // connects to the guest
+	Log      *slog.Logger
+	OnBegin  func() (end func()) // called when a job begins to run; end when it has ended
+	OnOutput func()              // called when a job has written something
 }
 
 // Hub has the jobs of a running box. Its methods are safe for concurrent use. Each job that it
@@ -140,18 +140,18 @@ func (h *Hub) start(spec Spec) (*Refusal, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if err != nil {
-		return nil, h.afterFailedStart(j, err)
+		return nil, h.resolveFailedStart(j, err)
 	}
-	h.put(j)
+	h.register(j)
 	h.work.Go(func() { j.follow(ch, requests) })
 	return nil, nil
 }
 
-// afterFailedStart asks the guest what happened to a job whose start failed with err: the guest may
-// have started it before the connection broke. If the guest does not have the job, it is recorded
-// as lost, so that no task waits for it. If the guest does not answer, its machine is ending, and
-// the next hub finds out.
-func (h *Hub) afterFailedStart(j *followedJob, err error) error {
+// resolveFailedStart asks the guest what happened to a job whose start failed with err: the guest
+// may have started it before the connection broke. If the guest does not have the job, it is
+// recorded as lost, so that no task waits for it. If the guest does not answer, its machine is
+// ending, and the next hub finds out.
+func (h *Hub) resolveFailedStart(j *followedJob, err error) error {
 	there, askErr := h.guestJobs(h.ctx)
 	if askErr != nil {
 		return err
@@ -160,7 +160,7 @@ func (h *Hub) afterFailedStart(j *followedJob, err error) error {
 		h.recordLost(j.rec.ID)
 		return err
 	}
-	h.put(j)
+	h.register(j)
 	h.work.Go(func() { j.follow(nil, nil) })
 	return nil
 }
@@ -182,8 +182,8 @@ func (h *Hub) job(id agentbox.JobID) *followedJob {
 	return h.jobs[id]
 }
 
-// put registers a job, so that clients find it.
-func (h *Hub) put(j *followedJob) {
+// register registers a job, so that clients find it.
+func (h *Hub) register(j *followedJob) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.jobs[j.rec.ID] = j
@@ -232,7 +232,7 @@ func (h *Hub) Adopt(ctx context.Context, saved bool) error {
 			h.Log.Warn("cannot adopt a job", "job", id, "error", err)
 			continue
 		}
-		h.put(j)
+		h.register(j)
 		h.work.Go(func() { j.follow(nil, nil) })
 	}
 	return nil

@@ -71,7 +71,7 @@ func newHub(t *testing.T, backend func(ctx context.Context) (*ssh.Client, error)
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	h := NewHub(ctx, Config{
-		Dir: t.TempDir(), Backend: backend, Log: slog.New(slog.DiscardHandler), Begin: func() func() { return func() {} }, Wrote: func() {},
+		Dir: t.TempDir(), Backend: backend, Log: slog.New(slog.DiscardHandler), OnBegin: func() func() { return func() {} }, OnOutput: func() {},
 	})
 	if err := h.Adopt(ctx, false); err != nil {
 		t.Fatal(err)

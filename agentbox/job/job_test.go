@@ -297,10 +297,10 @@ func TestTheClientThatIsExpectedLosesNothing(t *testing.T) {
 			j.broadcast(protocol.JobOutput, piece)
 		}
 	}()
-	if c := j.join(environment.JobAttach{}, nil); c == j.clients[0] {
+	if c := j.addClient(environment.JobAttach{}, nil); c == j.clients[0] {
 		t.Error("a client that may lose output took the place of the one that may not")
 	}
-	c := j.join(environment.JobAttach{Whole: true}, nil)
+	c := j.addClient(environment.JobAttach{Whole: true}, nil)
 	got := 0
 	for got < 40*len(piece) {
 		c.mu.Lock()
@@ -357,7 +357,7 @@ func TestARefusalHasAStatusOfAProgram(t *testing.T) {
 func TestAReplayIsBoundedWithWhatFollows(t *testing.T) {
 	j := &followedJob{}
 	j.screen.write(bytes.Repeat([]byte("x"), maxScreen))
-	c := j.join(environment.JobAttach{Replay: true}, nil)
+	c := j.addClient(environment.JobAttach{Replay: true}, nil)
 	c.enqueue(t.Context(), protocol.JobOutput, make([]byte, maxQueue))
 	sum := 0
 	for _, p := range c.queue {

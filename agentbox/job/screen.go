@@ -29,8 +29,8 @@ func (s *screen) write(b []byte) {
 	}
 }
 
-// clears are what programs begin a new screen with.
-var clears = [][]byte{[]byte("\x1b[2J"), []byte("\x1b[?1049h"), []byte("\x1bc")}
+// clearSequences are what programs begin a new screen with.
+var clearSequences = [][]byte{[]byte("\x1b[2J"), []byte("\x1b[?1049h"), []byte("\x1bc")}
 
 // replay shows the last screenful: the modes that the program has set, and its output since it last
 // cleared the screen, or the last rows lines. rows below 1 stand for 24. If the job wrote more than
@@ -39,7 +39,7 @@ func (s *screen) replay(rows int) []byte {
 	out := []byte(s.modes.set("h"))
 	tail := s.tail
 	at := -1
-	for _, c := range clears {
+	for _, c := range clearSequences {
 		at = max(at, bytes.LastIndex(tail, c))
 	}
 	if at >= 0 {

@@ -131,14 +131,14 @@ func (t Transcript) events(ctx context.Context, follow bool, f func(about header
 // of a transcript, by one goroutine. A part that is removed while it is open is still read to its
 // end.
 type partReader struct {
-	t      Transcript
-	each   func(header, event) error
-	number int
-	file   *os.File
-	read   int64  // bytes of whole lines
-	about  header // of the first part
-	offset float64
-	from   uint64
+	t           Transcript
+	each        func(header, event) error
+	number      int
+	file        *os.File
+	readBytes   int64  // bytes of whole lines
+	firstHeader header // of the first part
+	offset      float64
+	from        uint64
 }
 
 // close closes the open part, if any.
@@ -192,13 +192,13 @@ func (r *partReader) next() (bool, error) {
 func (r *partReader) begin(n int, h header, f *os.File) error {
 	r.close()
 	if r.number < 0 {
-		r.about = h
+		r.firstHeader = h
 	}
 	// What lies between the end of part 0 and the oldest part that stays was dropped.
 	missing, known := n != r.number+1, max(h.Part.Head, r.from)
-	r.number, r.file, r.read, r.offset, r.from = n, f, 0, h.Part.Offset, h.Part.From
+	r.number, r.file, r.readBytes, r.offset, r.from = n, f, 0, h.Part.Offset, h.Part.From
 	if missing && h.Part.From > known {
-		return r.each(r.about, event{h.Part.Offset, "o", leftOutText(h.Part.From - known)})
+		return r.each(r.firstHeader, event{h.Part.Offset, "o", leftOutText(h.Part.From - known)})
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (r *partReader) begin(n int, h header, f *os.File) error {
 // lines reads the whole lines of the present part that were not read yet. It leaves a last line
 // without its end for the next time.
 func (r *partReader) lines() error {
-	in := bufio.NewReaderSize(io.NewSectionReader(r.file, r.read, 1<<40), 64<<10)
+	in := bufio.NewReaderSize(io.NewSectionReader(r.file, r.readBytes, 1<<40), 64<<10)
 	for {
 		line, err := bounded.ReadLine(in, maxLine)
 		if errors.Is(err, io.EOF) {
@@ -216,8 +216,8 @@ func (r *partReader) lines() error {
 			return err
 		}
 		// The first line is the header, which was read before.
-		first := r.read == 0
-		r.read += int64(len(line)) + 1
+		first := r.readBytes == 0
+		r.readBytes += int64(len(line)) + 1
 		if first {
 			continue
 		}
@@ -226,7 +226,7 @@ func (r *partReader) lines() error {
 			return fmt.Errorf("%s: %w", r.file.Name(), err)
 		}
 		e.At += r.offset
-		if err := r.each(r.about, e); err != nil {
+		if err := r.each(r.firstHeader, e); err != nil {
 			return err
 		}
 	}
@@ -262,7 +262,7 @@ func (t Transcript) WriteCast(ctx context.Context, w io.Writer) error {
 		if !begun {
 			begun = true
 			line, _ := json.Marshal(map[string]any{ // of numbers and texts
-				"version": 2, "width": about.Width, "height": about.Height, "timestamp": about.Timestamp, "idle_time_limit": playIdle, "command": about.Command,
+				"version": 2, "width": about.Width, "height": about.Height, "timestamp": about.Timestamp, "idle_time_limit": maxPlayIdle, "command": about.Command,
 				"agentbox": map[string]any{"pipe": about.Part.Pipe},
 			})
 			if _, err := fmt.Fprintf(w, "%s\n", line); err != nil {

@@ -24,7 +24,7 @@ func onPath(tool string) bool {
 // box. Tools that the distribution does not package are never asked in a box.
 func (r *Registries) Unanswered(ecosystems []string, found []registries.Found) []registries.Question {
 	said := r.said()
-	return slices.DeleteFunc(registries.Of(ecosystems), func(q registries.Question) bool {
+	return slices.DeleteFunc(registries.QuestionsFor(ecosystems), func(q registries.Question) bool {
 		_, asked := said[q.Key()]
 		configured := slices.ContainsFunc(found, func(f registries.Found) bool { return f.Ecosystem() == q.Ecosystem })
 		return asked || configured || q.Package != "" && r.has(q.Argv[0])

@@ -52,7 +52,7 @@ func TestAnswersOfBoxesAreNotLost(t *testing.T) {
 	var said []int // how many answers each look knew of
 	during := func() {}
 	r.look = func(_ context.Context, m registries.Machine) ([]registries.Found, bool) {
-		said = append(said, len(m.Said))
+		said = append(said, len(m.Answers))
 		during()
 		return nil, true
 	}

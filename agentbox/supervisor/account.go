@@ -51,14 +51,14 @@ const maxPressure = 64
 // use. mu guards the sums and is held for arithmetic only; writing serializes writers of the file
 // and is taken first.
 type accounting struct {
-	path string
-	kept func() bool // tells whether the box has an account
+	path       string
+	hasAccount func() bool // tells whether the box has an account
 
 	mu             sync.Mutex
 	account        Account
-	seen           map[process]time.Duration // processor time of each process at the last look
+	lastCPU        map[process]time.Duration // processor time of each process at the last look
 	memoryMeasured time.Time                 // when memory was last measured; zero before the account begins
-	told           pressureWatch             // what the guest of this machine has reported
+	reported       pressureWatch             // what the guest of this machine has reported
 
 	writing sync.Mutex
 	written []byte // the file's content, as far as is known
@@ -75,12 +75,12 @@ type process struct {
 // starts from nothing.
 func openAccounting(path string, kept func() bool) (*accounting, error) {
 	a, err := ReadAccount(path)
-	return &accounting{path: path, kept: kept, account: a, seen: map[process]time.Duration{}}, err
+	return &accounting{path: path, hasAccount: kept, account: a, lastCPU: map[process]time.Duration{}}, err
 }
 
-// look adds the processor time that the machine's processes have used since the last look. What a
-// process uses between the last look and its end is lost, so looks are frequent.
-func (b *accounting) look(pids []int) {
+// sampleCPU adds the processor time that the machine's processes have used since the last look.
+// What a process uses between the last look and its end is lost, so looks are frequent.
+func (b *accounting) sampleCPU(pids []int) {
 	present := map[process]time.Duration{}
 	for _, pid := range pids {
 		p, err := procfs.NewProc(pid)
@@ -94,16 +94,16 @@ func (b *accounting) look(pids []int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(present) > 0 {
-		b.take(present)
+		b.addCPU(present)
 	}
 }
 
-// take adds what the present processes have used beyond the previous look. The caller holds mu.
-func (b *accounting) take(present map[process]time.Duration) {
+// addCPU adds what the present processes have used beyond the previous look. The caller holds mu.
+func (b *accounting) addCPU(present map[process]time.Duration) {
 	for p, used := range present {
-		b.account.CPU += max(used-b.seen[p], 0)
+		b.account.CPU += max(used-b.lastCPU[p], 0)
 	}
-	b.seen = present
+	b.lastCPU = present
 }
 
 // measureMemory measures the memory that the machine's processes hold. The kernel walks through all
@@ -122,13 +122,13 @@ func (b *accounting) measureMemory(pids []int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if pss > 0 {
-		b.hold(pss, now)
+		b.addMemory(pss, now)
 	}
 }
 
-// hold counts pss bytes as held since the previous measurement, so the sum is an integral by
+// addMemory counts pss bytes as held since the previous measurement, so the sum is an integral by
 // rectangles. The caller holds mu.
-func (b *accounting) hold(pss int64, now time.Time) {
+func (b *accounting) addMemory(pss int64, now time.Time) {
 	if !b.memoryMeasured.IsZero() {
 		b.account.Memory += float64(pss) / (1 << 30) * now.Sub(b.memoryMeasured).Seconds()
 	}
@@ -163,7 +163,7 @@ func (b *accounting) tokens(model string, t agentbox.Tokens) error {
 	b.mu.Lock()
 	b.account.AddTokens(model, t)
 	b.mu.Unlock()
-	if !b.kept() {
+	if !b.hasAccount() {
 		return nil
 	}
 	return b.write()
@@ -173,7 +173,7 @@ func (b *accounting) tokens(model string, t agentbox.Tokens) error {
 func (b *accounting) underPressure(stats protocol.GuestStats, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, p := range b.told.unreported(stats) {
+	for _, p := range b.reported.unreported(stats) {
 		if p.Time = now; len(b.account.Pressure) < maxPressure {
 			b.account.Pressure = append(b.account.Pressure, p)
 		}

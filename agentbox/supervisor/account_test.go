@@ -38,8 +38,8 @@ func TestAnAccountAddsUpAllLives(t *testing.T) {
 		{{1, 10}: 4 * time.Second},
 	} {
 		b.mu.Lock()
-		b.take(look)
-		b.hold(512<<20, now.Add(time.Duration(i+1)*2*time.Second))
+		b.addCPU(look)
+		b.addMemory(512<<20, now.Add(time.Duration(i+1)*2*time.Second))
 		b.mu.Unlock()
 	}
 	b.sent(5)
@@ -96,12 +96,12 @@ func answered(t *testing.T, b *accounting, model string, n agentbox.Tokens) {
 func TestAnAnswerIsWrittenDownAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "account.json")
 	b := newTestAccounting(t, path)
-	b.kept = func() bool { return false }
+	b.hasAccount = func() bool { return false }
 	answered(t, b, "m", agentbox.Tokens{Answers: 1, Input: 3})
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("a box without an account has one: %v", err)
 	}
-	b.kept = func() bool { return true }
+	b.hasAccount = func() bool { return true }
 	answered(t, b, "m", agentbox.Tokens{Answers: 1, Input: 4})
 	a, err := ReadAccount(path)
 	if got := a.Models["m"]; err != nil || got != (agentbox.Tokens{Answers: 2, Input: 7}) {
@@ -113,7 +113,7 @@ func TestAnAccountSeesThisProcess(t *testing.T) {
 	b := newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
 	b.begin(time.Now())
 	pids := []int{os.Getpid(), 1 << 30}
-	b.look(pids)
+	b.sampleCPU(pids)
 	b.measureMemory(pids, time.Now())
 	if used := b.used(); used.MemoryPeak == 0 {
 		t.Errorf("%+v", used)
@@ -145,7 +145,7 @@ func TestMeterEndsATaskAtItsCost(t *testing.T) {
 	over := func(l api.Limits, want string) {
 		t.Helper()
 		m.limit(l)
-		if got := m.over().String(); got != want {
+		if got := m.exceeded().String(); got != want {
 			t.Errorf("%+v: over %q, want %q", l, got, want)
 		}
 	}
@@ -175,7 +175,7 @@ func TestWhatIsLookedAtOnceHasHeldMemory(t *testing.T) {
 	begun := time.Now().Add(-time.Second)
 	s.meter.now = func() time.Time { return begun }
 	s.meter.begin()
-	s.account(true)
+	s.sampleAccount(true)
 	if used := s.accounting.used(); used.MemoryPeak <= 0 || used.Memory < float64(used.MemoryPeak)/(1<<30) {
 		t.Errorf("%+v", used)
 	}

@@ -34,9 +34,9 @@ func authority(names home.Box) (*gateway.CA, error) {
 	return ca, durable.WriteFile(names.Authority(), text, 0o600)
 }
 
-// trusted is the authority as the guest gets it: without its key, and with the other authorities
-// that this machine trusts.
-func trusted(ca *gateway.CA, others string) (*protocol.Authority, error) {
+// trustedAuthority is the authority as the guest gets it: without its key, and with the other
+// authorities that this machine trusts.
+func trustedAuthority(ca *gateway.CA, others string) (*protocol.Authority, error) {
 	file, err := ca.FileName()
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ func TestEveryAuthorityHasTheNameThatTemplatesArePreparedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := trusted(ca, "")
+	got, err := trustedAuthority(ca, "")
 	if err != nil || got.File != protocol.AuthorityFile {
 		t.Errorf("%+v %v, want the file %s", got, err, protocol.AuthorityFile)
 	}

@@ -64,15 +64,15 @@ type Files struct {
 	Template []*os.File
 }
 
-// firstFile is the descriptor of the first of Files, behind standard input, output and error.
-const firstFile = 3
+// firstFD is the descriptor of the first of Files, behind standard input, output and error.
+const firstFD = 3
 
 // List is the files in the order they are inherited.
 func (f Files) List() []*os.File { return append([]*os.File{f.Lock, f.Control, f.SSH}, f.Template...) }
 
-// lockFile is the lowest descriptor that the lock may move to: a child's own files take the lower
+// minLockFD is the lowest descriptor that the lock may move to: a child's own files take the lower
 // ones.
-const lockFile = 64
+const minLockFD = 64
 
 // inherited takes over the files that the parent passed on. All but the lock are closed in our
 // children.
@@ -82,15 +82,15 @@ const lockFile = 64
 // way of the files that a child is given, and stays a bare descriptor, which no garbage collection
 // closes.
 func inherited(template int) (Files, error) {
-	if _, err := unix.FcntlInt(firstFile, unix.F_DUPFD, lockFile); err != nil {
+	if _, err := unix.FcntlInt(firstFD, unix.F_DUPFD, minLockFD); err != nil {
 		return Files{}, fmt.Errorf("keep the supervisor's lock: %w", err)
 	}
-	if err := syscall.Close(firstFile); err != nil {
+	if err := syscall.Close(firstFD); err != nil {
 		return Files{}, fmt.Errorf("keep the supervisor's lock: %w", err)
 	}
 	file := func(i int, name string) *os.File {
-		syscall.CloseOnExec(firstFile + i)
-		return os.NewFile(uintptr(firstFile+i), name)
+		syscall.CloseOnExec(firstFD + i)
+		return os.NewFile(uintptr(firstFD+i), name)
 	}
 	f := Files{Control: file(1, "control"), SSH: file(2, "ssh")}
 	for i := range template {

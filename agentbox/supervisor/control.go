@@ -21,7 +21,7 @@ func (s *Supervisor) handler() http.Handler {
 	mux := http.NewServeMux()
 	api.Handle(mux, api.SupervisorStart, func(ctx context.Context, req api.StartRequest, _ agentbox.Progress) (api.SupervisorStatus, error) {
 		select {
-		case s.asked <- req:
+		case s.startRequests <- req:
 		default: // asked before
 		}
 		return s.status(ctx, api.StatusRequest{})
@@ -40,7 +40,7 @@ func (s *Supervisor) handler() http.Handler {
 	api.Handle(mux, api.SupervisorHold, exclusive(s, s.hold))
 	api.Handle(mux, api.SupervisorPause, exclusive(s, s.pause))
 	api.Handle(mux, api.SupervisorSave, exclusive(s, s.save))
-	api.Handle(mux, api.SupervisorStop, s.stopWhenever)
+	api.Handle(mux, api.SupervisorStop, s.stopAnytime)
 	api.Handle(mux, api.SupervisorLease, func(_ context.Context, req api.LeaseRequest, _ agentbox.Progress) (api.None, error) {
 		s.lease.renew(req.Term)
 		return api.None{}, nil
@@ -49,7 +49,7 @@ func (s *Supervisor) handler() http.Handler {
 		return api.None{}, s.guard.enforce(ctx, req)
 	})
 	api.Handle(mux, api.SupervisorAccount, whenStarted(s, func(ctx context.Context, _ api.None) (api.None, error) {
-		s.bringUpToDate(ctx)
+		s.flushEvidence(ctx)
 		return api.None{}, nil
 	}))
 	api.Handle(mux, api.SupervisorPorts, exclusive(s, s.openConfigured))
@@ -91,9 +91,9 @@ func exclusive[Req any](s *Supervisor, f func(context.Context, Req) error) api.F
 	})
 }
 
-// clockStale is how old the time of a greeting may be. A machine of the pool was greeted long
+// maxHelloAge is how old the time of a greeting may be. A machine of the pool was greeted long
 // before it is attached.
-const clockStale = time.Second
+const maxHelloAge = time.Second
 
 // attach gives the machine its workspace and everything configured, and so turns it into a box. The
 // policy must be in force already (SupervisorPolicy), since its services may reach out as soon as
@@ -106,7 +106,7 @@ func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 	if err != nil {
 		return err
 	}
-	if time.Since(s.greeted) > clockStale { // a machine of the pool
+	if time.Since(s.greetedAt) > maxHelloAge { // a machine of the pool
 		if err := client.SetClock(ctx, time.Now()); err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (s *Supervisor) attachment(req api.AttachRequest) (*protocol.AttachRequest,
 	if err != nil {
 		return nil, err
 	}
-	if a.Authority, err = trusted(ca, req.Roots); err != nil {
+	if a.Authority, err = trustedAuthority(ca, req.Roots); err != nil {
 		return nil, err
 	}
 	for path, content := range req.Files {
@@ -234,16 +234,16 @@ func (s *Supervisor) saveFrozen(ctx context.Context, dir string, how vmm.Saving)
 		return err
 	}
 	if err := client.Freeze(ctx); err != nil {
-		return s.thawAfter(ctx, err)
+		return s.thawAfterFailure(ctx, err)
 	}
 	if err := snapshotter.Save(ctx, s.machine, dir, how); err != nil {
-		return s.thawAfter(ctx, err)
+		return s.thawAfterFailure(ctx, err)
 	}
 	return nil
 }
 
-// thawAfter lets the machine go on after a save that failed, and returns why it failed.
-func (s *Supervisor) thawAfter(ctx context.Context, cause error) error {
+// thawAfterFailure lets the machine go on after a save that failed, and returns why it failed.
+func (s *Supervisor) thawAfterFailure(ctx context.Context, cause error) error {
 	if err := s.thaw(ctx); err != nil {
 		s.log.Error("box does not go on after a failed save", "error", err)
 	}
@@ -262,9 +262,9 @@ func (s *Supervisor) thaw(ctx context.Context) error {
 	return client.Thaw(ctx)
 }
 
-// stopWhenever is stop that also ends a machine which has not started yet, and may still wait for
+// stopAnytime is stop that also ends a machine which has not started yet, and may still wait for
 // its daemon.
-func (s *Supervisor) stopWhenever(ctx context.Context, req api.StopRequest, progress agentbox.Progress) (api.None, error) {
+func (s *Supervisor) stopAnytime(ctx context.Context, req api.StopRequest, progress agentbox.Progress) (api.None, error) {
 	select {
 	case <-s.started:
 	default:

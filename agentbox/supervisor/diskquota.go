@@ -18,15 +18,15 @@ import (
 // files or clocks, so that tests can run it.
 type diskWatch struct {
 	limit int64         // bytes
-	held  int64         // bytes of the workspace, when it was last measured
+	size  int64         // bytes of the workspace, when it was last measured
 	used  int64         // the least that its file system has had in use since then
 	at    time.Time     // when it was last measured
 	cost  time.Duration // how long that took
 }
 
 const (
-	countEvery = 30 * time.Second // the least between two regular measurements
-	countShare = 200              // one part in so many of the time goes into measuring
+	measureEvery = 30 * time.Second // the least between two regular measurements
+	measureShare = 200              // one part in so many of the time goes into measuring
 )
 
 // newDiskWatch starts with what a workspace holds. One that exceeds its quota from the start may
@@ -35,7 +35,7 @@ func newDiskWatch(limit, held, used int64) *diskWatch {
 	if held > limit {
 		limit = held + limit/16
 	}
-	return &diskWatch{limit: limit, held: held, used: used}
+	return &diskWatch{limit: limit, size: held, used: used}
 }
 
 // due tells whether it is time to measure again. step is what may still be written before the
@@ -43,20 +43,20 @@ func newDiskWatch(limit, held, used int64) *diskWatch {
 // that grows fast is noticed late.
 func (w *diskWatch) due(used int64, now time.Time) bool {
 	w.used = min(w.used, used)
-	step := min(max(w.limit-w.held, w.limit/32), w.limit/4)
-	return used-w.used >= step || now.Sub(w.at) >= max(countEvery, countShare*w.cost)
+	step := min(max(w.limit-w.size, w.limit/32), w.limit/4)
+	return used-w.used >= step || now.Sub(w.at) >= max(measureEvery, measureShare*w.cost)
 }
 
-// counted takes a measurement, with its time and cost, and tells whether the workspace exceeds its
+// record takes a measurement, with its time and cost, and tells whether the workspace exceeds its
 // quota. Callers stop at the first true.
-func (w *diskWatch) counted(held, used int64, at time.Time, cost time.Duration) bool {
-	w.held, w.used, w.at, w.cost = held, used, at, cost
+func (w *diskWatch) record(held, used int64, at time.Time, cost time.Duration) bool {
+	w.size, w.used, w.at, w.cost = held, used, at, cost
 	return held > w.limit
 }
 
 // Times of watchDisk, which looks at the fill of the file system, one cheap call, every diskEvery.
 const (
-	diskAfter = 5 * time.Second // leaves the processor to the command that has just entered the box
+	diskDelay = 5 * time.Second // leaves the processor to the command that has just entered the box
 	diskEvery = 2 * time.Second
 )
 
@@ -67,7 +67,7 @@ func (s *Supervisor) watchDisk(ctx context.Context) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return // a disk of its own, with a size
 	}
-	if !background.Sleep(ctx, diskAfter) {
+	if !background.Sleep(ctx, diskDelay) {
 		return
 	}
 	w := newDiskWatch(s.cfg.Spec.Disk, home.DiskUsage(dir), inUse(dir))
@@ -77,8 +77,8 @@ func (s *Supervisor) watchDisk(ctx context.Context) {
 			continue
 		}
 		held := home.DiskUsage(dir)
-		if w.counted(held, used, now, time.Since(now)) {
-			s.pauseAt(ctx, agentbox.Limit{Kind: agentbox.LimitDisk, Count: s.cfg.Spec.Disk}, func() bool { return true })
+		if w.record(held, used, now, time.Since(now)) {
+			s.pauseAtLimit(ctx, agentbox.Limit{Kind: agentbox.LimitDisk, Count: s.cfg.Spec.Disk}, func() bool { return true })
 			return
 		}
 	}

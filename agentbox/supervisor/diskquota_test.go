@@ -12,7 +12,7 @@ func TestDiskWatch(t *testing.T) {
 	const mib = 1 << 20
 	now := time.Now()
 	w := newDiskWatch(1024*mib, 100*mib, 5000*mib)
-	w.counted(100*mib, 5000*mib, now, 0)
+	w.record(100*mib, 5000*mib, now, 0)
 	if w.due(5200*mib, now) {
 		t.Error("counted after a fifth of what is left")
 	}
@@ -22,20 +22,20 @@ func TestDiskWatch(t *testing.T) {
 	if w.due(4000*mib, now) || !w.due(4256*mib, now) {
 		t.Error("what others free is not remembered")
 	}
-	if w.counted(1024*mib, 5980*mib, now, 0) {
+	if w.record(1024*mib, 5980*mib, now, 0) {
 		t.Error("too much within the limit")
 	}
 	if w.due(6011*mib, now) || !w.due(6012*mib, now) {
 		t.Error("near the limit it is counted for each thirty-second part")
 	}
-	if !w.counted(1025*mib, 6012*mib, now, time.Second) {
+	if !w.record(1025*mib, 6012*mib, now, time.Second) {
 		t.Error("not too much beyond the limit")
 	}
-	if w.due(6012*mib, now.Add(countEvery)) || !w.due(6012*mib, now.Add(countShare*time.Second)) {
+	if w.due(6012*mib, now.Add(measureEvery)) || !w.due(6012*mib, now.Add(measureShare*time.Second)) {
 		t.Error("what costs more is not counted less often")
 	}
 	w = newDiskWatch(1024*mib, 2000*mib, 0)
-	if w.counted(2064*mib, 64*mib, now, 0) || !w.counted(2065*mib, 65*mib, now, 0) {
+	if w.record(2064*mib, 64*mib, now, 0) || !w.record(2065*mib, 65*mib, now, 0) {
 		t.Error("a workspace that begins beyond the limit may grow by a sixteenth")
 	}
 }

@@ -8,8 +8,8 @@
 // beside the machine can do: it relays SSH and jobs (start.go, jobs.go), forwards ports (ports.go),
 // ends the box's network and enforces its policy (gate.go, guard.go), keeps the lease and the
 // limits (lease.go, expiry.go, limits.go, meter.go, diskquota.go), sets the guest's clock and
-// checks that it lives (link.go, alive.go), accounts for what was used (account.go, evidence.go),
-// and saves the machine (control.go).
+// checks that it lives (link.go, keepalive.go), accounts for what was used (account.go,
+// evidence.go), and saves the machine (control.go).
 //
 // It trusts nothing that the guest says where it matters: it measures usage from outside, and
 // bounds the time and size of every answer it asks for. When it ends it leaves files in the box's

@@ -37,24 +37,25 @@ const (
 // nobody asks what they cost.
 func (s *Supervisor) keepAccount(ctx context.Context) {
 	for n := 0; background.Sleep(ctx, cpuEvery); n++ {
-		if !s.meter.accounts() {
+		if !s.meter.hasAccount() {
 			continue
 		}
-		s.account(n%memoryEvery == 0)
+		s.sampleAccount(n%memoryEvery == 0)
 		if n%guestEvery == 0 {
-			s.askGuest(ctx)
+			s.pollGuest(ctx)
 		}
 	}
 }
 
-// account samples what the machine has used, with its memory if asked to, and writes that down.
-func (s *Supervisor) account(memory bool) {
+// sampleAccount samples what the machine has used, with its memory if asked to, and writes that
+// down.
+func (s *Supervisor) sampleAccount(memory bool) {
 	select {
 	case <-s.started:
 	default:
 		return
 	}
-	begun, accounts := s.meter.accountsFrom()
+	begun, accounts := s.meter.accountStart()
 	if s.machine == nil || !accounts {
 		return
 	}
@@ -62,7 +63,7 @@ func (s *Supervisor) account(memory bool) {
 	// that.
 	s.accounting.begin(begun)
 	pids := s.machine.PIDs()
-	s.accounting.look(pids)
+	s.accounting.sampleCPU(pids)
 	if memory {
 		s.accounting.measureMemory(pids, time.Now())
 	}
@@ -77,10 +78,10 @@ type pressureWatch struct {
 	workspace, runtime bool // almost full
 }
 
-// askGuest records the shortages that the guest has come to since it was last asked. It uses the
+// pollGuest records the shortages that the guest has come to since it was last asked. It uses the
 // connection that exists and makes none: nothing here waits for a guest that does not answer.
-func (s *Supervisor) askGuest(ctx context.Context) {
-	client := s.link.live()
+func (s *Supervisor) pollGuest(ctx context.Context) {
+	client := s.link.liveConnection()
 	if client == nil {
 		return
 	}
@@ -113,11 +114,11 @@ func (d *pressureWatch) unreported(now protocol.GuestStats) (list []agentbox.Pre
 	return list
 }
 
-// bringUpToDate completes what the box's directory has about its machine, before the machine ends:
+// flushEvidence completes what the box's directory has about its machine, before the machine ends:
 // the account, and the ends of its services' logs. The logs of a guest that does not answer are
 // lost.
-func (s *Supervisor) bringUpToDate(ctx context.Context) {
-	if !s.meter.accounts() {
+func (s *Supervisor) flushEvidence(ctx context.Context) {
+	if !s.meter.hasAccount() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, serviceGrace)
@@ -129,9 +130,9 @@ func (s *Supervisor) bringUpToDate(ctx context.Context) {
 			s.log.Warn("cannot keep the logs of the box's services", "error", err)
 		}
 	})
-	s.askGuest(ctx)
+	s.pollGuest(ctx)
 	work.Wait()
-	s.account(true)
+	s.sampleAccount(true)
 }
 
 // serviceName matches the name of a service. The configuration was checked against it, but here the
@@ -141,7 +142,7 @@ var serviceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 // keepServiceLogs copies the end of each service's log from the guest into the box's directory. An
 // error with one service does not affect the others; errors are joined.
 func (s *Supervisor) keepServiceLogs(ctx context.Context) error {
-	client := s.link.live()
+	client := s.link.liveConnection()
 	if client == nil {
 		return nil
 	}
@@ -164,7 +165,7 @@ func (s *Supervisor) keepServiceLogs(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("a service called %.80q", v.Name))
 			continue
 		}
-		end, err := endOf(files, path.Join(protocol.ServiceLogDir, v.Name+".log"))
+		end, err := readTail(files, path.Join(protocol.ServiceLogDir, v.Name+".log"))
 		if agentbox.CodeOf(err) == agentbox.NotFound {
 			continue // it has not begun
 		}
@@ -176,9 +177,9 @@ func (s *Supervisor) keepServiceLogs(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// endOf is the last part of a file of the guest, at most maxLogBytes, whatever size the guest
+// readTail is the last part of a file of the guest, at most maxLogBytes, whatever size the guest
 // claims.
-func endOf(files *environment.Files, name string) ([]byte, error) {
+func readTail(files *environment.Files, name string) ([]byte, error) {
 	f, err := files.Open(name)
 	if err != nil {
 		return nil, err

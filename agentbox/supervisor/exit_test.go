@@ -18,7 +18,7 @@ func TestExitNoteIsReadOnce(t *testing.T) {
 	}
 	reason := agentbox.Errorf(agentbox.NoSpace, "the disk is full").WithHint("free some")
 	for range 2 { // a note nobody took is replaced
-		if err := writeExit(dir, failed(reason, false)); err != nil {
+		if err := writeExit(dir, failureExit(reason, false)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,7 +39,7 @@ func TestExitNoteIsReadOnce(t *testing.T) {
 
 func TestAMachineThatRanHasDiedAndNotFailedToStart(t *testing.T) {
 	silent := errors.New("it does not answer")
-	for name, left := range map[string]Exit{"not greeted": failed(silent, true), "restored in part": failed(&vmm.MayHaveRun{Cause: silent}, false)} {
+	for name, left := range map[string]Exit{"not greeted": failureExit(silent, true), "restored in part": failureExit(&vmm.MayHaveRun{Cause: silent}, false)} {
 		dir := t.TempDir()
 		if err := writeExit(dir, left); err != nil {
 			t.Fatal(err)

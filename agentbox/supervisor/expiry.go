@@ -46,26 +46,26 @@ func (s *Supervisor) isStarted() bool {
 func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 	s.op.Lock()
 	defer s.op.Unlock()
-	if ctx.Err() != nil || !s.attached.Load() || !s.meter.pauses() {
+	if ctx.Err() != nil || !s.attached.Load() || !s.meter.pausesAtLimit() {
 		return true
 	}
-	paused, err := s.pauseWhile(ctx, s.lease.over)
+	paused, err := s.pauseWhile(ctx, s.lease.expired)
 	if err == nil {
-		s.unpaused.Store(nil)
+		s.pauseErr.Store(nil)
 		if paused {
-			_, _, term := s.lease.left()
+			_, _, term := s.lease.remaining()
 			s.end(agentbox.End{Cause: agentbox.EndLease, Term: term})
 		}
 		return paused
 	}
 	why := agentbox.AsError(err).Message
-	left, workers, term := s.lease.left()
+	left, workers, term := s.lease.remaining()
 	if workers > 0 || left > 0 {
 		return false
 	}
 	s.log.Warn("cannot pause a box whose lease has ended", "error", err)
 	if -left < term {
-		s.unpaused.Store(&why)
+		s.pauseErr.Store(&why)
 		s.lease.retry(min(repauseEvery, max(term+left, time.Millisecond)))
 		return false
 	}
@@ -77,9 +77,9 @@ func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 // leaseStatus is the lease as a person sees it. The reason why it could not be paused is left out
 // while somebody works in the box.
 func (s *Supervisor) leaseStatus() api.LeaseStatus {
-	left, workers, term := s.lease.left()
+	left, workers, term := s.lease.remaining()
 	st := api.LeaseStatus{Left: max(left, 0), Term: term, Working: workers}
-	if why := s.unpaused.Load(); why != nil && workers == 0 {
+	if why := s.pauseErr.Load(); why != nil && workers == 0 {
 		st.Unpaused = *why
 	}
 	return st

@@ -32,7 +32,7 @@ func newGate(ca *gateway.CA, g *guard, m *meter, b *accounting, log *slog.Logger
 			log.Warn("cannot write down what a model has used", "error", err)
 		}
 	}
-	gw := gateway.New(gateway.Config{Policy: denyAll(), Values: g.keep, CA: ca, Audit: g.record, Usage: usage})
+	gw := gateway.New(gateway.Config{Policy: denyAll(), Values: g.resolver, CA: ca, Audit: g.record, Usage: usage})
 	g.subscribe(gw.SetPolicy)
 	return &gate{gateway: gw, meter: m, accounting: b}
 }
@@ -51,15 +51,15 @@ var errLimit = errors.New("the box has reached a limit of its network")
 // Accept decides about a flow at its first packet. Limits come first: they hold whatever the policy
 // says.
 func (g *gate) Accept(_ context.Context, d netstack.Destination) error {
-	if !g.meter.mayConnect(int(g.open.Load())) || !g.meter.spend(0) {
+	if !g.meter.mayConnect(int(g.open.Load())) || !g.meter.addBytes(0) {
 		return errLimit
 	}
-	return g.gateway.Accept(flow(d))
+	return g.gateway.Accept(policyFlow(d))
 }
 
-// enter counts a flow in. It fails at the limit, too: any number of flows may have been accepted
+// addFlow counts a flow in. It fails at the limit, too: any number of flows may have been accepted
 // before the first of them was counted. leave counts it out, also after an error.
-func (g *gate) enter() (leave func(), err error) {
+func (g *gate) addFlow() (leave func(), err error) {
 	if !g.meter.mayConnect(int(g.open.Add(1)) - 1) {
 		err = errLimit
 	}
@@ -68,30 +68,30 @@ func (g *gate) enter() (leave func(), err error) {
 
 // Stream carries a TCP connection. It returns when the connection has ended.
 func (g *gate) Stream(ctx context.Context, d netstack.Destination, c netstack.Conn) error {
-	leave, err := g.enter()
+	leave, err := g.addFlow()
 	defer leave()
 	if err != nil {
 		return err
 	}
-	return g.gateway.Stream(ctx, flow(d), meteredStream{metered{c, g.meter, g.accounting}, c})
+	return g.gateway.Stream(ctx, policyFlow(d), meteredStream{metered{c, g.meter, g.accounting}, c})
 }
 
 // Packets carries the datagrams of a UDP flow.
 func (g *gate) Packets(ctx context.Context, d netstack.Destination, c net.Conn) error {
-	leave, err := g.enter()
+	leave, err := g.addFlow()
 	defer leave()
 	if err != nil {
 		return err
 	}
-	return g.gateway.Packets(ctx, flow(d), metered{c, g.meter, g.accounting})
+	return g.gateway.Packets(ctx, policyFlow(d), metered{c, g.meter, g.accounting})
 }
 
 // Attempt records what the network stack refused on its own.
 func (g *gate) Attempt(a netstack.Attempt) { g.gateway.Attempt(string(a.Kind), a.Detail, a.Count) }
 
-// flow translates a destination into the policy's terms. The address behind a name is a placeholder
-// and means nothing.
-func flow(d netstack.Destination) policy.Flow {
+// policyFlow translates a destination into the policy's terms. The address behind a name is a
+// placeholder and means nothing.
+func policyFlow(d netstack.Destination) policy.Flow {
 	f := policy.Flow{Proto: policy.Proto(d.Proto), Name: d.Name, Port: d.Addr.Port()}
 	if d.Name == "" {
 		f.Addr = d.Addr.Addr().Unmap()
@@ -111,7 +111,7 @@ type metered struct {
 func (c metered) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.b.sent(n)
-	if !c.m.spend(n) {
+	if !c.m.addBytes(n) {
 		return 0, errLimit
 	}
 	return n, err
@@ -120,7 +120,7 @@ func (c metered) Read(p []byte) (int, error) {
 // Write implements net.Conn. It counts what the box receives, and passes on nothing beyond the
 // limit.
 func (c metered) Write(p []byte) (int, error) {
-	if !c.m.spend(len(p)) {
+	if !c.m.addBytes(len(p)) {
 		return 0, errLimit
 	}
 	n, err := c.Conn.Write(p)

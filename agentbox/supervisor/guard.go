@@ -23,12 +23,12 @@ import (
 // ends flows that the new policy denies. mu guards two fields for a moment. Recording takes mu
 // only, as it happens in flows that a change waits for.
 type guard struct {
-	box   string
-	dir   string // of the audit log
-	note  string // how the box is isolated, for the log
-	log   *slog.Logger
-	keep  *secrets.Resolver
-	meter *meter
+	box      string
+	dir      string // of the audit log
+	note     string // how the box is isolated, for the log
+	log      *slog.Logger
+	resolver *secrets.Resolver
+	meter    *meter
 
 	current atomic.Pointer[policy.Policy]
 	failed  atomic.Bool // the log could not be written: nothing leaves the box any more
@@ -45,7 +45,7 @@ type guard struct {
 // newGuard makes a guard under which nothing leaves the box yet. dir is where the audit log will
 // be.
 func newGuard(cfg Config, dir string, m *meter, log *slog.Logger) *guard {
-	g := &guard{box: cfg.Box.String(), dir: dir, note: cfg.Note, log: log, keep: secrets.NewResolver(), meter: m}
+	g := &guard{box: cfg.Box.String(), dir: dir, note: cfg.Note, log: log, resolver: secrets.NewResolver(), meter: m}
 	g.current.Store(denyAll())
 	return g
 }
@@ -63,7 +63,7 @@ func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 	defer g.changing.Unlock()
 	// Nothing can be put in force without a line in the log that says so.
 	if g.failed.Load() {
-		return g.unlogged()
+		return g.errUnlogged()
 	}
 	audit, err := g.open()
 	if err != nil {
@@ -80,19 +80,19 @@ func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 		if err != nil {
 			g.fail(err)
 			g.apply(denyAll())
-			return g.unlogged()
+			return g.errUnlogged()
 		}
 		g.digest = digest
 	}
 	g.meter.limit(req.Limits)
-	g.keep.Retain(req.Secrets)
+	g.resolver.Retain(req.Secrets)
 	g.apply(policy.New(req.Spec, gateway.IsOwn))
-	g.keep.Set(req.Secrets, req.Env)
+	g.resolver.Set(req.Secrets, req.Env)
 	return nil
 }
 
-// unlogged is the error for a box that has lost its log, and with it its network until a reset.
-func (g *guard) unlogged() error {
+// errUnlogged is the error for a box that has lost its log, and with it its network until a reset.
+func (g *guard) errUnlogged() error {
 	return agentbox.Errorf(agentbox.NoSpace, "box %s: its audit log could not be written, so it has no network", g.box).
 		WithHint("free some disk space; agentbox reset gives the box a network again")
 }

@@ -282,13 +282,13 @@ func TestValuesComeFromWhereTheyAreKept(t *testing.T) {
 	if err := g.enforce(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := g.keep.Value(t.Context(), "T"); v != "value" || err != nil {
+	if v, err := g.resolver.Value(t.Context(), "T"); v != "value" || err != nil {
 		t.Errorf("%q, %v", v, err)
 	}
 	if err := g.enforce(t.Context(), inForce(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.keep.Value(t.Context(), "T"); err == nil {
+	if _, err := g.resolver.Value(t.Context(), "T"); err == nil {
 		t.Error("a secret that was taken back still has a value")
 	}
 }

@@ -28,16 +28,16 @@ func (s *Supervisor) openImage() error {
 	return nil
 }
 
-// maxAskWait is the longest wait between two requests for the same block: the daemon may have been
-// replaced meanwhile. It bounds how late a machine notices that its bytes are available again.
-const maxAskWait = 2 * time.Second
+// maxRetryDelay is the longest wait between two requests for the same block: the daemon may have
+// been replaced meanwhile. It bounds how late a machine notices that its bytes are available again.
+const maxRetryDelay = 2 * time.Second
 
 // needBlock asks the daemon for a block until the block is here or ctx ends. It returns the map of
 // blocks that may then be read from the image's file. It logs when the wait begins, and each reason
 // other than that no daemon answers.
 func (s *Supervisor) needBlock(ctx context.Context, client *api.Client, block int) (have agentbox.Blocks, err error) {
 	req, told := api.ImageNeed{Box: s.cfg.Box, Image: s.cfg.Image.Digest, Block: block}, false
-	err = partial.Retry(ctx, maxAskWait, func() (err error) {
+	err = partial.Retry(ctx, maxRetryDelay, func() (err error) {
 		have, err = api.Call(ctx, client, api.NeedImage, req, nil)
 		return err
 	}, func(err error) bool {
@@ -50,9 +50,9 @@ func (s *Supervisor) needBlock(ctx context.Context, client *api.Client, block in
 	return have, err
 }
 
-// imageLate is how long a read may wait for bytes before the guest is not expected to answer.
-const imageLate = time.Second
+// stalledAfter is how long a read may wait for bytes before the guest is not expected to answer.
+const stalledAfter = time.Second
 
 // stalled tells whether the machine may be standing still because bytes of its image are missing.
 // Such a machine cannot be saved, and its silence means nothing.
-func (s *Supervisor) stalled() bool { return s.image != nil && s.image.Waiting() > imageLate }
+func (s *Supervisor) stalled() bool { return s.image != nil && s.image.Waiting() > stalledAfter }

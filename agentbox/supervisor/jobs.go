@@ -16,7 +16,7 @@ import (
 // fresh one.
 func (s *Supervisor) keepJobs(ctx context.Context, relay *environment.Relay, wg *sync.WaitGroup) {
 	s.jobs = job.NewHub(ctx, job.Config{
-		Dir: s.names.Jobs(), Backend: s.guest, Log: s.log, Begin: s.meter.enter, Wrote: s.meter.touch,
+		Dir: s.names.Jobs(), Backend: s.guest, Log: s.log, OnBegin: s.meter.addClient, OnOutput: s.meter.touch,
 	})
 	relay.Handle(environment.AttachChannel, s.jobs.Serve)
 	wg.Go(s.jobs.Wait)

@@ -11,8 +11,8 @@ import (
 //
 // It uses the monotonic clock, which stands still while the host sleeps: a laptop finds its boxes
 // in the morning as it left them, and setting the host's clock changes nothing. mu guards
-// everything below it. The timer may fire although the lease was renewed at that moment, so tell
-// checks again.
+// everything below it. The timer may fire although the lease was renewed at that moment, so
+// signalEnd checks again.
 type lease struct {
 	ended chan struct{} // receives when it has ended, and again after retry
 
@@ -20,7 +20,7 @@ type lease struct {
 	timer   *time.Timer
 	term    time.Duration
 	since   time.Time // when it last began
-	workers int
+	holders int
 	stopped bool
 }
 
@@ -28,14 +28,14 @@ type lease struct {
 // ever calls ends, too.
 func newLease(term time.Duration) *lease {
 	l := &lease{ended: make(chan struct{}, 1), term: term, since: time.Now()}
-	l.timer = time.AfterFunc(term, l.tell)
+	l.timer = time.AfterFunc(term, l.signalEnd)
 	return l
 }
 
-// tell signals that the lease has ended, if it has. An end that nobody has received yet is not
+// signalEnd signals that the lease has ended, if it has. An end that nobody has received yet is not
 // signalled twice.
-func (l *lease) tell() {
-	if !l.over() {
+func (l *lease) signalEnd() {
+	if !l.expired() {
 		return
 	}
 	select {
@@ -44,17 +44,17 @@ func (l *lease) tell() {
 	}
 }
 
-// work counts a worker in the box, from now until done is called. done may be called more than
-// once. The whole term is left when the last worker leaves.
-func (l *lease) work() (done func()) {
+// hold counts a holder of the lease, somebody who works in the box, from now until done is called.
+// done may be called more than once. The whole term is left when the last holder leaves.
+func (l *lease) hold() (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.workers++
+	l.holders++
 	l.timer.Stop()
 	return sync.OnceFunc(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.workers--
+		l.holders--
 		l.begin()
 	})
 }
@@ -70,7 +70,7 @@ func (l *lease) renew(term time.Duration) {
 // begin starts the term over. The caller holds mu.
 func (l *lease) begin() {
 	l.since = time.Now()
-	if l.workers == 0 && !l.stopped {
+	if l.holders == 0 && !l.stopped {
 		l.timer.Reset(l.term)
 	}
 }
@@ -80,24 +80,24 @@ func (l *lease) begin() {
 func (l *lease) retry(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.workers == 0 && !l.stopped && time.Since(l.since) >= l.term {
+	if l.holders == 0 && !l.stopped && time.Since(l.since) >= l.term {
 		l.timer.Reset(d)
 	}
 }
 
-// over tells whether the lease has ended.
-func (l *lease) over() bool {
-	left, workers, _ := l.left()
+// expired tells whether the lease has ended.
+func (l *lease) expired() bool {
+	left, workers, _ := l.remaining()
 	return workers == 0 && left <= 0
 }
 
-// left is how long the lease goes on if nobody enters, negative once it has ended; then the number
-// of workers in the box, and the term.
-func (l *lease) left() (left time.Duration, workers int, term time.Duration) {
+// remaining is how long the lease goes on if nobody enters, negative once it has ended; then the
+// number of holders, and the term.
+func (l *lease) remaining() (left time.Duration, workers int, term time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.workers > 0 {
-		return l.term, l.workers, l.term
+	if l.holders > 0 {
+		return l.term, l.holders, l.term
 	}
 	return l.term - time.Since(l.since), 0, l.term
 }

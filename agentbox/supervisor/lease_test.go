@@ -19,11 +19,11 @@ func TestLeaseEndsWhenItSays(t *testing.T) {
 		"stopped":                   {func(l *lease) { time.Sleep(time.Minute); l.stop() }, nil},
 		"stopped, then renewed":     {func(l *lease) { l.stop(); l.renew(time.Second) }, nil},
 		"ended, then renewed":       {func(l *lease) { time.Sleep(hour + time.Second); l.renew(time.Minute) }, []time.Duration{hour, hour + time.Second + time.Minute}},
-		"worked in for a long time": {func(l *lease) { done := l.work(); time.Sleep(20 * hour); done() }, []time.Duration{21 * hour}},
-		"worked in for ever":        {func(l *lease) { l.work() }, nil},
-		"renewed while worked in":   {func(l *lease) { done := l.work(); l.renew(time.Second); time.Sleep(hour); done() }, []time.Duration{hour + time.Second}},
+		"worked in for a long time": {func(l *lease) { done := l.hold(); time.Sleep(20 * hour); done() }, []time.Duration{21 * hour}},
+		"worked in for ever":        {func(l *lease) { l.hold() }, nil},
+		"renewed while worked in":   {func(l *lease) { done := l.hold(); l.renew(time.Second); time.Sleep(hour); done() }, []time.Duration{hour + time.Second}},
 		"left twice by one of two": {func(l *lease) {
-			one, other := l.work(), l.work()
+			one, other := l.hold(), l.hold()
 			time.Sleep(hour)
 			one()
 			one()
@@ -32,8 +32,8 @@ func TestLeaseEndsWhenItSays(t *testing.T) {
 		}, []time.Duration{7 * hour}},
 		"tried again":                {func(l *lease) { time.Sleep(hour + time.Second); l.retry(time.Minute) }, []time.Duration{hour, hour + time.Second + time.Minute}},
 		"renewed before it is tried": {func(l *lease) { time.Sleep(hour + time.Second); l.renew(hour); l.retry(time.Minute) }, []time.Duration{hour, 2*hour + time.Second}},
-		"entered before it is tried": {func(l *lease) { time.Sleep(hour + time.Second); l.retry(time.Minute); l.work() }, []time.Duration{hour}},
-		"entered when it has ended":  {func(l *lease) { time.Sleep(hour + time.Second); l.work() }, []time.Duration{hour}},
+		"entered before it is tried": {func(l *lease) { time.Sleep(hour + time.Second); l.retry(time.Minute); l.hold() }, []time.Duration{hour}},
+		"entered when it has ended":  {func(l *lease) { time.Sleep(hour + time.Second); l.hold() }, []time.Duration{hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -69,25 +69,25 @@ func TestLeaseEndsWhenItSays(t *testing.T) {
 	}
 }
 
-// Who has come in since the lease ended is not put out: over is asked before and after a box is
+// Who has come in since the lease ended is not put out: expired is asked before and after a box is
 // saved.
 func TestALeaseIsNotOverForWhoHasJustCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLease(time.Hour)
 		defer l.stop()
-		if left, working, term := l.left(); l.over() || left != time.Hour || working != 0 || term != time.Hour {
+		if left, working, term := l.remaining(); l.expired() || left != time.Hour || working != 0 || term != time.Hour {
 			t.Errorf("%s, %d, %s", left, working, term)
 		}
 		time.Sleep(2 * time.Hour)
-		if left, _, _ := l.left(); !l.over() || left != -time.Hour {
-			t.Errorf("%s left, over %v", left, l.over())
+		if left, _, _ := l.remaining(); !l.expired() || left != -time.Hour {
+			t.Errorf("%s left, over %v", left, l.expired())
 		}
-		done := l.work()
-		if left, working, _ := l.left(); l.over() || left != time.Hour || working != 1 {
-			t.Errorf("%s left, %d, over %v", left, working, l.over())
+		done := l.hold()
+		if left, working, _ := l.remaining(); l.expired() || left != time.Hour || working != 1 {
+			t.Errorf("%s left, %d, over %v", left, working, l.expired())
 		}
 		done()
-		if l.over() {
+		if l.expired() {
 			t.Error("over as soon as the last has gone")
 		}
 	})
@@ -98,7 +98,7 @@ func TestALeaseIsNotOverForWhoHasJustCome(t *testing.T) {
 func TestALeaseFollowsTheMonotonicClock(t *testing.T) {
 	l := newLease(time.Hour)
 	defer l.stop()
-	for _, when := range []func(){func() {}, func() { l.renew(time.Hour) }, func() { l.work()() }} {
+	for _, when := range []func(){func() {}, func() { l.renew(time.Hour) }, func() { l.hold()() }} {
 		when()
 		if !strings.Contains(l.since.String(), " m=") {
 			t.Errorf("it began at %s, a time of the wall clock", l.since)

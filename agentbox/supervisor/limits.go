@@ -23,29 +23,29 @@ func (s *Supervisor) watchTime(ctx context.Context) {
 		switch {
 		case which.IsZero():
 			return
-		case !s.meter.pauses():
+		case !s.meter.pausesAtLimit():
 			s.noteLimit(which)
-			s.bringUpToDate(ctx)
+			s.flushEvidence(ctx)
 			s.end(agentbox.End{Cause: agentbox.EndLimit, Limit: which})
 			return
-		case s.pauseAt(ctx, which, func() bool { return !s.meter.over().IsZero() }):
+		case s.pauseAtLimit(ctx, which, func() bool { return !s.meter.exceeded().IsZero() }):
 			return
 		}
 	}
 }
 
-// pauseAt pauses the box at a limit; a user may resume it. If that fails it ends the machine. It
-// returns false if the limit no longer holds, because somebody entered meanwhile: the box goes on,
-// and is still to be watched. still is asked when the operation gets its turn: another one may have
-// taken minutes.
-func (s *Supervisor) pauseAt(ctx context.Context, which agentbox.Limit, still func() bool) bool {
+// pauseAtLimit pauses the box at a limit; a user may resume it. If that fails it ends the machine.
+// It returns false if the limit no longer holds, because somebody entered meanwhile: the box goes
+// on, and is still to be watched. still is asked when the operation gets its turn: another one may
+// have taken minutes.
+func (s *Supervisor) pauseAtLimit(ctx context.Context, which agentbox.Limit, still func() bool) bool {
 	s.op.Lock()
 	defer s.op.Unlock()
 	if ctx.Err() != nil {
 		return true // it ends anyway
 	}
-	if !s.meter.pauses() { // what its logs say goes with its machine
-		s.bringUpToDate(ctx)
+	if !s.meter.pausesAtLimit() { // what its logs say goes with its machine
+		s.flushEvidence(ctx)
 	}
 	paused, err := s.pauseWhile(ctx, still)
 	if err == nil && !paused {

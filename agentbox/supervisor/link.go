@@ -83,15 +83,15 @@ func (l *link) client(ctx context.Context) (*guest.Client, error) {
 		return nil, err
 	}
 	defer l.unlock()
-	if c := l.live(); c != nil {
+	if c := l.liveConnection(); c != nil {
 		return c, nil
 	}
 	return l.connect(ctx, nil)
 }
 
-// greet makes the first connection of a life. The guest then does what attach asks for, if it is
-// not nil.
-func (l *link) greet(ctx context.Context, attach *protocol.AttachRequest) error {
+// handshake makes the first connection of a life. The guest then does what attach asks for, if it
+// is not nil.
+func (l *link) handshake(ctx context.Context, attach *protocol.AttachRequest) error {
 	var request json.RawMessage
 	if attach != nil {
 		var err error
@@ -124,12 +124,12 @@ func (l *link) connect(ctx context.Context, attach json.RawMessage) (*guest.Clie
 	l.mu.Lock()
 	l.current = c
 	l.mu.Unlock()
-	go l.forgetWhenGone(c)
+	go l.clearOnClose(c)
 	return c, nil
 }
 
-// forgetWhenGone returns when the connection has ended, which it does with the machine's stream.
-func (l *link) forgetWhenGone(c *guest.Client) {
+// clearOnClose returns when the connection has ended, which it does with the machine's stream.
+func (l *link) clearOnClose(c *guest.Client) {
 	err := c.SSH().Wait()
 	l.log.Info("guest connection ended", "error", err)
 	l.mu.Lock()
@@ -148,8 +148,8 @@ func (l *link) ssh(ctx context.Context) (*ssh.Client, error) {
 	return c.SSH(), nil
 }
 
-// live is the connection, or nil if there is none.
-func (l *link) live() *guest.Client {
+// liveConnection is the connection, or nil if there is none.
+func (l *link) liveConnection() *guest.Client {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.current
@@ -157,7 +157,7 @@ func (l *link) live() *guest.Client {
 
 // kernel is the kernel release that the guest reports, "" without a connection.
 func (l *link) kernel() string {
-	c := l.live()
+	c := l.liveConnection()
 	if c == nil {
 		return ""
 	}
@@ -178,7 +178,7 @@ func (l *link) keepClock(ctx context.Context, frozen func() bool) {
 			return
 		case <-tick.C:
 		}
-		c := l.live()
+		c := l.liveConnection()
 		if c == nil || frozen() {
 			continue
 		}

@@ -58,7 +58,7 @@ func TestASilentGuestKeepsNobodyElseWaiting(t *testing.T) {
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		if l.live() != nil || l.kernel() != "" {
+		if l.liveConnection() != nil || l.kernel() != "" {
 			t.Error("there is a connection")
 		}
 	}()

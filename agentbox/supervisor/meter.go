@@ -16,19 +16,19 @@ import (
 
 // meter watches the limits of one life of a box. It measures from outside and ignores what the
 // guest says. Its methods are safe for concurrent use, and those that are called for every packet
-// (touch, spend) hold mu for a moment at most. Its functions are set before it is used.
+// (touch, addBytes) hold mu for a moment at most. Its functions are set before it is used.
 type meter struct {
-	reached func(agentbox.Limit) // called once for each limit of traffic
+	onLimit func(agentbox.Limit) // called once for each limit of traffic
 	work    func() (done func()) // called for each client and job in the box
 	began   time.Time            // active counts from here
 	cpu     func() time.Duration
 	used    func() agentbox.Consumption // over all lives
 	now     func() time.Time
 
-	mu      sync.Mutex
-	started time.Time // zero until the machine is a box
-	limits  api.Limits
-	told    map[agentbox.Limit]bool
+	mu       sync.Mutex
+	started  time.Time // zero until the machine is a box
+	limits   api.Limits
+	reported map[agentbox.Limit]bool
 
 	// active is when the box last showed activity, in nanoseconds of the monotonic clock since
 	// began; that clock stands still while the host sleeps.
@@ -40,7 +40,7 @@ type meter struct {
 
 // newMeter makes a meter without limits. Callers set used and work where they have them.
 func newMeter(cpu func() time.Duration, reached func(agentbox.Limit)) *meter {
-	m := &meter{reached: reached, cpu: cpu, now: time.Now, told: map[agentbox.Limit]bool{}, activity: background.NewSignal()}
+	m := &meter{onLimit: reached, cpu: cpu, now: time.Now, reported: map[agentbox.Limit]bool{}, activity: background.NewSignal()}
 	m.began, m.work = m.now(), func() func() { return func() {} }
 	m.used = func() agentbox.Consumption { return agentbox.Consumption{} }
 	m.touch()
@@ -74,9 +74,9 @@ func (m *meter) touch() {
 // idleFor is how long the box has shown no activity.
 func (m *meter) idleFor() time.Duration { return m.now().Sub(m.began) - time.Duration(m.active.Load()) }
 
-// spend counts bytes into or out of the box, and tells whether more may follow. Bytes beyond the
+// addBytes counts bytes into or out of the box, and tells whether more may follow. Bytes beyond the
 // limit are counted, too.
-func (m *meter) spend(n int) bool {
+func (m *meter) addBytes(n int) bool {
 	m.touch()
 	total := m.bytes.Add(int64(n))
 	m.mu.Lock()
@@ -85,7 +85,7 @@ func (m *meter) spend(n int) bool {
 	if limit == 0 || total <= limit {
 		return true
 	}
-	m.tell(agentbox.Limit{Kind: agentbox.LimitBytes, Count: limit})
+	m.report(agentbox.Limit{Kind: agentbox.LimitBytes, Count: limit})
 	return false
 }
 
@@ -97,19 +97,19 @@ func (m *meter) mayConnect(open int) bool {
 	if limit == 0 || open < limit {
 		return true
 	}
-	m.tell(agentbox.Limit{Kind: agentbox.LimitConnections, Count: int64(limit)})
+	m.report(agentbox.Limit{Kind: agentbox.LimitConnections, Count: int64(limit)})
 	return false
 }
 
-// tell reports a limit the first time it is reached: a box that has used up its bytes goes on
+// report reports a limit the first time it is reached: a box that has used up its bytes goes on
 // trying.
-func (m *meter) tell(which agentbox.Limit) {
+func (m *meter) report(which agentbox.Limit) {
 	m.mu.Lock()
-	first := !m.told[which]
-	m.told[which] = true
+	first := !m.reported[which]
+	m.reported[which] = true
 	m.mu.Unlock()
 	if first {
-		m.reached(which)
+		m.onLimit(which)
 	}
 }
 
@@ -127,16 +127,16 @@ func (m *meter) run(ctx context.Context) agentbox.Limit {
 			return agentbox.Limit{}
 		case <-tick.C:
 		}
-		if which := m.over(); !which.IsZero() {
+		if which := m.exceeded(); !which.IsZero() {
 			return which
 		}
 	}
 }
 
-// over returns the limit of time, CPU or cost that is reached. The order of the cases decides
+// exceeded returns the limit of time, CPU or cost that is reached. The order of the cases decides
 // between several, so that the answer does not change from look to look. Nothing is over before the
 // machine is a box.
-func (m *meter) over() agentbox.Limit {
+func (m *meter) exceeded() agentbox.Limit {
 	m.mu.Lock()
 	l, started := m.limits, m.started
 	m.mu.Unlock()
@@ -152,13 +152,13 @@ func (m *meter) over() agentbox.Limit {
 	case l.CPU > 0 && m.cpu() >= l.CPU:
 		return agentbox.Limit{Kind: agentbox.LimitCPU, Time: l.CPU}
 	case !l.Pause:
-		return m.overCost(l)
+		return m.costExceeded(l)
 	}
 	return agentbox.Limit{}
 }
 
-// overCost returns the limit of tokens or cost that a task has reached.
-func (m *meter) overCost(l api.Limits) agentbox.Limit {
+// costExceeded returns the limit of tokens or cost that a task has reached.
+func (m *meter) costExceeded(l api.Limits) agentbox.Limit {
 	switch {
 	case l.Tokens > 0 && tokensOf(m.used()) >= l.Tokens:
 		return agentbox.Limit{Kind: agentbox.LimitTokens, Count: l.Tokens}
@@ -174,14 +174,14 @@ func tokensOf(c agentbox.Consumption) int64 {
 	return sum.Total()
 }
 
-// accounts tells whether the box has an account: a task's has, once it has begun.
-func (m *meter) accounts() bool {
-	_, ok := m.accountsFrom()
+// hasAccount tells whether the box has an account: a task's has, once it has begun.
+func (m *meter) hasAccount() bool {
+	_, ok := m.accountStart()
 	return ok
 }
 
-// accountsFrom is when the account of this life began, if the box has one.
-func (m *meter) accountsFrom() (begun time.Time, ok bool) {
+// accountStart is when the account of this life began, if the box has one.
+func (m *meter) accountStart() (begun time.Time, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.started, !m.limits.Pause && !m.started.IsZero()
@@ -200,32 +200,32 @@ func cpuTime(pids []int) time.Duration {
 	return time.Duration(sum * float64(time.Second))
 }
 
-// pauses tells whether the box is paused at a limit, rather than ended.
-func (m *meter) pauses() bool {
+// pausesAtLimit tells whether the box is paused at a limit, rather than ended.
+func (m *meter) pausesAtLimit() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.limits.Pause
 }
 
-// watched is a listener whose connections count as clients of the box, and touch the meter when the
-// box writes to them.
-type watched struct {
+// countingListener is a listener whose connections count as clients of the box, and touch the meter
+// when the box writes to them.
+type countingListener struct {
 	net.Listener
 	m *meter
 }
 
 // Accept counts a client in, until its connection is closed.
-func (w watched) Accept() (net.Conn, error) {
+func (w countingListener) Accept() (net.Conn, error) {
 	c, err := w.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return watchedConn{c, w.m, w.m.enter()}, nil
+	return countingConn{c, w.m, w.m.addClient()}, nil
 }
 
-// enter counts a client or a job in; leave counts it out. In between the box is not idle, and its
-// lease does not end.
-func (m *meter) enter() (leave func()) {
+// addClient counts a client or a job in; leave counts it out. In between the box is not idle, and
+// its lease does not end.
+func (m *meter) addClient() (leave func()) {
 	m.clients.Add(1)
 	m.touch()
 	done := m.work()
@@ -236,20 +236,20 @@ func (m *meter) enter() (leave func()) {
 	})
 }
 
-// watchedConn is the connection of one client. What the box writes to it is activity; what the
+// countingConn is the connection of one client. What the box writes to it is activity; what the
 // client writes is not.
-type watchedConn struct {
+type countingConn struct {
 	net.Conn
-	m    *meter
-	gone func()
+	m      *meter
+	closed func()
 }
 
-func (c watchedConn) Write(p []byte) (int, error) {
+func (c countingConn) Write(p []byte) (int, error) {
 	c.m.touch()
 	return c.Conn.Write(p)
 }
 
-func (c watchedConn) Close() error {
-	c.gone()
+func (c countingConn) Close() error {
+	c.closed()
 	return c.Conn.Close()
 }

@@ -20,27 +20,27 @@ func TestMeterNamesTheLimit(t *testing.T) {
 	m.begin()
 
 	now = now.Add(59 * time.Second)
-	if got := m.over().String(); got != "" {
+	if got := m.exceeded().String(); got != "" {
 		t.Errorf("over %q before anything is", got)
 	}
 	m.touch()
 	now = now.Add(59 * time.Second)
-	if got := m.over().String(); got != "" {
+	if got := m.exceeded().String(); got != "" {
 		t.Errorf("over %q although the box has said something", got)
 	}
 	now = now.Add(2 * time.Second)
-	if got := m.over().String(); got != "idle 1m0s" {
+	if got := m.exceeded().String(); got != "idle 1m0s" {
 		t.Errorf("over %q", got)
 	}
 	m.touch()
-	if cpu = 11 * time.Second; m.over().String() != "cpu 10s" {
-		t.Errorf("over %q", m.over())
+	if cpu = 11 * time.Second; m.exceeded().String() != "cpu 10s" {
+		t.Errorf("over %q", m.exceeded())
 	}
-	if now = now.Add(time.Hour); m.over().String() != "wall 1h0m0s" {
-		t.Errorf("over %q", m.over())
+	if now = now.Add(time.Hour); m.exceeded().String() != "wall 1h0m0s" {
+		t.Errorf("over %q", m.exceeded())
 	}
 
-	if !m.spend(60) || !m.spend(40) || m.spend(1) || m.spend(1) {
+	if !m.addBytes(60) || !m.addBytes(40) || m.addBytes(1) || m.addBytes(1) {
 		t.Error("100 bytes are not a hundred")
 	}
 	if !m.mayConnect(1) || m.mayConnect(2) || m.mayConnect(3) {
@@ -59,19 +59,19 @@ func TestMeterBeginsWithTheBox(t *testing.T) {
 	m.now = func() time.Time { return now }
 	now = now.Add(24 * time.Hour)
 	m.limit(api.Limits{Wall: time.Hour, Idle: time.Hour, CPU: time.Minute})
-	if got := m.over().String(); got != "" {
+	if got := m.exceeded().String(); got != "" {
 		t.Errorf("over %q before it is a box", got)
 	}
 	m.limit(api.Limits{Wall: time.Hour, Idle: time.Hour})
 	m.begin()
-	if got := m.over().String(); got != "" {
+	if got := m.exceeded().String(); got != "" {
 		t.Errorf("over %q at once", got)
 	}
 	now = now.Add(30 * time.Minute)
 	m.limit(api.Limits{Wall: time.Hour, Idle: time.Hour})
 	m.begin() // a second attachment is none
 	now = now.Add(31 * time.Minute)
-	if got := m.over().String(); got != "wall 1h0m0s" {
+	if got := m.exceeded().String(); got != "wall 1h0m0s" {
 		t.Errorf("over %q: a change of policy began the time anew", got)
 	}
 }
@@ -89,7 +89,7 @@ func TestMeterOfABoxInUse(t *testing.T) {
 	m.begin()
 	working := 0
 	m.work = func() func() { working++; return func() { working-- } }
-	w := watched{l, m}
+	w := countingListener{l, m}
 	defer w.Close()
 	go func() {
 		if c, err := net.Dial("unix", l.Addr().String()); err == nil {
@@ -103,12 +103,12 @@ func TestMeterOfABoxInUse(t *testing.T) {
 	}
 	now = now.Add(time.Hour)
 	m.limit(api.Limits{Idle: time.Minute, Pause: true})
-	if got := m.over().String(); got != "" || !m.pauses() {
-		t.Errorf("over %q with a client in the box; pauses %v", got, m.pauses())
+	if got := m.exceeded().String(); got != "" || !m.pausesAtLimit() {
+		t.Errorf("over %q with a client in the box; pauses %v", got, m.pausesAtLimit())
 	}
 	m.limit(api.Limits{Idle: time.Minute})
-	if got := m.over().String(); got != "idle 1m0s" || m.pauses() {
-		t.Errorf("over %q in a silent run; pauses %v", got, m.pauses())
+	if got := m.exceeded().String(); got != "idle 1m0s" || m.pausesAtLimit() {
+		t.Errorf("over %q in a silent run; pauses %v", got, m.pausesAtLimit())
 	}
 	m.limit(api.Limits{Idle: time.Minute, Pause: true})
 	if working != 1 {
@@ -119,10 +119,10 @@ func TestMeterOfABoxInUse(t *testing.T) {
 	if working != 0 {
 		t.Errorf("%d clients renew the lease when it has gone", working)
 	}
-	if got := m.over().String(); got != "" {
+	if got := m.exceeded().String(); got != "" {
 		t.Errorf("over %q when a client has just left", got)
 	}
-	if now = now.Add(time.Minute); m.over().String() != "idle 1m0s" {
-		t.Errorf("over %q a minute after the last client", m.over())
+	if now = now.Add(time.Minute); m.exceeded().String() != "idle 1m0s" {
+		t.Errorf("over %q a minute after the last client", m.exceeded())
 	}
 }

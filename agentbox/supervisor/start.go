@@ -51,11 +51,11 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	if err != nil {
 		return err
 	}
-	if err := s.greet(ctx, req.Attach); err != nil {
+	if err := s.greetGuest(ctx, req.Attach); err != nil {
 		return err
 	}
-	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "waited", s.greeted.Sub(begun)-runs, "greeted", time.Since(s.greeted))
-	s.letIn(ctx, sshListener, wg)
+	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "waited", s.greetedAt.Sub(begun)-runs, "greeted", time.Since(s.greetedAt))
+	s.openAccess(ctx, sshListener, wg)
 	if req.Attach != nil {
 		if err := s.becomeBox(ctx, *req.Attach); err != nil {
 			return err
@@ -67,10 +67,10 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	return nil
 }
 
-// greet plugs the network in and greets the guest. If become is not nil, the guest becomes that box
-// during the greeting; nil is for a machine of the pool, and for one that was a box before it was
-// saved.
-func (s *Supervisor) greet(ctx context.Context, become *api.AttachRequest) error {
+// greetGuest plugs the network in and greets the guest. If become is not nil, the guest becomes
+// that box during the greeting; nil is for a machine of the pool, and for one that was a box before
+// it was saved.
+func (s *Supervisor) greetGuest(ctx context.Context, become *api.AttachRequest) error {
 	var attach *protocol.AttachRequest
 	if become != nil {
 		var err error
@@ -88,20 +88,20 @@ func (s *Supervisor) greet(ctx context.Context, become *api.AttachRequest) error
 	if err := s.connectNetwork(s.gate); err != nil {
 		return err
 	}
-	s.greeted = time.Now()
-	if err := s.link.greet(ctx, attach); err != nil {
-		return notGreeted(s.cfg.Box, s.machine, err)
+	s.greetedAt = time.Now()
+	if err := s.link.handshake(ctx, attach); err != nil {
+		return handshakeError(s.cfg.Box, s.machine, err)
 	}
 	return nil
 }
 
-// letIn opens the way in: ports, the SSH relay and jobs. It also keeps the connection to the guest
-// alive, and the guest's clock right.
-func (s *Supervisor) letIn(ctx context.Context, sshListener net.Listener, wg *sync.WaitGroup) {
-	s.ports = newPorts(ctx, s.guest, environment.Watch{Opened: s.lease.work, Passed: s.meter.touch})
+// openAccess opens the way in: ports, the SSH relay and jobs. It also keeps the connection to the
+// guest alive, and the guest's clock right.
+func (s *Supervisor) openAccess(ctx context.Context, sshListener net.Listener, wg *sync.WaitGroup) {
+	s.ports = newPorts(ctx, s.guest, environment.Watch{Opened: s.lease.hold, Passed: s.meter.touch})
 	relay := environment.NewRelay(s.link.hostKey, s.link.localKey.PublicKey(), s.guest, s.log)
 	s.keepJobs(ctx, relay, wg)
-	wg.Go(func() { _ = relay.Serve(ctx, watched{sshListener, s.meter}) })
+	wg.Go(func() { _ = relay.Serve(ctx, countingListener{sshListener, s.meter}) })
 	wg.Go(func() { relay.Prepare(ctx) })
 	wg.Go(func() { s.link.keepClock(ctx, s.frozen) })
 	wg.Go(func() { s.keepAlive(ctx) })
@@ -110,28 +110,28 @@ func (s *Supervisor) letIn(ctx context.Context, sshListener net.Listener, wg *sy
 // watch starts what looks at the box at intervals: limits, account, quota and memory.
 func (s *Supervisor) watch(ctx context.Context, wg *sync.WaitGroup) {
 	if s.cfg.Saved != "" && s.network != nil {
-		wg.Go(func() { s.forgetSurvivors(ctx) })
+		wg.Go(func() { s.resetStaleConns(ctx) })
 	}
 	wg.Go(func() { s.watchTime(ctx) })
 	wg.Go(func() { s.keepAccount(ctx) })
-	wg.Go(func() { s.slim(ctx) })
+	wg.Go(func() { s.releaseMemory(ctx) })
 	wg.Go(func() { s.watchDisk(ctx) })
 }
 
-// deathGrace is how long a failed greeting waits for the end of the machine, which would explain
+// exitGrace is how long a failed greeting waits for the end of the machine, which would explain
 // it: the machine's stream ends first.
-const deathGrace = time.Second
+const exitGrace = time.Second
 
 var errShutDown = errors.New("it shut down")
 
-// notGreeted explains why a machine that was started did not answer.
-func notGreeted(box agentbox.BoxID, machine vmm.Machine, err error) error {
+// handshakeError explains why a machine that was started did not answer.
+func handshakeError(box agentbox.BoxID, machine vmm.Machine, err error) error {
 	select {
 	case <-machine.Done():
 		// Stock ssh prints this as it is, so the reason is in the message.
 		return agentbox.Errorf(agentbox.Unavailable, "box %s: its machine ended: %w", box, cmp.Or(machine.Err(), errShutDown)).
 			WithHint("run the command again; agentbox logs --console %s has the guest's last words", box)
-	case <-time.After(deathGrace):
+	case <-time.After(exitGrace):
 	}
 	if refused := (*guest.Refused)(nil); errors.As(err, &refused) {
 		return agentbox.Errorf(agentbox.Unavailable, "box %s: %w", box, refused).WithHint("agentbox logs --console %s", box)
@@ -145,7 +145,7 @@ func notGreeted(box agentbox.BoxID, machine vmm.Machine, err error) error {
 func (s *Supervisor) guest(ctx context.Context) (*ssh.Client, error) {
 	client, err := s.link.ssh(ctx)
 	if err != nil && ctx.Err() == nil {
-		return nil, notGreeted(s.cfg.Box, s.machine, err)
+		return nil, handshakeError(s.cfg.Box, s.machine, err)
 	}
 	return client, err
 }
@@ -159,7 +159,7 @@ const startTimeout = 5 * time.Minute
 // becomes. The error is Unavailable if none comes, or the supervisor is told to stop.
 func (s *Supervisor) awaitStart(ctx context.Context) (api.StartRequest, error) {
 	select {
-	case req := <-s.asked:
+	case req := <-s.startRequests:
 		return req, nil
 	case <-s.ended:
 	case <-ctx.Done():

@@ -30,14 +30,14 @@ func (m endedMachine) Err() error            { return m.err }
 // A daemon that was killed between starting a supervisor and wanting its machine must not keep the
 // next one waiting.
 func TestASupervisorThatWaitsForItsDaemonIsStopped(t *testing.T) {
-	s := &Supervisor{asked: make(chan api.StartRequest), started: make(chan struct{}), ended: make(chan struct{})}
+	s := &Supervisor{startRequests: make(chan api.StartRequest), started: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		_, s.startErr = s.awaitStart(t.Context())
 		close(s.started)
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := s.stopWhenever(ctx, api.StopRequest{}, nil); agentbox.CodeOf(err) != agentbox.Unavailable || ctx.Err() != nil {
+	if _, err := s.stopAnytime(ctx, api.StopRequest{}, nil); agentbox.CodeOf(err) != agentbox.Unavailable || ctx.Err() != nil {
 		t.Error(err)
 	}
 }
@@ -54,7 +54,7 @@ func TestWhyAMachineWasNotGreeted(t *testing.T) {
 		"shut down": {endedMachine{done: gone}, "its machine ended: it shut down"},
 		"silent":    {endedMachine{done: make(chan struct{})}, "its machine runs but does not answer: no ready"},
 	} {
-		err := notGreeted(box, test.machine, errors.New("no ready"))
+		err := handshakeError(box, test.machine, errors.New("no ready"))
 		if agentbox.CodeOf(err) != agentbox.Unavailable || !strings.HasSuffix(err.Error(), test.want) || agentbox.AsError(err).Hint == "" {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -100,7 +100,8 @@ func (r *restorer) Restore(_ context.Context, _ vmm.Spec, _ vmm.Template, saved 
 	return endedMachine{}, r.err
 }
 
-// The memory of a paused box has the name of one that may be restored only while its guest has not run.
+// The memory of a paused box has the name of one that may be restored only while its guest has not
+// run.
 func TestASavedMachineIsOutOfReachOnceItsGuestMayHaveRun(t *testing.T) {
 	failed := errors.New("no")
 	for name, c := range map[string]struct {

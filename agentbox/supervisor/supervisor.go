@@ -45,12 +45,12 @@ type Supervisor struct {
 	jobs       *job.Hub // made when the machine runs
 	accounting *accounting
 
-	asked    chan api.StartRequest // the daemon's request to greet the guest
-	greeted  time.Time             // when the guest was; written before started is closed
-	started  chan struct{}         // closed when the machine answers or startErr is set
-	startErr error
+	startRequests chan api.StartRequest // the daemon's request to greet the guest
+	greetedAt     time.Time             // when the guest was; written before started is closed
+	started       chan struct{}         // closed when the machine answers or startErr is set
+	startErr      error
 
-	unpaused atomic.Pointer[string] // why it could not be paused when its lease ended
+	pauseErr atomic.Pointer[string] // why it could not be paused when its lease ended
 
 	op       sync.Mutex  // one operation on the machine at a time
 	attached atomic.Bool // the guest has the box's workspace; written under op, read by anybody
@@ -67,12 +67,12 @@ type Supervisor struct {
 // runs then; so a supervisor that was killed leaves nothing. It forbids core dumps before it reads
 // anything secret.
 func Main(ctx context.Context, stdin io.Reader) error {
-	oneProcessor()
+	limitToOneThread()
 	cfg, files, err := readConfig(stdin)
 	if err != nil {
 		return err
 	}
-	if err := noCores(); err != nil {
+	if err := disableCoreDumps(); err != nil {
 		return err
 	}
 	names := cfg.names()
@@ -85,20 +85,21 @@ func Main(ctx context.Context, stdin io.Reader) error {
 	s, err := newSupervisor(cfg, log)
 	if err != nil {
 		log.Error("supervisor ended", "error", err)
-		return errors.Join(err, writeExit(names.Dir, failed(err, false)))
+		return errors.Join(err, writeExit(names.Dir, failureExit(err, false)))
 	}
 	if err := s.run(ctx, files); err != nil {
 		log.Error("supervisor ended", "error", err)
-		return errors.Join(err, writeExit(names.Dir, failed(err, s.machine != nil)))
+		return errors.Join(err, writeExit(names.Dir, failureExit(err, s.machine != nil)))
 	}
 	log.Info("supervisor ended", "end", s.endCause)
 	return writeExit(names.Dir, Exit{End: s.endCause})
 }
 
-// failed is the Exit of a supervisor that ends with an error. The error crosses to the daemon as it
-// is, with its code and hint. ran tells whether there has been a machine: one that could not be
-// greeted, or not ended well, died, and did not fail to start. A restore that failed late counts.
-func failed(err error, ran bool) Exit {
+// failureExit is the Exit of a supervisor that ends with an error. The error crosses to the daemon
+// as it is, with its code and hint. ran tells whether there has been a machine: one that could not
+// be greeted, or not ended well, died, and did not fail to start. A restore that failed late
+// counts.
+func failureExit(err error, ran bool) Exit {
 	e := agentbox.AsError(err)
 	cause := agentbox.EndFailed
 	if ran || errors.As(err, new(*vmm.MayHaveRun)) {
@@ -116,18 +117,18 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 	}
 	s := &Supervisor{
 		cfg: cfg, names: cfg.names(), log: log, driver: driver,
-		asked: make(chan api.StartRequest, 1), started: make(chan struct{}), ended: make(chan struct{}),
+		startRequests: make(chan api.StartRequest, 1), started: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.attached.Store(cfg.Saved != "") // a saved machine had its workspace already
 	s.meter = newMeter(s.cpuTime, s.noteLimit)
-	if s.accounting, err = openAccounting(s.names.Account(), s.meter.accounts); err != nil {
+	if s.accounting, err = openAccounting(s.names.Account(), s.meter.hasAccount); err != nil {
 		log.Warn("what this box has used is counted from here", "error", err)
 	}
 	s.meter.used = s.accounting.used
 	s.ca = sync.OnceValues(func() (*gateway.CA, error) { return authority(s.names) })
 	s.guard = newGuard(cfg, home.Home{Dir: cfg.Home}.Audit(cfg.Box), s.meter, log)
 	s.lease = newLease(cfg.Lease)
-	s.meter.work = s.lease.work
+	s.meter.work = s.lease.hold
 	return s, nil
 }
 
@@ -157,7 +158,7 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 	}()
 
 	wg.Go(func() { s.watchLease(ctx) })
-	defer s.release()
+	defer s.cleanUp()
 	if err := raiseOOMScore("/proc"); err != nil { // before there is a machine, which inherits it
 		s.log.Warn("Linux may end other programs before this box when memory runs out", "error", err)
 	}
@@ -178,9 +179,9 @@ func (s *Supervisor) run(ctx context.Context, files Files) error {
 	return nil
 }
 
-// release ends what start has made, as far as it came. Each part ends before what it uses: the
+// cleanUp ends what start has made, as far as it came. Each part ends before what it uses: the
 // machine is killed and its network cut before the gate and the audit log are closed.
-func (s *Supervisor) release() {
+func (s *Supervisor) cleanUp() {
 	if s.machine != nil {
 		_ = s.machine.Kill()
 	}
@@ -202,7 +203,7 @@ func (s *Supervisor) awaitEnd(ctx context.Context) error {
 		defer s.op.Unlock()
 		return s.stop(context.WithoutCancel(ctx), api.StopRequest{Grace: signalGrace})
 	case <-s.machine.Done():
-		s.end(machineDied(s.machine.Err()))
+		s.end(machineEnd(s.machine.Err()))
 	case <-s.ended:
 	}
 	return nil
@@ -216,15 +217,15 @@ const signalGrace = 3 * time.Second
 // processes go, as their counters go with them.
 func (s *Supervisor) end(cause agentbox.End) {
 	s.endOnce.Do(func() {
-		s.account(true) // while its processes are there
+		s.sampleAccount(true) // while its processes are there
 		s.endCause = cause
 		close(s.ended)
 	})
 }
 
-// machineDied is the end of a machine that nobody asked to end: by itself (nil), or as its driver
+// machineEnd is the end of a machine that nobody asked to end: by itself (nil), or as its driver
 // says.
-func machineDied(err error) agentbox.End {
+func machineEnd(err error) agentbox.End {
 	if err == nil {
 		return agentbox.End{Cause: agentbox.EndExit}
 	}

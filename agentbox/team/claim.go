@@ -28,8 +28,8 @@ const (
 // a team, Once only calls make. It calls make at most once, and get often. An error of get other
 // than NotFound is shown to the user, and the result is then made here. key names the result and is
 // visible to the whole team.
-func (t *Team) Once(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error {
-	w := onceCall{key, say, get, make}
+func (t *Team) Once(ctx context.Context, key string, report func(string), get, make func(ctx context.Context) error) error {
+	w := onceCall{key, report, get, make}
 	waited := identity.PeerID{}
 	for {
 		// Before any claim, since the result has usually existed for a long time.
@@ -56,7 +56,7 @@ func (t *Team) Once(ctx context.Context, key string, say func(string), get, make
 			continue
 		case holder != waited:
 			waited = holder
-			say(t.memberName(holder) + " is making it; waiting for that")
+			report(t.memberName(holder) + " is making it; waiting for that")
 		}
 		select {
 		case <-changed:

@@ -40,14 +40,14 @@ const (
 	maxHosts   = 4 // that are learned of each
 )
 
-// mention is a URL in a tool's output or a file; from is as Found.From.
-type mention struct{ from, url string }
+// mentionedURL is a URL in a tool's output or a file; from is as Found.From.
+type mentionedURL struct{ from, url string }
 
-// linked adds the hosts on which the mentioned indexes keep files.
+// addLinkedHosts adds the hosts on which the mentioned indexes keep files.
 //
 // find-links are pages of files, not indexes. Of Cargo's two kinds, only the sparse one can be
 // asked.
-func (l *list) linked(ctx context.Context, m Machine, mentions []mention) {
+func (l *collector) addLinkedHosts(ctx context.Context, m Machine, mentions []mentionedURL) {
 	var asked []string
 	for _, said := range mentions {
 		kind, _, _ := strings.Cut(said.from, ":")
@@ -58,20 +58,20 @@ func (l *list) linked(ctx context.Context, m Machine, mentions []mention) {
 			continue
 		}
 		asked = append(asked, index)
-		l.filesOf(ctx, m, kind+": files of ", index, e)
+		l.addFileHosts(ctx, m, kind+": files of ", index, e)
 	}
 }
 
-// filesOf asks one index and adds rules for the hosts that its answer links to: names only, over
-// TLS, and not the index's own, which is allowed already.
-func (l *list) filesOf(ctx context.Context, m Machine, from, index string, e ecosystem) {
+// addFileHosts asks one index and adds rules for the hosts that its answer links to: names only,
+// over TLS, and not the index's own, which is allowed already.
+func (l *collector) addFileHosts(ctx context.Context, m Machine, from, index string, e ecosystem) {
 	base, err := url.Parse(index)
 	if err != nil || m.Get == nil {
 		return
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/") + "/" + e.ask
 	answer, err := m.Get(ctx, base.String(), e.accept)
-	l.late = l.late || isLate(err)
+	l.timedOut = l.timedOut || isTimeout(err)
 	if err != nil {
 		return
 	}
@@ -88,7 +88,7 @@ func (l *list) filesOf(ctx context.Context, m Machine, from, index string, e eco
 	}
 	for _, host := range hosts {
 		for _, pattern := range e.files {
-			l.rule(from+base.Hostname(), "GET,HEAD https://"+host+pattern)
+			l.addRule(from+base.Hostname(), "GET,HEAD https://"+host+pattern)
 		}
 	}
 }

@@ -117,16 +117,16 @@ func TestAsk(t *testing.T) {
 	}))
 	defer s.Close()
 	for _, path := range []string{"/ok", "/moved"} {
-		if b, err := ask(t.Context(), s.URL+path, "text/x"); err != nil || string(b) != "text/x" {
+		if b, err := fetchIndex(t.Context(), s.URL+path, "text/x"); err != nil || string(b) != "text/x" {
 			t.Errorf("%s: %q %v", path, b, err)
 		}
 	}
 	for _, url := range []string{s.URL + "/away", s.URL + "/missing", "http://a.example/", "https://127.0.0.1:1/"} {
-		if b, err := ask(t.Context(), url, ""); err == nil {
+		if b, err := fetchIndex(t.Context(), url, ""); err == nil {
 			t.Errorf("%s: %q", url, b)
 		}
 	}
-	if b, err := ask(t.Context(), s.URL+"/endless", ""); err != nil || len(b) != maxAnswer {
+	if b, err := fetchIndex(t.Context(), s.URL+"/endless", ""); err != nil || len(b) != maxAnswer {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// toolTime bounds one tool: npm takes a second to print its registry, on a loaded machine several.
-const toolTime = 20 * time.Second
+// toolTimeout bounds one tool: npm takes a second to print its registry, on a loaded machine
+// several.
+const toolTimeout = 20 * time.Second
 
 // Host is this machine, as a user with this environment (NAME=value) sees it. directory is the
 // absolute path of the repository, "" for none. Its Run starts programs from the PATH of this
@@ -26,12 +27,12 @@ func Host(directory string, environ []string) Machine {
 	}
 	m.Home = strings.TrimPrefix(m.Env["HOME"], "/")
 	m.Run = func(ctx context.Context, argv ...string) (string, error) {
-		ctx, cancel := context.WithTimeout(ctx, toolTime)
+		ctx, cancel := context.WithTimeout(ctx, toolTimeout)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 		// Not in the repository: tools read configuration, and run programs, from where they stand.
 		cmd.Dir, cmd.Env = "/", environ
-		cmd.WaitDelay = toolTime // begins with the end of the tool too, and a busy machine takes its time to read
+		cmd.WaitDelay = toolTimeout // begins with the end of the tool too, and a busy machine takes its time to read
 		out, err := cmd.Output()
 		if err != nil && ctx.Err() != nil {
 			err = ctx.Err() // not that it was killed
@@ -41,23 +42,23 @@ func Host(directory string, environ []string) Machine {
 		}
 		return string(out), err
 	}
-	m.Get = ask
+	m.Get = fetchIndex
 	return m
 }
 
 // Bounds of one question to an index: somebody waits for up meanwhile.
 const (
-	askTime   = 5 * time.Second // bounds one question to an index
-	maxAnswer = 4 << 20         // bounds its answer
+	askTimeout = 5 * time.Second // bounds one question to an index
+	maxAnswer  = 4 << 20         // bounds its answer
 )
 
-// ask asks an index of this machine's configuration. In the clear, anybody on the way could name
-// hosts, so only this machine itself is asked in the clear; and a redirect elsewhere would speak
-// for another host than the configured one.
+// fetchIndex asks an index of this machine's configuration. In the clear, anybody on the way could
+// name hosts, so only this machine itself is asked in the clear; and a redirect elsewhere would
+// speak for another host than the configured one.
 //
 // The answer is cut at maxAnswer. Any status but 200 is an error.
-func ask(ctx context.Context, from, accept string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+func fetchIndex(ctx context.Context, from, accept string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {

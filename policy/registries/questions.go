@@ -33,12 +33,12 @@ var Questions = []Question{
 // compiled into it.
 var yarnQuestion = []string{"env", "-u", "NPM_CONFIG_REGISTRY", "yarn", "config", "get", "registry"}
 
-// Key is the question's key in Machine.Said: its command, so that another wording is another
+// Key is the question's key in Machine.Answers: its command, so that another wording is another
 // question.
 func (q Question) Key() string { return strings.Join(q.Argv, " ") }
 
-// Of returns the questions of some ecosystems, in the order of Questions.
-func Of(ecosystems []string) []Question {
+// QuestionsFor returns the questions of some ecosystems, in the order of Questions.
+func QuestionsFor(ecosystems []string) []Question {
 	return slices.DeleteFunc(slices.Clone(Questions), func(q Question) bool { return !slices.Contains(ecosystems, q.Ecosystem) })
 }
 

@@ -16,7 +16,7 @@ func TestAToolOfACleanBoxSpeaksForOneThatIsMissing(t *testing.T) {
 		}
 		return "", ErrNoTool
 	}
-	m.Said = map[string]string{
+	m.Answers = map[string]string{
 		"npm config get registry": "https://npm.example/\n", "go env GOPROXY GOSUMDB": "https://goproxy.example\noff\n",
 		"env -u NPM_CONFIG_REGISTRY yarn config get registry": "https://yarn.example\n",
 	}
@@ -27,7 +27,7 @@ func TestAToolOfACleanBoxSpeaksForOneThatIsMissing(t *testing.T) {
 	if want := "npm.example npm: registry, yarn.example yarn: registry"; strings.Join(got, ", ") != want {
 		t.Errorf("found %q, want %q", got, want)
 	}
-	m.Said["env -u NPM_CONFIG_REGISTRY yarn config get registry"] = "error: see https://docs.example/yarn\n"
+	m.Answers["env -u NPM_CONFIG_REGISTRY yarn config get registry"] = "error: see https://docs.example/yarn\n"
 	if got := tools(m); len(got) != 1 {
 		t.Errorf("a mistake of yarn's is taken for a registry: %v", got)
 	}
@@ -49,7 +49,7 @@ func TestCargoSaysItsIndexWhenItFails(t *testing.T) {
 		"Caused by:\n  failed to download from `https://crates.example/config.json`\n",
 		"0.01s DEBUG main:exec: network::fetch: url=\"https://crates.example/config.json\"\n",
 	} {
-		m.Said = map[string]string{strings.Join(cargoQuestion, " "): docs + says}
+		m.Answers = map[string]string{strings.Join(cargoQuestion, " "): docs + says}
 		var got []string
 		for _, f := range tools(m) {
 			got = append(got, f.Rule.String()+" "+f.From)
@@ -59,7 +59,7 @@ func TestCargoSaysItsIndexWhenItFails(t *testing.T) {
 			t.Errorf("found %q", got)
 		}
 	}
-	m.Said = map[string]string{strings.Join(cargoQuestion, " "): docs}
+	m.Answers = map[string]string{strings.Join(cargoQuestion, " "): docs}
 	if got := tools(m); len(got) != 0 {
 		t.Errorf("found %v", got)
 	}

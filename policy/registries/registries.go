@@ -25,9 +25,9 @@ type Machine struct {
 	// Run runs a tool and returns its standard output. The error is context.DeadlineExceeded if it
 	// takes too long, ErrNoTool if this machine has no such tool.
 	Run func(ctx context.Context, argv ...string) (string, error)
-	// Said has, by question, the output in a clean box of tools that this machine does not have;
+	// Answers has, by question, the output in a clean box of tools that this machine does not have;
 	// see Questions.
-	Said map[string]string
+	Answers map[string]string
 	// Get asks an index of this machine's configuration. Its errors are like Run's; nil asks none.
 	Get func(ctx context.Context, url, accept string) ([]byte, error)
 }
@@ -51,7 +51,7 @@ func (f Found) Equal(g Found) bool {
 // Files lists the hosts in files and variables of the machine, in a fixed order. It is fast, as it
 // runs nothing.
 func Files(m Machine) []Found {
-	var l list
+	var l collector
 	l.apt(m)
 	l.goProxy(m.Env["GOPROXY"], m.Env["GOSUMDB"]) // of a machine without the tool
 	l.npmrc(m)
@@ -65,7 +65,7 @@ func Files(m Machine) []Found {
 // if one was too slow, so that the result should not be kept. It takes a second or two: the tools
 // are asked concurrently, the indexes after them.
 func Tools(ctx context.Context, m Machine) (found []Found, answered bool) {
-	lists := make([]list, 5)
+	lists := make([]collector, 5)
 	var wg sync.WaitGroup
 	wg.Go(func() { lists[0].golang(ctx, m) })
 	wg.Go(func() { lists[1].npm(ctx, m) })
@@ -73,15 +73,15 @@ func Tools(ctx context.Context, m Machine) (found []Found, answered bool) {
 	wg.Wait()
 	lists[4].yarn(m)
 	lists[4].cargoDefault(m)
-	var inFiles list
+	var inFiles collector
 	inFiles.npmrc(m)
 	inFiles.pipEnv(m)
 	inFiles.cargo(m)
-	lists[3].linked(ctx, m, slices.Concat(lists[1].said, lists[2].said, lists[4].said, inFiles.said))
+	lists[3].addLinkedHosts(ctx, m, slices.Concat(lists[1].urlsFound, lists[2].urlsFound, lists[4].urlsFound, inFiles.urlsFound))
 	answered = true
 	for _, l := range lists {
 		found = append(found, l.found...)
-		answered = answered && !l.late
+		answered = answered && !l.timedOut
 	}
 	return found, answered
 }
@@ -93,7 +93,7 @@ func Variables(found []Found) map[string]string {
 	env := map[string]string{}
 	for _, f := range found {
 		if _, set := env[f.Variable]; f.Variable != "" && !set && !strings.Contains(f.Value, "@") {
-			env[f.Variable] = InBox(f.Value)
+			env[f.Variable] = ForBox(f.Value)
 		}
 	}
 	// Yarn since version 2 reads nothing of npm's, and all of them serve the same packages.
@@ -106,8 +106,8 @@ func Variables(found []Found) map[string]string {
 // loopback matches the start of a URL that leads to this machine itself.
 var loopback = agentbox.Pattern(`://(localhost|127\.[0-9.]+|\[::1\])([:/,;"\s]|$)`)
 
-// InBox rewrites the URLs in a text that lead to this machine's loopback.
-func InBox(text string) string { return loopback().ReplaceAllString(text, "://"+policy.HostName+"$2") }
+// ForBox rewrites the URLs in a text that lead to this machine's loopback.
+func ForBox(text string) string { return loopback().ReplaceAllString(text, "://"+policy.HostName+"$2") }
 
 // Layer makes the preset's layer of what was found, each rule once, with its first origin as its
 // note.
@@ -124,15 +124,15 @@ func Layer(found []Found) policy.Layer {
 	return l
 }
 
-// list collects what is found. Each goroutine of Tools has its own.
-type list struct {
-	found []Found
-	said  []mention // the URLs that were found
-	late  bool      // a tool, or an index, has not answered in its time
+// collector collects what is found. Each goroutine of Tools has its own.
+type collector struct {
+	found     []Found
+	urlsFound []mentionedURL // the URLs that were found
+	timedOut  bool           // a tool, or an index, has not answered in its time
 }
 
-// url adds the host of a URL. Without a valid host, it adds nothing.
-func (l *list) url(from, s string) {
+// addURL adds the host of a URL. Without a valid host, it adds nothing.
+func (l *collector) addURL(from, s string) {
 	u, err := url.Parse(strings.TrimSpace(s))
 	if err != nil || u.Hostname() == "" {
 		return
@@ -145,11 +145,11 @@ func (l *list) url(from, s string) {
 	if addr.IsValid() {
 		host = "[" + addr.String() + "]"
 	}
-	l.rule(from, host+portOf(u))
+	l.addRule(from, host+portOf(u))
 }
 
-// rule adds a rule, once for each origin. An invalid one adds nothing.
-func (l *list) rule(from, s string) {
+// addRule adds a rule, once for each origin. An invalid one adds nothing.
+func (l *collector) addRule(from, s string) {
 	r, err := policy.ParseRule(s)
 	if err != nil || slices.ContainsFunc(l.found, func(f Found) bool { return f.Rule.String() == r.String() && f.From == from }) {
 		return
@@ -202,39 +202,39 @@ func (m Machine) glob(patterns ...string) (paths []string) {
 	return paths
 }
 
-// output is the standard output of a tool, "" when it fails or is late. For a missing tool, it is
+// output is the standard output of a tool, "" when it fails or times out. For a missing tool, it is
 // the output of the same tool in a clean box, if that was asked.
-func (l *list) output(ctx context.Context, m Machine, argv ...string) string {
+func (l *collector) output(ctx context.Context, m Machine, argv ...string) string {
 	out, err := m.Run(ctx, argv...)
 	if err != nil {
-		l.late = l.late || isLate(err)
+		l.timedOut = l.timedOut || isTimeout(err)
 		if !errors.Is(err, ErrNoTool) {
 			return ""
 		}
-		out = m.Said[strings.Join(argv, " ")]
+		out = m.Answers[strings.Join(argv, " ")]
 	}
 	return strings.TrimSpace(out)
 }
 
-// isLate distinguishes an answer that did not come in time from other errors.
-func isLate(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
+// isTimeout distinguishes an answer that did not come in time from other errors.
+func isTimeout(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
 // anyURL finds URLs in text of any form: sources.list, TOML, the output of tools.
 var anyURL = agentbox.Pattern(`[a-z][a-z+]*://[^\s'"\]>;,|)]+`)
 
-// urls adds every URL in a text, and remembers it for linked.
-func (l *list) urls(from, text string) {
+// addURLs adds every URL in a text, and remembers it for addLinkedHosts.
+func (l *collector) addURLs(from, text string) {
 	for _, u := range anyURL().FindAllString(text, -1) {
-		l.url(from, u)
-		l.said = append(l.said, mention{from, u})
+		l.addURL(from, u)
+		l.urlsFound = append(l.urlsFound, mentionedURL{from, u})
 	}
 }
 
-// setting adds every URL in a text, and gives the first host that was found the variable that
+// addSetting adds every URL in a text, and gives the first host that was found the variable that
 // configures it. A text without a host has no effect.
-func (l *list) setting(from, text, variable, value string) {
+func (l *collector) addSetting(from, text, variable, value string) {
 	n := len(l.found)
-	l.urls(from, text)
+	l.addURLs(from, text)
 	if value = strings.TrimSpace(value); value != "" && len(l.found) > n {
 		l.found[n].Variable, l.found[n].Value = variable, value
 	}

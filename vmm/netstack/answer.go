@@ -52,9 +52,9 @@ func pingAnswer(ip []byte) []byte {
 	return icmpMessage([4]byte(ip[16:20]), header.ICMPv4EchoReply, 0, ip[ipLen+4:])
 }
 
-// strayCode returns the ICMP code after which a program no longer waits for an answer. For other
-// codes Linux goes on trying to connect.
-func strayCode(proto byte) header.ICMPv4Code {
+// unreachableCode returns the ICMP code after which a program no longer waits for an answer. For
+// other codes Linux goes on trying to connect.
+func unreachableCode(proto byte) header.ICMPv4Code {
 	switch proto {
 	case protoTCP:
 		return header.ICMPv4HostUnreachable

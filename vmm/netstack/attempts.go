@@ -10,16 +10,16 @@ import (
 type attempts struct {
 	report func(Attempt)
 
-	mu     sync.Mutex // also held while reporting, so that reports come in order
-	tally  map[Kind]*tally
-	closed bool
+	mu       sync.Mutex // also held while reporting, so that reports come in order
+	counters map[Kind]*counter
+	closed   bool
 }
 
-// tally counts the attempts of one kind since the last report.
-type tally struct {
+// counter counts the attempts of one kind since the last report.
+type counter struct {
 	detail string // of the first
 	count  int
-	quiet  *time.Timer // runs until the next report is due
+	timer  *time.Timer // runs until the next report is due
 }
 
 // reportInterval is the least time between two reports of one kind.
@@ -28,7 +28,7 @@ const reportInterval = time.Second
 // newAttempts makes attempts that call report, one call at a time, from the goroutine that calls
 // add or that of a timer.
 func newAttempts(report func(Attempt)) *attempts {
-	return &attempts{report: report, tally: map[Kind]*tally{}}
+	return &attempts{report: report, counters: map[Kind]*counter{}}
 }
 
 // add counts one attempt. It calls detail only if the attempt is the first of a report. It blocks
@@ -39,27 +39,27 @@ func (a *attempts) add(kind Kind, detail func() string) {
 	if a.closed {
 		return
 	}
-	t := a.tally[kind]
+	t := a.counters[kind]
 	if t == nil {
-		t = &tally{}
-		a.tally[kind] = t
+		t = &counter{}
+		a.counters[kind] = t
 	}
 	if t.count == 0 {
 		t.detail = detail()
 	}
-	if t.count++; t.quiet == nil {
+	if t.count++; t.timer == nil {
 		a.flush(kind, t)
 	}
 }
 
 // flush reports a kind now, and what comes of it within reportInterval after that. mu is held.
-func (a *attempts) flush(kind Kind, t *tally) {
+func (a *attempts) flush(kind Kind, t *counter) {
 	n := t.count
 	t.count = 0
-	t.quiet = time.AfterFunc(reportInterval, func() {
+	t.timer = time.AfterFunc(reportInterval, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if t.quiet = nil; t.count > 0 && !a.closed {
+		if t.timer = nil; t.count > 0 && !a.closed {
 			a.flush(kind, t)
 		}
 	})
@@ -74,12 +74,12 @@ func (a *attempts) close() {
 		return
 	}
 	a.closed = true
-	for kind, t := range a.tally {
+	for kind, t := range a.counters {
 		if t.count > 0 {
 			a.report(Attempt{Kind: kind, Detail: t.detail, Count: t.count})
 		}
-		if t.quiet != nil {
-			t.quiet.Stop()
+		if t.timer != nil {
+			t.timer.Stop()
 		}
 	}
 }

@@ -153,9 +153,9 @@ func (c *card) ParseHeader(*stack.PacketBuffer) bool    { return true }
 func (c *card) Close()                                  {}
 func (c *card) SetOnCloseAction(func())                 {}
 
-// read handles frames until the cable is cut. It reuses its buffer, so whoever keeps a part of a
-// frame has to copy it.
-func (s *Stack) read() {
+// readFrames handles frames until the cable is cut. It reuses its buffer, so whoever keeps a part
+// of a frame has to copy it.
+func (s *Stack) readFrames() {
 	buf := make([]byte, maxFrame)
 	for {
 		n, err := s.card.link.ReadFrame(buf)
@@ -165,14 +165,14 @@ func (s *Stack) read() {
 		case err != nil:
 			return
 		default:
-			s.frame(buf[:n])
+			s.handleFrame(buf[:n])
 		}
 	}
 }
 
-// frame handles one frame from the guest. If it is refused, the guest gets an error only where a
-// program may wait for an answer.
-func (s *Stack) frame(f []byte) {
+// handleFrame handles one frame from the guest. If it is refused, the guest gets an error only
+// where a program may wait for an answer.
+func (s *Stack) handleFrame(f []byte) {
 	c, kind, ip := inspect(f)
 	switch c {
 	case classTransport:
@@ -185,7 +185,7 @@ func (s *Stack) frame(f []byte) {
 		s.dhcp(ip)
 	case classRejected:
 		s.attempts.add(kind, func() string { return describe(f) })
-		s.send(unreachable(ip, strayCode(ip[9])))
+		s.send(unreachable(ip, unreachableCode(ip[9])))
 	case classDropped:
 		s.attempts.add(kind, func() string { return describe(f) })
 	case classIgnored:

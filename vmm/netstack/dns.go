@@ -78,7 +78,7 @@ func (r *resolver) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmes
 		return []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: nameTTL}, Body: body}}
 	}
 	if addr, ok := reverse(q); ok {
-		name, err := dnsmessage.NewName(r.names.of(addr) + ".")
+		name, err := dnsmessage.NewName(r.names.nameOf(addr) + ".")
 		if err != nil || name.Length == 1 {
 			return nil, dnsmessage.RCodeNameError
 		}
@@ -92,7 +92,7 @@ func (r *resolver) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmes
 	if err := r.lookup(ctx, Question{Name: name, Type: uint16(q.Type)}); err != nil {
 		return nil, dnsmessage.RCodeNameError
 	}
-	addr := r.names.address(name)
+	addr := r.names.addrOf(name)
 	if q.Type != dnsmessage.TypeA {
 		return nil, dnsmessage.RCodeSuccess
 	}

@@ -92,23 +92,23 @@ func TestNamesKeepTheirAddresses(t *testing.T) {
 	one, other := newNames(64), newNames(64)
 	for i := range 64 {
 		name := fmt.Sprintf("host%d.example", i)
-		addr := one.address(name)
-		if !protocol.NameBlock.Contains(addr) || addr == protocol.GuestAddr || addr == protocol.GatewayAddr || one.of(addr) != name {
-			t.Errorf("%s has address %s, which is of %q", name, addr, one.of(addr))
+		addr := one.addrOf(name)
+		if !protocol.NameBlock.Contains(addr) || addr == protocol.GuestAddr || addr == protocol.GatewayAddr || one.nameOf(addr) != name {
+			t.Errorf("%s has address %s, which is of %q", name, addr, one.nameOf(addr))
 		}
-		if again := one.address(name); again != addr {
+		if again := one.addrOf(name); again != addr {
 			t.Errorf("%s has address %s, then %s", name, addr, again)
 		}
-		if twin := other.address(name); twin != addr {
+		if twin := other.addrOf(name); twin != addr {
 			t.Errorf("%s has address %s in one stack and %s in another", name, addr, twin)
 		}
 	}
-	first := one.address("host0.example") // used last now
-	one.address("more.example")
-	if one.of(first) != "host0.example" || one.recent.Len() != 64 || len(one.byName) != 64 || len(one.byAddr) != 64 {
+	first := one.addrOf("host0.example") // used last now
+	one.addrOf("more.example")
+	if one.nameOf(first) != "host0.example" || one.recent.Len() != 64 || len(one.byName) != 64 || len(one.byAddr) != 64 {
 		t.Errorf("%d names are kept", one.recent.Len())
 	}
-	if addr := other.address("host1.example"); one.of(addr) != "" {
+	if addr := other.addrOf("host1.example"); one.nameOf(addr) != "" {
 		t.Errorf("the name asked for the longest time ago is still there")
 	}
 }
@@ -119,7 +119,7 @@ func TestNamesThatCollide(t *testing.T) {
 	seen := map[netip.Addr]string{}
 	for i := range 2000 {
 		name := fmt.Sprintf("n%d.example", i)
-		addr := n.address(name)
+		addr := n.addrOf(name)
 		if old, ok := seen[addr]; ok {
 			t.Fatalf("%s has the address of %s", name, old)
 		}

@@ -16,7 +16,7 @@
 //     bounded.
 //   - The guest learns of a refusal at once, so that no program waits for a timeout.
 //   - The same name has the same address in every stack, so a machine that is restored or forked
-//     finds its names again. Connections do not outlive a stack: Forget and resets end them.
+//     finds its names again. Connections do not outlive a stack: ResetStale and resets end them.
 //
 // vmm/guest/netconfig configures the guest's end, and vmm/guest/protocol has the addresses of both
 // ends. Why it is gVisor's stack in user space: docs/internals/decisions.md, 10 and 11.

@@ -33,8 +33,8 @@ type named struct {
 const (
 	// maxNames bounds the memory of names to about 8 MiB.
 	maxNames = 16384
-	// firstName leaves the beginning of the block to the two ends of the cable.
-	firstName = 256
+	// firstNameAddr leaves the beginning of the block to the two ends of the cable.
+	firstNameAddr = 256
 )
 
 // newNames makes an empty table. limit must be less than the number of addresses in the block.
@@ -42,9 +42,9 @@ func newNames(limit int) *names {
 	return &names{limit: limit, byName: map[string]*list.Element{}, byAddr: map[netip.Addr]*list.Element{}}
 }
 
-// address gives the address of a name, a new one where need be. name is canonical and allowed. The
+// addrOf gives the address of a name, a new one where need be. name is canonical and allowed. The
 // name counts as asked for just now.
-func (n *names) address(name string) netip.Addr {
+func (n *names) addrOf(name string) netip.Addr {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if e := n.byName[name]; e != nil {
@@ -56,29 +56,29 @@ func (n *names) address(name string) netip.Addr {
 		delete(n.byName, oldest.name)
 		delete(n.byAddr, oldest.addr)
 	}
-	addr := n.free(name)
+	addr := n.freeAddr(name)
 	e := n.recent.PushFront(named{name, addr})
 	n.byName[name], n.byAddr[addr] = e, e
 	return addr
 }
 
-// free returns the first free address from the name's hash on. There is one, since the block is
+// freeAddr returns the first free address from the name's hash on. There is one, since the block is
 // larger than the table. mu is held.
-func (n *names) free(name string) netip.Addr {
+func (n *names) freeAddr(name string) netip.Addr {
 	digest := sha256.Sum256([]byte(name))
-	size := uint32(1)<<(32-protocol.NameBlock.Bits()) - firstName - 1 // without the block's last address
+	size := uint32(1)<<(32-protocol.NameBlock.Bits()) - firstNameAddr - 1 // without the block's last address
 	base := protocol.NameBlock.Addr().As4()
 	for i := binary.BigEndian.Uint32(digest[:]) % size; ; i = (i + 1) % size {
 		var b [4]byte
-		binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(base[:])+firstName+i)
+		binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(base[:])+firstNameAddr+i)
 		if addr := netip.AddrFrom4(b); n.byAddr[addr] == nil {
 			return addr
 		}
 	}
 }
 
-// of returns the name of an address, "" if it has none. Only queries make a name recent.
-func (n *names) of(addr netip.Addr) string {
+// nameOf returns the name of an address, "" if it has none. Only queries make a name recent.
+func (n *names) nameOf(addr netip.Addr) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if e := n.byAddr[addr]; e != nil {

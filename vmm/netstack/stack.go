@@ -93,7 +93,7 @@ func (s *Stack) assemble(streams, flows int) error {
 
 // Start starts to read the link, until it is cut. Frames wait until then, so that the policy of the
 // box is in place first. It is called once.
-func (s *Stack) Start() { s.work.Go(s.read) }
+func (s *Stack) Start() { s.work.Go(s.readFrames) }
 
 // Close ends the context of every call to the handler, cuts the link, resets every connection, and
 // returns when all calls have returned. Only then does it destroy gVisor's stack, which nobody uses

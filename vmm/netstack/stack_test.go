@@ -81,8 +81,8 @@ func TestNamesAreSynthetic(t *testing.T) {
 		t.Fatalf("an allowed name is answered with %v", a)
 	}
 	addr := netip.AddrFrom4(a.Answers[0].Body.(*dnsmessage.AResource).A)
-	if s.names.of(addr) != "allowed.example" {
-		t.Errorf("%s is the address of %q", addr, s.names.of(addr))
+	if s.names.nameOf(addr) != "allowed.example" {
+		t.Errorf("%s is the address of %q", addr, s.names.nameOf(addr))
 	}
 	for _, kind := range []dnsmessage.Type{dnsmessage.TypeAAAA, dnsmessage.TypeTXT, dnsmessage.TypeMX, 10, 65} {
 		if a := ask(t, b, "allowed.example.", kind); a.RCode != dnsmessage.RCodeSuccess || len(a.Answers) != 0 {
@@ -458,7 +458,7 @@ func TestForget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Forget(local.Port(), elsewhere)
+	s.ResetStale(local.Port(), elsewhere)
 	wantReset(t, c)
 }
 

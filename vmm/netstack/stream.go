@@ -35,8 +35,8 @@ type stream struct {
 	aborted     bool
 }
 
-// errGone is the error if the guest did not finish the handshake.
-var errGone = errors.New("the box has given up the connection")
+// errNoHandshake is the error if the guest did not finish the handshake.
+var errNoHandshake = errors.New("the box has given up the connection")
 
 func newStream(r *tcp.ForwarderRequest) *stream {
 	return &stream{id: r.ID(), req: r, ready: make(chan struct{})}
@@ -55,7 +55,7 @@ func (c *stream) establish() error {
 		}
 		ep, err := c.req.CreateEndpoint(&c.queue)
 		if err != nil {
-			c.refuse(errGone)
+			c.refuse(errNoHandshake)
 			return
 		}
 		c.req.Complete(false)
@@ -83,7 +83,7 @@ func (c *stream) connected() bool {
 }
 
 // established sets buffers, keep-alive, which notices guests that vanish, and the deadlines that
-// were set before. It aborts the connection if abort was called meanwhile.
+// were set before. It resets the connection if reset was called meanwhile.
 func (c *stream) established(ep tcpip.Endpoint) {
 	options := ep.SocketOptions()
 	options.SetSendBufferSize(int64(c.share), true)
@@ -136,8 +136,8 @@ func (c *stream) drain(done <-chan struct{}) bool {
 	return false
 }
 
-// abort resets the connection. If the SYN was not answered yet, it will be refused.
-func (c *stream) abort() {
+// reset resets the connection. If the SYN was not answered yet, it will be refused.
+func (c *stream) reset() {
 	c.mu.Lock()
 	c.aborted = true
 	ep := c.ep

@@ -68,7 +68,7 @@ func (t *streams) init(s *Stack, limit int) {
 func (t *streams) begin(r *tcp.ForwarderRequest) {
 	d := t.destination("tcp", r.ID())
 	c := newStream(r)
-	n := t.acquire(c, c.abort)
+	n := t.acquire(c, c.reset)
 	if n == 0 {
 		t.attempts.add(KindLimit, func() string {
 			return fmt.Sprintf("a connection to %s beyond the limit of %d", d.Addr, t.limit)
@@ -79,12 +79,12 @@ func (t *streams) begin(r *tcp.ForwarderRequest) {
 	defer t.release(c)
 	// Connections that are open already keep their buffers, so the budget may be exceeded.
 	c.share = min(max(bufferBudget/n, minBuffer), maxBuffer)
-	c.finish(t.carry(d, c), t.ctx.Done())
+	c.finish(t.serve(d, c), t.ctx.Done())
 }
 
-// carry lets the handler decide about the connection and carry it. Connections to the gateway's
+// serve lets the handler decide about the connection and carry it. Connections to the gateway's
 // resolver are always accepted: the handler decides about each name.
-func (t *streams) carry(d Destination, c *stream) error {
+func (t *streams) serve(d Destination, c *stream) error {
 	if d.Addr == netip.AddrPortFrom(protocol.GatewayAddr, dnsPort) {
 		return t.resolver.serveStream(t.ctx, c)
 	}
@@ -97,5 +97,5 @@ func (t *streams) carry(d Destination, c *stream) error {
 // destination returns where a packet goes. In id, as gVisor sees it, that is the local end.
 func (s *Stack) destination(proto string, id stack.TransportEndpointID) Destination {
 	addr := netip.AddrFrom4(id.LocalAddress.As4())
-	return Destination{Proto: proto, Name: s.names.of(addr), Addr: netip.AddrPortFrom(addr, id.LocalPort)}
+	return Destination{Proto: proto, Name: s.names.nameOf(addr), Addr: netip.AddrPortFrom(addr, id.LocalPort)}
 }

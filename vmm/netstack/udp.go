@@ -63,13 +63,13 @@ func (u *flows) packet(id stack.TransportEndpointID, p *stack.PacketBuffer) bool
 	go func() {
 		defer u.release(id)
 		defer first.DecRef()
-		u.carry(d, id, first)
+		u.serve(d, id, first)
 	}()
 	return true
 }
 
-// carry lets the handler decide about the flow and carry it. It is the goroutine of the flow.
-func (u *flows) carry(d Destination, id stack.TransportEndpointID, first *stack.PacketBuffer) {
+// serve lets the handler decide about the flow and carry it. It is the goroutine of the flow.
+func (u *flows) serve(d Destination, id stack.TransportEndpointID, first *stack.PacketBuffer) {
 	if err := u.handler.Accept(u.ctx, d); err != nil {
 		u.send(unreachable(headers(first), header.ICMPv4PortUnreachable))
 		return

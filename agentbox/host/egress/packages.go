@@ -25,7 +25,7 @@ func (e *Policies) Packages(ctx context.Context, suite string) (env, files map[s
 	}
 	// The image may be here although its sources are gone.
 	if sources, err := image.AptSources(suite); err == nil {
-		files[protocol.AptSources] = registries.InBox(sources)
+		files[protocol.AptSources] = registries.ForBox(sources)
 	}
 	if proxies := registries.AptProxies(registries.Host("", environ)); proxies != "" {
 		files[protocol.AptSettings] = proxies

@@ -112,7 +112,7 @@ func (a *Agent) serveStream(ctx context.Context, stream io.ReadWriteCloser) {
 	scanner := protocol.Scanner{
 		Data: func(b []byte) {
 			if current != nil {
-				current.put(b)
+				current.deliver(b)
 			}
 		},
 		Begin: func(line []byte) {
@@ -133,10 +133,10 @@ func (a *Agent) serveStream(ctx context.Context, stream io.ReadWriteCloser) {
 	}
 }
 
-// goDo runs f as one of the agent's goroutines, called what in the log. A panic is logged and ends
-// f only, since PID 1 must outlive a bug. Serve waits for all of them, so each has to end with the
-// agent.
-func (a *Agent) goDo(what string, f func()) {
+// goRecover runs f as one of the agent's goroutines, called what in the log. A panic is logged and
+// ends f only, since PID 1 must outlive a bug. Serve waits for all of them, so each has to end with
+// the agent.
+func (a *Agent) goRecover(what string, f func()) {
 	a.work.Go(func() {
 		defer func() {
 			if v := recover(); v != nil {

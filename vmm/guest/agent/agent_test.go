@@ -340,7 +340,7 @@ func TestPanicInOneGoroutineIsLoggedOnly(t *testing.T) {
 	f := start(t)
 	var log bytes.Buffer
 	f.agent.Log = slog.New(slog.NewTextHandler(&log, nil))
-	f.agent.goDo("test", func() { list := []int{}; list[len(list)]++ })
+	f.agent.goRecover("test", func() { list := []int{}; list[len(list)]++ })
 	waitFor(t, func() bool { f.connect().Close(); return true })
 	f.connect().Close()
 }

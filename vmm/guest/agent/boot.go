@@ -65,18 +65,18 @@ func run(bootUp func(*booter) error, machine func(*booter) Machine, open func(co
 // How many files a program of the box may open: without asking, and at most. The kernel gives its
 // first process 4096.
 const (
-	usualFiles = 1024
-	mostFiles  = 1 << 20
+	defaultFileLimit = 1024
+	maxFileLimit     = 1 << 20
 )
 
 // raiseFileLimit starts the agent anew with the box's limits, because Go gives programs the limits
 // that it was started with itself. It returns without doing so where they are right already.
 func raiseFileLimit() error {
 	var have syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &have); err != nil || have.Max >= mostFiles {
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &have); err != nil || have.Max >= maxFileLimit {
 		return err
 	}
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: usualFiles, Max: mostFiles}); err != nil {
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: defaultFileLimit, Max: maxFileLimit}); err != nil {
 		return err
 	}
 	return syscall.Exec(os.Args[0], os.Args, os.Environ())
@@ -110,14 +110,14 @@ type booter struct {
 // fails ends the boot.
 func (b *booter) run() error {
 	return runSteps([]step{
-		{"do without signals of children", forgoChildSignals},
+		{"do without signals of children", ignoreSIGCHLD},
 		{"mount the kernel's file systems", mountKernel},
 		{"load modules", loadModules},
 		{"mount the root file system", mountRoot},
 		{"find the workspace's disk", b.findWorkspace},
 		{"switch to the root file system", switchRoot},
 		{"mount temporary file systems", mountTemporary},
-		{"cover the boot id", coverBootID},
+		{"cover the boot id", mountBootID},
 		{"set up cgroups", setUpCgroups},
 		{"tune the kernel", tune},
 		{"bring up the loopback interface", func() error { return netconfig.LinkUp("lo") }},

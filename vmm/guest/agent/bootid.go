@@ -18,9 +18,9 @@ const (
 	bootIDBytes = 16
 )
 
-// coverBootID mounts a file of ours over the kernel's. It is called once, before there is a machine
+// mountBootID mounts a file of ours over the kernel's. It is called once, before there is a machine
 // id; setBootID writes each life's own.
-func coverBootID() error {
+func mountBootID() error {
 	if err := setBootID(""); err != nil {
 		return err
 	}

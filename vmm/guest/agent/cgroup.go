@@ -33,9 +33,9 @@ const (
 	defaultPIDs = 4096 // processes of a box whose configuration says nothing
 )
 
-// reserve is memory that the box's processes cannot have, so that the agent can always answer: in
-// bytes, for a machine with total.
-func reserve(total int64) int64 { return max(24<<20, total/32) }
+// reservedMemory is memory that the box's processes cannot have, so that the agent can always
+// answer: in bytes, for a machine with total.
+func reservedMemory(total int64) int64 { return max(24<<20, total/32) }
 
 // setUpCgroups makes the box's groups with their limits. The agent stays outside; the kernel never
 // kills PID 1. Without memory.oom.group the kernel kills one process and not the whole box.
@@ -56,7 +56,7 @@ func setUpCgroups() error {
 	if err != nil {
 		return err
 	}
-	if err := write(filepath.Join(g.dir, "memory.max"), strconv.FormatInt(total-reserve(total), 10)); err != nil {
+	if err := write(filepath.Join(g.dir, "memory.max"), strconv.FormatInt(total-reservedMemory(total), 10)); err != nil {
 		return err
 	}
 	return g.limit(0)

@@ -20,7 +20,7 @@
 //     clock and names are this life's own, so clones differ before they act. In gVisor random numbers
 //     and clock are the host's.
 //   - A command goes on when its life ends; only its client is gone.
-//   - PID 1 outlives a bug: a goroutine that panics is logged and ends alone (goDo).
+//   - PID 1 outlives a bug: a goroutine that panics is logged and ends alone (goRecover).
 //   - The agent stays outside of the box's cgroup, so it answers even when a box takes all memory
 //     or processes.
 //   - What a user of the box can write is never believed where it could hurt another box. What the

@@ -111,8 +111,8 @@ type exporter struct {
 	parentsWritten map[string]bool  // directories written because something below them was asked for
 }
 
-// inode names a file. The layers of an overlay number theirs independently, so the number alone does
-// not.
+// inode names a file. The layers of an overlay number theirs independently, so the number alone
+// does not.
 type inode struct{ dev, ino uint64 }
 
 // parents writes the directories between the root and a requested path, so that they keep owner and
@@ -167,7 +167,7 @@ func (h *exporter) visit(path string, d fs.DirEntry, err error) error {
 	case leave || path == h.req.Root:
 		return nil
 	// An empty inventory knows no file, so all of them are given.
-	case len(h.known) > 0 && h.known[fileDigest(path, info)] && !h.inWhole(path):
+	case len(h.known) > 0 && h.known[fileDigest(path, info)] && !h.isInWhole(path):
 		return nil
 	}
 	return h.each(path, info)
@@ -197,7 +197,7 @@ func (h *exporter) changedWithin(dirs []string) error {
 	return err
 }
 
-func (h *exporter) inWhole(path string) bool {
+func (h *exporter) isInWhole(path string) bool {
 	return slices.ContainsFunc(h.whole, func(dir string) bool { return below(dir, path) })
 }
 
@@ -256,9 +256,9 @@ func (h *exporter) name(path string, dir bool) string {
 	return name
 }
 
-// file writes a regular file with the size that it has when it is opened. A file that is gone is left
-// out. One that became shorter or something else is an error: half a file would be taken for a whole
-// one.
+// file writes a regular file with the size that it has when it is opened. A file that is gone is
+// left out. One that became shorter or something else is an error: half a file would be taken for a
+// whole one.
 func (h *exporter) file(path string, head *tar.Header, st *syscall.Stat_t) error {
 	// Without O_NONBLOCK, opening a named pipe would wait for a writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)

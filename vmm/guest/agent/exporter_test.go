@@ -62,7 +62,7 @@ func exported(t *testing.T, req protocol.ExportRequest, known []byte) map[string
 	}
 }
 
-func inventoried(t *testing.T, req protocol.ExportRequest) []byte {
+func takeInventoryOf(t *testing.T, req protocol.ExportRequest) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	if err := takeInventory(req, &buf); err != nil {
@@ -88,7 +88,7 @@ func TestExportGivesWhatChangedSince(t *testing.T) {
 	plant(t, root+"/same", "then")
 	plant(t, root+"/moded", "m")
 	req := protocol.ExportRequest{Root: root, Skip: []string{root + "/skipped"}}
-	known := inventoried(t, req)
+	known := takeInventoryOf(t, req)
 	// As a build that keeps times does, and in the same tick of the clock for all that anybody
 	// knows.
 	info, err := os.Stat(root + "/same")
@@ -155,7 +155,7 @@ func TestExportTakesNoClock(t *testing.T) {
 		if err := os.Chtimes(root+"/old", future, future); err != nil {
 			t.Fatal(err)
 		}
-		known := inventoried(t, protocol.ExportRequest{Root: root})
+		known := takeInventoryOf(t, protocol.ExportRequest{Root: root})
 		plant(t, root+"/new", "new")
 		plant(t, root+"/old", "now")
 		for _, name := range []string{"/new", "/old"} {
@@ -216,7 +216,7 @@ func TestADatabaseIsTakenWholeOrNotAtAll(t *testing.T) {
 	plant(t, root+"/etc/other/conf", "as it was")
 	plant(t, root+"/etc/db/conf", "settings")
 	req := protocol.ExportRequest{Root: root}
-	known := inventoried(t, req)
+	known := takeInventoryOf(t, req)
 	req.Whole = [][]string{{root + "/etc/db", root + "/var/lib/db"}, {root + "/etc/other"}, {root + "/not/there"}}
 	if got := exported(t, req, known); len(got) != 0 {
 		t.Errorf("what nobody touched is taken: %v", got)

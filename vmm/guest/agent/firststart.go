@@ -40,13 +40,13 @@ func (f *firstStart) begin(a *Agent) {
 		f.mu.Lock()
 		f.finished = over
 		f.mu.Unlock()
-		a.goDo("first start", func() {
+		a.goRecover("first start", func() {
 			defer close(over)
 			for _, p := range programs {
 				if a.ending.Err() != nil {
 					return
 				}
-				if err := a.runFirst(path.Join(a.Machine.FirstStart, p.Name())); err != nil {
+				if err := a.runFirstStart(path.Join(a.Machine.FirstStart, p.Name())); err != nil {
 					a.Log.Error("first start", "program", p.Name(), "err", err)
 				}
 			}
@@ -87,17 +87,17 @@ var closedChannel = func() <-chan struct{} {
 	return c
 }()
 
-// runFirst runs one program as root, with its output in a log beside those of services. Its
+// runFirstStart runs one program as root, with its output in a log beside those of services. Its
 // environment is the same in every box, whatever the configuration. It is killed after
 // firstStartTimeout, or when the agent ends.
-func (a *Agent) runFirst(program string) error {
+func (a *Agent) runFirstStart(program string) error {
 	theirs, ours, err := newPipe(false)
 	if err != nil {
 		return err
 	}
 	// The box's user reads there why a key or a database is missing.
 	log := &console.Log{Perm: 0o644, Path: path.Join(a.Machine.LogDir, "first-start.log")}
-	a.goDo("log of first start", func() { log.Copy(ours) })
+	a.goRecover("log of first start", func() { log.Copy(ours) })
 	root := User{Name: "root", Home: "/root", Shell: "/bin/sh"}
 	null := devNull()
 	p, err := a.spawn(command{

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// forkBombPatience is how long one program may fill the box with processes. A program that means to
+// forkBombDelay is how long one program may fill the box with processes. A program that means to
 // have that many gets an error at once, and time to end some.
-const forkBombPatience = 10 * time.Second
+const forkBombDelay = 10 * time.Second
 
-// endForkBomb ends the group of processes that has filled the box for forkBombPatience. The kernel
+// endForkBomb ends the group of processes that has filled the box for forkBombDelay. The kernel
 // of a virtual machine would leave it and give others their turn. Here each process is a thread of
 // the host, so a fork bomb leaves the box next to no time, and the host little. watch calls it
 // again and again.
@@ -27,7 +27,7 @@ func (g *gvisorBox) endForkBomb(now time.Time) {
 	if g.fullSince.IsZero() {
 		g.fullSince = now
 	}
-	if now.Sub(g.fullSince) < forkBombPatience {
+	if now.Sub(g.fullSince) < forkBombDelay {
 		return
 	}
 	g.fullSince = time.Time{}

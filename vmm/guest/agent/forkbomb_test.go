@@ -63,18 +63,18 @@ func TestForkBombHasTime(t *testing.T) {
 	}
 	g := box(1024, 1024)
 	g.endForkBomb(now)
-	g.endForkBomb(now.Add(forkBombPatience / 2))
+	g.endForkBomb(now.Add(forkBombDelay / 2))
 	if !g.fullSince.Equal(now) {
 		t.Errorf("its patience begins anew at %v", g.fullSince)
 	}
-	g.endForkBomb(now.Add(forkBombPatience))
+	g.endForkBomb(now.Add(forkBombDelay))
 	if !g.fullSince.IsZero() || g.forkBombs.Load() != 0 {
 		t.Errorf("without a fork bomb: full since %v, %d of them", g.fullSince, g.forkBombs.Load())
 	}
 }
 
-// gVisor returns the memory of a killed process late on a busy host. What starts meanwhile and takes
-// a little must not be killed in its place; what takes much must.
+// gVisor returns the memory of a killed process late on a busy host. What starts meanwhile and
+// takes a little must not be killed in its place; what takes much must.
 func TestOneProcessDiesForOneShortage(t *testing.T) {
 	const total, before = 512 << 20, 20 << 20
 	for _, test := range []struct {
@@ -85,10 +85,10 @@ func TestOneProcessDiesForOneShortage(t *testing.T) {
 		{before - 4096, false},
 		{before - 2<<20, false},
 		{before/2 - 1, true},
-		{reserve(total), false},
-		{reserve(total) + 1, true},
+		{reservedMemory(total), false},
+		{reservedMemory(total) + 1, true},
 	} {
-		if got := settled(total, before, test.available); got != test.want {
+		if got := isReclaimed(total, before, test.available); got != test.want {
 			t.Errorf("%d bytes available of %d, %d before: got %v, want %v", test.available, total, before, got, test.want)
 		}
 	}

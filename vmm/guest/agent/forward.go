@@ -17,10 +17,10 @@ const (
 	deliverTimeout = 10 * time.Second // for what a client sent before it closed
 )
 
-// direct connects the client to an address that can be reached from inside the guest, including
-// Unix sockets, with the rights of the agent, which is root. The client is the supervisor, or a
-// client of its relay.
-func (c *connection) direct(nc ssh.NewChannel) {
+// directTCPIP connects the client to an address that can be reached from inside the guest,
+// including Unix sockets, with the rights of the agent, which is root. The client is the
+// supervisor, or a client of its relay.
+func (c *connection) directTCPIP(nc ssh.NewChannel) {
 	network, address, ok := directTarget(nc)
 	if !ok {
 		nc.Reject(ssh.ConnectionFailed, "malformed request")
@@ -78,14 +78,14 @@ func (c *connection) splice(ch ssh.Channel, requests <-chan *ssh.Request, target
 	}
 	var up sync.WaitGroup
 	up.Add(1)
-	c.agent.goDo("forward in", func() {
+	c.agent.goRecover("forward in", func() {
 		defer up.Done()
 		if _, err := io.Copy(target, ch); err != nil {
 			target.Close()
 		}
 		other.CloseWrite()
 	})
-	c.agent.goDo("forward end", func() {
+	c.agent.goRecover("forward end", func() {
 		ssh.DiscardRequests(requests)
 		// The client closed the channel, and gets nothing any more. What it sent before is still
 		// delivered.
@@ -141,7 +141,7 @@ func (c *connection) listen(payload []byte) (reply []byte, ok bool) {
 		return nil, false
 	}
 	c.binds[r.key()] = l
-	c.agent.goDo("listener", func() { c.accept(l, r) })
+	c.agent.goRecover("listener", func() { c.accept(l, r) })
 	return reply, true
 }
 
@@ -151,7 +151,7 @@ func (c *connection) accept(l net.Listener, r bindRequest) {
 		if err != nil {
 			return // closed
 		}
-		c.agent.goDo("forwarded", func() {
+		c.agent.goRecover("forwarded", func() {
 			origin := conn.RemoteAddr().(*net.TCPAddr)
 			ch, requests, err := c.ssh.OpenChannel("forwarded-tcpip", ssh.Marshal(struct {
 				Address    string
@@ -168,8 +168,8 @@ func (c *connection) accept(l net.Listener, r bindRequest) {
 	}
 }
 
-// unlisten answers cancel-tcpip-forward, and returns false for an unknown address.
-func (c *connection) unlisten(payload []byte) bool {
+// cancelListen answers cancel-tcpip-forward, and returns false for an unknown address.
+func (c *connection) cancelListen(payload []byte) bool {
 	var r bindRequest
 	if ssh.Unmarshal(payload, &r) != nil || c.binds[r.key()] == nil {
 		return false

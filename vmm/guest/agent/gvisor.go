@@ -23,7 +23,7 @@ const GVisorMode = "gvisor"
 // directory of the host, standard input and output are the stream, standard error is the console.
 // It never returns.
 func MainGVisor() {
-	if !run((*booter).runGVisor, (*booter).gvisorMachine, openStdio) {
+	if !run((*booter).runGVisor, (*booter).gvisorMachine, openStandardStream) {
 		os.Exit(1)
 	}
 	os.Exit(0)
@@ -33,9 +33,9 @@ func MainGVisor() {
 // card.
 func (b *booter) runGVisor() error {
 	return runSteps([]step{
-		{"make temporary directories", gvisorTemporary},
+		{"make temporary directories", mountRuntimeTmp},
 		{"limit processes", gvisorCgroup},
-		{"name the boot", coverBootID},
+		{"name the boot", mountBootID},
 		{"tune the kernel", tune},
 		{"find the box's user", b.findUser},
 		{"set up the network", b.gvisorNetwork},
@@ -44,8 +44,8 @@ func (b *booter) runGVisor() error {
 	})
 }
 
-// gvisorTemporary replaces gVisor's /tmp in memory by the runtime layer's, which is on disk.
-func gvisorTemporary() error {
+// mountRuntimeTmp replaces gVisor's /tmp in memory by the runtime layer's, which is on disk.
+func mountRuntimeTmp() error {
 	if err := syscall.Unmount("/tmp", syscall.MNT_DETACH); err != nil && err != syscall.EINVAL && err != syscall.ENOENT {
 		return err
 	}
@@ -75,7 +75,7 @@ func (b *booter) gvisorMachine() Machine {
 	m.FreezeUser = func() error { return nil }
 	m.ThawUser = func() error { return nil }
 	m.TermUser, m.KillUser, m.Cgroup, m.LimitUser = box.terminate, box.kill, box.join, box.limit
-	m.Mount = workspaceThere
+	m.Mount = checkWorkspace
 	m.Unmount = func() error { return os.Chdir("/") } // it stays, and no process is left that uses it
 	m.DropCaches = func() error { unix.Sync(); return nil }
 	m.DropSlots = func() error { return nil }
@@ -83,8 +83,8 @@ func (b *booter) gvisorMachine() Machine {
 	return m
 }
 
-// workspaceThere replaces the mount: the directory is in its place from the beginning.
-func workspaceThere() error {
+// checkWorkspace replaces the mount: the directory is in its place from the beginning.
+func checkWorkspace() error {
 	st, err := os.Stat(protocol.WorkspaceDir)
 	if err == nil && !st.IsDir() {
 		err = fmt.Errorf("%s is not a directory", protocol.WorkspaceDir)
@@ -92,9 +92,9 @@ func workspaceThere() error {
 	return err
 }
 
-// openStdio opens the stream to the host. Standard input and output are duplicated, so that closing
-// a stream leaves them open for the next.
-func openStdio(context.Context) (io.ReadWriteCloser, error) {
+// openStandardStream opens the stream to the host. Standard input and output are duplicated, so
+// that closing a stream leaves them open for the next.
+func openStandardStream(context.Context) (io.ReadWriteCloser, error) {
 	var ends [2]*os.File
 	for fd, name := range []string{"input", "output"} {
 		dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)

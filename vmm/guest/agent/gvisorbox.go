@@ -44,7 +44,7 @@ const (
 const gvisorPIDs = 1024
 
 func gvisorCgroup() error {
-	if err := (mount{"pids", gvisorGroups, "cgroup", quiet, "pids"}).do(); err != nil {
+	if err := (mount{"pids", gvisorGroups, "cgroup", noExecFlags, "pids"}).do(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(gvisorGroup, 0o755); err != nil {
@@ -145,7 +145,7 @@ func (g *gvisorBox) watch() {
 			g.log.Error("memory is not watched", "err", err)
 			return
 		}
-		left := available - reserve(total)
+		left := available - reservedMemory(total)
 		if left <= 0 {
 			g.killLargest()
 		}
@@ -173,30 +173,30 @@ func (g *gvisorBox) killLargest() {
 
 // How long a killed process may take to end, and gVisor to give its memory back, on a busy host.
 const (
-	endTime  = time.Second
-	backTime = 5 * time.Second
+	exitTimeout    = time.Second
+	reclaimTimeout = 5 * time.Second
 )
 
 // awaitMemory waits for the memory of a killed process, or the next one would be killed for it. It
 // returns at once if another process takes much of what is left meanwhile.
 func (g *gvisorBox) awaitMemory(victim int) {
-	poll(endTime, func() bool { return syscall.Kill(victim, 0) != nil })
+	poll(exitTimeout, func() bool { return syscall.Kill(victim, 0) != nil })
 	total, before, err := memory()
-	poll(backTime, func() bool {
+	poll(reclaimTimeout, func() bool {
 		var available int64
 		if err == nil {
 			_, available, err = memory()
 		}
-		return err != nil || settled(total, before, available)
+		return err != nil || isReclaimed(total, before, available)
 	})
 }
 
-// settled tells whether the wait for a killed process's memory is over, all in bytes: more than the
-// reserve is available, or less than half of what there was before. A smaller loss is no reason to
-// kill again: on a busy host gVisor returns the memory of a large process late, and a small process
-// that starts meanwhile would be the next to die.
-func settled(total, before, available int64) bool {
-	return available > reserve(total) || available < before/2
+// isReclaimed tells whether the wait for a killed process's memory is over, all in bytes: more than
+// the reservedMemory is available, or less than half of what there was before. A smaller loss is no
+// reason to kill again: on a busy host gVisor returns the memory of a large process late, and a
+// small process that starts meanwhile would be the next to die.
+func isReclaimed(total, before, available int64) bool {
+	return available > reservedMemory(total) || available < before/2
 }
 
 // resident is how much memory a process has in bytes, 0 when it has ended.

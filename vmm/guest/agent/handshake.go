@@ -31,9 +31,9 @@ func (a *Agent) begin(out *output, line []byte) *life {
 	if a.handshake != nil {
 		<-a.handshake.renewed
 	}
-	if protocol.AsksToAttach(line) {
+	if protocol.HasAttach(line) {
 		// The slowest step, and one that needs no random numbers. attach mounts again, for the error.
-		a.goDo("mount", func() { a.Machine.Mount() })
+		a.goRecover("mount", func() { a.Machine.Mount() })
 	}
 	hello, err := protocol.ParseHello(line)
 	b := &handshake{agent: a, hello: hello, renewed: make(chan struct{})}
@@ -43,13 +43,13 @@ func (a *Agent) begin(out *output, line []byte) *life {
 	}
 	if err != nil {
 		a.Log.Error("life did not begin", "err", err)
-		a.goDo("refuse", func() { a.answer(out, protocol.Ready{Token: hello.Token, Error: err.Error()}) })
+		a.goRecover("refuse", func() { a.answer(out, protocol.Ready{Token: hello.Token, Error: err.Error()}) })
 		return nil
 	}
 	a.handshake = b
 	l := newLife(out)
-	a.goDo("renew", b.renew)
-	a.goDo("ssh", func() {
+	a.goRecover("renew", b.renew)
+	a.goRecover("ssh", func() {
 		if a.answer(out, protocol.Ready{Token: hello.Token}) {
 			a.serve(l, server)
 		}
@@ -78,7 +78,7 @@ func (b *handshake) prepare() (*ssh.ServerConfig, error) {
 	made := make(chan struct{})
 	var server *ssh.ServerConfig
 	noServer := errors.New("the SSH server could not be made") // should it panic
-	b.agent.goDo("keys", func() {
+	b.agent.goRecover("keys", func() {
 		defer close(made)
 		server, noServer = newServer(b)
 	})
@@ -118,7 +118,7 @@ func (b *handshake) renew() {
 // background.
 func (b *handshake) warmUp() error {
 	if b.hello.Attach != nil && b.agent.Machine.WarmUp {
-		b.agent.goDo("warm up", func() { b.agent.runDiscarded(warmUps[0]) })
+		b.agent.goRecover("warm up", func() { b.agent.runDiscarded(warmUps[0]) })
 	}
 	return nil
 }

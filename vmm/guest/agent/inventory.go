@@ -68,23 +68,23 @@ func takeInventory(req protocol.ExportRequest, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := awaitTick(req.Root); err != nil {
+	if err := awaitClockTick(req.Root); err != nil {
 		return err
 	}
 	return w.Flush()
 }
 
-// tickWait is far longer than the tick of any clock that stamps files.
-const tickWait = 10 * time.Second
+// clockTickTimeout is far longer than the tick of any clock that stamps files.
+const clockTickTimeout = 10 * time.Second
 
-// awaitTick waits until a changed file in dir gets a later time than it would have got at the call.
-// It creates and removes files there.
-func awaitTick(dir string) error {
-	first, err := stampIn(dir)
+// awaitClockTick waits until a changed file in dir gets a later time than it would have got at the
+// call. It creates and removes files there.
+func awaitClockTick(dir string) error {
+	first, err := changeTimeIn(dir)
 	now := first
-	ticked := poll(tickWait, func() bool {
+	ticked := poll(clockTickTimeout, func() bool {
 		if err == nil {
-			now, err = stampIn(dir)
+			now, err = changeTimeIn(dir)
 		}
 		return err != nil || now != first
 	})
@@ -94,7 +94,7 @@ func awaitTick(dir string) error {
 	return err
 }
 
-func stampIn(dir string) (int64, error) {
+func changeTimeIn(dir string) (int64, error) {
 	f, err := os.CreateTemp(dir, ".agentbox-tick-")
 	if err != nil {
 		return 0, err

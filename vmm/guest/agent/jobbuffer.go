@@ -14,8 +14,8 @@ const (
 	maxJobBuffer = 1 << 20         // bytes of one job; the oldest go first
 	jobBurst     = 16 << 20        // bytes that a job may write at once before it can lose some of them
 	jobRefill    = 256 << 10       // bytes a second of that which come back
-	jobRate      = 4 << 20         // bytes a second of a flood that the host gets
-	jobWait      = 2 * time.Second // for a host that is connected and takes nothing
+	floodRate    = 4 << 20         // bytes a second of a flood that the host gets
+	stallTimeout = 2 * time.Second // for a host that is connected and takes nothing
 )
 
 // jobBuffer is the latest output of a job. Its writer never waits for long: while the host is away
@@ -33,10 +33,10 @@ type jobBuffer struct {
 	readers   int
 	hadReader bool // there was a reader; before the first, which is on its way, output waits
 	blocking  bool
-	stalled   bool              // the reader has taken nothing for jobWait, and nothing since
+	stalled   bool              // the reader has taken nothing for stallTimeout, and nothing since
 	exit      *protocol.JobExit // set when no more output comes
 
-	credit float64 // bytes the job may still write before it floods
+	credit float64 // bytes the job may still write before it exceeds its rate
 	at     time.Time
 }
 
@@ -56,9 +56,9 @@ func (b *jobBuffer) notify() {
 	b.changed = make(chan struct{})
 }
 
-// put appends a copy of data, and waits for the reader as long as mustWait says. kind is
-// protocol.JobOutput or JobErrors. When ending is closed it drops data.
-func (b *jobBuffer) put(kind byte, data []byte, ending <-chan struct{}) {
+// write appends a copy of data, and waits for the reader as long as mustWait says. kind is
+// protocol.JobOutput or JobStderr. When ending is closed it drops data.
+func (b *jobBuffer) write(kind byte, data []byte, ending <-chan struct{}) {
 	for {
 		b.mu.Lock()
 		if !b.mustWait(len(data)) {
@@ -68,7 +68,7 @@ func (b *jobBuffer) put(kind byte, data []byte, ending <-chan struct{}) {
 		}
 		wake, timeout := b.changed, make(<-chan time.Time)
 		if !b.blocking {
-			timeout = time.After(jobWait)
+			timeout = time.After(stallTimeout)
 		}
 		b.mu.Unlock()
 		select {
@@ -90,12 +90,12 @@ func (b *jobBuffer) mustWait(n int) bool {
 	if b.readers == 0 && b.hadReader || int(min(unsent, maxJobBuffer))+n <= maxJobBuffer {
 		return false
 	}
-	return b.blocking || !b.stalled && !b.floods()
+	return b.blocking || !b.stalled && !b.exceedsRate()
 }
 
-// floods reports whether the job has written more than its share: a token bucket of jobBurst bytes,
-// refilled by jobRefill. mu is held.
-func (b *jobBuffer) floods() bool {
+// exceedsRate reports whether the job has written more than its share: a token bucket of jobBurst
+// bytes, refilled by jobRefill. mu is held.
+func (b *jobBuffer) exceedsRate() bool {
 	now := time.Now()
 	b.credit = min(b.credit+now.Sub(b.at).Seconds()*jobRefill, jobBurst)
 	b.at = now
@@ -218,10 +218,10 @@ func (b *jobBuffer) next(from uint64, buf []byte) (jobChunk, bool) {
 func (b *jobBuffer) pause(n int) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.blocking || b.exit != nil || !b.floods() {
+	if b.blocking || b.exit != nil || !b.exceedsRate() {
 		return 0
 	}
-	return time.Duration(n) * time.Second / jobRate
+	return time.Duration(n) * time.Second / floodRate
 }
 
 func (b *jobBuffer) status() (end uint64, ended bool) {

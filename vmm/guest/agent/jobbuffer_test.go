@@ -14,7 +14,7 @@ func TestWhatWasReadGivesWayFirst(t *testing.T) {
 	b := newJobBuffer()
 	b.attach(0)
 	b.setBlocking(true)
-	put := func(n int) { b.put(protocol.JobOutput, make([]byte, n), nil) }
+	put := func(n int) { b.write(protocol.JobOutput, make([]byte, n), nil) }
 	const read, grown = 1000, 500
 	put(read)
 	buf := make([]byte, protocol.MaxJobFrame)
@@ -39,7 +39,7 @@ func TestTheFirstReaderIsWaitedFor(t *testing.T) {
 	go func() {
 		defer close(done)
 		for range 2 * maxJobBuffer / protocol.MaxJobFrame {
-			b.put(protocol.JobOutput, make([]byte, protocol.MaxJobFrame), nil)
+			b.write(protocol.JobOutput, make([]byte, protocol.MaxJobFrame), nil)
 		}
 	}()
 	go func() {

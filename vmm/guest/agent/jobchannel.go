@@ -67,8 +67,8 @@ func (j *job) serve(ch ssh.Channel, requests <-chan *ssh.Request, from uint64) {
 	j.mu.Unlock()
 	j.buffer.attach(from)
 	defer j.buffer.detach()
-	j.agent.goDo("job requests", func() { j.requests(requests, leave) })
-	j.agent.goDo("job input", func() { j.copyIn(ch) })
+	j.agent.goRecover("job requests", func() { j.requests(requests, leave) })
+	j.agent.goRecover("job input", func() { j.copyIn(ch) })
 	j.send(ch, from, stop)
 	<-stop
 }
@@ -123,7 +123,7 @@ func (j *job) copyIn(ch ssh.Channel) {
 func (j *job) send(ch ssh.Channel, from uint64, stop <-chan struct{}) {
 	end, _ := j.buffer.status()
 	from = min(from, end)
-	out := protocol.AppendJobAt(nil, from)
+	out := protocol.AppendJobOffset(nil, from)
 	buf := make([]byte, protocol.MaxJobFrame)
 	for {
 		got, exit, ok := j.buffer.take(from, buf, stop)
@@ -136,7 +136,7 @@ func (j *job) send(ch ssh.Channel, from uint64, stop <-chan struct{}) {
 			ch.Write(protocol.AppendJobFrame(out, protocol.JobEnd, last))
 			return
 		case got.at != from:
-			out = protocol.AppendJobAt(out, got.at)
+			out = protocol.AppendJobOffset(out, got.at)
 		}
 		out = protocol.AppendJobFrame(out, got.kind, got.data)
 		if _, err := ch.Write(out); err != nil {

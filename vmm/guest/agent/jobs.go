@@ -148,14 +148,14 @@ func (a *Agent) startJob(spec protocol.JobSpec) (*job, error) {
 }
 
 func (j *job) follow(ends stdio) {
-	kinds := []byte{protocol.JobOutput, protocol.JobErrors}
+	kinds := []byte{protocol.JobOutput, protocol.JobStderr}
 	j.agent.follow(j.process, ends, func(i int, r *os.File, flushed func()) {
 		defer flushed()
 		// A read of a pipe that some process still holds would keep the agent from ending.
 		stop := context.AfterFunc(j.agent.ending, func() { r.Close() })
 		defer stop()
 		drain(r, func(b []byte) error {
-			j.buffer.put(kinds[i], b, j.agent.ending.Done())
+			j.buffer.write(kinds[i], b, j.agent.ending.Done())
 			return nil
 		})
 	}, func() {

@@ -65,12 +65,12 @@ func (w *follower) next() bool {
 		w.t.Fatal(err)
 	}
 	switch frame.Kind {
-	case protocol.JobAt:
-		w.lost += frame.At() - w.at
-		w.at = frame.At()
+	case protocol.JobOffset:
+		w.lost += frame.Offset() - w.at
+		w.at = frame.Offset()
 	case protocol.JobOutput:
 		w.out, w.at = w.out+string(frame.Data), w.at+uint64(len(frame.Data))
-	case protocol.JobErrors:
+	case protocol.JobStderr:
 		w.errs, w.at = w.errs+string(frame.Data), w.at+uint64(len(frame.Data))
 	case protocol.JobEnd:
 		e, err := frame.Exit()

@@ -39,15 +39,15 @@ func mountAll(list []mount) error {
 	return nil
 }
 
-// quiet is for file systems of the kernel, where no program is run and no device opened.
-const quiet = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC
+// noExecFlags is for file systems of the kernel, where no program is run and no device opened.
+const noExecFlags = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC
 
 // mountKernel mounts what the first steps need, still in the initramfs. The console stays: the
 // kernel opened it before /dev was mounted.
 func mountKernel() error {
 	return mountAll([]mount{
-		{"proc", "/proc", "proc", quiet, ""},
-		{"sysfs", "/sys", "sysfs", quiet, ""},
+		{"proc", "/proc", "proc", noExecFlags, ""},
+		{"sysfs", "/sys", "sysfs", noExecFlags, ""},
 		{"devtmpfs", "/dev", "devtmpfs", syscall.MS_NOSUID, "mode=0755"},
 	})
 }
@@ -164,7 +164,7 @@ func mountTemporary() error {
 		{"devpts", "/dev/pts", "devpts", syscall.MS_NOSUID | syscall.MS_NOEXEC, "gid=5,mode=0620,ptmxmode=0666"},
 		{"shm", "/dev/shm", "tmpfs", noDev, "mode=1777"},
 		{"run", "/run", "tmpfs", noDev, "mode=0755,size=25%"},
-		{"cgroup2", "/sys/fs/cgroup", "cgroup2", quiet, ""},
+		{"cgroup2", "/sys/fs/cgroup", "cgroup2", noExecFlags, ""},
 	})
 	if err != nil {
 		return err

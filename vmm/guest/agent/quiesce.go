@@ -42,10 +42,10 @@ func (a *Agent) quiesce() error {
 // need.
 const spareThreads = 8
 
-// rest ends the life of a machine that is about to become a template. It leaves allocated what a
-// clone would allocate first: threads, and free memory of the Go heap. It runs after the reply was
-// sent, the last that the host hears of this life.
-func (a *Agent) rest(l *life) {
+// endForTemplate ends the life of a machine that is about to become a template. It leaves allocated
+// what a clone would allocate first: threads, and free memory of the Go heap. It runs after the
+// reply was sent, the last that the host hears of this life.
+func (a *Agent) endForTemplate(l *life) {
 	l.end()
 	var threads sync.WaitGroup
 	for range spareThreads {

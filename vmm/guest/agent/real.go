@@ -95,12 +95,12 @@ func setHostname(name string) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return replaceFile("/etc/hosts", hostsWith(string(old), name))
+	return replaceFile("/etc/hosts", addHostEntry(string(old), name))
 }
 
-// hostsWith adds localhost and name to a hosts file. A line for 127.0.1.1, where Debian keeps a
+// addHostEntry adds localhost and name to a hosts file. A line for 127.0.1.1, where Debian keeps a
 // host's own name, is replaced.
-func hostsWith(old, name string) string {
+func addHostEntry(old, name string) string {
 	var out strings.Builder
 	local := false
 	for line := range strings.Lines(old) {

@@ -38,9 +38,9 @@ func newSpawner(orphans bool) *spawner {
 	return s
 }
 
-// forgoChildSignals has the kernel send no SIGCHLD: the reaper waits in wait4, and the Go runtime
+// ignoreSIGCHLD has the kernel send no SIGCHLD: the reaper waits in wait4, and the Go runtime
 // would interrupt a thread for each signal.
-func forgoChildSignals() error {
+func ignoreSIGCHLD() error {
 	const sizeofSet = 8
 	var byDefault struct { // the kernel's sigaction, all zero: the default action, which ignores it
 		handler  uintptr

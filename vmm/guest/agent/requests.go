@@ -22,7 +22,7 @@ func (c *connection) globalRequests(requests <-chan *ssh.Request) {
 			req.Reply(ok, payload) // an error means that the connection is gone
 		}
 		if ok && req.Type == protocol.Quiesce {
-			c.agent.goDo("rest", func() { c.agent.rest(c.life) })
+			c.agent.goRecover("rest", func() { c.agent.endForTemplate(c.life) })
 		}
 	}
 }
@@ -34,7 +34,7 @@ func (c *connection) answer(req *ssh.Request) ([]byte, bool) {
 	case "tcpip-forward":
 		return c.listen(req.Payload)
 	case "cancel-tcpip-forward":
-		return nil, c.unlisten(req.Payload)
+		return nil, c.cancelListen(req.Payload)
 	}
 	result, err := c.agent.request(req.Type, req.Payload)
 	if err != nil {

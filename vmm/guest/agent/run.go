@@ -120,7 +120,7 @@ func (s *session) refuse(err error) {
 // follow copies in both directions, and reports the command's end when all output was sent.
 func (s *session) follow(p *process, ends stdio) {
 	a, to := s.conn.agent, []io.Writer{s.ch, s.ch.Stderr()}
-	a.goDo("stdin", func() { s.copyIn(p, ends) })
+	a.goRecover("stdin", func() { s.copyIn(p, ends) })
 	a.follow(p, ends, func(i int, r *os.File, flushed func()) { s.copyOut(to[i], r, flushed) }, func() { s.exit(p.status) })
 }
 
@@ -131,9 +131,9 @@ func (a *Agent) follow(p *process, ends stdio, copyOut func(i int, r *os.File, f
 	outputs := slices.DeleteFunc([]*os.File{ends.out, ends.err}, func(f *os.File) bool { return f == nil })
 	for i, f := range outputs {
 		flushed.Add(1)
-		a.goDo("output", func() { copyOut(i, f, flushed.Done) })
+		a.goRecover("output", func() { copyOut(i, f, flushed.Done) })
 	}
-	a.goDo("exit", func() {
+	a.goRecover("exit", func() {
 		<-p.done
 		for _, f := range outputs {
 			f.SetReadDeadline(time.Now().Add(outputGrace)) // a closed file needs none

@@ -57,7 +57,7 @@ func (a *Agent) serve(l *life, config *ssh.ServerConfig) {
 		return
 	}
 	c := &connection{agent: a, life: l, ssh: conn, binds: binds{}}
-	a.goDo("requests", func() { c.globalRequests(requests) })
+	a.goRecover("requests", func() { c.globalRequests(requests) })
 	for nc := range channels {
 		c.open(nc)
 	}
@@ -70,13 +70,13 @@ func (c *connection) open(nc ssh.NewChannel) {
 	case "session":
 		ch, requests, err := nc.Accept()
 		if err == nil {
-			s := &session{conn: c, ch: ch, as: c.ssh.User(), env: map[string]string{}}
-			c.agent.goDo("session", func() { s.serve(requests) })
+			s := &session{conn: c, ch: ch, user: c.ssh.User(), env: map[string]string{}}
+			c.agent.goRecover("session", func() { s.serve(requests) })
 		}
 	case "direct-tcpip", "direct-streamlocal@openssh.com":
-		c.agent.goDo("forward", func() { c.direct(nc) })
+		c.agent.goRecover("forward", func() { c.directTCPIP(nc) })
 	case protocol.JobChannel:
-		c.agent.goDo("job", func() { c.job(nc) })
+		c.agent.goRecover("job", func() { c.job(nc) })
 	default:
 		nc.Reject(ssh.UnknownChannelType, "agentbox does not serve "+nc.ChannelType())
 	}

@@ -47,7 +47,7 @@ const (
 	maxCheck     = 2 * time.Second
 	minRestart   = 500 * time.Millisecond // between the end of a service and its next start
 	maxRestart   = 30 * time.Second
-	steady       = time.Minute // a service that ran this long begins again with minRestart
+	stableAfter  = time.Minute // a service that ran this long begins again with minRestart
 )
 
 // start replaces the services by list, which is in start order. As two sets would fight over ports,
@@ -68,7 +68,7 @@ func (m *services) start(list []protocol.Service) {
 		})
 	}
 	if len(list) > 0 {
-		m.goDo("services", func() { m.startInOrder(ctx, m.list) })
+		m.goRecover("services", func() { m.startInOrder(ctx, m.list) })
 	}
 }
 
@@ -84,9 +84,9 @@ func (m *services) cancel() {
 
 func (m *services) wait() { m.work.Wait() }
 
-func (m *services) goDo(what string, f func()) {
+func (m *services) goRecover(what string, f func()) {
 	m.work.Add(1)
-	m.agent.goDo(what, func() {
+	m.agent.goRecover(what, func() {
 		defer m.work.Done()
 		f()
 	})
@@ -95,7 +95,7 @@ func (m *services) goDo(what string, f func()) {
 func (m *services) startInOrder(ctx context.Context, list []*service) {
 	for _, s := range list {
 		ready := make(chan struct{})
-		m.goDo("service "+s.Name, func() { m.supervise(ctx, s, ready) })
+		m.goRecover("service "+s.Name, func() { m.supervise(ctx, s, ready) })
 		select {
 		case <-ready:
 		case <-ctx.Done():
@@ -120,7 +120,7 @@ func (m *services) supervise(ctx context.Context, s *service, ready chan struct{
 		if ctx.Err() != nil {
 			break
 		}
-		if time.Since(began) > steady {
+		if time.Since(began) > stableAfter {
 			delay = minRestart
 		}
 		m.set(s, protocol.ServiceFailed, err.Error())
@@ -149,13 +149,13 @@ func (m *services) runOnce(ctx context.Context, s *service, ready func()) error 
 		ours.Close()
 		return err
 	}
-	m.goDo("log of "+s.Name, func() { s.log.Copy(ours) })
+	m.goRecover("log of "+s.Name, func() { s.log.Copy(ours) })
 	m.set(s, protocol.ServiceStarting, "")
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var checks sync.WaitGroup
 	checks.Add(1)
-	m.goDo("check of "+s.Name, func() {
+	m.goRecover("check of "+s.Name, func() {
 		defer checks.Done()
 		if m.awaitReady(ctx, s) {
 			m.set(s, protocol.ServiceReady, "")
@@ -168,18 +168,18 @@ func (m *services) runOnce(ctx context.Context, s *service, ready func()) error 
 	end()
 	stop()
 	checks.Wait() // so that a check that is late does not overwrite how the service ended
-	m.endRest(s, p)
+	m.killLeftovers(s, p)
 	if p.status.Signaled() {
 		return fmt.Errorf("ended by signal %d (%s)", p.status.Signal(), p.status.Signal())
 	}
 	return fmt.Errorf("ended with status %d", p.status.ExitStatus())
 }
 
-// endRest ends what a service left behind when its main process p ended: otherwise it would hold
-// the ports and files that the next start needs. With a cgroup, that is everything the service
+// killLeftovers ends what a service left behind when its main process p ended: otherwise it would
+// hold the ports and files that the next start needs. With a cgroup, that is everything the service
 // started; without one (gVisor), what is still in p's process group. SIGKILL follows SIGTERM after
 // termGrace.
-func (m *services) endRest(s *service, p *process) {
+func (m *services) killLeftovers(s *service, p *process) {
 	dir, opened, err := m.agent.Machine.Cgroup(s.group())
 	if err != nil {
 		m.agent.Log.Warn("cannot end what a service left behind", "service", s.Name, "err", err)

@@ -19,7 +19,7 @@ import (
 type session struct {
 	conn *connection
 	ch   ssh.Channel
-	as   string // user name; resolved when the command starts, since Attach may name another user
+	user string // user name; resolved when the command starts, since Attach may name another user
 	env  map[string]string
 	pty  *pty
 
@@ -45,7 +45,7 @@ func (s *session) serve(requests <-chan *ssh.Request) {
 		case s.launched != nil && (req.Type != "window-change" || req.WantReply):
 			<-s.launched
 		}
-		ok := s.setting(req)
+		ok := s.applySetting(req)
 		if req.WantReply {
 			req.Reply(ok, nil) // an error means that the channel is closed, which ends the loop
 		}
@@ -80,9 +80,9 @@ func (s *session) hangup() {
 	}
 }
 
-// setting answers a request that starts nothing, and returns false to refuse it. Only window-change
-// and signal are accepted once there is a command.
-func (s *session) setting(req *ssh.Request) bool {
+// applySetting answers a request that starts nothing, and returns false to refuse it. Only
+// window-change and signal are accepted once there is a command.
+func (s *session) applySetting(req *ssh.Request) bool {
 	switch req.Type {
 	case "env":
 		var v struct{ Name, Value string }
@@ -96,7 +96,7 @@ func (s *session) setting(req *ssh.Request) bool {
 		if ssh.Unmarshal(req.Payload, &v) != nil || s.launched != nil {
 			return false
 		}
-		s.as = v.Name
+		s.user = v.Name
 		return true
 	case "pty-req":
 		return s.launched == nil && s.openPTY(req.Payload)
@@ -108,8 +108,8 @@ func (s *session) setting(req *ssh.Request) bool {
 	return false
 }
 
-// command starts what an exec, shell, subsystem or argv request asks for, and answers it. It does not
-// wait for the start. A session runs one command; a second request is refused.
+// command starts what an exec, shell, subsystem or argv request asks for, and answers it. It does
+// not wait for the start. A session runs one command; a second request is refused.
 func (s *session) command(req *ssh.Request) {
 	c, ok := s.parse(req)
 	if !ok || s.launched != nil {
@@ -117,7 +117,7 @@ func (s *session) command(req *ssh.Request) {
 		return
 	}
 	s.launched = make(chan struct{})
-	s.conn.agent.goDo("command", func() {
+	s.conn.agent.goRecover("command", func() {
 		defer close(s.launched)
 		s.run(c, func() {
 			if req.WantReply {
@@ -131,7 +131,7 @@ func (s *session) command(req *ssh.Request) {
 // subsystem. Any other reason why it cannot run is in c.refused, which the client is told as text.
 func (s *session) parse(req *ssh.Request) (command, bool) {
 	c := command{env: s.env}
-	c.user, c.refused = s.conn.agent.userNamed(s.as)
+	c.user, c.refused = s.conn.agent.userNamed(s.user)
 	switch req.Type {
 	case "shell":
 		c.login = true

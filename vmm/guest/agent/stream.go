@@ -41,9 +41,9 @@ func newLife(out *output) *life {
 	return l
 }
 
-// put hands over bytes that the host sent. It never waits, since the stream's reader has to see the
-// next Magic whatever SSH does. Beyond maxUnread it cuts the connection.
-func (l *life) put(b []byte) {
+// deliver hands over bytes that the host sent. It never waits, since the stream's reader has to see
+// the next Magic whatever SSH does. Beyond maxUnread it cuts the connection.
+func (l *life) deliver(b []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// The connection is cut rather than the memory filled.

@@ -58,7 +58,7 @@ func findAuthorities(root string) (*authorities, error) {
 		return nil, err
 	}
 	for _, path := range filesOf(root, bundles) {
-		size, err := endLine(path)
+		size, err := terminateLastLine(path)
 		if err != nil {
 			return nil, err
 		}
@@ -82,9 +82,9 @@ func copyUp(dir string) error {
 	return os.Chmod(dir, st.Mode())
 }
 
-// endLine makes a file end with a whole line, and returns its size. Opening it for writing has an
-// overlay copy it up.
-func endLine(path string) (size int64, err error) {
+// terminateLastLine makes a file end with a whole line, and returns its size. Opening it for
+// writing has an overlay copy it up.
+func terminateLastLine(path string) (size int64, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err

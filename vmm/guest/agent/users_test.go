@@ -60,11 +60,11 @@ func TestAnImageWithoutTheUserRunsAsItsID(t *testing.T) {
 }
 
 func TestHostsKeepsWhatItKnows(t *testing.T) {
-	got := hostsWith("127.0.0.1 localhost\n127.0.1.1 old\n10.0.0.1 db", "new")
+	got := addHostEntry("127.0.0.1 localhost\n127.0.1.1 old\n10.0.0.1 db", "new")
 	if got != "127.0.0.1 localhost\n10.0.0.1 db\n127.0.1.1\tnew\n" {
 		t.Errorf("%q", got)
 	}
-	if got := hostsWith("", "new"); !strings.Contains(got, "127.0.0.1\tlocalhost\n") {
+	if got := addHostEntry("", "new"); !strings.Contains(got, "127.0.0.1\tlocalhost\n") {
 		t.Errorf("%q", got)
 	}
 }

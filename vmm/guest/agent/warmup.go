@@ -57,8 +57,8 @@ func warmUpAttach(workspace string) error {
 	return json.Unmarshal(request, &protocol.AttachRequest{})
 }
 
-// longestWarmUp is for an image whose programs do something else than their names say.
-const longestWarmUp = 5 * time.Second
+// warmUpTimeout is for an image whose programs do something else than their names say.
+const warmUpTimeout = 5 * time.Second
 
 // runDiscarded runs a command in a session without a client, through the same code as any other
 // command, so that this code has run before a clone needs it. An image need not have the program.
@@ -72,7 +72,7 @@ func (a *Agent) runDiscarded(argv []string) {
 	if <-s.launched; s.process == nil {
 		return
 	}
-	end := time.AfterFunc(longestWarmUp, func() { a.spawner.signal(s.process, syscall.SIGKILL) })
+	end := time.AfterFunc(warmUpTimeout, func() { a.spawner.signal(s.process, syscall.SIGKILL) })
 	defer end.Stop()
 	<-s.process.done
 }

@@ -12,9 +12,9 @@ import (
 // data is a JobOpen as JSON; the reason of a refusal is a JobRefusal as JSON.
 //
 // The host sends the frames JobInput and JobInputEnd, and the requests window-change and signal of
-// RFC 4254, JobFlowControl and JobForget. The guest sends a JobAt, then output, with a JobAt
-// wherever output is missing, and JobEnd last. A job has one channel: a second one closes the
-// first.
+// RFC 4254, JobFlowControl and JobForget. The guest sends a JobOffset, then output, with a
+// JobOffset wherever output is missing, and JobEnd last. A job has one channel: a second one closes
+// the first.
 const JobChannel = "job@agentbox"
 
 // Requests on a JobChannel.
@@ -76,9 +76,9 @@ type JobExit struct {
 
 // Kinds of JobFrames.
 const (
-	JobAt     = 'a' // 8 bytes, big-endian: which byte of the output comes next
+	JobOffset = 'a' // 8 bytes, big-endian: which byte of the output comes next
 	JobOutput = 'o'
-	JobErrors = 'e' // of a job without a terminal
+	JobStderr = 'e' // of a job without a terminal
 	JobEnd    = 'x' // a JobExit as JSON, the last frame
 
 	JobInput    = 'i'
@@ -105,9 +105,9 @@ func AppendJobFrame(b []byte, kind byte, data []byte) []byte {
 	return append(b, data...)
 }
 
-// AppendJobAt appends a JobAt.
-func AppendJobAt(b []byte, at uint64) []byte {
-	return AppendJobFrame(b, JobAt, binary.BigEndian.AppendUint64(nil, at))
+// AppendJobOffset appends a JobOffset.
+func AppendJobOffset(b []byte, at uint64) []byte {
+	return AppendJobFrame(b, JobOffset, binary.BigEndian.AppendUint64(nil, at))
 }
 
 // ReadJobFrame reads one frame into buf, which must hold MaxJobFrame bytes. The frame's data is a
@@ -132,9 +132,9 @@ func ReadJobFrame(r io.Reader, buf []byte) (JobFrame, error) {
 // check makes At and Exit safe to call.
 func (f JobFrame) check() error {
 	switch f.Kind {
-	case JobOutput, JobErrors, JobInput, JobInputEnd:
+	case JobOutput, JobStderr, JobInput, JobInputEnd:
 		return nil
-	case JobAt:
+	case JobOffset:
 		if len(f.Data) != 8 {
 			return fmt.Errorf("a position of %d bytes", len(f.Data))
 		}
@@ -146,8 +146,8 @@ func (f JobFrame) check() error {
 	return fmt.Errorf("a frame of the unknown kind %q", f.Kind)
 }
 
-// At is the position in a JobAt.
-func (f JobFrame) At() uint64 { return binary.BigEndian.Uint64(f.Data) }
+// Offset is the position in a JobOffset.
+func (f JobFrame) Offset() uint64 { return binary.BigEndian.Uint64(f.Data) }
 
 // Exit is how the job ended, from a JobEnd.
 func (f JobFrame) Exit() (JobExit, error) {

@@ -9,13 +9,13 @@ import (
 )
 
 func TestJobFramesTravelWhole(t *testing.T) {
-	b := AppendJobAt(nil, 1<<40)
+	b := AppendJobOffset(nil, 1<<40)
 	b = AppendJobFrame(b, JobOutput, []byte("out"))
-	b = AppendJobFrame(b, JobErrors, nil)
+	b = AppendJobFrame(b, JobStderr, nil)
 	b = AppendJobFrame(b, JobEnd, []byte(`{"status":137,"signal":"KILL"}`))
 	r, buf := iotest.OneByteReader(bytes.NewReader(b)), make([]byte, MaxJobFrame)
 	at, err := ReadJobFrame(r, buf)
-	if err != nil || at.At() != 1<<40 {
+	if err != nil || at.Offset() != 1<<40 {
 		t.Fatalf("%+v, %v", at, err)
 	}
 	for _, want := range []string{"out", ""} {
@@ -39,7 +39,7 @@ func TestJobFramesThatNoGuestSendsAreRefused(t *testing.T) {
 	for what, b := range map[string][]byte{
 		"too long":         {'o', 0, 1, 0, 0},
 		"unknown":          AppendJobFrame(nil, 'q', nil),
-		"short position":   AppendJobFrame(nil, JobAt, []byte{1}),
+		"short position":   AppendJobFrame(nil, JobOffset, []byte{1}),
 		"no JSON":          AppendJobFrame(nil, JobEnd, []byte("x")),
 		"status 256":       AppendJobFrame(nil, JobEnd, []byte(`{"status":256}`)),
 		"status -1":        AppendJobFrame(nil, JobEnd, []byte(`{"status":-1}`)),
@@ -54,7 +54,7 @@ func TestJobFramesThatNoGuestSendsAreRefused(t *testing.T) {
 }
 
 func FuzzReadJobFrame(f *testing.F) {
-	f.Add(AppendJobAt(AppendJobFrame(nil, JobOutput, []byte("x")), 7))
+	f.Add(AppendJobOffset(AppendJobFrame(nil, JobOutput, []byte("x")), 7))
 	f.Add(AppendJobFrame(nil, JobEnd, []byte(`{"status":1}`)))
 	f.Fuzz(func(t *testing.T, input []byte) {
 		r, buf := bytes.NewReader(input), make([]byte, MaxJobFrame)
@@ -63,7 +63,7 @@ func FuzzReadJobFrame(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if len(frame.Data) > MaxJobFrame || frame.Kind == JobAt && len(frame.Data) != 8 {
+			if len(frame.Data) > MaxJobFrame || frame.Kind == JobOffset && len(frame.Data) != 8 {
 				t.Fatalf("accepted %q with %d bytes", frame.Kind, len(frame.Data))
 			}
 		}

@@ -45,9 +45,9 @@ func ParseHello(line []byte) (Hello, error) {
 	return h, nil
 }
 
-// AsksToAttach reports whether a Hello has an Attach, without parsing it. Inside of a string the
+// HasAttach reports whether a Hello has an Attach, without parsing it. Inside of a string the
 // quotes would have backslashes before them.
-func AsksToAttach(line []byte) bool { return bytes.Contains(line, []byte(`"attach":`)) }
+func HasAttach(line []byte) bool { return bytes.Contains(line, []byte(`"attach":`)) }
 
 // ReadReady drops what it reads until the Ready that carries token, and leaves r at the byte after
 // that. It ends only with the Ready or an error of r, so the caller sets a deadline.

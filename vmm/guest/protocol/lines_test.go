@@ -13,7 +13,7 @@ func TestAHelloTellsBeforeItIsParsedWhetherItAttaches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := AsksToAttach(line); got != (attach != nil) {
+		if got := HasAttach(line); got != (attach != nil) {
 			t.Errorf("%s: %v", line, got)
 		}
 	}

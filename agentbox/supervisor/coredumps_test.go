@@ -10,7 +10,7 @@ import (
 // The test runs itself: the limit cannot be taken back.
 func TestNothingOfASupervisorIsDumped(t *testing.T) {
 	if os.Getenv("NO_CORES") != "" {
-		if err := noCores(); err != nil {
+		if err := disableCoreDumps(); err != nil {
 			t.Fatal(err)
 		}
 		out, err := exec.Command("sh", "-c", "ulimit -c; ulimit -H -c").Output()

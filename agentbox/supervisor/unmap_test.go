@@ -26,13 +26,13 @@ func TestForgetProgram(t *testing.T) {
 		return m.Rss
 	}
 	before := resident()
-	if err := forgetProgram(); err != nil {
+	if err := unmapProgram(); err != nil {
 		t.Fatal(err)
 	}
 	if after := resident(); program.Type == elf.ET_EXEC && after >= before {
 		t.Errorf("%d bytes were resident, and %d are after it was forgotten", before, after)
 	}
-	if err := forgetProgram(); err != nil {
+	if err := unmapProgram(); err != nil {
 		t.Errorf("again: %v", err)
 	}
 }

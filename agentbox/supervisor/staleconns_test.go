@@ -19,15 +19,15 @@ const procNetTCP = `  sl  local_address rem_address   st tx_queue rx_queue tr tm
 `
 
 func TestReadSurvivors(t *testing.T) {
-	want := []survivor{
+	want := []staleConn{
 		{40000, netip.MustParseAddrPort("203.0.113.7:443")},
 		{40002, netip.MustParseAddrPort("203.0.113.7:80")},
 	}
-	if got := readSurvivors(strings.NewReader(procNetTCP)); !slices.Equal(got, want) {
+	if got := parseStaleConns(strings.NewReader(procNetTCP)); !slices.Equal(got, want) {
 		t.Errorf("read %v, want %v", got, want)
 	}
-	flood := strings.Repeat("1: 020012C6:9C40 077100CB:01BB 01\n", 2*mostSurvivors)
-	if got := readSurvivors(strings.NewReader(flood)); len(got) != mostSurvivors {
+	flood := strings.Repeat("1: 020012C6:9C40 077100CB:01BB 01\n", 2*maxStaleConns)
+	if got := parseStaleConns(strings.NewReader(flood)); len(got) != maxStaleConns {
 		t.Errorf("%d connections are believed", len(got))
 	}
 }
@@ -36,7 +36,7 @@ func FuzzSurvivors(f *testing.F) {
 	f.Add(procNetTCP)
 	f.Add("1: 020012C6:10000 077100CB:01BB 01\n: : : :\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, c := range readSurvivors(strings.NewReader(text)) {
+		for _, c := range parseStaleConns(strings.NewReader(text)) {
 			if !c.remote.IsValid() || !c.remote.Addr().Is4() || c.remote.Addr() == protocol.GuestAddr {
 				t.Errorf("a connection to %v", c.remote)
 			}

@@ -17,50 +17,50 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// survivor is a TCP connection that a guest still has from before its machine was saved.
-type survivor struct {
+// staleConn is a TCP connection that a guest still has from before its machine was saved.
+type staleConn struct {
 	port   uint16 // of the guest
 	remote netip.AddrPort
 }
 
 const (
-	// survivorsAfter leaves the processor to the command that has just resumed it.
-	survivorsAfter = time.Second
-	// survivorsWithin is generous: emulated machines are slow.
-	survivorsWithin = time.Minute
-	// mostSurvivors bounds what a guest may tell.
-	mostSurvivors = 4096
+	// staleConnsDelay leaves the processor to the command that has just resumed it.
+	staleConnsDelay = time.Second
+	// staleConnsTimeout is generous: emulated machines are slow.
+	staleConnsTimeout = time.Minute
+	// maxStaleConns bounds what a guest may tell.
+	maxStaleConns = 4096
 )
 
-// forgetSurvivors resets the connections that the guest of a saved machine still has: their other
+// resetStaleConns resets the connections that the guest of a saved machine still has: their other
 // ends are gone, and a program that only waits for data would wait for ever. The guest's table is
 // bounded. A false one resets connections of the box that reports it, and nothing else.
-func (s *Supervisor) forgetSurvivors(ctx context.Context) {
-	if !background.Sleep(ctx, survivorsAfter) {
+func (s *Supervisor) resetStaleConns(ctx context.Context) {
+	if !background.Sleep(ctx, staleConnsDelay) {
 		return
 	}
 	client, err := s.link.ssh(ctx)
 	if err != nil {
 		return // the machine is ending
 	}
-	ctx, cancel := context.WithTimeout(ctx, survivorsWithin)
+	ctx, cancel := context.WithTimeout(ctx, staleConnsTimeout)
 	defer cancel()
 	var table bytes.Buffer // 256 bytes are enough for each connection
-	if _, err := environment.Exec(ctx, client, environment.Command{Argv: []string{"cat", "/proc/net/tcp"}, Stdout: &bounded.Head{W: &table, Left: 256 * mostSurvivors}}); err != nil {
+	if _, err := environment.Exec(ctx, client, environment.Command{Argv: []string{"cat", "/proc/net/tcp"}, Stdout: &bounded.Head{W: &table, Left: 256 * maxStaleConns}}); err != nil {
 		s.log.Warn("cannot ask the guest for the connections it has kept", "error", err)
 		return
 	}
-	for _, c := range readSurvivors(&table) {
-		s.network.Forget(c.port, c.remote)
+	for _, c := range parseStaleConns(&table) {
+		s.network.ResetStale(c.port, c.remote)
 	}
 }
 
-// readSurvivors reads /proc/net/tcp of a guest (proc(5)) and returns the connections between the
+// parseStaleConns reads /proc/net/tcp of a guest (proc(5)) and returns the connections between the
 // box's address and anybody else's. It skips lines that make no sense.
-func readSurvivors(r io.Reader) []survivor {
+func parseStaleConns(r io.Reader) []staleConn {
 	const timeWait, listening = 0x06, 0x0a
-	var out []survivor
-	for lines := bufio.NewScanner(r); lines.Scan() && len(out) < mostSurvivors; {
+	var out []staleConn
+	for lines := bufio.NewScanner(r); lines.Scan() && len(out) < maxStaleConns; {
 		f := strings.Fields(lines.Text())
 		if len(f) < 4 {
 			continue
@@ -72,7 +72,7 @@ func readSurvivors(r io.Reader) []survivor {
 			continue
 		}
 		if local.Addr() == protocol.GuestAddr && remote.Addr() != protocol.GuestAddr && remote.Port() != 0 {
-			out = append(out, survivor{local.Port(), remote})
+			out = append(out, staleConn{local.Port(), remote})
 		}
 	}
 	return out

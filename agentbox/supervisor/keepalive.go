@@ -12,16 +12,16 @@ import (
 // under load is slow, and a command that hangs for two minutes before the truth is told beats one
 // that is cut off while it works.
 const (
-	aliveEvery  = 15 * time.Second
-	aliveWithin = 60 * time.Second
+	keepAliveEvery   = 15 * time.Second
+	keepAliveTimeout = 60 * time.Second
 )
 
 // keepAlive drops the connection to a guest that has stopped answering, so that no command waits
 // for it for ever. The next use greets the guest anew.
 func (s *Supervisor) keepAlive(ctx context.Context) {
-	pulse := environment.Pulse{Every: aliveEvery, Within: aliveWithin, Excused: s.frozen}
-	for ok := ctx.Err() == nil; ok; ok = background.Sleep(ctx, aliveEvery) {
-		if c := s.link.live(); c != nil {
+	pulse := environment.Pulse{Every: keepAliveEvery, Within: keepAliveTimeout, Excused: s.frozen}
+	for ok := ctx.Err() == nil; ok; ok = background.Sleep(ctx, keepAliveEvery) {
+		if c := s.link.liveConnection(); c != nil {
 			if err := environment.KeepAlive(ctx, c.SSH(), pulse); err != nil {
 				s.log.Warn("gave up the connection to a silent guest", "error", err)
 			}
