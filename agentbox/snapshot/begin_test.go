@@ -51,6 +51,7 @@ func TestWhatWasUncommittedIsNotTheBoxs(t *testing.T) {
 		{"other lines of the same file", mine, `sed -i s/^20$/box/ long`, "modified long", "long", "box"},
 		{"all of it committed in the box", mine, `git config user.name b; git config user.email b; git add -A; git commit -qm b; echo new >new`, "added new", "new", "mine"},
 		{"an untracked file of the user's removed", mine, `rm untracked`, "deleted untracked", "", ""},
+		{"a file that git was told to overlook", `git update-index --assume-unchanged a.txt; echo mine >>a.txt`, `echo new >new`, "added new", "new", ""},
 		{"everything was committed", `true`, `echo new >new`, "added new", "new", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -91,20 +92,45 @@ func (b *beginning) run(ctx context.Context, stdin io.Reader, args ...string) (s
 // size of the regular ones in bytes. It omits names that no tree can hold. A name that ends in a
 // slash is a nested repository.
 func (b *beginning) changed(ctx context.Context) (names []string, size int64, err error) {
-	out, err := b.run(ctx, nil, "ls-files", "-z", "--modified", "--others", "--exclude-standard")
+	names, overlooked, err := b.list(ctx)
+	if err == nil && overlooked {
+		// The user told git to take files for unchanged. What they hold is not the box's work either.
+		// The command fails if there are changes.
+		if _, err = b.run(ctx, nil, "update-index", "-q", "--really-refresh"); err == nil || isGit(err) {
+			names, _, err = b.list(ctx)
+		}
+	}
 	if err != nil {
 		return nil, 0, explain(err, b.tree)
 	}
-	for name := range strings.SplitSeq(out, "\x00") {
-		if name == "" || !validName(strings.TrimSuffix(name, "/")) {
-			continue
-		}
+	for _, name := range names {
 		if info, err := os.Lstat(filepath.Join(b.tree, name)); err == nil && info.Mode().IsRegular() {
 			size += info.Size()
 		}
-		names = append(names, name)
 	}
 	return names, size, nil
+}
+
+// list lists the names for changed. overlooked reports whether git takes some of the other files for
+// unchanged without a look (git update-index --assume-unchanged).
+func (b *beginning) list(ctx context.Context) (names []string, overlooked bool, err error) {
+	out, err := b.run(ctx, nil, "ls-files", "-z", "-v", "--cached", "--modified", "--others", "--exclude-standard")
+	for line := range strings.SplitSeq(out, "\x00") {
+		tag, name, _ := strings.Cut(line, " ")
+		if tag != strings.ToUpper(tag) {
+			overlooked = true
+		}
+		if (tag == "C" || tag == "?") && name != "" && validName(strings.TrimSuffix(name, "/")) {
+			names = append(names, name)
+		}
+	}
+	return names, overlooked, err
+}
+
+// isGit reports whether git itself failed.
+func isGit(err error) bool {
+	_, ok := errors.AsType[*git.Error](err)
+	return ok
 }
 
 // top returns the tree of all files and the number of those that differ from the index. The tree
