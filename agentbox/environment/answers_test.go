@@ -163,6 +163,38 @@ func asked(answers []byte) (entries []fs.FileInfo, err error) {
 	return entries, err
 }
 
+// A server that answers some requests and then says nothing, or stops within an answer, is not waited
+// for without end.
+func TestEachAnswerThatIsOwedHasADeadline(t *testing.T) {
+	open, handle := packet(3, 1, "/f"), packet(102, 1, "h")
+	for name, c := range map[string]struct {
+		said [][]byte
+		owed bool
+	}{
+		"nothing":            {nil, true},
+		"one of two answers": {[][]byte{handle}, true},
+		"part of an answer":  {[][]byte{handle, handle[:3]}, true},
+		"all but a byte":     {[][]byte{handle, handle[:len(handle)-1]}, true},
+		"both":               {[][]byte{handle, handle}, false},
+		"both in pieces":     {[][]byte{handle[:3], handle[3:], handle[:6], handle[6:]}, false},
+	} {
+		g := newGuard(answersOf{r: bytes.NewReader(bytes.Join(c.said, nil))})
+		for _, request := range [][]byte{open[:4], open[4:], open} {
+			if _, err := g.Write(request); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, piece := range c.said {
+			if _, err := io.ReadFull(g, make([]byte, len(piece))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if running := g.timer.Stop(); running != c.owed {
+			t.Errorf("%s: the timer runs: %v", name, running)
+		}
+	}
+}
+
 func TestAnswersMakeNoLongErrors(t *testing.T) {
 	_, err := asked(packet(101, 1, 4, strings.Repeat("no ", 50_000), "en"))
 	if err == nil || len(err.Error()) > 2*maxComplaint {

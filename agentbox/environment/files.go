@@ -183,17 +183,18 @@ const (
 
 // guard ends an SFTP session whose server owes an answer and stays silent, or lists files without
 // end, which the library would keep in memory. It is the stream between the SFTP client and the
-// channel. The timer runs exactly while an answer is owed: the first write after a read starts it,
-// and any read stops it. mu guards the fields below it.
+// channel. The timer runs exactly while an answer is owed: each request has one. Whatever arrives
+// starts it over, the next request does not. mu guards the fields below it.
 type guard struct {
 	ssh.Channel
-	timer   *time.Timer
-	packets packets // of the goroutine that reads
+	timer *time.Timer
 
-	mu     sync.Mutex
-	owed   bool  // something was sent since the last byte came
-	listed int64 // bytes of names that came since begin
-	cause  error
+	mu       sync.Mutex
+	owed     bool    // the timer runs
+	requests packets // that were sent
+	answers  packets // that came
+	listed   int64   // bytes of names that came since begin
+	cause    error
 }
 
 // stallTime is how long an SFTP request may take; writing to a busy disk can be slow.
@@ -207,14 +208,18 @@ func newGuard(ch ssh.Channel) *guard {
 	return g
 }
 
-// Read counts whatever arrives as the owed answer: it shows that the session lives.
+// Read gives the server more time with whatever arrives: it shows that the session lives.
 func (g *guard) Read(p []byte) (int, error) {
 	n, err := g.Channel.Read(p)
 	g.mu.Lock()
-	g.owed = false
-	g.timer.Stop()
-	g.listed += g.packets.names(p[:n])
+	g.listed += g.answers.names(p[:n])
 	tooMany := g.listed > maxListing
+	g.owed = err == nil && (g.requests.partial() || g.requests.whole > g.answers.whole)
+	if g.owed {
+		g.timer.Reset(stallTime)
+	} else {
+		g.timer.Stop()
+	}
 	g.mu.Unlock()
 	if tooMany {
 		g.fail(agentbox.Errorf(agentbox.Corrupt, "the box lists more files in one directory than can be: %d MiB of names", maxListing>>20))
@@ -235,6 +240,7 @@ type packets struct {
 	header [5]byte // with the type
 	have   int     // bytes of header that came
 	left   uint32  // bytes behind the header that are still to come
+	whole  int64   // packets that came to their end
 }
 
 // namePacket is SSH_FXP_NAME, the answer with the files of a directory.
@@ -243,6 +249,13 @@ const namePacket = 104
 // names counts the bytes of name packets in the next piece of the stream.
 func (s *packets) names(p []byte) (count int64) {
 	for len(p) > 0 {
+		if s.have < len(s.header) {
+			got := copy(s.header[s.have:], p)
+			if p, s.have = p[got:], s.have+got; s.have < len(s.header) {
+				break
+			}
+			s.left = max(binary.BigEndian.Uint32(s.header[:]), 1) - 1
+		}
 		n := min(uint32(len(p)), s.left)
 		if p, s.left = p[n:], s.left-n; s.header[4] == namePacket {
 			count += int64(n)
@@ -250,18 +263,20 @@ func (s *packets) names(p []byte) (count int64) {
 		if s.left > 0 {
 			break
 		}
-		got := copy(s.header[s.have:], p)
-		if p, s.have = p[got:], s.have+got; s.have == len(s.header) {
-			s.have, s.left = 0, max(binary.BigEndian.Uint32(s.header[:]), 1)-1
-		}
+		s.have = 0
+		s.whole++
 	}
 	return count
 }
+
+// partial tells whether a packet has begun and not come to its end.
+func (s *packets) partial() bool { return s.have > 0 }
 
 // Write starts the timer, unless an answer is owed already: a second request must not give the
 // server more time for the first.
 func (g *guard) Write(p []byte) (int, error) {
 	g.mu.Lock()
+	g.requests.names(p)
 	if !g.owed {
 		g.owed = true
 		g.timer.Reset(stallTime)
