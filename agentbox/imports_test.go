@@ -55,7 +55,7 @@ var forbidden = []struct {
 	{"agentbox/agentbox/host/recall", "agentbox/vmm/...", nil, "what agents remember is read over SSH, with any kind of machine"},
 	{"agentbox/agentbox/host/remotes", "agentbox/agentbox/host/...", nil, "remotes change a checkout and need no running box"},
 	{"agentbox/agentbox/host/prune", "agentbox/agentbox/host/...", []string{"agentbox/agentbox/host/templates"}, "prune learns through an interface what boxes still need"},
-	{"agentbox/agentbox/host/images", "agentbox/agentbox/host/...", nil, "images are fetched without knowing boxes or rules"},
+	{"agentbox/agentbox/host/images", "agentbox/agentbox/host/...", []string{"agentbox/agentbox/host/keyed"}, "images are fetched without knowing boxes or rules"},
 	{"agentbox/agentbox/host/images", "agentbox/policy/...", nil, "images are fetched without rules: what may be read was approved before"},
 	{"agentbox/vmm/gvisor/...", "agentbox/vmm/qemu", nil, "drivers do not know each other"},
 	{"agentbox/vmm/qemu", "agentbox/vmm/gvisor/...", nil, "drivers do not know each other"},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/host/keyed"
 	"agentbox/vmm/image"
 	"agentbox/vmm/partial"
 )
@@ -23,7 +24,7 @@ type completions struct {
 	mu      sync.Mutex
 	now     map[agentbox.Digest]*completion
 	waiting map[agentbox.BoxID]Waiting
-	opening sync.Mutex // held while one is opened, which may ask remotes: one per image
+	opening keyed.Locks // by digest; held while one is opened, which may ask remotes
 }
 
 // Waiting says that a machine waits for bytes of its image, since when, from where, and the last
@@ -60,8 +61,7 @@ func newCompletions(i *Images) *completions {
 // open returns the completion of an image, and starts one if there is none. The caller releases it.
 // Conflict for a complete image.
 func (c *completions) open(ctx context.Context, img image.Image) (*completion, error) {
-	c.opening.Lock()
-	defer c.opening.Unlock()
+	defer c.opening.Lock(img.Digest.Hex())()
 	if got := c.share(img.Digest); got != nil {
 		return got, nil
 	}
@@ -76,10 +76,11 @@ func (c *completions) open(ctx context.Context, img image.Image) (*completion, e
 	got.ctx, got.cancel = context.WithCancel(c.images.ctx)
 	got.work.Go(got.run)
 	got.work.Go(got.recordPeriodically)
+	got.work.Add(1) // before somebody else can drop it
 	c.mu.Lock()
 	c.now[img.Digest] = got
 	c.mu.Unlock()
-	return c.share(img.Digest), nil
+	return got, nil
 }
 
 // share adds a user to a completion that is open, nil if there is none. Nobody can join one that is
@@ -145,6 +146,16 @@ func (f *completion) persist(ctx context.Context, what string, do func() error) 
 // release ends a use that open, share or find began.
 func (f *completion) release() { f.work.Done() }
 
+// untilDropped is ctx for a user of f, who must not keep drop waiting: it also ends when f is dropped. stop
+// frees it.
+func (f *completion) untilDropped(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	forget := context.AfterFunc(f.ctx, func() {
+		cancel(agentbox.Errorf(agentbox.Unavailable, "image %s was removed, or the daemon ends", f.img.Digest.Short()))
+	})
+	return ctx, func() { forget(); cancel(nil) }
+}
+
 // awaitIdle waits until no block was needed for idleDelay, after one was. It returns false if ctx
 // ends first.
 func (f *completion) awaitIdle(ctx context.Context) bool {
@@ -200,9 +211,8 @@ func (c *completions) need(ctx context.Context, box agentbox.BoxID, img image.Im
 		return agentbox.Blocks{}, err
 	}
 	defer f.release()
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := f.untilDropped(ctx)
 	defer stop()
-	defer context.AfterFunc(f.ctx, stop)()
 	f.touch()
 	defer f.touch()
 	slow := time.AfterFunc(waitingAfter, func() { c.setWaiting(box, img, "it has not answered yet") })

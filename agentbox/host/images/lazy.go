@@ -141,11 +141,16 @@ func (i *Images) completeImage(ctx context.Context, img image.Image, progress ag
 		return img, err
 	}
 	defer f.release()
+	ctx, stop := f.untilDropped(ctx)
+	defer stop()
 	err = f.Complete(ctx, func(done, total int) {
 		progress.Move("image", "fetch from "+img.Lazy.From, int64(done)*f.BlockSize(), int64(total)*f.BlockSize())
 	})
 	if err == nil {
 		err = f.finish(ctx)
+	}
+	if dropped := context.Cause(ctx); err != nil && dropped != nil && f.ctx.Err() != nil {
+		return img, dropped
 	}
 	if err != nil {
 		return img, agentbox.OrNoSpace(unavailable(img, err))
