@@ -46,7 +46,12 @@ func (s *Supervisor) isStarted() bool {
 func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 	s.op.Lock()
 	defer s.op.Unlock()
-	if ctx.Err() != nil || !s.attached.Load() || !s.meter.pausesAtLimit() {
+	switch {
+	case ctx.Err() != nil:
+		return true
+	case !s.lease.expired(): // renewed while another operation was under way, as by an attach
+		return false
+	case !s.attached.Load() || !s.meter.pausesAtLimit():
 		return true
 	}
 	paused, err := s.pauseWhile(ctx, s.lease.expired)
