@@ -1,7 +1,6 @@
 package setup
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -85,8 +84,8 @@ func (s *Setup) askCleanBox(ctx context.Context, b Box, questions []registries.Q
 	}
 	answers := map[string]string{}
 	for _, q := range questions {
-		var said bytes.Buffer
-		if err := s.asRoot(ctx, b, &said, q.Argv...); err != nil {
+		said, err := s.query(ctx, b, maxAnswer, q.Argv)
+		if err != nil {
 			return err
 		}
 		answers[q.Key()] = strings.TrimSpace(said.String())

@@ -203,7 +203,7 @@ func (s *Setup) candidates(ctx context.Context, b Box, needs toolchain.Needs) (t
 		return offer, err
 	}
 	// It fails if one package does not exist, and still shows the others.
-	shown, _ := s.query(ctx, b, append([]string{"apt-cache", "show", "--no-all-versions"}, asked...))
+	shown, _ := s.query(ctx, b, maxAnswer, append([]string{"apt-cache", "show", "--no-all-versions"}, asked...))
 	offer.Distribution = toolchain.ParseCandidates(shown)
 	if offer.DistributionHas(wanted) {
 		silent = nil
@@ -214,7 +214,7 @@ func (s *Setup) candidates(ctx context.Context, b Box, needs toolchain.Needs) (t
 // nodeCandidates finds out which Node.js the box has and, if that is not what is wanted, which ones
 // the npm registry offers.
 func (s *Setup) nodeCandidates(ctx context.Context, b Box, wanted []string, offer *toolchain.Offer) error {
-	said, err := s.query(ctx, b, toolchain.AskNode())
+	said, err := s.query(ctx, b, maxAnswer, toolchain.AskNode())
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (s *Setup) nodeCandidates(ctx context.Context, b Box, wanted []string, offe
 		return nil
 	}
 	for name, releases := range map[string]*toolchain.Releases{toolchain.NodePackage(): &offer.Nodes, toolchain.NPM: &offer.NPMs} {
-		if said, err = s.query(ctx, b, toolchain.AskRegistry(name)); err != nil {
+		if said, err = s.query(ctx, b, toolchain.MaxAnswer, toolchain.AskRegistry(name)); err != nil {
 			return err
 		}
 		if *releases, err = toolchain.ParseReleases(name, said); err != nil {
@@ -232,11 +232,15 @@ func (s *Setup) nodeCandidates(ctx context.Context, b Box, wanted []string, offe
 	return nil
 }
 
-// query is the bounded output of a command that root runs in a box.
-func (s *Setup) query(ctx context.Context, b Box, argv []string) (io.Reader, error) {
+// maxAnswer bounds a tool's answer in bytes, since the image may have another program of its name.
+// A distribution's answer about dozens of packages is a tenth of that.
+const maxAnswer = 4 << 20
+
+// query is the output of a command that root runs in a box, at most most bytes.
+func (s *Setup) query(ctx context.Context, b Box, most int64, argv []string) (*bytes.Buffer, error) {
 	var said bytes.Buffer
-	tooLong := agentbox.Errorf(agentbox.Conflict, "%s says more than is read", argv[0])
-	err := s.asRoot(ctx, b, &bounded.AtMost{W: &said, Left: toolchain.MaxAnswer, Err: tooLong}, argv...)
+	tooLong := agentbox.Errorf(agentbox.Conflict, "%s in a clean box says more than %d MiB", argv[0], most>>20)
+	err := s.asRoot(ctx, b, &bounded.AtMost{W: &said, Left: most, Err: tooLong}, argv...)
 	return &said, err
 }
 
@@ -253,12 +257,8 @@ func (s *Setup) addLayer(ctx context.Context, b Box, what environment.Export, di
 	return s.Images.Derive(ctx, base, d, progress)
 }
 
-// maxAnswer bounds a tool's answer in bytes, since the image may have another program of its name.
-// A distribution's answer about dozens of packages is a tenth of that.
-const maxAnswer = 4 << 20
-
-// asRoot runs a command as root in a box. Its output goes to out; without out, the end of it is in
-// the error.
+// asRoot runs a command as root in a box. Its output goes to out, which bounds it; without out, the
+// end of it is in the error.
 func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string) error {
 	client, err := environment.Open(ctx, b.Address, "root")
 	if err != nil {
@@ -268,8 +268,6 @@ func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string
 	last := &console.Tail{}
 	if out == nil {
 		out = last
-	} else {
-		out = &bounded.AtMost{W: out, Left: maxAnswer, Err: agentbox.Errorf(agentbox.Conflict, "%s in a clean box says more than %d MiB", argv[0], maxAnswer>>20)}
 	}
 	status, err := environment.Exec(ctx, client, environment.Command{
 		Argv: argv, Dir: "/", Stdout: out, Stderr: last, Env: map[string]string{"DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"},
