@@ -43,6 +43,9 @@ func (s *Setup) askRegistries(ctx context.Context, req Request, base image.Image
 		end(ecosystems(questions))
 		return
 	}
+	if ctx.Err() != nil { // the next box asks
+		return
+	}
 	s.Registries.SkipQuestions(questions)
 	progress.Say("cannot find out where " + ecosystems(questions) + " is had from, so boxes reach what agentbox policy allow permits: " + err.Error())
 }
