@@ -306,7 +306,7 @@ func quotaRequest(args []string) (api.CacheQuotaRequest, error) {
 		if size != "0" {
 			var err error
 			if n, err = config.ParseSize(size); err != nil {
-				return req, agentbox.Errorf(agentbox.Invalid, "%q: %w", arg, err).WithHint("agentbox cache quota 40GiB image=20GiB; 0 means no quota")
+				return req, agentbox.Errorf(agentbox.Invalid, "quota %s: %w", arg, err).WithHint("agentbox cache quota 40GiB image=20GiB; 0 means no quota")
 			}
 		}
 		if of {

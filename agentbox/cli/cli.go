@@ -114,6 +114,10 @@ func (a *app) tree() *cli.Command {
 		UsageText: `agentbox up                  create the box of this repository and branch, and open a shell in it
 agentbox up -- make test     the same, but run a command instead of the shell
 agentbox run -- CMD...       run one command in a new box, and remove the box afterwards`,
+		Description: `BOX is a box's name, its ID or the beginning of its ID. Without it, commands mean the box of this directory and branch.
+A box starts when a command needs it. AGENTBOX_HOME is the directory with all state (default: ~/.local/share/agentbox).
+The exit code is that of the command in the box, or: 124 a limit ended it, 125 agentbox failed, 126 the command could not
+be invoked, 127 it was not found.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print only IDs, and no progress", Destination: &a.quiet},
 			&cli.BoolFlag{Name: "json", Usage: "print results as JSON", Destination: &a.json},

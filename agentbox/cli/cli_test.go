@@ -49,6 +49,8 @@ func TestAMistakeOnTheCommandLineIsOneLineAndAHint(t *testing.T) {
 		"task submit make -- test":  {`takes no argument "make"`, "--help"},
 		"image frob":                {`"frob" is not a command`, "--help"},
 		"up --cpus two":             {"two", "--help"},
+		"run --timeout 2d -- true":  {`--timeout: "2d" is not a duration`, "90s, 15m or 1h30m"},
+		"jobs kill --all j-1":       {"no flag --all", "--help"},
 		"run --timeout -5s -- true": {"--timeout -5s is not above 0", "90s"},
 		"run --timeout 0 -- true":   {"--timeout 0s is not above 0", "leave it out"},
 		"up --cpus 0":               {"--cpus 0 is not above 0", "leave it out"},

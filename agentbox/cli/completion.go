@@ -24,7 +24,10 @@ complete -o bashdefault -o default -F _agentbox agentbox
 // completionCommand adapts the library's completion verb to our conventions.
 func (a *app) completionCommand(cmd *cli.Command) {
 	cmd.Hidden, cmd.Category, cmd.Usage = false, catHost, "print the completion script for a shell: bash, zsh, fish or pwsh"
+	cmd.Description = "For bash, put `source <(agentbox completion bash)` into ~/.bashrc; for zsh, the same with zsh into ~/.zshrc.\n" +
+		"For fish: agentbox completion fish >~/.config/fish/completions/agentbox.fish. For PowerShell, run the output of agentbox completion pwsh."
 	for _, sub := range cmd.Commands {
+		sub.Usage = "print the completion script for " + sub.Name
 		if sub.Name == "bash" {
 			sub.Action = func(context.Context, *cli.Command) error {
 				_, err := io.WriteString(a.stdout, bashCompletion)

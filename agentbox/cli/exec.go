@@ -71,7 +71,7 @@ func (r *run) flags() []cli.Flag {
 		&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal", Destination: &r.tty},
 		&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "run as `USER` of the box", Destination: &r.user},
 		&cli.StringFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "run in `DIR` of the box", Destination: &r.dir},
-		&cli.StringMapFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`", Destination: &r.env},
+		envFlag(&r.env),
 		&cli.BoolFlag{Name: "no-stdin", Aliases: []string{"n"}, Usage: "do not read standard input", Destination: &r.noStdin},
 	}
 }

@@ -96,7 +96,7 @@ var stepTexts = map[api.UpAction]string{
 	api.UpSetup:    "add the setup result for its lock files",
 	api.UpTemplate: "open the template, a saved machine",
 	api.UpBox:      "create the box: its machine and its workspace",
-	api.UpChanges:  "report what is new in the configuration, for the next reset",
+	api.UpChanges:  "report what has changed in the configuration: the next reset applies it",
 	api.UpGovern:   "apply what is approved now to the box",
 	api.UpWake:     "make sure that the box runs",
 	api.UpAgent:    "install the agent's program in the box",
@@ -109,7 +109,7 @@ var stepTexts = map[api.UpAction]string{
 // howTexts describes how a step is done.
 var howTexts = map[string]string{
 	api.UpHere: "present", api.UpMissing: "not present yet", api.UpLater: "the other steps continue", api.UpStop: "the other steps wait for it",
-	api.UpOnce: "if it failed in a clean one", api.UpRestore: "restored from the template", api.UpBoot: "booted",
+	api.UpOnce: "only if it failed in a clean one", api.UpRestore: "restored from the template", api.UpBoot: "booted",
 }
 
 // stepText describes a step for people. How is an API constant, or a state of a box.
@@ -118,7 +118,7 @@ func stepText(s api.UpStep) string {
 	if how := howTexts[s.How]; how != "" {
 		return text + " (" + how + ")"
 	} else if s.How != "" {
-		return text + ", which is " + s.How
+		return text + " (it is " + s.How + " now)"
 	}
 	return text
 }

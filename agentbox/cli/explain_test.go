@@ -17,7 +17,7 @@ func TestExplainedPlan(t *testing.T) {
 	for _, want := range []string{
 		"box            a new one\n", "isolation      gvisor: asked for by --isolation\n", "step 1         get the image (not present yet)\n",
 		"step 2         create the box: its machine and its workspace (restored from the template)\n",
-		"step 3         make sure that the box runs, which is paused\n", "step 4         run the start commands",
+		"step 3         make sure that the box runs (it is paused now)\n", "step 4         run the start commands",
 	} {
 		if !strings.Contains(e.text(), want) {
 			t.Errorf("%q is not in\n%s", want, e.text())

@@ -25,7 +25,7 @@ func (a *app) jobsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "jobs", Category: catInside, Usage: "list the jobs of a box: commands that keep running without a terminal", ArgsUsage: "[BOX]",
 		Description: "Start a job with agentbox exec -d, join it with agentbox attach, and print its output with agentbox logs.",
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list the jobs of all boxes", Destination: &all}},
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list the jobs of all boxes", Local: true, Destination: &all}},
 		Commands:    []*cli.Command{a.jobsKillCommand(), a.jobsRmCommand()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			return callAndReport(ctx, a, api.ListJobs, api.JobList{BoxRef: a.ref(cmd.Args().First()), All: all}, jobsFacts)

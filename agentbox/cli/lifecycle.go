@@ -9,12 +9,13 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// boxVerb returns a verb that does one thing to one box, by an endpoint that returns the box. request
+// boxVerb returns a verb that does one thing to one box, by an endpoint that returns the box. description says
+// more than usage in the verb's help. request
 // makes the request from the box's name, and done is what the verb reports. --json prints the
 // resulting agentbox.Box; --quiet its ID.
-func boxVerb[Req any](a *app, name, usage, done string, e api.Endpoint[Req, agentbox.Box], request func(api.BoxRef) Req, flags ...cli.Flag) *cli.Command {
+func boxVerb[Req any](a *app, name, usage, description, done string, e api.Endpoint[Req, agentbox.Box], request func(api.BoxRef) Req, flags ...cli.Flag) *cli.Command {
 	return &cli.Command{
-		Name: name, Category: catLifecycle, Usage: usage, ArgsUsage: "[BOX]", Flags: flags,
+		Name: name, Category: catLifecycle, Usage: usage, Description: description, ArgsUsage: "[BOX]", Flags: flags,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			return callAndReport(ctx, a, e, request(a.ref(cmd.Args().First())), boxFacts(done))
 		},
@@ -26,25 +27,29 @@ func boxOnly(ref api.BoxRef) api.BoxRef { return ref }
 
 // pauseCommand is `pause`: it saves memory and processes to disk, and resume restores them.
 func (a *app) pauseCommand() *cli.Command {
-	return boxVerb(a, "pause", "save a box to disk, so that it uses no memory until it is resumed", "is paused", api.Pause, boxOnly)
+	return boxVerb(a, "pause", "save a box to disk, so that it uses no memory until it is resumed",
+		"Processes, memory and files stay; network connections end. The next command in the box resumes it.", "is paused", api.Pause, boxOnly)
 }
 
 // resumeCommand is `resume`. Nobody has to use it: every verb that enters a box wakes it.
 func (a *app) resumeCommand() *cli.Command {
-	return boxVerb(a, "resume", "continue a paused box where it stopped", "is running", api.Resume, boxOnly)
+	return boxVerb(a, "resume", "continue a paused box where it stopped",
+		"You rarely need this: every command that enters a box resumes it. A stopped box gets a new machine on its workspace.", "is running", api.Resume, boxOnly)
 }
 
 // resetCommand is `reset`: a new machine from the template on the same workspace. It asks for no
 // confirmation, because what it drops can be made again.
 func (a *app) resetCommand() *cli.Command {
-	return boxVerb(a, "reset", "start a new machine, and keep only the workspace", "was reset", api.Reset, boxOnly)
+	return boxVerb(a, "reset", "start a new machine, and keep only the workspace",
+		"Drops processes, memory, installed packages, the home and /tmp without asking, and applies what has changed in the configuration.", "was reset", api.Reset, boxOnly)
 }
 
 // forkCommand is `fork`: a copy of a box as it is now. Its name is that of --name, or derived from
 // the original's.
 func (a *app) forkCommand() *cli.Command {
 	var name string
-	return boxVerb(a, "fork", "copy a box as it is now, including its running processes", "is running", api.Fork,
+	return boxVerb(a, "fork", "copy a box as it is now, including its running processes",
+		"The original goes on running. Both then change independently of each other.", "is running", api.Fork,
 		func(ref api.BoxRef) api.ForkRequest { return api.ForkRequest{BoxRef: ref, Name: name} },
 		&cli.StringFlag{Name: "name", Usage: "call the copy `NAME`", Destination: &name})
 }
@@ -55,7 +60,8 @@ func (a *app) checkpointCommand() *cli.Command {
 	var req api.CheckpointRequest
 	return &cli.Command{
 		Name: "checkpoint", Category: catLifecycle, Usage: "save the state of a box, to roll back to later", ArgsUsage: "[BOX]",
-		Flags: []cli.Flag{&cli.StringFlag{Name: "name", Usage: "call the checkpoint `NAME`", Destination: &req.Name}},
+		Description: "Saves memory, processes and workspace, and prints the checkpoint's ID. The box goes on running. Checkpoints are removed with their box.",
+		Flags:       []cli.Flag{&cli.StringFlag{Name: "name", Usage: "call the checkpoint `NAME`", Destination: &req.Name}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			req.BoxRef = a.ref(cmd.Args().First())
 			return callAndReport(ctx, a, api.Checkpoint, req, func(c agentbox.Checkpoint) facts {
@@ -69,7 +75,8 @@ func (a *app) checkpointCommand() *cli.Command {
 // confirmation, because that is its purpose.
 func (a *app) rollbackCommand() *cli.Command {
 	var to string
-	return boxVerb(a, "rollback", "restore a checkpoint of a box; everything after it is lost", "was rolled back", api.Rollback,
+	return boxVerb(a, "rollback", "restore a checkpoint of a box; everything after it is lost",
+		"Restores memory, processes and workspace, without asking. agentbox show lists the checkpoints.", "was rolled back", api.Rollback,
 		func(ref api.BoxRef) api.RollbackRequest { return api.RollbackRequest{BoxRef: ref, Checkpoint: to} },
 		&cli.StringFlag{Name: "to", Usage: "restore this `CHECKPOINT`: an ID or a name (default: the latest)", Destination: &to})
 }

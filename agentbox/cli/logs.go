@@ -37,7 +37,7 @@ func (a *app) logsCommand() *cli.Command {
 		Description: "Without SERVICE it prints the logs of all services, with the service's name before each line. Write \"\" for the box of this\ndirectory. The log of a job is its output, including escape sequences.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "keep printing until interrupted", Destination: &l.follow},
-			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Usage: "print only the last `N` lines, and what follows (default: everything)", Value: -1, Destination: &l.tail},
+			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Usage: "print only the last `N` lines, and what follows", DefaultText: "everything", Value: -1, Destination: &l.tail},
 			&cli.BoolFlag{Name: "cast", Usage: "print a job's log as an asciicast, for asciinema", Destination: &l.cast},
 			&cli.BoolFlag{Name: "console", Usage: "print the machine's console instead: kernel and guest agent", Destination: &l.console},
 			&cli.BoolFlag{Name: "supervisor", Usage: "print the log of the box's supervisor instead", Destination: &l.supervisor},

@@ -37,7 +37,7 @@ func listenFlag(to *string) cli.Flag {
 // identify machines.
 func nameFlag(to *string) cli.Flag {
 	host, _ := os.Hostname()
-	return &cli.StringFlag{Name: "name", Usage: "the name that other members see for this machine", Value: host, Destination: to}
+	return &cli.StringFlag{Name: "name", Usage: "other members see this machine as `NAME`", Value: host, Destination: to}
 }
 
 // meshInit is `mesh init`. `mesh status` also shows where the root key is. --json prints an
@@ -66,7 +66,7 @@ func (a *app) meshInvite() *cli.Command {
 		Name: "invite", Usage: "create a token with which one machine can join",
 		Description: "A terminal also shows the token as a QR code. Anyone who has the token can use it, once: send it over a channel that you trust.",
 		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: "for", Usage: "how long the token is valid", Value: time.Hour, Destination: &req.TTL},
+			&cli.DurationFlag{Name: "for", Usage: "the token is valid for `TIME`", Value: time.Hour, Destination: &req.TTL},
 			&cli.BoolFlag{Name: "builder", Usage: "let the other members use what the new machine builds", Destination: &builder},
 			&cli.BoolFlag{Name: "admin", Usage: "let the new machine invite and revoke members", Destination: &admin},
 			&cli.StringSliceFlag{Name: "address", Usage: "another `HOST:PORT` at which this machine can be reached", Destination: &req.Addresses},

@@ -44,27 +44,28 @@ func (a *app) taskSubmitCommand() *cli.Command {
 	return &cli.Command{
 		Name: "submit", Usage: "run a command in a new box, as soon as this machine has room", ArgsUsage: "-- CMD... | --agent NAME PROMPT",
 		Description: "The box is created from this directory in its state when the task starts. The changes are saved as a git ref before the box is removed.\n" +
+			"It prints the IDs of the tasks and returns; with --wait it waits and prints how they ended.\n" +
 			"With --agent, an agent works on PROMPT without asking questions; agentbox agent lists the agents.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "agent", Usage: "run agent `NAME` on a prompt", Destination: &s.agent},
 			&cli.IntFlag{Name: "repeat", Usage: "submit the command `N` times", Value: 1, Destination: &s.repeat},
 			&cli.StringFlag{Name: "each", Usage: "submit the command once for each line of `FILE`, which replaces {} or is appended", Destination: &s.each},
-			&cli.IntFlag{Name: "parallel", Aliases: []string{"p"}, Usage: "run at most `N` of them at once (default: as many as there is room for)", Destination: &s.req.Parallel},
+			&cli.IntFlag{Name: "parallel", Aliases: []string{"p"}, Usage: "run at most `N` of them at once (default: as many as this machine has room for)", Destination: &s.req.Parallel},
 			&cli.BoolFlag{Name: "wait", Usage: "wait for all tasks; the exit code is that of the first task that did not succeed, or 124 if a limit ended it", Destination: &s.wait},
 			&cli.DurationFlag{Name: "timeout", Usage: "end each task after `TIME`", Destination: &spec.Limits.Wall},
 			&cli.DurationFlag{Name: "idle", Usage: "end each task after `TIME` without output or network traffic", Destination: &spec.Limits.Idle},
 			&cli.DurationFlag{Name: "cpu-time", Usage: "end each task after `TIME` of CPU time", Destination: &spec.Limits.CPU},
-			&cli.FloatFlag{Name: "max-cost", Usage: "end each task when it has cost `AMOUNT` by the table of rates", Destination: &spec.Limits.Cost},
+			&cli.FloatFlag{Name: "max-cost", Usage: "end each task when it has cost `AMOUNT`, in the currency of rates.yaml in the home (no effect without that file)", Destination: &spec.Limits.Cost},
 			&cli.Int64Flag{Name: "max-tokens", Usage: "end each task when models have reported `N` tokens for it", Destination: &spec.Limits.Tokens},
 			&cli.IntFlag{Name: "retries", Usage: "retry a task that failed or was lost up to `N` times", Destination: &spec.Retries},
 			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal", Destination: &spec.TTY},
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "run as `USER` of the box", Destination: &spec.User},
 			&cli.StringFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "run in `DIR` of the box", Destination: &spec.Dir},
-			&cli.StringMapFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`", Destination: &spec.Env},
+			envFlag(&spec.Env),
 			&cli.StringFlag{Name: "image", Usage: "use `IMAGE` instead of the configured one", Destination: &spec.Image},
-			&cli.IntFlag{Name: "cpus", Usage: "`N` CPUs", Destination: &spec.CPUs},
-			&cli.StringFlag{Name: "memory", Usage: "`SIZE` of memory, as 2GiB", Destination: &spec.Memory},
-			&cli.StringFlag{Name: "isolation", Usage: "microvm or gvisor", Action: func(_ context.Context, _ *cli.Command, v string) error {
+			&cli.IntFlag{Name: "cpus", Usage: "give each box `N` CPUs", Destination: &spec.CPUs},
+			&cli.StringFlag{Name: "memory", Usage: "give each box `SIZE` of memory, such as 2GiB", Destination: &spec.Memory},
+			&cli.StringFlag{Name: "isolation", Usage: "use this `KIND` of isolation: auto, microvm or gvisor", Action: func(_ context.Context, _ *cli.Command, v string) error {
 				spec.Isolation = agentbox.Isolation(v)
 				return nil
 			}},

@@ -17,10 +17,10 @@ import (
 // configuration's value.
 func machineFlags(req *api.UpRequest) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "image", Usage: "use `IMAGE` instead of the configured one: apt:SUITE or an OCI reference", Destination: &req.Image},
+		&cli.StringFlag{Name: "image", Usage: "use `IMAGE` instead of the configured one: apt:SUITE, oci:DIR, docker-archive:FILE or a reference such as debian:12", Destination: &req.Image},
 		&cli.StringFlag{Name: "isolation", Usage: "use this `KIND` of isolation: auto, microvm or gvisor", Destination: (*string)(&req.Isolation)},
-		&cli.IntFlag{Name: "cpus", Usage: "give the box `N` CPUs", Destination: &req.CPUs},
-		&cli.StringFlag{Name: "memory", Usage: "give the box `SIZE` of memory, such as 2GiB", Destination: &req.Memory},
+		&cli.IntFlag{Name: "cpus", Usage: "give the box `N` CPUs (default: depends on this machine; agentbox doctor shows it)", Destination: &req.CPUs},
+		&cli.StringFlag{Name: "memory", Usage: "give the box `SIZE` of memory, such as 2GiB (default: depends on this machine)", Destination: &req.Memory},
 		&cli.BoolFlag{Name: "cold", Usage: "boot the machine instead of restoring a template", Destination: &req.Cold},
 	}
 }
@@ -35,7 +35,8 @@ func (a *app) upCommand() *cli.Command {
 	return &cli.Command{
 		Name: "up", Category: catBox, Usage: "create or reattach the box of this repository and branch", ArgsUsage: "[-- CMD...]",
 		StopOnNthArg: a.commandFollows(),
-		Description:  "Runs CMD in the box or, on a terminal, opens a shell. The same directory and branch always use the same box.",
+		Description: "Runs CMD in the box and exits with its code. Without CMD it opens a shell on a terminal, and otherwise prints the box's ID.\n" +
+			"The same directory and branch always use the same box; a paused or stopped one is started. The first box of a machine takes minutes.",
 		Flags: append(append(machineFlags(&req), r.flags()...),
 			&cli.StringFlag{Name: "name", Usage: "name the box `NAME`", Destination: &req.Name},
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "create the box, but run nothing in it", Destination: &detach},

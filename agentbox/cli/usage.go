@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -67,6 +68,9 @@ func (a *app) argumentsOf(cmd *cli.Command) arguments {
 // before or after --, are errors and not silently dropped.
 func (a *app) strict(cmd *cli.Command) {
 	cmd.OnUsageError = a.usageError
+	for _, f := range cmd.Flags {
+		hideZero(f)
+	}
 	cmd.DisableSliceFlagSeparator = true // a comma in the value of a variable is part of it
 	action, group := cmd.Action, len(cmd.Commands) > 0
 	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
@@ -93,6 +97,36 @@ func (a *app) strict(cmd *cli.Command) {
 	for _, sub := range cmd.Commands {
 		a.strict(sub)
 	}
+}
+
+// hideZero keeps the help from showing a zero as the default of a number or a time: to the program
+// it means that the flag was not given, and as a value it would be refused.
+func hideZero(f cli.Flag) {
+	switch f := f.(type) {
+	case *cli.IntFlag:
+		f.HideDefault = f.HideDefault || f.Value == 0
+	case *cli.Int64Flag:
+		f.HideDefault = f.HideDefault || f.Value == 0
+	case *cli.FloatFlag:
+		f.HideDefault = f.HideDefault || f.Value == 0
+	case *cli.DurationFlag:
+		f.HideDefault = f.HideDefault || f.Value == 0
+	}
+}
+
+// variables is the flag for environment variables. The help shows its form once and says that it may
+// be repeated, where the library would write every form twice.
+type variables struct{ *cli.StringMapFlag }
+
+func (variables) IsMultiValueFlag() bool { return false }
+
+func (v variables) String() string { return cli.FlagStringer(v) }
+
+// envFlag returns the flag --env, which adds to dest.
+func envFlag(dest *map[string]string) cli.Flag {
+	return variables{&cli.StringMapFlag{
+		Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE` for the command; can be repeated", Destination: dest,
+	}}
 }
 
 // examples maps the flags whose value must be above 0 to an example of a value. Their names mean the
@@ -133,10 +167,17 @@ func checkNumbers(cmd *cli.Command) error {
 // new version words it differently, only the suggestion is lost.
 const undefinedFlag = "flag provided but not defined: "
 
+// invalidDuration is the library's error for a flag whose value is not a duration: the value, quoted,
+// and the flag. As with undefinedFlag, only the wording is lost if a new version words it differently.
+var invalidDuration = regexp.MustCompile(`^invalid value (".*") for flag -(\S+): time: `)
+
 // usageError turns a mistake on the command line into one of our errors: what is wrong, and what
 // the user may have meant.
 func (a *app) usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 	e := agentbox.Errorf(agentbox.Invalid, "%w", err).WithHint("%s --help", cmd.FullName())
+	if m := invalidDuration.FindStringSubmatch(err.Error()); m != nil {
+		e = agentbox.Errorf(agentbox.Invalid, "%s: %s is not a duration", dashed(m[2]), m[1]).WithHint("write it as 90s, 15m or 1h30m")
+	}
 	if name, ok := strings.CutPrefix(err.Error(), undefinedFlag); ok {
 		name = strings.TrimLeft(name, "-")
 		e = agentbox.Errorf(agentbox.Invalid, "%s has no flag %s", cmd.Name, dashed(name)).WithHint("%s --help lists them", cmd.FullName())

@@ -44,7 +44,7 @@ func (k *Kernels) Open(kind agentbox.Isolation) (vmm.Driver, error) {
 	case agentbox.GVisor:
 		return gvisor.New(gvisor.Config{StateDir: h.State(), Agent: runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}, Log: log}), nil
 	case agentbox.Lima:
-		return nil, agentbox.Errorf(agentbox.Invalid, "this build has no %s isolation", kind).WithHint("isolation: microvm works everywhere QEMU does")
+		return nil, agentbox.Errorf(agentbox.Invalid, "this build has no %s isolation", kind).WithHint("use auto, microvm or gvisor")
 	}
-	return nil, agentbox.Errorf(agentbox.Invalid, "%q is not a kind of isolation", kind).WithHint("use auto, microvm, gvisor or lima")
+	return nil, agentbox.Errorf(agentbox.Invalid, "%q is not a kind of isolation", kind).WithHint("use auto, microvm or gvisor")
 }

@@ -107,7 +107,7 @@ type guestConfig struct {
 // names returns the paths of the box's files.
 func (r record) names(h home.Home) home.Box { return h.Box(r.Box.ID) }
 
-// flagsNow returns the flags the box was made with. A box keeps its kind of machine for life.
+// flagsNow returns the flags the box was made with. A box keeps its kind of machine.
 func (r record) flagsNow() flags.Flags {
 	asked := r.Overrides
 	if r.Box.Isolation != "" {

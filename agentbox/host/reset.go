@@ -48,7 +48,7 @@ func (m *Manager) reconfigure(ctx context.Context, u *creation, progress agentbo
 			return err
 		}
 		if cfg := u.Config; cfg.Isolation != agentbox.Auto && cfg.Isolation != u.rec.Box.Isolation && u.rec.Overrides.Isolation == "" {
-			progress.Say(fmt.Sprintf("%s asks for %s, but box %s keeps its kind for life: %s. agentbox rm and up make another",
+			progress.Say(fmt.Sprintf("%s asks for %s, but box %s keeps its kind of isolation, %s: to change it, use agentbox rm and agentbox up",
 				filepath.Base(cfg.Path), cfg.Isolation, u.rec.Box.Name, u.rec.Box.Isolation))
 		}
 		if u.Kind, err = m.chooser.Keep(ctx, u.rec.Box); err != nil {

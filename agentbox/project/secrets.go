@@ -132,7 +132,7 @@ func (s *Store) RemoveSecret(name string, p Project) (removed Secret, err error)
 	err = s.changeSecrets(func(list []Secret) ([]Secret, error) {
 		i := slices.IndexFunc(list, func(o Secret) bool { return o.Name == name && o.Applies(p) })
 		if i < 0 {
-			return nil, agentbox.Errorf(agentbox.NotFound, "there is no secret %s here", name).WithHint("agentbox secret ls")
+			return nil, agentbox.Errorf(agentbox.NotFound, "there is no secret %s for this repository", name).WithHint("agentbox secret ls lists them")
 		}
 		removed = list[i]
 		return slices.Delete(list, i, i+1), nil

@@ -84,7 +84,7 @@ func (p *ports) close(port int) error {
 	defer p.mu.Unlock()
 	f, ok := p.byID[port]
 	if !ok {
-		return agentbox.Errorf(agentbox.NotFound, "port %d is not forwarded", port)
+		return agentbox.Errorf(agentbox.NotFound, "port %d is not forwarded", port).WithHint("agentbox ports lists the forwarded ports")
 	}
 	delete(p.byID, port)
 	return f.Close()

@@ -35,7 +35,7 @@ func explain(err error, dir string) error {
 	}
 	switch msg := failed.Stderr; {
 	case strings.Contains(msg, "not a git repository"):
-		return agentbox.Errorf(agentbox.Invalid, "%s is not in a git repository", dir).WithHint("run `git init` there first")
+		return agentbox.Errorf(agentbox.Invalid, "%s is not in a git repository", dir).WithHint("run the command in a repository (`git init` makes one), or name a box: agentbox ls lists them")
 	case strings.Contains(msg, "dubious ownership"):
 		return agentbox.Errorf(agentbox.Invalid, "git does not trust the repository at %s: it belongs to another user", dir).
 			WithHint("if you do: git config --global --add safe.directory %s", dir)

@@ -61,5 +61,5 @@ func ExampleParseToken() {
 	fmt.Println(err)
 	// Output:
 	// abx1 [192.0.2.7:7946] true <nil>
-	// this is not an invitation: it is cut off or mistyped
+	// this is not a valid token: it is cut off or mistyped
 }

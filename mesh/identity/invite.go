@@ -79,7 +79,7 @@ func ParseToken(s string) (Invite, error) {
 	s = strings.ToLower(strings.TrimSpace(s))
 	rest, ok := strings.CutPrefix(s, tokenPrefix)
 	if !ok || len(s) > maxToken {
-		return Invite{}, notAToken("it begins with " + tokenPrefix)
+		return Invite{}, notAToken("a token begins with " + tokenPrefix)
 	}
 	b, err := tokenCoding.DecodeString(strings.ToUpper(rest))
 	if err != nil || len(b) < tokenFixed+checksumSize {
@@ -115,6 +115,6 @@ func checkAddress(a string) error {
 func notPrintable(r rune) bool { return r <= ' ' || r > '~' }
 
 func notAToken(why string) error {
-	return agentbox.Errorf(agentbox.Invalid, "this is not an invitation: %s", why).
+	return agentbox.Errorf(agentbox.Invalid, "this is not a valid token: %s", why).
 		WithHint("copy the whole line that `agentbox mesh invite` printed")
 }

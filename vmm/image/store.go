@@ -141,7 +141,7 @@ func (s *Store) find(ref string) (agentbox.Digest, error) {
 	if d, ok := s.recipeOf(Recipe{Source: ref}); ok {
 		return d, nil
 	}
-	return agentbox.Digest{}, agentbox.Errorf(agentbox.NotFound, "no image %q here", ref).WithHint("`agentbox image ls` shows what there is")
+	return agentbox.Digest{}, agentbox.Errorf(agentbox.NotFound, "no image %q here", ref).WithHint("agentbox image ls lists the images")
 }
 
 // Remove removes an image, damaged or not. Machines that run from it go on. The next use of its

@@ -25,8 +25,8 @@ func (d Approvals) Agent(ctx context.Context, root, name string, environ []strin
 	for _, line := range profile.Asks() {
 		waits := slices.ContainsFunc(review.Plan, func(c policy.Change) bool { return c.Add && c.What == askAgent && c.Rule == line })
 		if waits || !slices.Contains(review.Proposed.Host, project.Ask{What: askAgent, Which: line}) {
-			return profile, agentbox.Errorf(agentbox.Conflict, "agent %s is the repository's own, and nobody has approved it: %s", name, line).
-				WithHint("agentbox policy show shows all of it; if you want that: agentbox policy approve %s", review.Digest)
+			return profile, agentbox.Errorf(agentbox.Conflict, "agent %s comes from the repository and is not approved: %s", name, line).
+				WithHint("agentbox policy show shows all that it asks for; to approve it: agentbox policy approve %s", review.Digest)
 		}
 	}
 	return profile, nil

@@ -75,9 +75,9 @@ func (of Doctor) checkLazyImages(working []agentbox.Isolation) string {
 			err = images.ReadsBlocks(driver)
 		}
 		if err == nil {
-			out = append(out, fmt.Sprintf("%s starts from a part of one", kind))
+			out = append(out, fmt.Sprintf("%s starts before its image is complete", kind))
 		} else {
-			out = append(out, fmt.Sprintf("%s gets all of one first: %v", kind, err))
+			out = append(out, fmt.Sprintf("%s gets the whole image first: %v", kind, err))
 		}
 	}
 	return strings.Join(out, "; ")
@@ -163,14 +163,14 @@ var programs = []struct {
 // confinement says what a guest could reach that has taken over its machine's process. Boxes work
 // either way.
 func confinement() string {
-	const sockets = "what runs a machine opens no socket"
+	const sockets = "a machine's process can open no socket"
 	if err := confine.Available(); err != nil {
-		return fmt.Sprintf("%s but could open the user's files, should a guest break out: %v", sockets, err)
+		return fmt.Sprintf("%s, but if a guest breaks out, it could open your files: %v", sockets, err)
 	}
 	if !confine.Signals() {
-		return sockets + " and reaches its own files only; an older kernel leaves it other programs' signals"
+		return sockets + " and no files but its own; this kernel is too old to keep it from sending signals to other programs"
 	}
-	return sockets + ", and reaches its own files only and no other program"
+	return sockets + " and no files but its own, and send no signals to other programs"
 }
 
 // lowSpace is the free space, in bytes, below which doctor warns: an image and a box may need as

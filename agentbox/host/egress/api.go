@@ -120,8 +120,8 @@ func (e *Policies) Approve(ctx context.Context, req api.ApproveRequest, progress
 		return api.PolicyReport{}, err
 	}
 	if req.Digest != r.Digest {
-		return api.PolicyReport{}, agentbox.Errorf(agentbox.Conflict, "the repository's policy is not, or no longer, the one named %q", req.Digest).
-			WithHint("agentbox policy show shows what it asks for now")
+		return api.PolicyReport{}, agentbox.Errorf(agentbox.Conflict, "%q is not the digest of what the repository asks for now", req.Digest).
+			WithHint("agentbox policy show shows what it asks for, and the digest")
 	}
 	if err := e.Store.Approve(r.Project, r.Proposed); err != nil {
 		return api.PolicyReport{}, err
@@ -202,9 +202,9 @@ func checkEffective(req api.ChangeRequest, r policy.Rule) error {
 	class, what := r.Class()
 	switch {
 	case class == policy.Refused:
-		return agentbox.Errorf(agentbox.Invalid, "%s opens nothing: it is about %s, which no rule opens", r, what)
+		return agentbox.Errorf(agentbox.Invalid, "%s would allow nothing: it covers %s, which no rule allows", r, what)
 	case class == policy.Private && req.List == "allow":
-		return agentbox.Errorf(agentbox.Invalid, "%s opens nothing without --private: it is about %s", r, what).WithHint("agentbox policy allow --private '%s'", r)
+		return agentbox.Errorf(agentbox.Invalid, "%s would allow nothing without --private: it covers %s", r, what).WithHint("agentbox policy allow --private '%s'", r)
 	}
 	return nil
 }
@@ -215,7 +215,8 @@ func checkEffective(req api.ChangeRequest, r policy.Rule) error {
 func change(f *policy.File, req api.ChangeRequest, rules []policy.Rule) error {
 	if req.Preset != nil {
 		if *req.Preset != "" && policy.Width(*req.Preset) < 0 {
-			return agentbox.Errorf(agentbox.Invalid, "%q is not a preset%s", *req.Preset, yamlfile.Suggest(*req.Preset, policy.Presets))
+			return agentbox.Errorf(agentbox.Invalid, "%q is not a preset%s", *req.Preset, yamlfile.Suggest(*req.Preset, policy.Presets)).
+				WithHint("none leaves the choice to the repository again")
 		}
 		f.Preset = *req.Preset
 	}

@@ -123,7 +123,7 @@ func Variables(cfg *config.Config, environ []string) map[string]string {
 }
 
 // With returns the flags of a box, overridden by those of a later command. Isolation is not
-// overridden, since a box keeps its kind for life.
+// overridden, since a box keeps its kind.
 func (o Flags) With(later Flags) Flags {
 	if later.Image != "" {
 		o.Image = later.Image

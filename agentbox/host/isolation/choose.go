@@ -1,12 +1,13 @@
 // Package isolation decides which kind of machine a box gets on this host, and says why in one line
-// that users see. It asks drivers and starts nothing. A box keeps its kind for life, because its
-// disks have that kind's format.
+// that users see. It asks drivers and starts nothing. A box keeps its kind, because its disks have
+// that kind's format.
 package isolation
 
 import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"agentbox/agentbox"
@@ -146,11 +147,15 @@ func (c Chooser) Probe(ctx context.Context, kind agentbox.Isolation, fresh bool)
 	return driver.Probe(ctx, fresh)
 }
 
-// Check returns Conflict if the user insists on a kind that the box does not have.
+// Check returns Conflict if the user insists on a kind that the box does not have, and Invalid if
+// there is no such kind.
 func Check(box agentbox.Box, flag agentbox.Isolation) error {
 	if flag == "" || flag == agentbox.Auto || flag == box.Isolation {
 		return nil
 	}
-	return agentbox.Errorf(agentbox.Conflict, "box %s is %s, and a box keeps its kind for life", box.Name, box.Isolation).
-		WithHint("agentbox rm %s, then up --isolation %s (git fetch %s first brings its commits home)", box.Name, flag, box.Name)
+	if !slices.Contains(Kinds, flag) {
+		return agentbox.Errorf(agentbox.Invalid, "--isolation: %q is not a kind of isolation", flag).WithHint("use auto, microvm or gvisor")
+	}
+	return agentbox.Errorf(agentbox.Conflict, "box %s is %s, and a box keeps its kind of isolation", box.Name, box.Isolation).
+		WithHint("make another box: agentbox pull %s keeps its work, then agentbox rm %s and agentbox up --isolation %s", box.Name, box.Name, flag)
 }

@@ -122,7 +122,7 @@ func TestABoxKeepsItsKind(t *testing.T) {
 	if got, err := hostWith(kvm, soft).Keep(t.Context(), emulated); err != nil || got.String() != "microvm/kvm: KVM works" {
 		t.Errorf("after KVM came to the host: %s, %v", got, err)
 	}
-	for flag, want := range map[agentbox.Isolation]agentbox.Code{"": "", agentbox.Auto: "", agentbox.GVisor: "", agentbox.MicroVM: agentbox.Conflict} {
+	for flag, want := range map[agentbox.Isolation]agentbox.Code{"": "", agentbox.Auto: "", agentbox.GVisor: "", agentbox.MicroVM: agentbox.Conflict, "jail": agentbox.Invalid, agentbox.Lima: agentbox.Invalid} {
 		if err := Check(box, flag); agentbox.CodeOf(err) != want {
 			t.Errorf("up --isolation %q: %v", flag, err)
 		}
