@@ -67,7 +67,7 @@ nightly: build ## what is left out of test: scripts under the kind they are not 
 	export AGENTBOX_E2E_EVERY_KIND=1 && $(TEST) -count=1 -timeout 300m -run TestScript ./agentbox/e2e
 	@$(MAKE) --no-print-directory chaos soak fuzz
 
-unit: ## unit tests: nothing boots, within a minute
+unit: ## unit tests: nothing boots; a minute or two
 	$(TEST) -short ./...
 
 race: ## unit tests under the race detector, and a minute of a team at work

@@ -75,7 +75,7 @@ func (a *app) benchVerb(name, usage, description string, runs int, measure bench
 			&cli.IntFlag{Name: "runs", Value: runs, Usage: "take `N` samples of each scenario", Destination: &r.runs},
 			&cli.StringFlag{Name: "isolation", Usage: "only this `KIND` of machine: auto, microvm, gvisor", Destination: &r.isolation},
 			&cli.StringFlag{Name: "json", Usage: "write the report to `FILE`, - for standard output", Destination: &r.json},
-			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, such as '" + name + "/re*'; separate several with commas", Destination: &r.only},
+			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, such as 'enter/re*'; separate several with commas", Destination: &r.only},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			// A scenario's name is not an argument, but people easily forget --only.
