@@ -21,7 +21,7 @@ func (s slots) without(wait func()) {
 // than most use.
 const memoryOfScript = 2 << 30
 
-// rooms returns slots for three scripts on each two CPUs, as far as memory permits: machines are
+// rooms returns slots for two scripts on each CPU, as far as memory permits: machines are
 // emulated where there is no hardware for them, and building an image waits for a mirror and a
 // disk. Scripts that mostly wait have slots of their own, half as many.
 func rooms() (working, waiting slots, err error) {
@@ -29,6 +29,6 @@ func rooms() (working, waiting slots, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	n := max(1, min(here.CPUs*3/2, int(here.Available/memoryOfScript)))
+	n := max(1, min(here.CPUs*2, int(here.Available/memoryOfScript)))
 	return make(slots, n), make(slots, max(1, n/2)), nil
 }
