@@ -19,9 +19,9 @@ func (noBoxes) Connect(context.Context, api.BoxRef, agentbox.Progress) (api.Conn
 	return api.Connection{}, errors.New("the box is gone")
 }
 
-// A daemon that dies after the statement and before the result collects again. If the box is gone by
-// then, no statement may be left that vouches for files which are not there.
-func TestArtifactsThatAreCollectedAgainHaveNoOldStatement(t *testing.T) {
+// A daemon that dies after the statement and before the result collects again. If the box is gone
+// by then, no statement may be left that vouches for files which are not there.
+func TestCollectAgainReplacesStatement(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{statementFile, artifactsDir + "/app"} {
 		path := filepath.Join(dir, name)

@@ -113,7 +113,7 @@ func TestTheStoreThroughTheAPI(t *testing.T) {
 	}
 }
 
-func TestTwoResultsForOneKeyAreShown(t *testing.T) {
+func TestConflictingResultsAreShown(t *testing.T) {
 	d := withStore(t, t.TempDir())
 	kept := put(t, d, bytes.Repeat([]byte("agentbox"), 1<<10), "deps")
 	s, err := d.store.Store(t.Context())
@@ -159,7 +159,7 @@ func TestTwoResultsForOneKeyAreShown(t *testing.T) {
 	}
 }
 
-func TestDamageIsShownByVerifyAndDoctor(t *testing.T) {
+func TestVerifyAndDoctorReportDamage(t *testing.T) {
 	dir := t.TempDir()
 	d := withStore(t, dir)
 	m := put(t, d, bytes.Repeat([]byte("agentbox"), 1<<10), "deps")

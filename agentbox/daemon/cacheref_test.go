@@ -19,7 +19,7 @@ func entry(manifest agentbox.Digest, age time.Duration, namespace, key, comment 
 	}
 }
 
-func TestEntriesAreNamedAsPeopleSeeThem(t *testing.T) {
+func TestFindCache(t *testing.T) {
 	older, newer := agentbox.Digest{0xaa, 0xaa, 1}, agentbox.Digest{0xaa, 0xaa, 2}
 	setup, odd := agentbox.Digest{0xbb, 0xbb}, agentbox.Digest{0xcc, 0xcc}
 	image1, image2 := agentbox.Digest{0x11, 0x11, 1}, agentbox.Digest{0x11, 0x11, 2}

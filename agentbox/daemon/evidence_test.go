@@ -14,7 +14,7 @@ import (
 
 // What a box tried is one line for each place, and bounded however much it tries; limits are
 // pressure.
-func TestEvidenceHasWhatWasRefused(t *testing.T) {
+func TestEvidenceHasDeniedFlows(t *testing.T) {
 	h := home.Home{Dir: t.TempDir()}
 	box := agentbox.Box{ID: agentbox.NewBoxID()}
 	log, err := policy.OpenLog(h.Audit(box.ID), box.ID.String())
@@ -54,7 +54,7 @@ func TestEvidenceHasWhatWasRefused(t *testing.T) {
 	}
 }
 
-func TestLogsOfServicesAreKept(t *testing.T) {
+func TestCopyServiceLogs(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "services")
 	for name, text := range map[string]string{"web.log": "hello\n", ".hidden.log": "x", "other": "x"} {
 		if err := os.WriteFile(filepath.Join(from, name), []byte(text), 0o600); err != nil {

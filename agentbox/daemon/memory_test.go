@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestAnIdleDaemonGivesMemoryBack(t *testing.T) {
+func TestIdleDaemonReleasesMemory(t *testing.T) {
 	garbage := make([]byte, 64<<20)
 	for i := range garbage {
 		garbage[i] = 1

@@ -57,9 +57,9 @@ func (d *daemon) checkStore(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if ill := s.Damaged(); len(ill) > 0 {
+	if damaged := s.Damaged(); len(damaged) > 0 {
 		return "", agentbox.Errorf(agentbox.Corrupt, "chunks of the store that are damaged and put aside: %d, the first %s in %s at %d: %s",
-			len(ill), ill[0].Digest.Short(), ill[0].File, ill[0].Offset, ill[0].Why).
+			len(damaged), damaged[0].Digest.Short(), damaged[0].File, damaged[0].Offset, damaged[0].Why).
 			WithHint("agentbox cache verify --from REMOTE gets them again; look at the disk (dmesg, smartctl)")
 	}
 	alarms, err := s.Alarms()

@@ -303,11 +303,11 @@ func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (
 	for _, a := range found.Attempts {
 		info.Directory = t.queue.Store.Attempt(id, a.Number)
 		// Each attempt has its own timeline, in chronological order.
-		moments, err := t.queue.Store.Timeline(id, a.Number)
+		events, err := t.queue.Store.Timeline(id, a.Number)
 		if err != nil {
 			continue // it has just started
 		}
-		for _, m := range moments {
+		for _, m := range events {
 			info.Timeline = append(info.Timeline, api.TaskMoment{Attempt: a.Number, Time: m.Time, What: m.What, Detail: m.Detail, Took: m.Took})
 		}
 	}

@@ -14,30 +14,30 @@ import (
 	"agentbox/agentbox/supervisor"
 )
 
-func TestANewDaemonFinishesWhatTheLastOneBegan(t *testing.T) {
+func TestAdoptFinishesInterruptedOperations(t *testing.T) {
 	h := newHome(t)
-	ready := aBox("ready")
+	ready := newTestRecord("ready")
 	ready.Life, ready.Workspace = 2, 3
 	ready.Box.Checkpoint = []agentbox.Checkpoint{{ID: "c"}} // d is complete, but the daemon died before the record named it
 	kept := write(t, h, ready)
 	touch(t, kept.Dir+"/life-1/", kept.Dir+"/life-2/disk", kept.Dir+"/life-20/", kept.Dir+"/workspace-2/", kept.Dir+"/workspace-3/file",
 		kept.Dir+"/staging/", kept.Dir+"/.tmp-1", kept.Dir+"/.saved.tmp-1/memory", kept.Dir+"/checkpoints/.c.tmp-1/memory", kept.Dir+"/setup.log", kept.Dir+"/checkpoints/c/", kept.Dir+"/checkpoints/d/")
-	resuming := aBox("resuming")
+	resuming := newTestRecord("resuming")
 	lost := write(t, h, resuming)
 	touch(t, lost.Resuming()+"/memory")
-	paused := aBox("paused")
+	paused := newTestRecord("paused")
 	touch(t, write(t, h, paused).Saved()+"/memory")
 	var gone []string
 	for _, p := range []phase{phaseNew, phasePool, phaseRemoving} {
-		rec := aBox("box that is " + string(p))
+		rec := newTestRecord("box that is " + string(p))
 		rec.Phase = p
 		names := write(t, h, rec)
 		gone = append(gone, names.Dir, names.Run)
 	}
-	unannounced, orphan := h.Box(agentbox.NewBoxID()), h.Box(agentbox.NewBoxID())
+	unattached, orphan := h.Box(agentbox.NewBoxID()), h.Box(agentbox.NewBoxID())
 	removed := h.Box(agentbox.NewBoxID()).Dir + ".removed"
-	touch(t, unannounced.Dir+"/life-1/", unannounced.Run+"/", orphan.Run+"/ssh.sock", removed+"/workspace-1/", h.Templates()+"/.build-1/")
-	gone = append(gone, unannounced.Dir, unannounced.Run, orphan.Run, removed, h.Templates()+"/.build-1",
+	touch(t, unattached.Dir+"/life-1/", unattached.Run+"/", orphan.Run+"/ssh.sock", removed+"/workspace-1/", h.Templates()+"/.build-1/")
+	gone = append(gone, unattached.Dir, unattached.Run, orphan.Run, removed, h.Templates()+"/.build-1",
 		kept.Dir+"/life-1", kept.Dir+"/life-20", kept.Dir+"/workspace-2", kept.Dir+"/staging", kept.Dir+"/.tmp-1", kept.Dir+"/.saved.tmp-1", kept.Dir+"/checkpoints/.c.tmp-1", kept.Dir+"/checkpoints/d", lost.Resuming())
 	stays := []string{h.Boxes() + "/stranger/file", h.Boxes() + "/notes.txt", h.Run() + "/stranger/"}
 	touch(t, stays...)
@@ -68,9 +68,9 @@ func TestANewDaemonFinishesWhatTheLastOneBegan(t *testing.T) {
 
 // Only a saved machine that does not exist is none: whatever else is wrong with it, the box does
 // not begin afresh.
-func TestASavedMachineThatCannotBeLookedAtIsNotGone(t *testing.T) {
+func TestAdoptKeepsUnreadableSave(t *testing.T) {
 	h := newHome(t)
-	paused, resuming := aBox("paused"), aBox("resuming")
+	paused, resuming := newTestRecord("paused"), newTestRecord("resuming")
 	saved, half := write(t, h, paused).Saved(), write(t, h, resuming).Resuming()
 	for _, path := range []string{saved, half} {
 		if err := os.Symlink(path, path); err != nil { // root may read anything else
@@ -96,11 +96,11 @@ func TestASavedMachineThatCannotBeLookedAtIsNotGone(t *testing.T) {
 	}
 }
 
-func TestAnUnreadableRecordIsLeftAloneAndItsMachineToo(t *testing.T) {
+func TestAdoptKeepsUnreadableRecord(t *testing.T) {
 	for name, text := range map[string]string{"corrupt": `{"version":1,"box`, "of a later version": `{"version":99}`} {
 		t.Run(name, func(t *testing.T) {
 			h := newHome(t)
-			names := write(t, h, aBox("mine"))
+			names := write(t, h, newTestRecord("mine"))
 			if err := os.WriteFile(names.Record(), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -120,12 +120,12 @@ func TestAnUnreadableRecordIsLeftAloneAndItsMachineToo(t *testing.T) {
 }
 
 // A supervisor that does not answer cannot be adopted; the box is stopped and keeps its workspace.
-func TestASilentSupervisorIsEnded(t *testing.T) {
+func TestAdoptKillsSilentSupervisor(t *testing.T) {
 	h := newHome(t)
-	rec := aBox("mine")
+	rec := newTestRecord("mine")
 	names := write(t, h, rec)
 	_, _, ended := supervisortest.Hold(t, names.Lock(), supervisortest.Itself)
-	half := aBox("half")
+	half := newTestRecord("half")
 	half.Phase = phaseNew
 	_, _, halfEnded := supervisortest.Hold(t, write(t, h, half).Lock(), supervisortest.Itself)
 	orphan := h.Box(agentbox.NewBoxID())
@@ -141,9 +141,9 @@ func TestASilentSupervisorIsEnded(t *testing.T) {
 	}
 }
 
-func TestRemoveLeavesNothing(t *testing.T) {
+func TestRemoveDeletesEverything(t *testing.T) {
 	h := newHome(t)
-	names := write(t, h, aBox("mine"))
+	names := write(t, h, newTestRecord("mine"))
 	touch(t, names.Dir+"/workspace-1/a/b", names.Saved()+"/memory", names.Checkpoints()+"/c/memory")
 	m := manage(t, h)
 	if _, err := m.Remove(t.Context(), api.BoxRef{Box: "mine"}, nil); err != nil {
@@ -161,9 +161,9 @@ func TestRemoveLeavesNothing(t *testing.T) {
 
 // A limit pauses a box whether a daemon runs or not; whoever looks later is told, and so is the
 // daemon after that.
-func TestANewDaemonSaysWhyABoxWasPausedWithoutOne(t *testing.T) {
+func TestAdoptRecordsPastExit(t *testing.T) {
 	h := newHome(t)
-	names := write(t, h, aBox("idle"))
+	names := write(t, h, newTestRecord("idle"))
 	touch(t, names.Saved()+"/memory")
 	end := agentbox.End{Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitIdle, Time: 15 * time.Minute}}
 	b, err := json.Marshal(supervisor.Exit{End: end})

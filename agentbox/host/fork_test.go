@@ -7,10 +7,10 @@ import (
 )
 
 // Nobody removes the fork of a task's box, and its user comes back to it: limits pause it.
-func TestTheForkOfATasksBoxIsAUsersBox(t *testing.T) {
+func TestForkOfTaskBox(t *testing.T) {
 	h := newHome(t)
 	m := manage(t, h)
-	rec := aBox("mine")
+	rec := newTestRecord("mine")
 	rec.Task, rec.Limits.Wall = true, 1
 	write(t, h, rec)
 	child, err := m.maker.childRecord(&box{rec: rec, sup: &supervisors.Supervisor{}}, "copy")

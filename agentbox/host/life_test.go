@@ -14,7 +14,7 @@ import (
 
 // A supervisor that ends under any call leaves an error that says why, and what to do; and the
 // reason stays there for who writes it down.
-func TestACallThatASupervisorDiesUnderSaysWhy(t *testing.T) {
+func TestCallToDyingSupervisorExplainsExit(t *testing.T) {
 	for _, c := range []struct {
 		name, exit, want string
 		cause            agentbox.Cause
@@ -25,7 +25,7 @@ func TestACallThatASupervisorDiesUnderSaysWhy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHome(t)
-			rec := aBox("mine")
+			rec := newTestRecord("mine")
 			names := write(t, h, rec)
 			exit := filepath.Join(names.Dir, "exit.json")
 			if c.exit != "" {

@@ -16,7 +16,7 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-func TestALifetimeSaysWhichCheckoutsShareABox(t *testing.T) {
+func TestBoxKey(t *testing.T) {
 	here := workspace.Repo{Root: "/a", Branch: "main"}
 	for _, c := range []struct {
 		lifetime agentbox.Lifetime
@@ -49,7 +49,7 @@ func TestALifetimeSaysWhichCheckoutsShareABox(t *testing.T) {
 	}
 }
 
-func TestNamesThatCouldBeTakenForSomethingElseAreRefused(t *testing.T) {
+func TestCheckName(t *testing.T) {
 	for _, good := range []string{"a", "0", "my-box", "a.b_c-d", strings.Repeat("a", 63), "0123456789a", "0123456789abc", "0123456789ag"} {
 		if err := checkName(good); err != nil {
 			t.Errorf("%q: %v", good, err)
@@ -62,7 +62,7 @@ func TestNamesThatCouldBeTakenForSomethingElseAreRefused(t *testing.T) {
 	}
 }
 
-func TestAFreeNameIsValidAndFree(t *testing.T) {
+func TestFreeName(t *testing.T) {
 	m := newTable(home.Home{})
 	for _, c := range []struct{ repo, branch, want string }{
 		{"app", "main", "app-main"},
@@ -78,11 +78,11 @@ func TestAFreeNameIsValidAndFree(t *testing.T) {
 		if got != c.want || checkName(got) != nil {
 			t.Errorf("%s %s: %s, want %s", c.repo, c.branch, got, c.want)
 		}
-		m.put(&box{rec: aBox(got)})
+		m.put(&box{rec: newTestRecord(got)})
 	}
 }
 
-func TestBoxesMadeAtOnceGetDifferentNames(t *testing.T) {
+func TestConcurrentBoxesGetDistinctNames(t *testing.T) {
 	m := manage(t, newHome(t))
 	var wg sync.WaitGroup
 	for range 8 {
@@ -102,13 +102,13 @@ func TestBoxesMadeAtOnceGetDifferentNames(t *testing.T) {
 	}
 }
 
-func TestATakenNameLeavesNoMachineBehind(t *testing.T) {
+func TestTakenNameRemovesMachine(t *testing.T) {
 	h := newHome(t)
-	write(t, h, aBox("mine"))
+	write(t, h, newTestRecord("mine"))
 	m := manage(t, h)
 	gone := make(chan struct{})
 	close(gone)
-	rec := aBox("")
+	rec := newTestRecord("")
 	names := write(t, h, rec)
 	machine := &box{rec: rec, sup: &supervisors.Supervisor{Client: api.NewClient(h.Socket()), Done: gone, Box: names}}
 	m.boxes.put(machine)
@@ -127,7 +127,7 @@ func TestATakenNameLeavesNoMachineBehind(t *testing.T) {
 func TestFind(t *testing.T) {
 	m := newTable(home.Home{})
 	add := func(id, name string, p phase) {
-		rec := aBox(name)
+		rec := newTestRecord(name)
 		rec.Phase = p
 		var err error
 		if rec.Box.ID, err = agentbox.ParseBoxID(id); err != nil {
@@ -154,7 +154,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestMistakesInTheConfigurationHideNoBox(t *testing.T) {
+func TestFindWithInvalidConfig(t *testing.T) {
 	dir := repository(t)
 	repo, err := workspace.Describe(t.Context(), dir)
 	if err != nil {
@@ -165,29 +165,29 @@ func TestMistakesInTheConfigurationHideNoBox(t *testing.T) {
 	}
 	m := newTable(home.Home{})
 	add := func(name, directory string, lifetime agentbox.Lifetime) {
-		rec := aBox(name)
+		rec := newTestRecord(name)
 		rec.Box.Directory, rec.Box.Lifetime, rec.Key = directory, lifetime, boxKey(lifetime, repo, project.Project{Name: repo.Root})
 		m.put(&box{rec: rec})
 	}
-	toldOfMistakes := func(why string) {
+	reportsInvalidConfig := func(why string) {
 		t.Helper()
 		if b, err := m.find(t.Context(), api.BoxRef{Directory: dir}); err == nil || !strings.Contains(err.Error(), "agentbox.yaml:1: unknown key") {
 			t.Errorf("%s: %v, %v", why, b, err)
 		}
 	}
-	toldOfMistakes("no box")
+	reportsInvalidConfig("no box")
 	add("shared", "/elsewhere", agentbox.LifetimeDeveloper)
-	toldOfMistakes("a box made elsewhere, which this configuration may not mean")
+	reportsInvalidConfig("a box made elsewhere, which this configuration may not mean")
 	add("mine", repo.Root, agentbox.LifetimeProject)
 	if b, err := m.find(t.Context(), api.BoxRef{Directory: dir}); err != nil || b.record().Box.Name != "mine" {
 		t.Errorf("%v, %v", b, err)
 	}
 	add("other", repo.Root, agentbox.LifetimeBranch)
-	toldOfMistakes("two boxes, and only the configuration says which")
+	reportsInvalidConfig("two boxes, and only the configuration says which")
 }
 
 func TestChooseCheckpoint(t *testing.T) {
-	rec := aBox("mine")
+	rec := newTestRecord("mine")
 	if _, err := chooseCheckpoint(rec, ""); agentbox.CodeOf(err) != agentbox.NotFound || agentbox.AsError(err).Hint == "" {
 		t.Errorf("none at all: %v", err)
 	}

@@ -21,22 +21,22 @@ import (
 	"agentbox/vmm/partial"
 )
 
-// ruled governs every machine in the same way; its images are all here.
-type ruled struct{ why error }
+// fakePolicies governs every machine in the same way; its images are all here.
+type fakePolicies struct{ why error }
 
-func (r ruled) Enforce(ctx context.Context, m egress.Machine, _ egress.Subject) error {
+func (r fakePolicies) Enforce(ctx context.Context, m egress.Machine, _ egress.Subject) error {
 	return m.Govern(ctx, func() (api.PolicyInForce, error) { return api.PolicyInForce{}, r.why })
 }
-func (ruled) Placeholders(egress.Subject) map[string]string {
+func (fakePolicies) Placeholders(egress.Subject) map[string]string {
 	return map[string]string{"TOKEN": "placeholder"}
 }
-func (ruled) Packages(context.Context, string) (env, files map[string]string) {
+func (fakePolicies) Packages(context.Context, string) (env, files map[string]string) {
 	return map[string]string{"A": "package's", "PIP": "there"}, nil
 }
-func (ruled) Lazy(context.Context, agentbox.Isolation, string, agentbox.Progress) (*image.Image, error) {
+func (fakePolicies) Lazy(context.Context, agentbox.Isolation, string, agentbox.Progress) (*image.Image, error) {
 	return nil, nil
 }
-func (ruled) Partial(context.Context, image.Image) (partial.Image, error) {
+func (fakePolicies) Partial(context.Context, image.Image) (partial.Image, error) {
 	return partial.Image{}, errors.New("an image that is all here is asked for in part")
 }
 
@@ -45,19 +45,20 @@ type calls struct {
 	sync.Mutex
 	names []string
 	start api.StartRequest
-	// greet stands for what a supervisor does with its machine when it is told to start; nil: all is
+	// onStart stands for what a supervisor does with its machine when it is told to start; nil: all is
 	// well.
-	greet func(supervisor.Config) error
+	onStart func(supervisor.Config) error
 }
 
-func (c *calls) saw(name string) {
+func (c *calls) record(name string) {
 	c.Lock()
 	defer c.Unlock()
 	c.names = append(c.names, name)
 }
 
-// begun are machines of a home whose supervisors answer and remember what they were asked.
-func begun(t *testing.T, h home.Home, why error) (*machines, *calls) {
+// newTestMachines are machines of a home whose supervisors answer and remember what they were
+// asked.
+func newTestMachines(t *testing.T, h home.Home, why error) (*machines, *calls) {
 	t.Helper()
 	c := &calls{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -72,14 +73,14 @@ func begun(t *testing.T, h home.Home, why error) (*machines, *calls) {
 		s := &supervisors.Supervisor{Client: api.NewClient(names.Control()), Done: make(chan struct{}), Box: names}
 		mux := http.NewServeMux()
 		api.Handle(mux, api.SupervisorPolicy, func(context.Context, api.PolicyInForce, agentbox.Progress) (api.None, error) {
-			c.saw("policy")
+			c.record("policy")
 			return api.None{}, nil
 		})
 		api.Handle(mux, api.SupervisorStart, func(_ context.Context, req api.StartRequest, _ agentbox.Progress) (api.SupervisorStatus, error) {
-			c.saw("start")
+			c.record("start")
 			c.start = req
-			if c.greet != nil {
-				return api.SupervisorStatus{}, c.greet(cfg)
+			if c.onStart != nil {
+				return api.SupervisorStatus{}, c.onStart(cfg)
 			}
 			return api.SupervisorStatus{}, nil
 		})
@@ -90,7 +91,7 @@ func begun(t *testing.T, h home.Home, why error) (*machines, *calls) {
 			return api.SupervisorStatus{}, nil
 		})
 		api.Handle(mux, api.SupervisorStop, func(context.Context, api.StopRequest, agentbox.Progress) (api.None, error) {
-			c.saw("stop")
+			c.record("stop")
 			close(s.Done)
 			return api.None{}, nil
 		})
@@ -99,19 +100,19 @@ func begun(t *testing.T, h home.Home, why error) (*machines, *calls) {
 		t.Cleanup(func() { server.Close() })
 		return s, nil
 	}
-	m := &machines{home: h, disk: disk{home: h}, images: ruled{}, policies: ruled{why}, spawn: start, log: slog.New(slog.DiscardHandler), ctx: ctx, running: &running}
+	m := &machines{home: h, disk: disk{home: h}, images: fakePolicies{}, policies: fakePolicies{why}, spawn: start, log: slog.New(slog.DiscardHandler), ctx: ctx, running: &running}
 	return m, c
 }
 
 // A machine that becomes a box as it starts has its policy before anything of the box runs, and is
 // told what the box is.
-func TestAMachineIsGovernedBeforeItBecomesABox(t *testing.T) {
+func TestPolicyBeforeAttach(t *testing.T) {
 	h := newHome(t)
-	rec := aBox("mine")
+	rec := newTestRecord("mine")
 	write(t, h, rec)
-	m, c := begun(t, h, nil)
+	m, c := newTestMachines(t, h, nil)
 	b := &box{rec: rec}
-	complete := func() error { c.saw("workspace"); return nil }
+	complete := func() error { c.record("workspace"); return nil }
 	if err := m.start(t.Context(), b, launch{complete: complete}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -125,12 +126,12 @@ func TestAMachineIsGovernedBeforeItBecomesABox(t *testing.T) {
 }
 
 // A machine of the pool is nobody's: it has no policy, and does not become a box.
-func TestAMachineOfThePoolBecomesNoBox(t *testing.T) {
+func TestPooledMachineHasNoPolicy(t *testing.T) {
 	h := newHome(t)
-	rec := aBox("")
+	rec := newTestRecord("")
 	rec.Phase = phasePool
 	write(t, h, rec)
-	m, c := begun(t, h, nil)
+	m, c := newTestMachines(t, h, nil)
 	b := &box{rec: rec}
 	if err := m.start(t.Context(), b, launch{}, nil); err != nil {
 		t.Fatal(err)
@@ -141,7 +142,7 @@ func TestAMachineOfThePoolBecomesNoBox(t *testing.T) {
 }
 
 // Whatever is not to be had before a machine is a box, the machine goes.
-func TestAMachineThatCannotBecomeABoxIsEnded(t *testing.T) {
+func TestFailedAttachStopsMachine(t *testing.T) {
 	no := errors.New("no")
 	for name, c := range map[string]struct {
 		policy, workspace error
@@ -152,9 +153,9 @@ func TestAMachineThatCannotBecomeABoxIsEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHome(t)
-			rec := aBox("mine")
+			rec := newTestRecord("mine")
 			write(t, h, rec)
-			m, asked := begun(t, h, c.policy)
+			m, asked := newTestMachines(t, h, c.policy)
 			b := &box{rec: rec}
 			err := m.start(t.Context(), b, launch{complete: func() error { return c.workspace }}, nil)
 			if !errors.Is(err, no) || !slices.Equal(asked.names, c.asked) || b.supervisor() != nil {
@@ -166,10 +167,10 @@ func TestAMachineThatCannotBecomeABoxIsEnded(t *testing.T) {
 
 // A machine can end between its start and the next thing that is asked of it, and the daemon goes
 // on.
-func TestAMachineOfThePoolThatEndedIsAnError(t *testing.T) {
+func TestAttachEndedPooledMachine(t *testing.T) {
 	h := newHome(t)
-	m, _ := begun(t, h, nil)
-	if err := m.hold(t.Context(), &box{rec: aBox("")}); agentbox.CodeOf(err) != agentbox.Unavailable {
+	m, _ := newTestMachines(t, h, nil)
+	if err := m.hold(t.Context(), &box{rec: newTestRecord("")}); agentbox.CodeOf(err) != agentbox.Unavailable {
 		t.Errorf("%v", err)
 	}
 }

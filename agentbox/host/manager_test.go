@@ -63,8 +63,8 @@ func manage(t *testing.T, h home.Home) *Manager {
 	return m
 }
 
-// aBox is a record like those of real boxes.
-func aBox(name string) record {
+// newTestRecord is a record like those of real boxes.
+func newTestRecord(name string) record {
 	id := agentbox.NewBoxID()
 	return record{
 		Phase: phaseReady, Key: "key of " + name, Life: 1, Workspace: 1, ImageFile: "/image", Kernel: "/kernel", User: "agent", SetUp: true,

@@ -59,7 +59,7 @@ func superviseFake(t *testing.T, rec record, names home.Box, enforce func(api.Po
 }
 
 // A change of the user's own is in force, whatever mistakes the repository makes.
-func TestMistakesOfARepositoryDoNotHideThatAChangeIsInForce(t *testing.T) {
+func TestPolicyChangeWithInvalidConfig(t *testing.T) {
 	h := newHome(t)
 	known(t, h)
 	dir := repository(t)
@@ -67,15 +67,15 @@ func TestMistakesOfARepositoryDoNotHideThatAChangeIsInForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := manage(t, h)
-	var said []string
+	var output []string
 	ref := api.PolicyRef{BoxRef: api.BoxRef{Directory: dir}}
 	report, err := m.Policies.Change(t.Context(), api.ChangeRequest{PolicyRef: ref, List: "deny", Rules: []string{rule}},
-		func(e agentbox.Event) { said = append(said, e.Detail) })
+		func(e agentbox.Event) { output = append(output, e.Detail) })
 	if err != nil || !denies(policy.Spec{Layers: report.Layers}) {
 		t.Errorf("%+v, %v", report, err)
 	}
-	if len(said) != 1 || !strings.Contains(said[0], "agentbox.yaml:1: unknown key") {
-		t.Errorf("said %q", said)
+	if len(output) != 1 || !strings.Contains(output[0], "agentbox.yaml:1: unknown key") {
+		t.Errorf("said %q", output)
 	}
 	if _, err := m.Policies.Show(t.Context(), ref, nil); agentbox.CodeOf(err) != agentbox.Invalid {
 		t.Errorf("shown: %v", err)
@@ -117,13 +117,13 @@ func deny(t *testing.T, m *Manager) []string {
 
 // A running box follows a change of policy, also while it is being made, and one that does not is
 // stopped: it would go on under rules that were taken back.
-func TestABoxThatCannotBeToldOfAPolicyIsStopped(t *testing.T) {
+func TestUnreachableBoxIsStoppedOnPolicyChange(t *testing.T) {
 	h := newHome(t)
 	known(t, h)
 	var ended []<-chan struct{}
 	var told [2]atomic.Bool
 	for i, name := range []string{"follows", "being-made", "refuses"} {
-		rec := aBox(name)
+		rec := newTestRecord(name)
 		ended = append(ended, superviseFake(t, rec, write(t, h, rec), func(req api.PolicyInForce) error {
 			switch {
 			case !denies(req.Spec): // as it was before
@@ -162,10 +162,10 @@ func TestABoxThatCannotBeToldOfAPolicyIsStopped(t *testing.T) {
 
 // A box whose audit log could not be written reaches nothing already, so it goes on; who changes
 // the policy is told.
-func TestABoxWithoutANetworkOutlivesAChangeOfPolicy(t *testing.T) {
+func TestPolicyChangeWithoutNetwork(t *testing.T) {
 	h := newHome(t)
 	known(t, h)
-	rec := aBox(unlogged)
+	rec := newTestRecord(unlogged)
 	asked := make(chan struct{}, 8)
 	ended := superviseFake(t, rec, write(t, h, rec), func(api.PolicyInForce) error {
 		asked <- struct{}{}
@@ -173,14 +173,14 @@ func TestABoxWithoutANetworkOutlivesAChangeOfPolicy(t *testing.T) {
 	})
 	m := manage(t, h)
 	supervisortest.Within(t, "the policy of a daemon that begins", asked)
-	var said []agentbox.Event
+	var output []agentbox.Event
 	report, err := m.Policies.Change(t.Context(), api.ChangeRequest{Everywhere: true, List: "deny", Rules: []string{rule}},
-		func(e agentbox.Event) { said = append(said, e) })
+		func(e agentbox.Event) { output = append(output, e) })
 	if err != nil || len(report.Boxes) != 0 {
 		t.Errorf("told %q, %v", report.Boxes, err)
 	}
-	if len(said) != 1 || said[0].Box != unlogged || said[0].Problem == nil || said[0].Problem.Kind != agentbox.ProblemUnlogged {
-		t.Errorf("said %+v", said)
+	if len(output) != 1 || output[0].Box != unlogged || output[0].Problem == nil || output[0].Problem.Kind != agentbox.ProblemUnlogged {
+		t.Errorf("said %+v", output)
 	}
 	select {
 	case <-ended:
@@ -193,11 +193,11 @@ func TestABoxWithoutANetworkOutlivesAChangeOfPolicy(t *testing.T) {
 }
 
 // What the last daemon did not live to tell, the next one does.
-func TestANewDaemonTellsBoxesTheirPolicy(t *testing.T) {
+func TestAdoptSendsPolicy(t *testing.T) {
 	h := newHome(t)
 	known(t, h)
 	deny(t, manage(t, h))
-	rec := aBox("mine")
+	rec := newTestRecord("mine")
 	told := make(chan struct{})
 	superviseFake(t, rec, write(t, h, rec), func(req api.PolicyInForce) error {
 		if denies(req.Spec) {
@@ -210,10 +210,10 @@ func TestANewDaemonTellsBoxesTheirPolicy(t *testing.T) {
 }
 
 // Of two changes the later one stays, though the box is slow to follow the first.
-func TestTheLatestPolicyStays(t *testing.T) {
+func TestLatestPolicyWins(t *testing.T) {
 	h := newHome(t)
 	known(t, h)
-	rec := aBox("mine")
+	rec := newTestRecord("mine")
 	begun, release, landed := make(chan struct{}), make(chan struct{}), make(chan bool, 2)
 	first := sync.OnceFunc(func() { close(begun); <-release })
 	superviseFake(t, rec, write(t, h, rec), func(req api.PolicyInForce) error {

@@ -64,8 +64,8 @@ func (m *Manager) DropTemplates(gone func(templates.Origin) bool) error {
 		if !gone(origin) {
 			continue
 		}
-		if coolErr := m.pool.Withdraw(key); coolErr != nil || m.boxes.templates()[key] {
-			err = errors.Join(err, coolErr)
+		if withdrawErr := m.pool.Withdraw(key); withdrawErr != nil || m.boxes.templates()[key] {
+			err = errors.Join(err, withdrawErr)
 			continue
 		}
 		err = errors.Join(err, m.templates.Discard(key))

@@ -34,11 +34,11 @@ func repository(t *testing.T) string {
 	return dir
 }
 
-func TestPruneTakesWhatNothingNeedsAndNothingElse(t *testing.T) {
+func TestPruneRemovesOnlyUnneeded(t *testing.T) {
 	h := newHome(t)
 	repo := repository(t)
 	add := func(name, dir, branch string, change func(*record)) {
-		rec := aBox(name)
+		rec := newTestRecord(name)
 		rec.Box.Directory, rec.Box.Branch, rec.Box.Commit, rec.Box.Template = dir, branch, strings.Repeat("0", 40), "used-by-"+name
 		if change != nil {
 			change(&rec)
@@ -118,9 +118,9 @@ func TestPruneTakesWhatNothingNeedsAndNothingElse(t *testing.T) {
 
 // A box may be started between the moment at which it was found idle and the one at which it would
 // go. No Manager runs here: it would call the supervisor, which nothing is behind.
-func TestPruneTakesNoBoxThatRunsAgain(t *testing.T) {
+func TestPruneKeepsRestartedBox(t *testing.T) {
 	h := newHome(t)
-	rec := aBox("mine")
+	rec := newTestRecord("mine")
 	names := write(t, h, rec)
 	boxes, b := newTable(h), &box{rec: rec}
 	boxes.put(b)
@@ -141,9 +141,9 @@ func TestPruneTakesNoBoxThatRunsAgain(t *testing.T) {
 
 // A record that another version wrote, or that is damaged, hides its box: whoever looks for it is
 // told.
-func TestABoxThatIsNotTakenUpIsNotForgotten(t *testing.T) {
+func TestUnreadableBoxIsReported(t *testing.T) {
 	h := newHome(t)
-	rec := aBox("later")
+	rec := newTestRecord("later")
 	rec.Box.Template = "used"
 	names := write(t, h, rec)
 	touch(t, h.Template("used")+"/memory", names.Dir+"/workspace-1/work")
@@ -151,9 +151,9 @@ func TestABoxThatIsNotTakenUpIsNotForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := manage(t, h)
-	said := ""
-	if _, err := m.List(t.Context(), api.ListRequest{}, func(e agentbox.Event) { said += e.Detail }); err != nil || !strings.Contains(said, rec.Box.ID.String()) {
-		t.Errorf("ls says %q, %v", said, err)
+	output := ""
+	if _, err := m.List(t.Context(), api.ListRequest{}, func(e agentbox.Event) { output += e.Detail }); err != nil || !strings.Contains(output, rec.Box.ID.String()) {
+		t.Errorf("ls says %q, %v", output, err)
 	}
 	_, err := m.Pruner.Prune(t.Context(), api.PruneRequest{}, nil)
 	if agentbox.CodeOf(err) != agentbox.Corrupt || !strings.Contains(err.Error(), rec.Box.ID.String()) || !exists(h.Template("used")) {

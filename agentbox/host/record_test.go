@@ -18,7 +18,7 @@ import (
 
 func TestRecordRoundTrip(t *testing.T) {
 	h := newHome(t)
-	rec := aBox("mine")
+	rec := newTestRecord("mine")
 	rec.Box.Checkpoint = []agentbox.Checkpoint{{ID: "c", Name: "before", Bytes: 1}}
 	names := write(t, h, rec)
 	got, err := readRecord(names.Record())
@@ -31,7 +31,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	}
 }
 
-func TestRecordThatCannotBeReadSaysWhy(t *testing.T) {
+func TestUnreadableRecordError(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "not a box record", `{"version":1,`: "not a box record", `{"version":1,"box":{"id":"x"}}`: "not a box record",
 		"{}": "another version", `{"version":2}`: "another version",
@@ -50,7 +50,7 @@ func TestRecordThatCannotBeReadSaysWhy(t *testing.T) {
 	}
 }
 
-func TestAFullDiskHasItsCodeAndSaysWhatFreesRoom(t *testing.T) {
+func TestWriteRecordOnFullDisk(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
 		err := agentbox.OrNoSpace(fmt.Errorf("write x: %w", &os.PathError{Op: "write", Path: "x", Err: cause}))
 		e := agentbox.AsError(err)
@@ -68,9 +68,9 @@ func TestAFullDiskHasItsCodeAndSaysWhatFreesRoom(t *testing.T) {
 
 // Of changes that are made at once, each is on disk when all have returned, whichever was written
 // last.
-func TestChangesAtOnceAreAllWrittenDown(t *testing.T) {
+func TestConcurrentRecordChanges(t *testing.T) {
 	h := newHome(t)
-	rec := aBox("mine")
+	rec := newTestRecord("mine")
 	names := write(t, h, rec)
 	b := &box{rec: rec}
 	for range 20 {
@@ -93,10 +93,10 @@ func TestChangesAtOnceAreAllWrittenDown(t *testing.T) {
 }
 
 // A document may be approved while an operation works on a copy of the record.
-func TestWhatIsApprovedDuringAnOperationStays(t *testing.T) {
+func TestApprovalDuringOperation(t *testing.T) {
 	for _, approved := range []string{"new", "old"} { // old: the same once more, and the operation saw another one before
 		h := newHome(t)
-		rec := aBox("mine")
+		rec := newTestRecord("mine")
 		rec.Approved = "old"
 		names := write(t, h, rec)
 		b := &box{rec: rec}

@@ -14,15 +14,16 @@ import (
 	"agentbox/vmm"
 )
 
-// paused is a box with a saved machine, and machines whose supervisors do what greet does with it.
+// paused is a box with a saved machine, and machines whose supervisors do what onStart does with
+// it.
 func paused(t *testing.T, greet func(names home.Box) error) (*machines, *box, home.Box) {
 	t.Helper()
 	h := newHome(t)
-	rec := aBox("mine")
+	rec := newTestRecord("mine")
 	names := write(t, h, rec)
 	touch(t, names.Saved()+"/memory")
-	m, c := begun(t, h, nil)
-	c.greet = func(supervisor.Config) error { return greet(names) }
+	m, c := newTestMachines(t, h, nil)
+	c.onStart = func(supervisor.Config) error { return greet(names) }
 	return m, &box{rec: rec}, names
 }
 
@@ -35,7 +36,7 @@ func ran(names home.Box) error {
 }
 
 // A machine that ran has written to its disks, so what was saved of it is of no use any more.
-func TestResumeThatFailsAfterTheGuestRanDropsTheSavedMachine(t *testing.T) {
+func TestResumeFailureAfterGuestRan(t *testing.T) {
 	dead := errors.New("the guest does not answer")
 	m, b, names := paused(t, func(names home.Box) error { return errors.Join(ran(names), dead) })
 	err := m.resume(t.Context(), b, nil, nil)
@@ -52,7 +53,7 @@ func TestResumeThatFailsAfterTheGuestRanDropsTheSavedMachine(t *testing.T) {
 }
 
 // A machine that could not be started has changed nothing: the box stays paused with its processes.
-func TestResumeThatFailsBeforeTheGuestRanKeepsTheSavedMachine(t *testing.T) {
+func TestResumeFailureBeforeGuestRan(t *testing.T) {
 	full := agentbox.Errorf(agentbox.NoSpace, "no memory is left")
 	m, b, names := paused(t, func(home.Box) error { return full })
 	if err := m.resume(t.Context(), b, nil, nil); agentbox.CodeOf(err) != agentbox.NoSpace {
@@ -64,7 +65,7 @@ func TestResumeThatFailsBeforeTheGuestRanKeepsTheSavedMachine(t *testing.T) {
 }
 
 // A user who interrupts a resume before its machine is wanted has a paused box.
-func TestResumeThatIsInterruptedEarlyKeepsTheSavedMachine(t *testing.T) {
+func TestResumeInterruptedBeforeStart(t *testing.T) {
 	m, b, names := paused(t, func(names home.Box) error { return errors.Join(ran(names), errors.New("it must not be started")) })
 	ctx, interrupt := context.WithCancel(t.Context())
 	spawn := m.spawn
@@ -84,7 +85,7 @@ func TestResumeThatIsInterruptedEarlyKeepsTheSavedMachine(t *testing.T) {
 }
 
 // From there on an interruption would cost the processes in the box, so the resume goes on.
-func TestResumeThatIsInterruptedLateGoesOn(t *testing.T) {
+func TestResumeInterruptedAfterStart(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	m, b, names := paused(t, func(names home.Box) error {
 		interrupt()
@@ -100,7 +101,7 @@ func TestResumeThatIsInterruptedLateGoesOn(t *testing.T) {
 
 // A box that was paused has another machine after a rollback, over whose disks the pause must never
 // be restored, wherever the rollback is cut short.
-func TestARollbackThatIsCutShortDropsThePauseFirst(t *testing.T) {
+func TestInterruptedRollbackDropsPauseFirst(t *testing.T) {
 	m, b, names := paused(t, func(home.Box) error { return nil })
 	touch(t, names.Checkpoints()+"/c/")
 	if err := errors.Join(os.Remove(names.Record()), os.MkdirAll(names.Record()+"/in the way", 0o700)); err != nil {
@@ -115,7 +116,7 @@ func TestARollbackThatIsCutShortDropsThePauseFirst(t *testing.T) {
 }
 
 // A supervisor may pause its box while a new daemon starts, and that must not lose what it saves.
-func TestAPauseUnderWayIsNotDroppedByANewDaemon(t *testing.T) {
+func TestAdoptKeepsPauseUnderWay(t *testing.T) {
 	m, b, names := paused(t, nil)
 	touch(t, names.Resuming()+"/memory")
 	b.sup = &supervisors.Supervisor{Box: names}
@@ -129,9 +130,9 @@ func TestAPauseUnderWayIsNotDroppedByANewDaemon(t *testing.T) {
 
 // A removal that failed halfway is tried again by itself. Until then the box is not one that may
 // run.
-func TestABoxThatIsBeingRemovedIsNotWoken(t *testing.T) {
+func TestRemovedBoxIsNotStarted(t *testing.T) {
 	h := newHome(t)
-	touch(t, write(t, h, aBox("mine")).Saved()+"/memory")
+	touch(t, write(t, h, newTestRecord("mine")).Saved()+"/memory")
 	m := manage(t, h)
 	b, err := m.boxes.find(t.Context(), api.BoxRef{Box: "mine"})
 	if err != nil {

@@ -64,10 +64,10 @@ func (directories) NewWorkspace(context.Context, string, string, int64) error { 
 
 // A setup result that is found damaged when the workspace is made costs no box: it is dropped, and
 // the box starts from another.
-func TestADamagedSetupResultCostsNoBox(t *testing.T) {
+func TestUpSurvivesDamagedSetupResult(t *testing.T) {
 	h := newHome(t)
 	m := manage(t, h)
-	fake, _ := begun(t, h, nil)
+	fake, _ := newTestMachines(t, h, nil)
 	fake.running = &m.running
 	results := &twoResults{}
 	m.setup = setup.New(setup.Config{Home: h, Results: results, Images: plain{}})
@@ -100,7 +100,7 @@ func TestADamagedSetupResultCostsNoBox(t *testing.T) {
 // A hint names nothing that does not help: start runs again at a start only, and the box of a run
 // is gone.
 func TestHintOfAFailedCommand(t *testing.T) {
-	rec := aBox("mine")
+	rec := newTestRecord("mine")
 	for step, want := range map[string]string{
 		"setup": "the box is there: agentbox shell mine; agentbox up tries again",
 		"start": "the box is there: agentbox shell mine; agentbox reset tries again",

@@ -15,7 +15,7 @@ func TestPromised(t *testing.T) {
 	boxes := newTable(home.Home{})
 	var own agentbox.BoxID
 	for name, phase := range map[string]phase{"runs": phaseReady, "own": phaseReady, "pooled": phasePool, "stopped": phaseReady} {
-		b := &box{rec: aBox(name), sup: &supervisors.Supervisor{}}
+		b := &box{rec: newTestRecord(name), sup: &supervisors.Supervisor{}}
 		b.rec.Phase, b.rec.Box.CPUs, b.rec.Box.Memory = phase, 2, 3<<30
 		switch name {
 		case "own":

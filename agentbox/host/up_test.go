@@ -15,7 +15,7 @@ import (
 
 // Who comes back to a box is told what is wrong with it: that its start command failed, that it has
 // no network.
-func TestUpSaysWhatIsWrongWithABox(t *testing.T) {
+func TestUpReportsProblems(t *testing.T) {
 	for name, want := range map[string]agentbox.ProblemKind{
 		unlogged: agentbox.ProblemUnlogged,
 		noCard:   agentbox.ProblemNoCard,
@@ -33,33 +33,33 @@ func TestUpSaysWhatIsWrongWithABox(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rec := aBox(name)
+			rec := newTestRecord(name)
 			rec.Box.Lease, rec.Box.Disk = newLease(), cfg.Disk
 			rec.Key, rec.Box.Directory = boxKey(agentbox.LifetimeBranch, repo, project.Project{}), repo.Root
 			if name == "broken" {
 				rec.StartErr = "start of box broken failed: `false` ended with exit code 1"
 			}
 			superviseFake(t, rec, write(t, h, rec), func(api.PolicyInForce) error { return nil })
-			var said []agentbox.Problem
+			var output []agentbox.Problem
 			_, err = manage(t, h).Up(t.Context(), api.UpRequest{Directory: repo.Root}, func(e agentbox.Event) {
 				if e.Problem != nil && (e.Box == name || e.Problem.Detail == rec.StartErr) {
-					said = append(said, *e.Problem)
+					output = append(output, *e.Problem)
 				}
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want == "" && len(said) > 0 || want != "" && (len(said) != 1 || said[0].Kind != want) {
-				t.Errorf("said %+v", said)
+			if want == "" && len(output) > 0 || want != "" && (len(output) != 1 || output[0].Kind != want) {
+				t.Errorf("said %+v", output)
 			}
 		})
 	}
 }
 
 // The box is there after its start commands failed, and whoever uses it later is told.
-func TestAFailedStartIsWrittenDown(t *testing.T) {
+func TestStartFailureIsRecorded(t *testing.T) {
 	h := newHome(t)
-	rec := aBox("mine")
+	rec := newTestRecord("mine")
 	rec.Start, rec.StartDue = []string{"true"}, true
 	write(t, h, rec)
 	m := manage(t, h)
@@ -76,7 +76,7 @@ func TestAFailedStartIsWrittenDown(t *testing.T) {
 }
 
 // What up would do is told of a new box and of one that is there, and none of it is done.
-func TestPlanMakesNothing(t *testing.T) {
+func TestPlanHasNoSideEffects(t *testing.T) {
 	h := newHome(t)
 	known(t, h)
 	repo, err := workspace.Describe(t.Context(), repository(t))
@@ -91,7 +91,7 @@ func TestPlanMakesNothing(t *testing.T) {
 	if left, err := os.ReadDir(h.Boxes()); err != nil || len(left) != 0 {
 		t.Errorf("boxes: %v, %v", left, err)
 	}
-	rec := aBox("mine")
+	rec := newTestRecord("mine")
 	rec.Key, rec.Box.Directory = boxKey(agentbox.LifetimeBranch, repo, project.Project{Name: repo.Root}), repo.Root
 	m.boxes.put(&box{rec: rec})
 	there, err := m.Plan(t.Context(), req, nil)
@@ -115,7 +115,7 @@ func TestUpInstallsAnAgentBesideOtherFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := aBox("mine")
+	rec := newTestRecord("mine")
 	write(t, h, rec)
 	m := manage(t, h)
 	b, err := m.boxes.find(t.Context(), api.BoxRef{Box: "mine"})

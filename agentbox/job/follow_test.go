@@ -56,7 +56,7 @@ func testFollowed(ctx context.Context, dir string) *followedJob {
 }
 
 // A task waits for the file that says how its job ended, and the guest is all that knows it before.
-func TestAnEndThatCannotBeWrittenIsNotForgotten(t *testing.T) {
+func TestWriteEndIsRetried(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		j, ch := testFollowed(t.Context(), dir), &fakeChannel{}
@@ -79,7 +79,7 @@ func TestAnEndThatCannotBeWrittenIsNotForgotten(t *testing.T) {
 }
 
 // The hub may end before there is room: the next one asks the guest again.
-func TestAnEndThatIsNeverWrittenIsLeftToTheNextHub(t *testing.T) {
+func TestUnwrittenEndIsLeftToNextHub(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -95,7 +95,7 @@ func TestAnEndThatIsNeverWrittenIsLeftToTheNextHub(t *testing.T) {
 }
 
 // The client may have ended before it attached, or its task was released meanwhile.
-func TestAJobStopsWaitingForTheExpectedClient(t *testing.T) {
+func TestExpectTimeout(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		j, requests := testFollowed(t.Context(), dir), make(chan *ssh.Request)
@@ -126,7 +126,7 @@ func TestAJobStopsWaitingForTheExpectedClient(t *testing.T) {
 
 // To cancel a task is to signal its job, then to kill it, then to stop its box: a guest that does
 // not answer the first must not keep it from the rest.
-func TestASignalDoesNotWaitForeverForItsAnswer(t *testing.T) {
+func TestSignalTimeout(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		j := testFollowed(t.Context(), dir)
@@ -150,7 +150,7 @@ func TestASignalDoesNotWaitForeverForItsAnswer(t *testing.T) {
 }
 
 // SSH ends a connection on which a message is too long, and all sessions of a box share one.
-func TestACommandThatIsTooLongHarmsNobody(t *testing.T) {
+func TestOversizedCommand(t *testing.T) {
 	opened := make(chan struct{}, 8)
 	client := guest(t, opened, "[]")
 	h := newHub(t, func(context.Context) (*ssh.Client, error) { return client, nil })
@@ -167,7 +167,7 @@ func TestACommandThatIsTooLongHarmsNobody(t *testing.T) {
 }
 
 // A guest that refuses to tell of its jobs is not one with an error of its own.
-func TestAGuestThatRefusesToTellOfItsJobsIsNamed(t *testing.T) {
+func TestAdoptReportsGuestError(t *testing.T) {
 	client := guest(t, nil, "")
 	h := NewHub(t.Context(), Config{Dir: t.TempDir(), Backend: func(context.Context) (*ssh.Client, error) { return client, nil }, Log: slog.New(slog.DiscardHandler)})
 	if _, err := h.guestJobs(t.Context()); err == nil || strings.Contains(err.Error(), "%!") {

@@ -82,7 +82,7 @@ func newHub(t *testing.T, backend func(ctx context.Context) (*ssh.Client, error)
 
 // A daemon is killed while a job of its is being started, and its call ends. The next daemon finds
 // the job's record, and waits for the job: it has to run.
-func TestAJobStartsThoughItsCallerHasGone(t *testing.T) {
+func TestStartSurvivesCaller(t *testing.T) {
 	opened := make(chan struct{}, 8)
 	client := guest(t, opened, "[]")
 	asked, ready := make(chan struct{}, 8), make(chan struct{})
@@ -124,7 +124,7 @@ func TestAJobStartsThoughItsCallerHasGone(t *testing.T) {
 }
 
 // Every caller of a hub that has ended gets an error, and not only the first.
-func TestAHubThatHasEndedStartsNothing(t *testing.T) {
+func TestStartAfterEnd(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	h := NewHub(ctx, Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	if err := h.Adopt(ctx, false); err != nil {
@@ -142,7 +142,7 @@ func TestAHubThatHasEndedStartsNothing(t *testing.T) {
 }
 
 // A job whose start failed is lost where the guest does not know it, and goes on where it does.
-func TestAStartThatFailedIsLookedInto(t *testing.T) {
+func TestResolveFailedStart(t *testing.T) {
 	id := agentbox.NewJobID()
 	for known, runs := range map[string]bool{`[]`: false, `[{"id":"` + id.String() + `"}]`: true} {
 		opened := make(chan struct{}, 8)

@@ -34,7 +34,7 @@ func text(t *testing.T, dir string) string {
 	return out.String()
 }
 
-func TestATranscriptGivesBackWhatWasWritten(t *testing.T) {
+func TestTranscriptRoundTrip(t *testing.T) {
 	for _, tty := range []bool{false, true} {
 		r := testRecorder(t, tty)
 		want := "a\nb\r\n\r\nc \x1b[31mred\x00 \u00e9\u4e16\U0001f600 \"quoted\" end"
@@ -57,7 +57,7 @@ func TestModesAreDecimal(t *testing.T) {
 	}
 }
 
-func TestBytesThatAreNoTextAreReplacedAndCutShortOnesKept(t *testing.T) {
+func TestInvalidAndSplitRunes(t *testing.T) {
 	r := testRecorder(t, true)
 	r.output(protocol.JobOutput, []byte("a\xff\xfeb\xe4\xb8"))
 	r.close()
@@ -68,7 +68,7 @@ func TestBytesThatAreNoTextAreReplacedAndCutShortOnesKept(t *testing.T) {
 
 // Every file of a transcript is an asciicast of its own, and together they are bounded whatever a
 // job writes.
-func TestAFloodKeepsItsHeadAndItsTailInBoundedFiles(t *testing.T) {
+func TestFloodIsBounded(t *testing.T) {
 	r := testRecorder(t, false)
 	r.output(protocol.JobOutput, []byte("the beginning\n"))
 	line := []byte(strings.Repeat("x", 1023) + "\n")
@@ -114,7 +114,7 @@ func TestAFloodKeepsItsHeadAndItsTailInBoundedFiles(t *testing.T) {
 }
 
 // What a guest did not keep and what gave way on disk are each counted once, wherever a file ends.
-func TestBytesLeftOutAreCountedOnce(t *testing.T) {
+func TestOmittedBytesAreCountedOnce(t *testing.T) {
 	r := testRecorder(t, false)
 	line := []byte(strings.Repeat("x", 1023) + "\n")
 	for n := range 12_000 {
@@ -128,16 +128,16 @@ func TestBytesLeftOutAreCountedOnce(t *testing.T) {
 	if kept := uint64(strings.Count(got, string(line)) * len(line)); kept+r.LeftOut != r.Pos {
 		t.Errorf("%d bytes here and %d left out, of %d", kept, r.LeftOut, r.Pos)
 	}
-	said := uint64(0)
+	output := uint64(0)
 	for _, m := range regexp.MustCompile(`: (\d+) bytes of output left out`).FindAllStringSubmatch(got, -1) {
 		n, err := strconv.ParseUint(m[1], 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		said += n
+		output += n
 	}
-	if said != r.LeftOut {
-		t.Errorf("it says that %d bytes were left out, and counts %d", said, r.LeftOut)
+	if output != r.LeftOut {
+		t.Errorf("it says that %d bytes were left out, and counts %d", output, r.LeftOut)
 	}
 }
 
@@ -169,7 +169,7 @@ func checkCast(t *testing.T, name string) {
 	}
 }
 
-func TestARecorderGoesOnWhereTheLastOneLeftOff(t *testing.T) {
+func TestRecorderResume(t *testing.T) {
 	r := testRecorder(t, true)
 	r.output(protocol.JobOutput, []byte("one "))
 	if err := r.suspend(); err != nil {
@@ -190,7 +190,7 @@ func TestARecorderGoesOnWhereTheLastOneLeftOff(t *testing.T) {
 	}
 }
 
-func TestATranscriptIsFollowedToTheJobsEnd(t *testing.T) {
+func TestFollowTranscript(t *testing.T) {
 	r := testRecorder(t, true)
 	r.output(protocol.JobOutput, []byte("one "))
 	got := make(chan string, 1)
@@ -215,7 +215,7 @@ func TestATranscriptIsFollowedToTheJobsEnd(t *testing.T) {
 	}
 }
 
-func TestAJobsStateFollowsFromItsFilesAndItsBox(t *testing.T) {
+func TestReadState(t *testing.T) {
 	jobs := t.TempDir()
 	id := agentbox.NewJobID()
 	dir := Dir(jobs, id)
@@ -243,7 +243,7 @@ func TestAJobsStateFollowsFromItsFilesAndItsBox(t *testing.T) {
 	}
 }
 
-func TestAScreenIsReplayedFromWhereItWasCleared(t *testing.T) {
+func TestReplayFromLastClear(t *testing.T) {
 	for _, test := range []struct{ in, want string }{
 		{"a\nb\nc", "a\nb\nc"},
 		{strings.Repeat("line\n", 100) + "last", strings.Repeat("line\n", 4) + "last"},
@@ -286,7 +286,7 @@ func FuzzTranscript(f *testing.F) {
 }
 
 // A client that is expected has what was written before it came, and the job waits for it.
-func TestTheClientThatIsExpectedLosesNothing(t *testing.T) {
+func TestExpectedClientLosesNothing(t *testing.T) {
 	j := &followedJob{hub: &Hub{ctx: t.Context()}}
 	j.expect()
 	piece := []byte(strings.Repeat("x", 64<<10))
@@ -326,7 +326,7 @@ func TestTheClientThatIsExpectedLosesNothing(t *testing.T) {
 }
 
 // Players follow the terminal from one size to another.
-func TestAResizeIsInTheTranscript(t *testing.T) {
+func TestResizeIsRecorded(t *testing.T) {
 	r := testRecorder(t, true)
 	r.output(protocol.JobOutput, []byte("wide"))
 	for range 2 {
@@ -344,17 +344,17 @@ func TestAResizeIsInTheTranscript(t *testing.T) {
 }
 
 // A status is what programs see of a job; an operating system passes eight bits of it on.
-func TestARefusalHasAStatusOfAProgram(t *testing.T) {
-	for said, want := range map[string]int{`{"status":127,"error":"x"}`: 127, `{"status":256}`: 126, `{"status":-1}`: 126, `no`: 126} {
-		if r := refusalOf(&ssh.OpenChannelError{Message: said}); r == nil || r.Status != want {
-			t.Errorf("%s: %+v", said, r)
+func TestRefusalStatus(t *testing.T) {
+	for output, want := range map[string]int{`{"status":127,"error":"x"}`: 127, `{"status":256}`: 126, `{"status":-1}`: 126, `no`: 126} {
+		if r := refusalOf(&ssh.OpenChannelError{Message: output}); r == nil || r.Status != want {
+			t.Errorf("%s: %+v", output, r)
 		}
 	}
 }
 
 // What is replayed to a client counts towards how far it may be behind, as all that it has not
 // taken.
-func TestAReplayIsBoundedWithWhatFollows(t *testing.T) {
+func TestReplayIsBounded(t *testing.T) {
 	j := &followedJob{}
 	j.screen.write(bytes.Repeat([]byte("x"), maxScreen))
 	c := j.addClient(environment.JobAttach{Replay: true}, nil)

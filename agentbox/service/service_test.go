@@ -18,7 +18,7 @@ var cases = map[string]Service{
 	"odd":     {Binary: "/opt/a \"b\" 50%/agent$box", Home: "/srv/homes/ü & <co>"},
 }
 
-func TestUnitsAreAsTheyWere(t *testing.T) {
+func TestUnitsGolden(t *testing.T) {
 	for name, s := range cases {
 		for suffix, text := range map[string]string{".service": systemd{}.render(s), ".plist": launchd{}.render(s)} {
 			path := filepath.Join("testdata", name+suffix)
@@ -38,7 +38,7 @@ func TestUnitsAreAsTheyWere(t *testing.T) {
 	}
 }
 
-func TestSystemdUnderstandsTheUnit(t *testing.T) {
+func TestSystemdVerify(t *testing.T) {
 	tool, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("systemd-analyze is not installed")
@@ -88,7 +88,7 @@ func TestPlistIsXML(t *testing.T) {
 	}
 }
 
-func TestHomesHaveServicesOfTheirOwn(t *testing.T) {
+func TestServiceNamePerHome(t *testing.T) {
 	a, b := Service{Home: "/a"}, Service{Home: "/b"}
 	if a.unit() == b.unit() || a.unit() == cases["default"].unit() {
 		t.Error(a.unit(), b.unit())

@@ -26,7 +26,7 @@ func newTestAccounting(t *testing.T, path string) *accounting {
 
 // Processes come and go, numbers are used again, machines follow each other: the account has all of
 // it, once.
-func TestAnAccountAddsUpAllLives(t *testing.T) {
+func TestAccountSumsLives(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "account.json")
 	now := time.Unix(1_000_000, 0)
 	b := newTestAccounting(t, path)
@@ -44,7 +44,7 @@ func TestAnAccountAddsUpAllLives(t *testing.T) {
 	}
 	b.sent(5)
 	b.received(7)
-	answered(t, b, "m", agentbox.Tokens{Answers: 1, Input: 3, Output: 4})
+	modelAnswer(t, b, "m", agentbox.Tokens{Answers: 1, Input: 3, Output: 4})
 	b.underPressure(protocol.GuestStats{OOMKills: 2, WorkspaceFree: 1 << 30, RuntimeFree: 1}, now)
 	b.underPressure(protocol.GuestStats{OOMKills: 2, WorkspaceFree: 1 << 30, RuntimeFree: 1}, now)
 	if err := b.write(); err != nil {
@@ -52,7 +52,7 @@ func TestAnAccountAddsUpAllLives(t *testing.T) {
 	}
 
 	again := newTestAccounting(t, path) // of the next machine
-	answered(t, again, "m", agentbox.Tokens{Answers: 1, Input: 1})
+	modelAnswer(t, again, "m", agentbox.Tokens{Answers: 1, Input: 1})
 	used := again.used()
 	if used.CPU != 7*time.Second || math.Abs(used.Memory-4) > 1e-9 || used.MemoryPeak != 512<<20 || used.In != 7 || used.Out != 5 {
 		t.Errorf("%+v", used)
@@ -73,18 +73,18 @@ func TestAnAccountAddsUpAllLives(t *testing.T) {
 }
 
 // Limits are compared with what was used while answers go on to be counted.
-func TestWhatWasUsedDoesNotChangeAfterwards(t *testing.T) {
+func TestUsedIsACopy(t *testing.T) {
 	b := newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
-	answered(t, b, "m", agentbox.Tokens{Answers: 1})
+	modelAnswer(t, b, "m", agentbox.Tokens{Answers: 1})
 	used := b.used()
-	answered(t, b, "m", agentbox.Tokens{Answers: 1})
-	answered(t, b, "n", agentbox.Tokens{Answers: 1})
+	modelAnswer(t, b, "m", agentbox.Tokens{Answers: 1})
+	modelAnswer(t, b, "n", agentbox.Tokens{Answers: 1})
 	if len(used.Models) != 1 || used.Models["m"].Answers != 1 {
 		t.Errorf("%+v", used.Models)
 	}
 }
 
-func answered(t *testing.T, b *accounting, model string, n agentbox.Tokens) {
+func modelAnswer(t *testing.T, b *accounting, model string, n agentbox.Tokens) {
 	t.Helper()
 	if err := b.tokens(model, n); err != nil {
 		t.Fatal(err)
@@ -93,23 +93,23 @@ func answered(t *testing.T, b *accounting, model string, n agentbox.Tokens) {
 
 // A supervisor may be killed at any time: what an answer cost is in the file by then, of boxes that
 // have an account.
-func TestAnAnswerIsWrittenDownAtOnce(t *testing.T) {
+func TestTokensAreWrittenAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "account.json")
 	b := newTestAccounting(t, path)
 	b.hasAccount = func() bool { return false }
-	answered(t, b, "m", agentbox.Tokens{Answers: 1, Input: 3})
+	modelAnswer(t, b, "m", agentbox.Tokens{Answers: 1, Input: 3})
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("a box without an account has one: %v", err)
 	}
 	b.hasAccount = func() bool { return true }
-	answered(t, b, "m", agentbox.Tokens{Answers: 1, Input: 4})
+	modelAnswer(t, b, "m", agentbox.Tokens{Answers: 1, Input: 4})
 	a, err := ReadAccount(path)
 	if got := a.Models["m"]; err != nil || got != (agentbox.Tokens{Answers: 2, Input: 7}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-func TestAnAccountSeesThisProcess(t *testing.T) {
+func TestAccountMeasuresProcess(t *testing.T) {
 	b := newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
 	b.begin(time.Now())
 	pids := []int{os.Getpid(), 1 << 30}
@@ -124,7 +124,7 @@ func TestAnAccountSeesThisProcess(t *testing.T) {
 func TestAnAccountIsBounded(t *testing.T) {
 	b := newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
 	for i := range 100 {
-		answered(t, b, string(rune('a'+i)), agentbox.Tokens{Answers: 1, Input: 1})
+		modelAnswer(t, b, string(rune('a'+i)), agentbox.Tokens{Answers: 1, Input: 1})
 		b.underPressure(protocol.GuestStats{OOMKills: i + 1}, time.Now())
 	}
 	if used := b.used(); len(used.Models) > agentbox.MaxModels+1 || used.Tokens().Input != 100 {
@@ -136,7 +136,7 @@ func TestAnAccountIsBounded(t *testing.T) {
 }
 
 // Tokens and cost end a task's box, and no box that somebody may come back to.
-func TestMeterEndsATaskAtItsCost(t *testing.T) {
+func TestMeterCostLimit(t *testing.T) {
 	used := agentbox.Consumption{}
 	m := newMeter(func() time.Duration { return 0 }, func(agentbox.Limit) {})
 	m.used = func() agentbox.Consumption { return used }
@@ -168,7 +168,7 @@ type ownProcess struct{ vmm.Machine }
 func (ownProcess) PIDs() []int { return []int{os.Getpid()} }
 
 // A task may have ended before anybody has looked at its machine, and has held memory all the same.
-func TestWhatIsLookedAtOnceHasHeldMemory(t *testing.T) {
+func TestSingleSampleCountsMemory(t *testing.T) {
 	s := &Supervisor{machine: ownProcess{}, started: make(chan struct{}), meter: newMeter(nil, nil), log: slog.New(slog.DiscardHandler)}
 	close(s.started)
 	s.accounting = newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))

@@ -8,7 +8,7 @@ import (
 )
 
 // Machines are prepared for an authority of this name before their box exists.
-func TestEveryAuthorityHasTheNameThatTemplatesArePreparedFor(t *testing.T) {
+func TestAuthorityName(t *testing.T) {
 	ca, err := gateway.NewCA(authorityName)
 	if err != nil {
 		t.Fatal(err)

@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// told is what the child says about itself.
-type told struct {
+// childReport is what the child says about itself.
+type childReport struct {
 	Config   Config
 	Control  string
 	Template []string
@@ -49,7 +49,7 @@ func child() error {
 	if err != nil {
 		return err
 	}
-	out := told{Config: cfg}
+	out := childReport{Config: cfg}
 	control, err := listener(files.Control)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func child() error {
 	return json.NewEncoder(os.Stdout).Encode(out)
 }
 
-func TestSupervisorGetsItsConfigurationAndFilesAndItsMachineKeepsTheLock(t *testing.T) {
+func TestConfigFilesAndLockAreInherited(t *testing.T) {
 	dir := t.TempDir()
 	cfg := Config{
 		Box: agentbox.NewBoxID(), Home: dir, Isolation: agentbox.MicroVM, Life: 3, Hostname: "app", Template: true, Saved: "/saved",
@@ -104,11 +104,11 @@ func TestSupervisorGetsItsConfigurationAndFilesAndItsMachineKeepsTheLock(t *test
 	for _, f := range files.List() {
 		f.Close()
 	}
-	var got told
+	var got childReport
 	if err := json.NewDecoder(bufio.NewReader(bytes.NewReader(b))).Decode(&got); err != nil {
 		t.Fatalf("%v: %s", err, b)
 	}
-	want := told{cfg, filepath.Join(dir, "control"), []string{"one", "two"}}
+	want := childReport{cfg, filepath.Join(dir, "control"), []string{"one", "two"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -172,7 +172,7 @@ func held(t *testing.T, path string) bool {
 	return err != nil
 }
 
-func TestBrokenConfigurationTouchesNoFile(t *testing.T) {
+func TestInvalidConfigTouchesNoFile(t *testing.T) {
 	for _, in := range []string{"", "{", `{"box":"short"}`, `[]`} {
 		if _, _, err := readConfig(strings.NewReader(in)); err == nil {
 			t.Errorf("%q is read", in)

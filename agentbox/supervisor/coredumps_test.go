@@ -8,7 +8,7 @@ import (
 )
 
 // The test runs itself: the limit cannot be taken back.
-func TestNothingOfASupervisorIsDumped(t *testing.T) {
+func TestDisableCoreDumps(t *testing.T) {
 	if os.Getenv("NO_CORES") != "" {
 		if err := disableCoreDumps(); err != nil {
 			t.Fatal(err)

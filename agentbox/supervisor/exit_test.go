@@ -37,7 +37,7 @@ func TestExitNoteIsReadOnce(t *testing.T) {
 	}
 }
 
-func TestAMachineThatRanHasDiedAndNotFailedToStart(t *testing.T) {
+func TestExitCauseAfterStart(t *testing.T) {
 	silent := errors.New("it does not answer")
 	for name, left := range map[string]Exit{"not greeted": failureExit(silent, true), "restored in part": failureExit(&vmm.MayHaveRun{Cause: silent}, false)} {
 		dir := t.TempDir()
@@ -51,7 +51,7 @@ func TestAMachineThatRanHasDiedAndNotFailedToStart(t *testing.T) {
 	}
 }
 
-func TestBrokenExitNoteIsTakenAwayAndTellsNothing(t *testing.T) {
+func TestBrokenExitNoteIsRemoved(t *testing.T) {
 	for name, note := range map[string]string{"empty": "", "half": `{"reason":{"co`, "no reason": "{}", "null": `{"reason":null}`, "another type": "[]"} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

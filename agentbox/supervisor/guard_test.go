@@ -51,7 +51,7 @@ func inForce(t *testing.T, rules ...string) api.PolicyInForce {
 }
 
 // A machine of the pool is no box: nothing leaves it, and it has no log.
-func TestNothingIsAllowedBeforeThereIsAPolicy(t *testing.T) {
+func TestNoPolicyDeniesAll(t *testing.T) {
 	_, gate, dir := newTestGuard(t)
 	d := netstack.Destination{Proto: "tcp", Name: "a.example", Addr: netip.MustParseAddrPort("198.18.0.9:443")}
 	if gate.Lookup(t.Context(), netstack.Question{Name: "a.example", Type: 1}) == nil || gate.Accept(t.Context(), d) == nil {
@@ -62,9 +62,9 @@ func TestNothingIsAllowedBeforeThereIsAPolicy(t *testing.T) {
 	}
 }
 
-// carried is a connection of the box to a server of this machine, under a policy that allows it;
+// served is a connection of the box to a server of this machine, under a policy that allows it;
 // over is closed when it has ended.
-func carried(t *testing.T, g *guard, gate *gate) (d netstack.Destination, over <-chan struct{}) {
+func served(t *testing.T, g *guard, gate *gate) (d netstack.Destination, over <-chan struct{}) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -101,9 +101,9 @@ func carried(t *testing.T, g *guard, gate *gate) (d netstack.Destination, over <
 	return d, done
 }
 
-func TestAChangeOfPolicyEndsWhatItDenies(t *testing.T) {
+func TestPolicyChangeEndsDeniedFlows(t *testing.T) {
 	g, gate, dir := newTestGuard(t)
-	d, over := carried(t, g, gate)
+	d, over := served(t, g, gate)
 	if err := g.enforce(t.Context(), inForce(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -126,9 +126,9 @@ func TestAChangeOfPolicyEndsWhatItDenies(t *testing.T) {
 
 // The disk is full when the box tries something: what it had open ends, and it gets nothing more,
 // whatever policy comes.
-func TestABoxWhoseLogCannotBeWrittenReachesNothing(t *testing.T) {
+func TestUnwritableLogCutsNetwork(t *testing.T) {
 	g, gate, dir := newTestGuard(t)
-	d, over := carried(t, g, gate)
+	d, over := served(t, g, gate)
 	fillDisk(t, filepath.Join(dir, "log.jsonl"))
 	if err := gate.Accept(t.Context(), netstack.Destination{Proto: "tcp", Addr: netip.MustParseAddrPort("10.0.0.1:80")}); err == nil {
 		t.Error("what the policy denies is accepted")
@@ -152,9 +152,9 @@ func TestABoxWhoseLogCannotBeWrittenReachesNothing(t *testing.T) {
 
 // The disk is full when another policy comes: what was allowed may be what is taken back, so
 // nothing is.
-func TestABoxWhoseChangeOfPolicyCannotBeWrittenDownReachesNothing(t *testing.T) {
+func TestUnloggedPolicyChangeCutsNetwork(t *testing.T) {
 	g, gate, dir := newTestGuard(t)
-	d, over := carried(t, g, gate)
+	d, over := served(t, g, gate)
 	fillDisk(t, filepath.Join(dir, "log.jsonl"))
 	if err := g.enforce(t.Context(), inForce(t)); agentbox.CodeOf(err) != agentbox.NoSpace {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func pipe(t *testing.T) (box net.Conn, stack netstack.Conn) {
 	return box, c.(*net.TCPConn)
 }
 
-func TestLimitsOfTheNetworkAreKeptAndLogged(t *testing.T) {
+func TestNetworkLimits(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	var g *guard
 	m := newMeter(func() time.Duration { return 0 }, func(which agentbox.Limit) { g.record(policy.Entry{Kind: policy.KindLimit, Reason: which.String()}) })
@@ -254,9 +254,9 @@ func TestLimitsOfTheNetworkAreKeptAndLogged(t *testing.T) {
 }
 
 // A box can have many connections accepted before the first of them is carried.
-func TestConnectionsAcceptedAtOnceExceedNoLimit(t *testing.T) {
+func TestConcurrentConnectionLimit(t *testing.T) {
 	g, gate, _ := newTestGuard(t)
-	d, over := carried(t, g, gate)
+	d, over := served(t, g, gate)
 	req := inForce(t, "127.0.0.1:*")
 	req.Limits = api.Limits{Connections: 1}
 	if err := g.enforce(t.Context(), req); err != nil {
@@ -274,7 +274,7 @@ func TestConnectionsAcceptedAtOnceExceedNoLimit(t *testing.T) {
 	<-over
 }
 
-func TestValuesComeFromWhereTheyAreKept(t *testing.T) {
+func TestSecretSources(t *testing.T) {
 	g, _, _ := newTestGuard(t)
 	req := inForce(t)
 	req.Secrets = map[string]secrets.Source{"T": {From: secrets.Reference{Kind: secrets.Env, Of: "V"}}}

@@ -36,15 +36,15 @@ const maxRetryDelay = 2 * time.Second
 // blocks that may then be read from the image's file. It logs when the wait begins, and each reason
 // other than that no daemon answers.
 func (s *Supervisor) needBlock(ctx context.Context, client *api.Client, block int) (have agentbox.Blocks, err error) {
-	req, told := api.ImageNeed{Box: s.cfg.Box, Image: s.cfg.Image.Digest, Block: block}, false
+	req, logged := api.ImageNeed{Box: s.cfg.Box, Image: s.cfg.Image.Digest, Block: block}, false
 	err = partial.Retry(ctx, maxRetryDelay, func() (err error) {
 		have, err = api.Call(ctx, client, api.NeedImage, req, nil)
 		return err
 	}, func(err error) bool {
-		if !told || agentbox.CodeOf(err) != agentbox.Unavailable {
+		if !logged || agentbox.CodeOf(err) != agentbox.Unavailable {
 			s.log.Warn("the machine waits for its image", "block", block, "error", err)
 		}
-		told = true
+		logged = true
 		return true
 	})
 	return have, err

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestLeaseEndsWhenItSays(t *testing.T) {
+func TestLeaseEnds(t *testing.T) {
 	const hour = time.Hour
 	for name, c := range map[string]struct {
 		change func(l *lease)
@@ -71,7 +71,7 @@ func TestLeaseEndsWhenItSays(t *testing.T) {
 
 // Who has come in since the lease ended is not put out: expired is asked before and after a box is
 // saved.
-func TestALeaseIsNotOverForWhoHasJustCome(t *testing.T) {
+func TestHoldAfterExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLease(time.Hour)
 		defer l.stop()
@@ -95,7 +95,7 @@ func TestALeaseIsNotOverForWhoHasJustCome(t *testing.T) {
 
 // The time of a lease is the monotonic clock's: neither sleep nor a clock that is set has a say in
 // it.
-func TestALeaseFollowsTheMonotonicClock(t *testing.T) {
+func TestLeaseUsesMonotonicClock(t *testing.T) {
 	l := newLease(time.Hour)
 	defer l.stop()
 	for _, when := range []func(){func() {}, func() { l.renew(time.Hour) }, func() { l.hold()() }} {

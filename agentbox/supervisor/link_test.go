@@ -52,7 +52,7 @@ func greeting(t *testing.T, l *link, theirs net.Conn) (stop func()) {
 
 // While somebody waits for a guest that says nothing, the others are told what is known: a list of
 // boxes must not wait for it.
-func TestASilentGuestKeepsNobodyElseWaiting(t *testing.T) {
+func TestSilentGuestBlocksNobodyElse(t *testing.T) {
 	l, theirs := silentGuest(t)
 	stop := greeting(t, l, theirs)
 	told := make(chan struct{})
@@ -72,7 +72,7 @@ func TestASilentGuestKeepsNobodyElseWaiting(t *testing.T) {
 
 // A box that is stopped has a grace, and does not wait until somebody else has given up on its
 // guest.
-func TestWhoWaitsForAnothersGreetingGivesUpInTime(t *testing.T) {
+func TestClientTimeoutDuringHandshake(t *testing.T) {
 	l, theirs := silentGuest(t)
 	stop := greeting(t, l, theirs)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -10,7 +10,7 @@ import (
 	"agentbox/agentbox/api"
 )
 
-func TestMeterNamesTheLimit(t *testing.T) {
+func TestMeterReportsLimit(t *testing.T) {
 	var told []string
 	cpu := time.Duration(0)
 	now := time.Unix(1_000_000, 0)
@@ -53,7 +53,7 @@ func TestMeterNamesTheLimit(t *testing.T) {
 
 // A machine of the pool has waited for a day, and has limits before it is ready: its time begins
 // when it is a box.
-func TestMeterBeginsWithTheBox(t *testing.T) {
+func TestMeterStartsWithBox(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	m := newMeter(func() time.Duration { return time.Hour }, func(agentbox.Limit) {})
 	m.now = func() time.Time { return now }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestBoxesGiveWayBeforeOthers(t *testing.T) {
+func TestRaiseOOMScore(t *testing.T) {
 	for before, want := range map[string]string{"0\n": "500", "200\n": "500", "-900\n": "500", "500\n": "500\n", "1000\n": "1000\n"} {
 		proc := t.TempDir()
 		path := filepath.Join(proc, "self", "oom_score_adj")

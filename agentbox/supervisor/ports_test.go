@@ -26,7 +26,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-func TestPortsAreOpenedListedAndClosed(t *testing.T) {
+func TestPorts(t *testing.T) {
 	p := newPorts(t.Context(), noGuest, environment.Watch{})
 	defer p.closeAll()
 	port := freePort(t)
@@ -73,7 +73,7 @@ func TestPortsAreOpenedListedAndClosed(t *testing.T) {
 	}
 }
 
-func TestATakenPortIsReplacedOnlyIfNobodyAskedForIt(t *testing.T) {
+func TestTakenPort(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestATakenPortIsReplacedOnlyIfNobodyAskedForIt(t *testing.T) {
 	}
 }
 
-func TestNumbersThatAreNoPortsAreRefused(t *testing.T) {
+func TestInvalidPorts(t *testing.T) {
 	p := newPorts(t.Context(), noGuest, environment.Watch{})
 	for _, c := range [][2]int{{0, 0}, {-1, 0}, {65536, 0}, {80, -1}, {80, 65536}} {
 		if _, err := p.open(c[0], c[1]); agentbox.CodeOf(err) != agentbox.Invalid {

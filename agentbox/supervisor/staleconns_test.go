@@ -18,7 +18,7 @@ const procNetTCP = `  sl  local_address rem_address   st tx_queue rx_queue tr tm
    5: 020012C6:9C43 020012C6:9C44 01 00000000:00000000 00:00000000 00000000  1000        0 5 1
 `
 
-func TestReadSurvivors(t *testing.T) {
+func TestParseStaleConns(t *testing.T) {
 	want := []staleConn{
 		{40000, netip.MustParseAddrPort("203.0.113.7:443")},
 		{40002, netip.MustParseAddrPort("203.0.113.7:80")},
@@ -32,7 +32,7 @@ func TestReadSurvivors(t *testing.T) {
 	}
 }
 
-func FuzzSurvivors(f *testing.F) {
+func FuzzStaleConns(f *testing.F) {
 	f.Add(procNetTCP)
 	f.Add("1: 020012C6:10000 077100CB:01BB 01\n: : : :\n")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -29,7 +29,7 @@ func (m endedMachine) Err() error            { return m.err }
 
 // A daemon that was killed between starting a supervisor and wanting its machine must not keep the
 // next one waiting.
-func TestASupervisorThatWaitsForItsDaemonIsStopped(t *testing.T) {
+func TestStopWhileAwaitingStart(t *testing.T) {
 	s := &Supervisor{startRequests: make(chan api.StartRequest), started: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		_, s.startErr = s.awaitStart(t.Context())
@@ -42,7 +42,7 @@ func TestASupervisorThatWaitsForItsDaemonIsStopped(t *testing.T) {
 	}
 }
 
-func TestWhyAMachineWasNotGreeted(t *testing.T) {
+func TestHandshakeError(t *testing.T) {
 	gone := make(chan struct{})
 	close(gone)
 	box := agentbox.NewBoxID()
@@ -62,7 +62,7 @@ func TestWhyAMachineWasNotGreeted(t *testing.T) {
 }
 
 // A machine of the pool becomes a box while others ask what it is; the race detector looks on.
-func TestAMachineIsAskedWhileItBecomesABox(t *testing.T) {
+func TestStatusDuringAttach(t *testing.T) {
 	s := &Supervisor{
 		started: make(chan struct{}), link: &link{}, lease: newLease(time.Hour), meter: newMeter(nil, nil),
 		ports: newPorts(t.Context(), nil, environment.Watch{}),
@@ -102,7 +102,7 @@ func (r *restorer) Restore(_ context.Context, _ vmm.Spec, _ vmm.Template, saved 
 
 // The memory of a paused box has the name of one that may be restored only while its guest has not
 // run.
-func TestASavedMachineIsOutOfReachOnceItsGuestMayHaveRun(t *testing.T) {
+func TestResumeRenamesSaveBeforeGuestRuns(t *testing.T) {
 	failed := errors.New("no")
 	for name, c := range map[string]struct {
 		err  error

@@ -153,8 +153,8 @@ func (k fakeSnapshotter) Keep(context.Context, agentbox.Box, agentbox.Task) (Kep
 	return k.kept, k.err
 }
 
-// nothing is kept of a box in which nothing was done.
-var nothing = fakeSnapshotter{kept: Kept{Nothing: true}}
+// noChanges is kept of a box in which nothing was done.
+var noChanges = fakeSnapshotter{kept: Kept{Nothing: true}}
 
 // serve runs a queue until the test ends or stop is called.
 func (h *fakeHost) serve(t *testing.T, store Store, snapshotter Snapshotter) (q *Queue, stop func()) {

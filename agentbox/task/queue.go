@@ -323,7 +323,7 @@ const evidenceRetention = 30 * 24 * time.Hour
 
 // Expired lists the tasks of which only old evidence is left: they ended a month ago, and no ref,
 // box or artifact refers to them. The caller removes them.
-func (q *Queue) Expired() (spent []agentbox.Task) {
+func (q *Queue) Expired() (expired []agentbox.Task) {
 	all, _ := q.Store.List() // what cannot be read stays
 	for _, t := range all {
 		ended := t.Created
@@ -331,10 +331,10 @@ func (q *Queue) Expired() (spent []agentbox.Task) {
 			ended = last.Result.Ended
 		}
 		if t.State.Done() && time.Since(ended) > evidenceRetention && !slices.ContainsFunc(t.Attempts, hasWork) {
-			spent = append(spent, t)
+			expired = append(expired, t)
 		}
 	}
-	return spent
+	return expired
 }
 
 // hasWork tells whether something refers to what an attempt did.
@@ -360,14 +360,14 @@ func (q *Queue) sweep(ctx context.Context) {
 		return
 	}
 	all, _ := q.Store.List()
-	spent := map[string]bool{}
+	expired := map[string]bool{}
 	for _, t := range all {
 		for _, a := range t.Attempts {
-			spent[a.BoxName] = a.Result != nil && a.Result.Box == ""
+			expired[a.BoxName] = a.Result != nil && a.Result.Box == ""
 		}
 	}
 	for _, b := range boxes {
-		if spent[b.Name] {
+		if expired[b.Name] {
 			q.remove(ctx, b)
 		}
 	}

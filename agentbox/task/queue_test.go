@@ -19,9 +19,9 @@ import (
 	"agentbox/agentbox/artifact"
 )
 
-func TestATaskEndsAsItsCommandDid(t *testing.T) {
+func TestTaskResult(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
+	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
 	for status, want := range map[string]agentbox.TaskState{"0": agentbox.TaskSucceeded, "3": agentbox.TaskFailed, "lost": agentbox.TaskLost} {
 		got := wait(t, q, submit(t, q, 0, status)[0].ID)
 		if got.State != want || len(got.Attempts) != 1 || (status == "lost") != (got.Last().Result.Exit == nil) {
@@ -30,14 +30,14 @@ func TestATaskEndsAsItsCommandDid(t *testing.T) {
 	}
 }
 
-func TestEachTaskEndsOnceWhateverIsKilled(t *testing.T) {
+func TestTasksEndOnceAcrossRestarts(t *testing.T) {
 	h, store := newFakeHost(t), Store{t.TempDir()}
-	q, stop := h.serve(t, store, nothing)
+	q, stop := h.serve(t, store, noChanges)
 	all := submit(t, q, 0, "0", "1", "0", "2", "0", "0", "lost", "0")
 	for range 6 { // the daemon is killed again and again
 		time.Sleep(30 * time.Millisecond)
 		stop()
-		q, stop = h.serve(t, store, nothing)
+		q, stop = h.serve(t, store, noChanges)
 	}
 	for _, one := range all {
 		if got := wait(t, q, one.ID); len(got.Attempts) != 1 || h.starts(got.Last().Job) != 1 {
@@ -45,7 +45,7 @@ func TestEachTaskEndsOnceWhateverIsKilled(t *testing.T) {
 		}
 	}
 	stop()
-	_, stop = h.serve(t, store, nothing) // a last one clears away
+	_, stop = h.serve(t, store, noChanges) // a last one clears away
 	time.Sleep(50 * time.Millisecond)
 	stop()
 	if boxes, _ := h.List(t.Context(), api.ListRequest{}, nil); len(boxes) != 0 || h.maxBoxes > 3 {
@@ -53,9 +53,9 @@ func TestEachTaskEndsOnceWhateverIsKilled(t *testing.T) {
 	}
 }
 
-func TestARetryIsAnotherAttempt(t *testing.T) {
+func TestRetryAddsAttempt(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
+	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
 	if got := wait(t, q, submit(t, q, 2, "5")[0].ID); len(got.Attempts) != 3 || got.State != agentbox.TaskFailed {
 		t.Errorf("%+v", got)
 	}
@@ -66,7 +66,7 @@ func TestARetryIsAnotherAttempt(t *testing.T) {
 
 func TestACancelledTaskEnds(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
+	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
 	all := submit(t, q, 5, "never", "never", "never", "never")
 	time.Sleep(100 * time.Millisecond) // three run, one is queued
 	for _, one := range all {
@@ -82,9 +82,9 @@ func TestACancelledTaskEnds(t *testing.T) {
 }
 
 // A box may never be ready to run anything: it is in nobody's way when the task is cancelled.
-func TestATaskThatNeverBeginsCanBeCancelled(t *testing.T) {
+func TestCancelBeforeBegin(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
+	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
 	one := submit(t, q, 5, "unready")[0]
 	for deadline := time.Now().Add(time.Minute); len(boxesOf(t, h)) == 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
@@ -108,7 +108,7 @@ func boxesOf(t *testing.T, h *fakeHost) []agentbox.Box {
 	return all
 }
 
-func TestABoxWhoseWorkCannotBeKeptStays(t *testing.T) {
+func TestUnkeptWorkKeepsBox(t *testing.T) {
 	for _, test := range []struct {
 		snapshotter Snapshotter
 		stays       bool
@@ -141,9 +141,9 @@ func waitGone(t *testing.T, h *fakeHost, name string, stays bool) {
 	}
 }
 
-func TestAHeldTaskIsItsHolders(t *testing.T) {
+func TestHeldTask(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
+	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
 	begin := func(status string) agentbox.Task {
 		t.Helper()
 		got, err := q.Begin(t.Context(), Submission{Specs: []agentbox.TaskSpec{{Command: []string{status}}}}, []string{"A=B"}, nil)
@@ -185,9 +185,9 @@ func TestAHeldTaskIsItsHolders(t *testing.T) {
 
 // The queue, when it looks for tasks at that moment, must not begin one without what only its
 // holder has.
-func TestAHeldTaskHasItsHoldersEnvironment(t *testing.T) {
+func TestHeldTaskEnvironment(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
+	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
 	looking, stop := context.WithCancel(t.Context())
 	var looks sync.WaitGroup
 	defer looks.Wait()
@@ -219,9 +219,9 @@ func TestAHeldTaskHasItsHoldersEnvironment(t *testing.T) {
 }
 
 // A box that outgrows its disk is paused, with its job: its task has ended.
-func TestATaskWhoseBoxIsPausedAtALimitEnds(t *testing.T) {
+func TestTaskPausedAtLimitEnds(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
+	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
 	id := submit(t, q, 0, "never")[0].ID
 	for paused := false; !paused; time.Sleep(time.Millisecond) {
 		one, err := q.Store.Read(id)
@@ -243,7 +243,7 @@ func TestATaskWhoseBoxIsPausedAtALimitEnds(t *testing.T) {
 }
 
 // What prune may take: a month old, done, and nothing of it anywhere.
-func TestOldEvidenceWithoutWorkIsSpent(t *testing.T) {
+func TestExpired(t *testing.T) {
 	store := Store{t.TempDir()}
 	q := NewQueue(t.Context(), Config{Store: store})
 	old, now := time.Now().Add(-evidenceRetention-time.Hour), time.Now()
@@ -279,13 +279,13 @@ func TestOldEvidenceWithoutWorkIsSpent(t *testing.T) {
 			}
 		}
 	}
-	spent := map[string]bool{}
+	expired := map[string]bool{}
 	for _, one := range q.Expired() {
-		spent[names[one.ID]] = true
+		expired[names[one.ID]] = true
 	}
 	for name, c := range cases {
-		if spent[name] != c.spent {
-			t.Errorf("%s: %v", name, spent[name])
+		if expired[name] != c.spent {
+			t.Errorf("%s: %v", name, expired[name])
 		}
 	}
 	for range 2 { // the second time the others are not read
@@ -311,7 +311,7 @@ func (w fakeEvidence) Gather(context.Context, agentbox.Box, string) (Evidence, e
 }
 
 // A box has files that could not be taken: it stays, stopped, and the result names it.
-func TestArtifactsThatCannotBeTakenKeepTheBox(t *testing.T) {
+func TestUncollectedArtifactsKeepBox(t *testing.T) {
 	for what, c := range map[string]struct {
 		fakeCollector
 		stays bool
@@ -320,7 +320,7 @@ func TestArtifactsThatCannotBeTakenKeepTheBox(t *testing.T) {
 		"none": {fakeCollector{err: errors.New("the box does not answer")}, true},
 	} {
 		h := newFakeHost(t)
-		q, _ := h.serve(t, Store{t.TempDir()}, nothing)
+		q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
 		q.Collector = c.fakeCollector
 		all, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{{Command: []string{"0"}, Artifacts: []string{"out"}}}})
 		if err != nil {
@@ -339,9 +339,9 @@ func TestArtifactsThatCannotBeTakenKeepTheBox(t *testing.T) {
 	}
 }
 
-func TestAResultHasTheEvidence(t *testing.T) {
+func TestResultEvidence(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, nothing)
+	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
 	q.Evidence = fakeEvidence{Evidence{Used: &agentbox.Consumption{CPU: time.Second}, Denied: []agentbox.Denial{{What: "GET x"}}, Services: []string{"web"}}}
 	got := wait(t, q, submit(t, q, 0, "0")[0].ID).Last().Result
 	if got.Used == nil || got.Used.CPU != time.Second || len(got.Denied) != 1 || len(got.Services) != 1 {
@@ -351,7 +351,7 @@ func TestAResultHasTheEvidence(t *testing.T) {
 
 // A task that is removed is removed for the queue at once: half of its files are those of a task
 // that never ran, which would be run again.
-func TestARemovedTaskIsNeverHalfThere(t *testing.T) {
+func TestRemoveIsAtomic(t *testing.T) {
 	h := newFakeHost(t)
 	// A tmpfs, where there is one, removes first what was made last.
 	dir, err := os.MkdirTemp("/dev/shm", "tasks")
@@ -360,7 +360,7 @@ func TestARemovedTaskIsNeverHalfThere(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	store := Store{Dir: dir}
-	q, _ := h.serve(t, store, nothing)
+	q, _ := h.serve(t, store, noChanges)
 	id := submit(t, q, 0, "0")[0].ID
 	wait(t, q, id)
 	for n := range 5000 { // so that it takes a while
@@ -388,13 +388,13 @@ func TestARemovedTaskIsNeverHalfThere(t *testing.T) {
 }
 
 // A daemon that was killed while it removed a task leaves files that the next one removes.
-func TestWhatARemovalLeftIsSweptAway(t *testing.T) {
+func TestSweepFinishesRemoval(t *testing.T) {
 	h := newFakeHost(t)
 	store := Store{Dir: t.TempDir()}
 	if err := os.MkdirAll(filepath.Join(store.Dir, removedPrefix+"t-01234567", "attempts"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	q, _ := h.serve(t, store, nothing)
+	q, _ := h.serve(t, store, noChanges)
 	wait(t, q, submit(t, q, 0, "0")[0].ID)
 	if left, err := os.ReadDir(store.Dir); err != nil || len(left) != 1 {
 		t.Errorf("left: %v, %v", left, err)
@@ -402,7 +402,7 @@ func TestWhatARemovalLeftIsSweptAway(t *testing.T) {
 }
 
 // Progress is written into an answer that ends when Begin returns.
-func TestNobodyIsToldAfterListeningEnded(t *testing.T) {
+func TestNoProgressAfterSetProgressNil(t *testing.T) {
 	w := &watch{}
 	telling := make(chan struct{})
 	var told atomic.Bool
@@ -422,7 +422,7 @@ func TestNobodyIsToldAfterListeningEnded(t *testing.T) {
 }
 
 // A holder of a task that cannot begin is told why.
-func TestATaskThatCannotBeginSaysWhy(t *testing.T) {
+func TestBeginError(t *testing.T) {
 	store := Store{Dir: t.TempDir()}
 	q := NewQueue(t.Context(), Config{Store: store, Log: slog.New(slog.DiscardHandler)})
 	all, err := q.write(Submission{Specs: []agentbox.TaskSpec{{Command: []string{"0"}}}}, agentbox.NewTaskID())

@@ -21,7 +21,7 @@ const maxKeepAttempts = 3
 // that waits for it, which may be called more than once. The goroutine ends with ctx at the latest.
 // Without a source the evidence is empty.
 func (r *run) startGathering(ctx context.Context, box agentbox.Box) (evidence func() Evidence) {
-	told := make(chan Evidence, 1)
+	result := make(chan Evidence, 1)
 	go func() {
 		var t Evidence
 		var err error
@@ -31,9 +31,9 @@ func (r *run) startGathering(ctx context.Context, box agentbox.Box) (evidence fu
 		if err != nil && ctx.Err() == nil {
 			r.q.Log.Warn("not all is known of how a task went", "task", r.rec.ID, "error", err)
 		}
-		told <- t
+		result <- t
 	}()
-	return sync.OnceValue(func() Evidence { return <-told })
+	return sync.OnceValue(func() Evidence { return <-result })
 }
 
 // copyTo copies the evidence into the result.
@@ -90,15 +90,15 @@ func (r *run) collect(ctx context.Context, box agentbox.Box, work Kept, result *
 		return
 	}
 	result.Artifacts = len(got.Files)
-	said := append([]string{agentbox.Plural(len(got.Files), "file")}, got.Notes...)
+	notes := append([]string{agentbox.Plural(len(got.Files), "file")}, got.Notes...)
 	if err != nil {
-		said = append(said, agentbox.AsError(err).Message)
+		notes = append(notes, agentbox.AsError(err).Message)
 	}
 	if err != nil || got.Lost > 0 {
 		result.Box, result.Uncollected = r.BoxName, true
-		said = append(said, "what is missing is in box "+r.BoxName)
+		notes = append(notes, "what is missing is in box "+r.BoxName)
 	}
-	r.timeline.addTimed("artifacts", strings.Join(said, "; "), time.Since(begun))
+	r.timeline.addTimed("artifacts", strings.Join(notes, "; "), time.Since(begun))
 }
 
 // stopKeptBox stops a box that stays, so that it takes no memory while it waits for a person. A

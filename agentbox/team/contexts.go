@@ -100,13 +100,13 @@ func (t *Team) TeamContexts() []Announced {
 			if r.Kind != catalogue.Box && r.Kind != catalogue.Task {
 				continue
 			}
-			told := Announced{Owner: p.ID}
-			if json.Unmarshal([]byte(r.Text), &told.Context) != nil {
+			announced := Announced{Owner: p.ID}
+			if json.Unmarshal([]byte(r.Text), &announced.Context) != nil {
 				continue // written by another version of agentbox
 			}
-			told.sanitized() // its owner may not have done so
-			told.Kind, told.ID = r.Kind, r.Key
-			out = append(out, told)
+			announced.sanitized() // its owner may not have done so
+			announced.Kind, announced.ID = r.Kind, r.Key
+			out = append(out, announced)
 		}
 	}
 	return out

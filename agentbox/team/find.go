@@ -141,16 +141,16 @@ func (t *Team) awaitReachable(ctx context.Context, manifest agentbox.Digest) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()
-	ctx, giveUp := context.WithCancelCause(ctx)
-	defer giveUp(nil)
+	ctx, cancelCause := context.WithCancelCause(ctx)
+	defer cancelCause(nil)
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		if t.awaitSilence(ctx, p, manifest) {
-			giveUp(agentbox.Errorf(agentbox.Unavailable, "none of those that have it answers"))
+			cancelCause(agentbox.Errorf(agentbox.Unavailable, "none of those that have it answers"))
 		}
 	})
 	_, err := p.exchange.Manifest(ctx, manifest)
-	giveUp(nil)
+	cancelCause(nil)
 	watch.Wait()
 	return err
 }
@@ -158,22 +158,22 @@ func (t *Team) awaitReachable(ctx context.Context, manifest agentbox.Digest) err
 // awaitSilence waits until no holder of a manifest has been heard from recently, and returns true.
 // It returns false if ctx ends first.
 func (t *Team) awaitSilence(ctx context.Context, p *membership, manifest agentbox.Digest) bool {
-	var heard time.Time
+	var lastHeard time.Time
 	packets := map[identity.PeerID]uint64{}
 	tick := time.NewTicker(unreachableTimeout)
 	defer tick.Stop()
 	for first := true; ; first = false {
 		for _, id := range t.Holders(manifest) {
 			n := p.node.Packets(id)
-			if at := p.node.Heard(id); at.After(heard) {
-				heard = at
+			if at := p.node.Heard(id); at.After(lastHeard) {
+				lastHeard = at
 			}
 			if n > packets[id] && !first {
-				heard = time.Now()
+				lastHeard = time.Now()
 			}
 			packets[id] = n
 		}
-		if !first && time.Since(heard) >= silenceTimeout {
+		if !first && time.Since(lastHeard) >= silenceTimeout {
 			return true
 		}
 		select {

@@ -24,7 +24,7 @@ func directory(t *testing.T, content string) string {
 	return dir
 }
 
-func TestTemplatesAndKernelsTravel(t *testing.T) {
+func TestTemplatesAndKernelsAreShared(t *testing.T) {
 	all := newTeam(t, false, false)
 	has, needs, third := all[0], all[1], all[2]
 	img := has.build(t, 8)
@@ -82,7 +82,7 @@ func TestTemplatesAndKernelsTravel(t *testing.T) {
 	}
 }
 
-func TestTemplatesOfWhatStaysHereStayHere(t *testing.T) {
+func TestPrivateTemplatesAreNotOffered(t *testing.T) {
 	all := newTeam(t, true)
 	secret := all[0].build(t, 9, image.Include{From: "/home/ann/.netrc", To: "/root/.netrc"})
 	key := blob.Sum([]byte("key")).Hex()
@@ -96,7 +96,7 @@ func TestTemplatesOfWhatStaysHereStayHere(t *testing.T) {
 
 // Machines that make a template for one key at the same time make other bytes of it. That is no
 // alarm: each keeps its own.
-func TestTwoTemplatesOfOneKeyAreNoAlarm(t *testing.T) {
+func TestTwoTemplatesForOneKeyRaiseNoAlarm(t *testing.T) {
 	all := newTeam(t, true)
 	img := all[0].build(t, 10)
 	key := blob.Sum([]byte("key")).Hex()

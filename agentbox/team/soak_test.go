@@ -36,13 +36,13 @@ func TestSoak(t *testing.T) {
 	for n := range first {
 		soakRound(t, all, n)
 	}
-	before := weigh(t, all)
+	before := measureUsage(t, all)
 	end := time.Now().Add(long)
 	n := first
 	for ; time.Now().Before(end); n++ {
 		soakRound(t, all, n)
 	}
-	after := weigh(t, all)
+	after := measureUsage(t, all)
 	t.Logf("%d rounds: %+v, at first %+v", n, after, before)
 	if after.goroutines > before.goroutines+4 || after.open > before.open+4 {
 		t.Errorf("%d goroutines and %d open files, at first %d and %d", after.goroutines, after.open, before.goroutines, before.open)
@@ -68,7 +68,7 @@ func soakRound(t *testing.T, all []*machine, n int) {
 	if err := restarts.mesh.Close(); err != nil {
 		t.Error(err)
 	}
-	restarts.takePart(t)
+	restarts.join(t)
 	work.Wait()
 	for _, m := range all {
 		if err := errors.Join(m.Images.Forget(t.Context(), img.Digest), m.Files.Remove(t.Context(), img.Digest)); err != nil {
@@ -80,7 +80,7 @@ func soakRound(t *testing.T, all []*machine, n int) {
 		forgotten := func() bool { return m.mesh.Catalogues() != nil && !m.knows(catalogue.Image, img.Digest.Hex()) }
 		for end := time.Now().Add(time.Minute); !forgotten(); time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("round %d, %d restarted: image %s is still offered after a minute\n%s", n, slices.Index(all, restarts), img.Digest.Short(), whatIsKnown(t, all, img.Digest))
+				t.Fatalf("round %d, %d restarted: image %s is still offered after a minute\n%s", n, slices.Index(all, restarts), img.Digest.Short(), storedEntries(t, all, img.Digest))
 			}
 		}
 	}
@@ -89,8 +89,8 @@ func soakRound(t *testing.T, all []*machine, n int) {
 	}
 }
 
-// whatIsKnown says for each machine what it offers, and whom it knows as a holder of an image.
-func whatIsKnown(t *testing.T, all []*machine, d agentbox.Digest) string {
+// storedEntries says for each machine what it offers, and whom it knows as a holder of an image.
+func storedEntries(t *testing.T, all []*machine, d agentbox.Digest) string {
 	var b strings.Builder
 	for i, m := range all {
 		c := m.mesh.Catalogues()
@@ -163,14 +163,15 @@ func rejoin(t *testing.T, admin, m *machine) {
 	}
 }
 
-// weight is what a process has.
-type weight struct {
+// usage is what a process has.
+type usage struct {
 	goroutines, open, files int
 	heap                    uint64
 }
 
-// weigh says what is there while no machine takes part in the team: what a round left behind.
-func weigh(t *testing.T, all []*machine) weight {
+// measureUsage says what is there while no machine takes part in the team: what a round left
+// behind.
+func measureUsage(t *testing.T, all []*machine) usage {
 	t.Helper()
 	for _, m := range all {
 		if err := m.mesh.Close(); err != nil {
@@ -186,7 +187,7 @@ func weigh(t *testing.T, all []*machine) weight {
 			t.Error(err)
 		}
 	}
-	var w weight
+	var w usage
 	// Goroutines of quic-go end a moment after their connections.
 	last := 0
 	eventually(t, "nothing ends any more", func() bool {
@@ -208,7 +209,7 @@ func weigh(t *testing.T, all []*machine) weight {
 		}
 	}
 	for _, m := range all {
-		m.takePart(t)
+		m.join(t)
 	}
 	return w
 }

@@ -27,18 +27,18 @@ import (
 // machine is one of a team, with everything but boxes.
 type machine struct {
 	*Team
-	mesh *mesh.Mesh
-	key  ed25519.PrivateKey
-	dir  string
-	gone chan agentbox.Digest
-	does atomic.Pointer[[]Context]
+	mesh     *mesh.Mesh
+	key      ed25519.PrivateKey
+	dir      string
+	dropped  chan agentbox.Digest
+	contexts atomic.Pointer[[]Context]
 }
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	dir := t.TempDir()
 	log := slog.New(slog.DiscardHandler)
-	m := &machine{Team: New(), dir: dir, gone: make(chan agentbox.Digest, 16)}
+	m := &machine{Team: New(), dir: dir, dropped: make(chan agentbox.Digest, 16)}
 	key, err := layers.SigningKey(filepath.Join(dir, "key"))
 	if err != nil {
 		t.Fatal(err)
@@ -54,17 +54,17 @@ func newMachine(t *testing.T) *machine {
 		t.Fatal(err)
 	}
 	m.Files.Elsewhere = m.Image
-	m.does.Store(&[]Context{})
-	m.Contexts = func(context.Context) ([]Context, error) { return *m.does.Load(), nil }
+	m.contexts.Store(&[]Context{})
+	m.Contexts = func(context.Context) ([]Context, error) { return *m.contexts.Load(), nil }
 	m.DropImage = func(_ context.Context, d agentbox.Digest) bool {
 		select {
-		case m.gone <- d:
+		case m.dropped <- d:
 		default:
 		}
 		return true
 	}
 	m.key = key
-	m.takePart(t)
+	m.join(t)
 	var work sync.WaitGroup
 	work.Go(func() { m.Run(ctx) })
 	t.Cleanup(func() {
@@ -77,8 +77,8 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// takePart opens the machine's part in its team, as a daemon does that begins.
-func (m *machine) takePart(t *testing.T) {
+// join opens the machine's part in its team, as a daemon does that begins.
+func (m *machine) join(t *testing.T) {
 	t.Helper()
 	var err error
 	m.mesh, err = mesh.Open(mesh.Config{Dir: filepath.Join(m.dir, "mesh"), Key: m.key, Log: m.Log, Attach: m.Attach, Changed: m.Changed, Listed: m.Notify})
@@ -165,7 +165,7 @@ func (m *machine) knows(kind catalogue.Kind, key string) bool {
 	return len(m.mesh.Catalogues().Lookup(kind, key)) > 0
 }
 
-func TestAnImageIsFoundByDigestAndByKey(t *testing.T) {
+func TestFindImageByDigestAndKey(t *testing.T) {
 	all := newTeam(t, false, false)
 	built, needs := all[0], all[1]
 	img := built.build(t, 1)
@@ -201,7 +201,7 @@ func TestAnImageIsFoundByDigestAndByKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case d := <-needs.gone:
+	case d := <-needs.dropped:
 		if d != img.Digest {
 			t.Error(d)
 		}
@@ -224,7 +224,7 @@ func TestAnImageIsFoundByDigestAndByKey(t *testing.T) {
 	}
 }
 
-func TestOnlyBuildersAreBelieved(t *testing.T) {
+func TestOnlyBuildersAreTrusted(t *testing.T) {
 	all := newTeam(t, false)
 	img := all[1].build(t, 2)
 	eventually(t, "the image is offered", func() bool { return all[0].knows(catalogue.Image, img.Digest.Hex()) })
@@ -233,7 +233,7 @@ func TestOnlyBuildersAreBelieved(t *testing.T) {
 	}
 }
 
-func TestFilesOfThisHostStayHere(t *testing.T) {
+func TestHostFilesAreNotOffered(t *testing.T) {
 	all := newTeam(t, false)
 	secret := all[0].build(t, 3, image.Include{From: "/home/ann/.netrc", To: "/root/.netrc"})
 	open := all[0].build(t, 4)
@@ -262,7 +262,7 @@ func (m *machine) result(ctx context.Context, t *testing.T, in caches.Ingredient
 
 // All begin at once, as nobody knows of the others yet. All but one of them leave off, and get what
 // that one made.
-func TestOneMachineMakesIt(t *testing.T) {
+func TestOnceRunsOnOneMachine(t *testing.T) {
 	all := newTeam(t, true, true)
 	in := caches.Ingredients{Project: "p", Image: agentbox.Digest{1}, Setup: []string{"make"}, Lockfiles: map[string]agentbox.Digest{}}
 	var making, waiting, made atomic.Int32
@@ -302,7 +302,7 @@ func TestOneMachineMakesIt(t *testing.T) {
 }
 
 // Who made it fails, so another one does.
-func TestAFailureIsNotWaitedFor(t *testing.T) {
+func TestFailureReleasesClaim(t *testing.T) {
 	all := newTeam(t, true)
 	fails := errors.New("no")
 	none := func(context.Context) error { return agentbox.Errorf(agentbox.NotFound, "nobody") }
@@ -324,9 +324,9 @@ func TestAFailureIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestContextsAreTold(t *testing.T) {
+func TestContextsAreAnnounced(t *testing.T) {
 	all := newTeam(t, false)
-	all[0].does.Store(&[]Context{{Kind: catalogue.Box, ID: "abc", Name: "web\x1b[31m", State: "running", Branch: "main"}})
+	all[0].contexts.Store(&[]Context{{Kind: catalogue.Box, ID: "abc", Name: "web\x1b[31m", State: "running", Branch: "main"}})
 	eventually(t, "the box is seen", func() bool {
 		list := all[1].TeamContexts()
 		return len(list) == 1 && list[0].Name == "web[31m" && list[0].Owner == all[0].mesh.Self() && list[0].State == "running"
@@ -334,7 +334,7 @@ func TestContextsAreTold(t *testing.T) {
 }
 
 // A member writes what it likes into its catalogue; people see text.
-func TestHostileWordsAreNotShown(t *testing.T) {
+func TestContextsAreSanitized(t *testing.T) {
 	all := newTeam(t, false)
 	err := all[0].mesh.Catalogues().Update(func(e *catalogue.Edit) {
 		e.Put(catalogue.Record{Kind: catalogue.Task, Key: "x", Text: `{"name":"a\u001b]52;c;Zg==\u0007b\u202e","state":"\u001b[2J"}`})
@@ -356,7 +356,7 @@ func TestHostileWordsAreNotShown(t *testing.T) {
 }
 
 // Nobody would use what it makes, so nobody waits for it.
-func TestWhoIsNoBuilderClaimsNothing(t *testing.T) {
+func TestNonBuilderClaimsNothing(t *testing.T) {
 	all := newTeam(t, false)
 	none := func(context.Context) error { return agentbox.Errorf(agentbox.NotFound, "nobody") }
 	err := all[1].Once(t.Context(), "k", func(string) {}, none, func(context.Context) error {
@@ -380,7 +380,7 @@ func TestWhoIsNoBuilderClaimsNothing(t *testing.T) {
 }
 
 // What setup made while files of this host were at hand is this host's.
-func TestPrivateResultsStayHere(t *testing.T) {
+func TestPrivateResultsAreNotOffered(t *testing.T) {
 	all := newTeam(t, false)
 	file := filepath.Join(t.TempDir(), "part.tar")
 	if err := os.WriteFile(file, make([]byte, 10240), 0o600); err != nil {
@@ -402,10 +402,10 @@ func TestPrivateResultsStayHere(t *testing.T) {
 }
 
 // A machine leaves while it is asked things all the time.
-func TestLeavingEndsNothingElse(t *testing.T) {
+func TestLeaveDuringCalls(t *testing.T) {
 	all := newTeam(t, true)
 	m := all[1]
-	m.does.Store(&[]Context{{Kind: catalogue.Box, ID: "abc", Name: "web", State: "running"}})
+	m.contexts.Store(&[]Context{{Kind: catalogue.Box, ID: "abc", Name: "web", State: "running"}})
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for range 4 {
@@ -431,7 +431,7 @@ func TestLeavingEndsNothingElse(t *testing.T) {
 	}
 }
 
-func TestAnImageWhoseHoldersHaveGoneIsLost(t *testing.T) {
+func TestImageWithoutHoldersIsLost(t *testing.T) {
 	all := newTeam(t, false)
 	has, needs := all[0], all[1]
 	img := has.build(t, 7)

@@ -49,12 +49,12 @@ type mentionedURL struct{ from, url string }
 // asked.
 func (l *collector) addLinkedHosts(ctx context.Context, m Machine, mentions []mentionedURL) {
 	var asked []string
-	for _, said := range mentions {
-		kind, _, _ := strings.Cut(said.from, ":")
+	for _, mentioned := range mentions {
+		kind, _, _ := strings.Cut(mentioned.from, ":")
 		e, known := ecosystems[kind]
-		index := strings.TrimPrefix(said.url, "sparse+")
-		sparse := index != said.url
-		if !known || kind == "cargo" && !sparse || strings.Contains(said.from, "find-links") || slices.Contains(asked, index) || len(asked) == maxIndexes {
+		index := strings.TrimPrefix(mentioned.url, "sparse+")
+		sparse := index != mentioned.url
+		if !known || kind == "cargo" && !sparse || strings.Contains(mentioned.from, "find-links") || slices.Contains(asked, index) || len(asked) == maxIndexes {
 			continue
 		}
 		asked = append(asked, index)

@@ -24,7 +24,7 @@ func asking(m Machine, answers map[string]string) (Machine, *[]string) {
 	return m, &asked
 }
 
-func TestAnIndexBringsTheHostsOfItsFiles(t *testing.T) {
+func TestIndexFileHosts(t *testing.T) {
 	m, asked := asking(machine(map[string]string{
 		"home/ada/.cargo/config.toml": "[source.mirror]\nregistry = \"sparse+https://crates.example/index/\"\n[source.old]\nregistry = \"https://git.example/index\"\n",
 		"home/ada/.npmrc":             "@org:registry=https://npm.corp.example/npm/\n",

@@ -8,7 +8,7 @@ import (
 
 // Where this machine has no tool, what the distribution's said in a clean box counts; where it has
 // one, that one speaks, and be it with an error.
-func TestAToolOfACleanBoxSpeaksForOneThatIsMissing(t *testing.T) {
+func TestCleanBoxAnswersForMissingTool(t *testing.T) {
 	m := machine(nil, nil)
 	m.Run = func(_ context.Context, argv ...string) (string, error) {
 		if argv[0] == "go" {
@@ -33,7 +33,7 @@ func TestAToolOfACleanBoxSpeaksForOneThatIsMissing(t *testing.T) {
 	}
 }
 
-func TestNpmsOwnFileTellsBoxesItsRegistry(t *testing.T) {
+func TestNpmrcRegistry(t *testing.T) {
 	m := machine(map[string]string{"home/ada/.npmrc": "@org:registry=https://npm.corp.example/\nregistry = https://npm.example/\n"}, nil)
 	if got := Variables(Files(m)); len(got) != 2 || got["NPM_CONFIG_REGISTRY"] != "https://npm.example/" {
 		t.Errorf("boxes are told %q", got)
@@ -42,7 +42,7 @@ func TestNpmsOwnFileTellsBoxesItsRegistry(t *testing.T) {
 
 // Cargo names its index in the error of a package that it cannot get, and the index where its files
 // are.
-func TestCargoSaysItsIndexWhenItFails(t *testing.T) {
+func TestCargoIndexFromError(t *testing.T) {
 	m, _ := asking(machine(nil, nil), map[string]string{"https://crates.example/config.json": `{"dl": "https://static.example/crates"}`})
 	const docs = "error: failed to get `any`, see https://docs.example/\n"
 	for _, says := range []string{

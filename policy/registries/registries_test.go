@@ -98,7 +98,7 @@ func TestAConfiguredIndexReplacesTheDefault(t *testing.T) {
 	}
 }
 
-func TestAToolThatIsTooSlowHasNotAnswered(t *testing.T) {
+func TestSlowToolTimesOut(t *testing.T) {
 	m := machine(nil, map[string]string{"go env GOPROXY GOSUMDB": "https://goproxy.example\noff\n"})
 	if found, answered := Tools(context.Background(), m); len(found) != 1 || !answered {
 		t.Errorf("with tools that are missing: %v, answered %v", found, answered)
@@ -115,7 +115,7 @@ func TestAToolThatIsTooSlowHasNotAnswered(t *testing.T) {
 	}
 }
 
-func TestHostSaysThatAToolWasSlow(t *testing.T) {
+func TestHostReportsTimeout(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := Host("", []string{"PATH=/usr/bin:/bin"}).Run(ctx, "sleep", "100"); !errors.Is(err, context.DeadlineExceeded) {

@@ -89,9 +89,9 @@ func (l *collector) yarn(m Machine) {
 
 // cargoDefault finds the index in cargo's output about what it gets, or cannot get.
 func (l *collector) cargoDefault(m Machine) {
-	for _, said := range anyURL().FindAllString(m.Answers[strings.Join(cargoQuestion, " ")], -1) {
-		said = strings.TrimRight(said, "`.")
-		if index, ok := strings.CutSuffix(said, "config.json"); ok {
+	for _, match := range anyURL().FindAllString(m.Answers[strings.Join(cargoQuestion, " ")], -1) {
+		match = strings.TrimRight(match, "`.")
+		if index, ok := strings.CutSuffix(match, "config.json"); ok {
 			l.addURLs("cargo: its default index", "sparse+"+index)
 		}
 	}

@@ -16,7 +16,7 @@ func dhcpMessage(kind byte, options ...byte) []byte {
 	return append(append(m, options...), optionEnd)
 }
 
-func TestDHCPGivesTheOneLeaseThereIs(t *testing.T) {
+func TestDHCPLease(t *testing.T) {
 	right := append([]byte{optionRequested, 4}, guestIP[:]...)
 	for _, c := range []struct {
 		name    string

@@ -267,7 +267,7 @@ func FuzzFrames(f *testing.F) {
 		f.Add(a.frame)
 	}
 	p := (&policy{}).allowAll()
-	p.stream = hang
+	p.stream = holdOpen
 	p.packets = discard
 	_, c := startStack(f, p, 16, 16)
 	go func() {

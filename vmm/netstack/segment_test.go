@@ -40,7 +40,7 @@ func (c *longCable) WriteSegment(s vmm.Segment, parts ...[]byte) error {
 	return c.WriteFrame(f)
 }
 
-func TestLongSegmentsWhereTheCableCarriesThem(t *testing.T) {
+func TestLongSegments(t *testing.T) {
 	sent := make([]byte, 4<<20)
 	if _, err := rand.Read(sent); err != nil {
 		t.Fatal(err)

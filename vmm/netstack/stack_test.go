@@ -20,8 +20,8 @@ import (
 )
 
 var (
-	elsewhere = netip.MustParseAddrPort("203.0.113.7:443")
-	dnsServer = netip.AddrPortFrom(netip.AddrFrom4(gatewayIP), dnsPort)
+	remoteAddr = netip.MustParseAddrPort("203.0.113.7:443")
+	dnsServer  = netip.AddrPortFrom(netip.AddrFrom4(gatewayIP), dnsPort)
 )
 
 // ask sends a question over UDP and returns the answer.
@@ -192,7 +192,7 @@ func TestHalfClose(t *testing.T) {
 		return err
 	}
 	b, _ := startBox(t, p, maxStreams, maxFlows)
-	c, err := b.dial(t, elsewhere)
+	c, err := b.dial(t, remoteAddr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,13 +213,13 @@ func wantRefused(t *testing.T, err error) {
 
 func TestRefusalIsImmediate(t *testing.T) {
 	b, _ := startBox(t, &policy{}, maxStreams, maxFlows)
-	_, err := b.dial(t, elsewhere)
+	_, err := b.dial(t, remoteAddr)
 	wantRefused(t, err)
-	wantNobody(t, b.dialUDP(t, elsewhere))
+	wantNobody(t, b.dialUDP(t, remoteAddr))
 }
 
 // What can be no address of anybody is refused as fast, though no answer can come from there.
-func TestNowhereIsRefusedAtOnce(t *testing.T) {
+func TestUnroutableIsRefused(t *testing.T) {
 	b, _ := startBox(t, (&policy{}).allowAll(), maxStreams, maxFlows)
 	for _, address := range []string{"224.0.0.1:80", "240.0.0.1:80", "255.255.255.255:80"} {
 		to := netip.MustParseAddrPort(address)
@@ -255,7 +255,7 @@ func TestDialFirst(t *testing.T) {
 	p := (&policy{}).allowAll()
 	p.stream = func(context.Context, Destination, Conn) error { return errors.New("nobody listens there") }
 	b, _ := startBox(t, p, maxStreams, maxFlows)
-	_, err := b.dial(t, elsewhere)
+	_, err := b.dial(t, remoteAddr)
 	wantRefused(t, err)
 }
 
@@ -268,7 +268,7 @@ func TestErrorResetsAStream(t *testing.T) {
 		return errors.New("the other side broke off")
 	}
 	b, _ := startBox(t, p, maxStreams, maxFlows)
-	c, err := b.dial(t, elsewhere)
+	c, err := b.dial(t, remoteAddr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestPacketsKeepTheirBounds(t *testing.T) {
 		}
 	}
 	b, _ := startBox(t, p, maxStreams, maxFlows)
-	c := b.dialUDP(t, elsewhere)
+	c := b.dialUDP(t, remoteAddr)
 	for _, size := range []int{1, 0, 1400, 9000, 60000} {
 		sent := bytes.Repeat([]byte{byte(size)}, size)
 		if _, err := c.Write(sent); err != nil {
@@ -308,8 +308,8 @@ func TestPacketsKeepTheirBounds(t *testing.T) {
 	}
 }
 
-// hang is a handler that keeps what it was given until the stack is closed.
-func hang(ctx context.Context, _ Destination, c Conn) error {
+// holdOpen is a handler that keeps what it was given until the stack is closed.
+func holdOpen(ctx context.Context, _ Destination, c Conn) error {
 	if _, err := c.Read(make([]byte, 1)); err != nil {
 		return err
 	}
@@ -320,28 +320,28 @@ func hang(ctx context.Context, _ Destination, c Conn) error {
 func TestConnectionsAreBounded(t *testing.T) {
 	const most = 8
 	p := (&policy{}).allowAll()
-	p.stream = hang
+	p.stream = holdOpen
 	p.packets = func(ctx context.Context, _ Destination, _ net.Conn) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	b, _ := startBox(t, p, most, most)
 	for i := range most {
-		if _, err := b.dial(t, elsewhere); err != nil {
+		if _, err := b.dial(t, remoteAddr); err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}
 	}
-	_, err := b.dial(t, elsewhere)
+	_, err := b.dial(t, remoteAddr)
 	wantRefused(t, err)
 	if a := p.awaitAttempt(t, KindLimit); !strings.Contains(a.Detail, "limit of 8") {
 		t.Errorf("the attempt says %q", a.Detail)
 	}
 	for range most {
-		if _, err := b.dialUDP(t, elsewhere).Write([]byte("x")); err != nil {
+		if _, err := b.dialUDP(t, remoteAddr).Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wantNobody(t, b.dialUDP(t, elsewhere))
+	wantNobody(t, b.dialUDP(t, remoteAddr))
 }
 
 // A slot is free as soon as its connection is over, so there is no limit to short ones that follow
@@ -354,7 +354,7 @@ func TestSlotsAreFreed(t *testing.T) {
 	}
 	b, s := startBox(t, p, 4, maxFlows)
 	for i := range 100 {
-		c, err := b.dial(t, elsewhere)
+		c, err := b.dial(t, remoteAddr)
 		if err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}
@@ -389,18 +389,18 @@ func awaitOpen(t *testing.T, s *Stack, most int) {
 
 func TestCloseEndsEverything(t *testing.T) {
 	p := (&policy{}).allowAll()
-	p.stream = hang
+	p.stream = holdOpen
 	p.packets = discard
 	b, s := startBox(t, p, maxStreams, maxFlows)
 	for range 5 {
-		c, err := b.dial(t, elsewhere)
+		c, err := b.dial(t, remoteAddr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.dialUDP(t, elsewhere).Write([]byte("x")); err != nil {
+		if _, err := b.dialUDP(t, remoteAddr).Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -419,15 +419,15 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 }
 
-// survivor is a guest with a connection that goes on under another stack, as after a pause or a
+// staleClient is a guest with a connection that goes on under another stack, as after a pause or a
 // fork.
-func survivor(t *testing.T) (*gonet.TCPConn, *Stack) {
+func staleClient(t *testing.T) (*gonet.TCPConn, *Stack) {
 	t.Helper()
 	p := (&policy{}).allowAll()
-	p.stream = hang
+	p.stream = holdOpen
 	first, old := startStack(t, p, maxStreams, maxFlows)
 	b := plugIn(t, old)
-	c, err := b.dial(t, elsewhere)
+	c, err := b.dial(t, remoteAddr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,7 +444,7 @@ func survivor(t *testing.T) (*gonet.TCPConn, *Stack) {
 }
 
 func TestNewStackResetsOldConnections(t *testing.T) {
-	c, _ := survivor(t)
+	c, _ := staleClient(t)
 	if _, err := c.Write([]byte("still there?")); err != nil {
 		t.Fatal(err)
 	}
@@ -453,12 +453,12 @@ func TestNewStackResetsOldConnections(t *testing.T) {
 
 // Who only waits for data is told, too.
 func TestForget(t *testing.T) {
-	c, s := survivor(t)
+	c, s := staleClient(t)
 	local, err := netip.ParseAddrPort(c.LocalAddr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ResetStale(local.Port(), elsewhere)
+	s.ResetStale(local.Port(), remoteAddr)
 	wantReset(t, c)
 }
 
@@ -474,7 +474,7 @@ func wantReset(t *testing.T, c net.Conn) {
 func TestSYNFlood(t *testing.T) {
 	const most, flood = 32, 4000
 	p := (&policy{}).allowAll()
-	p.stream = hang
+	p.stream = holdOpen
 	s, c := startStack(t, p, most, maxFlows)
 	pinged := make(chan struct{})
 	go func() {
@@ -529,7 +529,7 @@ func (c *stuck) WriteFrame(parts ...[]byte) error {
 
 // While a SYN is being answered nobody holds the connection: gVisor would try for it again and
 // again when the guest goes on.
-func TestAnsweringASYNHoldsNothing(t *testing.T) {
+func TestSYNAnswerDoesNotBlock(t *testing.T) {
 	c := &stuck{cable: newCable(), answered: make(chan struct{}), free: make(chan struct{})}
 	p := (&policy{stream: func(_ context.Context, _ Destination, c Conn) error {
 		_, err := io.Copy(c, c)
@@ -544,7 +544,7 @@ func TestAnsweringASYNHoldsNothing(t *testing.T) {
 	b := plugIn(t, c.cable)
 	got := make(chan error, 1)
 	go func() {
-		conn, err := b.dial(t, elsewhere)
+		conn, err := b.dial(t, remoteAddr)
 		if err == nil {
 			err = conn.Close()
 		}

@@ -42,10 +42,10 @@ func TestShare(t *testing.T) {
 		"no room, but said": {machine: big, running: full, cfg: config.Config{Memory: 3 * gib}, cpus: 2, memory: 3 * gib},
 		"not measured":      {err: errors.New("no /proc"), cpus: 1, memory: gib},
 	} {
-		said := ""
-		cpus, memory := of(c.machine, c.running, c.err).Share(agentbox.BoxID{}, &c.cfg, func(e agentbox.Event) { said += e.Detail })
-		if cpus != c.cpus || memory != c.memory || (c.says == "") != (said == "") || !strings.HasPrefix(said, c.says) {
-			t.Errorf("%s: %d CPUs, %d bytes, says %q", name, cpus, memory, said)
+		output := ""
+		cpus, memory := of(c.machine, c.running, c.err).Share(agentbox.BoxID{}, &c.cfg, func(e agentbox.Event) { output += e.Detail })
+		if cpus != c.cpus || memory != c.memory || (c.says == "") != (output == "") || !strings.HasPrefix(output, c.says) {
+			t.Errorf("%s: %d CPUs, %d bytes, says %q", name, cpus, memory, output)
 		}
 	}
 }

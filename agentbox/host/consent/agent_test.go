@@ -15,9 +15,9 @@ import (
 
 // A profile that the repository brings is run when a person has approved all of it, and boxes are
 // made without.
-func TestAnAgentOfTheRepositoryWaitsForApproval(t *testing.T) {
+func TestRepositoryAgentNeedsApproval(t *testing.T) {
 	dir := repository(t)
-	m := newDesk(t)
+	m := newTestApprovals(t)
 	ref := api.PolicyRef{BoxRef: api.BoxRef{Directory: dir}}
 	bring := func(text string) {
 		t.Helper()

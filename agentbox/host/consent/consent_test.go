@@ -22,14 +22,14 @@ import (
 	"agentbox/vmm/image"
 )
 
-// desk is Approvals with somebody at it who approves.
-type desk struct {
+// testApprovals is Approvals with somebody at it who approves.
+type testApprovals struct {
 	Approvals
 	policies *egress.Policies
 }
 
-// newDesk is one of a home of its own, on a machine without images.
-func newDesk(t *testing.T) desk {
+// newTestApprovals is one of a home of its own, on a machine without images.
+func newTestApprovals(t *testing.T) testApprovals {
 	t.Helper()
 	h := home.Home{Dir: t.TempDir()}
 	if err := h.Create(); err != nil {
@@ -45,7 +45,7 @@ func newDesk(t *testing.T) desk {
 	}
 	policies := egress.New(egress.Config{Home: h, Store: d.Store, Registries: project.NewRegistries(h.Registries()), Review: d, Boxes: noBoxes{}, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(policies.Close)
-	return desk{d, policies}
+	return testApprovals{d, policies}
 }
 
 // noBoxes is a machine without any.
@@ -71,14 +71,14 @@ func repository(t *testing.T) string {
 
 // A repository gets nothing of this host that nobody has approved, by whatever way it names it; and
 // what was approved is what it was then.
-func TestARepositoryTakesNothingOfTheHostWithoutApproval(t *testing.T) {
+func TestHostAccessNeedsApproval(t *testing.T) {
 	dir, outside := repository(t), t.TempDir()
 	for _, name := range []string{"other", "another"} {
 		if err := os.Mkdir(filepath.Join(outside, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m := newDesk(t)
+	m := newTestApprovals(t)
 	ask := func(text string) error {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(dir, "agentbox.yaml"), []byte(text), 0o644); err != nil {
@@ -144,9 +144,9 @@ func TestARepositoryTakesNothingOfTheHostWithoutApproval(t *testing.T) {
 }
 
 // Between a person's yes and the copy a link can change: what is copied then is looked at again.
-func TestWhatIsCopiedIsWhatWasReviewed(t *testing.T) {
+func TestIncludesAreCopiedAsReviewed(t *testing.T) {
 	dir, outside := repository(t), t.TempDir()
-	m := newDesk(t)
+	m := newTestApprovals(t)
 	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestWhatIsCopiedIsWhatWasReviewed(t *testing.T) {
 
 // What the user's own command line says is the user's wish.
 func TestFlagsNeedNoApproval(t *testing.T) {
-	dir, m := repository(t), newDesk(t)
+	dir, m := repository(t), newTestApprovals(t)
 	asked := flags.Flags{Image: "oci:/srv/layout", Isolation: agentbox.GVisor}
 	cfg := &config.Config{Root: dir, Isolation: agentbox.MicroVM}
 	if err := asked.Apply(cfg); err != nil {
@@ -184,8 +184,8 @@ func TestFlagsNeedNoApproval(t *testing.T) {
 
 // A pull request that pins another image, or other packages, is seen before its image is used; what
 // was used here before is not asked about again, on whatever branch.
-func TestAChangedPinWaitsForAPerson(t *testing.T) {
-	dir, m := repository(t), newDesk(t)
+func TestChangedPinNeedsApproval(t *testing.T) {
+	dir, m := repository(t), newTestApprovals(t)
 	if err := os.WriteFile(filepath.Join(dir, "agentbox.yaml"), []byte("image: apt:bookworm\npackages: [make]\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 
 // An ordinary user's PATH on Debian has no /sbin, where mke2fs is, and boxes are made with it all
 // the same.
-func TestDoctorLooksWhereProgramsAreRunFrom(t *testing.T) {
+func TestCheckPrograms(t *testing.T) {
 	if _, err := vmm.FindProgram("mke2fs"); err != nil {
 		t.Skip(err)
 	}
@@ -73,7 +73,7 @@ func hostWith(micro, gvisor probed) isolation.Chooser {
 	}}
 }
 
-func TestDoctorFailsAKindOnlyWhereNoneWorks(t *testing.T) {
+func TestKindFailsOnlyIfNoneWorks(t *testing.T) {
 	for _, c := range []struct {
 		micro, gvisor probed
 		want          string

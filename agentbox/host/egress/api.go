@@ -152,7 +152,7 @@ func (e *Policies) changed(ctx context.Context, root string, environ []string, p
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	told := e.Notify(func(g Scope) bool { return g.Project == p }, progress)
+	notified := e.Notify(func(g Scope) bool { return g.Project == p }, progress)
 	out, mistakes := e.report(ctx, root, environ)
 	if mistakes != nil {
 		var err error
@@ -161,7 +161,7 @@ func (e *Policies) changed(ctx context.Context, root string, environ []string, p
 		}
 		progress.Say("what the repository itself asks for cannot be read: " + mistakes.Error())
 	}
-	out.Boxes = told
+	out.Boxes = notified
 	return out, nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"agentbox/policy"
 )
 
-func TestARuleThatIsInAnotherListIsToldOf(t *testing.T) {
+func TestRuleInAnotherListIsReported(t *testing.T) {
 	r, err := policy.ParseRule("host.agentbox.internal:8080")
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"agentbox/policy/gateway"
 )
 
-func TestTheBoxIsToldWhatTheMachineWasTaught(t *testing.T) {
+func TestAddedRoots(t *testing.T) {
 	pem := func(name string) string {
 		ca, err := gateway.NewCA(name)
 		if err != nil {

@@ -27,7 +27,7 @@ func TestOnlyAptImagesGetPackagesByDefault(t *testing.T) {
 
 // Boxes have these digests on disk. One that is another in the next version tells each of their
 // users to reset.
-func TestSettingsAreWrittenDownAsBefore(t *testing.T) {
+func TestSettingsFormatIsStable(t *testing.T) {
 	for want, services := range map[string][]config.Service{
 		"e082bfb236564732": {{Name: "db", Run: "postgres", Port: 5432, Env: map[string]string{"A": "b"}}},
 		"74234e98afe7498f": nil,

@@ -29,7 +29,7 @@ func (o *recorder) Keep(_ context.Context, img image.Image, rate int64) (agentbo
 	return img.Digest, o.says[img.Digest]
 }
 
-func TestImagesThatAreHereAreKept(t *testing.T) {
+func TestStoreImages(t *testing.T) {
 	dir := t.TempDir()
 	store, err := image.Open(t.Context(), dir)
 	if err != nil {

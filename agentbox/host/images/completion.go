@@ -98,13 +98,13 @@ func (c *completions) share(d agentbox.Digest) *completion {
 // presentBytes counts the bytes of an image that have arrived, including those not yet durable.
 func (c *completions) presentBytes(ctx context.Context, img image.Image) int64 {
 	// Without the manifest, which is fetched again, nothing counts as here.
-	lasting, _ := c.images.Content.Here(ctx, img)
+	durable, _ := c.images.Content.Here(ctx, img)
 	f := c.share(img.Digest)
 	if f == nil {
-		return lasting
+		return durable
 	}
 	defer f.release()
-	return max(lasting, f.Here())
+	return max(durable, f.Here())
 }
 
 // Times of a completion.
@@ -133,12 +133,12 @@ func (f *completion) run() {
 // persist retries do until it succeeds or ctx ends. It logs the first failure only, since other
 // machines may be off for days.
 func (f *completion) persist(ctx context.Context, what string, do func() error) {
-	told := false
+	logged := false
 	_ = partial.Retry(ctx, maxRetryDelay, do, func(err error) bool { // the remaining error is the end of ctx
-		if !told {
+		if !logged {
 			f.images.Log.Warn("an image that comes lazily: cannot "+what, "image", f.img.Digest.Short(), "from", f.img.Lazy.From, "error", err)
 		}
-		told = true
+		logged = true
 		return true
 	})
 }

@@ -180,13 +180,13 @@ func (i *Images) withRepair(ctx context.Context, progress agentbox.Progress, do 
 		return img, err
 	}
 	end := progress.Begin("mend", err.Error())
-	file, release, mendErr := i.Content.Repair(ctx, damaged.Digest, remotes...)
-	if mendErr == nil {
+	file, release, repairErr := i.Content.Repair(ctx, damaged.Digest, remotes...)
+	if repairErr == nil {
 		defer release()
-		mendErr = i.Store.Completed(ctx, damaged.Digest, file)
+		repairErr = i.Store.Completed(ctx, damaged.Digest, file)
 	}
-	if mendErr != nil {
-		i.Log.Warn("a damaged image cannot be repaired", "image", damaged.Digest.Short(), "error", mendErr)
+	if repairErr != nil {
+		i.Log.Warn("a damaged image cannot be repaired", "image", damaged.Digest.Short(), "error", repairErr)
 		return img, err
 	}
 	end(damaged.Digest.Short())

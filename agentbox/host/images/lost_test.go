@@ -11,7 +11,7 @@ import (
 
 // An image that came by half from machines that are gone is got or made anew, unless a box runs
 // from it.
-func TestAnImageThatIsLostIsNotWaitedFor(t *testing.T) {
+func TestLostImageFailsAtOnce(t *testing.T) {
 	half, other := agentbox.Digest{7}, agentbox.Digest{9}
 	for used, want := range map[bool]agentbox.Digest{false: other, true: half} {
 		store, err := image.Open(t.Context(), t.TempDir())

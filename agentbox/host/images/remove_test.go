@@ -16,7 +16,7 @@ import (
 )
 
 // The hint of a damaged image says `image rm`, so that has to work, whatever is damaged.
-func TestADamagedImageCanBeRemoved(t *testing.T) {
+func TestRemoveDamagedImage(t *testing.T) {
 	overwrite := func(text string) func(dir string) error {
 		return func(dir string) error { return os.WriteFile(filepath.Join(dir, "image.json"), []byte(text), 0o600) }
 	}
@@ -55,7 +55,7 @@ func TestADamagedImageCanBeRemoved(t *testing.T) {
 }
 
 // A damaged image that a box runs from stays, as any other does.
-func TestADamagedImageThatIsUsedStays(t *testing.T) {
+func TestRemoveDamagedImageInUse(t *testing.T) {
 	store, img := oneImage(t)
 	if err := os.Remove(img.Path); err != nil {
 		t.Fatal(err)

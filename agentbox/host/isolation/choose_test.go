@@ -45,7 +45,7 @@ func hostWith(micro, gvisor probed) Chooser {
 	}}
 }
 
-func TestAutoTakesTheStrongestThatIsFast(t *testing.T) {
+func TestAutoChoosesStrongestFastKind(t *testing.T) {
 	for name, c := range map[string]struct {
 		micro, gvisor probed
 		want          string
@@ -69,7 +69,7 @@ func TestAutoTakesTheStrongestThatIsFast(t *testing.T) {
 }
 
 // An interrupt during a probe must not pass for a verdict on the host.
-func TestAnInterruptChoosesNothing(t *testing.T) {
+func TestChooseCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got, err := hostWith(tcg, soft).Choose(ctx, Preference{kind: agentbox.Auto}); err == nil {
@@ -77,7 +77,7 @@ func TestAnInterruptChoosesNothing(t *testing.T) {
 	}
 }
 
-func TestWhoAsksForAKind(t *testing.T) {
+func TestPreferenceOf(t *testing.T) {
 	const none, micro, gvisor, auto = agentbox.Isolation(""), agentbox.MicroVM, agentbox.GVisor, agentbox.Auto
 	for _, c := range []struct {
 		flag, file, machine agentbox.Isolation
@@ -98,7 +98,7 @@ func TestWhoAsksForAKind(t *testing.T) {
 	}
 }
 
-func TestAKindThatIsAskedForIsTakenOrRefused(t *testing.T) {
+func TestChooseRequestedKind(t *testing.T) {
 	got, err := hostWith(tcg, soft).Choose(t.Context(), Preference{agentbox.MicroVM, "--isolation"})
 	if err != nil || got.Kind != agentbox.MicroVM || !strings.HasPrefix(got.Reason, "asked for by --isolation; this host has no /dev/kvm, so the machine is emulated") {
 		t.Errorf("%s, %v", got, err)
@@ -113,7 +113,7 @@ func TestAKindThatIsAskedForIsTakenOrRefused(t *testing.T) {
 	}
 }
 
-func TestABoxKeepsItsKind(t *testing.T) {
+func TestKeep(t *testing.T) {
 	box := agentbox.Box{Name: "mine", Isolation: agentbox.GVisor, Reason: "as it was"}
 	if got, err := hostWith(kvm, soft).Keep(t.Context(), box); err != nil || got.Kind != agentbox.GVisor || got.Reason != "as it was" {
 		t.Errorf("%s, %v", got, err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestOneAtATimeHasTheLockOfAName(t *testing.T) {
+func TestLock(t *testing.T) {
 	var l Locks
 	defer l.Lock("another")()
 	n := 0

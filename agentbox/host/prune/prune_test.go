@@ -17,44 +17,44 @@ import (
 	"agentbox/vmm/image"
 )
 
-// world is all that a Pruner asks.
-type world struct {
-	unread error
-	known  agentbox.BoxID
-	idle   []Box
-	broken error
-	gone   []string
+// fakeBoxes is all that a Pruner asks.
+type fakeBoxes struct {
+	unread  error
+	known   agentbox.BoxID
+	idle    []Box
+	broken  error
+	removed []string
 }
 
-func (w *world) Unreadable() error            { return w.unread }
-func (w *world) Known(id agentbox.BoxID) bool { return id == w.known }
-func (w *world) Templates() map[string]bool   { return map[string]bool{"used": true} }
-func (w *world) Idle() []Box                  { return w.idle }
-func (w *world) went(what string) func() error {
-	return func() error { w.gone = append(w.gone, what); return w.broken }
+func (w *fakeBoxes) Unreadable() error            { return w.unread }
+func (w *fakeBoxes) Known(id agentbox.BoxID) bool { return id == w.known }
+func (w *fakeBoxes) Templates() map[string]bool   { return map[string]bool{"used": true} }
+func (w *fakeBoxes) Idle() []Box                  { return w.idle }
+func (w *fakeBoxes) remove(what string) func() error {
+	return func() error { w.removed = append(w.removed, what); return w.broken }
 }
 
-// stock are templates, and images.
-type stock struct{ *world }
+// fakeTemplates are templates, and images.
+type fakeTemplates struct{ *fakeBoxes }
 
-func (s stock) Unneeded(used map[string]bool) ([]string, error) {
+func (s fakeTemplates) Unneeded(used map[string]bool) ([]string, error) {
 	if !used["used"] {
 		return nil, errors.New("nobody said what is used")
 	}
 	return []string{"0123456789abcdef"}, nil
 }
-func (s stock) Discard(key string) error { return s.went("template " + key)() }
+func (s fakeTemplates) Discard(key string) error { return s.remove("template " + key)() }
 
-type pictures struct{ *world }
+type fakeImages struct{ *fakeBoxes }
 
-func (p pictures) Unneeded() ([]image.Image, error) {
+func (p fakeImages) Unneeded() ([]image.Image, error) {
 	return []image.Image{{Digest: agentbox.Digest{1}, Name: "old", Path: "/nowhere/old/image"}}, nil
 }
-func (p pictures) Forget(_ context.Context, d agentbox.Digest) error {
-	return p.went("image " + d.Short())()
+func (p fakeImages) Forget(_ context.Context, d agentbox.Digest) error {
+	return p.remove("image " + d.Short())()
 }
 
-func pruner(t *testing.T, w *world) Pruner {
+func pruner(t *testing.T, w *fakeBoxes) Pruner {
 	t.Helper()
 	h := home.Home{Dir: t.TempDir()}
 	old := agentbox.NewBoxID()
@@ -72,7 +72,7 @@ func pruner(t *testing.T, w *world) Pruner {
 	if err := os.WriteFile(filepath.Join(h.Audits(), "stranger"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Pruner{Home: h, Boxes: w, Templates: stock{w}, Images: pictures{w}}
+	return Pruner{Home: h, Boxes: w, Templates: fakeTemplates{w}, Images: fakeImages{w}}
 }
 
 func kinds(items []api.PruneItem) (out []string) {
@@ -87,26 +87,26 @@ func kinds(items []api.PruneItem) (out []string) {
 }
 
 func TestPrune(t *testing.T) {
-	w := &world{known: agentbox.NewBoxID()}
+	w := &fakeBoxes{known: agentbox.NewBoxID()}
 	dir := t.TempDir()
 	for name, directory := range map[string]string{"here": dir, "lost": filepath.Join(dir, "gone"), "of nothing": ""} {
-		w.idle = append(w.idle, Box{Box: agentbox.Box{Name: name, Directory: directory}, Remove: w.went("box " + name)})
+		w.idle = append(w.idle, Box{Box: agentbox.Box{Name: name, Directory: directory}, Remove: w.remove("box " + name)})
 	}
 	p := pruner(t, w)
 	all := []string{"audit", "box", "image", "template"}
 	got, err := p.Prune(t.Context(), api.PruneRequest{Boxes: true, DryRun: true}, nil)
-	if err != nil || !slices.Equal(kinds(got.Items), all) || len(w.gone) != 0 {
-		t.Errorf("a dry run: %v, %v went, %v", kinds(got.Items), w.gone, err)
+	if err != nil || !slices.Equal(kinds(got.Items), all) || len(w.removed) != 0 {
+		t.Errorf("a dry run: %v, %v went, %v", kinds(got.Items), w.removed, err)
 	}
-	said := ""
-	got, err = p.Prune(t.Context(), api.PruneRequest{DryRun: true}, func(e agentbox.Event) { said += e.Detail })
-	if err != nil || !slices.Equal(kinds(got.Items), []string{"audit", "image", "template"}) || !strings.Contains(said, "box lost stays: its directory is gone") {
-		t.Errorf("without boxes: %v, said %q, %v", kinds(got.Items), said, err)
+	output := ""
+	got, err = p.Prune(t.Context(), api.PruneRequest{DryRun: true}, func(e agentbox.Event) { output += e.Detail })
+	if err != nil || !slices.Equal(kinds(got.Items), []string{"audit", "image", "template"}) || !strings.Contains(output, "box lost stays: its directory is gone") {
+		t.Errorf("without boxes: %v, said %q, %v", kinds(got.Items), output, err)
 	}
 	got, err = p.Prune(t.Context(), api.PruneRequest{Boxes: true}, nil)
-	slices.Sort(w.gone)
-	if want := []string{"box lost", "image " + agentbox.Digest{1}.Short(), "template 0123456789abcdef"}; err != nil || !slices.Equal(kinds(got.Items), all) || !slices.Equal(w.gone, want) {
-		t.Errorf("%v, %v went, %v", kinds(got.Items), w.gone, err)
+	slices.Sort(w.removed)
+	if want := []string{"box lost", "image " + agentbox.Digest{1}.Short(), "template 0123456789abcdef"}; err != nil || !slices.Equal(kinds(got.Items), all) || !slices.Equal(w.removed, want) {
+		t.Errorf("%v, %v went, %v", kinds(got.Items), w.removed, err)
 	}
 	if left, err := os.ReadDir(p.Home.Audits()); err != nil || len(left) != 3 { // of the box that is known, of the young one, and what is none
 		t.Errorf("%v, %v", left, err)
@@ -115,11 +115,11 @@ func TestPrune(t *testing.T) {
 
 // Where nobody knows what a box needs nothing goes, and what cannot be removed is an error.
 func TestPruneStops(t *testing.T) {
-	w := &world{unread: errors.New("a box that nobody can read")}
-	if _, err := pruner(t, w).Prune(t.Context(), api.PruneRequest{}, nil); !errors.Is(err, w.unread) || len(w.gone) != 0 {
-		t.Errorf("%v, %v went", err, w.gone)
+	w := &fakeBoxes{unread: errors.New("a box that nobody can read")}
+	if _, err := pruner(t, w).Prune(t.Context(), api.PruneRequest{}, nil); !errors.Is(err, w.unread) || len(w.removed) != 0 {
+		t.Errorf("%v, %v went", err, w.removed)
 	}
-	w = &world{broken: errors.New("the disk is broken")}
+	w = &fakeBoxes{broken: errors.New("the disk is broken")}
 	if got, err := pruner(t, w).Prune(t.Context(), api.PruneRequest{}, nil); !errors.Is(err, w.broken) || len(got.Items) != 0 {
 		t.Errorf("%v, %v", err, got.Items)
 	}

@@ -98,7 +98,7 @@ func says(t *testing.T, g guest, file, text string) {
 }
 
 // What two boxes of a project remember is given to the third, and to none of another project.
-func TestWhatIsKeptIsGivenBack(t *testing.T) {
+func TestSaveAndRestore(t *testing.T) {
 	r, closed := recalls(t), 0
 	for file, text := range map[string]string{"a.jsonl": "of the first", "b.jsonl": "of the second"} {
 		g := guest{home: t.TempDir(), closed: &closed}
@@ -121,7 +121,7 @@ func TestWhatIsKeptIsGivenBack(t *testing.T) {
 }
 
 // Nothing fails by what cannot be kept: it is told, what was kept stays, and nothing half is left.
-func TestWhatCannotBeKeptIsTold(t *testing.T) {
+func TestSaveFailureIsReported(t *testing.T) {
 	r, closed := recalls(t), 0
 	g := guest{home: t.TempDir(), closed: &closed}
 	says(t, g, "a.jsonl", "kept")
@@ -134,10 +134,10 @@ func TestWhatCannotBeKeptIsTold(t *testing.T) {
 	gone := b
 	gone.Open = func(context.Context) (Guest, error) { return nil, errors.New("it does not answer") }
 	for why, b := range map[string]Box{"it does not answer": gone, "more than can be kept": box("app", guest{closed: &closed, endless: true})} {
-		said := ""
-		r.Save(t.Context(), b, dirs, func(e agentbox.Event) { said += e.Detail })
-		if !strings.Contains(said, "claude") || !strings.Contains(said, "box mine") || !strings.Contains(said, why) {
-			t.Errorf("%s: said %q", why, said)
+		output := ""
+		r.Save(t.Context(), b, dirs, func(e agentbox.Event) { output += e.Detail })
+		if !strings.Contains(output, "claude") || !strings.Contains(output, "box mine") || !strings.Contains(output, why) {
+			t.Errorf("%s: said %q", why, output)
 		}
 	}
 	after, err := os.ReadFile(r.archivePath(b, "claude"))

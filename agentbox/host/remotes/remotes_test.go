@@ -67,7 +67,7 @@ func TestAddAndRemove(t *testing.T) {
 }
 
 // A box of a checkout that cannot be written to is made all the same, and the user is told.
-func TestACheckoutThatCannotBeWrittenToGetsNone(t *testing.T) {
+func TestAddToReadOnlyCheckout(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root may write anywhere")
 	}
@@ -77,10 +77,10 @@ func TestACheckoutThatCannotBeWrittenToGetsNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Chmod(dir, 0o700) })
-	said := ""
+	output := ""
 	r := Remotes{Home: home.Home{Dir: t.TempDir()}, Log: slog.New(slog.DiscardHandler)}
-	name, err := r.Add(t.Context(), repo, agentbox.Box{ID: agentbox.NewBoxID(), Name: "mine"}, func(e agentbox.Event) { said += e.Detail })
-	if err != nil || name != "" || !strings.Contains(said, "no git remote") {
-		t.Errorf("%q, %v, said %q", name, err, said)
+	name, err := r.Add(t.Context(), repo, agentbox.Box{ID: agentbox.NewBoxID(), Name: "mine"}, func(e agentbox.Event) { output += e.Detail })
+	if err != nil || name != "" || !strings.Contains(output, "no git remote") {
+		t.Errorf("%q, %v, said %q", name, err, output)
 	}
 }

@@ -52,7 +52,7 @@ func TestAwait(t *testing.T) {
 			[]string{"service db is not ready (failed: exit 1): agentbox logs mine db", "service web is not ready (waiting): agentbox logs mine web"}, "0 of 2 ready"},
 	} {
 		asked, counts := 0, ""
-		var said []string
+		var output []string
 		err := Await(t.Context(), "mine", specs, func(context.Context) (api.SupervisorStatus, error) {
 			asked++
 			return c.states[asked-1], nil
@@ -61,11 +61,11 @@ func TestAwait(t *testing.T) {
 			case e.Ended:
 				counts = e.Detail
 			case e.Note:
-				said = append(said, e.Detail)
+				output = append(output, e.Detail)
 			}
 		})
-		if err != nil || asked != len(c.states) || !slices.Equal(said, c.says) || counts != c.counts {
-			t.Errorf("%s: asked %d times, said %q, %q, %v", name, asked, said, counts, err)
+		if err != nil || asked != len(c.states) || !slices.Equal(output, c.says) || counts != c.counts {
+			t.Errorf("%s: asked %d times, said %q, %q, %v", name, asked, output, counts, err)
 		}
 	}
 }
@@ -93,12 +93,12 @@ func TestAwaitEnds(t *testing.T) {
 func TestReopen(t *testing.T) {
 	m := &machine{open: []agentbox.Port{{Box: 80, Host: "127.0.0.1:40001"}, {Box: 8080, Host: "127.0.0.1:8080"}}}
 	ports := []agentbox.ConfiguredPort{{Box: 80, Host: 8081}, {Box: 8080, Host: 8080}}
-	var said []string
-	if err := Reopen(t.Context(), m, ports, func(e agentbox.Event) { said = append(said, e.Detail) }); err != nil || !slices.Equal(m.forwarded, ports) {
+	var output []string
+	if err := Reopen(t.Context(), m, ports, func(e agentbox.Event) { output = append(output, e.Detail) }); err != nil || !slices.Equal(m.forwarded, ports) {
 		t.Errorf("forwarded %v, %v", m.forwarded, err)
 	}
-	if len(said) != 1 || !strings.Contains(said[0], "port 8081 of this machine is taken: port 80 of the box answers at 127.0.0.1:40001") {
-		t.Errorf("said %q", said)
+	if len(output) != 1 || !strings.Contains(output[0], "port 8081 of this machine is taken: port 80 of the box answers at 127.0.0.1:40001") {
+		t.Errorf("said %q", output)
 	}
 	none := &machine{fail: errors.New("asked")}
 	if err := Reopen(t.Context(), none, nil, nil); err != nil {

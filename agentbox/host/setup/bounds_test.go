@@ -13,7 +13,7 @@ import (
 )
 
 // A box's shell is what its image has under that name, and what it prints is held in memory.
-func TestTheHomeOfABoxIsBounded(t *testing.T) {
+func TestQueryHomeIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		says string
 		code int
@@ -38,7 +38,7 @@ func TestTheHomeOfABoxIsBounded(t *testing.T) {
 
 // What setup prints is kept in a file of this host, again at each start: a box must not fill the
 // disk with it.
-func TestTheLogOfSetupIsBounded(t *testing.T) {
+func TestSetupLogIsBounded(t *testing.T) {
 	b := Box{Dir: t.TempDir()}
 	for range 3 {
 		log, err := openLog(b)

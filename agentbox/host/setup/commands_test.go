@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestOutputIsSaidLineByLineAndLoggedAsItIs(t *testing.T) {
+func TestLineWriter(t *testing.T) {
 	long := strings.Repeat("0123456789", maxLine/4) // two and a half pieces
 	for name, c := range map[string]struct {
 		writes []string
@@ -31,8 +31,8 @@ func TestOutputIsSaidLineByLineAndLoggedAsItIs(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer log.Close()
-			var said []string
-			l := &lineWriter{log: log, report: func(s string) { said = append(said, s) }}
+			var output []string
+			l := &lineWriter{log: log, report: func(s string) { output = append(output, s) }}
 			for _, w := range c.writes {
 				if n, err := l.Write([]byte(w)); n != len(w) || err != nil {
 					t.Fatalf("%d, %v", n, err)
@@ -40,8 +40,8 @@ func TestOutputIsSaidLineByLineAndLoggedAsItIs(t *testing.T) {
 			}
 			l.flush()
 			l.flush()
-			if !reflect.DeepEqual(said, c.said) {
-				t.Errorf("said %.60q, want %.60q", said, c.said)
+			if !reflect.DeepEqual(output, c.said) {
+				t.Errorf("said %.60q, want %.60q", output, c.said)
 			}
 			if b, err := os.ReadFile(log.Name()); err != nil || string(b) != strings.Join(c.writes, "") {
 				t.Errorf("logged %.60q, %v", b, err)

@@ -10,35 +10,37 @@ import (
 	"agentbox/vmm/image"
 )
 
-// taken is a Results on which every key has a result already.
-type taken struct {
+// conflictingResults is a Results on which every key has a result already.
+type conflictingResults struct {
 	Results
 	first caches.Made
 }
 
-func (s taken) Publish(context.Context, caches.Made, map[caches.Part]string) error {
+func (s conflictingResults) Publish(context.Context, caches.Made, map[caches.Part]string) error {
 	return agentbox.Errorf(agentbox.Conflict, "it stands for another")
 }
 
-func (s taken) Find(context.Context, agentbox.Digest) (caches.Made, error) { return s.first, nil }
+func (s conflictingResults) Find(context.Context, agentbox.Digest) (caches.Made, error) {
+	return s.first, nil
+}
 
 // A second result is no failure of setup: the box starts from the first, and somebody is told.
-func TestASecondResultIsNotUsed(t *testing.T) {
+func TestFirstPublishedResultWins(t *testing.T) {
 	first := caches.Made{Key: agentbox.Digest{1}, Parts: []caches.Part{caches.Runtime}}
-	s := New(Config{Results: taken{first: first}})
-	var said string
-	got, err := s.publish(t.Context(), caches.Made{Key: agentbox.Digest{1}}, nil, func(e agentbox.Event) { said += e.Detail })
+	s := New(Config{Results: conflictingResults{first: first}})
+	var output string
+	got, err := s.publish(t.Context(), caches.Made{Key: agentbox.Digest{1}}, nil, func(e agentbox.Event) { output += e.Detail })
 	if err != nil || len(got.Parts) != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if !strings.Contains(said, "stands for another") {
-		t.Errorf("said %q", said)
+	if !strings.Contains(output, "stands for another") {
+		t.Errorf("said %q", output)
 	}
 }
 
 // What is laid over an image is the result that a key stands for now: after the store was removed,
 // or the first result was, another.
-func TestAnImageIsOfOneResult(t *testing.T) {
+func TestImageHasOneResult(t *testing.T) {
 	parts := []caches.Part{caches.Dirs}
 	first := caches.Made{Key: agentbox.Digest{1}, Result: agentbox.Digest{2}}
 	second := caches.Made{Key: agentbox.Digest{1}, Result: agentbox.Digest{3}}
@@ -46,13 +48,15 @@ func TestAnImageIsOfOneResult(t *testing.T) {
 	if derivationKey(base, first, parts) == derivationKey(base, second, parts) {
 		t.Error("two results of one key have one image")
 	}
-	s := New(Config{Results: untaken{taken{first: first}}})
+	s := New(Config{Results: acceptingResults{conflictingResults{first: first}}})
 	if got, err := s.publish(t.Context(), caches.Made{Key: first.Key}, nil, nil); err != nil || got.Result != first.Result {
 		t.Errorf("what was published is %s, %v", got.Result.Short(), err)
 	}
 }
 
-// untaken is a Results that publishes.
-type untaken struct{ taken }
+// acceptingResults is a Results that publishes.
+type acceptingResults struct{ conflictingResults }
 
-func (untaken) Publish(context.Context, caches.Made, map[caches.Part]string) error { return nil }
+func (acceptingResults) Publish(context.Context, caches.Made, map[caches.Part]string) error {
+	return nil
+}

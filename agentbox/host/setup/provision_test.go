@@ -12,15 +12,15 @@ import (
 	"agentbox/vmm/image"
 )
 
-// shelf has results of one key: the first that was not forgotten is found. What is written of a
-// result is what each of its parts has; "damaged" cannot be read.
-type shelf struct {
+// fakeResults has results of one key: the first that was not forgotten is found. What is written of
+// a result is what each of its parts has; "damaged" cannot be read.
+type fakeResults struct {
 	Results
 	key   agentbox.Digest
 	parts []string // of result i+1
 }
 
-func (s *shelf) newest() (caches.Made, error) {
+func (s *fakeResults) newest() (caches.Made, error) {
 	for i, text := range s.parts {
 		made := caches.Made{Key: s.key, Result: agentbox.Digest{byte(i + 1)}, Parts: []caches.Part{caches.Dirs, caches.Workspace}}
 		switch text {
@@ -34,15 +34,17 @@ func (s *shelf) newest() (caches.Made, error) {
 	return caches.Made{}, agentbox.Errorf(agentbox.NotFound, "nobody has published it")
 }
 
-func (s *shelf) Find(context.Context, agentbox.Digest) (caches.Made, error)    { return s.newest() }
-func (s *shelf) Nearest(context.Context, agentbox.Digest) (caches.Made, error) { return s.newest() }
+func (s *fakeResults) Find(context.Context, agentbox.Digest) (caches.Made, error) { return s.newest() }
+func (s *fakeResults) Nearest(context.Context, agentbox.Digest) (caches.Made, error) {
+	return s.newest()
+}
 
-func (s *shelf) Forget(_ context.Context, result agentbox.Digest) error {
+func (s *fakeResults) Forget(_ context.Context, result agentbox.Digest) error {
 	s.parts[result[0]-1] = "forgotten"
 	return nil
 }
 
-func (s *shelf) Open(_ context.Context, result agentbox.Digest, _ caches.Part) (io.ReadCloser, error) {
+func (s *fakeResults) Open(_ context.Context, result agentbox.Digest, _ caches.Part) (io.ReadCloser, error) {
 	text := s.parts[result[0]-1]
 	if strings.HasPrefix(text, "damaged") {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "a bit is wrong")
@@ -50,10 +52,10 @@ func (s *shelf) Open(_ context.Context, result agentbox.Digest, _ caches.Part) (
 	return io.NopCloser(strings.NewReader(text)), nil
 }
 
-// over makes images: the name of one is what its layers say.
-type over struct{ Images }
+// fakeImages makes images: the name of one is what its layers say.
+type fakeImages struct{ Images }
 
-func (over) Derive(_ context.Context, base image.Image, d image.Derivation, _ agentbox.Progress) (image.Image, error) {
+func (fakeImages) Derive(_ context.Context, base image.Image, d image.Derivation, _ agentbox.Progress) (image.Image, error) {
 	for _, layer := range d.Layers {
 		r, err := layer()
 		if err != nil {
@@ -77,7 +79,7 @@ func request(t *testing.T) Request {
 }
 
 // What is damaged is dropped with a line, and whatever else there is counts.
-func TestADamagedResultBlocksNothing(t *testing.T) {
+func TestProvisionDropsDamagedResult(t *testing.T) {
 	for name, c := range map[string]struct {
 		parts []string
 		image string
@@ -89,14 +91,14 @@ func TestADamagedResultBlocksNothing(t *testing.T) {
 		"both":          {[]string{"damaged", "damaged", "good"}, "good", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, said := New(Config{Results: &shelf{parts: c.parts}, Images: over{}}), 0
+			s, output := New(Config{Results: &fakeResults{parts: c.parts}, Images: fakeImages{}}), 0
 			got, err := s.Provision(t.Context(), request(t), agentbox.Box{}, image.Image{}, func(e agentbox.Event) {
 				if strings.Contains(e.Detail, "is damaged and will be made again") {
-					said++
+					output++
 				}
 			})
-			if err != nil || got.Image.Name != c.image || said != c.lines {
-				t.Errorf("%q, %d lines, %v", got.Image.Name, said, err)
+			if err != nil || got.Image.Name != c.image || output != c.lines {
+				t.Errorf("%q, %d lines, %v", got.Image.Name, output, err)
 			}
 		})
 	}
@@ -104,9 +106,9 @@ func TestADamagedResultBlocksNothing(t *testing.T) {
 
 // The workspace of a box gets its part of the result that the image is of, not of the one that has
 // taken its place since.
-func TestAWorkspaceIsOfTheResultOfItsImage(t *testing.T) {
-	results := &shelf{parts: []string{"first", "second"}}
-	s := New(Config{Results: results, Images: over{}})
+func TestOverlayMatchesImage(t *testing.T) {
+	results := &fakeResults{parts: []string{"first", "second"}}
+	s := New(Config{Results: results, Images: fakeImages{}})
 	got, err := s.Provision(t.Context(), request(t), agentbox.Box{}, image.Image{}, nil)
 	if err != nil || got.Image.Name != "first" {
 		t.Fatalf("%+v, %v", got, err)

@@ -102,8 +102,8 @@ func TestFill(t *testing.T) {
 		for _, key := range []agentbox.Digest{{}, {1}} {
 			to := reserved(t, d, repo)
 			to.Setup, to.Begin = key, filepath.Join(filepath.Dir(to.Path), "begin")
-			said := ""
-			err := stager("by setup").Fill(t.Context(), d, to, repo, func(e agentbox.Event) { said += e.Detail })
+			output := ""
+			err := stager("by setup").Fill(t.Context(), d, to, repo, func(e agentbox.Event) { output += e.Detail })
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -125,8 +125,8 @@ func TestFill(t *testing.T) {
 			if b, err := os.ReadFile(filepath.Join(to.Begin, "tree")); err != nil || len(b) == 0 {
 				t.Errorf("%s: what was uncommitted is not written down: %v", name, err)
 			}
-			if !strings.Contains(said, "main at "+repo.Commit[:12]) {
-				t.Errorf("%s: said %q", name, said)
+			if !strings.Contains(output, "main at "+repo.Commit[:12]) {
+				t.Errorf("%s: said %q", name, output)
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func TestFill(t *testing.T) {
 }
 
 // What setup made counts: a workspace that it makes larger than its box's disk is refused.
-func TestFillHoldsToTheSize(t *testing.T) {
+func TestFillEnforcesSize(t *testing.T) {
 	repo := repository(t)
 	d := &inPlace{}
 	to := reserved(t, d, repo)
@@ -148,7 +148,7 @@ func TestFillHoldsToTheSize(t *testing.T) {
 }
 
 // A driver that fails leaves no second copy of the repository behind.
-func TestAFailedFillLeavesNothingStaged(t *testing.T) {
+func TestFailedFillRemovesStaging(t *testing.T) {
 	repo := repository(t)
 	broken := errors.New("the disk is broken")
 	d := &copies{fail: broken}

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { supervisortest.Main(m) }
 
-func TestLockIsHeldForAsLongAsItsHolderLives(t *testing.T) {
+func TestLockEndsWithHolder(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "lock")
 	if held, err := durable.Held(lock); held || err != nil {
 		t.Fatalf("a lock nobody made: %v, %v", held, err)
@@ -39,7 +39,7 @@ func TestLockIsHeldForAsLongAsItsHolderLives(t *testing.T) {
 	supervisortest.Within(t, "awaitFree", free)
 }
 
-func TestKillHolderKillsTheHolderAndNobodyElse(t *testing.T) {
+func TestKillHolder(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "lock")
 	bystander, _, bystanderEnded := supervisortest.Hold(t, filepath.Join(t.TempDir(), "other"), supervisortest.Itself)
 	// Nobody holds this one, so whoever is named in it is not the holder.
@@ -61,7 +61,7 @@ func TestKillHolderKillsTheHolderAndNobodyElse(t *testing.T) {
 	}
 }
 
-func TestKillHolderOfWhomNobodyKnows(t *testing.T) {
+func TestKillHolderUnknown(t *testing.T) {
 	for name, text := range map[string]string{"nothing": "", "words": "me", "everybody": "-1", "init": "1", "no one": "0"} {
 		t.Run(name, func(t *testing.T) {
 			lock := filepath.Join(t.TempDir(), "lock")
@@ -74,7 +74,7 @@ func TestKillHolderOfWhomNobodyKnows(t *testing.T) {
 }
 
 // The machine inherits the lock and outlives its killed supervisor by a moment.
-func TestKillHolderOfALockThatOnlyADyingMachineHolds(t *testing.T) {
+func TestKillHolderDuringMachineExit(t *testing.T) {
 	dead := exec.Command("true")
 	if err := dead.Run(); err != nil {
 		t.Skip("no true here:", err)

@@ -19,7 +19,7 @@ func newPool(want int) *Pool[string, *machine] {
 
 // However many want one at once, each machine of the pool is leased once, the ones of another
 // template and those that have ended not at all.
-func TestAMachineOfThePoolIsLeasedOnce(t *testing.T) {
+func TestPoolLeasesOnce(t *testing.T) {
 	const machines, wanting = 40, 100
 	p := newPool(0)
 	for i := range machines {
@@ -51,7 +51,7 @@ func TestAMachineOfThePoolIsLeasedOnce(t *testing.T) {
 
 // Machines that are kept ready are the first to go when the machine affords fewer, and none of
 // those that somebody asked for.
-func TestThePoolGivesWay(t *testing.T) {
+func TestPoolShrinksForBoxes(t *testing.T) {
 	p := newPool(1)
 	for key, want := range map[string]int{"by the machine": -1, "asked for": 3} {
 		p.demands[key] = demand[string]{want: want}
@@ -67,7 +67,7 @@ func TestThePoolGivesWay(t *testing.T) {
 
 // A machine that has ended while it waited leaves a box behind, which goes with the next round,
 // whether somebody wanted it or not.
-func TestMachinesThatEndedAreRemoved(t *testing.T) {
+func TestPoolRemovesEndedMachines(t *testing.T) {
 	gone := map[int]bool{}
 	p := newPool(0)
 	p.Remove = func(m *machine) error { gone[m.id] = true; return nil }
@@ -82,9 +82,9 @@ func TestMachinesThatEndedAreRemoved(t *testing.T) {
 	}
 }
 
-// A machine that was being made when its template was withdrawn is leased to nobody, even if a template
-// of the same key is in use again.
-func TestAMachineOfAWithdrawnTemplateIsNotPooled(t *testing.T) {
+// A machine that was being made when its template was withdrawn is leased to nobody, even if a
+// template of the same key is in use again.
+func TestWithdrawnTemplateIsNotPooled(t *testing.T) {
 	p := newPool(1)
 	var removed []*machine
 	p.Remove = func(m *machine) error { removed = append(removed, m); return nil }

@@ -101,7 +101,7 @@ func saved() map[string][]byte { return map[string][]byte{"memory": []byte(whole
 
 var some = Machine{Box: "b", Isolation: agentbox.GVisor, Image: agentbox.Digest{1}, Spec: vmm.Spec{CPUs: 1, Memory: 1 << 30, Disk: 1 << 30}}
 
-func TestATemplateOfTheTeamIsNotBooted(t *testing.T) {
+func TestTeamTemplateNeedsNoBoot(t *testing.T) {
 	team := &fakeTeam{files: saved()}
 	all := newTemplates(t, team)
 	got, err := all.Open(t.Context(), some, nil)
@@ -138,7 +138,7 @@ func TestATemplateOfTheTeamIsNotBooted(t *testing.T) {
 }
 
 // What came is not what it says: it goes, and the machine is booted here.
-func TestADamagedTemplateOfTheTeamIsNotUsed(t *testing.T) {
+func TestDamagedTeamTemplate(t *testing.T) {
 	for what, change := range map[string]func(files map[string][]byte){
 		"nothing in it": clearFiles,
 		"a file is cut off": func(files map[string][]byte) {
@@ -162,7 +162,7 @@ func TestADamagedTemplateOfTheTeamIsNotUsed(t *testing.T) {
 func clearFiles(files map[string][]byte) { clear(files) }
 
 // Nobody can tell who made it.
-func TestATemplateOfUnknownOriginIsDamaged(t *testing.T) {
+func TestUnknownOriginIsDamage(t *testing.T) {
 	team := &fakeTeam{files: saved()}
 	all := newTemplates(t, team)
 	got, err := all.Open(t.Context(), some, nil)

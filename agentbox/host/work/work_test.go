@@ -125,7 +125,7 @@ func TestUnsavedIsBounded(t *testing.T) {
 	}
 }
 
-func TestABoxWhoseGitDoesNotAnswerSaysSo(t *testing.T) {
+func TestSilentGitIsReported(t *testing.T) {
 	w, _, box, _ := made(t)
 	if err := os.RemoveAll(filepath.Join(box, ".git")); err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func (f flood) Exec(_ context.Context, c environment.Command) (environment.Statu
 }
 
 // What a box says is held in memory, so it is bounded; what is quoted of it is for a terminal.
-func TestABoxThatSaysTooMuchIsNotHeard(t *testing.T) {
+func TestOversizedStatusIsRefused(t *testing.T) {
 	w, _, box, closed := made(t)
 	for _, complains := range []bool{false, true} {
 		w.Enter = func(context.Context, api.BoxRef, agentbox.Progress) (Box, error) {

@@ -12,7 +12,7 @@ import (
 	"agentbox/agentbox/toolchain"
 )
 
-func TestBuiltInProfilesAreWhole(t *testing.T) {
+func TestBuiltInProfiles(t *testing.T) {
 	for _, name := range (Dirs{User: t.TempDir()}).Names() {
 		p, err := (Dirs{User: t.TempDir()}).Find(name)
 		if err != nil {
@@ -62,7 +62,7 @@ func TestAider(t *testing.T) {
 	}
 }
 
-func TestTheUsersProfileIsFirst(t *testing.T) {
+func TestUserProfileWins(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "claude.yaml"), []byte("program: mine\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestWork(t *testing.T) {
 	}
 }
 
-func TestProfilesThatAreNone(t *testing.T) {
+func TestInvalidProfiles(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                     "EOF",
 		"program: ''\n":                        "program",
@@ -187,7 +187,7 @@ func TestProfilesOfARepository(t *testing.T) {
 }
 
 // Everything that a profile can say is in what a person approves.
-func TestEverythingOfAProfileIsAsked(t *testing.T) {
+func TestAsksCoverProfile(t *testing.T) {
 	base, err := Parse(strings.NewReader(inRepository), "ours")
 	if err != nil {
 		t.Fatal(err)

@@ -161,7 +161,7 @@ func (f *fixture) output(c *guest.Client, line string) string {
 	return string(out)
 }
 
-func TestHelloStepsComeInOrderAndBeforeAnythingElse(t *testing.T) {
+func TestHelloSteps(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -173,7 +173,7 @@ func TestHelloStepsComeInOrderAndBeforeAnythingElse(t *testing.T) {
 	}
 }
 
-func TestFailedStepFailsTheLife(t *testing.T) {
+func TestFailedStepFailsHello(t *testing.T) {
 	f := start(t)
 	f.fail["entropy"] = errors.New("no generator")
 	_, err := guest.Connect(t.Context(), f.stream, guest.NewHello("box"))
@@ -188,7 +188,7 @@ func TestFailedStepFailsTheLife(t *testing.T) {
 }
 
 // The random numbers are reseeded before Ready; what comes later refuses the login.
-func TestFailedRenewalRefusesTheLogin(t *testing.T) {
+func TestFailedRenewalRefusesLogin(t *testing.T) {
 	for step, reason := range map[string]string{"clock": "set the clock: broken", "machine-id": "set the machine id: broken", "thaw": "continue user processes: broken"} {
 		f := start(t)
 		f.fail[step] = errors.New("broken")
@@ -201,7 +201,7 @@ func TestFailedRenewalRefusesTheLogin(t *testing.T) {
 	}
 }
 
-func TestBadHelloIsAnsweredWithItsReason(t *testing.T) {
+func TestBadHello(t *testing.T) {
 	f := start(t)
 	hello := guest.NewHello("a box")
 	_, err := guest.Connect(t.Context(), f.stream, hello)
@@ -211,7 +211,7 @@ func TestBadHelloIsAnsweredWithItsReason(t *testing.T) {
 	f.connect().Close() // and the agent goes on
 }
 
-func TestCommandsOutliveTheLifeThatStartedThem(t *testing.T) {
+func TestCommandsSurviveNewLife(t *testing.T) {
 	f := start(t)
 	first := f.connect()
 	dir := t.TempDir()
@@ -293,7 +293,7 @@ func TestAttachInTheHello(t *testing.T) {
 	}
 }
 
-func TestFailedAttachInTheHelloRefusesTheLogin(t *testing.T) {
+func TestFailedAttachInHello(t *testing.T) {
 	for attach, reason := range map[string]string{
 		`{"workspace": true}`:     "attach: mount the workspace: broken",
 		`{"user": "nobody-here"}`: "attach: user nobody-here: file does not exist",
@@ -310,7 +310,7 @@ func TestFailedAttachInTheHelloRefusesTheLogin(t *testing.T) {
 	}
 }
 
-func TestFailedRequestSaysWhy(t *testing.T) {
+func TestFailedRequest(t *testing.T) {
 	f := start(t)
 	f.fail["mount"] = errors.New("no disk\nat all")
 	c := f.connect()
@@ -336,7 +336,7 @@ func TestQuiesceLeavesUserFrozen(t *testing.T) {
 	}
 }
 
-func TestPanicInOneGoroutineIsLoggedOnly(t *testing.T) {
+func TestGoRecover(t *testing.T) {
 	f := start(t)
 	var log bytes.Buffer
 	f.agent.Log = slog.New(slog.NewTextHandler(&log, nil))

@@ -81,7 +81,7 @@ func plant(t *testing.T, path, text string) {
 	}
 }
 
-func TestExportGivesWhatChangedSince(t *testing.T) {
+func TestExportChanges(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root+"/old", "old")
 	plant(t, root+"/dir/old", "old")
@@ -122,7 +122,7 @@ func TestExportGivesWhatChangedSince(t *testing.T) {
 	}
 }
 
-func TestExportGivesNamedPathsWhole(t *testing.T) {
+func TestExportPaths(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root+"/home/cache/a", "a")
 	plant(t, root+"/home/cache/deep/b", "b")
@@ -138,7 +138,7 @@ func TestExportGivesNamedPathsWhole(t *testing.T) {
 	}
 }
 
-func TestExportSaysWhatItCannotRead(t *testing.T) {
+func TestExportReadError(t *testing.T) {
 	if err := export(protocol.ExportRequest{Root: t.TempDir() + "/gone"}, nil, io.Discard); err == nil {
 		t.Error("a root that is not there gave an export")
 	}
@@ -147,7 +147,7 @@ func TestExportSaysWhatItCannotRead(t *testing.T) {
 // Setup may step the clock of its guest to anything: what it makes is new all the same. A file
 // whose times lie an hour back, or ahead, is what a test can make without stepping the clock of
 // this machine.
-func TestExportTakesNoClock(t *testing.T) {
+func TestExportIgnoresClock(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour, -20 * 365 * 24 * time.Hour} {
 		root := t.TempDir()
 		plant(t, root+"/old", "old")
@@ -189,7 +189,7 @@ func (e entryWithout) Info() (fs.FileInfo, error) { return nil, e.err }
 
 // gVisor has files that it cannot read: those of an image with extended attributes, such as an
 // access list.
-func TestWhatTheMachineCannotReadIsTheImages(t *testing.T) {
+func TestExportSkipsUnreadable(t *testing.T) {
 	h := &exporter{each: func(path string, _ fs.FileInfo) error { return fmt.Errorf("%s was taken", path) }}
 	unsupported := &fs.PathError{Op: "lstat", Path: "/var/log/journal", Err: unix.ENOTSUP}
 	for what, c := range map[string]struct {
@@ -208,7 +208,7 @@ func TestWhatTheMachineCannotReadIsTheImages(t *testing.T) {
 	}
 }
 
-func TestADatabaseIsTakenWholeOrNotAtAll(t *testing.T) {
+func TestExportWholeDirectories(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root+"/var/lib/db/table", "rows")
 	plant(t, root+"/var/lib/db/log/now", "begun")
@@ -231,7 +231,7 @@ func TestADatabaseIsTakenWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-func TestALinkToWhatIsLeftOutIsLeftOut(t *testing.T) {
+func TestExportSkipsLinksToSkipped(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root+"/etc/own.pem", "of this box")
 	for name, target := range map[string]string{"etc/1a2b.0": "own.pem", "elsewhere": "own.pem", "etc/self": "etc/own.pem"} {
@@ -301,7 +301,7 @@ func TestExportTellsFilesOfTwoLayersApart(t *testing.T) {
 }
 
 // A name that went before it was read is in no archive, so nothing can be a link to it.
-func TestExportLinksToNoFileThatWent(t *testing.T) {
+func TestExportHardLinkToRemovedFile(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root+"/a", "text")
 	plant(t, root+"/b", "text")
@@ -319,7 +319,7 @@ func TestExportLinksToNoFileThatWent(t *testing.T) {
 }
 
 // A box may change its files while they are read, and an archive is right or an error.
-func TestExportOfFilesThatBecomeOthers(t *testing.T) {
+func TestExportOfReplacedFiles(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root+"/file", "text")
 	if err := os.Symlink("file", root+"/link"); err != nil {

@@ -91,20 +91,20 @@ var closedChannel = func() <-chan struct{} {
 // environment is the same in every box, whatever the configuration. It is killed after
 // firstStartTimeout, or when the agent ends.
 func (a *Agent) runFirstStart(program string) error {
-	theirs, ours, err := newPipe(false)
+	commandEnd, agentEnd, err := newPipe(false)
 	if err != nil {
 		return err
 	}
 	// The box's user reads there why a key or a database is missing.
 	log := &console.Log{Perm: 0o644, Path: path.Join(a.Machine.LogDir, "first-start.log")}
-	a.goRecover("log of first start", func() { log.Copy(ours) })
+	a.goRecover("log of first start", func() { log.Copy(agentEnd) })
 	root := User{Name: "root", Home: "/root", Shell: "/bin/sh"}
 	null := devNull()
 	p, err := a.spawn(command{
-		user: root, dir: "/", path: "/usr/bin/env", group: "first-start", files: []int{null, theirs, theirs},
+		user: root, dir: "/", path: "/usr/bin/env", group: "first-start", files: []int{null, commandEnd, commandEnd},
 		argv: []string{"env", "-i", firstStartPath, "HOME=/root", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", program},
 	})
-	closeDescriptors([]int{null, theirs})
+	closeDescriptors([]int{null, commandEnd})
 	if err != nil {
 		return err
 	}

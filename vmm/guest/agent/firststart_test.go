@@ -25,7 +25,7 @@ func firstProgram(t *testing.T, f *fixture, name, script string) {
 	}
 }
 
-func TestNothingRunsBeforeTheBoxHasWhatIsItsOwn(t *testing.T) {
+func TestFirstStartRunsBeforeCommands(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -78,7 +78,7 @@ func readable(path string) string {
 
 // A host waits for an answer for a time only, and a database may take longer to be made: a job that
 // comes early is told so, and once it is accepted it sees what was made.
-func TestAnEarlyJobIsToldToAskAgain(t *testing.T) {
+func TestEarlyJobIsRefusedForRetry(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -103,7 +103,7 @@ func TestAnEarlyJobIsToldToAskAgain(t *testing.T) {
 
 // A window that is dragged while a command waits sends dozens of requests. Nobody else on the
 // connection may have to wait for them.
-func TestACommandThatWaitsDoesNotStopTheConnection(t *testing.T) {
+func TestWaitingCommandKeepsConnection(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -136,7 +136,7 @@ func TestACommandThatWaitsDoesNotStopTheConnection(t *testing.T) {
 }
 
 // start's cleanup fails the test when the agent does not end.
-func TestACommandThatWaitsDoesNotStartWhenTheAgentEnds(t *testing.T) {
+func TestWaitingCommandEndsWithAgent(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	firstProgram(t, f, "10-key", "exec sleep 1000\n")

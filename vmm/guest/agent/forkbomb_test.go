@@ -44,7 +44,7 @@ func TestForkBombOf(t *testing.T) {
 	}
 }
 
-func TestForkBombHasTime(t *testing.T) {
+func TestForkBombDelay(t *testing.T) {
 	box := func(current, most int) *gvisorBox {
 		return &gvisorBox{log: slog.New(slog.NewTextHandler(io.Discard, nil)), dir: writeTree(t, map[string]string{
 			"pids.current": strconv.Itoa(current) + "\n", "pids.max": strconv.Itoa(most) + "\n", "cgroup.procs": "",
@@ -75,7 +75,7 @@ func TestForkBombHasTime(t *testing.T) {
 
 // gVisor returns the memory of a killed process late on a busy host. What starts meanwhile and
 // takes a little must not be killed in its place; what takes much must.
-func TestOneProcessDiesForOneShortage(t *testing.T) {
+func TestOneKillPerMemoryShortage(t *testing.T) {
 	const total, before = 512 << 20, 20 << 20
 	for _, test := range []struct {
 		available int64

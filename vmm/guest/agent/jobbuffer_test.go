@@ -10,7 +10,7 @@ import (
 
 // What gives way to new output is what the reader has, down to the byte, before anything that it
 // has not.
-func TestWhatWasReadGivesWayFirst(t *testing.T) {
+func TestBufferDropsReadBytesFirst(t *testing.T) {
 	b := newJobBuffer()
 	b.attach(0)
 	b.setBlocking(true)
@@ -33,7 +33,7 @@ func TestWhatWasReadGivesWayFirst(t *testing.T) {
 }
 
 // A job that writes before the channel it was started on is served loses nothing.
-func TestTheFirstReaderIsWaitedFor(t *testing.T) {
+func TestBufferWaitsForFirstReader(t *testing.T) {
 	b := newJobBuffer()
 	began, done := make(chan struct{}), make(chan struct{})
 	go func() {

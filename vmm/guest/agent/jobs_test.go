@@ -108,7 +108,7 @@ func (w *follower) send(kind byte, data string) {
 
 func sh(line string) protocol.JobSpec { return protocol.JobSpec{Argv: []string{"sh", "-c", line}} }
 
-func TestAJobRunsAndTellsHowItEnded(t *testing.T) {
+func TestJobExit(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -130,7 +130,7 @@ func TestAJobRunsAndTellsHowItEnded(t *testing.T) {
 	}
 }
 
-func TestAJobThatCannotStartSaysWhy(t *testing.T) {
+func TestJobRefusal(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -149,7 +149,7 @@ func TestAJobThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-func TestAJobGoesOnWithoutItsHostAndLosesNothing(t *testing.T) {
+func TestJobSurvivesDisconnect(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	dir := t.TempDir()
@@ -178,7 +178,7 @@ func TestAJobGoesOnWithoutItsHostAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestTheSameStartTwiceIsOneJob(t *testing.T) {
+func TestStartIsIdempotent(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -195,7 +195,7 @@ func TestTheSameStartTwiceIsOneJob(t *testing.T) {
 }
 
 // A start waits for as long as user processes are frozen.
-func TestOtherJobsAnswerWhileAStartWaits(t *testing.T) {
+func TestJobsAnswerDuringStart(t *testing.T) {
 	f := start(t)
 	waiting, thawed := make(chan struct{}, 1), make(chan struct{})
 	var frozen atomic.Bool
@@ -244,7 +244,7 @@ func TestOtherJobsAnswerWhileAStartWaits(t *testing.T) {
 	running.ch.Close()
 }
 
-func TestInputReachesAJobWhole(t *testing.T) {
+func TestJobInput(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -265,7 +265,7 @@ func TestInputReachesAJobWhole(t *testing.T) {
 	}
 }
 
-func TestAJobThatReadsNothingCanBeSignalled(t *testing.T) {
+func TestSignalJobThatReadsNothing(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -289,7 +289,7 @@ func TestAJobThatReadsNothingCanBeSignalled(t *testing.T) {
 
 // A reader that takes nothing for a while costs a flood its middle, and neither its end nor the
 // guest's memory.
-func TestAFloodKeepsItsEndAndLosesItsMiddle(t *testing.T) {
+func TestFloodDropsMiddle(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	const size = 200 << 20
@@ -312,7 +312,7 @@ func TestAFloodKeepsItsEndAndLosesItsMiddle(t *testing.T) {
 	}
 }
 
-func TestAFloodWaitsForAPatientReader(t *testing.T) {
+func TestFloodWaitsForBlockingReader(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -330,7 +330,7 @@ func TestAFloodWaitsForAPatientReader(t *testing.T) {
 	}
 }
 
-func TestAJobsTerminal(t *testing.T) {
+func TestJobTerminal(t *testing.T) {
 	if _, err := os.Stat("/dev/ptmx"); err != nil {
 		t.Skip("this host has no pseudo-terminals")
 	}
@@ -350,7 +350,7 @@ func TestAJobsTerminal(t *testing.T) {
 	}
 }
 
-func TestHostileFramesFromTheHostEndTheInputOnly(t *testing.T) {
+func TestInvalidFramesEndInputOnly(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()

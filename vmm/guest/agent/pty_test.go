@@ -15,7 +15,7 @@ import (
 
 // A client whose terminal has a character switched off says so with 255 (RFC 4254, 8): the byte 255
 // must not become that character.
-func TestACharacterThatIsSwitchedOffIsNone(t *testing.T) {
+func TestDisabledControlCharacter(t *testing.T) {
 	p, err := newPTY("", windowSize{})
 	if err != nil {
 		t.Skip("no terminal here:", err)
@@ -37,7 +37,7 @@ func TestACharacterThatIsSwitchedOffIsNone(t *testing.T) {
 
 // The descriptor of a terminal is the command's as soon as it was handed over: its number may be
 // another file's by the time that the session ends.
-func TestATerminalOfARefusedCommandIsClosedOnce(t *testing.T) {
+func TestRefusedCommandClosesTerminalOnce(t *testing.T) {
 	f := start(t)
 	s := &session{conn: &connection{agent: f.agent, life: newLife(nil)}, ch: discardChannel{}, env: map[string]string{}}
 	if !s.openPTY(ssh.Marshal(struct {

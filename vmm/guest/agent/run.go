@@ -75,13 +75,13 @@ func connect(c *command, p *pty, input bool) (ends stdio, err error) {
 			c.files = append(c.files, devNull())
 			continue
 		}
-		theirs, ours, err := newPipe(i == 0)
+		commandEnd, agentEnd, err := newPipe(i == 0)
 		if err != nil {
 			closeDescriptors(c.files)
 			closeFiles(ends.all()...)
 			return ends, err
 		}
-		*end, c.files = ours, append(c.files, theirs)
+		*end, c.files = agentEnd, append(c.files, commandEnd)
 	}
 	return ends, nil
 }
@@ -89,20 +89,20 @@ func connect(c *command, p *pty, input bool) (ends stdio, err error) {
 // newPipe makes a pipe with one end for the command and one for the agent. The command's end
 // blocks, as programs expect. The agent's does not, so that a deadline can end a read, which takes
 // no thread either.
-func newPipe(commandReads bool) (theirs int, ours *os.File, err error) {
+func newPipe(commandReads bool) (commandEnd int, agentEnd *os.File, err error) {
 	var p [2]int
 	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC); err != nil {
 		return -1, nil, os.NewSyscallError("pipe", err)
 	}
-	theirs, mine := p[1], p[0]
+	commandEnd, agentFD := p[1], p[0]
 	if commandReads {
-		theirs, mine = mine, theirs
+		commandEnd, agentFD = agentFD, commandEnd
 	}
-	if err := syscall.SetNonblock(mine, true); err != nil {
+	if err := syscall.SetNonblock(agentFD, true); err != nil {
 		closeDescriptors(p[:])
 		return -1, nil, os.NewSyscallError("fcntl", err)
 	}
-	return theirs, os.NewFile(uintptr(mine), "pipe"), nil
+	return commandEnd, os.NewFile(uintptr(agentFD), "pipe"), nil
 }
 
 // refuse tells the client why the command did not start, as a shell would.

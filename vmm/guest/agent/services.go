@@ -140,16 +140,16 @@ func (m *services) supervise(ctx context.Context, s *service, ready chan struct{
 // says how the main process ended, always as an error: a service is not expected to end. It calls
 // ready when the service's check succeeds.
 func (m *services) runOnce(ctx context.Context, s *service, ready func()) error {
-	theirs, ours, err := newPipe(false)
+	commandEnd, agentEnd, err := newPipe(false)
 	if err != nil {
 		return err
 	}
-	p, err := m.launch(s, s.Run, []int{devNull(), theirs, theirs})
+	p, err := m.launch(s, s.Run, []int{devNull(), commandEnd, commandEnd})
 	if err != nil {
-		ours.Close()
+		agentEnd.Close()
 		return err
 	}
-	m.goRecover("log of "+s.Name, func() { s.log.Copy(ours) })
+	m.goRecover("log of "+s.Name, func() { s.log.Copy(agentEnd) })
 	m.set(s, protocol.ServiceStarting, "")
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -53,7 +53,7 @@ func TestServicesStartInOrder(t *testing.T) {
 	}
 }
 
-func TestServiceIsReadyWhenItsPortAnswers(t *testing.T) {
+func TestServicePortReadiness(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -69,7 +69,7 @@ func TestServiceIsReadyWhenItsPortAnswers(t *testing.T) {
 	waitFor(t, func() bool { return states(t, c) == "web=ready" })
 }
 
-func TestServiceThatEndsIsStartedAgain(t *testing.T) {
+func TestServiceRestart(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -83,7 +83,7 @@ func TestServiceThatEndsIsStartedAgain(t *testing.T) {
 }
 
 // What a service started would hold the ports that its next start needs.
-func TestWhatAServiceLeftBehindIsEndedBeforeItsRestart(t *testing.T) {
+func TestServiceLeftoversAreKilled(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -108,7 +108,7 @@ func TestWhatAServiceLeftBehindIsEndedBeforeItsRestart(t *testing.T) {
 	}
 }
 
-func TestRestartsOfAServiceAreCountedWhenItStarts(t *testing.T) {
+func TestServiceRestartCount(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()

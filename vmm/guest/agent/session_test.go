@@ -39,7 +39,7 @@ func TestExecKeepsOutputsApartAndReportsTheStatus(t *testing.T) {
 	}
 }
 
-func TestDeathBySignalIsReported(t *testing.T) {
+func TestExitSignal(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -50,7 +50,7 @@ func TestDeathBySignalIsReported(t *testing.T) {
 	}
 }
 
-func TestSignalReachesTheWholeGroup(t *testing.T) {
+func TestSignalProcessGroup(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -154,7 +154,7 @@ func TestFloodRespectsTheClientsWindow(t *testing.T) {
 	}
 }
 
-func TestWhatACommandLeavesBehindDoesNotHoldItsSession(t *testing.T) {
+func TestLeftoverProcessDoesNotHoldSession(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -214,7 +214,7 @@ func (c *torn) Write(b []byte) (int, error) {
 	return n + more, err
 }
 
-func TestCommandsGoOnWhereverTheNextHelloIsTorn(t *testing.T) {
+func TestCommandsSurviveSplitHello(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	for _, at := range []int{1, 3, 4, 10, len(protocol.Magic), len(protocol.Magic) + 10} {
@@ -400,7 +400,7 @@ func TestForwardOutOfTheGuest(t *testing.T) {
 	})
 }
 
-func TestUnknownChannelsAndRequestsAreRefused(t *testing.T) {
+func TestUnknownChannelsAndRequests(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -453,12 +453,12 @@ func resizeAndWait(t *testing.T, request func(name string, wantReply bool, paylo
 
 // What a command leaves behind may write faster than the client reads, and without end: the end of
 // the command is told all the same.
-func TestAFloodThatACommandLeavesBehindDoesNotHoldItsEnd(t *testing.T) {
-	theirs, ours, err := newPipe(false)
+func TestLeftoverFloodDoesNotDelayExit(t *testing.T) {
+	commandEnd, agentEnd, err := newPipe(false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	flood := os.NewFile(uintptr(theirs), "flood")
+	flood := os.NewFile(uintptr(commandEnd), "flood")
 	go func() {
 		for b := make([]byte, 64<<10); ; {
 			if _, err := flood.Write(b); err != nil {
@@ -467,17 +467,17 @@ func TestAFloodThatACommandLeavesBehindDoesNotHoldItsEnd(t *testing.T) {
 		}
 	}()
 	defer flood.Close()
-	defer ours.Close()
-	waitFor(t, func() bool { return pending(ours) > 0 })
-	ours.SetReadDeadline(time.Unix(1, 0)) // the command has ended
+	defer agentEnd.Close()
+	waitFor(t, func() bool { return pending(agentEnd) > 0 })
+	agentEnd.SetReadDeadline(time.Unix(1, 0)) // the command has ended
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		drain(ours, func([]byte) error {
-			for pending(ours) == 0 {
+		drain(agentEnd, func([]byte) error {
+			for pending(agentEnd) == 0 {
 				runtime.Gosched()
 			}
-			ours.SetReadDeadline(time.Unix(1, 0)) // a slow client: the grace is over each time
+			agentEnd.SetReadDeadline(time.Unix(1, 0)) // a slow client: the grace is over each time
 			return nil
 		})
 	}()

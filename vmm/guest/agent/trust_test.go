@@ -25,7 +25,7 @@ func writeIn(t *testing.T, root, name, text string) {
 	}
 }
 
-func TestTrustAddsToWhatTheImageBelieves(t *testing.T) {
+func TestTrustAppendsToBundles(t *testing.T) {
 	root := t.TempDir()
 	writeIn(t, root, "etc/ssl/certs/ca-certificates.crt", "of the image")
 	if err := os.Symlink("certs/ca-certificates.crt", filepath.Join(root, "etc/ssl/cert.pem")); err != nil {
@@ -61,7 +61,7 @@ func TestTrustAddsToWhatTheImageBelieves(t *testing.T) {
 }
 
 // An image without certificates gets the one; a name that leads out of the directory does not.
-func TestTrustInABareImage(t *testing.T) {
+func TestTrustInMinimalImage(t *testing.T) {
 	root := t.TempDir()
 	authorities, err := findAuthorities(root)
 	if err != nil {

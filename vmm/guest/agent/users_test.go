@@ -27,7 +27,7 @@ func writeTree(t *testing.T, files map[string]string) string {
 
 func uid1000(_ string, uid int) bool { return uid == boxUID }
 
-func TestTheImagesOwnUserIsTaken(t *testing.T) {
+func TestImageUser(t *testing.T) {
 	root := writeTree(t, map[string]string{
 		"etc/passwd": "root:x:0:0:root:/root:/bin/bash\nbroken line\nnode:x:1000:1001::/home/node:/bin/zsh\n",
 		"etc/group":  "sudo:x:27:other,node\ndocker:x:99:node\nnode:x:1001:\n",
@@ -43,7 +43,7 @@ func TestTheImagesOwnUserIsTaken(t *testing.T) {
 	}
 }
 
-func TestAnImageWithoutTheUserRunsAsItsID(t *testing.T) {
+func TestImageWithoutUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("giving files to another user needs root")
 	}
@@ -59,7 +59,7 @@ func TestAnImageWithoutTheUserRunsAsItsID(t *testing.T) {
 	}
 }
 
-func TestHostsKeepsWhatItKnows(t *testing.T) {
+func TestAddHostEntry(t *testing.T) {
 	got := addHostEntry("127.0.0.1 localhost\n127.0.1.1 old\n10.0.0.1 db", "new")
 	if got != "127.0.0.1 localhost\n10.0.0.1 db\n127.0.1.1\tnew\n" {
 		t.Errorf("%q", got)

@@ -12,7 +12,7 @@ import (
 	"agentbox/vmm/guest"
 )
 
-func TestAWarmUpRunsItsCommandToTheEnd(t *testing.T) {
+func TestWarmUpCommand(t *testing.T) {
 	f := start(t)
 	file := filepath.Join(t.TempDir(), "done")
 	f.agent.runDiscarded([]string{"sh", "-c", "echo nobody reads this; echo x > " + file})
@@ -22,7 +22,7 @@ func TestAWarmUpRunsItsCommandToTheEnd(t *testing.T) {
 	f.agent.runDiscarded([]string{"no-such-program"}) // returns, and says it to nobody
 }
 
-func TestAMachineWarmsUpWhenItBecomesABox(t *testing.T) {
+func TestWarmUpOnAttach(t *testing.T) {
 	f := start(t)
 	ran := make(chan string, 8)
 	f.agent.Machine.WarmUp = true

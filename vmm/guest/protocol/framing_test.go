@@ -23,7 +23,7 @@ func lives(input []byte, n int) (lines []string, data []string) {
 	return lines, data
 }
 
-func TestScannerCutsLivesWhereverReadsEnd(t *testing.T) {
+func TestScannerSplitsAtAnyReadBoundary(t *testing.T) {
 	half := Magic[:len(Magic)/2]
 	input := "noise\x00\xff" + Magic + "one\nSSH-data\x00" + half + "more\x00\x00\xff" + Magic + "two\n" + half + Magic +
 		"torn" + Magic + "three\nlast"
@@ -41,7 +41,7 @@ func TestScannerCutsLivesWhereverReadsEnd(t *testing.T) {
 	}
 }
 
-func TestScannerHoldsBackOnlyWhatLooksLikeMagic(t *testing.T) {
+func TestScannerHoldsBackOnlyMagicPrefix(t *testing.T) {
 	for end, want := range map[string]string{"abc": "abc", "abc\x00\xffa": "abc\x00\xffa", "abc\x00\xffag": "abc", "\x00\xffagent!": "\x00\xffagent!"} {
 		if _, data := lives([]byte(Magic+"x\n"+end), 100); data[0] != want {
 			t.Errorf("%q: the life got %q, want %q", end, data[0], want)

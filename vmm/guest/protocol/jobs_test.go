@@ -8,7 +8,7 @@ import (
 	"testing/iotest"
 )
 
-func TestJobFramesTravelWhole(t *testing.T) {
+func TestJobFrameRoundTrip(t *testing.T) {
 	b := AppendJobOffset(nil, 1<<40)
 	b = AppendJobFrame(b, JobOutput, []byte("out"))
 	b = AppendJobFrame(b, JobStderr, nil)
@@ -35,7 +35,7 @@ func TestJobFramesTravelWhole(t *testing.T) {
 	}
 }
 
-func TestJobFramesThatNoGuestSendsAreRefused(t *testing.T) {
+func TestInvalidJobFrames(t *testing.T) {
 	for what, b := range map[string][]byte{
 		"too long":         {'o', 0, 1, 0, 0},
 		"unknown":          AppendJobFrame(nil, 'q', nil),

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAHelloTellsBeforeItIsParsedWhetherItAttaches(t *testing.T) {
+func TestHasAttach(t *testing.T) {
 	hello := Hello{Version: Version, Hostname: `"attach":`, Token: `"attach":`}
 	for _, attach := range []json.RawMessage{nil, json.RawMessage(`{"workspace":true}`)} {
 		hello.Attach = attach
