@@ -39,6 +39,7 @@ func descriptors(rights []byte) (all []int) {
 	return all
 }
 
+// closeDescriptors closes descriptors that arrived in a message and are not used.
 func closeDescriptors(fds []int) {
 	for _, fd := range fds {
 		unix.Close(fd)

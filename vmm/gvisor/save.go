@@ -140,6 +140,7 @@ func (m *machine) saveWorkspace(ctx context.Context, dir string, passing bool) (
 	return digestTree(dir)
 }
 
+// digestTree is a digest of what listTree lists of dir.
 func digestTree(dir string) (*agentbox.Digest, error) {
 	h := sha256.New()
 	if err := listTree(h, dir); err != nil {

@@ -47,6 +47,7 @@ func (d *Driver) FinishWorkspace(path string) error { return os.Chmod(path, work
 // workspaceMode lets every user of the box in, whatever the umask.
 const workspaceMode = 0o755
 
+// mustBeEmpty returns Conflict for a directory that has files.
 func mustBeEmpty(path string) error {
 	entries, err := os.ReadDir(path)
 	if err == nil && len(entries) > 0 {

@@ -53,6 +53,7 @@ func (m *machine) Freeze(ctx context.Context) error {
 	return m.explain(m.qmp.run(ctx, slowCommand, "stop", nil))
 }
 
+// Thaw implements vmm.Machine by QMP's cont.
 func (m *machine) Thaw(ctx context.Context) error {
 	return m.explain(m.qmp.run(ctx, quickCommand, "cont", nil))
 }

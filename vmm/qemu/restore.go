@@ -50,6 +50,8 @@ type restoration struct {
 	released bool       // the guest may have run
 }
 
+// readSaved reads the device state and the index of the pages of the saved state, and checks both
+// against the manifest. Without a saved state it does nothing.
 func (r *restoration) readSaved() (err error) {
 	if r.dir == "" {
 		return nil

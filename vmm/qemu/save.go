@@ -162,6 +162,7 @@ func (m *machine) saveDisks(ctx context.Context, dir string, disks bool, man *ma
 	return copyFile(ctx, filepath.Join(dir, savedSpaceFile), m.workspace)
 }
 
+// syncFile makes the content of a file durable. Its name needs a sync of the directory.
 func syncFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -80,6 +80,8 @@ func openEmptied(path string, size int64) (*os.File, error) {
 	return f, nil
 }
 
+// punch makes the first size bytes of f a hole: they read as zeros and take no space. The file
+// keeps its size.
 func punch(f *os.File, size int64) error {
 	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, size); err != nil {
 		return &os.PathError{Op: "punch", Path: f.Name(), Err: err}

@@ -134,6 +134,7 @@ type step struct {
 	do   func() error
 }
 
+// runSteps runs steps in order and stops at the first that fails; the error names the step.
 func runSteps(steps []step) error {
 	for _, s := range steps {
 		if err := s.do(); err != nil {

@@ -62,6 +62,7 @@ func setUpCgroups() error {
 	return g.limit(0)
 }
 
+// write writes a value to an existing file of the kernel in one write. It creates no file.
 func write(path, value string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -200,6 +201,8 @@ func pidsIn(path string) (pids []int) {
 	return pids
 }
 
+// await waits until cgroup.events of the whole box has a line, such as "frozen 1", and returns
+// false after limit.
 func (g *cgroups) await(line string, limit time.Duration) bool {
 	return poll(limit, func() bool {
 		text, err := os.ReadFile(filepath.Join(g.dir, "cgroup.events"))

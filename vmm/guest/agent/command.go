@@ -51,6 +51,8 @@ type launchError struct {
 
 func (e *launchError) Error() string { return e.err.Error() }
 
+// launchStatus is the exit status for a command that did not start: that of a launchError, 126 for
+// any other error, as in a shell.
 func launchStatus(err error) int {
 	if e := (*launchError)(nil); errors.As(err, &e) {
 		return e.status
@@ -115,6 +117,7 @@ func noDirectory(dir string) error {
 	return &launchError{126, fmt.Errorf("cannot run in %s: there is no such directory in the box; --workdir chooses another", dir)}
 }
 
+// credential is a user's ids and groups as fork takes them.
 func credential(u User) *syscall.Credential {
 	cred := &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
 	for _, g := range u.Groups {

@@ -38,6 +38,8 @@ func ServeExport() error {
 	return out.Flush()
 }
 
+// serveExport reads a request, one line of JSON, and the inventory that may follow it, and writes
+// the answer to out. After an error out may have the beginning of an answer.
 func serveExport(in *bufio.Reader, out io.Writer) error {
 	line, err := in.ReadSlice('\n')
 	if err != nil && err != io.EOF {
@@ -197,10 +199,12 @@ func (h *exporter) changedWithin(dirs []string) error {
 	return err
 }
 
+// isInWhole tells whether a path is in, or is, a directory that is written as a whole.
 func (h *exporter) isInWhole(path string) bool {
 	return slices.ContainsFunc(h.whole, func(dir string) bool { return below(dir, path) })
 }
 
+// below tells whether path is dir or lies in it. Both are clean; dir is not the root.
 func below(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 // entry writes one file. Devices, sockets and pipes are left out. Owner, mode and mtime are kept,

@@ -63,6 +63,7 @@ func (f *firstStart) wait(ctx context.Context) bool {
 	return !f.running()
 }
 
+// running tells whether a first start is under way; it does not wait.
 func (f *firstStart) running() bool {
 	select {
 	case <-f.done():
@@ -72,6 +73,7 @@ func (f *firstStart) running() bool {
 	}
 }
 
+// done is closed when no first start is under way: at once if none has begun.
 func (f *firstStart) done() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

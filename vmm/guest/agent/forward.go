@@ -145,6 +145,8 @@ func (c *connection) listen(payload []byte) (reply []byte, ok bool) {
 	return reply, true
 }
 
+// accept opens a channel to the client for each connection to l, until l is closed. A connection
+// whose channel the client refuses is closed.
 func (c *connection) accept(l net.Listener, r bindRequest) {
 	for {
 		conn, err := l.Accept()

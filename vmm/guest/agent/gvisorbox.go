@@ -43,6 +43,8 @@ const (
 // the box.
 const gvisorPIDs = 1024
 
+// gvisorCgroup mounts the controller of process numbers and makes the box's group, with the default
+// limit.
 func gvisorCgroup() error {
 	if err := (mount{"pids", gvisorGroups, "cgroup", noExecFlags, "pids"}).do(); err != nil {
 		return err
@@ -86,6 +88,7 @@ func (g *gvisorBox) processes() []int {
 	return slices.DeleteFunc(pidsIn(filepath.Join(g.dir, "cgroup.procs")), func(pid int) bool { return pid == os.Getpid() })
 }
 
+// signal sends a signal to every process of the box. One that is being forked may be missed.
 func (g *gvisorBox) signal(sig syscall.Signal) {
 	for _, pid := range g.processes() {
 		syscall.Kill(pid, sig) // an error means that it has ended
@@ -101,6 +104,7 @@ func (g *gvisorBox) await(limit time.Duration, again func()) bool {
 	})
 }
 
+// terminate sends SIGTERM to every process of the box and waits until all have ended, at most wait.
 func (g *gvisorBox) terminate(wait time.Duration) {
 	g.signal(syscall.SIGTERM)
 	g.await(wait, func() {})
@@ -114,6 +118,7 @@ func (g *gvisorBox) kill() {
 	}
 }
 
+// stats reports what the guest knows of the sandbox. An error leaves out the memory only.
 func (g *gvisorBox) stats() (protocol.GuestStats, error) {
 	total, available, err := memory()
 	return protocol.GuestStats{

@@ -123,6 +123,7 @@ func (b *handshake) warmUp() error {
 	return nil
 }
 
+// attach carries out the Hello's Attach, if it has one.
 func (b *handshake) attach() error {
 	if b.hello.Attach == nil {
 		return nil

@@ -94,6 +94,7 @@ func awaitClockTick(dir string) error {
 	return err
 }
 
+// changeTimeIn is the change time, in nanoseconds, that a file made in dir now gets.
 func changeTimeIn(dir string) (int64, error) {
 	f, err := os.CreateTemp(dir, ".agentbox-tick-")
 	if err != nil {

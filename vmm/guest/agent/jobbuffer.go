@@ -137,12 +137,14 @@ func (b *jobBuffer) shrink() {
 	}
 }
 
+// stall records that the reader takes nothing, so that the job no longer waits for it.
 func (b *jobBuffer) stall() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stalled = true
 }
 
+// finish records how the job ended. Everything that it wrote must be in the buffer by then.
 func (b *jobBuffer) finish(exit protocol.JobExit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,6 +171,7 @@ func (b *jobBuffer) detach() {
 	b.notify()
 }
 
+// setBlocking sets whether the job waits for its reader, so that no output is lost.
 func (b *jobBuffer) setBlocking(blocking bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -224,6 +227,7 @@ func (b *jobBuffer) pause(n int) time.Duration {
 	return time.Duration(n) * time.Second / floodRate
 }
 
+// status is the position behind the last byte of output, and whether the job has ended.
 func (b *jobBuffer) status() (end uint64, ended bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -43,6 +43,7 @@ func (c *connection) job(nc ssh.NewChannel) {
 // errEarly is not a failure; it becomes JobRefusal.Early.
 var errEarly = errors.New("the box is still making what is its own")
 
+// refuseJob rejects a job's channel with a JobRefusal as JSON in place of the reason.
 func refuseJob(nc ssh.NewChannel, err error) {
 	refusal := protocol.JobRefusal{Status: launchStatus(err), Error: err.Error(), Early: errors.Is(err, errEarly)}
 	reason, _ := json.Marshal(refusal) // never fails for these types
@@ -73,6 +74,7 @@ func (j *job) serve(ch ssh.Channel, requests <-chan *ssh.Request, from uint64) {
 	<-stop
 }
 
+// requests answers the requests of one channel in order until it is closed, and then calls leave.
 func (j *job) requests(requests <-chan *ssh.Request, leave func()) {
 	defer leave()
 	for req := range requests {
@@ -83,6 +85,7 @@ func (j *job) requests(requests <-chan *ssh.Request, leave func()) {
 	}
 }
 
+// request handles one request and returns false to refuse it.
 func (j *job) request(req *ssh.Request) bool {
 	switch req.Type {
 	case "window-change":
@@ -102,6 +105,8 @@ func (j *job) request(req *ssh.Request) bool {
 	return false
 }
 
+// copyIn passes on the input that the host sends, until the channel ends or sends a malformed
+// frame, which ends its input and not the job.
 func (j *job) copyIn(ch ssh.Channel) {
 	buf := make([]byte, protocol.MaxJobFrame)
 	for {

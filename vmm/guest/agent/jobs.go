@@ -90,6 +90,7 @@ func (js *jobs) open(a *Agent, o protocol.JobOpen) (*job, error) {
 	return j, err
 }
 
+// forget drops a job that has ended; false for one that still runs.
 func (js *jobs) forget(j *job) bool {
 	if _, ended := j.buffer.status(); !ended {
 		return false
@@ -147,6 +148,8 @@ func (a *Agent) startJob(spec protocol.JobSpec) (*job, error) {
 	return j, nil
 }
 
+// follow copies the job's output to its buffer, and records the end when all output is there. It
+// returns at once.
 func (j *job) follow(ends stdio) {
 	kinds := []byte{protocol.JobOutput, protocol.JobStderr}
 	j.agent.follow(j.process, ends, func(i int, r *os.File, flushed func()) {
@@ -165,6 +168,7 @@ func (j *job) follow(ends stdio) {
 	})
 }
 
+// jobExit is a process's end as the host gets it; a signal is 128 and its number, as in a shell.
 func jobExit(status syscall.WaitStatus) protocol.JobExit {
 	if status.Signaled() {
 		return protocol.JobExit{Status: 128 + int(status.Signal()), Signal: signalName(status.Signal())}

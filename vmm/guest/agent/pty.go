@@ -43,6 +43,7 @@ func (s *session) openPTY(payload []byte) bool {
 // windowSize is the payload of window-change, in characters and, where the client knows it, pixels.
 type windowSize struct{ Columns, Rows, Width, Height uint32 }
 
+// newPTY opens a new terminal of this size. The caller closes it.
 func newPTY(term string, size windowSize) (*pty, error) {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -129,6 +130,7 @@ func (p *pty) setModes(modes []byte) {
 	unix.IoctlSetTermios(p.slave, unix.TCSETS, t)
 }
 
+// applyMode changes t as one terminal mode of RFC 4254 says; modes that Linux lacks change nothing.
 func applyMode(t *unix.Termios, op byte, value uint32) {
 	if cc, ok := modeChars[op]; ok {
 		if value == modeOff {

@@ -78,6 +78,8 @@ func stats(box *cgroups) (protocol.GuestStats, error) {
 	}, nil
 }
 
+// free is the space, in bytes, that users may still fill in dir's file system; 0 if it cannot be
+// read.
 func free(dir string) int64 {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

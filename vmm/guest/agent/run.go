@@ -187,6 +187,7 @@ func (s *session) copyOut(w io.Writer, r *os.File, flushed func()) {
 	}
 }
 
+// pending is how many bytes can be read from f without waiting; 0 if that is unknown.
 func pending(f *os.File) int {
 	n := 0
 	raw, err := f.SyscallConn()

@@ -84,6 +84,7 @@ func (m *services) cancel() {
 
 func (m *services) wait() { m.work.Wait() }
 
+// goRecover is Agent.goRecover for goroutines that wait must wait for.
 func (m *services) goRecover(what string, f func()) {
 	m.work.Add(1)
 	m.agent.goRecover(what, func() {
@@ -92,6 +93,7 @@ func (m *services) goRecover(what string, f func()) {
 	})
 }
 
+// startInOrder starts each service when the one before is ready or has had readyTimeout.
 func (m *services) startInOrder(ctx context.Context, list []*service) {
 	for _, s := range list {
 		ready := make(chan struct{})
@@ -215,6 +217,8 @@ func (m *services) launch(s *service, line string, files []int) (*process, error
 	})
 }
 
+// devNull opens /dev/null; the caller owns the descriptor. It is -1 on an error, with which the
+// start of a command fails.
 func devNull() int {
 	fd, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -63,6 +63,7 @@ func lookupUser(root string, match func(name string, uid int) bool) (User, error
 	return User{}, fmt.Errorf("the image has no such user: %w", fs.ErrNotExist)
 }
 
+// groupsOf lists the supplementary groups of a user in root's group file; none if there is no file.
 func groupsOf(root, name string) []int {
 	text, _ := os.ReadFile(filepath.Join(root, "etc/group")) // an image without has no groups
 	var groups []int
@@ -78,6 +79,7 @@ func groupsOf(root, name string) []int {
 	return groups
 }
 
+// findShell is bash if the image has it, else /bin/sh, as a path in the image.
 func findShell(root string) string {
 	for _, shell := range []string{"/bin/bash", "/usr/bin/bash"} {
 		if _, err := os.Stat(filepath.Join(root, shell)); err == nil {

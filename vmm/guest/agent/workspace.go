@@ -80,6 +80,7 @@ func (w *workspaceDisk) drop() error {
 	return flushBuffers(w.device)
 }
 
+// flushBuffers drops the kernel's buffers of a block device, after writing those that are dirty.
 func flushBuffers(dev string) error {
 	f, err := os.Open(dev)
 	if err != nil {

@@ -71,6 +71,7 @@ func giveOne(dir int, name string, user int) (isDir bool, err error) {
 	return st.Mode&unix.S_IFMT == unix.S_IFDIR, pathError("chown", name, err)
 }
 
+// openDir opens the directory name in dir, and no symbolic link. The caller closes it.
 func openDir(dir int, name string) (int, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	return fd, pathError("open", name, err)

@@ -104,6 +104,7 @@ func remount(target string, b plan.Bind) error {
 	return syscall.Mount("", target, "", flags, "")
 }
 
+// makeTarget makes what a bind mount needs to exist at target: a directory, or an empty file.
 func makeTarget(target string, dir bool) error {
 	if dir {
 		return os.MkdirAll(target, 0o755)
