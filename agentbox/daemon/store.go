@@ -70,7 +70,7 @@ func (d *daemon) checkStore(ctx context.Context) (string, error) {
 		a := alarms[0]
 		return "", agentbox.Errorf(agentbox.Conflict, "keys with two results: %d, the first %s: kept %s of producer %.8x, not %s of producer %.8x",
 			len(alarms), agentbox.ShortName(a.Kept.Namespace+"/"+a.Kept.Key), a.Kept.Manifest.Short(), a.Kept.Producer, a.Lost.Manifest.Short(), a.Lost.Producer).
-			WithHint("agentbox cache show --why %s tells what the key was computed from: something is missing there; agentbox cache rm %s has it made anew",
+			WithHint("agentbox cache show --why %s lists what the key was computed from, which lacks an input; agentbox cache rm %s has it made anew",
 				a.Kept.Manifest.Short(), a.Kept.Manifest.Short())
 	}
 	return fmt.Sprintf("%d MiB in %s, nothing damaged", usage.Bytes>>20, agentbox.Plural(usage.Manifests, "blob")), nil

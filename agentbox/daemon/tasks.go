@@ -256,7 +256,7 @@ func needOf(cfg *config.Config, spec agentbox.TaskSpec) (task.Need, error) {
 	}
 	machine, err := resources.Measure()
 	if err != nil {
-		return need, agentbox.Errorf(agentbox.Unavailable, "cannot measure this machine: %w", err).WithHint("say cpus: and memory: in agentbox.yaml")
+		return need, agentbox.Errorf(agentbox.Unavailable, "cannot measure this machine: %w", err).WithHint("set cpus: and memory: in agentbox.yaml")
 	}
 	full := machine.Full()
 	return task.Need{CPUs: cmp.Or(need.CPUs, full.CPUs), Memory: cmp.Or(need.Memory, full.Memory)}, nil

@@ -70,12 +70,12 @@ func detectManager(ctx context.Context) (string, manager, error) {
 		// We must ask, because a user may have no systemd instance even if the machine has systemd:
 		// in a container, or under su.
 		if _, err := run(ctx, "systemctl", "--user", "show-environment"); err != nil {
-			return "", nil, agentbox.Errorf(agentbox.Missing, "no systemd serves this user: %w", err).
+			return "", nil, agentbox.Errorf(agentbox.Missing, "this user has no running systemd instance: %w", err).
 				WithHint("log in on a machine with systemd (su does not begin a session), or have what starts services here run `agentbox daemon`")
 		}
 		return "systemd", systemd{}, nil
 	}
-	return "", nil, agentbox.Errorf(agentbox.Missing, "nothing is known that runs services on %s", runtime.GOOS).WithHint("have it run `agentbox daemon`")
+	return "", nil, agentbox.Errorf(agentbox.Missing, "services are not supported on %s", runtime.GOOS).WithHint("start `agentbox daemon` by other means at login")
 }
 
 // Install writes the unit and starts it. On an installed service it updates and restarts both. The

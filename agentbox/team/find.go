@@ -62,9 +62,9 @@ func (t *Team) fetchFirst(ctx context.Context, count *Lookups, what, key string,
 	defer t.mu.Unlock()
 	count.Missed++
 	if len(errs) > 0 {
-		return agentbox.Errorf(agentbox.Unavailable, "the team has %s %.12s, and it does not come: %w", what, key, errors.Join(errs...))
+		return agentbox.Errorf(agentbox.Unavailable, "cannot fetch %s %.12s from the team: %w", what, key, errors.Join(errs...))
 	}
-	return agentbox.Errorf(agentbox.NotFound, "nobody in the team offers %s %.12s", what, key)
+	return agentbox.Errorf(agentbox.NotFound, "no peer in the team offers %s %.12s", what, key)
 }
 
 // offer is what a builder offers, under a name that we believe.
@@ -146,7 +146,7 @@ func (t *Team) awaitReachable(ctx context.Context, manifest agentbox.Digest) err
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		if t.awaitSilence(ctx, p, manifest) {
-			cancelCause(agentbox.Errorf(agentbox.Unavailable, "none of those that have it answers"))
+			cancelCause(agentbox.Errorf(agentbox.Unavailable, "no peer that has it answers"))
 		}
 	})
 	_, err := p.exchange.Manifest(ctx, manifest)

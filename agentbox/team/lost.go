@@ -37,7 +37,7 @@ func (t *Team) Lost(ctx context.Context, img image.Image) error {
 	if err != nil || !sure || len(missing) == 0 || p.busy(img.Lazy.Manifest, t.Holders(img.Lazy.Manifest)) || ctx.Err() != nil {
 		return nil
 	}
-	return agentbox.Errorf(agentbox.NotFound, "nobody who can be reached has %d of the %d pieces of image %s, the first of them piece %d",
+	return agentbox.Errorf(agentbox.NotFound, "no reachable peer has %d of the %d pieces of image %s, the first of them piece %d",
 		len(missing), len(m.Chunks), img.Digest.Short(), missing[0])
 }
 

@@ -137,7 +137,7 @@ func (b *jobBuffer) shrink() {
 	}
 }
 
-// stall records that the reader takes nothing, so that the job no longer waits for it.
+// stall records that the reader takes nothing, so that only a blocking job still waits for it.
 func (b *jobBuffer) stall() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
