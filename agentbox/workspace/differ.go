@@ -29,6 +29,13 @@ func parseChange(line string) change {
 // deleted reports whether the box has deleted the file.
 func (c change) deleted() bool { return strings.Trim(c.mode, "0") == "" }
 
+// isIn reports whether files has the same file at this path, or none if it was deleted. files
+// maps paths to "MODE BLOB".
+func (c change) isIn(files map[string]string) bool {
+	file, ok := files[unquotePath(c.path)]
+	return ok && file == c.mode+" "+c.blob || !ok && c.deleted()
+}
+
 // differing returns the paths of the changes that the checkout does not have in the same form,
 // quoted as the box sent them. The paths are untrusted. An invalid one counts as differing:
 // asking about it is better than removing it with the box.

@@ -92,14 +92,15 @@ func ReadState(out []byte) (State, error) {
 // Work is what a box has and its checkout lacks.
 type Work struct {
 	Commits []Commit
-	Files   []string // neither committed nor the same in the checkout
+	Files   []string // neither committed, nor pulled, nor the same in the checkout
 }
 
 // Unsaved returns what a workspace in the given state holds that its checkout does not. A commit
 // counts as saved if the checkout's repository has it, on any branch. Files are compared with
-// the checkout as it is now. An id that is not an object name fails with code Invalid, because
-// it would become an argument of git.
-func Unsaved(ctx context.Context, repo Repo, in State) (Work, error) {
+// the checkout as it is now, and with the last pull from the box, which the ref memory records
+// (MoveBranch), as long as a branch has it. An id that is not an object name fails with code
+// Invalid, because it would become an argument of git.
+func Unsaved(ctx context.Context, repo Repo, in State, memory string) (Work, error) {
 	// Validate the ids before git sees any of them.
 	for _, c := range in.Commits {
 		if !isHex(c.ID) {
@@ -115,8 +116,42 @@ func Unsaved(ctx context.Context, repo Repo, in State) (Work, error) {
 	if work.Commits, err = unknownCommits(ctx, v, in.Commits); err != nil || len(in.Changed) == 0 {
 		return work, err
 	}
-	work.Files, err = differing(ctx, v, repo, in.Changed)
+	pulled, err := pulledFiles(ctx, v, repo, memory)
+	if err != nil {
+		return work, err
+	}
+	changed := in.Changed
+	if pulled != nil {
+		changed = slices.DeleteFunc(slices.Clone(changed), func(line string) bool { return parseChange(line).isIn(pulled) })
+	}
+	work.Files, err = differing(ctx, v, repo, changed)
 	return work, err
+}
+
+// pulledFiles returns the modes and blobs ("MODE BLOB") of the files of the commit that the ref
+// memory names, by path, or nil if there is no such ref or no branch contains the commit: one that
+// the user has deleted no longer keeps the work.
+func pulledFiles(ctx context.Context, v *git.View, repo Repo, memory string) (map[string]string, error) {
+	commit, err := resolve(ctx, repo, memory)
+	if err != nil || commit == "" {
+		return nil, err
+	}
+	branches, err := ask(ctx, repo.Root, "for-each-ref", "--count=1", "--contains="+commit, "refs/heads")
+	if err != nil || len(branches) == 0 {
+		return nil, explain(err, repo.Root)
+	}
+	out, _, err := v.Run(ctx, git.Call{Dir: repo.Root, Args: []string{"ls-tree", "-r", "-z", "--full-tree", commit}})
+	if err != nil {
+		return nil, explain(err, repo.Root)
+	}
+	files := map[string]string{}
+	for entry := range strings.SplitSeq(string(out), "\x00") {
+		fields, path, ok := strings.Cut(entry, "\t") // MODE TYPE BLOB
+		if f := strings.Fields(fields); ok && len(f) == 3 {
+			files[path] = f[0] + " " + f[2]
+		}
+	}
+	return files, nil
 }
 
 // unknownCommits returns the commits that the repository lacks.

@@ -9,6 +9,9 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
+// pulled brings all files of the copy into the checkout as the last pull's ref.
+const pulled = `cp -a ../copy ../third; cd ../third; git add -A; git commit -q -m pulled; cd ../repo; git fetch -q ../third HEAD:refs/agentbox/pulled/b`
+
 // TestUnsaved compares a copy of a checkout, as a box has it, with the checkout.
 func TestUnsaved(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -28,6 +31,9 @@ func TestUnsaved(t *testing.T) {
 		"files that the checkout has too":   {"base", "echo x >new", "echo x >new", 0, 0},
 		"the checkout moved on":             {"base", ":", "git commit -q --allow-empty -m on; echo z >z", 0, 0},
 		"ignored files are nobody's loss":   {"base; echo log >.gitignore; git add .; git commit -q -m i", "echo x >log", ":", 0, 0},
+		"files that were pulled":            {"base", "echo x >new; rm a.txt; ln -s run.sh link; echo x >'a b'", pulled + "; git branch pulled refs/agentbox/pulled/b", 0, 0},
+		"and changed since":                 {"base", "echo x >new; rm a.txt", pulled + "; git branch pulled refs/agentbox/pulled/b; cd ../copy; echo y >new; chmod -x run.sh; cd ../repo", 0, 2},
+		"pulled to a branch that is gone":   {"base", "echo x >new; rm a.txt", pulled, 0, 2},
 		"a repository without a commit":     {"git init -q repo; cd repo; ident", "echo x >new", ":", 0, 1},
 		"without a commit and nothing done": {"git init -q repo; cd repo; ident; echo x >new", ":", ":", 0, 0},
 	} {
@@ -48,7 +54,7 @@ func TestUnsaved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			work, err := workspace.Unsaved(t.Context(), repo, in)
+			work, err := workspace.Unsaved(t.Context(), repo, in, "refs/agentbox/pulled/b")
 			if err != nil || len(work.Commits) != c.commits || len(work.Files) != c.files {
 				t.Errorf("%q, %v; want %d commits and %d files", work, err, c.commits, c.files)
 			}
@@ -65,7 +71,7 @@ func TestStateThatIsNoneIsRefused(t *testing.T) {
 			t.Errorf("%q is %+v", out, s)
 		}
 	}
-	if _, err := workspace.Unsaved(t.Context(), workspace.Repo{Root: t.TempDir()}, workspace.State{Commits: []workspace.Commit{{ID: "--help"}}}); err == nil {
+	if _, err := workspace.Unsaved(t.Context(), workspace.Repo{Root: t.TempDir()}, workspace.State{Commits: []workspace.Commit{{ID: "--help"}}}, "refs/agentbox/pulled/b"); err == nil {
 		t.Error("an option is taken for a commit")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/environment"
+	"agentbox/agentbox/snapshot"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm/guest/protocol"
 )
@@ -31,7 +32,7 @@ func (w Work) Unsaved(ctx context.Context, ref api.BoxRef, progress agentbox.Pro
 	if err != nil { // the checkout is gone, so everything in the box would be lost
 		return unsavedResponse(out, workspace.Work{Commits: state.Commits, Files: state.Paths()}), nil
 	}
-	work, err := workspace.Unsaved(ctx, repo, state)
+	work, err := workspace.Unsaved(ctx, repo, state, snapshot.PulledRef(b.ID.String()))
 	return unsavedResponse(out, work), err
 }
 
