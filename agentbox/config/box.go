@@ -66,17 +66,21 @@ func (d *decoder) variables(n *yaml.Node, visit func(name string, v *yaml.Node))
 // ports reads ports of the box. It refuses two that use the same host port; one box port may
 // have several host ports.
 func (d *decoder) ports(n *yaml.Node) {
-	used := map[int]bool{}
+	host, box := map[int]bool{}, map[int]bool{}
 	d.Items(n, func(item *yaml.Node) {
 		var p agentbox.ConfiguredPort
 		if !set(d, item, &p, parsePort) {
 			return
 		}
-		if used[p.Host] {
+		switch {
+		case host[p.Host]:
 			d.Fail(item, "port %d of the host is used twice", p.Host)
 			return
+		case box[p.Box]:
+			d.Fail(item, "port %d of the box is forwarded twice", p.Box)
+			return
 		}
-		used[p.Host] = true
+		host[p.Host], box[p.Box] = true, true
 		d.cfg.Ports = append(d.cfg.Ports, p)
 	})
 }

@@ -111,6 +111,7 @@ func TestProblems(t *testing.T) {
 		{"ports: [0]", "port 0 is out of range"},
 		{"ports: [70000]", "1: ports: port 70000 is out of range: 1 to 65535"},
 		{"ports: [80, '80:81']", "port 80 of the host is used twice"},
+		{"ports: ['3000:80', '4000:80']", "port 80 of the box is forwarded twice"},
 		{"ports: [web]", `"web" is not a port`},
 		{"ports: [-1]", "out of range"},
 		{"limits: {wall: 2}", `1: limits.wall: "2" is not a duration: write it as 2h, 15m or 90s`},
