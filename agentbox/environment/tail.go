@@ -77,7 +77,12 @@ func lastLines(f io.ReaderAt, size int64, n int) (int64, error) {
 	for end > 0 {
 		begin := max(end-int64(len(buf)), 0)
 		part := buf[:end-begin]
-		if got, err := f.ReadAt(part, begin); err != nil && !(errors.Is(err, io.EOF) && got == len(part)) {
+		got, err := f.ReadAt(part, begin)
+		switch {
+		case got == len(part):
+		case errors.Is(err, io.EOF): // it was cut since its size was asked for
+			return lastLines(f, begin+int64(got), n)
+		default:
 			return 0, err
 		}
 		if end == size && part[len(part)-1] == '\n' { // it ends the last line and begins no other

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -137,7 +138,9 @@ func (g *guard) open() (*policy.Log, error) {
 	}
 	log, err := policy.OpenLog(g.dir, g.box)
 	if err == nil {
-		err = log.Append(policy.Entry{Kind: policy.KindStart, Allow: true, Reason: g.note})
+		if err = log.Append(policy.Entry{Kind: policy.KindStart, Allow: true, Reason: g.note}); err != nil {
+			err = errors.Join(err, log.Close())
+		}
 	}
 	if err != nil {
 		return nil, agentbox.Errorf(agentbox.NoSpace, "box %s: %w", g.box, err)

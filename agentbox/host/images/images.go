@@ -228,7 +228,7 @@ func (i *Images) Forget(ctx context.Context, d agentbox.Digest) error {
 }
 
 // Drop removes an image that must not be used any more, because its maker is no longer a builder of
-// the team. It returns false, to be retried later, while a box runs from the image.
+// the team. It returns false, to be retried later, while a box runs from the image or if removing it fails.
 func (i *Images) Drop(ctx context.Context, d agentbox.Digest) bool {
 	if _, err := i.Store.Get(d.String()); err != nil && agentbox.CodeOf(err) != agentbox.Corrupt {
 		return agentbox.CodeOf(err) == agentbox.NotFound
@@ -239,6 +239,7 @@ func (i *Images) Drop(ctx context.Context, d agentbox.Digest) bool {
 	}
 	if err := i.Forget(ctx, d); err != nil {
 		i.Log.Error("an image was made by who is no builder of the team any more, and cannot be removed", "image", d.Short(), "error", err)
+		return false
 	}
 	return true
 }

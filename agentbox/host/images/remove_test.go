@@ -1,6 +1,8 @@
 package images
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -69,6 +71,22 @@ func TestRemoveDamagedImageInUse(t *testing.T) {
 	rooms := New(Config{Store: store, Log: slog.New(slog.DiscardHandler), UsedBy: used})
 	if _, err := rooms.Remove(t.Context(), api.ImageRef{Image: img.Digest.Short()}, nil); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Error(err)
+	}
+}
+
+// unforgetting is a Content that cannot remove anything.
+type unforgetting struct{ Content }
+
+func (unforgetting) Forget(context.Context, agentbox.Digest) error {
+	return errors.New("the disk fails")
+}
+
+// An image of a revoked member whose removal failed is tried again, so it must not count as gone.
+func TestDropThatFailed(t *testing.T) {
+	store, img := oneImage(t)
+	i := New(Config{Store: store, Content: unforgetting{}, Log: slog.New(slog.DiscardHandler), UsedBy: func(agentbox.Digest) []string { return nil }})
+	if i.Drop(t.Context(), img.Digest) {
+		t.Error("it counts as gone")
 	}
 }
 
