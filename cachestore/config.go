@@ -57,7 +57,7 @@ type Config struct {
 
 // Defaults of Config. The grace period must be longer than the longest pause between storing a blob
 // and naming it. The free space is for the other programs of the host. The ballast has to cover
-// what badger needs for one gc; see indexRoom.
+// what badger needs for one gc; see minIndexSpace.
 const (
 	DefaultGrace    = 10 * time.Minute
 	DefaultKeepFree = 256 << 20

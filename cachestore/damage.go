@@ -12,7 +12,7 @@ import (
 // unchanged, and removes nothing. If the claim has changed meanwhile, it records nothing but
 // returns the same error: the caller reads again or gives up.
 func (s *Store) damage(d agentbox.Digest, p index.Location, why error) error {
-	if !lostBytes(why) {
+	if !isDataLost(why) {
 		return s.hostError(why)
 	}
 	gone, err := s.unclaim(d, p)
@@ -50,16 +50,16 @@ func (s *Store) unclaim(d agentbox.Digest, p index.Location) (bool, error) {
 	var b index.Batch
 	b.DropChunk(d)
 	if p.Image {
-		if err := s.notWhole(&b, p.File); err != nil {
+		if err := s.markIncomplete(&b, p.File); err != nil {
 			return false, err
 		}
 	}
 	return true, s.index.Apply(&b)
 }
 
-// notWhole records that an image file lacks a chunk, so that File hashes and completes it again.
-// Callers hold metaMu.
-func (s *Store) notWhole(b *index.Batch, file uint64) error {
+// markIncomplete records that an image file lacks a chunk, so that File hashes and completes it
+// again. Callers hold metaMu.
+func (s *Store) markIncomplete(b *index.Batch, file uint64) error {
 	owner, ok := s.handles.imageOf(file)
 	if !ok {
 		return nil

@@ -76,12 +76,12 @@ func (s *Store) complete(ctx context.Context, d agentbox.Digest, m blob.Manifest
 	if err := errors.Join(err, f.close()); err != nil {
 		return err
 	}
-	return s.setWhole(d)
+	return s.markComplete(d)
 }
 
-// setWhole records that the image's file holds every block, on disk. Listings show it, and a
+// markComplete records that the image's file holds every block, on disk. Listings show it, and a
 // rebuild prefers such a file. It does not mean that the bytes are correct (checked).
-func (s *Store) setWhole(d agentbox.Digest) error {
+func (s *Store) markComplete(d agentbox.Digest) error {
 	return s.changeMeta(d, func(m *index.Meta, known bool) bool {
 		changed := known && !m.Whole
 		m.Whole = true

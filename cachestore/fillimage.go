@@ -234,7 +234,7 @@ func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) 
 	if err := errors.Join(l.fetchAll(ctx, l.Trace(), list), l.f.flush()); err != nil {
 		return err
 	}
-	if err := l.s.setWhole(l.d); err != nil {
+	if err := l.s.markComplete(l.d); err != nil {
 		return err
 	}
 	l.s.checked.Store(l.d, nil)
@@ -296,7 +296,7 @@ func (f *filler) ensureBlock(ctx context.Context, file *blockFile, i int, buf []
 	if !hole(file, off, int64(c.Size)) {
 		if n, err := file.ReadAt(buf, off); n == len(buf) && f.s.checkFast(c.Digest, buf) == nil {
 			return f.claim(file, i) // from an earlier process
-		} else if err != nil && !lostBytes(err) {
+		} else if err != nil && !isDataLost(err) {
 			return f.s.hostError(err)
 		}
 	}

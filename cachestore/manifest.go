@@ -27,7 +27,7 @@ func (s *Store) Manifest(ctx context.Context, d agentbox.Digest) (blob.Manifest,
 func (s *Store) EnsureManifest(ctx context.Context, d agentbox.Digest, src Source) (blob.Manifest, error) {
 	m, err := s.Manifest(ctx, d)
 	if err == nil {
-		return m, s.knowManifest(d, m)
+		return m, s.ensureMeta(d, m)
 	}
 	if src == nil || !mayFetch(err) {
 		return m, err
@@ -56,9 +56,9 @@ func (s *Store) adopt(ctx context.Context, d agentbox.Digest, m blob.Manifest, e
 	return errors.Join(err, w.close())
 }
 
-// knowManifest adds metadata to a manifest whose bytes are in the store, if it was lost, or if gc
+// ensureMeta adds metadata to a manifest whose bytes are in the store, if it was lost, or if gc
 // has dropped it and not swept the bytes yet.
-func (s *Store) knowManifest(d agentbox.Digest, m blob.Manifest) error {
+func (s *Store) ensureMeta(d agentbox.Digest, m blob.Manifest) error {
 	if _, ok, err := s.index.Meta(d); ok || err != nil {
 		return err
 	}

@@ -166,9 +166,9 @@ func (c contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// useAgain is the time between two uses that count separately. A scan that touches everything once,
-// or one blob often, must not make it look valuable.
-const useAgain = 10 * time.Minute
+// useInterval is the time between two uses that count separately. A scan that touches everything
+// once, or one blob often, must not make it look valuable.
+const useInterval = 10 * time.Minute
 
 // touch records that a manifest was used, for eviction (cheaper). It is called when a blob is
 // opened for reading, but not by Get, since a peer that fetches chunks does not show what this host
@@ -176,7 +176,7 @@ const useAgain = 10 * time.Minute
 func (s *Store) touch(d agentbox.Digest) error {
 	now := s.cfg.Now().UTC()
 	return s.changeMeta(d, func(m *index.Meta, known bool) bool {
-		if !known || now.Sub(m.Used) < useAgain && m.Uses > 0 {
+		if !known || now.Sub(m.Used) < useInterval && m.Uses > 0 {
 			return false
 		}
 		m.Used = now

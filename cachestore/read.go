@@ -68,8 +68,8 @@ func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte
 	return nil, lastErr
 }
 
-// readLocation reads, decodes and checks the piece at p. It returns errors unchanged, for lostBytes
-// to classify.
+// readLocation reads, decodes and checks the piece at p. It returns errors unchanged, for
+// isDataLost to classify.
 func (s *Store) readLocation(d agentbox.Digest, p index.Location, buf []byte, check check) ([]byte, error) {
 	buf, err := s.readRaw(d, p, buf)
 	if err != nil {
@@ -117,8 +117,8 @@ func (s *Store) readRaw(d agentbox.Digest, p index.Location, buf []byte) ([]byte
 	return buf, nil
 }
 
-// lostBytes reports whether an error means that the bytes are gone. Other errors say nothing about
+// isDataLost reports whether an error means that the bytes are gone. Other errors say nothing about
 // them.
-func lostBytes(err error) bool {
+func isDataLost(err error) bool {
 	return agentbox.CodeOf(err) == agentbox.Corrupt || isIO(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF)
 }

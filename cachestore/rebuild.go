@@ -166,7 +166,7 @@ func (r *rebuilding) pack(ctx context.Context, id uint64) error {
 
 // skip ignores damaged bytes. It returns an error of the disk that says nothing about them.
 func (r *rebuilding) skip(d agentbox.Digest, err error) error {
-	if !lostBytes(err) {
+	if !isDataLost(err) {
 		return r.s.hostError(err)
 	}
 	r.s.log.Warn("store: damaged, not claimed", "chunk", d.Short(), "error", err)

@@ -191,12 +191,12 @@ func (p *space) set(q Quota) error {
 	return nil
 }
 
-// indexRoom is the number of bytes that must be free before the index is written: badger's maps
-// have up to 32 MiB each, and it writes a table while the log for it still exists. gcRoom replaces
-// it during a gc, when the ballast is gone.
+// minIndexSpace is the number of bytes that must be free before the index is written: badger's maps
+// have up to 32 MiB each, and it writes a table while the log for it still exists. minGCSpace
+// replaces it during a gc, when the ballast is gone.
 const (
-	indexRoom = 48 << 20
-	gcRoom    = 16 << 20
+	minIndexSpace = 48 << 20
+	minGCSpace    = 16 << 20
 )
 
 // room returns NoSpace when the disk has too little space for a write to the index, which calls it
@@ -206,9 +206,9 @@ func (p *space) room() error {
 	if err != nil {
 		return p.hostError(err)
 	}
-	need := int64(indexRoom)
+	need := int64(minIndexSpace)
 	if p.collecting() {
-		need = gcRoom
+		need = minGCSpace
 	}
 	if free < need {
 		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %d MiB are free", p.root, free>>20).WithHint(freeHint)

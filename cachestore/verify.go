@@ -139,7 +139,7 @@ func (v *verification) checkRun(ctx context.Context, workers *workers, part []cl
 		if err == nil {
 			continue
 		}
-		if !lostBytes(err) {
+		if !isDataLost(err) {
 			return v.s.hostError(err)
 		}
 		if err := v.s.damage(x.digest, x.place, err); agentbox.CodeOf(err) != agentbox.Corrupt {

@@ -15,8 +15,8 @@ const (
 	clockPeers = 16              // that are asked at most
 )
 
-// tellTime answers a peer that asks for the time over wire.Clock: Unix nanoseconds.
-func tellTime(*wire.Conn, struct{}) (any, error) { return time.Now().UnixNano(), nil }
+// serveClock answers a peer that asks for the time over wire.Clock: Unix nanoseconds.
+func serveClock(*wire.Conn, struct{}) (any, error) { return time.Now().UnixNano(), nil }
 
 // Clocks returns by how much the clocks of members who are here are ahead of ours, to within the
 // latency of a packet. It is for people: nothing here depends on two clocks. Peers that do not
@@ -35,7 +35,7 @@ func (m *Mesh) Clocks(ctx context.Context) map[identity.PeerID]time.Duration {
 	here := m.Here()
 	for _, id := range here[:min(len(here), clockPeers)] {
 		all.Go(func() {
-			if ahead, err := askTime(ctx, node, id); err == nil {
+			if ahead, err := queryClock(ctx, node, id); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				out[id] = ahead
@@ -46,8 +46,8 @@ func (m *Mesh) Clocks(ctx context.Context) map[identity.PeerID]time.Duration {
 	return out
 }
 
-// askTime assumes that the answer was made halfway between question and answer, as NTP does.
-func askTime(ctx context.Context, node *wire.Node, id identity.PeerID) (ahead time.Duration, err error) {
+// queryClock assumes that the answer was made halfway between question and answer, as NTP does.
+func queryClock(ctx context.Context, node *wire.Node, id identity.PeerID) (ahead time.Duration, err error) {
 	c, err := node.Dial(ctx, id, wire.Clock)
 	if err != nil {
 		return 0, err

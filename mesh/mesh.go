@@ -138,7 +138,7 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 	m.mu.Unlock()
 	m.announce(r.catalogues.Head())
 	m.roster.Answer(node)
-	node.Handle(wire.Clock, wire.Answers(100, tellTime))
+	node.Handle(wire.Clock, wire.Answers(100, serveClock))
 	if m.cfg.Attach != nil {
 		r.detach = m.cfg.Attach(node)
 	}

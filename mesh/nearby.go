@@ -18,10 +18,10 @@ import (
 // Bounds of what the local network can make us try: anybody there can claim any number of
 // addresses.
 const (
-	nearbyAtOnce = 4
-	nearbyAgain  = 10 * time.Second // until an address is tried once more
-	nearbyKnown  = 256              // addresses that are remembered
-	nearbyTime   = 3 * time.Second  // for one to answer
+	maxNearbyTries      = 4
+	nearbyRetryInterval = 10 * time.Second // until an address is tried once more
+	maxNearbyTried      = 256              // addresses that are remembered
+	nearbyTime          = 3 * time.Second  // for one to answer
 )
 
 // nearby tries the addresses at which members are said to be on the local network. Anybody may say
@@ -43,7 +43,7 @@ type nearby struct {
 // the result.
 func (m *Mesh) startNearby(ctx context.Context, r *running) *nearby {
 	n := &nearby{m: m, r: r, ctx: ctx, tried: map[netip.AddrPort]time.Time{}}
-	n.tries.SetLimit(nearbyAtOnce)
+	n.tries.SetLimit(maxNearbyTries)
 	n.beacon = lan.Start(lan.Config{Service: lan.Service(m.roster.List().Root()), Listen: r.node.Addr(), Log: m.cfg.Log, Found: n.found})
 	return n
 }
@@ -57,8 +57,8 @@ func (n *nearby) close() {
 // found tries an address once in a while, a few at the same time. Addresses that are not tried now
 // are announced again.
 func (n *nearby) found(a netip.AddrPort) {
-	maps.DeleteFunc(n.tried, func(_ netip.AddrPort, at time.Time) bool { return time.Since(at) > nearbyAgain })
-	if _, again := n.tried[a]; again || len(n.tried) >= nearbyKnown || n.known(a) {
+	maps.DeleteFunc(n.tried, func(_ netip.AddrPort, at time.Time) bool { return time.Since(at) > nearbyRetryInterval })
+	if _, again := n.tried[a]; again || len(n.tried) >= maxNearbyTried || n.known(a) {
 		return
 	}
 	if n.tries.TryGo(func() error { return n.try(a) }) {

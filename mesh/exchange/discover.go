@@ -42,7 +42,7 @@ func (t *Transfer) plan() time.Duration {
 	if at := t.state.Wake(now); at > 0 {
 		wait = at - now
 	} else if len(t.calls) > 0 {
-		wait = graceAlone / 4
+		wait = noPeerGrace / 4
 	}
 	return wait
 }
@@ -81,11 +81,11 @@ func (t *Transfer) waitedEnough(c *call) bool {
 	since := min(time.Since(t.changed), time.Since(c.began))
 	switch {
 	case t.everMet:
-		return !t.coming() && since > graceMet
+		return !t.coming() && since > peerGrace
 	case c.class == schedule.Demand:
-		return since > graceAlone
+		return since > noPeerGrace
 	}
-	return !t.coming() && since > graceAlone
+	return !t.coming() && since > noPeerGrace
 }
 
 // coming reports whether a peer is being connected for the first time since it was there, or is
@@ -133,7 +133,7 @@ func (t *Transfer) discover() {
 func (b *shared) addPeers(peers []PeerID) {
 	for _, p := range peers {
 		// A bound, as each of the peers may name sixty-four: what is beyond it is not missed.
-		if len(b.otherPeers) < 4*maxToldOf && !slices.Contains(b.otherPeers, p) {
+		if len(b.otherPeers) < 4*maxPeersNamed && !slices.Contains(b.otherPeers, p) {
 			b.otherPeers = append(b.otherPeers, p)
 			if b.transfer != nil {
 				b.transfer.dial(p)

@@ -37,12 +37,12 @@ const (
 // Limits of what one frame may carry. After dataSize bytes of a piece, news and requests get
 // their turn; maxNumbers is also schedule's bound for an open request.
 const (
-	dataSize    = 64 << 10
-	maxNumbers  = 512
-	maxToldOf   = 64
-	headerSize  = 5
-	maxChunks   = blob.MaxManifest / 32
-	maxBitsSize = 4 + (maxChunks+7)/8
+	dataSize      = 64 << 10
+	maxNumbers    = 512
+	maxPeersNamed = 64
+	headerSize    = 5
+	maxChunks     = blob.MaxManifest / 32
+	maxBitsSize   = 4 + (maxChunks+7)/8
 )
 
 // wholeManifest is the number and the request id of a manifest that is itself transferred. No blob
@@ -67,7 +67,7 @@ func (t frameType) limit() int {
 	case frameData:
 		return 4 + dataSize
 	case framePeers:
-		return maxToldOf * len(PeerID{})
+		return maxPeersNamed * len(PeerID{})
 	}
 	return -1
 }

@@ -69,7 +69,7 @@ func (t *Transfer) pieceArrived(i int) {
 		t.b.bits.put(i, true)
 		for s := range t.b.sessions {
 			if !s.theirs.has(i) {
-				s.tellHave(i)
+				s.announceHave(i)
 			}
 		}
 	}

@@ -131,7 +131,7 @@ const (
 	helloTime       = 10 * time.Second
 	writeTime       = 30 * time.Second // without a byte taken, and the session ends
 	uploads         = 8                // pieces that are sent at once, to different peers if possible
-	ofOneAtOnce     = 2                // that one session has: the next is read while one is sent
+	sessionUploads  = 2                // that one session has: the next is read while one is sent
 	stuckAfter      = 400 * time.Millisecond
 	maxStuck        = 48
 )

@@ -63,10 +63,10 @@ func (s *session) greet(ctx context.Context) error {
 	}
 	n.queue.Open(s, s.blob.digest, len(s.blob.m.Chunks))
 	s.push(frameWelcome)
-	s.tellBits()
+	s.announceBits()
 	var others []byte
 	for o := range s.blob.sessions {
-		if o != s && len(others) < maxToldOf*len(PeerID{}) {
+		if o != s && len(others) < maxPeersNamed*len(PeerID{}) {
 			others = append(others, o.peer[:]...)
 		}
 	}
@@ -126,7 +126,7 @@ func (n *Node) open(ctx context.Context, peer PeerID, d agentbox.Digest) (*sessi
 	if s.blob.known {
 		n.queue.Open(s, d, len(s.blob.m.Chunks))
 	}
-	s.tellBits()
+	s.announceBits()
 	s.wake.Notify()
 	n.work.Go(func() {
 		if err := s.run(); err != nil {

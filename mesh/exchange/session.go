@@ -82,7 +82,7 @@ type incoming struct {
 // Why sessions end, for the callers that asked by them and for logs. None is told to the peer.
 var (
 	errNotShared  = agentbox.Errorf(agentbox.NotFound, "the blob is not shared")
-	errTwice      = agentbox.Errorf(agentbox.Conflict, "there is a session with this peer about the same blob")
+	errDuplicate  = agentbox.Errorf(agentbox.Conflict, "there is a session with this peer about the same blob")
 	errWrongBytes = agentbox.Errorf(agentbox.Corrupt, "the peer sent wrong bytes")
 	errIdle       = agentbox.Errorf(agentbox.Unavailable, "nobody needed the session")
 	errTooMany    = agentbox.Errorf(agentbox.Unavailable, "too many sessions are open")
@@ -91,7 +91,7 @@ var (
 // maxControl bounds what waits to be sent to a peer that does not read, in bytes.
 const maxControl = 1 << 20
 
-// register adds a session to a manifest's, unless there is a better one (errTwice). opener: we
+// register adds a session to a manifest's, unless there is a better one (errDuplicate). opener: we
 // opened it. It does not run yet. Where the peer has opened as many as it may, its new one replaces
 // another of its own, so that it takes none from others.
 func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bool) (*session, error) {
@@ -111,9 +111,9 @@ func (n *Node) register(peer PeerID, stream Stream, d agentbox.Digest, opener bo
 		// both open one at the same time, that of the lower peer stays, at both ends.
 		lower := string(n.cfg.Self[:]) < string(peer[:])
 		if opener && old.opener || old.opener != opener && old.opener == lower {
-			return nil, errTwice
+			return nil, errDuplicate
 		}
-		n.drop(old, errTwice)
+		n.drop(old, errDuplicate)
 	}
 	b := n.find(d) // again: drop forgets one whose last session it was
 	s := &session{
@@ -212,14 +212,14 @@ func (s *session) push(t frameType, payload ...byte) {
 // slow, or of another version.
 func malformedPeer(why string) error { return agentbox.Errorf(agentbox.Unavailable, "a peer: %s", why) }
 
-// tellHave announces that a piece is here. Several are announced at once. The caller holds mu.
-func (s *session) tellHave(i int) {
+// announceHave announces that a piece is here. Several are announced at once. The caller holds mu.
+func (s *session) announceHave(i int) {
 	s.haves = append(s.haves, i)
 	s.wake.Notify()
 }
 
-// tellBits announces what is here, once the manifest is known. The caller holds mu.
-func (s *session) tellBits() {
+// announceBits announces what is here, once the manifest is known. The caller holds mu.
+func (s *session) announceBits() {
 	if b := s.blob; b.known {
 		s.haves = nil
 		s.push(frameBits, encodeBits(len(b.m.Chunks), b.bits)...)

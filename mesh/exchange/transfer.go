@@ -77,10 +77,10 @@ const (
 	discoverEvery = 500 * time.Millisecond
 	retryFirst    = 250 * time.Millisecond
 	retryLast     = 15 * time.Second
-	// A mesh in which nobody answers delays the caller by no more than graceAlone; once a peer was
+	// A mesh in which nobody answers delays the caller by no more than noPeerGrace; once a peer was
 	// there, it gets longer.
-	graceAlone = 250 * time.Millisecond
-	graceMet   = 1500 * time.Millisecond
+	noPeerGrace = 250 * time.Millisecond
+	peerGrace   = 1500 * time.Millisecond
 )
 
 // Begin starts to get a blob; m is its manifest. Nothing is requested before Fetch, but holders are
@@ -117,7 +117,7 @@ func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived)
 	for s := range b.sessions {
 		if fresh {
 			n.queue.Open(s, manifest, len(m.Chunks))
-			s.tellBits()
+			s.announceBits()
 		}
 		if err := s.ready(); err != nil {
 			n.drop(s, err)

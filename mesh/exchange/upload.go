@@ -34,7 +34,7 @@ func (n *Node) sendOne() bool {
 		return false
 	}
 	a, ok := n.queue.Next(
-		func(s *session) bool { return len(s.out) < ofOneAtOnce },
+		func(s *session) bool { return len(s.out) < sessionUploads },
 		func(s *session, i int) bool { return s.blob.bits.has(i) && !s.theirs.has(i) },
 	)
 	if !ok {

@@ -30,11 +30,11 @@ type Config struct {
 // Times. Questions become rare, because all hear an answer and a member that arrives announces
 // itself; a change of the interfaces starts over.
 const (
-	firstPause = time.Second // between two questions; then twice as long, and so on
-	lastPause  = time.Minute
-	lookPeriod = 3 * time.Second // how often the interfaces are looked at
-	leastQuiet = time.Second     // between two answers: all hear each of them
-	mostDelay  = 120 * time.Millisecond
+	firstPause        = time.Second // between two questions; then twice as long, and so on
+	lastPause         = time.Minute
+	lookPeriod        = 3 * time.Second // how often the interfaces are looked at
+	minAnswerInterval = time.Second     // between two answers: all hear each of them
+	maxAnswerDelay    = 120 * time.Millisecond
 )
 
 // Beacon announces this machine and listens for others. tasks are run and, while there is a socket,
@@ -110,7 +110,7 @@ func (b *Beacon) run() {
 			pause = min(2*pause, lastPause)
 		case <-b.asked:
 			// Not all at the same moment. A peer that asks while this is under way hears it, too.
-			reply.Reset(mostDelay/6 + mathrand.N(mostDelay*5/6))
+			reply.Reset(maxAnswerDelay/6 + mathrand.N(maxAnswerDelay*5/6))
 		case <-reply.C:
 			b.send(b.answer)
 		}
@@ -159,7 +159,7 @@ func (b *Beacon) send(packet []byte) {
 
 // receive handles packets until the socket is closed. Anybody on the network may have sent them: a
 // packet only says that a member may be at an address, where wire then has it prove that. Questions
-// are answered once per leastQuiet, however many come, so that nobody can make us flood the
+// are answered once per minAnswerInterval, however many come, so that nobody can make us flood the
 // network.
 func (b *Beacon) receive(s *socket) {
 	buf := make([]byte, maxPacket)
@@ -182,7 +182,7 @@ func (b *Beacon) receive(s *socket) {
 			continue
 		}
 		h := parse(buf[:n], b.cfg.Service)
-		if h.asked && time.Since(answered) >= leastQuiet {
+		if h.asked && time.Since(answered) >= minAnswerInterval {
 			answered = time.Now()
 			b.asked.Notify()
 		}

@@ -204,7 +204,7 @@ func (r *Roster) renewed(m identity.Member) ([]identity.Entry, error) {
 	// The role goes with the admin, which its own entry cannot say: only the root takes it.
 	case m.Left && r.keepsAdminRole(m.ID):
 		return r.entries(m, nil, func(e *identity.Entry) { e.Serial = m.Serial })
-	case m.Active(now) && !m.Expires.IsZero() && m.Expires.Sub(now) < memberFor/2 && m.ID != r.self:
+	case m.Active(now) && !m.Expires.IsZero() && m.Expires.Sub(now) < memberLifetime/2 && m.ID != r.self:
 		return r.entries(m, m.Roles, nil)
 	}
 	return nil, nil

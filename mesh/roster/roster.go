@@ -29,8 +29,8 @@ type Config struct {
 	Now     func() time.Time // the clock of this machine; nil: time.Now
 }
 
-// memberFor is how long a membership lasts that nobody renews: half a year.
-const memberFor = 180 * 24 * time.Hour
+// memberLifetime is how long a membership lasts that nobody renews: half a year.
+const memberLifetime = 180 * 24 * time.Hour
 
 // Roster is the member list of this machine's team, or none. Its methods may be called
 // concurrently.
@@ -282,5 +282,5 @@ func (r *Roster) expiry(roles []identity.Role) time.Time {
 	if slices.Contains(roles, identity.Admin) {
 		return time.Time{}
 	}
-	return r.cfg.Now().Add(memberFor)
+	return r.cfg.Now().Add(memberLifetime)
 }

@@ -15,8 +15,8 @@ import (
 // A connection has only this many answers made at the same time, each within answerTime. So a
 // peer that asks a lot or reads slowly takes few resources.
 const (
-	answersAtOnce = 4
-	answerTime    = 30 * time.Second
+	maxAnswers = 4
+	answerTime = 30 * time.Second
 )
 
 // WriteMessage writes v as JSON after its length, four bytes big-endian, in one Write. The reader
@@ -81,7 +81,7 @@ func (c *Conn) Ask(ctx context.Context, question, answer any, most int) error {
 func Answers[Q any](most int, reply func(c *Conn, question Q) (answer any, err error)) Handler {
 	return func(ctx context.Context, c *Conn) {
 		var all errgroup.Group
-		all.SetLimit(answersAtOnce)
+		all.SetLimit(maxAnswers)
 		for {
 			s, err := c.AcceptStream(ctx)
 			if err != nil {
