@@ -25,7 +25,7 @@ func ParseConfig(text string) []Setting {
 		case rest[0] == '#' || rest[0] == ';':
 			rest = afterLine(rest)
 		case rest[0] == '[':
-			section, rest = headline(rest[1:])
+			section, rest = parseSectionHeader(rest[1:])
 		default:
 			var s Setting
 			s, rest = variableOf(rest)
@@ -44,10 +44,10 @@ func afterLine(s string) string {
 	return rest
 }
 
-// headline parses a section header after its opening bracket and returns the prefix of the
+// parseSectionHeader parses a header after its opening bracket and returns the prefix of the
 // section's keys. In the old form [section.sub] the subsection is in lower case. For an invalid
 // header section is "", and its line is skipped.
-func headline(s string) (section, rest string) {
+func parseSectionHeader(s string) (section, rest string) {
 	end := strings.IndexAny(s, "]\" \t\n")
 	if end < 0 || s[end] == '\n' {
 		return "", afterLine(s)

@@ -20,8 +20,8 @@ var always = []string{
 	"GIT_TRACE2=0", "GIT_TRACE2_EVENT=0", "GIT_TRACE2_PERF=0",
 }
 
-// nobody hides every configuration except the repository's.
-var nobody = []string{"HOME=/dev/null", "XDG_CONFIG_HOME=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
+// noUserConfig hides every configuration except the repository's.
+var noUserConfig = []string{"HOME=/dev/null", "XDG_CONFIG_HOME=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
 	"GIT_CONFIG_NOSYSTEM=1", "GIT_ATTR_NOSYSTEM=1"}
 
 // overrides take precedence over all configuration files. They cover the keys that start a program
@@ -40,19 +40,19 @@ var overrides = []string{
 func environment(withPersonal bool) []string {
 	var env []string
 	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); keeps(name, withPersonal) {
+		if name, _, _ := strings.Cut(kv, "="); isAllowedVariable(name, withPersonal) {
 			env = append(env, kv)
 		}
 	}
 	env = append(env, always...)
 	if !withPersonal {
-		env = append(env, nobody...)
+		env = append(env, noUserConfig...)
 	}
 	return env
 }
 
-// keeps reports whether git may see a variable of this process.
-func keeps(name string, withPersonal bool) bool {
+// isAllowedVariable reports whether git may see a variable of this process.
+func isAllowedVariable(name string, withPersonal bool) bool {
 	if withPersonal && slices.Contains(personal, name) {
 		return true
 	}

@@ -23,7 +23,7 @@ const (
 // In a work tree it feeds only names that begin with .git, and what is below a .git. Git reads
 // nothing else when it lists files, and other pipes may be in use.
 func feedPipes(ctx context.Context, workTree, objects string) {
-	if !waits(ctx, pipeWait) {
+	if !sleep(ctx, pipeWait) {
 		return
 	}
 	var feeds []func()
@@ -40,7 +40,7 @@ func feedPipes(ctx context.Context, workTree, objects string) {
 			feeds = append(feeds, func() { feedPipe(root, path) })
 		}
 	}
-	for next := true; next && len(feeds) > 0; next = waits(ctx, pipeEvery) {
+	for next := true; next && len(feeds) > 0; next = sleep(ctx, pipeEvery) {
 		for _, feed := range feeds {
 			feed()
 		}
@@ -73,8 +73,8 @@ func feedPipe(root *os.Root, path string) {
 	}
 }
 
-// waits reports whether d passed before ctx ended.
-func waits(ctx context.Context, d time.Duration) bool {
+// sleep reports whether d passed before ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

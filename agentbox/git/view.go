@@ -37,7 +37,7 @@ type Ingredients struct {
 func NewView(dir string, in Ingredients) (*View, error) {
 	for _, sub := range []string{"refs", "objects/info", "info"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
-			return nil, unmade(err)
+			return nil, viewError(err)
 		}
 	}
 	v := &View{dir: dir, workTree: in.WorkTree, objects: in.Objects, env: []string{"GIT_DIR=" + dir, "GIT_WORK_TREE=" + in.WorkTree}}
@@ -50,13 +50,13 @@ func NewView(dir string, in Ingredients) (*View, error) {
 		err = errors.Join(err, v.take(name, from))
 	}
 	if err != nil {
-		return nil, errors.Join(unmade(err), v.Close())
+		return nil, errors.Join(viewError(err), v.Close())
 	}
 	return v, nil
 }
 
-// unmade returns the error for a view that cannot be written.
-func unmade(err error) error {
+// viewError returns the error for a view that cannot be written.
+func viewError(err error) error {
 	return agentbox.Errorf(agentbox.Internal, "cannot make a directory for git: %w", err)
 }
 

@@ -102,7 +102,7 @@ func (k *keepRun) begin(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return unwritable(err)
+		return mirrorError(err)
 	}
 	return k.mirror.setRefs(ctx, map[string]string{beginsRef + commit: commit})
 }
@@ -131,11 +131,11 @@ func (k *keepRun) apart(ctx context.Context, f *facts) error {
 	// box's work.
 	ours, err := side(f.head)
 	if err != nil {
-		return unwritable(err)
+		return mirrorError(err)
 	}
 	theirs, err := side(f.top)
 	if err != nil {
-		return unwritable(err)
+		return mirrorError(err)
 	}
 	// Their merge base is the beginning. merge-tree prints the tree first, then any number of
 	// messages about files.
@@ -173,7 +173,7 @@ func (k *keepRun) setWork(ctx context.Context, f *facts, tree string) error {
 	}
 	top, err := git.Commit(ctx, k.mirror, tree, f.head, "Uncommitted work of "+filepath.Base(k.req.Ref))
 	if err != nil {
-		return unwritable(err)
+		return mirrorError(err)
 	}
 	f.top = top
 	return nil

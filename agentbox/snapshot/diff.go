@@ -31,9 +31,9 @@ type Look struct {
 // maxText bounds Text, in bytes.
 const maxText = 64 << 20
 
-// driverless keeps git from running external programs for a file. The mirror's configuration
+// diffOptions keeps git from running external programs for a file. The mirror's configuration
 // names none either.
-var driverless = []string{"--no-ext-diff", "--no-textconv", "--find-renames", "--ignore-submodules=none"}
+var diffOptions = []string{"--no-ext-diff", "--no-textconv", "--find-renames", "--ignore-submodules=none"}
 
 // Diff compares, in the mirror, what was kept with what the box began with. It fails with code
 // Conflict if git cannot compare the two. Text contains file contents unescaped and, with
@@ -48,7 +48,7 @@ func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
 	if err != nil {
 		return Difference{}, err
 	}
-	args := append([]string{"diff"}, driverless...)
+	args := append([]string{"diff"}, diffOptions...)
 	switch {
 	case look.Stat && look.Width > 0:
 		args = append(args, "--stat="+strconv.Itoa(look.Width))
@@ -64,7 +64,7 @@ func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
 	w := &bounded.Head{W: &text, Left: maxText}
 	_, _, err = m.Run(ctx, git.Call{Args: append(args, base, kept.Whole), Stdout: w})
 	if err != nil {
-		return Difference{}, incomparable(err)
+		return Difference{}, diffError(err)
 	}
 	return Difference{Files: files, Text: text.Bytes(), Truncated: more || w.Left == 0}, nil
 }
@@ -85,16 +85,16 @@ func Changes(ctx context.Context, kept Kept) ([]agentbox.FileChange, error) {
 func (m mirror) changes(ctx context.Context, from, to string) (files []agentbox.FileChange, truncated bool, err error) {
 	var out bytes.Buffer
 	w := &bounded.Head{W: &out, Left: maxText}
-	args := slices.Concat([]string{"diff"}, driverless, []string{"--raw", "--numstat", "-z", "--no-abbrev", from, to})
+	args := slices.Concat([]string{"diff"}, diffOptions, []string{"--raw", "--numstat", "-z", "--no-abbrev", from, to})
 	if _, _, err := m.Run(ctx, git.Call{Args: args, Stdout: w}); err != nil {
-		return nil, false, incomparable(err)
+		return nil, false, diffError(err)
 	}
 	return parseChanges(out.String()), w.Left == 0, nil
 }
 
-// incomparable returns the error for commits that git cannot compare, for example because they
+// diffError returns the error for commits that git cannot compare, for example because they
 // expand to more files than fit into memory.
-func incomparable(err error) error {
+func diffError(err error) error {
 	failed, ok := errors.AsType[*git.Error](err)
 	if !ok {
 		return err

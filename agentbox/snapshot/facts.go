@@ -120,7 +120,7 @@ func isObject(id string, digits int) bool {
 	return digits > 0 && len(id) == digits && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-// lies returns the error for a box whose answer is invalid.
-func lies(err error) error {
+// invalidAnswerError returns the error for a box whose answer is invalid.
+func invalidAnswerError(err error) error {
 	return agentbox.Errorf(agentbox.Conflict, "the box cannot tell what its workspace holds: %w", err)
 }

@@ -23,12 +23,12 @@ func (k *keepRun) files(ctx context.Context) (f facts, err error) {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil {
-		return facts{}, unwritable(err)
+		return facts{}, mirrorError(err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	tree := filepath.Join(dir, "tree")
 	if err := os.Mkdir(tree, 0o700); err != nil {
-		return facts{}, unwritable(err)
+		return facts{}, mirrorError(err)
 	}
 	if err := k.unpack(ctx, tree); err != nil {
 		return facts{}, err
@@ -71,18 +71,18 @@ func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) 
 	case ok && failed.Status == 1: // git refused some file names and added the rest
 		k.lose(complaints)
 	case err != nil:
-		return facts{}, unwritable(err)
+		return facts{}, mirrorError(err)
 	}
 	out, _, err := view.Run(ctx, git.Call{Dir: tree, Args: []string{"write-tree"}})
 	if err != nil {
-		return facts{}, unwritable(err)
+		return facts{}, mirrorError(err)
 	}
 	f, id := facts{}, strings.TrimSpace(string(out))
 	if has, err := k.mirror.has(ctx, k.req.Base); err == nil && has[k.req.Base] {
 		f.head = k.req.Base
 	}
 	if f.top, err = git.Commit(ctx, view, id, f.head, "Files of "+filepath.Base(k.req.Ref)); err != nil {
-		return facts{}, unwritable(err)
+		return facts{}, mirrorError(err)
 	}
 	err = background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
 		return git.Pack(ctx, view, w, f.top, f.head)

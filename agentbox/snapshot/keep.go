@@ -219,14 +219,14 @@ func (k *keepRun) fetch(ctx context.Context) (facts, error) {
 		status, err := k.guest.Exec(ctx, cmd)
 		if err == nil && status.Code != 0 {
 			why, _, _ := strings.Cut(strings.TrimSpace(complaints.String()), "\n")
-			err = lies(fmt.Errorf("git ended with exit code %d: %s", status.Code, agentbox.Printable(why)))
+			err = invalidAnswerError(fmt.Errorf("git ended with exit code %d: %s", status.Code, agentbox.Printable(why)))
 		}
 		return err
 	}, func(ctx context.Context, r io.Reader) error {
 		in := bufio.NewReader(r)
 		var err error
 		if f, err = readFacts(in); err != nil {
-			return lies(err)
+			return invalidAnswerError(err)
 		}
 		if f.failed != "" {
 			return nil
@@ -243,7 +243,7 @@ func (k *keepRun) fetch(ctx context.Context) (facts, error) {
 // and the counts depend on it. An id of another length than the base's is invalid.
 func (k *keepRun) accept(ctx context.Context, pack io.Reader, f *facts) error {
 	if k.req.Base != "" && len(f.top) != len(k.req.Base) {
-		return lies(errFormat)
+		return invalidAnswerError(errFormat)
 	}
 	tips := []string{f.top}
 	for _, b := range f.also {
@@ -257,7 +257,7 @@ func (k *keepRun) accept(ctx context.Context, pack io.Reader, f *facts) error {
 	}
 	have, err := k.mirror.has(ctx, tips...)
 	if i := slices.IndexFunc(tips, func(id string) bool { return !have[id] }); err == nil && i >= 0 {
-		err = lies(fmt.Errorf("%.12s is not a commit", tips[i]))
+		err = invalidAnswerError(fmt.Errorf("%.12s is not a commit", tips[i]))
 	}
 	return err
 }
@@ -286,7 +286,7 @@ func (k *keepRun) count(ctx context.Context) error {
 	}
 	out, err := k.mirror.git(ctx, nil, args...)
 	if err != nil {
-		return unwritable(err)
+		return mirrorError(err)
 	}
 	k.kept.Commits, err = strconv.Atoi(strings.TrimSpace(out))
 	return err

@@ -22,7 +22,7 @@ import (
 
 // mirror is the bare repository of a project on this host. Only this package writes it: it
 // controls the configuration, there are no hooks, and all refs are below refs/agentbox/.
-// Unexpected errors of git become unwritable.
+// Unexpected errors of git become mirrorError.
 //
 // Methods are safe for concurrent use by the goroutines of one process, which is the daemon: a home
 // has one, which holds its lock, and no other process writes mirrors. Git locks the refs it changes,
@@ -70,11 +70,11 @@ func openMirror(ctx context.Context, dir string, digits int) (mirror, error) {
 		return m, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return m, unwritable(err)
+		return m, mirrorError(err)
 	}
 	fresh, err := os.MkdirTemp(filepath.Dir(dir), ".new-")
 	if err != nil {
-		return m, unwritable(err)
+		return m, mirrorError(err)
 	}
 	defer os.RemoveAll(fresh)
 	args := []string{"init", "-q", "--bare", "--template=", "--initial-branch=none"}
@@ -82,11 +82,11 @@ func openMirror(ctx context.Context, dir string, digits int) (mirror, error) {
 		args = append(args, "--object-format=sha256")
 	}
 	if _, _, err := git.Run(ctx, git.Call{Dir: fresh, Args: append(args, fresh)}); err != nil {
-		return m, unwritable(err)
+		return m, mirrorError(err)
 	}
 	// Another goroutine may have created it meanwhile; keep that one.
 	if err := os.Rename(fresh, dir); err != nil && !errors.Is(err, fs.ErrExist) && !exists(filepath.Join(dir, "HEAD")) {
-		return m, unwritable(err)
+		return m, mirrorError(err)
 	}
 	return m, nil
 }
@@ -97,9 +97,9 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// unwritable returns the error for a failure of git in a mirror, for example on a full disk. It
+// mirrorError returns the error for a failure of git in a mirror, for example on a full disk. It
 // returns nil if err is nil.
-func unwritable(err error) error {
+func mirrorError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -121,13 +121,13 @@ func (m mirror) git(ctx context.Context, stdin io.Reader, args ...string) (strin
 // has reports which of the commits the mirror has (git.Commits).
 func (m mirror) has(ctx context.Context, commits ...string) (map[string]bool, error) {
 	have, err := git.Commits(ctx, m, commits...)
-	return have, unwritable(err)
+	return have, mirrorError(err)
 }
 
 // emptyTree returns the object name of an empty tree, which it writes to the mirror.
 func (m mirror) emptyTree(ctx context.Context) (string, error) {
 	id, err := m.git(ctx, strings.NewReader(""), "mktree")
-	return strings.TrimSpace(id), unwritable(err)
+	return strings.TrimSpace(id), mirrorError(err)
 }
 
 // maxHave bounds the commits that a box is told the host has. They are passed in an environment
@@ -138,15 +138,15 @@ const maxHave = 50
 func (m mirror) tips(ctx context.Context) ([]string, error) {
 	out, err := m.git(ctx, nil, "for-each-ref", "--sort=-committerdate", fmt.Sprintf("--count=%d", maxHave), "--format=%(objectname)")
 	if err != nil {
-		return nil, unwritable(err)
+		return nil, mirrorError(err)
 	}
 	ids := strings.Fields(out)
 	slices.Sort(ids)
 	return slices.Compact(ids), nil
 }
 
-// lenient tolerates harmless mistakes of old tools, which many histories contain.
-const lenient = "--strict=zeroPaddedFilemode=ignore,missingSpaceBeforeDate=ignore,badTimezone=ignore,missingNameBeforeEmail=ignore,nullSha1=ignore,gitmodulesParse=ignore"
+// fsckOptions tolerates harmless mistakes of old tools, which many histories contain.
+const fsckOptions = "--strict=zeroPaddedFilemode=ignore,missingSpaceBeforeDate=ignore,badTimezone=ignore,missingNameBeforeEmail=ignore,nullSha1=ignore,gitmodulesParse=ignore"
 
 // take adds the objects of a pack of at most limit bytes, after git has checked each of them.
 // They stay in quarantine, as in a git push, until everything reachable from tips is present.
@@ -155,12 +155,12 @@ func (m mirror) take(ctx context.Context, pack io.Reader, limit int64, tips []st
 	// Inside the mirror, so that adopting a pack is a rename.
 	quarantine, err := os.MkdirTemp(m.dir, "incoming-")
 	if err != nil {
-		return unwritable(err)
+		return mirrorError(err)
 	}
 	defer os.RemoveAll(quarantine)
 	env := []string{"GIT_OBJECT_DIRECTORY=" + quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}
 	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: pack, Stdout: io.Discard,
-		Args: []string{"index-pack", "--stdin", "--fix-thin", lenient, fmt.Sprintf("--max-input-size=%d", limit)}}); err != nil {
+		Args: []string{"index-pack", "--stdin", "--fix-thin", fsckOptions, fmt.Sprintf("--max-input-size=%d", limit)}}); err != nil {
 		return refused(err, limit)
 	}
 	list := strings.NewReader(strings.Join(tips, "\n") + "\n")
@@ -189,7 +189,7 @@ func refused(err error, limit int64) error {
 func (m mirror) adopt(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return unwritable(err)
+		return mirrorError(err)
 	}
 	// Two boxes may send the same pack. Its name derives from its contents, so either copy will
 	// do.
@@ -199,7 +199,7 @@ func (m mirror) adopt(dir string) error {
 				continue
 			}
 			if err := os.Rename(filepath.Join(dir, e.Name()), filepath.Join(m.dir, "objects", "pack", e.Name())); err != nil {
-				return unwritable(err)
+				return mirrorError(err)
 			}
 		}
 	}
@@ -214,7 +214,7 @@ func (m mirror) setRefs(ctx context.Context, refs map[string]string) error {
 		fmt.Fprintf(&in, "update %s %s\n", ref, commit)
 	}
 	_, err := m.git(ctx, strings.NewReader(in.String()), "update-ref", "--no-deref", "--stdin")
-	return unwritable(err)
+	return mirrorError(err)
 }
 
 // seed copies the history of a commit from the user's checkout, so that boxes send only new
@@ -244,7 +244,7 @@ func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) er
 		return err
 	})
 	if err != nil {
-		return unwritable(err)
+		return mirrorError(err)
 	}
 	return m.setRefs(ctx, map[string]string{basesRef + commit: commit})
 }
@@ -279,11 +279,11 @@ func (m mirror) borrowShallow(ctx context.Context, repo workspace.Repo) error {
 	path := filepath.Join(m.dir, "shallow")
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return unwritable(err)
+		return mirrorError(err)
 	}
 	ends = append(ends, strings.Fields(string(old))...)
 	slices.Sort(ends)
-	return unwritable(durable.WriteFile(path, []byte(strings.Join(slices.Compact(ends), "\n")+"\n"), 0o600))
+	return mirrorError(durable.WriteFile(path, []byte(strings.Join(slices.Compact(ends), "\n")+"\n"), 0o600))
 }
 
 // export copies the objects of a commit to a checkout and sets ref there, unless ref is "". It
