@@ -109,9 +109,9 @@ type TaskSpec struct {
 	Retries int `json:"retries,omitempty"` // extra attempts after one that failed or was lost
 }
 
-// Alone returns the same spec for a task that no client waits for. A retry is such a task: the
+// Unattended returns the same spec for a task that no client waits for. A retry is such a task: the
 // client that held the first attempt is gone.
-func (s TaskSpec) Alone() TaskSpec {
+func (s TaskSpec) Unattended() TaskSpec {
 	s.Held, s.Input = false, false
 	return s
 }

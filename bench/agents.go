@@ -27,9 +27,9 @@ func (l *Lab) Agents(box agentbox.Box) []Scenario {
 	var all []Scenario
 	for _, name := range openedAgents {
 		o := &openedAgent{name: name, installation: l.plain}
-		own := inBoxes(box, enterLimit, Scenario{Name: "agent/" + name, Setup: o.prepare, Measure: o.open, Teardown: o.leave})
+		own := inBoxes(box, enterLimit, Scenario{Name: "agent/" + name, Setup: o.prepare, Measure: o.open, Teardown: o.removeBoxes})
 		if box.Isolation == agentbox.GVisor {
-			bare := inBoxes(agentbox.Box{}, enterLimit, Scenario{Name: "runsc/agent-" + name, Setup: o.prepareBare, Measure: o.openBare, Teardown: o.leaveBare})
+			bare := inBoxes(agentbox.Box{}, enterLimit, Scenario{Name: "runsc/agent-" + name, Setup: o.prepareBare, Measure: o.openBare, Teardown: o.stopBare})
 			own[0].Baseline = bare[0].Name
 			all = append(all, bare...)
 		}
@@ -93,8 +93,8 @@ func (o *openedAgent) open(ctx context.Context) (float64, error) {
 	return firstOutput(ctx, cmd)
 }
 
-// leave removes the boxes.
-func (o *openedAgent) leave(ctx context.Context) error { return o.installation.remove(ctx) }
+// removeBoxes removes the boxes.
+func (o *openedAgent) removeBoxes(ctx context.Context) error { return o.installation.remove(ctx) }
 
 // prepareBare starts a container with the box's image, its environment and a clone of its
 // repository.
@@ -131,8 +131,8 @@ func (o *openedAgent) openBare(ctx context.Context) (float64, error) {
 	return firstOutput(ctx, o.bare.command(ctx, "exec", "--cwd="+bareWork, bareID, o.program, "--version"))
 }
 
-// leaveBare stops the container, if it was started.
-func (o *openedAgent) leaveBare(ctx context.Context) error {
+// stopBare stops the container, if it was started.
+func (o *openedAgent) stopBare(ctx context.Context) error {
 	if o.bare == nil {
 		return nil
 	}

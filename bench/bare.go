@@ -44,10 +44,10 @@ type bareTarget struct {
 // bareID is the name of the container, in a state directory of its own.
 const bareID = "bare"
 
-// bares returns one container for each configuration, all with the image and environment of a box
-// (a locale alone makes scripts slower). The first is configured as boxes are; each of the others
-// has one of the options.
-func (m *material) bares(ctx context.Context, of workBox, try []string) (all []*bareTarget, err error) {
+// bareContainers returns one container for each configuration, all with the image and environment
+// of a box (a locale alone makes scripts slower). The first is configured as boxes are; each of the
+// others has one of the options.
+func (m *material) bareContainers(ctx context.Context, of workBox, try []string) (all []*bareTarget, err error) {
 	env, err := of.environment(ctx)
 	if err != nil {
 		return nil, err

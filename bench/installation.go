@@ -26,9 +26,9 @@ type installation struct {
 	program Program
 }
 
-// chore bounds each command between samples. It is far more than any of them takes, so it cuts off
-// only what hangs.
-const chore = 2 * time.Minute
+// choreTimeout bounds each command between samples. It is far more than any of them takes, so it
+// cuts off only what hangs.
+const choreTimeout = 2 * time.Minute
 
 // installationOf returns the home called name in the Lab, whether or not it exists, with a pool of
 // that many machines.
@@ -85,7 +85,7 @@ func linkTree(to, from string) error {
 
 // do runs a command between samples.
 func (p *installation) do(ctx context.Context, dir string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, chore)
+	ctx, cancel := context.WithTimeout(ctx, choreTimeout)
 	defer cancel()
 	out, _, err := p.program.Run(ctx, dir, args...)
 	return out, err

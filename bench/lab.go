@@ -60,8 +60,8 @@ const (
 	pooledHome = "pooled"
 	reposName  = "repos"
 
-	// longestHome is a little less than agentbox's limit, beyond which it refuses a home.
-	longestHome = 72
+	// maxHomePath is a little less than agentbox's limit, beyond which it refuses a home.
+	maxHomePath = 72
 )
 
 // Open makes a Lab, and removes those of earlier benchmarks that were killed. The caller closes it,
@@ -90,7 +90,7 @@ func Open(ctx context.Context, cfg Config) (*Lab, error) {
 // newLabDir makes the directory: in parent, or in the temporary directory when the paths of sockets
 // would be too long.
 func newLabDir(parent string) (string, error) {
-	if longest := filepath.Join(parent, labPrefix+"0123456789", pooledHome); len(longest) > longestHome {
+	if longest := filepath.Join(parent, labPrefix+"0123456789", pooledHome); len(longest) > maxHomePath {
 		parent = os.TempDir()
 	}
 	return os.MkdirTemp(parent, labPrefix)
@@ -150,8 +150,8 @@ func (l *Lab) sweep(ctx context.Context) {
 
 // closeTime bounds the whole of Close, including the removal of boxes.
 const (
-	closeTime = 2 * time.Minute
-	strayTime = 10 * time.Second // for processes to end by themselves after their daemon
+	closeTime   = 2 * time.Minute
+	exitTimeout = 10 * time.Second // for processes to end by themselves after their daemon
 )
 
 // Close removes every box, ends every process and deletes the directory, also when ctx has ended.
@@ -162,7 +162,7 @@ func (l *Lab) Close(ctx context.Context) error {
 	for _, name := range []string{plainHome, pooledHome} {
 		errs = append(errs, l.installationOf(name, 0).close(ctx))
 	}
-	errs = append(errs, l.killLeftovers(ctx), newWire(filepath.Base(l.dir)).cut(ctx), os.RemoveAll(l.dir))
+	errs = append(errs, l.killLeftovers(ctx), newVethPair(filepath.Base(l.dir)).remove(ctx), os.RemoveAll(l.dir))
 	if l.lock != nil {
 		errs = append(errs, l.lock.Close())
 	}
@@ -172,15 +172,15 @@ func (l *Lab) Close(ctx context.Context) error {
 // killLeftovers kills processes that should have ended with their box or daemon. It returns an
 // error for them, because they are a bug of agentbox.
 func (l *Lab) killLeftovers(ctx context.Context) error {
-	deadline := time.Now().Add(strayTime)
+	deadline := time.Now().Add(exitTimeout)
 	for {
 		left, err := processesOf(l.dir + string(filepath.Separator))
-		left = ours(left)
+		left = excludeUnrelated(left)
 		if err != nil || len(left) == 0 {
 			return err
 		}
 		if time.Now().After(deadline) {
-			errs := []error{fmt.Errorf("left behind and killed: %s", listed(left))}
+			errs := []error{fmt.Errorf("left behind and killed: %s", formatProcesses(left))}
 			for _, p := range left {
 				errs = append(errs, syscall.Kill(p.pid, syscall.SIGKILL))
 			}

@@ -90,7 +90,7 @@ func (l *MeshLab) swarm(n int) []Scenario {
 		times, sent, err = o.swarm(ctx, n)
 		return times, err
 	}))
-	beside, missing := l.beside(o, n, copied.Name)
+	beside, missing := l.peerScenarios(o, n, copied.Name)
 	l.missing = append(l.missing, missing...)
 	open := func(ctx context.Context) error { return o.open(ctx, n, linkSlow, l.cfg.Small) }
 	// The bytes that the seed sent are those of the last swarm before the sample.
@@ -101,7 +101,7 @@ func (l *MeshLab) swarm(n int) []Scenario {
 // swarm returns the times of all machines and the bytes that the seed sent.
 func (o *cluster) swarm(ctx context.Context, n int) (times []time.Duration, sent int64, err error) {
 	// A new seed, because its bytes are counted from its start.
-	if err := o.plant(ctx); err != nil {
+	if err := o.restartSeed(ctx); err != nil {
 		return nil, 0, err
 	}
 	var all []*meshProcess
@@ -113,7 +113,7 @@ func (o *cluster) swarm(ctx context.Context, n int) (times []time.Duration, sent
 		}
 		all = append(all, p)
 	}
-	times, err = together(len(all), func(i int) (time.Duration, error) {
+	times, err = runConcurrently(len(all), func(i int) (time.Duration, error) {
 		r, err := all[i].do(meshOrder{Do: "fetch", Manifest: o.manifest})
 		return r.Took, err
 	})
@@ -124,9 +124,9 @@ func (o *cluster) swarm(ctx context.Context, n int) (times []time.Duration, sent
 	return times, r.Bytes, err
 }
 
-// together calls do for 0 to n-1 at once and returns the time of each. It waits for all, even after
-// an error.
-func together(n int, do func(i int) (time.Duration, error)) ([]time.Duration, error) {
+// runConcurrently calls do for 0 to n-1 at once and returns the time of each. It waits for all,
+// even after an error.
+func runConcurrently(n int, do func(i int) (time.Duration, error)) ([]time.Duration, error) {
 	times, errs := make([]time.Duration, n), make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
@@ -167,7 +167,7 @@ func (o *cluster) exported() string { return filepath.Join(o.l.dir, "export") }
 // fromThree is one sample of holders: the time of a machine that gets the image. With kill, the
 // seed is killed once half of the image has arrived.
 func (o *cluster) fromThree(ctx context.Context, kill bool) (took time.Duration, err error) {
-	if err := o.plant(ctx); err != nil {
+	if err := o.restartSeed(ctx); err != nil {
 		return 0, err
 	}
 	var all []*meshProcess

@@ -19,8 +19,8 @@ const (
 	absentNobody        // is in no team
 )
 
-// silence is how long the holder has been gone when the box is entered.
-const silence = 5 * time.Second
+// absentTime is how long the holder has been gone when the box is entered.
+const absentTime = 5 * time.Second
 
 // absentTeam is a team of two and a machine without a team. One member has run the setup of a box,
 // and is unreachable when the other enters that box. It shows the cost of a team that cannot help:
@@ -90,7 +90,7 @@ func (o *absentTeam) open(ctx context.Context) (err error) {
 	if o.links, err = newLinks(ctx, 3, linkGigabit); err != nil {
 		return err
 	}
-	return errors.Join(o.found(ctx), o.join(ctx, absentMember))
+	return errors.Join(o.initTeam(ctx), o.join(ctx, absentMember))
 }
 
 // vary changes the key of the setup result, so that no result of an earlier sample fits.
@@ -143,7 +143,7 @@ func (o *absentTeam) without(ctx context.Context, leave, comeBack func(ctx conte
 		_, startErr := o.command(context.WithoutCancel(ctx), absentHolder, true, "mesh", "status")
 		err = errors.Join(err, startErr)
 	}()
-	if err := sleep(ctx, silence); err != nil {
+	if err := sleep(ctx, absentTime); err != nil {
 		return 0, err
 	}
 	return o.enter(ctx, absentMember)

@@ -40,7 +40,7 @@ func (o *coldCluster) open(ctx context.Context) (err error) {
 	if o.links, err = newLinks(ctx, 2, linkGigabit); err != nil {
 		return err
 	}
-	if err := o.found(ctx); err != nil {
+	if err := o.initTeam(ctx); err != nil {
 		return err
 	}
 	peers, err := o.peers(ctx, 0, func(p []api.MeshPeer) bool { return p[0].Records["image"] > 0 })

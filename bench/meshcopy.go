@@ -29,7 +29,7 @@ func (n *meshNode) copies(ctx context.Context, o meshOrder) (meshReport, error) 
 			return meshReport{}, err
 		}
 		context.AfterFunc(ctx, func() { l.Close() })
-		go n.giveTCP(l) // until the process ends
+		go n.serveTCP(l) // until the process ends
 		return meshReport{}, nil
 	case "get-tcp":
 		start := time.Now()
@@ -38,7 +38,7 @@ func (n *meshNode) copies(ctx context.Context, o meshOrder) (meshReport, error) 
 			return meshReport{}, err
 		}
 		defer c.Close()
-		return taken(c, start)
+		return drain(c, start)
 	case "get-quic":
 		start := time.Now()
 		id, err := identity.ParsePeer(o.Path)
@@ -57,44 +57,44 @@ func (n *meshNode) copies(ctx context.Context, o meshOrder) (meshReport, error) 
 		if err != nil {
 			return meshReport{}, err
 		}
-		return taken(s, start)
+		return drain(s, start)
 	}
 	return meshReport{}, agentbox.Errorf(agentbox.Invalid, "no order %q", o.Do)
 }
 
-// taken reads to the end and reports the bytes and the time since start. It stores nothing, as a
+// drain reads to the end and reports the bytes and the time since start. It stores nothing, as a
 // baseline of transport. Both ends are wrapped, so that the buffer is used and not one of the
 // kernel's shortcuts between files and sockets.
-func taken(r io.Reader, start time.Time) (meshReport, error) {
+func drain(r io.Reader, start time.Time) (meshReport, error) {
 	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{r}, make([]byte, 256<<10))
 	return meshReport{Took: time.Since(start), Bytes: n}, err
 }
 
-// giveTCP sends the image on every connection.
-func (n *meshNode) giveTCP(l net.Listener) {
+// serveTCP sends the image on every connection.
+func (n *meshNode) serveTCP(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
 			return
 		}
-		_ = n.give(c) // the other end reports what it got
+		_ = n.sendImage(c) // the other end reports what it got
 		c.Close()
 	}
 }
 
-// giveFile is the handler of quicCopy.
-func (n *meshNode) giveFile(ctx context.Context, c *meshwire.Conn) {
+// handleCopy is the handler of quicCopy.
+func (n *meshNode) handleCopy(ctx context.Context, c *meshwire.Conn) {
 	s, err := c.AcceptStream(ctx)
 	if err != nil {
 		return
 	}
-	_ = n.give(s)
+	_ = n.sendImage(s)
 	s.Close()
 	<-c.Context().Done()
 }
 
-// give writes the image, in large blocks.
-func (n *meshNode) give(w io.Writer) error {
+// sendImage writes the image, in large blocks.
+func (n *meshNode) sendImage(w io.Writer) error {
 	f, err := os.Open(n.image)
 	if err != nil {
 		return err

@@ -94,8 +94,8 @@ func (o *daemons) configure(text string) error {
 	return os.WriteFile(filepath.Join(o.repo, "agentbox.yaml"), []byte(text), 0o644)
 }
 
-// found makes the team on the first machine, whose name in it is seed.
-func (o *daemons) found(ctx context.Context) error {
+// initTeam makes the team on the first machine, whose name in it is seed.
+func (o *daemons) initTeam(ctx context.Context) error {
 	_, err := o.command(ctx, 0, true, "mesh", "init", "--name", "seed", "--listen", o.listen(0))
 	return err
 }

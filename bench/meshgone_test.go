@@ -58,7 +58,7 @@ func killedHalfWay(t *testing.T) (o *cluster, to *meshProcess) {
 		}
 	})
 	if o.image, err = l.image(l.cfg.Small); err == nil {
-		err = o.plant(ctx)
+		err = o.restartSeed(ctx)
 	}
 	if err == nil {
 		err = o.export()
@@ -98,7 +98,7 @@ func TestFetchFailsWithoutSeed(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	// The seed returns later: the rest arrives.
-	if err := o.plant(t.Context()); err != nil {
+	if err := o.restartSeed(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := to.do(meshOrder{Do: "fetch", Manifest: o.manifest}); err != nil || r.Bytes != o.l.cfg.Small {
@@ -110,7 +110,7 @@ func TestFetchFailsWithoutSeed(t *testing.T) {
 func TestFetchContinuesWithRestartedSeed(t *testing.T) {
 	t.Parallel()
 	o, to := killedHalfWay(t)
-	if err := o.plant(t.Context()); err != nil { // kills it first
+	if err := o.restartSeed(t.Context()); err != nil { // kills it first
 		t.Fatal(err)
 	}
 	if r, err := to.answer(); err != nil || r.Bytes != o.l.cfg.Small {

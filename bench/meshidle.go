@@ -67,7 +67,7 @@ func (o *idleTeam) open(ctx context.Context) (err error) {
 	if o.links, err = newLinks(ctx, meshMachines, linkGigabit); err != nil {
 		return err
 	}
-	if err := o.found(ctx); err != nil {
+	if err := o.initTeam(ctx); err != nil {
 		return err
 	}
 	for i := 1; i < meshMachines; i++ {
@@ -76,15 +76,15 @@ func (o *idleTeam) open(ctx context.Context) (err error) {
 		}
 	}
 	for i := range meshMachines {
-		if _, err := o.peers(ctx, i, everybodyHere); err != nil {
+		if _, err := o.peers(ctx, i, allOnline); err != nil {
 			return err
 		}
 	}
 	return sleep(ctx, idleSettle)
 }
 
-// everybodyHere reports whether a machine sees all others.
-func everybodyHere(all []api.MeshPeer) bool {
+// allOnline reports whether a machine sees all others.
+func allOnline(all []api.MeshPeer) bool {
 	here := 1 // this machine
 	for _, p := range all {
 		if p.State == "here" {

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// ipfsGiver is a private network of IPFS daemons, each connected to all others and to nobody else.
-// There is no DHT: a daemon asks these neighbours who has what.
-type ipfsGiver struct {
+// ipfsDistributor is a private network of IPFS daemons, each connected to all others and to nobody
+// else. There is no DHT: a daemon asks these neighbours who has what.
+type ipfsDistributor struct {
 	o       *cluster
 	program string
 	dir     string
@@ -25,8 +25,8 @@ type ipfsGiver struct {
 }
 
 // openIPFS starts a daemon on each machine and has the first one add the image.
-func openIPFS(ctx context.Context, o *cluster, program string, machines int) (_ meshGiver, err error) {
-	g := &ipfsGiver{o: o, program: program}
+func openIPFS(ctx context.Context, o *cluster, program string, machines int) (_ distributor, err error) {
+	g := &ipfsDistributor{o: o, program: program}
 	if g.dir, err = o.peerDir("ipfs"); err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func openIPFS(ctx context.Context, o *cluster, program string, machines int) (_ 
 
 // open makes the repositories and daemons, waits until each is connected to all others, and adds
 // the image.
-func (g *ipfsGiver) open(ctx context.Context, machines int) (err error) {
+func (g *ipfsDistributor) open(ctx context.Context, machines int) (err error) {
 	var others []any
 	for i := range machines {
 		if _, _, err := g.ipfs(ctx, i, "init", "--empty-repo"); err != nil {
@@ -56,13 +56,13 @@ func (g *ipfsGiver) open(ctx context.Context, machines int) (err error) {
 		g.daemons = append(g.daemons, d)
 	}
 	for i, d := range g.daemons {
-		if err := d.says("Daemon is ready"); err != nil {
+		if err := d.waitForOutput("Daemon is ready"); err != nil {
 			return fmt.Errorf("ipfs of machine %d: %w", i, err)
 		}
 	}
 	for i := range machines {
 		// Before the image is added: otherwise the samples would include finding each other.
-		if err := until(ctx, func() error { return g.meets(ctx, i, machines-1) }); err != nil {
+		if err := retryUntil(ctx, func() error { return g.meets(ctx, i, machines-1) }); err != nil {
 			return err
 		}
 	}
@@ -71,7 +71,7 @@ func (g *ipfsGiver) open(ctx context.Context, machines int) (err error) {
 }
 
 // meets returns an error unless a machine is connected to that many others.
-func (g *ipfsGiver) meets(ctx context.Context, i, others int) error {
+func (g *ipfsDistributor) meets(ctx context.Context, i, others int) error {
 	out, _, err := g.ipfs(ctx, i, "swarm", "peers")
 	if n := len(strings.Fields(out)); err == nil && n != others {
 		err = fmt.Errorf("ipfs of machine %d is connected to %d of %d others", i, n, others)
@@ -80,13 +80,13 @@ func (g *ipfsGiver) meets(ctx context.Context, i, others int) error {
 }
 
 // address returns the address of a machine's daemon, in IPFS's notation.
-func (g *ipfsGiver) address(i int) string {
+func (g *ipfsDistributor) address(i int) string {
 	return "/ip4/" + g.o.address(i).Addr().String() + "/tcp/4001"
 }
 
 // configure makes a repository that is connected to others and knows nobody else. It returns its
 // PeerID.
-func (g *ipfsGiver) configure(i int, others []any) (id string, err error) {
+func (g *ipfsDistributor) configure(i int, others []any) (id string, err error) {
 	file := filepath.Join(g.repo(i), "config")
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -122,27 +122,27 @@ func (g *ipfsGiver) configure(i int, others []any) (id string, err error) {
 }
 
 // repo returns the directory of a machine's repository.
-func (g *ipfsGiver) repo(i int) string { return filepath.Join(g.dir, fmt.Sprint("repo-", i)) }
+func (g *ipfsDistributor) repo(i int) string { return filepath.Join(g.dir, fmt.Sprint("repo-", i)) }
 
 // environ returns the environment of IPFS on a machine: its repository, and no telemetry.
-func (g *ipfsGiver) environ(i int) []string {
+func (g *ipfsDistributor) environ(i int) []string {
 	return []string{"IPFS_PATH=" + g.repo(i), "IPFS_TELEMETRY=off"}
 }
 
 // ipfs runs IPFS's command line on a machine, with that machine's repository, and returns its
 // output and the time it took.
-func (g *ipfsGiver) ipfs(ctx context.Context, i int, args ...string) (string, time.Duration, error) {
+func (g *ipfsDistributor) ipfs(ctx context.Context, i int, args ...string) (string, time.Duration, error) {
 	return g.o.run(ctx, i, g.environ(i), g.program, args...)
 }
 
 // get pins the image, which fetches and verifies all of it. The time includes the start of IPFS's
 // command line, as there is no other way to ask.
-func (g *ipfsGiver) get(ctx context.Context, i int) (time.Duration, error) {
+func (g *ipfsDistributor) get(ctx context.Context, i int) (time.Duration, error) {
 	_, took, err := g.ipfs(ctx, i, "pin", "add", "--progress=false", g.cid)
 	return took, err
 }
 
-func (g *ipfsGiver) close() error {
+func (g *ipfsDistributor) close() error {
 	var errs []error
 	for _, d := range g.daemons {
 		errs = append(errs, d.close())

@@ -60,15 +60,15 @@ func OpenMeshLab(cfg MeshConfig) (*MeshLab, error) {
 		return nil, err
 	}
 	l := &MeshLab{cfg: cfg, dir: dir}
-	if err := l.found(); err != nil {
+	if err := l.makeTeam(); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// found makes keys and a member list of the largest number of machines, for all clusters of the
+// makeTeam makes keys and a member list of the largest number of machines, for all clusters of the
 // lab.
-func (l *MeshLab) found() error {
+func (l *MeshLab) makeTeam() error {
 	root, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return err
@@ -287,12 +287,12 @@ func (o *cluster) open(ctx context.Context, machines int, rate, size int64) (err
 	if o.links, err = newLinks(ctx, machines, rate); err != nil {
 		return err
 	}
-	return o.plant(ctx)
+	return o.restartSeed(ctx)
 }
 
-// plant starts the seed anew, with the image in its store and, where there are links, the
+// restartSeed starts the seed anew, with the image in its store and, where there are links, the
 // baseline's server beside it. No sample includes storing the image.
-func (o *cluster) plant(ctx context.Context) error {
+func (o *cluster) restartSeed(ctx context.Context) error {
 	if o.seed != nil {
 		if err := o.seed.kill(); err != nil {
 			return err

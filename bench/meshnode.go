@@ -143,7 +143,7 @@ func (n *meshNode) open(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	network.Answer(n.node)
-	n.wire.Handle(quicCopy, n.giveFile)
+	n.wire.Handle(quicCopy, n.handleCopy)
 	n.places = &layers.Remotes{File: filepath.Join(dir, "places.json"), Peers: func() *exchange.Node { return n.node }}
 	return nil
 }

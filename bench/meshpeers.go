@@ -23,11 +23,11 @@ type meshPeer struct {
 	program string
 	hint    string // where it comes from
 	// open has machine 0 offer the image, and prepares the others to get it.
-	open func(ctx context.Context, o *cluster, program string, machines int) (meshGiver, error)
+	open func(ctx context.Context, o *cluster, program string, machines int) (distributor, error)
 }
 
-// meshGiver is such a program at work.
-type meshGiver interface {
+// distributor is such a program at work.
+type distributor interface {
 	// get has machine i get the image, complete, verified and on disk, and returns the time.
 	get(ctx context.Context, i int) (time.Duration, error)
 	close() error
@@ -56,9 +56,9 @@ func (p meshPeer) find(dir string) (string, error) {
 	return program, nil
 }
 
-// beside returns the scenarios of the installed peers, which do what mesh/swarm-N does, and the
-// names of those that are not installed.
-func (l *MeshLab) beside(o *cluster, n int, baseline string) (out []Scenario, missing []Missing) {
+// peerScenarios returns the scenarios of the installed peers, which do what mesh/swarm-N does, and
+// the names of those that are not installed.
+func (l *MeshLab) peerScenarios(o *cluster, n int, baseline string) (out []Scenario, missing []Missing) {
 	if !l.cfg.Peers {
 		return nil, nil
 	}
@@ -84,7 +84,7 @@ func (o *cluster) peerSwarm(ctx context.Context, p meshPeer, program string, n i
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, giver.close()) }()
-	return together(n-1, func(i int) (time.Duration, error) { return giver.get(ctx, i+1) })
+	return runConcurrently(n-1, func(i int) (time.Duration, error) { return giver.get(ctx, i+1) })
 }
 
 // server is a program that runs on a machine until it is closed.
@@ -117,8 +117,8 @@ func (o *cluster) serve(ctx context.Context, i int, dir string, environ []string
 	return s, nil
 }
 
-// says waits for a line that contains what in a server's output, and discards the rest.
-func (s *server) says(what string) error {
+// waitForOutput waits for a line that contains what in a server's output, and discards the rest.
+func (s *server) waitForOutput(what string) error {
 	for {
 		line, err := s.out.ReadString('\n')
 		if strings.Contains(line, what) {
@@ -157,9 +157,9 @@ func (o *cluster) run(ctx context.Context, i int, environ []string, program stri
 	return strings.TrimSpace(string(b)), took, err
 }
 
-// until calls try until it succeeds, as for a server that was just started. After twenty seconds it
-// returns the last error.
-func until(ctx context.Context, try func() error) error {
+// retryUntil calls try until it succeeds, as for a server that was just started. After twenty
+// seconds it returns the last error.
+func retryUntil(ctx context.Context, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	for {

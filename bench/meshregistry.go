@@ -20,8 +20,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// registryGiver is a registry of container images. One of these has the image as its only layer.
-type registryGiver struct {
+// registryDistributor is a registry of container images. One of these has the image as its only
+// layer.
+type registryDistributor struct {
 	o      *cluster
 	dir    string
 	server *server
@@ -35,8 +36,8 @@ const registryPort = "7500"
 // openRegistry starts a registry on the first machine, pushes the image into it, and starts the
 // processes that pull it with the library that we ourselves use for images. The registry logs
 // errors alone and exports no traces, so that samples include neither.
-func openRegistry(ctx context.Context, o *cluster, program string, machines int) (_ meshGiver, err error) {
-	g := &registryGiver{o: o}
+func openRegistry(ctx context.Context, o *cluster, program string, machines int) (_ distributor, err error) {
+	g := &registryDistributor{o: o}
 	if g.dir, err = o.peerDir("registry"); err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func openRegistry(ctx context.Context, o *cluster, program string, machines int)
 	if g.server, err = o.serve(ctx, 0, g.dir, []string{"OTEL_TRACES_EXPORTER=none"}, false, program, "serve", conf); err != nil {
 		return nil, err
 	}
-	if err := until(ctx, func() error {
+	if err := retryUntil(ctx, func() error {
 		_, err := o.seed.do(meshOrder{Do: "push", Path: g.at()})
 		return err
 	}); err != nil {
@@ -70,16 +71,16 @@ func openRegistry(ctx context.Context, o *cluster, program string, machines int)
 }
 
 // at returns the address of the registry.
-func (g *registryGiver) at() string { return g.o.address(0).Addr().String() + ":" + registryPort }
+func (g *registryDistributor) at() string { return g.o.address(0).Addr().String() + ":" + registryPort }
 
 // get has a machine pull. The process takes the time itself, so that its start does not count, just
 // as with our own.
-func (g *registryGiver) get(_ context.Context, i int) (time.Duration, error) {
+func (g *registryDistributor) get(_ context.Context, i int) (time.Duration, error) {
 	r, err := g.pullers[i-1].do(meshOrder{Do: "pull", Path: g.at(), Size: g.o.l.cfg.Small})
 	return r.Took, err
 }
 
-func (g *registryGiver) close() error {
+func (g *registryDistributor) close() error {
 	return errors.Join(g.server.close(), killAll(g.pullers), os.RemoveAll(g.dir))
 }
 
@@ -125,15 +126,15 @@ func (n *meshNode) pull(ctx context.Context, at string, size int64) (r meshRepor
 	if len(layers) != 1 {
 		return r, agentbox.Errorf(agentbox.Corrupt, "the image has %d layers", len(layers))
 	}
-	r.Bytes, err = keepLayer(layers[0], filepath.Join(n.dir, "layer"))
+	r.Bytes, err = saveLayer(layers[0], filepath.Join(n.dir, "layer"))
 	if r.Took = time.Since(start); err == nil && r.Bytes != size {
 		err = fmt.Errorf("%d bytes came of %d", r.Bytes, size)
 	}
 	return r, err
 }
 
-// keepLayer writes a layer to a file, syncs it, and returns the number of bytes.
-func keepLayer(l v1.Layer, path string) (int64, error) {
+// saveLayer writes a layer to a file, syncs it, and returns the number of bytes.
+func saveLayer(l v1.Layer, path string) (int64, error) {
 	from, err := l.Compressed() // which checks the digest at its end
 	if err != nil {
 		return 0, err

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// rsyncGiver is rsync's daemon on the first machine. Each of the others copies the whole image from
-// it. rsync knows no peers, so this shows what one link can send to many.
-type rsyncGiver struct {
+// rsyncDistributor is rsync's daemon on the first machine. Each of the others copies the whole
+// image from it. rsync knows no peers, so this shows what one link can send to many.
+type rsyncDistributor struct {
 	o       *cluster
 	program string
 	dir     string
@@ -23,8 +23,8 @@ const rsyncPort = "7873"
 
 // openRsync starts a daemon on the first machine that serves the image. It does not use SSH, whose
 // encryption would be part of the sample. It returns when the daemon answers.
-func openRsync(ctx context.Context, o *cluster, program string, _ int) (_ meshGiver, err error) {
-	g := &rsyncGiver{o: o, program: program}
+func openRsync(ctx context.Context, o *cluster, program string, _ int) (_ distributor, err error) {
+	g := &rsyncDistributor{o: o, program: program}
 	if g.dir, err = o.peerDir("rsync"); err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func openRsync(ctx context.Context, o *cluster, program string, _ int) (_ meshGi
 	if g.daemon, err = o.serve(ctx, 0, g.dir, nil, false, program, "--daemon", "--no-detach", "--config="+conf, "--port="+rsyncPort); err != nil {
 		return nil, err
 	}
-	err = until(ctx, func() error {
+	err = retryUntil(ctx, func() error {
 		_, _, err := o.run(ctx, 1, nil, program, "rsync://"+g.at())
 		return err
 	})
@@ -47,10 +47,10 @@ func openRsync(ctx context.Context, o *cluster, program string, _ int) (_ meshGi
 }
 
 // at returns the daemon's host and port, with a slash.
-func (g *rsyncGiver) at() string { return g.o.address(0).Addr().String() + ":" + rsyncPort + "/" }
+func (g *rsyncDistributor) at() string { return g.o.address(0).Addr().String() + ":" + rsyncPort + "/" }
 
 // get copies the image and syncs it; rsync verifies it.
-func (g *rsyncGiver) get(ctx context.Context, i int) (time.Duration, error) {
+func (g *rsyncDistributor) get(ctx context.Context, i int) (time.Duration, error) {
 	to := filepath.Join(g.dir, fmt.Sprint("got-", i))
 	_, took, err := g.o.run(ctx, i, nil, g.program, "--fsync", "rsync://"+g.at()+"image/"+filepath.Base(g.o.image), to)
 	if err == nil {
@@ -59,7 +59,7 @@ func (g *rsyncGiver) get(ctx context.Context, i int) (time.Duration, error) {
 	return took, err
 }
 
-func (g *rsyncGiver) close() error { return errors.Join(g.daemon.close(), os.RemoveAll(g.dir)) }
+func (g *rsyncDistributor) close() error { return errors.Join(g.daemon.close(), os.RemoveAll(g.dir)) }
 
 // sameSize returns an error unless both files have the same length.
 func sameSize(got, want string) error {

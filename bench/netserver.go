@@ -22,8 +22,8 @@ type netServer struct {
 	open map[net.Conn]struct{}
 }
 
-// mostAsked limits one request, in bytes.
-const mostAsked = 1 << 40
+// maxNetRequest limits one request, in bytes.
+const maxNetRequest = 1 << 40
 
 // newNetServer serves on l, which it owns. The caller ends it with close.
 func newNetServer(l net.Listener) *netServer {
@@ -76,7 +76,7 @@ const netBuffer = 256 << 10
 func answer(out io.Writer, in *bufio.Reader, line string) error {
 	what, amount, _ := strings.Cut(line, " ")
 	n, err := strconv.ParseInt(amount, 10, 64)
-	if err != nil || n < 0 || n > mostAsked {
+	if err != nil || n < 0 || n > maxNetRequest {
 		return fmt.Errorf("%q is not a request", line)
 	}
 	switch what {

@@ -119,9 +119,9 @@ func TestWireIsRemoved(t *testing.T) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("ip is not installed")
 	}
-	w := newWire("bench-test-" + t.Name())
+	w := newVethPair("bench-test-" + t.Name())
 	if err := w.make(t.Context()); err != nil {
-		_ = w.cut(t.Context())
+		_ = w.remove(t.Context())
 		t.Skipf("no network namespaces here: %v", err)
 	}
 	l, err := w.listen()
@@ -131,7 +131,7 @@ func TestWireIsRemoved(t *testing.T) {
 		l.Close()
 	}
 	for range 2 {
-		if err := w.cut(t.Context()); err != nil {
+		if err := w.remove(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}

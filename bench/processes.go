@@ -94,8 +94,9 @@ func mentions(p procfs.Proc, text string) bool {
 	return false
 }
 
-// ours leaves out unrelated programs, such as a shell in the directory or a pager on a log.
-func ours(all []process) []process {
+// excludeUnrelated leaves out unrelated programs, such as a shell in the directory or a pager on a
+// log.
+func excludeUnrelated(all []process) []process {
 	var out []process
 	for _, p := range all {
 		if p.pid != os.Getpid() && (p.name == binaryName || strings.HasPrefix(p.name, "qemu") || strings.HasPrefix(p.name, "runsc")) {
@@ -105,8 +106,8 @@ func ours(all []process) []process {
 	return out
 }
 
-// listed formats processes for people.
-func listed(all []process) string {
+// formatProcesses formats processes for people.
+func formatProcesses(all []process) string {
 	var out []string
 	for _, p := range all {
 		out = append(out, fmt.Sprintf("%s (process %d)", p.name, p.pid))

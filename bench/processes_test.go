@@ -37,8 +37,8 @@ func TestProcessesOf(t *testing.T) {
 	if found[0].pss <= 0 {
 		t.Error("its memory is unknown")
 	}
-	if left := ours(found); len(left) != 0 {
-		t.Errorf("%s would be killed, which is none of ours", listed(left))
+	if left := excludeUnrelated(found); len(left) != 0 {
+		t.Errorf("%s would be killed, which is none of ours", formatProcesses(left))
 	}
 	found, err = processesOf(dir + "/nobody")
 	if err != nil || len(found) != 0 {

@@ -35,8 +35,8 @@ func (r Runner) Run(ctx context.Context, scenarios []Scenario) ([]Result, error)
 	return out, nil
 }
 
-// track is a scenario that is being measured.
-type track struct {
+// scenarioRun is a scenario that is being measured.
+type scenarioRun struct {
 	Scenario
 	broken  error // why Setup failed: no sample can succeed
 	samples []float64
@@ -46,7 +46,7 @@ type track struct {
 }
 
 // label distinguishes the same scenario of two kinds.
-func (t *track) label() string {
+func (t *scenarioRun) label() string {
 	if t.Isolation == "" {
 		return t.Name
 	}
@@ -57,14 +57,14 @@ func (t *track) label() string {
 // of them alike. A Setup that fails makes every sample of its scenario a failure, and does not
 // affect the others.
 func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, err error) {
-	var tracks []*track
+	var tracks []*scenarioRun
 	defer func() {
 		for _, t := range tracks {
 			r.teardown(ctx, t)
 		}
 	}()
 	for _, s := range group {
-		t := &track{Scenario: s}
+		t := &scenarioRun{Scenario: s}
 		tracks = append(tracks, t)
 		if s.Setup != nil {
 			t.broken = s.Setup(ctx)
@@ -88,7 +88,7 @@ func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, 
 // sample takes one sample. A failed sample counts as the scenario's ceiling, so that failures make
 // a result worse, never better. Samples that an interrupt cut short are dropped with the rest of
 // the run.
-func (r Runner) sample(ctx context.Context, t *track, run int) {
+func (r Runner) sample(ctx context.Context, t *scenarioRun, run int) {
 	r.event(agentbox.Event{Step: t.label(), Detail: fmt.Sprintf("%d of %d", run+1, r.Runs), Done: int64(run), Total: int64(r.Runs)})
 	start := time.Now()
 	value, err := t.Ceiling, t.broken
@@ -110,7 +110,7 @@ func (r Runner) sample(ctx context.Context, t *track, run int) {
 
 // result sums up the samples and compares them with the results before it in the group. A baseline
 // is always in the same group and comes first (groups).
-func (t *track) result(before []Result) Result {
+func (t *scenarioRun) result(before []Result) Result {
 	out := Result{
 		Name: t.Name, Isolation: string(t.Isolation), Accel: t.Accel, Unit: t.Unit, N: len(t.samples), Failures: t.failed, summary: summarize(t.samples), Samples: t.samples,
 	}
@@ -135,7 +135,7 @@ func ratio(ours, theirs float64) float64 { return math.Round(ours/theirs*10000) 
 
 // teardown cleans up after a scenario, also after an interrupt. It reports a failure as progress;
 // the result stays the same.
-func (r Runner) teardown(ctx context.Context, t *track) {
+func (r Runner) teardown(ctx context.Context, t *scenarioRun) {
 	if t.Teardown == nil {
 		return
 	}
@@ -147,9 +147,9 @@ func (r Runner) teardown(ctx context.Context, t *track) {
 }
 
 // ended reports the result of a scenario while others are still to come.
-func (r Runner) ended(t *track) {
+func (r Runner) ended(t *scenarioRun) {
 	s := summarize(t.samples)
-	detail := fmt.Sprintf("%s, p50 %s, p95 %s %s", agentbox.Plural(len(t.samples), "run"), amount(s.P50, t.Unit), amount(s.P95, t.Unit), unitName(t.Unit))
+	detail := fmt.Sprintf("%s, p50 %s, p95 %s %s", agentbox.Plural(len(t.samples), "run"), formatAmount(s.P50, t.Unit), formatAmount(s.P95, t.Unit), unitName(t.Unit))
 	if t.failed > 0 {
 		detail += fmt.Sprintf(", %d FAILED", t.failed)
 	}

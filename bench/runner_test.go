@@ -74,7 +74,7 @@ func TestRunnerComparesKinds(t *testing.T) {
 	if results[1].Ratio != 3 || results[1].Also != nil || last.Ratio != 12 || len(last.Also) != 1 || last.Also[0] != want {
 		t.Errorf("%+v", results)
 	}
-	if got := against(last); got != "12.000 of native/a, 4.000 of work/a gvisor" {
+	if got := comparison(last); got != "12.000 of native/a, 4.000 of work/a gvisor" {
 		t.Errorf("the table says %q", got)
 	}
 }

@@ -22,7 +22,7 @@ import (
 type runscNet struct {
 	shop *bareTarget
 	at   *netServer
-	wire wire
+	wire vethPair
 }
 
 // Addresses of the two ends. They are in namespaces of our own, so they cannot collide with another
@@ -38,7 +38,7 @@ func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ netClient,
 	if os.Geteuid() != 0 {
 		return nil, nil, errors.New("only root can make a network for it")
 	}
-	c := &runscNet{wire: newWire(filepath.Base(l.dir))}
+	c := &runscNet{wire: newVethPair(filepath.Base(l.dir))}
 	if err := c.wire.make(ctx); err != nil {
 		return nil, c.end, err
 	}
@@ -66,7 +66,7 @@ func (c *runscNet) end() error {
 	if c.shop != nil {
 		errs = append(errs, c.shop.stop(ctx))
 	}
-	return errors.Join(append(errs, c.at.close(), c.wire.cut(ctx))...)
+	return errors.Join(append(errs, c.at.close(), c.wire.remove(ctx))...)
 }
 
 func (c *runscNet) server() (string, int) { return wireServer, c.at.port() }
@@ -81,17 +81,17 @@ func (c *runscNet) perl(ctx context.Context, script string, args ...string) ([]b
 	return out, err
 }
 
-// wire is two network namespaces joined by a veth pair.
-type wire struct{ guest, server string }
+// vethPair is two network namespaces joined by a veth pair.
+type vethPair struct{ guest, server string }
 
-// newWire names the namespaces after of, which is unique to us.
-func newWire(of string) wire { return wire{of + "-guest", of + "-server"} }
+// newVethPair names the namespaces after of, which is unique to us.
+func newVethPair(of string) vethPair { return vethPair{of + "-guest", of + "-server"} }
 
 // path returns the file of a namespace, as iproute2 keeps it.
-func (w wire) path(namespace string) string { return filepath.Join("/run/netns", namespace) }
+func (w vethPair) path(namespace string) string { return filepath.Join("/run/netns", namespace) }
 
 // make makes the namespaces and the veth pair.
-func (w wire) make(ctx context.Context) error {
+func (w vethPair) make(ctx context.Context) error {
 	for _, line := range []string{
 		"netns add " + w.guest,
 		"netns add " + w.server,
@@ -110,8 +110,8 @@ func (w wire) make(ctx context.Context) error {
 	return nil
 }
 
-// cut removes the namespaces that exist, and the veth pair with them.
-func (w wire) cut(ctx context.Context) error {
+// remove removes the namespaces that exist, and the veth pair with them.
+func (w vethPair) remove(ctx context.Context) error {
 	var errs []error
 	for _, namespace := range []string{w.guest, w.server} {
 		if _, err := os.Stat(w.path(namespace)); err == nil {
@@ -132,7 +132,7 @@ func ip(ctx context.Context, line string) error {
 
 // listen makes a listener in the server's namespace. The thread that enters the namespace is
 // sacrificed.
-func (w wire) listen() (net.Listener, error) {
+func (w vethPair) listen() (net.Listener, error) {
 	type made struct {
 		net.Listener
 		error
@@ -148,7 +148,7 @@ func (w wire) listen() (net.Listener, error) {
 }
 
 // listenThere moves the calling thread into the server's namespace for good.
-func (w wire) listenThere() (net.Listener, error) {
+func (w vethPair) listenThere() (net.Listener, error) {
 	f, err := os.Open(w.path(w.server))
 	if err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func (s subject) verb(before, after func(ctx context.Context) error, args ...str
 func (s subject) gone(ctx context.Context) error {
 	left, err := s.processes(ctx)
 	if err == nil && len(left) > 0 {
-		err = fmt.Errorf("a paused box still has %s", listed(left))
+		err = fmt.Errorf("a paused box still has %s", formatProcesses(left))
 	}
 	return err
 }

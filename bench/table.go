@@ -22,9 +22,9 @@ func (r Report) WriteTable(w io.Writer) error {
 	for _, s := range r.Scenarios {
 		cells := []string{s.Name, isolation(s), fmt.Sprint(s.N), fmt.Sprint(s.Failures)}
 		for _, v := range []float64{s.Min, s.P50, s.P95, s.P99, s.Max} {
-			cells = append(cells, amount(v, s.Unit))
+			cells = append(cells, formatAmount(v, s.Unit))
 		}
-		fmt.Fprintln(t, strings.Join(append(cells, unitName(s.Unit), against(s)+"\t"), "\t"))
+		fmt.Fprintln(t, strings.Join(append(cells, unitName(s.Unit), comparison(s)+"\t"), "\t"))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -43,9 +43,9 @@ func isolation(s Result) string {
 	return s.Isolation + "/" + s.Accel
 }
 
-// against returns the comparison of a scenario with others: its median divided by the other median.
-// Below 1 it is faster or smaller.
-func against(s Result) string {
+// comparison returns the comparison of a scenario with others: its median divided by the other
+// median. Below 1 it is faster or smaller.
+func comparison(s Result) string {
 	if s.Baseline == nil {
 		return ""
 	}
@@ -56,9 +56,9 @@ func against(s Result) string {
 	return text
 }
 
-// amount formats a value in the unit for people (unitName): bytes as MiB, short times with two
-// digits.
-func amount(v float64, unit string) string {
+// formatAmount formats a value in the unit for people (unitName): bytes as MiB, short times with
+// two digits.
+func formatAmount(v float64, unit string) string {
 	if unit == Bytes && v > 0 && v < 1<<20 {
 		return fmt.Sprintf("%.4f", v/(1<<20))
 	}

@@ -25,7 +25,7 @@ func (l *Lab) Tasks(box agentbox.Box) []Scenario {
 		Scenario{Name: "task/run", Setup: t.prepare, Measure: t.run},
 		Scenario{Name: "task/begin", Setup: t.prepare, Measure: t.begin},
 		Scenario{Name: "task/result", Setup: t.prepare, Measure: t.result},
-		Scenario{Name: "task/attach", Setup: t.startJob, Measure: t.attach, Teardown: t.leave},
+		Scenario{Name: "task/attach", Setup: t.startJob, Measure: t.attach, Teardown: t.removeBox},
 	)
 }
 
@@ -128,8 +128,8 @@ func (t *worker) startJob(ctx context.Context) error {
 	return err
 }
 
-// leave removes the box of the job.
-func (t *worker) leave(ctx context.Context) error { return t.installation.remove(ctx) }
+// removeBox removes the box of the job.
+func (t *worker) removeBox(ctx context.Context) error { return t.installation.remove(ctx) }
 
 // attach measures from the start of the command line until the first line of the job's screen.
 func (t *worker) attach(ctx context.Context) (ms float64, err error) {

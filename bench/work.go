@@ -66,7 +66,7 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 		}
 		boxes = append(boxes, b)
 		if kind == agentbox.GVisor {
-			bares, noBare = m.bares(ctx, b, nil)
+			bares, noBare = m.bareContainers(ctx, b, nil)
 		}
 	}
 	if noBare != nil {
@@ -115,7 +115,7 @@ func (l *Lab) Tries(ctx context.Context, dir string, try []string) ([]Scenario, 
 	if err != nil {
 		return nil, err
 	}
-	bares, err := m.bares(ctx, b, try)
+	bares, err := m.bareContainers(ctx, b, try)
 	if err != nil {
 		return nil, err
 	}

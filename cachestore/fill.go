@@ -76,7 +76,7 @@ func (f *filler) arrived(ctx context.Context, i int, b []byte) error {
 	if err := blob.Check(c.Digest, b); err != nil {
 		return agentbox.Errorf(agentbox.Corrupt, "a source gave wrong bytes: %w", err)
 	}
-	f.w.remember(f.s.fingerprints.Of(b), c.Digest)
+	f.w.recordFingerprint(f.s.fingerprints.Of(b), c.Digest)
 	if err := f.put(ctx, i, b); err != nil || f.onChunk == nil {
 		return err
 	}

@@ -350,7 +350,7 @@ func (f *filler) claim(file *blockFile, i int) error {
 	defer f.w.mu.Unlock()
 	file.dirty = true
 	f.w.pending[c.Digest] = index.Location{
-		Image: true, File: file.id, Off: int64(i) * blob.BlockSize, Stored: uint32(c.Size), Size: uint32(c.Size), Seen: f.s.seen(),
+		Image: true, File: file.id, Off: int64(i) * blob.BlockSize, Stored: uint32(c.Size), Size: uint32(c.Size), Seen: f.s.claimTime(),
 	}
 	return nil
 }

@@ -186,7 +186,7 @@ func (g *collection) evict(ctx context.Context, roots roots) error {
 	if err != nil {
 		return err
 	}
-	sort.Slice(may, func(i, j int) bool { return cheaper(may[i].meta, may[j].meta) })
+	sort.Slice(may, func(i, j int) bool { return evictsBefore(may[i].meta, may[j].meta) })
 	plan := g.plan()
 	for _, c := range may {
 		why := plan.why(c.meta)
@@ -227,10 +227,10 @@ func (g *collection) dropChunks(ctx context.Context, d agentbox.Digest) error {
 	return nil
 }
 
-// cheaper reports whether to evict a before b. Manifests that were used at most once come first, so
-// that a single pass over everything cannot evict what is used again and again (2Q, Johnson and
-// Shasha, VLDB 1994). Then come the least recently used.
-func cheaper(a, b index.Meta) bool {
+// evictsBefore reports whether to evict a before b. Manifests that were used at most once come
+// first, so that a single pass over everything cannot evict what is used again and again (2Q,
+// Johnson and Shasha, VLDB 1994). Then come the least recently used.
+func evictsBefore(a, b index.Meta) bool {
 	if once, other := a.Uses < 2, b.Uses < 2; once != other {
 		return once
 	}

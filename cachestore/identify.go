@@ -29,14 +29,14 @@ func (w *writer) identify(p []byte) (d agentbox.Digest, here bool, err error) {
 		}
 	}
 	d = blob.Sum(p)
-	w.remember(f, d)
+	w.recordFingerprint(f, d)
 	here, err = w.has(d)
 	return d, here, err
 }
 
-// remember records the digest of a fingerprint with the next flush. The digest must have been
-// computed from the bytes.
-func (w *writer) remember(f blob.Fingerprint, d agentbox.Digest) {
+// recordFingerprint records the digest of a fingerprint with the next flush. The digest must have
+// been computed from the bytes.
+func (w *writer) recordFingerprint(f blob.Fingerprint, d agentbox.Digest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.known[f] = d
@@ -51,9 +51,9 @@ func (s *Store) checkFast(d agentbox.Digest, p []byte) error {
 	return blob.Check(d, p)
 }
 
-// forget removes the fingerprints of chunks that are gone. They would remain correct, but the index
-// would grow with everything that was ever in the store.
-func (g *collection) forget(ctx context.Context) error {
+// dropFingerprints removes the fingerprints of chunks that are gone. They would remain correct, but
+// the index would grow with everything that was ever in the store.
+func (g *collection) dropFingerprints(ctx context.Context) error {
 	var b index.Batch
 	err := g.s.index.EachKnown(ctx, func(f blob.Fingerprint, d agentbox.Digest) error {
 		if _, ok := g.needed[shortDigest(d)]; ok {

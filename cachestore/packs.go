@@ -50,7 +50,7 @@ func (p *packs) append(r pack.Record, stored []byte) (index.Location, error) {
 	at := p.size + pack.HeaderSize
 	p.size += int64(len(b))
 	return index.Location{
-		File: p.id, Off: at, Stored: uint32(len(stored)), Size: uint32(r.Size), Encoding: r.Encoding, Seen: p.s.seen(),
+		File: p.id, Off: at, Stored: uint32(len(stored)), Size: uint32(r.Size), Encoding: r.Encoding, Seen: p.s.claimTime(),
 	}, nil
 }
 
@@ -161,5 +161,5 @@ func (s *Store) encodeRecord(what pack.What, d agentbox.Digest, piece []byte) (p
 	return pack.Record{What: what, Encoding: enc, Digest: d, Size: len(piece), Stored: len(stored)}, stored
 }
 
-// seen returns the time of a claim that is made now, for the grace period.
-func (s *Store) seen() uint32 { return uint32(s.cfg.Now().Unix()) }
+// claimTime returns the time of a claim that is made now, for the grace period.
+func (s *Store) claimTime() uint32 { return uint32(s.cfg.Now().Unix()) }

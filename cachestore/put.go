@@ -170,7 +170,7 @@ func (c contextReader) Read(p []byte) (int, error) {
 // once, or one blob often, must not make it look valuable.
 const useInterval = 10 * time.Minute
 
-// touch records that a manifest was used, for eviction (cheaper). It is called when a blob is
+// touch records that a manifest was used, for eviction (evictsBefore). It is called when a blob is
 // opened for reading, but not by Get, since a peer that fetches chunks does not show what this host
 // needs.
 func (s *Store) touch(d agentbox.Digest) error {

@@ -23,7 +23,7 @@ func (s *Store) PutImage(ctx context.Context, r io.ReaderAt, size int64, info bl
 	if size < 0 || !info.Kind.Valid() {
 		return Stored{}, agentbox.Errorf(agentbox.Invalid, "an image of %d bytes and kind %q", size, info.Kind)
 	}
-	return s.newIntake(r, size, info).run(ctx)
+	return s.newImageWriter(r, size, info).run(ctx)
 }
 
 // PutImageFile is PutImage of a plain file that nobody writes to any more. Where the file system
@@ -49,7 +49,7 @@ func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, r
 	if err := s.fs.Link(path, s.imageFiles.tempName(id)); err != nil {
 		return s.PutImage(ctx, f, st.Size, info)
 	}
-	in := s.newIntake(f, st.Size, info)
+	in := s.newImageWriter(f, st.Size, info)
 	in.linked, in.tempName, in.pace = true, s.imageFiles.tempName(id), pace{rate: rate, start: time.Now()}
 	in.file = &blockFile{File: noClose{disk.Of(f)}, id: id, release: s.guard.holdImage(id)}
 	in.w.images[id] = in.file
@@ -67,9 +67,9 @@ type noClose struct{ disk.File }
 
 func (noClose) Close() error { return nil }
 
-// intake is an image that is being stored. The mutex of workers guards ours, shared and file. Only
-// the worker that has a block writes its entry of m.Chunks.
-type intake struct {
+// imageWriter is an image that is being stored. The mutex of workers guards ours, shared and file.
+// Only the worker that has a block writes its entry of m.Chunks.
+type imageWriter struct {
 	s *Store
 	// w claims at the end what was written.
 	w *writer
@@ -93,14 +93,14 @@ type intake struct {
 	pace     pace
 }
 
-// newIntake starts storing an image. run must follow.
-func (s *Store) newIntake(r io.ReaderAt, size int64, info blob.Info) *intake {
+// newImageWriter starts storing an image. run must follow.
+func (s *Store) newImageWriter(r io.ReaderAt, size int64, info blob.Info) *imageWriter {
 	m := blob.Manifest{Info: info, Size: size, Blocks: true, Chunks: make([]blob.Chunk, (size+blob.BlockSize-1)/blob.BlockSize)}
-	return &intake{s: s, w: s.newWriter(info.Kind), r: r, m: m, storing: map[agentbox.Digest]bool{}}
+	return &imageWriter{s: s, w: s.newWriter(info.Kind), r: r, m: m, storing: map[agentbox.Digest]bool{}}
 }
 
 // run stores the image. It always ends the writer, even after an error.
-func (in *intake) run(ctx context.Context) (out Stored, err error) {
+func (in *imageWriter) run(ctx context.Context) (out Stored, err error) {
 	if err = in.blocks(ctx); err == nil {
 		out, err = in.commit(ctx)
 	}
@@ -110,7 +110,7 @@ func (in *intake) run(ctx context.Context) (out Stored, err error) {
 // blocks goes through the image, skipping holes. One goroutine finds the data and limits the rate;
 // workers read, hash and write. It stops at the first error. All workers have ended when it
 // returns.
-func (in *intake) blocks(ctx context.Context) error {
+func (in *imageWriter) blocks(ctx context.Context) error {
 	in.workers = newWorkers(ctx)
 	next := dataFinder(in.r)
 	err := error(nil)
@@ -163,7 +163,7 @@ func dataFinder(r io.ReaderAt) func(off int64) (int64, error) {
 
 // block stores chunk i if it is new, and writes its digest into the manifest. A block of zeros in
 // the middle of data keeps the zero digest.
-func (in *intake) block(ctx context.Context, i int) error {
+func (in *imageWriter) block(ctx context.Context, i int) error {
 	buf := in.workers.buffer()[:in.m.Chunks[i].Size]
 	defer in.workers.recycle(buf)
 	off := int64(i) * blob.BlockSize
@@ -195,7 +195,7 @@ func (in *intake) block(ctx context.Context, i int) error {
 	// claimed.
 	if in.linked {
 		n := uint32(len(buf))
-		in.w.addPending(d, index.Location{Image: true, File: in.file.id, Off: off, Stored: n, Size: n, Seen: in.s.seen()}, int64(n))
+		in.w.addPending(d, index.Location{Image: true, File: in.file.id, Off: off, Stored: n, Size: n, Seen: in.s.claimTime()}, int64(n))
 		return nil
 	}
 	f, err := in.open()
@@ -207,7 +207,7 @@ func (in *intake) block(ctx context.Context, i int) error {
 
 // open returns the image's file; it makes it for the first new block. It is safe for concurrent
 // use.
-func (in *intake) open() (*blockFile, error) {
+func (in *imageWriter) open() (*blockFile, error) {
 	in.workers.mu.Lock()
 	defer in.workers.mu.Unlock()
 	if in.file != nil {
@@ -227,7 +227,7 @@ func (in *intake) open() (*blockFile, error) {
 
 // commit names the image file and stores the manifest. The order matters: metadata must not refer
 // to a file that cannot be opened.
-func (in *intake) commit(ctx context.Context) (Stored, error) {
+func (in *imageWriter) commit(ctx context.Context) (Stored, error) {
 	c := commitment{}
 	if in.file != nil {
 		// Sync before naming, so that a reader that finds the file by its name finds it complete.
@@ -246,7 +246,7 @@ func (in *intake) commit(ctx context.Context) (Stored, error) {
 
 // close ends the writer, and removes the file if the image was not committed. None of its blocks
 // were claimed then: the writer claims blocks of an image in flush, which only commit calls here.
-func (in *intake) close() error {
+func (in *imageWriter) close() error {
 	written := in.w.charged // all of it in the file, as no manifest was stored
 	err := in.w.close()
 	if in.tempName != "" {

@@ -18,7 +18,7 @@ type Reader struct {
 	// offsets.
 	starts  []int64
 	release func()
-	recent  recent
+	recent  chunkCache
 }
 
 // OpenBlob opens a blob for reading, and keeps it from being evicted until Close. Missing and
@@ -111,22 +111,22 @@ func (r *Reader) Close() error {
 // recentBytes bounds the decoded chunks that a Reader caches: at least two of a stream's largest.
 const recentBytes = 8 << 20
 
-// recent caches the chunks that were read last, and drops the oldest first. order and by have the
-// same chunks; mu guards all fields.
-type recent struct {
+// chunkCache caches the chunks that were read last, and drops the oldest first. order and by have
+// the same chunks; mu guards all fields.
+type chunkCache struct {
 	mu    sync.Mutex
 	order []int
 	by    map[int][]byte
 	bytes int
 }
 
-func (c *recent) get(i int) []byte {
+func (c *chunkCache) get(i int) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.by[i]
 }
 
-func (c *recent) put(i int, b []byte) {
+func (c *chunkCache) put(i int, b []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.by == nil {

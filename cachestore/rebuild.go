@@ -104,7 +104,7 @@ func (r *rebuilding) claim(d agentbox.Digest, p index.Location, b []byte) error 
 	if _, ok, err := r.s.index.Chunk(d); ok || err != nil {
 		return err
 	}
-	p.Seen = r.s.seen()
+	p.Seen = r.s.claimTime()
 	if !p.Image {
 		r.claimed[shortDigest(d)] = int64(p.Stored) + pack.HeaderSize
 	}
@@ -126,8 +126,8 @@ func (r *rebuilding) pack(ctx context.Context, id uint64) error {
 		return r.s.hostError(err)
 	}
 	defer r.s.handles.put(f)
-	// A process that was killed may have left bytes in memory only. They must be on disk before they
-	// are claimed.
+	// A process that was killed may have left bytes in memory only. They must be on disk before
+	// they are claimed.
 	if err := f.Sync(); err != nil {
 		return r.s.hostError(err)
 	}

@@ -64,9 +64,9 @@ type extent struct {
 	blocks map[int64]bool
 }
 
-// sparse is a divisor: when this part of a pack is dead, the rest is moved elsewhere. Moving
+// sparseDivisor is a divisor: when this part of a pack is dead, the rest is moved elsewhere. Moving
 // rewrites what stays, so a pack that is nearly full is left until more of it is dead.
-const sparse = 4
+const sparseDivisor = 4
 
 // idlePacks lists the packs that get no more claims.
 func (s *Store) idlePacks() ([]uint64, error) {
@@ -95,7 +95,7 @@ func (g *collection) reclaimPacks(ctx context.Context, packs []uint64, claimed m
 			if err := g.remove(k, size.Size); err != nil {
 				return err
 			}
-		case size.Size-e.bytes >= size.Size/sparse:
+		case size.Size-e.bytes >= size.Size/sparseDivisor:
 			moving[id] = nil
 		}
 	}

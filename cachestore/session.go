@@ -57,14 +57,14 @@ func OpenSession(ctx context.Context, src Source, manifest agentbox.Digest, m bl
 	if s, ok := src.(Sessions); ok {
 		return s.Session(ctx, manifest, m, arrived)
 	}
-	p := &polling{src: src, m: m, arrived: arrived, changed: make(chan struct{})}
+	p := &pollingSession{src: src, m: m, arrived: arrived, changed: make(chan struct{})}
 	p.ctx, p.stop = context.WithCancelCause(context.Background())
 	return p, nil
 }
 
-// polling is the Session of a Source that only returns pieces. Close cancels ctx, and with it
-// everything under way, and then waits for calls.
-type polling struct {
+// pollingSession is the Session of a Source that only returns pieces. Close cancels ctx, and with
+// it everything under way, and then waits for calls.
+type pollingSession struct {
 	src     Source
 	m       blob.Manifest
 	arrived Arrived
@@ -86,7 +86,7 @@ const pollers = 3
 
 var errSessionClosed = agentbox.Errorf(agentbox.Unavailable, "nothing is fetched for this blob any more")
 
-func (p *polling) Fetch(ctx context.Context, priority Priority, chunks []int) error {
+func (p *pollingSession) Fetch(ctx context.Context, priority Priority, chunks []int) error {
 	if !p.enter(priority) {
 		return errSessionClosed
 	}
@@ -98,7 +98,7 @@ func (p *polling) Fetch(ctx context.Context, priority Priority, chunks []int) er
 	group.SetLimit(pollers)
 	for _, i := range chunks {
 		group.Go(func() error {
-			if err := p.turn(ctx, priority); err != nil {
+			if err := p.waitTurn(ctx, priority); err != nil {
 				return err
 			}
 			return p.get(ctx, i)
@@ -109,7 +109,7 @@ func (p *polling) Fetch(ctx context.Context, priority Priority, chunks []int) er
 
 // enter registers a call of Fetch; it returns false when the session is closed. leave removes the
 // call and wakes the calls of a lower priority.
-func (p *polling) enter(priority Priority) bool {
+func (p *pollingSession) enter(priority Priority) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -120,7 +120,7 @@ func (p *polling) enter(priority Priority) bool {
 	return true
 }
 
-func (p *polling) leave(priority Priority) {
+func (p *pollingSession) leave(priority Priority) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wanting[priority]--
@@ -129,9 +129,9 @@ func (p *polling) leave(priority Priority) {
 	p.calls.Done()
 }
 
-// turn waits until nothing of a higher priority is wanted. It returns the error of ctx if that ends
-// first.
-func (p *polling) turn(ctx context.Context, priority Priority) error {
+// waitTurn waits until nothing of a higher priority is wanted. It returns the error of ctx if that
+// ends first.
+func (p *pollingSession) waitTurn(ctx context.Context, priority Priority) error {
 	for {
 		p.mu.Lock()
 		higher, changed := 0, p.changed
@@ -151,7 +151,7 @@ func (p *polling) turn(ctx context.Context, priority Priority) error {
 }
 
 // get gets chunk i and passes it to arrived, once for all concurrent callers.
-func (p *polling) get(ctx context.Context, i int) error {
+func (p *pollingSession) get(ctx context.Context, i int) error {
 	_, err := p.flights.do(ctx, i, func() ([]byte, error) {
 		c := p.m.Chunks[i]
 		b, err := p.src.Get(ctx, c.Digest, c.Size)
@@ -163,7 +163,7 @@ func (p *polling) get(ctx context.Context, i int) error {
 	return err
 }
 
-func (p *polling) Close() error {
+func (p *pollingSession) Close() error {
 	p.stop(errSessionClosed)
 	p.mu.Lock()
 	p.closed = true

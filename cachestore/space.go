@@ -52,9 +52,9 @@ func (p *space) uncharge(kind blob.Kind, n int64) {
 	}
 }
 
-// short returns by how much n bytes more would exceed the quota, and which quota; 0 if they fit.
-// Callers hold mu.
-func (p *space) short(kind blob.Kind, n int64) (int64, string) {
+// shortfall returns by how much n bytes more would exceed the quota, and which quota; 0 if they
+// fit. Callers hold mu.
+func (p *space) shortfall(kind blob.Kind, n int64) (int64, string) {
 	if over := p.used + p.reserved + n - p.quota.Total; p.quota.Total > 0 && over > 0 {
 		return over, "total"
 	}
@@ -87,7 +87,7 @@ func (p *space) tryReserve(kind blob.Kind, n int64) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if over, which := p.short(kind, n); over > 0 {
+	if over, which := p.shortfall(kind, n); over > 0 {
 		return agentbox.Errorf(agentbox.NoSpace, "the store's quota (%s) is used up: %d bytes more are needed", which, over).
 			WithHint("agentbox cache quota SIZE raises it; %s", freeHint)
 	}

@@ -110,7 +110,7 @@ func (g *collection) sweep(ctx context.Context) error {
 		list = list[n:]
 	}
 	if removed {
-		if err := g.forget(ctx); err != nil {
+		if err := g.dropFingerprints(ctx); err != nil {
 			return err
 		}
 	}

@@ -163,7 +163,7 @@ func (w *writer) putBlock(ctx context.Context, f *blockFile, d agentbox.Digest, 
 	if _, err := f.WriteAt(piece, off); err != nil {
 		return w.s.hostError(err)
 	}
-	w.addPending(d, index.Location{Image: true, File: f.id, Off: off, Stored: uint32(n), Size: uint32(n), Seen: w.s.seen()}, n)
+	w.addPending(d, index.Location{Image: true, File: f.id, Off: off, Stored: uint32(n), Size: uint32(n), Seen: w.s.claimTime()}, n)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f.dirty = true

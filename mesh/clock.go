@@ -11,8 +11,8 @@ import (
 
 // A slow answer is useless here, and sixteen clocks suffice to show whose is off.
 const (
-	clockTime  = 3 * time.Second // for a peer to answer
-	clockPeers = 16              // that are asked at most
+	clockTimeout = 3 * time.Second // for a peer to answer
+	clockPeers   = 16              // that are asked at most
 )
 
 // serveClock answers a peer that asks for the time over wire.Clock: Unix nanoseconds.
@@ -27,7 +27,7 @@ func (m *Mesh) Clocks(ctx context.Context) map[identity.PeerID]time.Duration {
 	if node == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, clockTime)
+	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
 	defer cancel()
 	out := map[identity.PeerID]time.Duration{}
 	var mu sync.Mutex

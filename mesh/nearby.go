@@ -21,7 +21,7 @@ const (
 	maxNearbyTries      = 4
 	nearbyRetryInterval = 10 * time.Second // until an address is tried once more
 	maxNearbyTried      = 256              // addresses that are remembered
-	nearbyTime          = 3 * time.Second  // for one to answer
+	nearbyTimeout       = 3 * time.Second  // for one to answer
 )
 
 // nearby tries the addresses at which members are said to be on the local network. Anybody may say
@@ -75,7 +75,7 @@ func (n *nearby) known(a netip.AddrPort) bool {
 // try finds out whether a member answers. If so, the node remembers the address, and gossip looks
 // for absent members again. The service does not matter; every member speaks Roster.
 func (n *nearby) try(a netip.AddrPort) error {
-	ctx, cancel := context.WithTimeout(n.ctx, nearbyTime)
+	ctx, cancel := context.WithTimeout(n.ctx, nearbyTimeout)
 	defer cancel()
 	c, err := n.r.node.DialAddr(ctx, a, wire.Roster)
 	if err != nil {

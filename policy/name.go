@@ -61,7 +61,7 @@ func CanonicalName(s string) (string, error) {
 			return "", fmt.Errorf("%q is not a host name", agentbox.Clip(s))
 		}
 	}
-	if numeric(labels[len(labels)-1]) {
+	if looksNumeric(labels[len(labels)-1]) {
 		return "", fmt.Errorf("%q is an address in an unusual notation, not a host name", agentbox.Clip(s))
 	}
 	return name, nil
@@ -87,9 +87,10 @@ func label(l string) bool {
 	return l != "" && len(l) <= maxLabel && strings.Trim(l, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
-// numeric reports whether programs would take a name that ends in this label for an IPv4 address:
+// looksNumeric reports whether programs would take a name that ends in this label for an IPv4
+// address:
 // 127.1, 0x7f.1, 017700000001.
-func numeric(l string) bool {
+func looksNumeric(l string) bool {
 	if hex, ok := strings.CutPrefix(l, "0x"); ok {
 		_, err := strconv.ParseUint(hex, 16, 64)
 		return err == nil || hex == ""

@@ -60,7 +60,7 @@ func match(pattern, s string) bool {
 	for i := 0; ; i++ {
 		for j := range pattern { // a wildcard may stand for nothing
 			if at[j] && pattern[j] == '*' {
-				at[j+stars(pattern, j)] = true
+				at[j+wildcardLength(pattern, j)] = true
 			}
 		}
 		if i == len(s) {
@@ -71,7 +71,7 @@ func match(pattern, s string) bool {
 			switch {
 			case !at[j]:
 			case pattern[j] == '*':
-				next[j] = stars(pattern, j) == 2 || s[i] != '/'
+				next[j] = wildcardLength(pattern, j) == 2 || s[i] != '/'
 			case pattern[j] == s[i]:
 				next[j+1] = true
 			}
@@ -80,8 +80,8 @@ func match(pattern, s string) bool {
 	}
 }
 
-// stars is the length of the wildcard at j.
-func stars(pattern string, j int) int {
+// wildcardLength is the length of the wildcard at j.
+func wildcardLength(pattern string, j int) int {
 	if strings.HasPrefix(pattern[j:], "**") {
 		return 2
 	}

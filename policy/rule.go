@@ -126,7 +126,7 @@ func (r *Rule) hostPort(s string) error {
 		return err
 	}
 	if p, err := netip.ParsePrefix(host); err == nil {
-		r.Prefix, err = unmapped(p)
+		r.Prefix, err = unmapPrefix(p)
 		return err
 	}
 	if host == "*" {
@@ -150,8 +150,8 @@ func (r *Rule) hostPort(s string) error {
 	return nil
 }
 
-// unmapped converts a range of IPv4-mapped IPv6 addresses to IPv4, as flows have them.
-func unmapped(p netip.Prefix) (netip.Prefix, error) {
+// unmapPrefix converts a range of IPv4-mapped IPv6 addresses to IPv4, as flows have them.
+func unmapPrefix(p netip.Prefix) (netip.Prefix, error) {
 	const clothes = 96
 	if !p.Addr().Is4In6() {
 		return p.Masked(), nil

@@ -52,16 +52,16 @@ func Handle[Req, Resp any](mux *http.ServeMux, e Endpoint[Req, Resp], f Func[Req
 		}
 		resp, err := f(r.Context(), req, out.event)
 		if err != nil {
-			out.fail(ended(r.Context(), err))
+			out.fail(shutdownError(r.Context(), err))
 			return
 		}
 		out.send(frame[Resp]{Result: &resp})
 	})
 }
 
-// ended rewords an error that says only that the request's context ended. A client that
+// shutdownError rewords an error that says only that the request's context ended. A client that
 // disconnected reads nothing, so if anybody reads it, the server is shutting down.
-func ended(ctx context.Context, err error) error {
+func shutdownError(ctx context.Context, err error) error {
 	if ctx.Err() == nil || !errors.Is(err, context.Canceled) || agentbox.CodeOf(err) != agentbox.Internal {
 		return err
 	}

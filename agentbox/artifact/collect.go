@@ -53,11 +53,11 @@ func Collect(ctx context.Context, archive io.Reader, globs []string, dir string,
 	defer root.Close()
 	c := &collector{root: root, left: l}
 	err = entries(ctx, archive, "artifacts", func(h *tar.Header, content io.Reader) error {
-		name, wanted := c.wanted(h, globs)
+		name, wanted := c.selectEntry(h, globs)
 		if !wanted {
 			return nil
 		}
-		return c.keep(name, content, h.Size)
+		return c.writeFile(name, content, h.Size)
 	})
 	return c.Collected, err
 }
@@ -101,15 +101,15 @@ func (c *collector) note(format string, args ...any) {
 	}
 }
 
-// lose is note for a file whose content is not kept.
-func (c *collector) lose(format string, args ...any) {
+// addLost is note for a file whose content is not kept.
+func (c *collector) addLost(format string, args ...any) {
 	c.Lost++
 	c.note(format, args...)
 }
 
-// wanted tells whether an entry is kept, and under which name. Only what was asked for and is left
-// out gets a note.
-func (c *collector) wanted(h *tar.Header, globs []string) (name string, ok bool) {
+// selectEntry tells whether an entry is kept, and under which name. Only what was asked for and is
+// left out gets a note.
+func (c *collector) selectEntry(h *tar.Header, globs []string) (name string, ok bool) {
 	name = path.Clean(strings.TrimPrefix(h.Name, "./"))
 	// A name that is too long to match gets a note, in case it was meant.
 	meant := len(name) > maxMatched
@@ -120,15 +120,15 @@ func (c *collector) wanted(h *tar.Header, globs []string) (name string, ok bool)
 	case !meant || h.Typeflag == tar.TypeDir:
 		return name, false
 	case !validName(name):
-		c.lose("%q is left out: it is no name for a file here", clip(h.Name))
+		c.addLost("%q is left out: it is no name for a file here", clip(h.Name))
 	case h.Typeflag == tar.TypeLink:
-		c.lose("%s is left out: it is a link to another file of the box", name)
+		c.addLost("%s is left out: it is a link to another file of the box", name)
 	case h.Typeflag != tar.TypeReg:
 		c.note("%s is left out: it is no regular file", name)
 	case c.left.Files <= 0:
-		c.lose("%s is left out: there are too many files", name)
+		c.addLost("%s is left out: there are too many files", name)
 	case h.Size < 0 || h.Size > c.left.Bytes:
-		c.lose("%s is left out: it is too large (%d bytes)", name, h.Size)
+		c.addLost("%s is left out: it is too large (%d bytes)", name, h.Size)
 	default:
 		return name, true
 	}
@@ -154,16 +154,16 @@ func validName(name string) bool {
 // clip bounds a name that is quoted.
 func clip(s string) string { return s[:min(len(s), 200)] }
 
-// keep writes one file below the directory. A file whose name is taken, or that another one blocks,
-// is no error: the first one stays.
-func (c *collector) keep(name string, content io.Reader, size int64) error {
+// writeFile writes one file below the directory. A file whose name is taken, or that another one
+// blocks, is no error: the first one stays.
+func (c *collector) writeFile(name string, content io.Reader, size int64) error {
 	if err := c.root.MkdirAll(path.Dir(name), 0o700); err != nil {
-		c.lose("%s is left out: another one is in its way", name)
+		c.addLost("%s is left out: another one is in its way", name)
 		return nil
 	}
 	f, err := c.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		c.lose("%s is left out: it came twice", name)
+		c.addLost("%s is left out: it came twice", name)
 		return nil
 	}
 	if err != nil {

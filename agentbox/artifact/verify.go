@@ -39,7 +39,7 @@ func Check(s Statement, dir string) ([]Checked, error) {
 	for _, f := range s.Subject {
 		known[f.Name] = true
 		file := File{Name: f.Name, Size: f.Size, SHA256: f.Digest["sha256"]}
-		out = append(out, Checked{file, state(root, file)})
+		out = append(out, Checked{file, fileState(root, file)})
 	}
 	// Files that somebody added look like artifacts, but nobody signed them.
 	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
@@ -51,9 +51,9 @@ func Check(s Statement, dir string) ([]Checked, error) {
 	return out, err
 }
 
-// state is the state of one file. A file that is not regular any more counts as changed: no link is
-// followed.
-func state(root *os.Root, f File) string {
+// fileState is the state of one file. A file that is not regular any more counts as changed: no
+// link is followed.
+func fileState(root *os.Root, f File) string {
 	// The size comes first, as it costs nothing.
 	info, err := root.Lstat(f.Name)
 	switch {

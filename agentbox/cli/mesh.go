@@ -131,7 +131,7 @@ func (a *app) meshPeers() *cli.Command {
 		Action: func(ctx context.Context, _ *cli.Command) error {
 			return callAndReport(ctx, a, api.ListPeers, api.None{}, func(list []api.MeshPeer) facts {
 				if !all {
-					list = slices.DeleteFunc(list, former)
+					list = slices.DeleteFunc(list, isFormerMember)
 				}
 				head := []string{"NAME", "PEER", "ROLES", "STATE", "SINCE", "LOAD", "FREE", "IMAGES", "SENT", "RECEIVED", "ADDRESS"}
 				return listed(list, head, func(p api.MeshPeer) (string, []string) { return p.ID, peerRow(p) })
@@ -140,8 +140,8 @@ func (a *app) meshPeers() *cli.Command {
 	}
 }
 
-// former reports whether a machine is no longer a member, even if it still answers.
-func former(p api.MeshPeer) bool {
+// isFormerMember reports whether a machine is no longer a member, even if it still answers.
+func isFormerMember(p api.MeshPeer) bool {
 	return p.State == "revoked" || p.State == "left" || p.State == "expired"
 }
 

@@ -295,7 +295,7 @@ func (a *app) approve(ctx context.Context, digest string) error {
 func (a *app) askToApprove(r api.PolicyReport) bool {
 	fmt.Fprintf(a.stderr, "%s asks for more than is approved for %s:\n", oneLine(r.Directory), oneLine(r.Project))
 	printPlan(a.stderr, "  ", r.Plan)
-	return a.yes("approve it?")
+	return a.askYesNo("approve it?")
 }
 
 // reviewAtTerminal asks, before a box starts, about what its repository's policy asks for. Without

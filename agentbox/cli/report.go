@@ -89,9 +89,9 @@ func boxFacts(what string) func(agentbox.Box) facts {
 	}
 }
 
-// yes asks a person on standard error and reads the answer from standard input. Anything but y and
-// yes means no, including an interrupt and the end of input.
-func (a *app) yes(question string) bool {
+// askYesNo asks a person on standard error and reads the answer from standard input. Anything but y
+// and yes means no, including an interrupt and the end of input.
+func (a *app) askYesNo(question string) bool {
 	fmt.Fprint(a.stderr, question+" [y/N] ")
 	// Read a whole line, so that what follows the y does not answer the next question.
 	answer, err := bufio.NewReader(a.stdin).ReadString('\n')

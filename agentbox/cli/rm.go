@@ -91,7 +91,8 @@ func (a *app) removalOf(ctx context.Context, name string, force bool) (removal, 
 	return d, nil
 }
 
-// unsavedError returns a Conflict error that lists everything that would be lost, or nil for nothing.
+// unsavedError returns a Conflict error that lists everything that would be lost, or nil for
+// nothing.
 func unsavedError(boxes []removal) error {
 	var all, texts, unsaved []string
 	for _, d := range boxes {
@@ -128,7 +129,7 @@ func (a *app) removeBox(ctx context.Context, d removal) error {
 // confirm asks at the terminal whether a box may be removed.
 func (a *app) confirm(d removal) error {
 	fmt.Fprintln(a.stderr, d.loss)
-	if a.yes("remove it?") {
+	if a.askYesNo("remove it?") {
 		return nil
 	}
 	return agentbox.Errorf(agentbox.Conflict, "box %s was not removed", d.name)
@@ -146,8 +147,8 @@ func workText(w api.UnsavedWork) string {
 	return strings.Join(parts, " and ")
 }
 
-// listNames returns the first few titles or file names, for one line on a terminal. A box chose them,
-// so they are sanitized, and cut so that three fit.
+// listNames returns the first few titles or file names, for one line on a terminal. A box chose
+// them, so they are sanitized, and cut so that three fit.
 func listNames(names []string, all int) string {
 	// Three are enough to recognise one's own work.
 	const most, width = 3, 50

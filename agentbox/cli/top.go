@@ -106,8 +106,8 @@ func (a *app) printCapacity(ctx context.Context) error {
 	return err
 }
 
-// capacityText returns the last line of top. The promised memory is what boxes may grow to, which may
-// be more than they use.
+// capacityText returns the last line of top. The promised memory is what boxes may grow to, which
+// may be more than they use.
 func capacityText(r api.Resources) string {
 	return fmt.Sprintf("%s of %s available, %s promised to %s; room for %s of %s and %s",
 		bytesText(r.Machine.Available), bytesText(r.Machine.Memory), bytesText(r.Promised.Memory), agentbox.PluralOf(r.Promised.Boxes, "box", "boxes"),
@@ -131,7 +131,7 @@ func (a *app) showPeers(before, now []api.MeshPeer, passed time.Duration) error 
 		was[p.ID] = p
 	}
 	var loads []peerLoad
-	for _, p := range slices.DeleteFunc(now, former) {
+	for _, p := range slices.DeleteFunc(now, isFormerMember) {
 		// A machine that has just appeared counts from 0, so its first rate may be high.
 		old := was[p.ID]
 		loads = append(loads, peerLoad{MeshPeer: p, Sending: rate(old.Sent, p.Sent, passed), Receiving: rate(old.Received, p.Received, passed)})

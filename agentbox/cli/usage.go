@@ -16,8 +16,8 @@ import (
 	"agentbox/policy"
 )
 
-// arguments is the number of words that a verb accepts before the --. what and hint explain a wrong number;
-// without what, the error names the first surplus word.
+// arguments is the number of words that a verb accepts before the --. what and hint explain a wrong
+// number; without what, the error names the first surplus word.
 type arguments struct {
 	least, most int
 	what, hint  string
@@ -79,7 +79,7 @@ func (a *app) strict(cmd *cli.Command) {
 		// In order: an unknown subcommand; a group without one; too few or too many words; a --
 		// where no command is run.
 		case group && cmd.ArgsUsage == "" && cmd.Args().Present():
-			return unknown(cmd, cmd.Args().First())
+			return unknownCommandError(cmd, cmd.Args().First())
 		case group && action == nil:
 			return cli.ShowSubcommandHelp(cmd)
 		case n < of.least, n > of.most && of.what != "":
@@ -114,8 +114,8 @@ func hideZero(f cli.Flag) {
 	}
 }
 
-// variables is the flag for environment variables. The help shows its form once and says that it may
-// be repeated, where the library would write every form twice.
+// variables is the flag for environment variables. The help shows its form once and says that it
+// may be repeated, where the library would write every form twice.
 type variables struct{ *cli.StringMapFlag }
 
 func (variables) IsMultiValueFlag() bool { return false }
@@ -129,15 +129,15 @@ func envFlag(dest *map[string]string) cli.Flag {
 	}}
 }
 
-// examples maps the flags whose value must be above 0 to an example of a value. Their names mean the
-// same in every verb that has them.
+// examples maps the flags whose value must be above 0 to an example of a value. Their names mean
+// the same in every verb that has them.
 var examples = map[string]string{
 	"timeout": "90s, 15m or 1h30m", "idle": "90s, 15m or 1h30m", "cpu-time": "90s, 15m or 1h30m",
 	"max-cost": "0.10", "max-tokens": "100000", "cpus": "2", "parallel": "4",
 }
 
-// checkNumbers refuses flags of a command line that must be above 0 and are not. To the daemon, 0 is
-// a flag that was not given: a task that should end at once would run without a limit. A
+// checkNumbers refuses flags of a command line that must be above 0 and are not. To the daemon, 0
+// is a flag that was not given: a task that should end at once would run without a limit. A
 // configuration refuses 0 for the same reason. Upper bounds are checked by the daemon.
 func checkNumbers(cmd *cli.Command) error {
 	for _, name := range slices.Sorted(maps.Keys(examples)) {
@@ -167,8 +167,9 @@ func checkNumbers(cmd *cli.Command) error {
 // new version words it differently, only the suggestion is lost.
 const undefinedFlag = "flag provided but not defined: "
 
-// invalidDuration is the library's error for a flag whose value is not a duration: the value, quoted,
-// and the flag. As with undefinedFlag, only the wording is lost if a new version words it differently.
+// invalidDuration is the library's error for a flag whose value is not a duration: the value,
+// quoted, and the flag. As with undefinedFlag, only the wording is lost if a new version words it
+// differently.
 var invalidDuration = regexp.MustCompile(`^invalid value (".*") for flag -(\S+): time: `)
 
 // usageError turns a mistake on the command line into one of our errors: what is wrong, and what
@@ -176,11 +177,11 @@ var invalidDuration = regexp.MustCompile(`^invalid value (".*") for flag -(\S+):
 func (a *app) usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 	e := agentbox.Errorf(agentbox.Invalid, "%w", err).WithHint("%s --help", cmd.FullName())
 	if m := invalidDuration.FindStringSubmatch(err.Error()); m != nil {
-		e = agentbox.Errorf(agentbox.Invalid, "%s: %s is not a duration", dashed(m[2]), m[1]).WithHint("write it as 90s, 15m or 1h30m")
+		e = agentbox.Errorf(agentbox.Invalid, "%s: %s is not a duration", flagText(m[2]), m[1]).WithHint("write it as 90s, 15m or 1h30m")
 	}
 	if name, ok := strings.CutPrefix(err.Error(), undefinedFlag); ok {
 		name = strings.TrimLeft(name, "-")
-		e = agentbox.Errorf(agentbox.Invalid, "%s has no flag %s", cmd.Name, dashed(name)).WithHint("%s --help lists them", cmd.FullName())
+		e = agentbox.Errorf(agentbox.Invalid, "%s has no flag %s", cmd.Name, flagText(name)).WithHint("%s --help lists them", cmd.FullName())
 		if near := cli.SuggestFlag(flagsOf(cmd), name, false); similar(name, strings.TrimLeft(near, "-")) {
 			e.Hint = "did you mean " + near + "?"
 		}
@@ -208,8 +209,8 @@ func checkFirstWord(verb string, argv []string) error {
 		WithHint("put flags of agentbox before the box's name (agentbox %s --help), or -- before a command of this name", verb)
 }
 
-// dashed returns a flag as people write it.
-func dashed(name string) string {
+// flagText returns a flag as people write it.
+func flagText(name string) string {
 	if len(name) == 1 {
 		return "-" + name
 	}
@@ -225,9 +226,9 @@ func flagsOf(cmd *cli.Command) []cli.Flag {
 	return flags
 }
 
-// unknown returns the error for a word that is no command of cmd, with the one that the user may
-// have meant.
-func unknown(cmd *cli.Command, name string) error {
+// unknownCommandError returns the error for a word that is no command of cmd, with the one that the
+// user may have meant.
+func unknownCommandError(cmd *cli.Command, name string) error {
 	err := agentbox.Errorf(agentbox.Invalid, "%q is not a command of %s", name, cmd.FullName()).WithHint("%s --help lists them", cmd.FullName())
 	if near := cli.SuggestCommand(cmd.VisibleCommands(), name); similar(name, near) {
 		err.Hint = "did you mean `" + cmd.FullName() + " " + near + "`?"

@@ -42,7 +42,7 @@ func detect(root, dir string) (*Config, error) {
 	c.Root = root
 	var found toolchain.Found
 	// Start at the user's directory, then move outward.
-	for _, d := range upward(dir) {
+	for _, d := range parentDirs(dir) {
 		if found = inspect(d, root); len(found.Needs) > 0 {
 			break
 		}

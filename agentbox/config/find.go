@@ -23,7 +23,7 @@ func Find(dir string) (path, root string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	dirs := upward(dir)
+	dirs := parentDirs(dir)
 	root = dirs[len(dirs)-1]
 	// Search all directories for agentbox.yaml before looking for the other files.
 	for _, group := range [][]string{names[:1], names[1:]} {
@@ -59,10 +59,10 @@ func realDir(dir string) (string, error) {
 	return abs, nil
 }
 
-// upward returns dir and its parents up to the one that holds .git, the repository's root, which
-// comes last. Without a .git it returns dir alone. A .git file counts: worktrees and submodules
-// have one, and are treated as repositories of their own.
-func upward(dir string) []string {
+// parentDirs returns dir and its parents up to the one that holds .git, the repository's root,
+// which comes last. Without a .git it returns dir alone. A .git file counts: worktrees and
+// submodules have one, and are treated as repositories of their own.
+func parentDirs(dir string) []string {
 	var dirs []string
 	for d := dir; ; d = filepath.Dir(d) {
 		dirs = append(dirs, d)

@@ -24,7 +24,7 @@ func Write(c *Config) string {
 		fmt.Fprintf(&b, "toolchain:\n")
 	}
 	for _, t := range c.Toolchain.Tools() {
-		fmt.Fprintf(&b, "  %s: %s%s\n", t, strconv.Quote(c.Toolchain.Together(t)), asked(c.Toolchain.Of(t)))
+		fmt.Fprintf(&b, "  %s: %s%s\n", t, strconv.Quote(c.Toolchain.Together(t)), toolComment(c.Toolchain.Of(t)))
 	}
 	if len(c.Lockfiles) > 0 {
 		fmt.Fprintf(&b, "lockfiles: [%s]\n", strings.Join(quoted(c.Lockfiles), ", "))
@@ -33,9 +33,9 @@ func Write(c *Config) string {
 	return b.String()
 }
 
-// asked returns a comment that names the files which ask for a tool. File names come from the
+// toolComment returns a comment that names the files which ask for a tool. File names come from the
 // repository and are quoted, so that a line break in one cannot begin a key.
-func asked(needs toolchain.Needs) string {
+func toolComment(needs toolchain.Needs) string {
 	var files []string
 	for _, n := range needs {
 		files = append(files, strconv.Quote(n.File))

@@ -93,10 +93,10 @@ func TestFileWithoutSizeOrEndIsGivenUp(t *testing.T) {
 	}
 }
 
-// bottomless has a thousand directories in each directory, some levels deep.
-type bottomless struct{ made int }
+// endlessTree has a thousand directories in each directory, some levels deep.
+type endlessTree struct{ made int }
 
-func (b *bottomless) list(_ context.Context, from string) (all []fs.FileInfo, err error) {
+func (b *endlessTree) list(_ context.Context, from string) (all []fs.FileInfo, err error) {
 	if strings.Count(from, "/") > 20 {
 		return nil, nil
 	}
@@ -106,19 +106,19 @@ func (b *bottomless) list(_ context.Context, from string) (all []fs.FileInfo, er
 	return all, nil
 }
 
-func (b *bottomless) mkdir(string, fs.FileInfo) error {
+func (b *endlessTree) mkdir(string, fs.FileInfo) error {
 	if b.made++; b.made > 2<<20 {
 		return errors.New("it does not end")
 	}
 	return nil
 }
-func (b *bottomless) file(context.Context, string, string, fs.FileInfo) error { return nil }
-func (b *bottomless) link(string, string, fs.FileInfo) error                  { return nil }
-func (b *bottomless) setAttributes(string, fs.FileInfo) error                 { return nil }
-func (b *bottomless) label(_, to string) string                               { return to }
+func (b *endlessTree) file(context.Context, string, string, fs.FileInfo) error { return nil }
+func (b *endlessTree) link(string, string, fs.FileInfo) error                  { return nil }
+func (b *endlessTree) setAttributes(string, fs.FileInfo) error                 { return nil }
+func (b *endlessTree) label(_, to string) string                               { return to }
 
 func TestTreeWithoutEndIsGivenUp(t *testing.T) {
-	tr := transfer{ends: &bottomless{}, meter: &meter{}}
+	tr := transfer{ends: &endlessTree{}, meter: &meter{}}
 	if err := tr.run(t.Context(), "/d", "d", lie{"d", fs.ModeDir | 0o755}); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Errorf("got %v", err)
 	}
@@ -163,8 +163,8 @@ func asked(answers []byte) (entries []fs.FileInfo, err error) {
 	return entries, err
 }
 
-// A server that answers some requests and then says nothing, or stops within an answer, is not waited
-// for without end.
+// A server that answers some requests and then says nothing, or stops within an answer, is not
+// waited for without end.
 func TestEachAnswerThatIsOwedHasADeadline(t *testing.T) {
 	open, handle := packet(3, 1, "/f"), packet(102, 1, "h")
 	for name, c := range map[string]struct {

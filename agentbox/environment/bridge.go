@@ -150,12 +150,12 @@ func (b *bridge) fromFront() {
 	defer close(b.frontClosed)
 	started := !b.session
 	for req := range b.front.requests {
-		if !b.session || !passable[req.Type] {
+		if !b.session || !allowedRequests[req.Type] {
 			req.Reply(false, nil)
 			continue
 		}
 		ok := b.pass(req)
-		if starts[req.Type] && !started && (ok || !req.WantReply) {
+		if startRequests[req.Type] && !started && (ok || !req.WantReply) {
 			started = true
 			close(b.started)
 		}
@@ -171,16 +171,16 @@ func (b *bridge) pass(req *ssh.Request) bool {
 	return ok && err == nil
 }
 
-// passable are the session requests that a client may make of an environment. Others, such as
-// auth-agent-req@openssh.com and x11-req, are refused, as they would open ways out of the
+// allowedRequests are the session requests that a client may make of an environment. Others, such
+// as auth-agent-req@openssh.com and x11-req, are refused, as they would open ways out of the
 // environment.
-var passable = map[string]bool{
+var allowedRequests = map[string]bool{
 	"env": true, "pty-req": true, "exec": true, "shell": true, "subsystem": true, protocol.Argv: true,
 	"signal": true, "window-change": true, "break": true, "eow@openssh.com": true,
 }
 
-// starts are the requests that give a session its command, which input then goes to.
-var starts = map[string]bool{"exec": true, "shell": true, "subsystem": true, protocol.Argv: true}
+// startRequests are the requests that give a session its command, which input then goes to.
+var startRequests = map[string]bool{"exec": true, "shell": true, "subsystem": true, protocol.Argv: true}
 
 // fromBack keeps the exit status until all output is through. It never waits for the client: that
 // would block every other channel of the backend.

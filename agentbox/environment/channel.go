@@ -27,7 +27,7 @@ type opened struct {
 // The answer that comes too late is closed by a goroutine that ends with the process at the latest:
 // the library does not always notice that a connection has ended while it asks (golang/go#57531).
 func OpenChannel(ctx context.Context, client *ssh.Client, kind string, extra []byte) (ssh.Channel, <-chan *ssh.Request, error) {
-	if err := fits(extra); err != nil {
+	if err := checkMessageSize(extra); err != nil {
 		return nil, nil, err
 	}
 	ask := func() (o opened) {
@@ -62,9 +62,9 @@ func awaitAnswer[T any](ctx context.Context, gone <-chan struct{}, what string, 
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-gone:
-		err = lost(io.EOF)
+		err = connectionLostError(io.EOF)
 	case <-timer.C:
-		err = silent(what)
+		err = noAnswerError(what)
 	}
 	go func() { late(<-answer) }()
 	return none, err
@@ -96,11 +96,11 @@ func openError(err error) error {
 	if err == nil || errors.As(err, &refused) {
 		return err
 	}
-	return lost(err)
+	return connectionLostError(err)
 }
 
-// lost is the error for a connection that ended before an answer came.
-func lost(err error) *agentbox.Error {
+// connectionLostError is the error for a connection that ended before an answer came.
+func connectionLostError(err error) *agentbox.Error {
 	return agentbox.Errorf(agentbox.Unavailable, "the connection to the box was lost: %w", err).
 		WithHint("agentbox show tells what became of it")
 }
@@ -109,8 +109,8 @@ func lost(err error) *agentbox.Error {
 // longer one would end the connection, with everything else that goes over it.
 const maxMessage = 255 << 10
 
-// fits checks that the data of a request can be sent.
-func fits(data []byte) error {
+// checkMessageSize checks that the data of a request can be sent.
+func checkMessageSize(data []byte) error {
 	if len(data) > maxMessage {
 		return agentbox.Errorf(agentbox.Invalid, "the command is too long: with its environment it takes %d KiB, at most %d", len(data)>>10, maxMessage>>10).
 			WithHint("put the long part into a file")
@@ -123,7 +123,7 @@ func fits(data []byte) error {
 // that was given up is dropped with its goroutine, which ends with the channel: the caller closes
 // it.
 func Request(ctx context.Context, ch ssh.Channel, name string, payload []byte) (bool, error) {
-	if err := fits(payload); err != nil {
+	if err := checkMessageSize(payload); err != nil {
 		return false, err
 	}
 	type reply struct {
@@ -136,7 +136,7 @@ func Request(ctx context.Context, ch ssh.Channel, name string, payload []byte) (
 	}
 	r, err := awaitAnswer(ctx, nil, "answer "+name, ask, func(reply) {})
 	if err == nil && r.err != nil {
-		err = lost(r.err)
+		err = connectionLostError(r.err)
 	}
 	return r.ok && err == nil, err
 }
@@ -173,7 +173,7 @@ func KeepAlive(ctx context.Context, client *ssh.Client, p Pulse) error {
 			return nil
 		case err == nil, p.Excused != nil && p.Excused():
 			missed = 0
-		case errors.Is(err, errNoLife) && missed == 0:
+		case errors.Is(err, errUnresponsive) && missed == 0:
 			missed++
 		default:
 			client.Close()
@@ -184,7 +184,7 @@ func KeepAlive(ctx context.Context, client *ssh.Client, p Pulse) error {
 
 // probe gets one sign of life.
 func probe(ctx context.Context, client *ssh.Client, within time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, errNoLife)
+	ctx, cancel := context.WithTimeoutCause(ctx, within, errUnresponsive)
 	defer cancel()
 	ch, reqs, err := OpenChannel(ctx, client, "alive@agentbox", nil)
 	var refused *ssh.OpenChannelError
@@ -197,7 +197,7 @@ func probe(ctx context.Context, client *ssh.Client, within time.Duration) error 
 	return err
 }
 
-var errNoLife = agentbox.Errorf(agentbox.Unavailable, "the box gave no sign of life")
+var errUnresponsive = agentbox.Errorf(agentbox.Unavailable, "the box gave no sign of life")
 
 // copyBuffer is the most that one direction of a stream holds between the two windows of flow
 // control, in bytes.

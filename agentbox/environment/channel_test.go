@@ -11,22 +11,24 @@ import (
 	"agentbox/agentbox"
 )
 
-// deaf is a connection that ends while a channel is asked for, in the moment in which the library
-// does not notice it.
-type deaf struct {
+// unresponsiveConn is a connection that ends while a channel is asked for, in the moment in which
+// the library does not notice it.
+type unresponsiveConn struct {
 	ssh.Conn
 	ended chan struct{}
 }
 
-func (d deaf) OpenChannel(string, []byte) (ssh.Channel, <-chan *ssh.Request, error) { select {} }
+func (d unresponsiveConn) OpenChannel(string, []byte) (ssh.Channel, <-chan *ssh.Request, error) {
+	select {}
+}
 
-func (d deaf) Wait() error {
+func (d unresponsiveConn) Wait() error {
 	<-d.ended
 	return io.EOF
 }
 
 func TestAChannelIsNotWaitedForLongerThanItsConnectionLasts(t *testing.T) {
-	d := deaf{ended: make(chan struct{})}
+	d := unresponsiveConn{ended: make(chan struct{})}
 	client := &ssh.Client{Conn: d}
 	time.AfterFunc(10*time.Millisecond, func() { close(d.ended) })
 	ctx, cancel := context.WithTimeout(t.Context(), AnswerTimeout/2)

@@ -30,7 +30,7 @@ type Login struct {
 // failure conn is closed. ctx and AnswerTimeout bound the handshake. A wrong host key, a refused
 // login and a silent server are errors of code Unavailable.
 func NewClient(ctx context.Context, conn net.Conn, login Login) (*ssh.Client, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, AnswerTimeout, silent("finish the SSH handshake"))
+	ctx, cancel := context.WithTimeoutCause(ctx, AnswerTimeout, noAnswerError("finish the SSH handshake"))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
@@ -70,8 +70,8 @@ func fixedHostKey(want ssh.PublicKey) ssh.HostKeyCallback {
 	}
 }
 
-// silent is the error for an answer that did not come; what continues "the box did not".
-func silent(what string) *agentbox.Error {
+// noAnswerError is the error for an answer that did not come; what continues "the box did not".
+func noAnswerError(what string) *agentbox.Error {
 	return agentbox.Errorf(agentbox.Unavailable, "the box did not %s within %s", what, AnswerTimeout).
 		WithHint("agentbox logs --console shows what it is doing; agentbox reset starts it afresh")
 }

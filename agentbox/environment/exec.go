@@ -60,7 +60,7 @@ func explainRefusal(err error) error {
 		return err
 	}
 	if why, ok := strings.CutPrefix(refused.Message, noBackend); ok {
-		return lost(errors.New(why))
+		return connectionLostError(errors.New(why))
 	}
 	return agentbox.Errorf(agentbox.Unavailable, "the box refused to run a command: %.*s", maxComplaint, refused.Message)
 }
@@ -128,7 +128,7 @@ func (s *session) start(ctx context.Context) error {
 	}
 	if t := s.cmd.TTY; t != nil {
 		if _, err := s.ch.SendRequest("pty-req", false, ptyRequest(t)); err != nil {
-			return lost(err)
+			return connectionLostError(err)
 		}
 	}
 	// A stock server refuses this request and leaves the session as it is, so the shell's line can
@@ -334,7 +334,7 @@ func (s *session) finish(ctx context.Context, cause error) (Status, error) {
 	case cause != nil:
 		return Status{}, cause
 	}
-	return Status{}, lost(errNoStatus)
+	return Status{}, connectionLostError(errNoStatus)
 }
 
 // closeTime is how long a living server may take to answer a closed channel.

@@ -163,7 +163,7 @@ func TestExecPTY(t *testing.T) {
 	resize <- Size{100, 30}
 	run(t, c, Command{Argv: []string{"sleep", "0.2"}, TTY: &PTY{Size: Size{80, 24}, Resize: resize}})
 	for _, want := range []string{"pty-req", "window-change", "argv@agentbox", "user@agentbox=box"} {
-		if !s.saw(want) {
+		if !s.hasRequest(want) {
 			t.Errorf("the server did not see %s", want)
 		}
 	}

@@ -177,8 +177,8 @@ func (m *meter) skip(name, why string) {
 
 // Why an entry is not copied. The mode follows the first.
 const (
-	special = "it is neither a file, a directory nor a symbolic link: "
-	gitLeft = "git on this machine would act on what a box wrote there; --git copies it"
+	special    = "it is neither a file, a directory nor a symbolic link: "
+	gitSkipped = "git on this machine would act on what a box wrote there; --git copies it"
 )
 
 // guard ends an SFTP session whose server owes an answer and stays silent, or lists files without
@@ -203,7 +203,7 @@ const stallTime = 2 * AnswerTimeout
 // newGuard guards a channel; the first write starts its timer.
 func newGuard(ch ssh.Channel) *guard {
 	g := &guard{Channel: ch}
-	g.timer = time.AfterFunc(stallTime, func() { g.fail(silent("answer a file request")) })
+	g.timer = time.AfterFunc(stallTime, func() { g.fail(noAnswerError("answer a file request")) })
 	g.timer.Stop()
 	return g
 }
@@ -311,7 +311,7 @@ func (g *guard) explain(err error) error {
 	case g.cause != nil:
 		return g.cause
 	case errors.Is(err, sftp.ErrSSHFxConnectionLost):
-		return lost(err)
+		return connectionLostError(err)
 	}
 	return err
 }

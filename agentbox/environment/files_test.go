@@ -218,10 +218,10 @@ func TestCopyFromDoesNotFollowLinksOut(t *testing.T) {
 	}
 }
 
-// liar serves directories whose names try to escape.
-type liar struct{ name string }
+// lyingServer serves directories whose names try to escape.
+type lyingServer struct{ name string }
 
-func (l liar) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
+func (l lyingServer) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
 	if r.Method == "List" && r.Filepath == "/d" {
 		return lines{lie{l.name, 0}}, nil
 	}
@@ -230,7 +230,9 @@ func (l liar) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
 	}
 	return lines{lie{filepath.Base(r.Filepath), fs.ModeDir | 0o755}}, nil
 }
-func (liar) Fileread(*sftp.Request) (io.ReaderAt, error) { return strings.NewReader("evil"), nil }
+func (lyingServer) Fileread(*sftp.Request) (io.ReaderAt, error) {
+	return strings.NewReader("evil"), nil
+}
 
 type lie struct {
 	name string
@@ -257,7 +259,7 @@ func TestCopyFromALiar(t *testing.T) {
 	for _, name := range []string{"../escaped", "/tmp/escaped", "..", "a/../../escaped", "nul\x00byte"} {
 		here := t.TempDir()
 		a, b := pipes()
-		srv := sftp.NewRequestServer(b, sftp.Handlers{FileList: liar{name}, FileGet: liar{name}})
+		srv := sftp.NewRequestServer(b, sftp.Handlers{FileList: lyingServer{name}, FileGet: lyingServer{name}})
 		done := make(chan struct{})
 		go func() { srv.Serve(); close(done) }()
 		f := &Files{guard: newGuard(a), stop: func() bool { return true }}

@@ -245,7 +245,7 @@ func TestKeepAlive(t *testing.T) {
 	}
 	frozen := 3
 	excused := func() bool { frozen--; return frozen > 0 }
-	if err := KeepAlive(t.Context(), mute, Pulse{Every: time.Millisecond, Within: 50 * time.Millisecond, Excused: excused}); !errors.Is(err, errNoLife) {
+	if err := KeepAlive(t.Context(), mute, Pulse{Every: time.Millisecond, Within: 50 * time.Millisecond, Excused: excused}); !errors.Is(err, errUnresponsive) {
 		t.Errorf("a mute server: %v", err)
 	}
 	if frozen > 0 {
@@ -409,7 +409,7 @@ func TestStockSSH(t *testing.T) {
 	if cmd.ProcessState.ExitCode() != 5 || out.String() != "hello" || !strings.Contains(errs.String(), "err\n") {
 		t.Errorf("%v, %q, %q", err, out.String(), errs.String())
 	}
-	if !s.saw("user@agentbox=me") {
+	if !s.hasRequest("user@agentbox=me") {
 		t.Error("the login name did not reach the environment")
 	}
 	size := 100 << 20

@@ -89,7 +89,7 @@ func (s *server) cut() {
 	}
 }
 
-func (s *server) saw(prefix string) bool {
+func (s *server) hasRequest(prefix string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.requests {

@@ -93,8 +93,8 @@ func (t *tarOut) contents(ctx context.Context, remote, name string, size int64) 
 		return t.files.failure("open", remote, err)
 	}
 	defer src.Close()
-	w := &bounded.AtMost{W: &meteredWriter{ctx: ctx, w: t.w, meter: &t.meter, name: name}, Left: size, Err: errEnough}
-	if _, err := src.WriteTo(w); err != nil && !errors.Is(err, errEnough) {
+	w := &bounded.AtMost{W: &meteredWriter{ctx: ctx, w: t.w, meter: &t.meter, name: name}, Left: size, Err: errSizeReached}
+	if _, err := src.WriteTo(w); err != nil && !errors.Is(err, errSizeReached) {
 		return t.files.failure("read", remote, err)
 	}
 	if w.Left > 0 {
@@ -103,9 +103,9 @@ func (t *tarOut) contents(ctx context.Context, remote, name string, size int64) 
 	return nil
 }
 
-// errEnough ends a copy that has reached the size in the entry's header: one byte more or less
+// errSizeReached ends a copy that has reached the size in the entry's header: one byte more or less
 // would break the archive.
-var errEnough = errors.New("the size that was promised has been reached")
+var errSizeReached = errors.New("the size that was promised has been reached")
 
 // TarTo unpacks a tar stream into a directory of the environment, as docker cp - BOX:DIR does. The
 // directory acts as the root for names that would point out of it. Directories get their mode and

@@ -124,7 +124,7 @@ func (t *transfer) dir(ctx context.Context, from, to string, info fs.FileInfo) e
 	for _, e := range entries {
 		from, to := path.Join(from, e.Name()), path.Join(to, e.Name())
 		if t.leaveGit && isGit(e.Name()) {
-			t.meter.skip(t.label(from, to), gitLeft)
+			t.meter.skip(t.label(from, to), gitSkipped)
 		} else if err := t.copy(ctx, from, to, e); err != nil {
 			return err
 		}

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// personal lists the variables that locate the user's own configuration. All other variables of git
-// are dropped, since they point to another repository or name programs.
-var personal = []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
+// userConfigVariables lists the variables that locate the user's own configuration. All other
+// variables of git are dropped, since they point to another repository or name programs.
+var userConfigVariables = []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
 
-// always is part of the environment of every git that we run. It sets English messages, and
-// disables prompts, locks on the user's index, fetching over any protocol, and every program that
-// git would start.
-var always = []string{
+// baseEnvironment is part of the environment of every git that we run. It sets English messages,
+// and disables prompts, locks on the user's index, fetching over any protocol, and every program
+// that git would start.
+var baseEnvironment = []string{
 	"LC_ALL=C", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none",
 	"GIT_PROTOCOL_FROM_USER=0", "GIT_SSH_COMMAND=false", "GIT_PROXY_COMMAND=false", "GIT_ASKPASS=false", "SSH_ASKPASS=false",
 	"GIT_EDITOR=false", "GIT_SEQUENCE_EDITOR=false", "GIT_PAGER=cat", "PAGER=cat", "GIT_MERGE_AUTOEDIT=no",
@@ -44,7 +44,7 @@ func environment(withPersonal bool) []string {
 			env = append(env, kv)
 		}
 	}
-	env = append(env, always...)
+	env = append(env, baseEnvironment...)
 	if !withPersonal {
 		env = append(env, noUserConfig...)
 	}
@@ -53,7 +53,7 @@ func environment(withPersonal bool) []string {
 
 // isAllowedVariable reports whether git may see a variable of this process.
 func isAllowedVariable(name string, withPersonal bool) bool {
-	if withPersonal && slices.Contains(personal, name) {
+	if withPersonal && slices.Contains(userConfigVariables, name) {
 		return true
 	}
 	switch name {

@@ -25,9 +25,9 @@ func Commits(ctx context.Context, r Repository, ids ...string) (map[string]bool,
 	return have, err
 }
 
-// ours sets the author and committer of commits that are made here. They must not reveal who runs
-// the box.
-var ours = []string{"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox@localhost", "GIT_COMMITTER_NAME=agentbox", "GIT_COMMITTER_EMAIL=agentbox@localhost"}
+// commitIdentity sets the author and committer of commits that are made here. They must not reveal
+// who runs the box.
+var commitIdentity = []string{"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox@localhost", "GIT_COMMITTER_NAME=agentbox", "GIT_COMMITTER_EMAIL=agentbox@localhost"}
 
 // Commit creates a commit of a tree and returns its name. parent "" makes a root commit. message is
 // its first line.
@@ -36,7 +36,7 @@ func Commit(ctx context.Context, r Repository, tree, parent, message string) (st
 	if parent != "" {
 		args = append(args, "-p", parent)
 	}
-	out, _, err := r.Run(ctx, Call{Args: args, Env: ours})
+	out, _, err := r.Run(ctx, Call{Args: args, Env: commitIdentity})
 	return strings.TrimSpace(string(out)), err
 }
 

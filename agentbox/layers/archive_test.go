@@ -12,8 +12,8 @@ import (
 	"agentbox/mesh/exchange"
 )
 
-// filled writes files into a new directory.
-func filled(t *testing.T, files map[string]string) string {
+// makeDir writes files into a new directory.
+func makeDir(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
@@ -43,7 +43,7 @@ func filesIn(t *testing.T, dir string) map[string]string {
 
 func TestAnArchiveIsItsDirectoryWithoutItsOrigin(t *testing.T) {
 	files := map[string]string{"manifest.json": "{}", "memory.pages": "many", "empty": ""}
-	from := filled(t, files)
+	from := makeDir(t, files)
 	if err := os.WriteFile(filepath.Join(from, "origin.json"), []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestATemplateFollowsItsImage(t *testing.T) {
 	img, _ := someImage(t, t.TempDir())
 	archives := Archives{Store: images.Store}
 	key := blob.Sum([]byte("key")).Hex()
-	if err := archives.Keep(t.Context(), TemplateName(key, img.Digest), filled(t, map[string]string{"memory": "m"})); err != nil {
+	if err := archives.Keep(t.Context(), TemplateName(key, img.Digest), makeDir(t, map[string]string{"memory": "m"})); err != nil {
 		t.Fatal(err)
 	}
 	s := &Sharing{Store: images.Store, File: filepath.Join(dir, "shared.json")}

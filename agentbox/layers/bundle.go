@@ -79,7 +79,7 @@ func open(ctx context.Context, store *cachestore.Store, manifest agentbox.Digest
 func readHead(r io.Reader, size int64) (head, int64, error) {
 	start := make([]byte, len(bundleMagic)+4)
 	if _, err := io.ReadFull(r, start); err != nil {
-		return head{}, 0, shortOr(err)
+		return head{}, 0, truncationError(err)
 	}
 	n := binary.BigEndian.Uint32(start[len(bundleMagic):])
 	if string(start[:len(bundleMagic)]) != bundleMagic || n > maxHead {
@@ -87,7 +87,7 @@ func readHead(r io.Reader, size int64) (head, int64, error) {
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(r, text); err != nil {
-		return head{}, 0, shortOr(err)
+		return head{}, 0, truncationError(err)
 	}
 	var h head
 	if err := json.Unmarshal(text, &h); err != nil || h.Version != bundleVersion || len(h.Sizes) != len(h.Made.Parts) {
@@ -107,8 +107,8 @@ func readHead(r io.Reader, size int64) (head, int64, error) {
 	return h, body, nil
 }
 
-// shortOr is damage for a stream that ended too early, and else its error.
-func shortOr(err error) error {
+// truncationError is damage for a stream that ended too early, and else its error.
+func truncationError(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return damaged("it ends in its head")
 	}

@@ -319,9 +319,9 @@ func (i *Images) ManifestOf(ctx context.Context, img image.Image) (blob.Manifest
 	return store.Manifest(ctx, img.Lazy.Manifest)
 }
 
-// Here counts the bytes of an image that need not be got any more, as far as they are sure to last.
-// Blocks of zeros count.
-func (i *Images) Here(ctx context.Context, img image.Image) (int64, error) {
+// LocalBytes counts the bytes of an image that need not be got any more, as far as they are sure to
+// last. Blocks of zeros count.
+func (i *Images) LocalBytes(ctx context.Context, img image.Image) (int64, error) {
 	m, err := i.ManifestOf(ctx, img)
 	if err != nil {
 		return 0, err

@@ -81,7 +81,7 @@ func TestAnImageTravelsThroughADirectoryAndAWebServer(t *testing.T) {
 		if err := f.Need(t.Context(), 3); err != nil {
 			t.Error(err)
 		}
-		if n, err := i.Here(t.Context(), list[0]); err != nil || n > 2*blob.BlockSize {
+		if n, err := i.LocalBytes(t.Context(), list[0]); err != nil || n > 2*blob.BlockSize {
 			t.Errorf("%d bytes are here after one block (%v)", n, err)
 		}
 		if err := f.Complete(t.Context(), nil); err != nil {
@@ -193,7 +193,7 @@ func TestAnImageThatComesIsKeptByAStoreThatIsNew(t *testing.T) {
 	if _, err := s.GC(t.Context(), cachestore.GCOptions{All: true}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := i.Here(t.Context(), list[0]); err != nil || n == 0 {
+	if n, err := i.LocalBytes(t.Context(), list[0]); err != nil || n == 0 {
 		t.Errorf("%d bytes are left of what came (%v)", n, err)
 	}
 }

@@ -137,8 +137,8 @@ func decodeSharing(b []byte) (map[agentbox.Digest]bool, error) {
 	return said, nil
 }
 
-// Said returns what somebody decided about a manifest, if anybody did.
-func (s *Sharing) Said(manifest agentbox.Digest) (shared, decided bool, err error) {
+// Decision returns what somebody decided about a manifest, if anybody did.
+func (s *Sharing) Decision(manifest agentbox.Digest) (shared, decided bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.load(); err != nil {
@@ -156,7 +156,7 @@ var offeredSpaces = []string{imageNamespace, namespace, kernelNamespace}
 // enough. Without a decision about it a template, which has some of its image in its memory, is
 // handed to those who may have the image.
 func (s *Sharing) Of(ctx context.Context, manifest agentbox.Digest, names []blob.Name) (bool, error) {
-	shared, decided, err := s.Said(manifest)
+	shared, decided, err := s.Decision(manifest)
 	if err != nil || decided {
 		return shared, err
 	}
@@ -193,7 +193,7 @@ func (s *Sharing) sharesImage(ctx context.Context, image agentbox.Digest) (bool,
 // name keeps here is on its way out, and is not. An error is no, too. Names are read only where
 // nobody has decided: that takes all of them.
 func (s *Sharing) Shared(ctx context.Context, _ exchange.PeerID, manifest agentbox.Digest) bool {
-	if shared, decided, err := s.Said(manifest); err != nil || decided {
+	if shared, decided, err := s.Decision(manifest); err != nil || decided {
 		return shared && err == nil
 	}
 	store, err := s.Store(ctx)

@@ -92,9 +92,9 @@ type joint struct {
 	came map[int]bool // of what is being got
 }
 
-// class is how the scheduler calls a priority. The scheduler's classes have the order of the
-// store's priorities, so one is the other with an offset.
-func class(p cachestore.Priority) schedule.Class { return schedule.Class(p) + schedule.Rest }
+// scheduleClass is how the scheduler calls a priority. The scheduler's classes have the order of
+// the store's priorities, so one is the other with an offset.
+func scheduleClass(p cachestore.Priority) schedule.Class { return schedule.Class(p) + schedule.Rest }
 
 // transfer is what gets the blob from peers, nil without a mesh. A machine may leave its team, and
 // join one, while a box reads: then it is made anew.
@@ -134,7 +134,7 @@ func (j *joint) Fetch(ctx context.Context, p cachestore.Priority, chunks []int) 
 	}
 	// What did not come by the time that peers give up is known from here on.
 	j.expect(chunks)
-	err = peers.Fetch(ctx, class(p), chunks)
+	err = peers.Fetch(ctx, scheduleClass(p), chunks)
 	if code := agentbox.CodeOf(err); err == nil || ctx.Err() != nil || code != agentbox.NotFound && code != agentbox.Unavailable {
 		return err
 	}

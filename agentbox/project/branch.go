@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// usual lists the usual names of default branches, for when nothing on this host says otherwise.
-var usual = []string{"main", "master"}
+// usualBranches lists the usual names of default branches, for when nothing on this host says
+// otherwise.
+var usualBranches = []string{"main", "master"}
 
 // Default reports whether a branch of the checkout at root is the project's default branch, whose
 // setup results serve every branch.
@@ -30,7 +31,7 @@ func Default(root, branch string, detached bool) bool {
 	}
 	gitDir, ok := gitDirOf(abs)
 	if !ok {
-		return slices.Contains(usual, branch)
+		return slices.Contains(usualBranches, branch)
 	}
 	head, err := readFile(filepath.Join(gitDir, "refs", "remotes", "origin", "HEAD"), maxPointer)
 	if err == nil {
@@ -42,13 +43,13 @@ func Default(root, branch string, detached bool) bool {
 	case !absent(err) || configErr != nil && !absent(configErr):
 		return false
 	case originOf(string(config)) == "":
-		return slices.Contains(usual, branch)
+		return slices.Contains(usualBranches, branch)
 	}
 	// Only git can read a reftable.
 	if _, err := os.Lstat(filepath.Join(gitDir, "reftable")); !absent(err) {
 		return false
 	}
-	return branch == usual[0] || branch == usual[1] && !hasRemote(gitDir, usual[0])
+	return branch == usualBranches[0] || branch == usualBranches[1] && !hasRemote(gitDir, usualBranches[0])
 }
 
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -57,7 +57,7 @@ func (r *Registries) Known(ctx context.Context, environ []string, later func(ref
 	m := registries.Host("", environ)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m.Answers = r.said()
+	m.Answers = r.readBoxAnswers()
 	a, ok := r.read()
 	switch {
 	case !ok:
@@ -79,7 +79,7 @@ func (r *Registries) Known(ctx context.Context, environ []string, later func(ref
 func (r *Registries) refresh(ctx context.Context, m registries.Machine) (bool, error) {
 	r.mu.Lock()
 	forgotten := r.forgotten
-	m.Answers = r.said()
+	m.Answers = r.readBoxAnswers()
 	r.mu.Unlock()
 	found, answered := r.look(ctx, m)
 	r.mu.Lock()

@@ -95,20 +95,20 @@ func gitDirOf(root string) (dir string, ok bool) {
 		_, err := os.Lstat(filepath.Join(entry, "commondir"))
 		return entry, errors.Is(err, fs.ErrNotExist) // a git directory that borrows another's configuration is not the checkout's own
 	}
-	dir, err = pointer(entry, "gitdir: ")
+	dir, err = readPathFile(entry, "gitdir: ")
 	if err != nil {
 		return "", false
 	}
 	// A linked worktree's directory has this file; a submodule's does not.
-	if back, err := pointer(filepath.Join(dir, "gitdir"), ""); err == nil {
+	if back, err := readPathFile(filepath.Join(dir, "gitdir"), ""); err == nil {
 		return mainOf(dir, back == entry)
 	}
 	return dir, worksOn(dir, root)
 }
 
-// pointer reads a file that holds a path, absolute or relative to the file's directory, and
+// readPathFile reads a file that holds a path, absolute or relative to the file's directory, and
 // resolves it. The result is absolute and clean.
-func pointer(path, prefix string) (string, error) {
+func readPathFile(path, prefix string) (string, error) {
 	data, err := readFile(path, maxPointer)
 	if err != nil {
 		return "", err
@@ -127,7 +127,7 @@ func pointer(path, prefix string) (string, error) {
 // mainOf returns the main git directory of a linked worktree's git directory, if that one lies
 // where git puts it.
 func mainOf(dir string, mutual bool) (string, bool) {
-	main, err := pointer(filepath.Join(dir, "commondir"), "")
+	main, err := readPathFile(filepath.Join(dir, "commondir"), "")
 	if err != nil || !mutual || filepath.Dir(dir) != filepath.Join(main, "worktrees") {
 		return "", false
 	}

@@ -23,7 +23,7 @@ func onPath(tool string) bool {
 // for which this machine has no tool, no file that names a registry, and no answer of an earlier
 // box. Tools that the distribution does not package are never asked in a box.
 func (r *Registries) Unanswered(ecosystems []string, found []registries.Found) []registries.Question {
-	said := r.said()
+	said := r.readBoxAnswers()
 	return slices.DeleteFunc(registries.QuestionsFor(ecosystems), func(q registries.Question) bool {
 		_, asked := said[q.Key()]
 		configured := slices.ContainsFunc(found, func(f registries.Found) bool { return f.Ecosystem() == q.Ecosystem })
@@ -36,7 +36,7 @@ func (r *Registries) Unanswered(ecosystems []string, found []registries.Found) [
 func (r *Registries) Record(answers map[string]string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	said := r.said()
+	said := r.readBoxAnswers()
 	for question, answer := range answers {
 		said[question] = answer[:min(len(answer), maxSaid)]
 	}
@@ -44,15 +44,15 @@ func (r *Registries) Record(answers map[string]string) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.Replace(r.saidPath(), append(data, '\n'), 0o600); err != nil {
+	if err := durable.Replace(r.boxAnswersPath(), append(data, '\n'), 0o600); err != nil {
 		return err
 	}
 	return r.forget()
 }
 
-// said returns the answers of clean boxes. If they cannot be read, boxes are asked again.
-func (r *Registries) said() map[string]string {
-	b, err := readFile(r.saidPath(), int64(len(registries.Questions))*maxSaid*2)
+// readBoxAnswers returns the answers of clean boxes. If they cannot be read, boxes are asked again.
+func (r *Registries) readBoxAnswers() map[string]string {
+	b, err := readFile(r.boxAnswersPath(), int64(len(registries.Questions))*maxSaid*2)
 	said := map[string]string{}
 	if err != nil || json.Unmarshal(b, &said) != nil || said == nil {
 		return map[string]string{}
@@ -60,7 +60,7 @@ func (r *Registries) said() map[string]string {
 	return said
 }
 
-// saidPath is a separate file, because Forget removes the other one.
-func (r *Registries) saidPath() string {
+// boxAnswersPath is a separate file, because Forget removes the other one.
+func (r *Registries) boxAnswersPath() string {
 	return filepath.Join(filepath.Dir(r.path), "registries-said.json")
 }

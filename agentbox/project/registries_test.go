@@ -40,7 +40,7 @@ func TestWhatNobodySaysIsAskedOnce(t *testing.T) {
 	if got, want := unanswered(), "go env GOPROXY GOSUMDB; pip config list"; got != want {
 		t.Errorf("then nobody says %q, want %q", got, want)
 	}
-	if n := len(r.said()["pip install --help"]); n != maxSaid {
+	if n := len(r.readBoxAnswers()["pip install --help"]); n != maxSaid {
 		t.Errorf("%d bytes of an answer were kept", n)
 	}
 }

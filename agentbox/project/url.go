@@ -58,7 +58,7 @@ func canonical(url, base string) string {
 		host += ":" + port
 	}
 	if rest, ok := strings.CutPrefix(path, "~/"); ok && strings.Contains(kind, "ssh") {
-		path = inHome(user, rest, path)
+		path = homePath(user, rest, path)
 	}
 	return join(host, path)
 }
@@ -82,9 +82,9 @@ func canonicalShort(url, base string) string {
 		host += ":" + port
 	}
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
-		path = inHome(user, rest, path)
+		path = homePath(user, rest, path)
 	} else if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "~") {
-		path = inHome(user, path, path)
+		path = homePath(user, path, path)
 	}
 	return join(host, path)
 }
@@ -98,10 +98,10 @@ func verbatim(url string) string {
 	return url
 }
 
-// inHome returns the name of a path below a user's home directory on the server. Hosting services
+// homePath returns the name of a path below a user's home directory on the server. Hosting services
 // have one user, git, for everybody: its home directory belongs to no person, so the result is
 // shared.
-func inHome(user, path, shared string) string {
+func homePath(user, path, shared string) string {
 	if user, _, _ = strings.Cut(user, ":"); user == "" || user == "git" {
 		return shared
 	}

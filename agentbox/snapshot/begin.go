@@ -107,11 +107,11 @@ func (k *keepRun) begin(ctx context.Context) error {
 	return k.mirror.setRefs(ctx, map[string]string{beginsRef + commit: commit})
 }
 
-// apart makes the commit of the box's own work: everything except what was uncommitted when it
-// began. If both changed the same lines they cannot be separated, and the work contains both.
+// separateWork makes the commit of the box's own work: everything except what was uncommitted when
+// it began. If both changed the same lines they cannot be separated, and the work contains both.
 // Git computes this as a three-way merge without files: the base is the beginning, one side is
 // HEAD, and the other side is everything. f.top becomes the commit of the work.
-func (k *keepRun) apart(ctx context.Context, f *facts) error {
+func (k *keepRun) separateWork(ctx context.Context, f *facts) error {
 	k.kept.Whole = f.top
 	if k.kept.Begin == "" || f.head != "" && len(f.head) != len(k.kept.Begin) {
 		return nil

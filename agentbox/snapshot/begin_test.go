@@ -56,7 +56,7 @@ func TestWhatWasUncommittedIsNotTheBoxs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w, req := dirty(t, c.in, c.box)
-			kept, err := Keep(t.Context(), here{}, req)
+			kept, err := Keep(t.Context(), localGuest{}, req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +90,7 @@ func TestWhatWasUncommittedIsNotTheBoxs(t *testing.T) {
 
 func TestTheSameLines(t *testing.T) {
 	_, req := dirty(t, mine, `sed -i s/^mine$/both/ long`)
-	kept, err := Keep(t.Context(), here{}, req)
+	kept, err := Keep(t.Context(), localGuest{}, req)
 	if err != nil || !kept.Mixed {
 		t.Fatalf("%+v %v", kept, err)
 	}
@@ -99,14 +99,14 @@ func TestTheSameLines(t *testing.T) {
 	}
 }
 
-// After a power loss the pack may be empty, as nothing waited for the disk: the work is kept all the
-// same, and not told apart.
+// After a power loss the pack may be empty, as nothing waited for the disk: the work is kept all
+// the same, and not told apart.
 func TestABeginningThatIsDamagedKeepsNoWorkBack(t *testing.T) {
 	w, req := dirty(t, `echo mine >mine`, `echo new >new`)
 	if err := os.Truncate(filepath.Join(req.Begin, packFile), 0); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := Keep(t.Context(), here{}, req)
+	kept, err := Keep(t.Context(), localGuest{}, req)
 	if err != nil || !kept.Mixed || kept.Files != 2 {
 		t.Fatalf("%+v, %v", kept, err)
 	}
@@ -122,7 +122,7 @@ func TestBeginOfAnUnbornBranch(t *testing.T) {
 		t.Fatal(err)
 	}
 	gitOut(t, w.box, "update-index", "--add", "--cacheinfo", "100644,"+gitOut(t, w.box, "hash-object", "-w", "u")+",v")
-	kept, err := Keep(t.Context(), here{}, req)
+	kept, err := Keep(t.Context(), localGuest{}, req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ git update-ref HEAD $(git commit-tree -p HEAD -m forest $t)
 
 // telling is a box that says what capture would, without looking at its files: its commit is what
 // it has checked out, or has not committed.
-func telling(t *testing.T, w world, head string) said {
+func telling(t *testing.T, w world, head string) scriptedGuest {
 	t.Helper()
 	cmd := exec.Command("sh", "-ec", `printf 'format sha1\nhead %s\ntop %s\nfiles 1\npack\n' "$3" $1; printf '%s\n^%s\n' $1 $2 | git pack-objects --revs --stdout -q`,
 		"x", gitOut(t, w.box, "rev-parse", "HEAD"), w.base, head)
@@ -27,7 +27,7 @@ func telling(t *testing.T, w world, head string) said {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return said{out}
+	return scriptedGuest{out}
 }
 
 // A few objects may mean more files than anybody can list: they are kept, and that they cannot be

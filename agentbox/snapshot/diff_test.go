@@ -15,7 +15,7 @@ import (
 func TestDiff(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `base; git mv dir/b.txt dir/c.txt; git commit -qm moved; echo x >>a.txt; printf 'b\000in' >binary; echo n >"$(printf 'new\nline')"; rm .gitignore; ln -s a.txt link`)
-	kept, err := Keep(t.Context(), here{}, w.request())
+	kept, err := Keep(t.Context(), localGuest{}, w.request())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestDiff(t *testing.T) {
 func TestDiffOfAnUnbornBranch(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `git init -q repo; git init -q box; : >base; cd box; echo n >new`)
-	kept, err := Keep(t.Context(), here{}, w.request())
+	kept, err := Keep(t.Context(), localGuest{}, w.request())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestPull(t *testing.T) {
 	w := newWorld(t, `base; echo u >u; git add u; git commit -qm u; echo v >v`)
 	pull := func(branch string) error {
 		t.Helper()
-		kept, err := Keep(t.Context(), here{}, w.request())
+		kept, err := Keep(t.Context(), localGuest{}, w.request())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestHostileObjectsAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, `base; echo u >u; `+script+`; git update-ref HEAD $(git commit-tree -p HEAD -m evil $t)`)
-			kept, err := Keep(t.Context(), here{}, w.request())
+			kept, err := Keep(t.Context(), localGuest{}, w.request())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -69,7 +69,7 @@ func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) 
 	failed, ok := errors.AsType[*git.Error](err)
 	switch {
 	case ok && failed.Status == 1: // git refused some file names and added the rest
-		k.lose(complaints)
+		k.addLost(complaints)
 	case err != nil:
 		return facts{}, mirrorError(err)
 	}
@@ -87,7 +87,7 @@ func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) 
 	err = background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
 		return git.Pack(ctx, view, w, f.top, f.head)
 	}, func(ctx context.Context, r io.Reader) error {
-		return k.mirror.take(ctx, r, k.req.Limit, []string{f.top})
+		return k.mirror.receivePack(ctx, r, k.req.Limit, []string{f.top})
 	})
 	if err == nil {
 		f.files, err = k.mirror.countFiles(ctx, f.head, id)
@@ -95,8 +95,8 @@ func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) 
 	return f, err
 }
 
-// lose records git's complaints about files that it did not add, up to maxMissing.
-func (k *keepRun) lose(complaints string) {
+// addLost records git's complaints about files that it did not add, up to maxMissing.
+func (k *keepRun) addLost(complaints string) {
 	k.kept.Lost = true
 	for line := range strings.Lines(complaints) {
 		if why, ok := strings.CutPrefix(line, "error: "); ok && len(k.kept.Missing) < maxMissing {

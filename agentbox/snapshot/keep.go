@@ -107,14 +107,14 @@ func (k *keepRun) keep(ctx context.Context) error {
 	if err := k.prepare(ctx); err != nil {
 		return err
 	}
-	f, err := k.look(ctx)
+	f, err := k.fetchWork(ctx)
 	if err != nil {
 		return err
 	}
 	if err := k.dropKnown(ctx, &f); err != nil {
 		return err
 	}
-	if err := k.apart(ctx, &f); err != nil {
+	if err := k.separateWork(ctx, &f); err != nil {
 		return err
 	}
 	k.kept.Commit, k.kept.Head, k.kept.Files, k.kept.Mirror = f.top, f.head, f.files, k.mirror.dir
@@ -128,8 +128,8 @@ func (k *keepRun) keep(ctx context.Context) error {
 	return nil
 }
 
-// look brings the box's work into the mirror: through its git if possible, else as files.
-func (k *keepRun) look(ctx context.Context) (facts, error) {
+// fetchWork brings the box's work into the mirror: through its git if possible, else as files.
+func (k *keepRun) fetchWork(ctx context.Context) (facts, error) {
 	f, err := k.fetch(ctx)
 	if err != nil {
 		return f, err
@@ -249,7 +249,7 @@ func (k *keepRun) accept(ctx context.Context, pack io.Reader, f *facts) error {
 	for _, b := range f.also {
 		tips = append(tips, b.Commit)
 	}
-	if err := k.mirror.take(ctx, pack, k.req.Limit, tips); err != nil {
+	if err := k.mirror.receivePack(ctx, pack, k.req.Limit, tips); err != nil {
 		return err
 	}
 	if f.head != "" {

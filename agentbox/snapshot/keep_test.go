@@ -21,10 +21,10 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// here is a box that is a directory of this machine.
-type here struct{ path string }
+// localGuest is a box that is a directory of this machine.
+type localGuest struct{ path string }
 
-func (h here) Exec(ctx context.Context, c environment.Command) (environment.Status, error) {
+func (h localGuest) Exec(ctx context.Context, c environment.Command) (environment.Status, error) {
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = c.Dir, c.Stdin, c.Stdout, c.Stderr, os.Environ()
 	if h.path != "" {
@@ -41,7 +41,7 @@ func (h here) Exec(ctx context.Context, c environment.Command) (environment.Stat
 	return environment.Status{}, err
 }
 
-func (h here) Files(ctx context.Context, dir string, w io.Writer) error {
+func (h localGuest) Files(ctx context.Context, dir string, w io.Writer) error {
 	out := tar.NewWriter(w)
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == dir {
@@ -205,7 +205,7 @@ func TestKeep(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, c.script)
 			before, checkout := state(t, w.box), gitOut(t, w.repo, "status", "--porcelain", "--branch")
-			kept, err := Keep(t.Context(), here{}, w.request())
+			kept, err := Keep(t.Context(), localGuest{}, w.request())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -258,7 +258,7 @@ func TestKeepWithoutGitInTheBox(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kept, err := Keep(t.Context(), here{path: bin}, w.request())
+	kept, err := Keep(t.Context(), localGuest{path: bin}, w.request())
 	if err != nil || kept.Files != 1 || len(kept.Missing) != 1 || !strings.Contains(kept.Missing[0], "there is no git in the box") {
 		t.Fatalf("%+v, %v", kept, err)
 	}
@@ -271,7 +271,7 @@ func TestKeepWithoutGitInTheBox(t *testing.T) {
 func TestKeepWithoutGitKeepsWhatGitCanTake(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `base; echo u >u; rm -rf .git; mkdir .GIT; echo x >.GIT/x; echo y >git~1`)
-	kept, err := Keep(t.Context(), here{}, w.request())
+	kept, err := Keep(t.Context(), localGuest{}, w.request())
 	if err != nil || !kept.Lost || len(kept.Missing) < 2 || !strings.Contains(strings.Join(kept.Missing, "\n"), "git~1") {
 		t.Fatalf("%+v, %v", kept, err)
 	}
@@ -285,7 +285,7 @@ func TestKeepWithoutACheckout(t *testing.T) {
 	w := newWorld(t, `base; echo u >u`)
 	req := w.request()
 	req.Checkout = filepath.Join(w.dir, "gone")
-	kept, err := Keep(t.Context(), here{}, req)
+	kept, err := Keep(t.Context(), localGuest{}, req)
 	if err != nil || kept.Unexported == "" || len(kept.Missing) > 0 || kept.Files != 1 {
 		t.Fatalf("%+v, %v", kept, err)
 	}
@@ -297,12 +297,12 @@ func TestKeepIsBounded(t *testing.T) {
 	w := newWorld(t, `base; head -c 3000000 /dev/urandom >large`)
 	req := w.request()
 	req.Limit = 1 << 20
-	if _, err := Keep(t.Context(), here{}, req); agentbox.CodeOf(err) != agentbox.NoSpace {
+	if _, err := Keep(t.Context(), localGuest{}, req); agentbox.CodeOf(err) != agentbox.NoSpace {
 		t.Errorf("too much: %v", err)
 	}
 	req = w.request()
 	req.Timeout = 1
-	if _, err := Keep(t.Context(), here{}, req); agentbox.CodeOf(err) != agentbox.Unavailable {
+	if _, err := Keep(t.Context(), localGuest{}, req); agentbox.CodeOf(err) != agentbox.Unavailable {
 		t.Errorf("too long: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(w.mirror, "refs/agentbox/tasks")); err == nil {
@@ -314,28 +314,28 @@ func TestKeepIsBounded(t *testing.T) {
 func TestKeepAgain(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `base; echo u >u`)
-	first, err := Keep(t.Context(), here{}, w.request())
+	first, err := Keep(t.Context(), localGuest{}, w.request())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(w.box, "v"), []byte("v"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	second, err := Keep(t.Context(), here{}, w.request())
+	second, err := Keep(t.Context(), localGuest{}, w.request())
 	if err != nil || second.Commit == first.Commit || second.Files != 2 {
 		t.Fatalf("%+v, %v", second, err)
 	}
 }
 
-// said is a box that answers with given bytes.
-type said struct{ out []byte }
+// scriptedGuest is a box that answers with given bytes.
+type scriptedGuest struct{ out []byte }
 
-func (s said) Exec(_ context.Context, c environment.Command) (environment.Status, error) {
+func (s scriptedGuest) Exec(_ context.Context, c environment.Command) (environment.Status, error) {
 	_, err := c.Stdout.Write(s.out)
 	return environment.Status{}, err
 }
 
-func (s said) Files(context.Context, string, io.Writer) error {
+func (s scriptedGuest) Files(context.Context, string, io.Writer) error {
 	return agentbox.Errorf(agentbox.Unavailable, "no files")
 }
 
@@ -355,7 +355,7 @@ func TestKeepFromALiar(t *testing.T) {
 		"a top that is a tree":  "format sha1\nhead " + w.base + "\ntop " + gitOut(t, w.box, "rev-parse", "HEAD^{tree}") + "\nfiles 0\npack\n" + emptyPack,
 		"another format":        "format sha256\nhead \ntop " + strings.Repeat("1", 64) + "\nfiles 0\npack\n" + emptyPack,
 	} {
-		kept, err := Keep(t.Context(), said{[]byte(out)}, w.request())
+		kept, err := Keep(t.Context(), scriptedGuest{[]byte(out)}, w.request())
 		if err == nil {
 			t.Errorf("%s: %+v", name, kept)
 		}
@@ -376,14 +376,14 @@ func TestRefsStayInTheirNamespace(t *testing.T) {
 	for _, ref := range []string{"refs/heads/main", "refs/agentbox/../heads/main", "HEAD", ""} {
 		req := w.request()
 		req.Ref = ref
-		if _, err := Keep(t.Context(), here{}, req); err == nil {
+		if _, err := Keep(t.Context(), localGuest{}, req); err == nil {
 			t.Errorf("%q was made", ref)
 		}
 	}
 }
 
-// What a checkout's file shallow says may have come in an archive: it must neither break the mirror,
-// which all checkouts of the project share, nor cut a history that the mirror has.
+// What a checkout's file shallow says may have come in an archive: it must neither break the
+// mirror, which all checkouts of the project share, nor cut a history that the mirror has.
 func TestAShallowFileCannotHarmTheMirror(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `base; echo u >u`)
@@ -392,7 +392,7 @@ func TestAShallowFileCannotHarmTheMirror(t *testing.T) {
 		if err := os.WriteFile(shallow, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if kept, err := Keep(t.Context(), here{}, w.request()); err != nil || kept.Files != 1 {
+		if kept, err := Keep(t.Context(), localGuest{}, w.request()); err != nil || kept.Files != 1 {
 			t.Fatalf("%q: %+v, %v", text, kept, err)
 		}
 	}

@@ -25,9 +25,10 @@ import (
 // Unexpected errors of git become mirrorError.
 //
 // Methods are safe for concurrent use by the goroutines of one process, which is the daemon: a home
-// has one, which holds its lock, and no other process writes mirrors. Git locks the refs it changes,
-// objects and packs appear by a rename, and borrowing guards the shallow file. A git that a killed
-// daemon has left behind changes refs and objects only, so it may run beside the next daemon's.
+// has one, which holds its lock, and no other process writes mirrors. Git locks the refs it
+// changes, objects and packs appear by a rename, and shallowMutex guards the shallow file. A git
+// that a killed daemon has left behind changes refs and objects only, so it may run beside the next
+// daemon's.
 type mirror struct{ dir string }
 
 // Refs of the mirror.
@@ -148,10 +149,10 @@ func (m mirror) tips(ctx context.Context) ([]string, error) {
 // fsckOptions tolerates harmless mistakes of old tools, which many histories contain.
 const fsckOptions = "--strict=zeroPaddedFilemode=ignore,missingSpaceBeforeDate=ignore,badTimezone=ignore,missingNameBeforeEmail=ignore,nullSha1=ignore,gitmodulesParse=ignore"
 
-// take adds the objects of a pack of at most limit bytes, after git has checked each of them.
-// They stay in quarantine, as in a git push, until everything reachable from tips is present.
+// receivePack adds the objects of a pack of at most limit bytes, after git has checked each of
+// them. They stay in quarantine, as in a git push, until everything reachable from tips is present.
 // tips are full hex. Errors: NoSpace beyond limit, Corrupt for a pack that git refuses.
-func (m mirror) take(ctx context.Context, pack io.Reader, limit int64, tips []string) error {
+func (m mirror) receivePack(ctx context.Context, pack io.Reader, limit int64, tips []string) error {
 	// Inside the mirror, so that adopting a pack is a rename.
 	quarantine, err := os.MkdirTemp(m.dir, "incoming-")
 	if err != nil {
@@ -161,18 +162,18 @@ func (m mirror) take(ctx context.Context, pack io.Reader, limit int64, tips []st
 	env := []string{"GIT_OBJECT_DIRECTORY=" + quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}
 	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: pack, Stdout: io.Discard,
 		Args: []string{"index-pack", "--stdin", "--fix-thin", fsckOptions, fmt.Sprintf("--max-input-size=%d", limit)}}); err != nil {
-		return refused(err, limit)
+		return packError(err, limit)
 	}
 	list := strings.NewReader(strings.Join(tips, "\n") + "\n")
 	// index-pack has checked each object by itself; this finds missing ones.
 	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: list, Stdout: io.Discard, Args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}}); err != nil {
-		return refused(err, limit)
+		return packError(err, limit)
 	}
-	return m.adopt(filepath.Join(quarantine, "pack"))
+	return m.movePacks(filepath.Join(quarantine, "pack"))
 }
 
-// refused returns the error for a pack that git did not accept.
-func refused(err error, limit int64) error {
+// packError returns the error for a pack that git did not accept.
+func packError(err error, limit int64) error {
 	failed, ok := errors.AsType[*git.Error](err)
 	if !ok {
 		return err
@@ -184,9 +185,9 @@ func refused(err error, limit int64) error {
 	return agentbox.Errorf(agentbox.Corrupt, "git refuses what the box sent: %s", agentbox.Printable(failed.Error()))
 }
 
-// adopt moves packs into the mirror. The index of each comes last, because git ignores a pack
+// movePacks moves packs into the mirror. The index of each comes last, because git ignores a pack
 // without one.
-func (m mirror) adopt(dir string) error {
+func (m mirror) movePacks(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return mirrorError(err)
@@ -249,9 +250,9 @@ func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) er
 	return m.setRefs(ctx, map[string]string{basesRef + commit: commit})
 }
 
-// borrowing serialises the changes of all mirrors' shallow files, each of which reads the file and
-// replaces it. The daemon is the only process that changes them (see mirror).
-var borrowing sync.Mutex
+// shallowMutex serialises the changes of all mirrors' shallow files, each of which reads the file
+// and replaces it. The daemon is the only process that changes them (see mirror).
+var shallowMutex sync.Mutex
 
 // borrowShallow copies the boundaries of a shallow checkout's history for commits that the
 // mirror lacks; a boundary at a commit it has would cut off history there. It skips lines that
@@ -274,8 +275,8 @@ func (m mirror) borrowShallow(ctx context.Context, repo workspace.Repo) error {
 	if ends = slices.DeleteFunc(ends, func(id string) bool { return have[id] }); len(ends) == 0 {
 		return nil
 	}
-	borrowing.Lock()
-	defer borrowing.Unlock()
+	shallowMutex.Lock()
+	defer shallowMutex.Unlock()
 	path := filepath.Join(m.dir, "shallow")
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -18,9 +18,9 @@ import (
 // a repository changes some of it. A full look takes seven times as long.
 //
 // A box that began with FILES uncommitted files always has changes. Instead of them the script
-// prints the tree of all files, made as in capture. If the number of such files differs,
-// something has changed and the script fails. It also fails if git takes files for unchanged without
-// a look (git update-index --assume-unchanged).
+// prints the tree of all files, made as in capture. If the number of such files differs, something
+// has changed and the script fails. It also fails if git takes files for unchanged without a look
+// (git update-index --assume-unchanged).
 const quickStatus = gitInBox + `
 [ -z "$(git ls-files -v | sed -n '/^[a-z] /{p;q;}')" ] || exit 1
 if [ -z "$FILES" ]; then
@@ -77,7 +77,7 @@ func (k *keepRun) untouched(ctx context.Context) bool {
 		return false
 	}
 	k.repo = &repo
-	unknown, err := k.unknown(ctx, others)
+	unknown, err := k.missingCommits(ctx, others)
 	return err == nil && len(unknown) == 0
 }
 
@@ -112,8 +112,8 @@ func readQuickStatus(text, base, tree string) (others []string, clean bool) {
 	return nil, false
 }
 
-// unknown returns the commits that the checkout lacks; all of them if there is no checkout.
-func (k *keepRun) unknown(ctx context.Context, ids []string) ([]string, error) {
+// missingCommits returns the commits that the checkout lacks; all of them if there is no checkout.
+func (k *keepRun) missingCommits(ctx context.Context, ids []string) ([]string, error) {
 	if k.repo == nil || len(ids) == 0 {
 		return ids, nil
 	}
@@ -133,7 +133,7 @@ func (k *keepRun) dropKnown(ctx context.Context, f *facts) error {
 	for _, b := range f.also {
 		ids = append(ids, b.Commit)
 	}
-	unknown, err := k.unknown(ctx, ids)
+	unknown, err := k.missingCommits(ctx, ids)
 	if err != nil {
 		return err
 	}

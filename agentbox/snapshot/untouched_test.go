@@ -29,7 +29,7 @@ func TestUntouched(t *testing.T) {
 		}
 		req := w.request()
 		req.SkipUntouched = true
-		kept, err := Keep(t.Context(), here{}, req)
+		kept, err := Keep(t.Context(), localGuest{}, req)
 		if err != nil || kept.Nothing() != c.same {
 			t.Errorf("%s: %+v, %v", c.box, kept, err)
 		}
@@ -38,13 +38,13 @@ func TestUntouched(t *testing.T) {
 
 // counting is a box that tells how often it was asked for anything.
 type counting struct {
-	here
+	localGuest
 	n int
 }
 
 func (c *counting) Exec(ctx context.Context, cmd environment.Command) (environment.Status, error) {
 	c.n++
-	return c.here.Exec(ctx, cmd)
+	return c.localGuest.Exec(ctx, cmd)
 }
 
 // What was uncommitted when the box began is no change, and is told at a glance: one question.
@@ -68,7 +68,7 @@ func TestUntouchedWithWhatWasUncommitted(t *testing.T) {
 		}
 		// Looked at closely it is the same.
 		req.SkipUntouched = false
-		if close, err := Keep(t.Context(), here{}, req); err != nil || close.Nothing() != kept.Nothing() {
+		if close, err := Keep(t.Context(), localGuest{}, req); err != nil || close.Nothing() != kept.Nothing() {
 			t.Errorf("%s, %s: at a glance %v, closely %v, %v", c.in, c.box, kept.Nothing(), close.Nothing(), err)
 		}
 	}

@@ -86,8 +86,8 @@ type Config struct {
 	Collector Collector      // nil: there are no artifacts
 	Evidence  EvidenceSource // nil: there is no evidence
 
-	// HasRoom tells whether there is room for one more box beside those of running tasks. It is called
-	// with the queue's lock held, and must not call the queue.
+	// HasRoom tells whether there is room for one more box beside those of running tasks. It is
+	// called with the queue's lock held, and must not call the queue.
 	HasRoom func(running []Need, next Need) bool
 	Log     *slog.Logger
 }
@@ -293,7 +293,7 @@ func (q *Queue) Retry(id agentbox.TaskID) (agentbox.Task, error) {
 	if err != nil {
 		return t, err
 	}
-	all, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{rec.TaskSpec.Alone()}, Need: rec.Need})
+	all, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{rec.TaskSpec.Unattended()}, Need: rec.Need})
 	if err != nil {
 		return t, err
 	}

@@ -52,7 +52,7 @@ func readNode(s *scan, dir string) {
 	for tool, lock := range map[Tool]string{PNPM: "pnpm-lock.yaml", Yarn: "yarn.lock"} {
 		file := path.Join(dir, lock)
 		if content, ok := s.head(file); ok && len(s.found.Needs.Of(tool)) == 0 {
-			n := Need{Tool: tool, File: file, Constraint: writtenBy(tool, content)}
+			n := Need{Tool: tool, File: file, Constraint: lockfileMajor(tool, content)}
 			if n.Constraint != "" {
 				n.Key = lockKeys[tool]
 			}
@@ -78,8 +78,8 @@ var (
 	pnpmVersion  = agentbox.Pattern(`(?m)^lockfileVersion: ["']?([0-9]{1,3}\.[0-9]{1,3})["']?\s*$`)
 )
 
-// writtenBy returns the major version of the program that wrote a lock, "" if unknown.
-func writtenBy(tool Tool, lock string) string {
+// lockfileMajor returns the major version of the program that wrote a lock, "" if unknown.
+func lockfileMajor(tool Tool, lock string) string {
 	version := ""
 	switch tool {
 	case PNPM:

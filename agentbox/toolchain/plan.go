@@ -64,9 +64,9 @@ type Offer struct {
 	Nodes, NPMs Releases
 }
 
-// Asked returns the packages whose candidates Resolve needs, given all of the offer but
+// PackagesToQuery returns the packages whose candidates Resolve needs, given all of the offer but
 // Distribution.
-func (n Needs) Asked(have Offer) []string {
+func (n Needs) PackagesToQuery(have Offer) []string {
 	var out []string
 	for _, t := range n.Tools() {
 		if wanted := n.Constraints(Node); t == Node {

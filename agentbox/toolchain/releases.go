@@ -62,7 +62,7 @@ func ParseReleases(name string, r io.Reader) (Releases, error) {
 	var out Releases
 	for version, v := range answer.Versions {
 		sum, ok := sha512Of(v.Dist.Integrity)
-		if !ok || !exactVersion().MatchString(version) || !fetchable(v.Dist.Tarball) {
+		if !ok || !exactVersion().MatchString(version) || !isWebURL(v.Dist.Tarball) {
 			continue
 		}
 		archive := name + "/-/" + path.Base(name) + "-" + version + ".tgz"
@@ -82,9 +82,9 @@ func sha512Of(integrity string) (string, bool) {
 	return "", false
 }
 
-// fetchable reports whether an archive is on the web. apt's downloader would read files of the box,
+// isWebURL reports whether an archive is on the web. apt's downloader would read files of the box,
 // too.
-func fetchable(s string) bool {
+func isWebURL(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && len(s) <= longestURL && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
 }

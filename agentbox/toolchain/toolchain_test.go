@@ -206,7 +206,7 @@ func TestResolveNode(t *testing.T) {
 				needs = append(needs, Need{Tool: Node, Constraint: c})
 			}
 			offer := Offer{Node: test.has, Nodes: nodes, NPMs: npms}
-			if got := strings.Join(needs.Asked(offer), " "); got != test.asks {
+			if got := strings.Join(needs.PackagesToQuery(offer), " "); got != test.asks {
 				t.Errorf("the distribution is asked for %q", got)
 			}
 			offer.Distribution = Candidates{"nodejs": "16.2.0"}

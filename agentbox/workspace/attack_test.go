@@ -69,7 +69,7 @@ var programs = []struct{ name, script string }{
 // box.
 func TestNoConfigurationRunsAProgram(t *testing.T) {
 	isolateGit(t)
-	ready := readyMade(t)
+	ready := makeFixtures(t)
 	for _, p := range programs {
 		for where, script := range map[string]string{
 			"checkout": `base; plant`,
@@ -84,7 +84,7 @@ func TestNoConfigurationRunsAProgram(t *testing.T) {
 				runScript(t, dir, lacks+ready+"plant() { "+strings.TrimSuffix(p.script, ";")+"\n}\n"+script, "CANARY="+canary, "MARK="+mark, "OUTSIDE="+filepath.Join(dir, "outside"),
 					"PATH="+filepath.Join(dir, "path")+":"+os.Getenv("PATH"))
 				os.Remove(mark)
-				everything(t, dir, time.Minute)
+				runAllOperations(t, dir, time.Minute)
 				if said, err := os.ReadFile(mark); err == nil {
 					t.Errorf("the host ran: %s", said)
 				}
@@ -93,9 +93,9 @@ func TestNoConfigurationRunsAProgram(t *testing.T) {
 	}
 }
 
-// readyMade makes what most attacks begin with once, and returns the words that copy it: base,
+// makeFixtures makes what most attacks begin with once, and returns the words that copy it: base,
 // nested, and other, which is another repository of the user's.
-func readyMade(t *testing.T) string {
+func makeFixtures(t *testing.T) string {
 	t.Helper()
 	dir := tempDir(t)
 	runScript(t, dir, prelude+`(base); cp -a repo base; sub; cd repo; git submodule --quiet add ../sub sub; git commit -qm s; git init -q inner; cd inner; ident; echo i >i; echo a >a.txt
@@ -107,9 +107,9 @@ func readyMade(t *testing.T) string {
 		`
 }
 
-// everything is what the host does with a checkout; that some of it fails on a hostile one is as it
-// should be.
-func everything(t *testing.T, dir string, within time.Duration) {
+// runAllOperations is what the host does with a checkout; that some of it fails on a hostile one is
+// as it should be.
+func runAllOperations(t *testing.T, dir string, within time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
@@ -184,7 +184,7 @@ const hostSecret = "canary-of-the-host"
 // repository, in the copy.
 func TestNothingOutsideIsRead(t *testing.T) {
 	isolateGit(t)
-	ready := readyMade(t)
+	ready := makeFixtures(t)
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
@@ -195,7 +195,7 @@ func TestNothingOutsideIsRead(t *testing.T) {
 				"SECRET="+filepath.Join(outside, "secret"), "OUTSIDE="+outside)
 			oddIndex(t, filepath.Join(dir, "repo/.git/index"))
 			blob := strings.TrimSpace(gitOut(t, filepath.Join(outside, "other"), "rev-parse", "HEAD:stolen"))
-			everything(t, dir, time.Minute)
+			runAllOperations(t, dir, time.Minute)
 			copied := filepath.Join(dir, "copy")
 			readNothing(t, copied, hostSecret)
 			for _, d := range []string{copied, filepath.Join(copied, "inner")} {
@@ -263,7 +263,7 @@ func readNothing(t *testing.T, tree, secret string) {
 // TestNoPipeIsWaitedFor puts pipes and other things that are no files where git and agentbox read.
 func TestNoPipeIsWaitedFor(t *testing.T) {
 	isolateGit(t)
-	ready := readyMade(t)
+	ready := makeFixtures(t)
 	for _, name := range []string{".git", ".git/HEAD", ".git/config", ".git/index", ".git/packed-refs", ".git/commondir", ".git/info/exclude", ".git/objects/info/alternates",
 		"inner/.git", "inner/.git/config", "inner/.git/index", "inner/.git/commondir", "inner/.git/logs/HEAD", "inner/.git/objects/info/alternates", "inner/.git/HEAD", ".gitignore", ".git/included", ".git/objects/pack/pack-0123456789012345678901234567890123456789.idx", ".git/objects/11/" + strings.Repeat("1", 38)} {
 		for kind, make := range map[string]func(string) error{
@@ -282,7 +282,7 @@ func TestNoPipeIsWaitedFor(t *testing.T) {
 				if err := make(path); err != nil {
 					t.Skip(err)
 				}
-				everything(t, dir, 20*time.Second)
+				runAllOperations(t, dir, 20*time.Second)
 			})
 		}
 	}

@@ -73,7 +73,7 @@ func newBeginning(ctx context.Context, tree, head, dir string) (*beginning, erro
 	if err := os.MkdirAll(objects, 0o700); err != nil {
 		return nil, unwritable(objects, err)
 	}
-	l := looks{root: tree, gitDir: gitDir, commonDir: gitDir, objects: objects, local: local, area: []string{tree}}
+	l := viewSource{root: tree, gitDir: gitDir, commonDir: gitDir, objects: objects, local: local, area: []string{tree}}
 	v, err := l.newView(filepath.Join(dir, "view"))
 	if err != nil {
 		os.RemoveAll(dir)
@@ -94,8 +94,8 @@ func (b *beginning) run(ctx context.Context, stdin io.Reader, args ...string) (s
 func (b *beginning) changed(ctx context.Context) (names []string, size int64, err error) {
 	names, overlooked, err := b.list(ctx)
 	if err == nil && overlooked {
-		// The user told git to take files for unchanged. What they hold is not the box's work either.
-		// The command fails if there are changes.
+		// The user told git to take files for unchanged. What they hold is not the box's work
+		// either. The command fails if there are changes.
 		if _, err = b.run(ctx, nil, "update-index", "-q", "--really-refresh"); err == nil || isGit(err) {
 			names, _, err = b.list(ctx)
 		}
@@ -111,8 +111,8 @@ func (b *beginning) changed(ctx context.Context) (names []string, size int64, er
 	return names, size, nil
 }
 
-// list lists the names for changed. overlooked reports whether git takes some of the other files for
-// unchanged without a look (git update-index --assume-unchanged).
+// list lists the names for changed. overlooked reports whether git takes some of the other files
+// for unchanged without a look (git update-index --assume-unchanged).
 func (b *beginning) list(ctx context.Context) (names []string, overlooked bool, err error) {
 	out, err := b.run(ctx, nil, "ls-files", "-z", "-v", "--cached", "--modified", "--others", "--exclude-standard")
 	for line := range strings.SplitSeq(out, "\x00") {

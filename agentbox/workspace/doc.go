@@ -16,7 +16,7 @@
 // could run a program (view.go). Links in a git directory are never followed. A git directory
 // outside of the checkout must point back to it (own.go), and objects may be borrowed from
 // elsewhere only if the user allows it (borrowKey). Credentials, hooks and host programs are not
-// copied (leftBehind, redact). Callers bound the size of what a box reports, for example to
+// copied (droppedSettings, redact). Callers bound the size of what a box reports, for example to
 // Unsaved; this package validates the contents.
 //
 // Error codes: Invalid for a repository that cannot be used as it is, with a hint; Missing for a

@@ -9,12 +9,12 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// leftBehind matches the keys that a copy does not get: credentials and where to find them, keys
-// that run host programs or refer to other files, and signing, which a box cannot do without a
+// droppedSettings matches the keys that a copy does not get: credentials and where to find them,
+// keys that run host programs or refer to other files, and signing, which a box cannot do without a
 // key. Keys are in canonical form. The last line is for tools that keep tokens in git's
 // configuration under names of their own (git-town.github-token); losing a key that merely looks
 // like one does no harm.
-var leftBehind = agentbox.Pattern(`^(?:` + strings.Join([]string{
+var droppedSettings = agentbox.Pattern(`^(?:` + strings.Join([]string{
 	`credential\..*`, `http\.(.*\.)?(extraheader|cookiefile|proxyauthmethod|sslkey|sslcert|sslcertpasswordprotected|proxysslkey|proxysslcert|.*password.*)`,
 	`include\..*`, `includeif\..*`, `sendemail\..*`, `imap\..*`, `gpg\..*`, `(commit|tag|push)\.gpgsign`, `user\.signingkey`, `uploadpack\..*hook`,
 	`core\.(hookspath|sshcommand|fsmonitor|askpass|gitproxy|worktree|bare|alternaterefscommand|alternaterefsprefixes|ignorecase|precomposeunicode)`,
@@ -22,9 +22,9 @@ var leftBehind = agentbox.Pattern(`^(?:` + strings.Join([]string{
 	`.*\.[^.]*(token|passw(or)?d|passphrase|secret|api-?key)[^.]*`, `.*\.[^.]*pass`,
 }, "|") + `)$`)
 
-// carried matches the keys of the user's own configuration that affect what git reports about
-// this work tree, or who commits.
-const carried = `^(user\.(name|email)|core\.(autocrlf|eol|safecrlf|excludesfile))$`
+// copiedUserSettings matches the keys of the user's own configuration that affect what git reports
+// about this work tree, or who commits.
+const copiedUserSettings = `^(user\.(name|email)|core\.(autocrlf|eol|safecrlf|excludesfile))$`
 
 // fixed is set in every copy. Inodes and change times of a copy differ from those in the index,
 // and fractions of seconds may be lost on the way to a disk, so git must compare only seconds
@@ -58,7 +58,7 @@ func (s *stager) config(ctx context.Context, repo Repo, to target) (local []git.
 	}
 	// An untracked cache is bound to the machine and directory where it was made. Unless the
 	// repository asks for one, git must drop it, or every git status would complain.
-	carry := append([]git.Setting{{Key: "core.untrackedcache", Value: "false"}}, without(s.carry, "core.excludesfile")...)
+	carry := append([]git.Setting{{Key: "core.untrackedcache", Value: "false"}}, withoutSetting(s.carry, "core.excludesfile")...)
 	// The repository's settings override the user's, and fixed, which comes last, overrides
 	// both.
 	settings := append(missing(carry, local), sanitise(local)...)
@@ -114,7 +114,7 @@ func parseConfig(out string) []git.Setting {
 // repository is. A file outside of the repository that the repository's own file includes does
 // not count.
 func carriedSettings(ctx context.Context, repo Repo) ([]git.Setting, error) {
-	out, _, err := answer(ctx, repo.Root, "config", "--includes", "--show-scope", "--show-origin", "--null", "--get-regexp", carried)
+	out, _, err := answer(ctx, repo.Root, "config", "--includes", "--show-scope", "--show-origin", "--null", "--get-regexp", copiedUserSettings)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func carriedSettings(ctx context.Context, repo Repo) ([]git.Setting, error) {
 		case !local:
 			settings = append(settings, found...)
 		case isFile && (within(repo.Root, path) || within(repo.CommonDir, path)):
-			settings = append(settings, without(found, "core.excludesfile")...) // looks.excludes checks that key
+			settings = append(settings, withoutSetting(found, "core.excludesfile")...) // viewSource.excludes checks it
 		}
 	}
 	return settings, nil
@@ -164,7 +164,7 @@ func sanitise(settings []git.Setting) []git.Setting {
 	var out []git.Setting
 	for _, s := range settings {
 		section := s.Key[:strings.LastIndexByte(s.Key, '.')+1]
-		if leftBehind().MatchString(s.Key) || ours[section] || strings.HasPrefix(section, "url.") && redact(section) != section {
+		if droppedSettings().MatchString(s.Key) || ours[section] || strings.HasPrefix(section, "url.") && redact(section) != section {
 			continue
 		}
 		s.Key, s.Value = redact(s.Key), redact(s.Value)

@@ -36,7 +36,7 @@ func MoveBranch(ctx context.Context, repo Repo, branch, commit, memory string) e
 		if err != nil {
 			return err
 		}
-		forward, err := leadsTo(ctx, repo, was, commit)
+		forward, err := isAncestor(ctx, repo, was, commit)
 		if err != nil {
 			return err
 		}
@@ -69,8 +69,8 @@ func resolve(ctx context.Context, repo Repo, ref string) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// leadsTo reports whether from is an ancestor of to.
-func leadsTo(ctx context.Context, repo Repo, from, to string) (bool, error) {
+// isAncestor reports whether from is an ancestor of to.
+func isAncestor(ctx context.Context, repo Repo, from, to string) (bool, error) {
 	_, yes, err := answer(ctx, repo.Root, "merge-base", "--is-ancestor", from, to)
 	return yes, err
 }

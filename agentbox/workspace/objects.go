@@ -98,10 +98,10 @@ func (s *stager) checkBorrowed(ctx context.Context, repo Repo, store string) err
 	if slices.ContainsFunc(s.area(), func(dir string) bool { return within(dir, store) }) {
 		return nil
 	}
-	if ok, err := mayBorrow(ctx, store); ok || err != nil {
+	if ok, err := isStoreAllowed(ctx, store); ok || err != nil {
 		return err
 	}
-	return borrowed(repo.Root, store)
+	return storeNotAllowedError(repo.Root, store)
 }
 
 // alternates returns the paths in a store's info/alternates file, which may be relative to the

@@ -139,7 +139,7 @@ func (r Repo) checkOwn(ctx context.Context) error {
 	named := r.GitDir == entry
 	if fi.Mode().IsRegular() && within(r.Root, r.GitDir) {
 		to, err := follow(entry, "gitdir: ", r.Root)
-		named = err == nil && same(to, r.GitDir)
+		named = err == nil && sameFile(to, r.GitDir)
 	}
 	// A git directory below the checkout that .git does not name was planted there.
 	if !named && within(r.Root, r.GitDir) {
@@ -152,7 +152,7 @@ func (r Repo) checkOwn(ctx context.Context) error {
 		}
 		return errForeignGitDir(r.Root, r.CommonDir)
 	}
-	if back, err := follow(filepath.Join(r.GitDir, "gitdir"), "", r.GitDir); err == nil && same(back, entry) {
+	if back, err := follow(filepath.Join(r.GitDir, "gitdir"), "", r.GitDir); err == nil && sameFile(back, entry) {
 		if filepath.Dir(filepath.Dir(r.GitDir)) == r.CommonDir && filepath.Base(filepath.Dir(r.GitDir)) == "worktrees" {
 			return checkPlain(r.CommonDir)
 		}
@@ -164,7 +164,7 @@ func (r Repo) checkOwn(ctx context.Context) error {
 	// Submodules and separate git directories set core.worktree. For a linked work tree, the
 	// common directory's setting does not count.
 	for _, s := range settings {
-		if s.Key == "core.worktree" && r.CommonDir == r.GitDir && same(absolute(s.Value, r.GitDir), r.Root) {
+		if s.Key == "core.worktree" && r.CommonDir == r.GitDir && sameFile(absolute(s.Value, r.GitDir), r.Root) {
 			return nil
 		}
 	}
@@ -191,8 +191,8 @@ func absolute(path, base string) string {
 	return filepath.Clean(path)
 }
 
-// same reports whether two paths name the same file. Links are not followed.
-func same(a, b string) bool {
+// sameFile reports whether two paths name the same file. Links are not followed.
+func sameFile(a, b string) bool {
 	fa, err := os.Lstat(a)
 	if err != nil {
 		return false
@@ -205,9 +205,9 @@ func same(a, b string) bool {
 // checkouts may borrow objects.
 const borrowKey = "agentbox.borrow"
 
-// mayBorrow reports whether the user allows checkouts to borrow objects from store. Only
+// isStoreAllowed reports whether the user allows checkouts to borrow objects from store. Only
 // configuration outside of repositories counts, so a repository cannot grant this to itself.
-func mayBorrow(ctx context.Context, store string) (bool, error) {
+func isStoreAllowed(ctx context.Context, store string) (bool, error) {
 	out, _, err := answer(ctx, "/", "config", "--includes", "--null", "--get-all", borrowKey)
 	if err != nil {
 		return false, err
@@ -220,9 +220,9 @@ func mayBorrow(ctx context.Context, store string) (bool, error) {
 	return false, nil
 }
 
-// borrowed returns the error for a store that the user has not allowed, with both remedies as a
-// hint.
-func borrowed(root, store string) error {
+// storeNotAllowedError returns the error for a store that the user has not allowed, with both
+// remedies as a hint.
+func storeNotAllowedError(root, store string) error {
 	return agentbox.Errorf(agentbox.Invalid, "%s borrows objects from %s, which is not part of it", root, store).
 		WithHint("if that is what you want: git config --global --add %s %s; else make it stand alone: git repack -a -d && rm .git/objects/info/alternates",
 			borrowKey, store)

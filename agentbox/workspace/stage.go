@@ -159,9 +159,9 @@ func (s *stager) repo(ctx context.Context, repo Repo, to target) error {
 // objectsAndList copies the objects and lists the work tree, concurrently unless the listing
 // needs the objects.
 func (s *stager) objectsAndList(ctx context.Context, repo Repo, to target, local []git.Setting) (paths []string, err error) {
-	l := looks{root: repo.Root, gitDir: to.git, commonDir: to.git, local: local, user: s.carry, area: s.area()}
+	l := viewSource{root: repo.Root, gitDir: to.git, commonDir: to.git, local: local, user: s.carry, area: s.area()}
 	// With a sparse index, git reads the trees of directories whose files the index omits.
-	if last(local, "core.sparsecheckout") != "" {
+	if settingValue(local, "core.sparsecheckout") != "" {
 		if err := s.objects(ctx, repo, to.git); err != nil {
 			return nil, err
 		}
@@ -176,7 +176,7 @@ func (s *stager) objectsAndList(ctx context.Context, repo Repo, to target, local
 
 // list returns the paths of the work tree without duplicates. Git reads the copied index,
 // through a temporary view.
-func (s *stager) list(ctx context.Context, l looks) (paths []string, err error) {
+func (s *stager) list(ctx context.Context, l viewSource) (paths []string, err error) {
 	v, err := l.newView(filepath.Join(l.gitDir, "agentbox-view"))
 	if err != nil {
 		return nil, err

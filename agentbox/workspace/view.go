@@ -20,8 +20,8 @@ var visible = []string{"core.ignorecase", "core.precomposeunicode", "core.sparse
 // place of a file.
 const listTimeout = 10 * time.Minute
 
-// looks describes where a view finds the parts of a git directory.
-type looks struct {
+// viewSource describes where a view finds the parts of a git directory.
+type viewSource struct {
 	root              string // the work tree
 	gitDir, commonDir string // read from the original or from a copy
 	objects           string // "" for none: needed only when the index omits the files of some directories
@@ -33,8 +33,8 @@ type looks struct {
 // newView creates a view in dir, which must not exist. The index and its shared part keep their
 // file names and are read in place. Line-ending conversion follows the repository's settings and
 // then the user's, because it decides whether a file matches the index.
-func (l looks) newView(dir string) (*git.View, error) {
-	in := git.Ingredients{WorkTree: l.root, Objects: l.objects, Format: last(l.local, "extensions.objectformat"),
+func (l viewSource) newView(dir string) (*git.View, error) {
+	in := git.Ingredients{WorkTree: l.root, Objects: l.objects, Format: settingValue(l.local, "extensions.objectformat"),
 		Files: map[string]string{"index": filepath.Join(l.gitDir, "index"), "info/exclude": filepath.Join(l.commonDir, "info/exclude"), "info/sparse-checkout": filepath.Join(l.gitDir, "info/sparse-checkout"),
 			"shallow": filepath.Join(l.commonDir, "shallow")}}
 	entries, err := git.ReadDir(l.gitDir)
@@ -48,12 +48,12 @@ func (l looks) newView(dir string) (*git.View, error) {
 		}
 	}
 	for _, key := range visible {
-		if value := last(l.local, key); value != "" {
+		if value := settingValue(l.local, key); value != "" {
 			in.Settings = append(in.Settings, git.Setting{Key: key, Value: value})
 		}
 	}
 	for _, key := range []string{"core.autocrlf", "core.eol"} {
-		if value := last(append(slices.Clone(l.user), l.local...), key); value != "" {
+		if value := settingValue(append(slices.Clone(l.user), l.local...), key); value != "" {
 			in.Settings = append(in.Settings, git.Setting{Key: key, Value: value})
 		}
 	}
@@ -70,10 +70,10 @@ func (l looks) newView(dir string) (*git.View, error) {
 // excludes returns the path of the ignore file outside the repository, or "" for none. A
 // repository may only name a file of its own: otherwise the set of ignored files would reveal
 // the contents of any file on the host. The user's own configuration may name any file.
-func (l looks) excludes() (string, error) {
-	named := last(l.local, "core.excludesfile")
+func (l viewSource) excludes() (string, error) {
+	named := settingValue(l.local, "core.excludesfile")
 	if named == "" {
-		if named = last(l.user, "core.excludesfile"); named == "" {
+		if named = settingValue(l.user, "core.excludesfile"); named == "" {
 			return defaultExcludes(), nil
 		}
 		return expand(named, l.root), nil
@@ -114,9 +114,9 @@ func expand(path, root string) string {
 	return absolute(path, root)
 }
 
-// last returns the effective value of key, "true" for a key without a value, and "" if key is
-// not set.
-func last(settings []git.Setting, key string) string {
+// settingValue returns the effective value of key, "true" for a key without a value, and "" if key
+// is not set.
+func settingValue(settings []git.Setting, key string) string {
 	for _, s := range slices.Backward(settings) {
 		if s.Key == key && s.Bare {
 			return "true"
@@ -128,8 +128,8 @@ func last(settings []git.Setting, key string) string {
 	return ""
 }
 
-// without returns a copy of settings that omits key.
-func without(settings []git.Setting, key string) []git.Setting {
+// withoutSetting returns a copy of settings that omits key.
+func withoutSetting(settings []git.Setting, key string) []git.Setting {
 	return slices.DeleteFunc(slices.Clone(settings), func(s git.Setting) bool { return s.Key == key })
 }
 
@@ -162,7 +162,7 @@ func Objects(ctx context.Context, repo Repo) (v *git.View, done func() error, er
 	if err != nil {
 		return nil, nil, unwritable(os.TempDir(), err)
 	}
-	v, err = looks{root: repo.Root, gitDir: repo.GitDir, commonDir: repo.CommonDir, objects: filepath.Join(repo.CommonDir, "objects"), local: local, user: user,
+	v, err = viewSource{root: repo.Root, gitDir: repo.GitDir, commonDir: repo.CommonDir, objects: filepath.Join(repo.CommonDir, "objects"), local: local, user: user,
 		area: []string{repo.Root, repo.CommonDir}}.newView(filepath.Join(dir, "view"))
 	if err != nil {
 		os.RemoveAll(dir)

@@ -15,9 +15,9 @@ const (
 	Zstd  Encoding = 1
 )
 
-// worthwhile is a divisor: compression must save this part of the size. Less is not worth the time
-// to decompress.
-const worthwhile = 8
+// minSavingDivisor is a divisor: compression must save this part of the size. Less is not worth the
+// time to decompress.
+const minSavingDivisor = 8
 
 // Codec compresses and decompresses pieces. It is safe for concurrent use.
 type Codec struct {
@@ -45,7 +45,7 @@ func NewCodec() (*Codec, error) {
 // itself, not a copy.
 func (c *Codec) Encode(p []byte) ([]byte, Encoding) {
 	out := c.enc.EncodeAll(p, make([]byte, 0, len(p)))
-	if len(out) > len(p)-len(p)/worthwhile {
+	if len(out) > len(p)-len(p)/minSavingDivisor {
 		return p, Plain
 	}
 	return out, Zstd

@@ -39,12 +39,12 @@ func NewFingerprinter(key FingerprintKey) (*Fingerprinter, error) {
 	return f, err
 }
 
-// noNonce may be constant, because nothing is encrypted under it and its output stays hidden.
-var noNonce [12]byte
+// zeroNonce may be constant, because nothing is encrypted under it and its output stays hidden.
+var zeroNonce [12]byte
 
 // Of returns the fingerprint of p.
 func (f *Fingerprinter) Of(p []byte) Fingerprint {
 	var out Fingerprint
-	f.cover.Encrypt(out[:], f.hash.Seal(nil, noNonce[:], nil, p))
+	f.cover.Encrypt(out[:], f.hash.Seal(nil, zeroNonce[:], nil, p))
 	return out
 }

@@ -53,15 +53,15 @@ func wrap(f *os.File, err error) (File, error) {
 // Of makes a File of an open file. Closing one closes the other.
 func Of(f *os.File) File { return osFile{f} }
 
-// writePiece bounds one write to the system, in bytes. Linux takes as large a stretch of memory for
+// maxWrite bounds one write to the system, in bytes. Linux takes as large a stretch of memory for
 // a write as it can get, and memory that has lain unused for long is dear where the machine is a
 // virtual one: docs/internals/measurements.md has the numbers.
-const writePiece = 128 << 10
+const maxWrite = 128 << 10
 
 func (f osFile) WriteAt(p []byte, off int64) (n int, err error) {
 	for len(p) > n && err == nil {
 		var m int
-		m, err = f.File.WriteAt(p[n:min(n+writePiece, len(p))], off+int64(n))
+		m, err = f.File.WriteAt(p[n:min(n+maxWrite, len(p))], off+int64(n))
 		n += m
 	}
 	return n, err

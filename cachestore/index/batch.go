@@ -53,13 +53,13 @@ func (b *Batch) DropMeta(d agentbox.Digest) {
 // Remember records the digest of the bytes with a fingerprint. This holds whether or not the chunk
 // is in the store.
 func (b *Batch) Remember(f blob.Fingerprint, d agentbox.Digest) {
-	k := knownKeyOf(f)
+	k := fingerprintKeyOf(f)
 	b.changes = append(b.changes, change{k, seal(k, bytes.Clone(d[:]))})
 }
 
 // Forget removes a record of Remember.
 func (b *Batch) Forget(f blob.Fingerprint) {
-	b.changes = append(b.changes, change{key: knownKeyOf(f)})
+	b.changes = append(b.changes, change{key: fingerprintKeyOf(f)})
 }
 
 // DropDamaged removes an entry whose value is damaged.
@@ -69,9 +69,9 @@ func (b *Batch) DropDamaged(k Key) { b.changes = append(b.changes, change{key: k
 func (b *Batch) Len() int { return len(b.changes) }
 
 // Apply applies the changes in transactions of batchKeys changes each. They are on disk when it
-// returns. After a crash, any number of these transactions from the front may be on disk, so changes
-// on which others depend come first. The same holds after an error, except that NoSpace, from room,
-// comes before a transaction writes anything.
+// returns. After a crash, any number of these transactions from the front may be on disk, so
+// changes on which others depend come first. The same holds after an error, except that NoSpace,
+// from room, comes before a transaction writes anything.
 func (x *Index) Apply(b *Batch) error {
 	for rest := b.changes; len(rest) > 0; {
 		n := min(len(rest), batchKeys)
@@ -88,7 +88,7 @@ func (x *Index) Apply(b *Batch) error {
 
 // apply makes changes in one transaction: all of them or none.
 func (x *Index) apply(changes []change) error {
-	return guarded(func() error {
+	return recoverPanic(func() error {
 		return x.db.Update(func(t *badger.Txn) error {
 			for _, c := range changes {
 				var err error

@@ -48,8 +48,8 @@ func Open(dir string, room func() error) (*Index, error) {
 		return nil, err
 	}
 	x := &Index{room: room}
-	err := guarded(func() (err error) {
-		if x.db, err = badger.Open(settings(dir)); err == nil {
+	err := recoverPanic(func() (err error) {
+		if x.db, err = badger.Open(badgerOptions(dir)); err == nil {
 			x.dir, err = os.Stat(dir)
 		}
 		return err
@@ -63,11 +63,12 @@ func Open(dir string, room func() error) (*Index, error) {
 	return x, nil
 }
 
-// settings returns badger's options. Writes are synced, because a claim must survive a crash. There
-// is one version of each key and no detection of conflicts, because the store serializes writers of
-// the same key. The lock of the store's directory replaces badger's. Tables and caches are small: a
-// million chunks have to fit in the memory of a daemon (TestAMillionChunksFitInMemory).
-func settings(dir string) badger.Options {
+// badgerOptions returns badger's options. Writes are synced, because a claim must survive a crash.
+// There is one version of each key and no detection of conflicts, because the store serializes
+// writers of the same key. The lock of the store's directory replaces badger's. Tables and caches
+// are small: a million chunks have to fit in the memory of a daemon
+// (TestAMillionChunksFitInMemory).
+func badgerOptions(dir string) badger.Options {
 	o := badger.DefaultOptions(dir).WithLogger(nil).WithSyncWrites(true).WithMetricsEnabled(false)
 	o = o.WithDetectConflicts(false).WithNumVersionsToKeep(1).WithBypassLockGuard(true)
 	o = o.WithMemTableSize(memTable).WithNumMemtables(2).WithNumLevelZeroTables(2).WithNumLevelZeroTablesStall(6)
@@ -78,9 +79,9 @@ func settings(dir string) badger.Options {
 	return o.WithChecksumVerificationMode(options.OnTableAndBlockRead)
 }
 
-// guarded turns a panic of badger, which it raises over damaged files, into an error. It cannot
-// catch a panic in badger's own goroutines.
-func guarded(do func() error) (err error) {
+// recoverPanic turns a panic of badger, which it raises over damaged files, into an error. It
+// cannot catch a panic in badger's own goroutines.
+func recoverPanic(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("index: %v", p)
@@ -99,7 +100,7 @@ func (x *Index) Close() error {
 	if now, err := os.Stat(x.db.Opts().Dir); err != nil || !os.SameFile(now, x.dir) {
 		return nil
 	}
-	return guarded(x.db.Close)
+	return recoverPanic(x.db.Close)
 }
 
 // Damaged returns the number of values that failed their checksum since Open.
@@ -135,7 +136,7 @@ func decoded[V any](x *Index, k, v []byte, decode func([]byte) (V, bool)) (out V
 
 // get calls use with the value of a key, if there is one. The value is valid during the call only.
 func (x *Index) get(k []byte, use func(v []byte)) error {
-	err := guarded(func() error {
+	err := recoverPanic(func() error {
 		return x.db.View(func(t *badger.Txn) error {
 			item, err := t.Get(k)
 			if err != nil {
@@ -203,7 +204,7 @@ func (x *Index) eachItem(ctx context.Context, prefix byte, n int, f func(k, v []
 		}
 		return item.Value(func(v []byte) error { return f(item.Key(), v) })
 	}
-	return x.describe(guarded(func() error {
+	return x.describe(recoverPanic(func() error {
 		return x.db.View(func(t *badger.Txn) error {
 			o := badger.DefaultIteratorOptions
 			// Values are beside their keys (WithValueThreshold), so there is nothing to prefetch.

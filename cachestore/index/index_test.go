@@ -209,7 +209,7 @@ func FuzzMeta(f *testing.F) {
 // secret.
 func FuzzValue(f *testing.F) {
 	d := digest(1)
-	k := knownKeyOf(blob.Fingerprint{1})
+	k := fingerprintKeyOf(blob.Fingerprint{1})
 	f.Add(k, seal(k, d[:]))
 	f.Add(secretKey, seal(secretKey, make([]byte, len(blob.FingerprintKey{}))))
 	f.Add([]byte{}, []byte{1, 2, 3})
@@ -221,7 +221,7 @@ func FuzzValue(f *testing.F) {
 
 func fuzzExactly[A agentbox.Digest | blob.FingerprintKey](t *testing.T, k, v []byte) {
 	var x Index
-	got, ok := decoded(&x, k, v, exactly[A])
+	got, ok := decoded(&x, k, v, decodeExact[A])
 	if ok && (len(v) != len(got)+sumLen || !bytes.Equal(seal(k, bytes.Clone(v[:len(got)])), v) || A(v[:len(got)]) != got) {
 		t.Fatalf("%x is read as %x", v, got)
 	}

@@ -19,21 +19,21 @@ func (x *Index) Secret() blob.FingerprintKey { return x.secret }
 // fingerprints are meaningless. It removes these first, so that a crash between the two steps
 // leaves no fingerprints of another secret.
 func (x *Index) openSecret() error {
-	secret, found, err := lookup(x, secretKey, exactly[blob.FingerprintKey])
+	secret, found, err := lookup(x, secretKey, decodeExact[blob.FingerprintKey])
 	if x.secret = secret; err != nil || found {
 		return err
 	}
 	if _, err := rand.Read(x.secret[:]); err != nil {
 		return err
 	}
-	if err := x.forgetAll(); err != nil {
+	if err := x.dropFingerprints(); err != nil {
 		return err
 	}
 	return x.Apply(&Batch{changes: []change{{secretKey, seal(secretKey, append([]byte(nil), x.secret[:]...))}}})
 }
 
-// forgetAll removes every fingerprint.
-func (x *Index) forgetAll() error {
+// dropFingerprints removes every fingerprint.
+func (x *Index) dropFingerprints() error {
 	var b Batch
 	err := x.EachKnown(context.Background(), func(f blob.Fingerprint, _ agentbox.Digest) error {
 		b.Forget(f)
@@ -48,11 +48,11 @@ func (x *Index) forgetAll() error {
 // Known returns the digest of the bytes with a fingerprint, or false when it is not recorded. It
 // does not mean that the chunk is in the store.
 func (x *Index) Known(f blob.Fingerprint) (agentbox.Digest, bool, error) {
-	return lookup(x, knownKeyOf(f), exactly[agentbox.Digest])
+	return lookup(x, fingerprintKeyOf(f), decodeExact[agentbox.Digest])
 }
 
-// exactly decodes a value that consists of the bytes of an A.
-func exactly[A agentbox.Digest | blob.FingerprintKey](b []byte) (a A, ok bool) {
+// decodeExact decodes a value that consists of the bytes of an A.
+func decodeExact[A agentbox.Digest | blob.FingerprintKey](b []byte) (a A, ok bool) {
 	if len(b) != len(a) {
 		return a, false
 	}
@@ -61,5 +61,5 @@ func exactly[A agentbox.Digest | blob.FingerprintKey](b []byte) (a A, ok bool) {
 
 // EachKnown is EachChunk for fingerprints, in their order, each with its digest.
 func (x *Index) EachKnown(ctx context.Context, f func(blob.Fingerprint, agentbox.Digest) error) error {
-	return each(ctx, x, knownKey, exactly[agentbox.Digest], f)
+	return each(ctx, x, knownKey, decodeExact[agentbox.Digest], f)
 }

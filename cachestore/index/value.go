@@ -59,7 +59,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // key is the key of a chunk (chunkKey) or of a manifest (metaKey).
 func key(prefix byte, d agentbox.Digest) []byte { return append([]byte{prefix}, d[:]...) }
 
-func knownKeyOf(f blob.Fingerprint) []byte { return append([]byte{knownKey}, f[:]...) }
+func fingerprintKeyOf(f blob.Fingerprint) []byte { return append([]byte{knownKey}, f[:]...) }
 
 // seal appends the checksum (CRC-32C) of a key and its value. It includes the key, so that a value
 // under the wrong key fails, too.

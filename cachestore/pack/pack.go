@@ -81,8 +81,8 @@ func DecodeHeader(b []byte) (Record, error) {
 	return r, nil
 }
 
-// resync is how much is read at once when looking for the next record behind damage.
-const resync = 1 << 20
+// resyncBuffer is how much is read at once when looking for the next record behind damage.
+const resyncBuffer = 1 << 20
 
 // Scan calls each with every record of a pack of the given size and the offset of its bytes, in
 // order. each returns whether the bytes are those of the record. If they are not, the length in the
@@ -115,13 +115,13 @@ func Scan(f io.ReaderAt, size int64, each func(r Record, off int64) (intact bool
 
 // find returns the offset of the next header at or after at, or size.
 func find(f io.ReaderAt, at, size int64) (int64, error) {
-	buf := make([]byte, resync+HeaderSize)
-	for ; at < size; at += resync {
+	buf := make([]byte, resyncBuffer+HeaderSize)
+	for ; at < size; at += resyncBuffer {
 		n, err := f.ReadAt(buf[:min(int64(len(buf)), size-at)], at)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return 0, err
 		}
-		for i := 0; i+HeaderSize <= n && i < resync; i++ {
+		for i := 0; i+HeaderSize <= n && i < resyncBuffer; i++ {
 			if buf[i] != recordMagic[0] {
 				continue
 			}

@@ -16,8 +16,8 @@ type claimID struct {
 	key   string
 }
 
-// claimSeen is when we saw a claim, by our own monotonic clock.
-type claimSeen struct {
+// claimTimes is when we saw a claim, by our own monotonic clock.
+type claimTimes struct {
 	first   time.Time // it has been there since
 	renewed time.Time // it has had the value changed since
 	changed uint64
@@ -46,7 +46,7 @@ func (s *Store) noteClaims(owner identity.PeerID, next *set) {
 	}
 	// A claim that was held for too long is remembered for as long again: otherwise a peer could
 	// hold it forever by giving it up for a moment.
-	maps.DeleteFunc(s.seen, func(c claimID, seen claimSeen) bool {
+	maps.DeleteFunc(s.seen, func(c claimID, seen claimTimes) bool {
 		_, there := next.records[id{Claim, c.key}]
 		return c.owner == owner && !there && (now.Sub(seen.first) < MaxHold || now.Sub(seen.renewed) > 2*MaxHold)
 	})

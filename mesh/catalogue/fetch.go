@@ -162,7 +162,7 @@ func (s *Store) fetch(ctx context.Context, owner, from identity.PeerID) error {
 // answer that came first stays.
 func (s *Store) accept(owner identity.PeerID, d Delta) error {
 	old := s.catalogueOf(owner)
-	next, err := s.verified(old, d, owner)
+	next, err := s.applyVerified(old, d, owner)
 	if err != nil {
 		s.counters.Refused.Add(1)
 		return err
@@ -175,10 +175,10 @@ func (s *Store) accept(owner identity.PeerID, d Delta) error {
 		return err
 	}
 	s.mu.Lock()
-	gone := former(s.list, owner)
+	gone := isFormer(s.list, owner)
 	s.mu.Unlock()
 	if gone { // Admit came between, and found no file to remove
-		return s.erase(owner)
+		return s.removeFile(owner)
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (s *Store) Exchange(ctx context.Context, from identity.PeerID) error {
 		if h.Owner == s.self {
 			err = s.skipUsedNumbers(h)
 		} else {
-			err = s.offered(h, from)
+			err = s.onHead(h, from)
 		}
 		if err != nil {
 			return err
@@ -234,9 +234,9 @@ func (s *Store) Exchange(ctx context.Context, from identity.PeerID) error {
 	return nil
 }
 
-// offered is Saw for a head that a peer showed. Only heads that their owner signed are fetched:
+// onHead is Saw for a head that a peer showed. Only heads that their owner signed are fetched:
 // otherwise any member could make us look forever for a number that nobody used.
-func (s *Store) offered(h Head, from identity.PeerID) error {
+func (s *Store) onHead(h Head, from identity.PeerID) error {
 	s.mu.Lock()
 	m, _ := s.list.Member(h.Owner)
 	team, known := s.list.Team(), h.Sequence <= s.sequence(h.Owner)

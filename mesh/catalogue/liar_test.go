@@ -164,7 +164,7 @@ func TestAClaimIsNotHeldForEver(t *testing.T) {
 				greedy := meshtest.ID(team.Add(identity.Builder))
 				s := &Store{
 					cfg: Config{Here: func() []identity.PeerID { return []identity.PeerID{greedy} }}, list: team.List,
-					peers: map[identity.PeerID]*set{}, index: map[id][]place{}, seen: map[claimID]claimSeen{}, own: &set{},
+					peers: map[identity.PeerID]*set{}, index: map[id][]recordRef{}, seen: map[claimID]claimTimes{}, own: &set{},
 				}
 				held := time.Duration(0)
 				for n := range uint64(24 * 60) {

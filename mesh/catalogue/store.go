@@ -66,9 +66,9 @@ type Store struct {
 	own   *set
 	peers map[identity.PeerID]*set
 	// index finds records of all peers by kind and key or alias, and by manifest (holderKind).
-	index map[id][]place
+	index map[id][]recordRef
 	// seen is when we saw each claim, by our clock (claims.go).
-	seen map[claimID]claimSeen
+	seen map[claimID]claimTimes
 	// pending has the catalogues of which something newer exists, while they are fetched.
 	pending map[identity.PeerID]*fetchTarget
 }
@@ -80,7 +80,7 @@ type Store struct {
 func Open(cfg Config, list identity.List) (*Store, error) {
 	s := &Store{
 		cfg: cfg, self: identity.PeerOf(cfg.Key.Public().(ed25519.PublicKey)), list: list,
-		peers: map[identity.PeerID]*set{}, index: map[id][]place{}, seen: map[claimID]claimSeen{}, pending: map[identity.PeerID]*fetchTarget{},
+		peers: map[identity.PeerID]*set{}, index: map[id][]recordRef{}, seen: map[claimID]claimTimes{}, pending: map[identity.PeerID]*fetchTarget{},
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, agentbox.Errorf(agentbox.Missing, "keep catalogues: %w", err)
@@ -124,8 +124,8 @@ func (s *Store) load() error {
 		if !ok || err != nil {
 			continue
 		}
-		if owner != s.self && former(s.list, owner) {
-			if err := s.erase(owner); err != nil {
+		if owner != s.self && isFormer(s.list, owner) {
+			if err := s.removeFile(owner); err != nil {
 				return err
 			}
 			continue
@@ -157,7 +157,7 @@ func (s *Store) read(owner identity.PeerID) (*set, error) {
 	if err := wire.ReadMessage(f, &d, maxDelta); err != nil {
 		return nil, err
 	}
-	return s.verified(nil, d, owner)
+	return s.applyVerified(nil, d, owner)
 }
 
 // write writes all of a set to disk, as one message; sync makes it durable.
@@ -172,15 +172,15 @@ func (s *Store) write(got *set, sync bool) error {
 	return durable.Replace(s.path(got.head.Owner), b.Bytes(), 0o600)
 }
 
-// verified returns what results from applying a delta to a set, nil for none, if its owner is a
-// member and signed it.
-func (s *Store) verified(old *set, d Delta, owner identity.PeerID) (*set, error) {
+// applyVerified returns what results from applying a delta to a set, nil for none, if its owner is
+// a member and signed it.
+func (s *Store) applyVerified(old *set, d Delta, owner identity.PeerID) (*set, error) {
 	if old == nil {
 		old = s.empty(owner)
 	}
 	s.mu.Lock()
 	key := ed25519.PublicKey(nil)
-	if m, _ := s.list.Member(owner); !former(s.list, owner) {
+	if m, _ := s.list.Member(owner); !isFormer(s.list, owner) {
 		key = m.Key
 	} else if owner == s.self {
 		key = s.cfg.Key.Public().(ed25519.PublicKey)
@@ -231,8 +231,8 @@ func (r Record) ids() []id {
 	return out
 }
 
-// place is where a record is.
-type place struct {
+// recordRef is where a record is.
+type recordRef struct {
 	owner identity.PeerID
 	id    id
 }
@@ -241,13 +241,13 @@ type place struct {
 // yet.
 func (s *Store) reindex(owner identity.PeerID, r Record) {
 	for _, i := range r.ids() {
-		s.index[i] = append(s.index[i], place{owner, r.id()})
+		s.index[i] = append(s.index[i], recordRef{owner, r.id()})
 	}
 }
 
 func (s *Store) unindex(owner identity.PeerID, r Record) {
 	for _, i := range r.ids() {
-		s.index[i] = slices.DeleteFunc(s.index[i], func(p place) bool { return p == place{owner, r.id()} })
+		s.index[i] = slices.DeleteFunc(s.index[i], func(p recordRef) bool { return p == recordRef{owner, r.id()} })
 		if len(s.index[i]) == 0 {
 			delete(s.index, i)
 		}
@@ -262,7 +262,7 @@ func (s *Store) Admit(list identity.List) error {
 	s.list = list
 	var gone []identity.PeerID
 	for owner := range s.peers {
-		if former(list, owner) {
+		if isFormer(list, owner) {
 			gone = append(gone, owner)
 			s.set(owner, nil)
 		}
@@ -270,23 +270,23 @@ func (s *Store) Admit(list identity.List) error {
 	s.mu.Unlock()
 	var errs []error
 	for _, owner := range gone {
-		errs = append(errs, s.erase(owner))
+		errs = append(errs, s.removeFile(owner))
 		s.changed(owner)
 	}
 	return errors.Join(errs...)
 }
 
-// erase removes the file of a former member; that there is none is no error.
-func (s *Store) erase(owner identity.PeerID) error {
+// removeFile removes the file of a former member; that there is none is no error.
+func (s *Store) removeFile(owner identity.PeerID) error {
 	if err := os.Remove(s.path(owner)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return agentbox.Errorf(agentbox.Missing, "cannot remove the catalogue of a former member: %w", err)
 	}
 	return nil
 }
 
-// former tells whether a peer is no member any more. One whose membership has only expired is: it
+// isFormer tells whether a peer is no member any more. One whose membership has only expired is: it
 // may be renewed.
-func former(list identity.List, owner identity.PeerID) bool {
+func isFormer(list identity.List, owner identity.PeerID) bool {
 	m, ok := list.Member(owner)
 	return !ok || m.Revoked || m.Left
 }

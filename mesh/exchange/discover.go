@@ -81,24 +81,24 @@ func (t *Transfer) waitedEnough(c *call) bool {
 	since := min(time.Since(t.changed), time.Since(c.began))
 	switch {
 	case t.everMet:
-		return !t.coming() && since > peerGrace
+		return !t.connecting() && since > peerGrace
 	case c.class == schedule.Demand:
 		return since > noPeerGrace
 	}
-	return !t.coming() && since > noPeerGrace
+	return !t.connecting() && since > noPeerGrace
 }
 
-// coming reports whether a peer is being connected for the first time since it was there, or is
+// connecting reports whether a peer is being connected for the first time since it was there, or is
 // connected and has not said yet what it has. A peer that did not answer is dialled again and
 // again, and may be gone for good: nobody waits for it. The caller holds mu.
-func (t *Transfer) coming() bool {
+func (t *Transfer) connecting() bool {
 	for p := range t.dialing {
 		if t.failed[p] <= 1 {
 			return true
 		}
 	}
 	for s := range t.b.sessions {
-		if s.theirs == nil && time.Since(s.began) < helloTime {
+		if s.theirs == nil && time.Since(s.began) < helloTimeout {
 			return true
 		}
 	}

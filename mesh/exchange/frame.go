@@ -30,7 +30,7 @@ const (
 	framePiece                         // id, number, encoding, size, stored bytes: the answer begins
 	frameData                          // id, bytes of it
 	frameNone                          // id: there is nothing (more) to come
-	frameManifest                      // asks for the manifest itself; it comes as the piece wholeManifest
+	frameManifest                      // asks for the manifest itself; it comes as the piece manifestNumber
 	framePeers                         // others with sessions about this manifest
 )
 
@@ -45,9 +45,9 @@ const (
 	maxBitsSize   = 4 + (maxChunks+7)/8
 )
 
-// wholeManifest is the number and the request id of a manifest that is itself transferred. No blob
+// manifestNumber is the number and the request id of a manifest that is itself transferred. No blob
 // has so many chunks.
-const wholeManifest = 1<<32 - 1
+const manifestNumber = 1<<32 - 1
 
 // limit is the maximum length of the payload of a frame, in bytes; -1 for an unknown type.
 func (t frameType) limit() int {
@@ -170,7 +170,7 @@ func decodeRequest(b []byte, chunks int) (request, error) {
 		return request{}, malformed("a request of %d bytes", len(b))
 	}
 	r := request{id: binary.BigEndian.Uint32(b), class: schedule.Class(b[4])}
-	if r.class < schedule.Rest || r.class > schedule.Demand || r.id == wholeManifest {
+	if r.class < schedule.Rest || r.class > schedule.Demand || r.id == manifestNumber {
 		return request{}, malformed("a request of class %d", b[4])
 	}
 	var err error

@@ -13,7 +13,7 @@ import (
 func (t *Transfer) verifyAll(in <-chan arrival) {
 	for a := range in {
 		began := time.Now()
-		t.settled(a, began, t.verify(a))
+		t.reportResult(a, began, t.verify(a))
 		recycle(a.in.b)
 		t.pending.Done()
 	}
@@ -33,11 +33,11 @@ func (t *Transfer) verify(a arrival) error {
 	return t.arrived(t.ctx, a.s.peer, int(a.in.head.Number), b)
 }
 
-// settled tells the scheduler and the waiting calls the result of a piece whose verification began
-// at that time. Corrupt is the peer's fault: others are asked for the piece, and the peer gets a
-// strike. Any other error is ours, such as a full disk: asking again would end the same way, so it
-// ends the calls.
-func (t *Transfer) settled(a arrival, began time.Time, err error) {
+// reportResult tells the scheduler and the waiting calls the result of a piece whose verification
+// began at that time. Corrupt is the peer's fault: others are asked for the piece, and the peer
+// gets a strike. Any other error is ours, such as a full disk: asking again would end the same way,
+// so it ends the calls.
+func (t *Transfer) reportResult(a arrival, began time.Time, err error) {
 	i := int(a.in.head.Number)
 	t.n.mu.Lock()
 	defer t.n.mu.Unlock()

@@ -37,7 +37,7 @@ func TestWrongBytesAreChargedToWhoSentThem(t *testing.T) {
 	tr.join(liar)
 	to.mu.Unlock()
 	for _, a := range sent {
-		tr.settled(a, time.Now(), agentbox.Errorf(agentbox.Corrupt, "not what it should be"))
+		tr.reportResult(a, time.Now(), agentbox.Errorf(agentbox.Corrupt, "not what it should be"))
 	}
 	to.mu.Lock()
 	defer to.mu.Unlock()

@@ -99,7 +99,7 @@ type Node struct {
 	totals  schedule.Stats // of transfers that have ended
 }
 
-// shared is a manifest with sessions or a transfer; without either it is removed (tidy).
+// shared is a manifest with sessions or a transfer; without either it is removed (removeUnused).
 type shared struct {
 	digest agentbox.Digest
 	m      blob.Manifest // once it is known
@@ -120,16 +120,16 @@ type shared struct {
 }
 
 // Limits of a Node. maxSessions bounds memory and streams of all peers, maxPeerSessions what one of
-// them opens. banTime is how long a peer that sent wrong bytes is not asked. A peer whose piece has
-// not moved for stuckAfter does not count among the uploads, so slow receivers hold up nobody, but
-// there are at most maxStuck of them. docs/internals/benchmarks.md has the reason for uploads.
+// them opens. banDuration is how long a peer that sent wrong bytes is not asked. A peer whose piece
+// has not moved for stuckAfter does not count among the uploads, so slow receivers hold up nobody,
+// but there are at most maxStuck of them. docs/internals/benchmarks.md has the reason for uploads.
 const (
 	maxSessions     = 512
 	maxPeerSessions = 64 // an eighth, so that no few peers keep out the others
-	banTime         = 10 * time.Minute
-	idleTime        = 30 * time.Second
-	helloTime       = 10 * time.Second
-	writeTime       = 30 * time.Second // without a byte taken, and the session ends
+	banDuration     = 10 * time.Minute
+	idleTimeout     = 30 * time.Second
+	helloTimeout    = 10 * time.Second
+	writeTimeout    = 30 * time.Second // without a byte taken, and the session ends
 	uploads         = 8                // pieces that are sent at once, to different peers if possible
 	sessionUploads  = 2                // that one session has: the next is read while one is sent
 	stuckAfter      = 400 * time.Millisecond
@@ -210,8 +210,8 @@ func (n *Node) find(d agentbox.Digest) *shared {
 	return b
 }
 
-// tidy removes a manifest without sessions and transfer. The caller holds mu.
-func (n *Node) tidy(b *shared) {
+// removeUnused removes a manifest without sessions and transfer. The caller holds mu.
+func (n *Node) removeUnused(b *shared) {
 	if len(b.sessions) == 0 && b.transfer == nil && n.blobs[b.digest] == b {
 		delete(n.blobs, b.digest)
 	}
@@ -308,7 +308,7 @@ func (n *Node) strike(p PeerID) {
 		return
 	}
 	delete(n.strikes, p)
-	n.banned[p] = time.Now().Add(banTime)
+	n.banned[p] = time.Now().Add(banDuration)
 	n.cfg.Log.Warn("a peer sends wrong bytes: it is not asked any more", "peer", p.Short(), "until", n.banned[p])
 	for _, b := range n.blobs {
 		for s := range b.sessions {

@@ -61,11 +61,11 @@ func (s *session) frame(t frameType, b []byte) error {
 		}
 		return err
 	case frameRequest, frameCancel, frameManifest:
-		return s.requested(t, b)
+		return s.onRequest(t, b)
 	case framePiece:
-		return s.pieceBegins(b)
+		return s.onPiece(b)
 	case frameNone:
-		return s.refused(b)
+		return s.onNone(b)
 	}
 	peers, err := decodePeers(b)
 	if err == nil {
@@ -84,9 +84,9 @@ func (s *session) welcome() error {
 	return s.ready()
 }
 
-// requested handles a peer's request. A peer that requests too much at once loses the session; that
+// onRequest handles a peer's request. A peer that requests too much at once loses the session; that
 // is no strike. The caller holds mu.
-func (s *session) requested(t frameType, b []byte) error {
+func (s *session) onRequest(t frameType, b []byte) error {
 	s.busy = time.Now()
 	switch t {
 	case frameManifest:
@@ -115,11 +115,11 @@ func (s *session) requested(t frameType, b []byte) error {
 	return nil
 }
 
-// pieceBegins handles the head of a piece. It answers one of our requests, or one that was
+// onPiece handles the head of a piece. It answers one of our requests, or one that was
 // cancelled while the answer was on its way, which is no fault of the peer's. A buffer is allocated
 // only for what was requested, of the size that the manifest says or less, as the head is only the
 // peer's claim. The caller holds mu.
-func (s *session) pieceBegins(b []byte) error {
+func (s *session) onPiece(b []byte) error {
 	head, err := decodePiece(b)
 	if err != nil {
 		return err
@@ -127,8 +127,8 @@ func (s *session) pieceBegins(b []byte) error {
 	if len(s.incoming) >= schedule.MaxQueued || s.incoming[head.ID] != nil {
 		return malformed("a piece in answer to nothing")
 	}
-	if head.Number == wholeManifest {
-		if head.ID != wholeManifest || s.blob.known {
+	if head.Number == manifestNumber {
+		if head.ID != manifestNumber || s.blob.known {
 			return malformed("a manifest that was not asked for")
 		}
 		s.incoming[head.ID] = &incoming{head: head, b: make([]byte, 0, min(int(head.Stored), 1<<20))}
@@ -145,9 +145,9 @@ func (s *session) pieceBegins(b []byte) error {
 	return nil
 }
 
-// refused handles that nothing (more) comes in answer to a request. What came of a piece until then
+// onNone handles that nothing (more) comes in answer to a request. What came of a piece until then
 // is dropped: another peer starts it anew, as half a piece has no digest. The caller holds mu.
-func (s *session) refused(b []byte) error {
+func (s *session) onNone(b []byte) error {
 	id, err := decodeID(b)
 	if err != nil {
 		return err
@@ -205,7 +205,7 @@ func (s *session) progressed(in *incoming, size int) error {
 	if complete && live {
 		delete(s.incoming, in.head.ID)
 	}
-	if in.head.Number == wholeManifest {
+	if in.head.Number == manifestNumber {
 		s.n.mu.Unlock()
 		if !complete {
 			return nil

@@ -27,7 +27,7 @@ func (n *Node) Serve(ctx context.Context, peer PeerID, stream Stream) error {
 // is missing or not shared with it. The deadline is for the opening alone; afterwards silence is no
 // fault (endIdle).
 func (n *Node) admit(ctx context.Context, peer PeerID, stream Stream) (*session, error) {
-	if err := stream.SetReadDeadline(time.Now().Add(helloTime)); err != nil {
+	if err := stream.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return nil, err
 	}
 	d, err := readOpening(stream)
@@ -102,7 +102,7 @@ func (n *Node) loadManifest(ctx context.Context, b *shared) error {
 // shows when it answers. The session then runs in a goroutine of work, which the Node's Close waits
 // for. Conflict when there is a session with it about the same blob that stays (register).
 func (n *Node) open(ctx context.Context, peer PeerID, d agentbox.Digest) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, helloTime)
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
 	stream, err := n.cfg.Network.Open(ctx, peer)
 	if err != nil {

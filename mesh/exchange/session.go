@@ -50,7 +50,7 @@ type session struct {
 	// slot is its place among the transfer's peers, while joined.
 	slot   schedule.Peer
 	joined bool
-	// began is when the session was made: it is waited for no longer than helloTime.
+	// began is when the session was made: it is waited for no longer than helloTimeout.
 	began time.Time
 	// busy is when either side last requested or sent a piece.
 	busy time.Time
@@ -160,7 +160,7 @@ func (n *Node) drop(s *session, why error) {
 		delete(n.sending, o)
 	}
 	s.cancel(why)
-	n.tidy(s.blob)
+	n.removeUnused(s.blob)
 	n.wakeUp.Notify() // others may be sent to instead
 }
 
@@ -275,8 +275,8 @@ func (s *session) sendManifest() error {
 	}
 	s.sentManifest = true
 	encoded := b.m.Encode()
-	head := pieceHead{ID: wholeManifest, Number: wholeManifest, Encoding: blob.Plain, Size: uint32(len(encoded)), Stored: uint32(len(encoded))}
-	s.out = append(s.out, &outgoing{s: s, id: wholeManifest, head: head.encode(), b: encoded, moved: time.Now()})
+	head := pieceHead{ID: manifestNumber, Number: manifestNumber, Encoding: blob.Plain, Size: uint32(len(encoded)), Stored: uint32(len(encoded))}
+	s.out = append(s.out, &outgoing{s: s, id: manifestNumber, head: head.encode(), b: encoded, moved: time.Now()})
 	s.wake.Notify()
 	return nil
 }

@@ -24,7 +24,7 @@ func (n *Node) Lacking(ctx context.Context, manifest agentbox.Digest, m blob.Man
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	b := n.find(manifest)
-	defer n.tidy(b)
+	defer n.removeUnused(b)
 	for s := range b.sessions {
 		if s.theirs == nil || s.count != len(m.Chunks) {
 			sure = false

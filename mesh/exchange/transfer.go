@@ -99,7 +99,7 @@ func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived)
 	defer n.mu.Unlock()
 	b := n.find(manifest)
 	if n.ctx.Err() != nil || b.transfer != nil {
-		n.tidy(b)
+		n.removeUnused(b)
 		return nil, agentbox.Errorf(agentbox.Conflict, "%s is being got from peers already", manifest.Short())
 	}
 	in := make(chan arrival, 4)
@@ -205,7 +205,7 @@ func (t *Transfer) close() {
 	}
 	t.b.transfer = nil
 	t.n.totals = t.n.totals.Plus(t.state.Stats())
-	t.n.tidy(t.b)
+	t.n.removeUnused(t.b)
 	t.n.mu.Unlock()
 	t.pending.Wait()
 	close(t.in)

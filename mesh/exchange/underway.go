@@ -26,7 +26,7 @@ func (n *Node) Moving() []Movement {
 	defer n.mu.Unlock()
 	var out []Movement
 	for _, b := range n.blobs {
-		got, sent := b.moving()
+		got, sent := b.activeTransfers()
 		if len(got.Peers) > 0 || b.transfer != nil && len(b.transfer.calls) > 0 {
 			out = append(out, got)
 		}
@@ -38,10 +38,10 @@ func (n *Node) Moving() []Movement {
 	return out
 }
 
-// moving returns what of a blob moves in either direction: from whom a piece is arriving, and to
-// whom one is being sent. Peers that are merely connected are in neither. The caller holds the
-// Node's mu.
-func (b *shared) moving() (got, sent Movement) {
+// activeTransfers returns what of a blob moves in either direction: from whom a piece is arriving,
+// and to whom one is being sent. Peers that are merely connected are in neither. The caller holds
+// the Node's mu.
+func (b *shared) activeTransfers() (got, sent Movement) {
 	got = Movement{Manifest: b.digest, Getting: true}
 	if b.known {
 		got.Pieces = len(b.m.Chunks)

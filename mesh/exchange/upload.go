@@ -114,7 +114,7 @@ func (n *Node) endIdle(now time.Time) {
 			continue
 		}
 		for s := range b.sessions {
-			if now.Sub(s.busy) > idleTime {
+			if now.Sub(s.busy) > idleTimeout {
 				n.drop(s, errIdle)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 
 // write sends what waits: first news and requests, then a frame of a piece, and so on. A piece goes
 // out in frames of dataSize, so that a request need not wait behind all of it. It is the session's
-// only writer, and ends with its ctx or when the peer takes nothing for writeTime.
+// only writer, and ends with its ctx or when the peer takes nothing for writeTimeout.
 func (s *session) write() error {
 	frame := make([]byte, 0, headerSize+4+dataSize)
 	for {
@@ -74,13 +74,13 @@ func (s *session) finish(o *outgoing) {
 	s.n.wakeUp.Notify()
 }
 
-// put writes to the stream, within writeTime: a peer that reads nothing would hold a goroutine and
-// a piece of ours forever.
+// put writes to the stream, within writeTimeout: a peer that reads nothing would hold a goroutine
+// and a piece of ours forever.
 func (s *session) put(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	if err := s.stream.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+	if err := s.stream.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
 	_, err := s.stream.Write(b)

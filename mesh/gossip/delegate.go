@@ -70,13 +70,13 @@ func (d *delegate) keyOf(id identity.PeerID) (ed25519.PublicKey, bool) {
 	return m.Key, ok && m.Active(time.Now())
 }
 
-func (d *delegate) NotifyJoin(n *memberlist.Node)   { d.saw(n, true) }
-func (d *delegate) NotifyUpdate(n *memberlist.Node) { d.saw(n, true) }
-func (d *delegate) NotifyLeave(n *memberlist.Node)  { d.saw(n, false) }
+func (d *delegate) NotifyJoin(n *memberlist.Node)   { d.update(n, true) }
+func (d *delegate) NotifyUpdate(n *memberlist.Node) { d.update(n, true) }
+func (d *delegate) NotifyLeave(n *memberlist.Node)  { d.update(n, false) }
 
-// saw records memberlist's view of a peer: whether it is here, and what it announces. Since changes
-// only when the former does.
-func (d *delegate) saw(n *memberlist.Node, here bool) {
+// update records memberlist's view of a peer: whether it is here, and what it announces. Since
+// changes only when the former does.
+func (d *delegate) update(n *memberlist.Node, here bool) {
 	id, err := identity.ParsePeer(n.Name)
 	if err != nil || id == d.cfg.Node.Self() {
 		return

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// silence is how long a peer may fail to acknowledge what we send before the connection is
+	// ackTimeout is how long a peer may fail to acknowledge what we send before the connection is
 	// considered dead: after sleep or a change of address it would swallow everything for half a
 	// minute.
-	silence = 3 * time.Second
+	ackTimeout = 3 * time.Second
 	// dialPause is the minimum pause after a failed dial: memberlist sends to an absent peer every
 	// second.
 	dialPause = 2 * time.Second
@@ -74,7 +74,7 @@ func (l *link) usable() *wire.Conn {
 	if !l.asked.IsZero() && l.conn.PacketsReceived() > l.received {
 		l.asked = time.Time{}
 	}
-	if l.conn.Context().Err() == nil && (l.asked.IsZero() || time.Since(l.asked) < silence) {
+	if l.conn.Context().Err() == nil && (l.asked.IsZero() || time.Since(l.asked) < ackTimeout) {
 		return l.conn
 	}
 	l.conn.Close()

@@ -16,12 +16,13 @@ import (
 // addresses and for sleep.
 const (
 	seekPeriod = 3 * time.Second
-	// asleep is by how much the wall clock gets ahead of the monotonic one when the machine slept.
-	asleep = 5 * time.Second
-	// atOnce bounds how many absent peers are looked for at the same time, perRound how many per
-	// round.
-	atOnce   = 8
-	perRound = 16
+	// sleepThreshold is by how much the wall clock gets ahead of the monotonic one when the machine
+	// slept.
+	sleepThreshold = 5 * time.Second
+	// maxSeeks bounds how many absent peers are looked for at the same time, seeksPerRound how many
+	// per round.
+	maxSeeks      = 8
+	seeksPerRound = 16
 )
 
 // seeker looks for members that are not here: memberlist itself gives up on peers that were absent
@@ -36,7 +37,7 @@ func (g *Gossip) seeker() {
 	addresses := listenAddresses(g.cfg.Node.Addr())
 	for g.ctx.Err() == nil {
 		now := time.Now()
-		slept := now.Round(0).Sub(last.Round(0))-now.Sub(last) > asleep
+		slept := now.Round(0).Sub(last.Round(0))-now.Sub(last) > sleepThreshold
 		last = now
 		if current := listenAddresses(g.cfg.Node.Addr()); slept || !slices.Equal(current, addresses) {
 			addresses = current
@@ -63,8 +64,8 @@ func (g *Gossip) seek() {
 	absent := g.absent()
 	rand.Shuffle(len(absent), func(i, j int) { absent[i], absent[j] = absent[j], absent[i] })
 	var all errgroup.Group
-	all.SetLimit(atOnce)
-	for _, id := range absent[:min(len(absent), perRound)] {
+	all.SetLimit(maxSeeks)
+	for _, id := range absent[:min(len(absent), seeksPerRound)] {
 		all.Go(func() error {
 			if g.ctx.Err() == nil {
 				// It fails for a peer that sleeps, and is repeated.

@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// judge keeps the entries whose signers had the right to sign them, and derives the state of each
-// member from them. It depends on the entries alone, so peers that have the same ones agree.
+// evaluate keeps the entries whose signers had the right to sign them, and derives the state of
+// each member from them. It depends on the entries alone, so peers that have the same ones agree.
 //
 // It is one pass over all entries, not a history: whether an entry counts depends on who the root
 // says is an admin now. So revoking an admin also voids what that admin alone signed, and
 // roster.adopt signs that again first.
-func judge(root ed25519.PublicKey, entries map[slot]Entry) List {
+func evaluate(root ed25519.PublicKey, entries map[slot]Entry) List {
 	l := List{root: root, entries: map[slot]Entry{}, members: map[PeerID]Member{}}
 	rootID := PeerOf(root)
 	admins := map[PeerID]bool{}

@@ -67,7 +67,7 @@ func TeamOf(root ed25519.PublicKey) agentbox.Digest { return sha256.Sum256(root)
 
 // NewList returns the list of a team without members.
 func NewList(root ed25519.PublicKey) List {
-	return judge(root, map[slot]Entry{})
+	return evaluate(root, map[slot]Entry{})
 }
 
 // Team names the team; zero for none.
@@ -199,7 +199,7 @@ func (l List) With(entries ...Entry) (List, error) {
 			all[s] = e
 		}
 	}
-	out := judge(l.root, all)
+	out := evaluate(l.root, all)
 	if len(out.entries) > MaxEntries {
 		return List{}, agentbox.Errorf(agentbox.NoSpace, "a member list has at most %d entries", MaxEntries).
 			WithHint("start another team: agentbox mesh init")

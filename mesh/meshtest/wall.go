@@ -46,7 +46,7 @@ func (w *Wall) Relay(t testing.TB, to netip.AddrPort, through bool) netip.AddrPo
 // forward relays packets between clients and the node until listen is closed. The packets of each
 // client, in each direction, have their own weather, as they take their own paths.
 func (w *Wall) forward(listen *net.UDPConn, to netip.AddrPort, through bool) {
-	clients := map[netip.AddrPort]*way{}
+	clients := map[netip.AddrPort]*relayPath{}
 	var back sync.WaitGroup
 	defer back.Wait()
 	b := make([]byte, 2048)
@@ -76,8 +76,8 @@ func (w *Wall) forward(listen *net.UDPConn, to netip.AddrPort, through bool) {
 	}
 }
 
-// way is one direction between two sockets, with its weather.
-type way struct {
+// relayPath is one direction between two sockets, with its weather.
+type relayPath struct {
 	wall    *Wall
 	through bool
 	send    func([]byte)
@@ -87,16 +87,16 @@ type way struct {
 
 // way starts a direction. Its random choices depend on the node's port, which tests do not choose:
 // what happens to which packet differs between runs.
-func (w *Wall) way(to netip.AddrPort, through bool, send func([]byte)) *way {
-	return &way{wall: w, through: through, send: send, rand: rand.New(rand.NewPCG(1, uint64(to.Port())))}
+func (w *Wall) way(to netip.AddrPort, through bool, send func([]byte)) *relayPath {
+	return &relayPath{wall: w, through: through, send: send, rand: rand.New(rand.NewPCG(1, uint64(to.Port())))}
 }
 
-func (w *way) happens(often float64) bool { return often > 0 && w.rand.Float64() < often }
+func (w *relayPath) happens(often float64) bool { return often > 0 && w.rand.Float64() < often }
 
 // pass sends a packet as the weather is: at most one thing happens to each. One that meets the shut
 // wall is lost, as in a network. A late one is held back until the next one is through, so the last
 // of all may never come.
-func (w *way) pass(b []byte) {
+func (w *relayPath) pass(b []byte) {
 	weather := w.wall.Weather
 	switch {
 	case w.through && w.wall.shut.Load(), w.happens(weather.Lost):

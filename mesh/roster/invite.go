@@ -108,7 +108,7 @@ func (r *Roster) guests(s wire.Service) wire.Handler {
 		return nil
 	}
 	return wire.Answers(maxJoin, func(c *wire.Conn, req joinRequest) (any, error) {
-		answer, err := r.welcome(s, c, req)
+		answer, err := r.admit(s, c, req)
 		if err != nil {
 			r.cfg.Log.Warn("mesh: an invitation was not taken up", "peer", c.Peer().Short(), "error", err)
 		}
@@ -116,10 +116,10 @@ func (r *Roster) guests(s wire.Service) wire.Handler {
 	})
 }
 
-// take uses up an invitation for one peer that proved the secret, on disk first. The same peer may
-// use it again, as its first answer may have been lost. The result says who used it, which may be
-// another peer. Conflict when it has expired or there is no proof; a stranger uses up none.
-func (r *Roster) take(s wire.Service, by identity.PeerID, proved func(invitation) bool) (invitation, error) {
+// consume uses up an invitation for one peer that proved the secret, on disk first. The same peer
+// may use it again, as its first answer may have been lost. The result says who used it, which may
+// be another peer. Conflict when it has expired or there is no proof; a stranger uses up none.
+func (r *Roster) consume(s wire.Service, by identity.PeerID, proved func(invitation) bool) (invitation, error) {
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	open := r.openInvites(r.cfg.Now())
@@ -154,21 +154,21 @@ type (
 	}
 )
 
-// maxJoin bounds a request in bytes; joinTime is how long the guest waits.
+// maxJoin bounds a request in bytes; joinTimeout is how long the guest waits.
 const (
-	maxJoin  = 4 << 10
-	joinTime = 20 * time.Second
+	maxJoin     = 4 << 10
+	joinTimeout = 20 * time.Second
 )
 
-// welcome adds the holder of an invitation to the list. The invitation is used up first, on disk,
+// admit adds the holder of an invitation to the list. The invitation is used up first, on disk,
 // then the member is added. A crash in between costs an invitation, which the same machine may use
 // again; in the other order, two machines could get in.
-func (r *Roster) welcome(s wire.Service, c *wire.Conn, req joinRequest) (joinAnswer, error) {
+func (r *Roster) admit(s wire.Service, c *wire.Conn, req joinRequest) (joinAnswer, error) {
 	binding, err := c.Binding()
 	if err != nil {
 		return joinAnswer{}, err
 	}
-	i, err := r.take(s, c.Peer(), func(i invitation) bool {
+	i, err := r.consume(s, c.Peer(), func(i invitation) bool {
 		return hmac.Equal(req.Proof, i.proof("join", binding)) && identity.PeerOf(req.Key) == c.Peer()
 	})
 	if err != nil {

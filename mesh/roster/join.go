@@ -23,7 +23,7 @@ func (r *Roster) Join(ctx context.Context, node *wire.Node, invite identity.Invi
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, joinTime)
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
 	err = agentbox.Errorf(agentbox.Invalid, "the invitation says no address")
 	for _, address := range invite.Addresses {

@@ -21,18 +21,18 @@ type listMessage struct {
 	List   json.RawMessage `json:"list,omitempty"`
 }
 
-// maxMessage bounds a list and what is around it, in bytes. syncTime is for one exchange,
-// atOnce is how many of them Spread runs at the same time.
+// maxMessage bounds a list and what is around it, in bytes. syncTimeout is for one exchange,
+// maxSyncs is how many of them Spread runs at the same time.
 const (
-	maxMessage = identity.MaxList + 4<<10
-	syncTime   = 10 * time.Second
-	atOnce     = 16
+	maxMessage  = identity.MaxList + 4<<10
+	syncTimeout = 10 * time.Second
+	maxSyncs    = 16
 )
 
 // Sync makes our list and a peer's equal. The error is that of the connection, or of a refused
 // list.
 func (r *Roster) Sync(ctx context.Context, node *wire.Node, peer identity.PeerID) error {
-	ctx, cancel := context.WithTimeout(ctx, syncTime)
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	c, err := node.Dial(ctx, peer, wire.Roster)
 	if err != nil {
@@ -87,12 +87,12 @@ func (r *Roster) serve(c *wire.Conn, q listMessage) (any, error) {
 	return listMessage{List: b}, err
 }
 
-// Spread exchanges lists with many peers, atOnce of them at a time, and waits until all exchanges
+// Spread exchanges lists with many peers, maxSyncs of them at a time, and waits until all exchanges
 // have ended. Peers that cannot be reached hear of the list from others, or when they are back. ctx
 // ends it early.
 func (r *Roster) Spread(ctx context.Context, node *wire.Node, peers []identity.PeerID) {
 	var all errgroup.Group
-	all.SetLimit(atOnce)
+	all.SetLimit(maxSyncs)
 	for _, p := range peers {
 		all.Go(func() error {
 			if err := r.Sync(ctx, node, p); err != nil {
@@ -107,7 +107,7 @@ func (r *Roster) Spread(ctx context.Context, node *wire.Node, peers []identity.P
 // AnnounceLeave tells a peer that this machine leaves. It connects before it signs, because a peer
 // that has left is not admitted any more. Our own list stays as it is until Forget.
 func (r *Roster) AnnounceLeave(ctx context.Context, node *wire.Node, peer identity.PeerID) error {
-	ctx, cancel := context.WithTimeout(ctx, syncTime)
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	c, err := node.Dial(ctx, peer, wire.Roster)
 	if err != nil {

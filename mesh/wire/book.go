@@ -16,18 +16,18 @@ const (
 	maxPeers     = 4096
 )
 
-// book has the addresses at which peers were seen or are said to be, in the order in which they are
-// worth trying: the last one that worked comes first. The slices in it never change.
-type book map[identity.PeerID][]netip.AddrPort
+// addressBook has the addresses at which peers were seen or are said to be, in the order in which
+// they are worth trying: the last one that worked comes first. The slices in it never change.
+type addressBook map[identity.PeerID][]netip.AddrPort
 
-func (b book) confirm(id identity.PeerID, a netip.AddrPort) {
+func (b addressBook) confirm(id identity.PeerID, a netip.AddrPort) {
 	rest := slices.DeleteFunc(slices.Clone(b[id]), func(o netip.AddrPort) bool { return o == a })
 	b.set(id, append([]netip.AddrPort{a}, rest...))
 }
 
 // learn adds addresses that somebody named. They displace others that somebody named, but not the
 // one that worked last.
-func (b book) learn(id identity.PeerID, addresses []netip.AddrPort) {
+func (b addressBook) learn(id identity.PeerID, addresses []netip.AddrPort) {
 	known := slices.Clone(b[id])
 	for _, a := range addresses {
 		a = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
@@ -39,14 +39,14 @@ func (b book) learn(id identity.PeerID, addresses []netip.AddrPort) {
 	b.set(id, known)
 }
 
-func (b book) set(id identity.PeerID, addresses []netip.AddrPort) {
+func (b addressBook) set(id identity.PeerID, addresses []netip.AddrPort) {
 	if len(addresses) == 0 || b[id] == nil && len(b) >= maxPeers {
 		return
 	}
 	b[id] = addresses[:min(len(addresses), maxAddresses)]
 }
 
-func (b book) keep(wanted func(identity.PeerID) bool) {
+func (b addressBook) keep(wanted func(identity.PeerID) bool) {
 	maps.DeleteFunc(b, func(id identity.PeerID, _ []netip.AddrPort) bool { return !wanted(id) })
 }
 

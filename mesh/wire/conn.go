@@ -85,7 +85,7 @@ func (c *Conn) AcceptStream(ctx context.Context) (*Stream, error) {
 
 func (c *Conn) stream(s *quic.Stream, err error) (*Stream, error) {
 	if err != nil {
-		return nil, c.failed(err)
+		return nil, c.wrapError(err)
 	}
 	return &Stream{Stream: s}, nil
 }
@@ -96,7 +96,7 @@ func (c *Conn) SendDatagram(b []byte) error {
 	if len(b) > MaxDatagram {
 		return agentbox.Errorf(agentbox.Invalid, "a datagram has at most %d bytes, not %d", MaxDatagram, len(b))
 	}
-	return c.failed(c.q.SendDatagram(b))
+	return c.wrapError(c.q.SendDatagram(b))
 }
 
 // ReceiveDatagram waits for a datagram, and records its time for Heard. Datagrams that nobody waits
@@ -104,14 +104,14 @@ func (c *Conn) SendDatagram(b []byte) error {
 func (c *Conn) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	b, err := c.q.ReceiveDatagram(ctx)
 	if err != nil {
-		return nil, c.failed(err)
+		return nil, c.wrapError(err)
 	}
 	c.node.heard.Store(c.peer, time.Now())
 	return b, nil
 }
 
-// failed adds the peer to the error of a connection; nil for no error.
-func (c *Conn) failed(err error) error {
+// wrapError adds the peer to the error of a connection; nil for no error.
+func (c *Conn) wrapError(err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err

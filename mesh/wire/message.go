@@ -12,11 +12,11 @@ import (
 	"agentbox/agentbox"
 )
 
-// A connection has only this many answers made at the same time, each within answerTime. So a
+// A connection has only this many answers made at the same time, each within answerTimeout. So a
 // peer that asks a lot or reads slowly takes few resources.
 const (
-	maxAnswers = 4
-	answerTime = 30 * time.Second
+	maxAnswers    = 4
+	answerTimeout = 30 * time.Second
 )
 
 // WriteMessage writes v as JSON after its length, four bytes big-endian, in one Write. The reader
@@ -66,11 +66,11 @@ func (c *Conn) Ask(ctx context.Context, question, answer any, most int) error {
 		_ = s.SetDeadline(deadline)
 	}
 	if err := WriteMessage(s, question); err != nil {
-		return c.failed(err)
+		return c.wrapError(err)
 	}
 	_ = s.Close()
 	if err = ReadMessage(s, answer, most); endedAsNonMember(err) {
-		return c.failed(err)
+		return c.wrapError(err)
 	}
 	return err
 }
@@ -89,7 +89,7 @@ func Answers[Q any](most int, reply func(c *Conn, question Q) (answer any, err e
 			}
 			all.Go(func() error {
 				defer s.Abort()
-				_ = s.SetDeadline(time.Now().Add(answerTime))
+				_ = s.SetDeadline(time.Now().Add(answerTimeout))
 				var q Q
 				err := ReadMessage(s, &q, most)
 				if err != nil {

@@ -31,12 +31,12 @@ type Config struct {
 // Times and bounds of connections. Gossip notices within seconds that a peer is gone, so
 // idleTimeout covers only what gossip does not see.
 const (
-	idleTimeout      = 30 * time.Second
-	handshakeTimeout = 5 * time.Second
-	expiryPeriod     = 5 * time.Second // how often memberships are looked at that expire
-	perService       = 16              // connections that one peer may open to one service
-	maxStreams       = 256
-	unvalidatedRate  = 50 // new connections a second before addresses have to be proven
+	idleTimeout        = 30 * time.Second
+	handshakeTimeout   = 5 * time.Second
+	expiryPeriod       = 5 * time.Second // how often memberships are looked at that expire
+	maxConnsPerService = 16              // connections that one peer may open to one service
+	maxStreams         = 256
+	unvalidatedRate    = 50 // new connections a second before addresses have to be proven
 )
 
 // Node is one peer's end of the mesh. Its methods may be called concurrently. tasks has the
@@ -64,7 +64,7 @@ type Node struct {
 	// list is the newest member list; the zero one admits nobody.
 	list identity.List
 	// book has the possible addresses of peers.
-	book     book
+	book     addressBook
 	handlers map[Service]Handler
 	guests   func(Service) Handler // nil: no guests
 	// conns has the open connections of both directions, for Admit and Close to end.
@@ -93,7 +93,7 @@ func Listen(cfg Config) (*Node, error) {
 		return nil, agentbox.Errorf(agentbox.Invalid, "mesh: %q is not an address to listen on: %w", cfg.Listen, err)
 	}
 	n := &Node{
-		cfg: cfg, self: identity.PeerOf(cfg.Key.Public().(ed25519.PublicKey)), book: book{},
+		cfg: cfg, self: identity.PeerOf(cfg.Key.Public().(ed25519.PublicKey)), book: addressBook{},
 		handlers: map[Service]Handler{}, conns: map[*Conn]bool{},
 	}
 	if n.cert, err = certificate(cfg.Key); err != nil {

@@ -14,8 +14,8 @@ import (
 // handshake is complete before the server has seen its certificate.
 const greeting = 'y'
 
-// guestTime bounds a connection for an invitation, as its peer is unknown to the team.
-const guestTime = 20 * time.Second
+// guestTimeout bounds a connection for an invitation, as its peer is unknown to the team.
+const guestTimeout = 20 * time.Second
 
 // serviceOf returns the service that an ALPN asks for and its handler; nil if it is another team's
 // or has none.
@@ -61,7 +61,7 @@ func (n *Node) serve(q *quic.Conn) {
 	ctx := c.Context()
 	if s.guest() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, guestTime)
+		ctx, cancel = context.WithTimeout(ctx, guestTimeout)
 		defer cancel()
 	}
 	if c.greet() == nil {
@@ -79,7 +79,7 @@ func (n *Node) register(c *Conn) error {
 		return errClosed
 	case !c.service.guest() && !n.list.Admits(c.peer, time.Now()):
 		return agentbox.Errorf(agentbox.Conflict, "not a member of the team any more")
-	case c.incoming && n.countOf(c) >= perService:
+	case c.incoming && n.countOf(c) >= maxConnsPerService:
 		n.counters.OverLimit.Add(1)
 		return agentbox.Errorf(agentbox.Conflict, "too many connections")
 	case c.incoming:

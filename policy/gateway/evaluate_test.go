@@ -18,7 +18,7 @@ func TestCheckSaysWhatTheGatewayDoes(t *testing.T) {
 	addrs := map[string][]netip.Addr{
 		"a.test": {loopback}, "b.test": {loopback}, "private.test": {other}, "metadata.test": {metadata}, "own.test": {own},
 		"both.test": {metadata, other, loopback}, "wire.test": {netip.MustParseAddr("168.63.129.16")}, "denied.test": {netip.MustParseAddr("127.0.0.3")},
-		"many.test": append(eightOf(metadata), loopback), "mapped.test": {netip.MustParseAddr("::ffff:10.9.8.7")}, "x.wild.test": {loopback}, "wild.test": {loopback},
+		"many.test": append(eightAddresses(metadata), loopback), "mapped.test": {netip.MustParseAddr("::ffff:10.9.8.7")}, "x.wild.test": {loopback}, "wild.test": {loopback},
 	}
 	private := "a.test|a.test:22|GET,HEAD b.test/v1/**|both.test|metadata.test|wire.test|denied.test|many.test|*.wild.test|127.0.0.1|metadata.google.internal|udp://a.test:53"
 	spec := grants(strings.Split(private, "|")...)
@@ -79,7 +79,7 @@ func TestCheckSaysWhatTheGatewayDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := Evaluator{p, w.g.cfg.Resolve}.Check(t.Context(), f)
-			did := w.does(f)
+			did := w.canConnect(f)
 			if said.Allow != c.allow || did != c.allow {
 				t.Errorf("check says %+v, the gateway does %v, want %v", said, did, c.allow)
 			}
@@ -87,8 +87,8 @@ func TestCheckSaysWhatTheGatewayDoes(t *testing.T) {
 	}
 }
 
-// does tells whether a box gets through: a question, a connection, what is said first.
-func (w *world) does(f policy.Flow) bool {
+// canConnect tells whether a box gets through: a question, a connection, what is said first.
+func (w *world) canConnect(f policy.Flow) bool {
 	w.t.Helper()
 	if f.Name != "" && w.g.Lookup(f.Name, typeA) != nil {
 		return false
@@ -116,13 +116,13 @@ func (w *world) does(f policy.Flow) bool {
 		return len(b) > 0
 	}
 	if f.TLS {
-		return strings.HasPrefix(w.tlsRaw(f.Name, head(f)), "HTTP/1.1 200") || w.passes(f)
+		return strings.HasPrefix(w.tlsRaw(f.Name, head(f)), "HTTP/1.1 200") || w.passesTLS(f)
 	}
 	return strings.HasPrefix(w.raw(d, head(f)), "HTTP/1.1 200")
 }
 
-// passes tells whether TLS passes unread, where every request is the server's to answer.
-func (w *world) passes(f policy.Flow) bool {
+// passesTLS tells whether TLS passes unread, where every request is the server's to answer.
+func (w *world) passesTLS(f policy.Flow) bool {
 	c, err := w.dial(dest(f.Name, f.Port))
 	if err != nil {
 		return false
@@ -144,7 +144,7 @@ func head(f policy.Flow) string {
 	return f.Method + " " + f.Path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n"
 }
 
-func eightOf(a netip.Addr) []netip.Addr {
+func eightAddresses(a netip.Addr) []netip.Addr {
 	list := make([]netip.Addr, 8)
 	for i := range list {
 		list[i] = a

@@ -79,7 +79,7 @@ func readOwn(home, path string) ([]byte, error) {
 		if last, err = root.Lstat(at); err != nil {
 			return nil, err
 		}
-		if err := own(filepath.Join(home, at), last); err != nil {
+		if err := checkOwner(filepath.Join(home, at), last); err != nil {
 			return nil, err
 		}
 	}
@@ -101,8 +101,8 @@ func readOwn(home, path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxJSON))
 }
 
-// own refuses a file or directory that somebody else may have put there.
-func own(path string, info os.FileInfo) error {
+// checkOwner refuses a file or directory that somebody else may have put there.
+func checkOwner(path string, info os.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case info.Mode()&os.ModeSymlink != 0:

@@ -124,12 +124,12 @@ func TestResolverSeesRotationAndRevocation(t *testing.T) {
 	want("T", "first")
 	write("second")
 	want("T", "first")
-	now = now.Add(fresh + time.Second)
+	now = now.Add(cacheTime + time.Second)
 	want("T", "second")
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(fresh + time.Second)
+	now = now.Add(cacheTime + time.Second)
 	want("T", "")
 	want("E", "one")
 	k.Set(map[string]Source{"E": {From: Reference{Env, "V"}}}, nil)

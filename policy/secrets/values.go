@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// fresh is how long a value is used without asking again: a burst of requests asks once, and a
+// cacheTime is how long a value is used without asking again: a burst of requests asks once, and a
 // rotated value takes effect this much later.
-const fresh = 5 * time.Second
+const cacheTime = 5 * time.Second
 
 // Resolver gets values for one box. It implements policy.Values. Values stay in its memory as long
 // as they are fresh. Its methods may be called concurrently.
@@ -91,7 +91,7 @@ func (k *Resolver) Value(ctx context.Context, name string) (string, error) {
 	if k.refs[name] != source {
 		return "", fmt.Errorf("the secret %s has just changed", name)
 	}
-	k.cached[name] = cached{v.(string), now.Add(fresh)}
+	k.cached[name] = cached{v.(string), now.Add(cacheTime)}
 	return v.(string), nil
 }
 

@@ -38,7 +38,7 @@ func Available() error {
 // processes of its user.
 func Signals() bool {
 	v, err := version()
-	return err == nil && handled(v).Scoped&unix.LANDLOCK_SCOPE_SIGNAL != 0
+	return err == nil && handledRights(v).Scoped&unix.LANDLOCK_SCOPE_SIGNAL != 0
 }
 
 // version is that of Landlock's interface in the running kernel, from 1 on. The error is for
@@ -77,7 +77,7 @@ func Thread(files Files) error {
 // every right, so that a machine can do with its own files and with /dev/kvm what it could without
 // Landlock.
 func restrict(files Files, version int) error {
-	attr := handled(version)
+	attr := handledRights(version)
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
 		return fmt.Errorf("make a Landlock ruleset: %w", errno)
@@ -99,10 +99,10 @@ func restrict(files Files, version int) error {
 	return nil
 }
 
-// handled is all that a version of Landlock can deny. It is denied unless a rule grants it. The
-// kernel refuses a right that its version does not know, hence the cases. No rule grants TCP: the
-// machine's network is a socket that it inherits.
-func handled(version int) unix.LandlockRulesetAttr {
+// handledRights is all that a version of Landlock can deny. It is denied unless a rule grants it.
+// The kernel refuses a right that its version does not know, hence the cases. No rule grants TCP:
+// the machine's network is a socket that it inherits.
+func handledRights(version int) unix.LandlockRulesetAttr {
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: firstRights}
 	if version >= 2 {
 		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_REFER

@@ -39,7 +39,7 @@ func hostIDs() (idMaps, error) {
 	if os.Geteuid() == 0 {
 		uids, err1 := rootRange("/proc/self/uid_map")
 		gids, err2 := rootRange("/proc/self/gid_map")
-		return idMaps{UIDs: around(os.Geteuid(), uids), GIDs: around(os.Getegid(), gids)}, cmp.Or(err1, err2)
+		return idMaps{UIDs: mapAround(os.Geteuid(), uids), GIDs: mapAround(os.Getegid(), gids)}, cmp.Or(err1, err2)
 	}
 	who, err := user.Current()
 	if err != nil {
@@ -56,12 +56,12 @@ func hostIDs() (idMaps, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return idMaps{}, err
 	}
-	return idMaps{UIDs: around(os.Geteuid(), uids), GIDs: around(os.Getegid(), gids), Helpers: true}, nil
+	return idMaps{UIDs: mapAround(os.Geteuid(), uids), GIDs: mapAround(os.Getegid(), gids), Helpers: true}, nil
 }
 
-// around maps GuestUID to own, and the other ids to those of free, in order. If free is too small,
-// the highest ids do not exist in the guest; packages use those below GuestUID.
-func around(own int, free idRange) []idRange {
+// mapAround maps GuestUID to own, and the other ids to those of free, in order. If free is too
+// small, the highest ids do not exist in the guest; packages use those below GuestUID.
+func mapAround(own int, free idRange) []idRange {
 	below := min(vmm.GuestUID, free.Size)
 	maps := []idRange{{0, free.Outside, below}, {vmm.GuestUID, own, 1}}
 	if rest := min(guestIDs-vmm.GuestUID-1, free.Size-below); rest > 0 {

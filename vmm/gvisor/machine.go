@@ -57,7 +57,7 @@ func (m *machine) Link() vmm.Link {
 
 // PIDs returns the launcher, the sandbox, its file server, and the processes that run the guest's
 // code.
-func (m *machine) PIDs() []int { return family(m.proc.PID) }
+func (m *machine) PIDs() []int { return processTree(m.proc.PID) }
 
 // Freeze implements vmm.Machine. It stops all processes of the guest, the agent too.
 func (m *machine) Freeze(ctx context.Context) error { return m.setFrozen(ctx, true, "Pause") }

@@ -36,9 +36,9 @@ func startLauncher(program string, stderr *os.File, files []*os.File) (*child.Pr
 	return child.Start(cmd, nil)
 }
 
-// family lists a process and then its descendants. Processes come and go meanwhile, so use it for
-// accounting only and never to kill.
-func family(pid int) []int {
+// processTree lists a process and then its descendants. Processes come and go meanwhile, so use it
+// for accounting only and never to kill.
+func processTree(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {
 		threads := "/proc/" + strconv.Itoa(all[i]) + "/task/"

@@ -72,7 +72,7 @@ func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 		return nil, err
 	}
 	m.base = &template{ID: r.template.ID, Manifest: r.template.Manifest}
-	if err := r.show(&p); err != nil {
+	if err := r.linkImages(&p); err != nil {
 		return nil, err
 	}
 	return m, r.start(ctx, d, m, p, images)
@@ -151,10 +151,10 @@ func (r *restoration) verifyWorkspace(dir string) error {
 	return nil
 }
 
-// show makes the directory in which runsc looks for the images. runsc needs paths, but the
+// linkImages makes the directory in which runsc looks for the images. runsc needs paths, but the
 // machine's root has no files of the host. So these are links to descriptors in /proc/self/fd,
 // which runsc inherits.
-func (r *restoration) show(p *plan.Plan) error {
+func (r *restoration) linkImages(p *plan.Plan) error {
 	dir := filepath.Join(r.spec.Dir, machineDir, savedDir)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err

@@ -9,9 +9,9 @@ import (
 	"agentbox/vmm/child"
 )
 
-// received takes over the descriptors that came with a message, also after an error: the connection
-// to the sandbox and, if card is set, the cable.
-func received(fds []int, card bool) (*net.UnixConn, *link, error) {
+// takeDescriptors takes over the descriptors that came with a message, also after an error: the
+// connection to the sandbox and, if card is set, the cable.
+func takeDescriptors(fds []int, card bool) (*net.UnixConn, *link, error) {
 	if want := map[bool]int{false: 1, true: 2}[card]; len(fds) != want {
 		closeDescriptors(fds)
 		return nil, nil, errors.New("no connection came with the launcher's answer")

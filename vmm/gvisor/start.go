@@ -102,7 +102,7 @@ func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 		Env:  []string{"PATH=/bin"},
 		Pid:  inMachine + "/" + pidFile,
 		Dial: inMachine + "/" + stateDir + "/runsc-" + containerID + ".sock",
-		CPUs: someCPUs(spec),
+		CPUs: pickCPUs(spec),
 	}
 	if spec.Blocks != nil {
 		p.Image = inImage
@@ -115,10 +115,10 @@ func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 	return p
 }
 
-// someCPUs chooses as many of this process's CPUs as the machine has, since gVisor shows the guest
+// pickCPUs chooses as many of this process's CPUs as the machine has, since gVisor shows the guest
 // all that it may run on; nil means all. The first one depends on a hash of the machine's
 // directory, so that machines are spread over the CPUs.
-func someCPUs(spec vmm.Spec) []int {
+func pickCPUs(spec vmm.Spec) []int {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil || set.Count() <= spec.CPUs {
 		return nil
@@ -262,7 +262,7 @@ func (m *machine) await(ctx context.Context, p plan.Plan) error {
 		m.released = false
 		return errors.New(e.Failed)
 	}
-	conn, link, err := received(fds, e.NoCard == "")
+	conn, link, err := takeDescriptors(fds, e.NoCard == "")
 	if err != nil {
 		return err
 	}

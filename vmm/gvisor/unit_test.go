@@ -27,7 +27,7 @@ func TestTheBoxUserIsTheCallerAndAllOthersAreNobody(t *testing.T) {
 		{0, idRange{0, 1 << 30, 65536}, []idRange{{0, 1 << 30, 1000}, {1000, 0, 1}, {1001, 1<<30 + 1000, 64535}}},
 		{7, idRange{0, 5000, 1000}, []idRange{{0, 5000, 1000}, {1000, 7, 1}}},
 	} {
-		if got := around(c.own, c.free); !reflect.DeepEqual(got, c.want) {
+		if got := mapAround(c.own, c.free); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("around(%d, %v) = %v, want %v", c.own, c.free, got, c.want)
 		}
 	}

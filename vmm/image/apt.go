@@ -26,9 +26,9 @@ const mergedUsrHooks = "/usr/share/mmdebstrap/hooks/maybe-merged-usr"
 // beforeMergedUsr are the releases that do not have the package usr-is-merged.
 var beforeMergedUsr = []string{"buster", "bullseye", "bionic", "focal", "jammy"}
 
-// unwanted are patterns of dpkg's path-exclude: files that neither a build nor a box unpacks. The
-// directories of manual pages stay, because some packages cannot be installed without them.
-var unwanted = []string{"/usr/share/doc/*", "/usr/share/man/*/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/lintian/*"}
+// excludedPaths are patterns of dpkg's path-exclude: files that neither a build nor a box unpacks.
+// The directories of manual pages stay, because some packages cannot be installed without them.
+var excludedPaths = []string{"/usr/share/doc/*", "/usr/share/man/*/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/lintian/*"}
 
 // hostState are files that a build leaves of the host or of itself. They would make every build
 // different. Boxes get their own when they start.
@@ -63,7 +63,7 @@ func (b *build) apt(ctx context.Context, r Recipe) error {
 		return err
 	}
 	// Remove what differs from build to build.
-	if err := errors.Join(b.forgetHost(), b.javaStore(), b.ownClusters()); err != nil {
+	if err := errors.Join(b.removeHostState(), b.javaStore(), b.ownClusters()); err != nil {
 		return err
 	}
 	b.image.Versions, err = b.versions()
@@ -84,7 +84,7 @@ func bootstrapArgs(mode, suite string, r Recipe) []string {
 	if _, arch, _ := strings.Cut(r.Platform, "/"); arch != "" {
 		args = append(args, "--architectures="+cmp.Or(debianArchs[arch], arch))
 	}
-	for _, pattern := range unwanted {
+	for _, pattern := range excludedPaths {
 		args = append(args, "--dpkgopt=path-exclude="+pattern)
 	}
 	return append(args, suite, "-", "-")
@@ -97,9 +97,9 @@ var debianArchs = map[string]string{"386": "i386", "arm": "armhf", "arm/v7": "ar
 // site's proxy, is not for an image: boxes and the team read it.
 const aptSettings = "/etc/apt/apt.conf.d"
 
-// forgetHost removes what the build left of the host, credentials for apt among it, and gives
+// removeHostState removes what the build left of the host, credentials for apt among it, and gives
 // programs the empty files that they expect. An empty machine-id means that there is none yet.
-func (b *build) forgetHost() error {
+func (b *build) removeHostState() error {
 	var errs []error
 	for _, name := range hostState {
 		errs = append(errs, b.tree.Remove(name))
@@ -107,7 +107,7 @@ func (b *build) forgetHost() error {
 	for _, dir := range hostFiles {
 		b.tree.RemoveFiles(dir)
 	}
-	for name, ino := range b.within(aptSettings) {
+	for name, ino := range b.entriesOf(aptSettings) {
 		text, err := ino.ReadAll(maxText)
 		if ino.Type() == rootfs.TypeRegular && (err != nil || userinfo().Match(text)) {
 			errs = append(errs, b.tree.Remove(path.Join(aptSettings, name)))

@@ -307,11 +307,11 @@ func TestAptPasswordsAreNotInTheImage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.forgetHost(); err != nil {
+	if err := b.removeHostState(); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{"etc/apt", "etc/apt/sources.list.d", "etc/apt/auth.conf.d", "etc/apt/apt.conf.d", "var/lib/apt/lists"} {
-		for name, ino := range b.within(dir) {
+		for name, ino := range b.entriesOf(dir) {
 			if text, err := ino.ReadAll(1 << 20); err == nil && strings.Contains(string(text), "hunter2") {
 				t.Errorf("the image has %s/%s with a password of this host: %s", dir, name, text)
 			}

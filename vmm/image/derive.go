@@ -43,28 +43,28 @@ func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p age
 // are layers opened, each once.
 func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p agentbox.Progress) (Image, error) {
 	ask := func(key string) (Image, bool) { return s.elsewhere(ctx, agentbox.Digest{}, key, p) }
-	return s.over(ctx, derivedKey(d.Key), base, d.Name, p, ask, func(b *build) error {
+	return s.deriveFrom(ctx, derivedKey(d.Key), base, d.Name, p, ask, func(b *build) error {
 		for _, layer := range d.Layers {
 			if err := b.apply(ctx, layer); err != nil {
 				return err
 			}
 		}
 		// If a member that made a layer is revoked, the image is removed.
-		b.image.restOn(d.Upon...)
+		b.image.addProvenance(d.Upon...)
 		return b.makeKeys() // of packages in the layers
 	})
 }
 
-// over makes an image by a change to the tree of base, once for a key. It inherits source, packages
-// and environment of base, and rests on the member that made base. ask is that of once.
-func (s *Store) over(ctx context.Context, key string, base Image, name string, p agentbox.Progress, ask func(key string) (Image, bool), change func(*build) error) (Image, error) {
-	return s.once(ctx, key, p, nil, ask, func(b *build) error {
+// deriveFrom makes an image by a change to the tree of base, once for a key. It inherits source,
+// packages and environment of base, and rests on the member that made base. ask is that of once.
+func (s *Store) deriveFrom(ctx context.Context, key string, base Image, name string, p agentbox.Progress, ask func(key string) (Image, bool), change func(*build) error) (Image, error) {
+	return s.findOrMake(ctx, key, p, nil, ask, func(b *build) error {
 		if err := b.startFrom(ctx, s.limits, base); err != nil {
 			return err
 		}
 		b.image = base
 		b.image.Lazy, b.image.Path, b.image.Origin, b.image.Upon = nil, "", "", slices.Clone(base.Upon)
-		b.image.restOn(base.Origin)
+		b.image.addProvenance(base.Origin)
 		b.image.Base, b.image.Name = base.Pin(), base.Name+" "+name
 		return change(b)
 	})

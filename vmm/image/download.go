@@ -99,7 +99,7 @@ func (d *download) path(i int) string { return filepath.Join(d.b.dir, fmt.Sprint
 func (d *download) fetch(ctx context.Context, i int) error {
 	var err error
 	for try := range maxTries {
-		if err = d.fetchOnce(ctx, i); err == nil || ctx.Err() != nil || !passing(err) {
+		if err = d.fetchOnce(ctx, i); err == nil || ctx.Err() != nil || !isTransient(err) {
 			return err
 		}
 		select {
@@ -110,9 +110,9 @@ func (d *download) fetch(ctx context.Context, i int) error {
 	return err
 }
 
-// passing tells whether another try may succeed: after a broken connection or a busy registry, but
-// not after a definite answer, an error of this host's disk, or one with a code.
-func passing(err error) bool {
+// isTransient tells whether another try may succeed: after a broken connection or a busy registry,
+// but not after a definite answer, an error of this host's disk, or one with a code.
+func isTransient(err error) bool {
 	var answer *transport.Error
 	if errors.As(err, &answer) {
 		return answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests

@@ -43,7 +43,7 @@ func (s *Store) ensure(ctx context.Context, r Recipe, p agentbox.Progress, getBa
 	if err != nil {
 		return Image{}, err
 	}
-	includes, err := resolveIncludes(ctx, r.Include, s.neverNow())
+	includes, err := resolveIncludes(ctx, r.Include, s.currentExclusions())
 	if err != nil {
 		return Image{}, err
 	}
@@ -146,7 +146,7 @@ func (s *Store) makeBase(ctx context.Context, r Recipe, p agentbox.Progress, eno
 	if err != nil {
 		return Image{}, err
 	}
-	return s.once(ctx, key, p, enough, ask, func(b *build) error {
+	return s.findOrMake(ctx, key, p, enough, ask, func(b *build) error {
 		b.image = Image{Name: r.Source, Source: r.Source, Platform: r.Platform, Packages: r.Packages}
 		unpack := b.oci
 		if k, _ := r.source(); k == fromApt {
@@ -159,11 +159,11 @@ func (s *Store) makeBase(ctx context.Context, r Recipe, p agentbox.Progress, eno
 	})
 }
 
-// once returns the image that was made for key before, if enough accepts it, or that ask finds.
-// Otherwise it builds one: fill makes the tree and the description. Both enough and ask may be nil.
-// once holds the flock of the key while it builds, so that other processes wait and then find the
-// image. It looks for the image before it locks, too, since most calls find it.
-func (s *Store) once(ctx context.Context, key string, p agentbox.Progress, enough func(agentbox.Digest) bool, ask func(key string) (Image, bool), fill func(*build) error) (Image, error) {
+// findOrMake returns the image that was made for key before, if enough accepts it, or that ask
+// finds. Otherwise it builds one: fill makes the tree and the description. Both enough and ask may
+// be nil. once holds the flock of the key while it builds, so that other processes wait and then
+// find the image. It looks for the image before it locks, too, since most calls find it.
+func (s *Store) findOrMake(ctx context.Context, key string, p agentbox.Progress, enough func(agentbox.Digest) bool, ask func(key string) (Image, bool), fill func(*build) error) (Image, error) {
 	made := func() (agentbox.Digest, bool) {
 		d, ok := s.recipe(key)
 		return d, ok && (enough == nil || enough(d))

@@ -54,8 +54,8 @@ func writeJSON(path string, v any) error {
 	return writeFile(path, append(b, '\n'))
 }
 
-// setBeside writes a file beside an image, which must be here.
-func (s *Store) setBeside(d agentbox.Digest, name string, v any) error {
+// writeSidecar writes a file beside an image, which must be here.
+func (s *Store) writeSidecar(d agentbox.Digest, name string, v any) error {
 	return writeJSON(filepath.Join(s.imageDir(d), name), v)
 }
 

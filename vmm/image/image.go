@@ -43,8 +43,8 @@ func (i Image) Pin() agentbox.Digest {
 	return i.Base
 }
 
-// restOn adds the members whose work is in an image. "" is this host.
-func (i *Image) restOn(makers ...string) {
+// addProvenance adds the members whose work is in an image. "" is this host.
+func (i *Image) addProvenance(makers ...string) {
 	for _, maker := range makers {
 		if maker != "" && !slices.Contains(i.Upon, maker) {
 			i.Upon = append(i.Upon, maker)

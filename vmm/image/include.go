@@ -112,7 +112,7 @@ func resolveInclude(ctx context.Context, inc Include, from, home string, never N
 		return included{}, agentbox.Errorf(agentbox.Conflict, "include: %s leads to %s now, which is not what was approved", from, real).
 			WithHint("agentbox policy show shows what the repository asks for now")
 	}
-	if err := refuse(inc.From, real, home); err != nil {
+	if err := refuseSecret(inc.From, real, home); err != nil {
 		return included{}, err
 	}
 	// Paths below agentbox's own directories are refused here, those above them by walk.
@@ -154,7 +154,7 @@ func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list [
 	for _, i := range list {
 		i.fingerprint(h)
 	}
-	return s.over(ctx, r.key(hex.EncodeToString(h.Sum(nil))), base, "with includes", p, nil, func(b *build) error {
+	return s.deriveFrom(ctx, r.key(hex.EncodeToString(h.Sum(nil))), base, "with includes", p, nil, func(b *build) error {
 		b.image.Include = r.Include
 		b.tree.NextLayer()
 		for _, i := range list {

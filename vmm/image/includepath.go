@@ -124,9 +124,9 @@ var hostOnly = []string{"/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/b
 // hostCertificates may be included, since boxes need a company's own authorities, too.
 const hostCertificates = "/etc/ssl/certs"
 
-// refuse fails with code Invalid for a path that must not be included. asked is the path in the
-// recipe, real has its links resolved, and home is the user's home directory.
-func refuse(asked, real, home string) error {
+// refuseSecret fails with code Invalid for a path that must not be included. asked is the path in
+// the recipe, real has its links resolved, and home is the user's home directory.
+func refuseSecret(asked, real, home string) error {
 	switch {
 	case real == "/" || inside(home, real):
 		return agentbox.Errorf(agentbox.Invalid, "include of %s would copy the home directory into the image", asked).

@@ -101,7 +101,7 @@ func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) e
 		return hostError(err)
 	}
 	img.Lazy = nil
-	return errors.Join(s.setBeside(d, imageCheckName, checked{d, now}), writeJSON(filepath.Join(dir, imageMetaName), img), durable.SyncDir(dir))
+	return errors.Join(s.writeSidecar(d, imageCheckName, checked{d, now}), writeJSON(filepath.Join(dir, imageMetaName), img), durable.SyncDir(dir))
 }
 
 // linkOrCopy makes to a hard link to from, or a synced copy.
@@ -125,7 +125,7 @@ func linkOrCopy(to, from string) error {
 // SetTrace stores the blocks of an image that a box read first, in that order. They are prefetched
 // for the next machine.
 func (s *Store) SetTrace(d agentbox.Digest, blocks []uint32) error {
-	return s.setBeside(d, imageTraceName, blocks)
+	return s.writeSidecar(d, imageTraceName, blocks)
 }
 
 // Trace returns the blocks of SetTrace, nil if it was never called.

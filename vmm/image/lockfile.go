@@ -158,8 +158,8 @@ func (e *LockEntry) tidy() string {
 	return ""
 }
 
-// of returns the entry of a recipe without its includes, or nil.
-func (l *Lock) of(r Recipe) *LockEntry {
+// entryOf returns the entry of a recipe without its includes, or nil.
+func (l *Lock) entryOf(r Recipe) *LockEntry {
 	want, err := r.Base().normal()
 	i := slices.IndexFunc(l.Images, func(e LockEntry) bool { return err == nil && e.same(want) })
 	if i < 0 {
@@ -171,7 +171,7 @@ func (l *Lock) of(r Recipe) *LockEntry {
 // Pin returns the recipe as the lock pins it, and the digest for Ensure. If there is no pin, it
 // returns the recipe unchanged and a zero digest.
 func (l *Lock) Pin(r Recipe) (Recipe, agentbox.Digest) {
-	e := l.of(r)
+	e := l.entryOf(r)
 	if e == nil {
 		return r, agentbox.Digest{}
 	}
@@ -182,7 +182,7 @@ func (l *Lock) Pin(r Recipe) (Recipe, agentbox.Digest) {
 // PinOf returns a digest of the entry of a recipe, "" if there is none. host/consent compares it
 // with what was approved.
 func (l *Lock) PinOf(r Recipe) string {
-	e := l.of(r)
+	e := l.entryOf(r)
 	if e == nil {
 		return ""
 	}
@@ -198,7 +198,7 @@ func (l *Lock) Set(r Recipe, img Image) bool {
 		return false
 	}
 	e := LockEntry{want.Source, want.Packages, want.Platform, lockDigest(img.Pin()), img.Manifest, img.Versions}
-	switch old := l.of(r); {
+	switch old := l.entryOf(r); {
 	case old == nil:
 		l.Images = append(l.Images, e)
 	case old.Image == e.Image && old.Manifest == e.Manifest:

@@ -171,7 +171,7 @@ func TestTheSamePackagesAreTheSameImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	versions := []string{"git=1:2.39", "libc6=2"}
-	built, err := s.once(t.Context(), r.key(""), nil, func(agentbox.Digest) bool { return false }, nil, func(b *build) error {
+	built, err := s.findOrMake(t.Context(), r.key(""), nil, func(agentbox.Digest) bool { return false }, nil, func(b *build) error {
 		b.image = Image{Name: r.Source, Source: r.Source, Platform: r.Platform, Packages: r.Packages, Versions: versions}
 		return b.prepare()
 	})

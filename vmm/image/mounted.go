@@ -62,15 +62,15 @@ func mountedElsewhere(asked, real string, own []string, mounts []mounted) error 
 		home, ok := origin(mounts, dir)
 		for _, m := range places {
 			if ok && inside(m.path, real) && m.fs == home.fs && inside(m.root, home.root) {
-				return neverIncluded(asked, m.path)
+				return exclusionError(asked, m.path)
 			}
 		}
 	}
 	return nil
 }
 
-// neverIncluded is the error for a path of agentbox's own.
-func neverIncluded(asked, path string) error {
+// exclusionError is the error for a path of agentbox's own.
+func exclusionError(asked, path string) error {
 	return agentbox.Errorf(agentbox.Invalid, "include of %s refused: %s is where agentbox keeps the keys of every box", asked, path).
 		WithHint("nothing opens that; name directories that do not contain it")
 }

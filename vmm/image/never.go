@@ -48,7 +48,7 @@ func (n *Never) add(path string, levels int) {
 func (n Never) check(asked, path string, info fs.FileInfo) error {
 	for _, own := range n.files {
 		if os.SameFile(own, info) {
-			return neverIncluded(asked, path)
+			return exclusionError(asked, path)
 		}
 	}
 	return nil

@@ -109,7 +109,7 @@ func (b *build) ownClusters() error {
 	for _, p := range clusters {
 		had := false
 		for _, dir := range p.empty {
-			for name := range b.within(dir) {
+			for name := range b.entriesOf(dir) {
 				had = true
 				errs = append(errs, b.tree.Remove(path.Join(dir, name)))
 			}
@@ -137,7 +137,7 @@ func (b *build) firstStart(p perBox) error {
 func (b *build) removeLinked(file string) error {
 	dir, last := path.Split(file)
 	var errs []error
-	for name, ino := range b.within(dir) {
+	for name, ino := range b.entriesOf(dir) {
 		if name == last || ino.Target == last {
 			errs = append(errs, b.tree.Remove(path.Join(dir, name)))
 		}
@@ -145,8 +145,8 @@ func (b *build) removeLinked(file string) error {
 	return errors.Join(errs...)
 }
 
-// within returns the entries of a directory by name, none if it is missing.
-func (b *build) within(dir string) map[string]*rootfs.Inode {
+// entriesOf returns the entries of a directory by name, none if it is missing.
+func (b *build) entriesOf(dir string) map[string]*rootfs.Inode {
 	in := map[string]*rootfs.Inode{}
 	if ino := b.tree.Lookup(dir, true); ino != nil {
 		for _, name := range ino.Names() {

@@ -71,7 +71,7 @@ func (b *build) prepare() error {
 
 // copySkeleton copies the files that useradd would to a new home. The shell's prompt is among them.
 func (b *build) copySkeleton(home string) error {
-	for name, ino := range b.within("/etc/skel") {
+	for name, ino := range b.entriesOf("/etc/skel") {
 		if file := *ino; file.Type() == rootfs.TypeRegular {
 			file.UID, file.GID = userID, userID
 			if err := b.tree.Put(path.Join(home, name), &file); err != nil {

@@ -39,7 +39,7 @@ func AddReceived(list []Received, more ...Received) []Received {
 
 // SetReceived stores from where the bytes of an image came.
 func (s *Store) SetReceived(d agentbox.Digest, list []Received) error {
-	return s.setBeside(d, imageReceivedName, list)
+	return s.writeSidecar(d, imageReceivedName, list)
 }
 
 // Received returns the list of SetReceived, nil if it was never called or cannot be read.

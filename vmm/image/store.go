@@ -53,8 +53,8 @@ func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, 
 	return img, true
 }
 
-// neverNow reads the forbidden directories, whose content changes.
-func (s *Store) neverNow() Never { return NeverBelow(append([]string{s.dir}, s.Never...)...) }
+// currentExclusions reads the forbidden directories, whose content changes.
+func (s *Store) currentExclusions() Never { return NeverBelow(append([]string{s.dir}, s.Never...)...) }
 
 // Open opens the store in dir, or makes one, and removes what builds that died have left.
 func Open(ctx context.Context, dir string) (*Store, error) {

@@ -48,7 +48,7 @@ func (s *Store) open(d agentbox.Digest) (Image, error) {
 	if got != d {
 		return img, corrupt(d, "its bytes have changed: they are now "+got.Short())
 	}
-	return img, s.setBeside(d, imageCheckName, checked{d, now})
+	return img, s.writeSidecar(d, imageCheckName, checked{d, now})
 }
 
 // Distrust makes the next open read and verify the whole file. It is called when the store of

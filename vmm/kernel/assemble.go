@@ -83,7 +83,7 @@ func writeDir(dir string, files map[string][]byte, manifest any) error {
 			return err
 		}
 	}
-	return appear(tmp, dir)
+	return publish(tmp, dir)
 }
 
 // newDir makes a temporary directory below parent, in the file system to which appear renames it.
@@ -94,8 +94,8 @@ func newDir(parent string) (string, error) {
 	return os.MkdirTemp(parent, ".new-")
 }
 
-// appear gives a complete directory its name. The name is durable when appear returns.
-func appear(tmp, dir string) error {
+// publish gives a complete directory its name. The name is durable when appear returns.
+func publish(tmp, dir string) error {
 	if err := errors.Join(os.Chmod(tmp, 0o755), durable.SyncDir(tmp)); err != nil {
 		return err
 	}

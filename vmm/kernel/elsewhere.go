@@ -26,11 +26,11 @@ type origin struct {
 // some dozens of modules.
 const maxParts = 1 << 20
 
-// elsewhere gets parts that another member fetched, and keeps them below fetched like parts that
+// fetchRemote gets parts that another member fetched, and keeps them below fetched like parts that
 // were fetched here. It compares every byte with their list, and the release with that of the
 // kernel. Config.Elsewhere judges who wrote the list. After any error, fs.ErrNotExist if nobody is
 // asked, the next source is tried. The directory has a temporary name until it is verified.
-func (c *Config) elsewhere(ctx context.Context, fetched string) (*parts, error) {
+func (c *Config) fetchRemote(ctx context.Context, fetched string) (*parts, error) {
 	if c.Elsewhere == nil {
 		return nil, fs.ErrNotExist
 	}
@@ -53,7 +53,7 @@ func (c *Config) elsewhere(ctx context.Context, fetched string) (*parts, error) 
 			return nil, err
 		}
 	}
-	if err := appear(tmp, filepath.Join(fetched, p.Release)); err != nil {
+	if err := publish(tmp, filepath.Join(fetched, p.Release)); err != nil {
 		return nil, err
 	}
 	return p, nil

@@ -39,7 +39,7 @@ func TestAKernelThatSomebodyElseFetched(t *testing.T) {
 		foreign(t, dir, func(*parts, map[string][]byte) {})
 		return "peer", nil
 	}}
-	p, err := c.elsewhere(t.Context(), filepath.Join(root, "fetched"))
+	p, err := c.fetchRemote(t.Context(), filepath.Join(root, "fetched"))
 	if err != nil || p.Release != "6.1.0-56-cloud" {
 		t.Fatalf("%+v, %v", p, err)
 	}
@@ -75,7 +75,7 @@ func TestAKernelOfUnknownOriginGoesWithTheNextRevocation(t *testing.T) {
 		return "peer", nil
 	}}
 	fetched := filepath.Join(root, "fetched")
-	p, err := c.elsewhere(t.Context(), fetched)
+	p, err := c.fetchRemote(t.Context(), fetched)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestForeignPartsThatAreNotWhatTheySayAreRefused(t *testing.T) {
 			foreign(t, dir, change)
 			return "peer", nil
 		}}
-		if _, err := c.elsewhere(t.Context(), filepath.Join(root, "fetched")); agentbox.CodeOf(err) != agentbox.Corrupt {
+		if _, err := c.fetchRemote(t.Context(), filepath.Join(root, "fetched")); agentbox.CodeOf(err) != agentbox.Corrupt {
 			t.Errorf("%s: %v", what, err)
 		}
 		if list, err := ListFetched(root); err != nil || len(list) != 0 {

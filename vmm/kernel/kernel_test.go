@@ -145,7 +145,7 @@ func fakeKernel(t *testing.T) string {
 	if err := os.MkdirAll(modules, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range needed {
+	for _, name := range requiredModules {
 		if err := os.WriteFile(filepath.Join(modules, name+".ko"), fakeModule("depends="), 0o644); err != nil {
 			t.Fatal(err)
 		}

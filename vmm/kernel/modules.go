@@ -16,12 +16,13 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// needed modules are those without which no machine boots, unless they are built in: virtio's
-// transport and devices, and the file systems of image, runtime layer and workspace.
-var needed = []string{"virtio_mmio", "virtio_blk", "virtio_console", "erofs", "ext4", "overlay"}
+// requiredModules modules are those without which no machine boots, unless they are built in:
+// virtio's transport and devices, and the file systems of image, runtime layer and workspace.
+var requiredModules = []string{"virtio_mmio", "virtio_blk", "virtio_console", "erofs", "ext4", "overlay"}
 
-// wanted modules are loaded if the kernel has them. Each costs boot time and memory in every box.
-var wanted = []string{"virtio_pci", "virtio_rng", "virtio_net", "fuse", "tun", "unix"}
+// optionalModules modules are loaded if the kernel has them. Each costs boot time and memory in
+// every box.
+var optionalModules = []string{"virtio_pci", "virtio_rng", "virtio_net", "fuse", "tun", "unix"}
 
 // maxModule is the most bytes of a decompressed module.
 const maxModule = 64 << 20

@@ -72,7 +72,7 @@ func (c *Config) parts(ctx context.Context) (*parts, error) {
 	} else {
 		c.Log.Debug("the host's own kernel is not usable", "err", err)
 	}
-	p, err := c.elsewhere(ctx, fetched)
+	p, err := c.fetchRemote(ctx, fetched)
 	if err == nil {
 		return p, nil
 	}
@@ -106,7 +106,7 @@ func readKernel(vmlinuz, source string, modules func(release string) string) (*p
 	}
 	tree, err := indexModules(os.DirFS(dir))
 	if err == nil {
-		p.Modules, err = tree.resolve(needed, wanted)
+		p.Modules, err = tree.resolve(requiredModules, optionalModules)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("modules of %s: %w", release, err)

@@ -59,11 +59,11 @@ const (
 	// inFlight answers of maxRead bytes, together 128 MiB. The usual maximum of the protocol, 32
 	// MiB, would allow 2 GiB. The client learns the block sizes, and QEMU cuts its requests to
 	// them. A request for a single byte is legal, but pages are best.
-	maxOption  = 64 << 10 // bytes of an option; names have at most 4096
-	maxOptions = 1000     // of one client
-	maxRead    = 2 << 20
-	minBlock   = 1
-	bestBlock  = 4096
+	maxOption      = 64 << 10 // bytes of an option; names have at most 4096
+	maxOptions     = 1000     // of one client
+	maxRead        = 2 << 20
+	minBlock       = 1
+	preferredBlock = 4096
 )
 
 // errProtocol ends the session of a client that cannot be understood. There is no answer to that:

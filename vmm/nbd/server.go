@@ -116,7 +116,7 @@ func (s *session) describe(option uint32) error {
 	export = binary.BigEndian.AppendUint64(export, uint64(s.image.Size()))
 	export = binary.BigEndian.AppendUint16(export, exportFlags)
 	blocks := binary.BigEndian.AppendUint16(nil, infoBlockSize)
-	for _, n := range []uint32{minBlock, bestBlock, maxRead} {
+	for _, n := range []uint32{minBlock, preferredBlock, maxRead} {
 		blocks = binary.BigEndian.AppendUint32(blocks, n)
 	}
 	return errors.Join(writeReply(s.conn, option, repInfo, export), writeReply(s.conn, option, repInfo, blocks), writeReply(s.conn, option, repAck, nil))

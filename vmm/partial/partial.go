@@ -127,7 +127,7 @@ func (f *File) read(ctx context.Context, p []byte, off int64) error {
 
 // await returns when a block is here. The read counts as waiting (Waiting) until the answer comes.
 func (f *File) await(ctx context.Context, block int) error {
-	if f.here(block) {
+	if f.readable(block) {
 		return nil
 	}
 	f.wait(1)
@@ -136,10 +136,10 @@ func (f *File) await(ctx context.Context, block int) error {
 	if err != nil {
 		return err
 	}
-	if err := f.take(answer); err != nil {
+	if err := f.merge(answer); err != nil {
 		return err
 	}
-	if !f.here(block) {
+	if !f.readable(block) {
 		return fmt.Errorf("block %d of the image was promised and is not there", block)
 	}
 	return nil
@@ -155,10 +155,10 @@ func (f *File) wait(n int) {
 	f.waiting += n
 }
 
-// take merges an answer about the open file into have. If the answer is about another file, take
+// merge merges an answer about the open file into have. If the answer is about another file, take
 // opens that one and forgets the old: the daemon may have lost the first file and started over. It
 // compares files by inode, since the new file has the path of the old.
-func (f *File) take(a agentbox.Blocks) error {
+func (f *File) merge(a agentbox.Blocks) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	ours, err := f.f.Stat()
@@ -178,8 +178,8 @@ func (f *File) take(a agentbox.Blocks) error {
 	return err
 }
 
-// here tells whether a block can be read. The answer holds for the file of this moment only.
-func (f *File) here(block int) bool {
+// readable tells whether a block can be read. The answer holds for the file of this moment only.
+func (f *File) readable(block int) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.has(block)

@@ -127,14 +127,14 @@ func TestProbeGuest(t *testing.T) {
 		"resets 2": {"exit 0", "ended before its first program ran, and printed nothing"},
 		"flood":    {"exec yes >&5", "printed without end"},
 	} {
-		got, err := probeGuest(context.Background(), script(t, test.body), "/k", patience)
+		got, err := probeGuest(context.Background(), script(t, test.body), "/k", probeLimits)
 		if err != nil || (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, %v", what, got, err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := probeGuest(ctx, script(t, "exec sleep 1000"), "/k", patience); err == nil {
+	if _, err := probeGuest(ctx, script(t, "exec sleep 1000"), "/k", probeLimits); err == nil {
 		t.Error("a probe that was cancelled has a verdict")
 	}
 }

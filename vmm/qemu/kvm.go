@@ -42,9 +42,9 @@ type limits struct {
 	whole   time.Duration
 }
 
-// patience is long on purpose: a wrong "no" makes every machine of this host slow until the verdict
-// changes.
-var patience = limits{first: 10 * time.Second, silence: 30 * time.Second, whole: 2 * time.Minute}
+// probeLimits is long on purpose: a wrong "no" makes every machine of this host slow until the
+// verdict changes.
+var probeLimits = limits{first: 10 * time.Second, silence: 30 * time.Second, whole: 2 * time.Minute}
 
 // kvmVerdict finds out whether KVM works, or remembers. A device that opens proves nothing, so it
 // boots a guest. An error means that it could not find out, and then it remembers nothing. Nor does
@@ -93,7 +93,7 @@ func (d *Driver) tryKVM(ctx context.Context) (works bool, reason string, err err
 		return false, "", err
 	}
 	begun := time.Now()
-	ended, err := probeGuest(ctx, program, kernel, patience)
+	ended, err := probeGuest(ctx, program, kernel, probeLimits)
 	switch {
 	case err != nil:
 		return false, "", err
@@ -148,8 +148,8 @@ func probeCommand(kernel string) command {
 		Name: "kvm-probe", Accel: accelKVM, CPUs: 1, Memory: probeMemory, Share: true,
 		Kernel: filepath.Join(kernel, kernelFile), Initrd: filepath.Join(kernel, initrdFile),
 		// What asks the firmware for disks prints before the kernel proper runs, which is no sign
-		// of life.
-		// Without edd=off the firmware is asked for disks before the kernel proper runs, and prints.
+		// of life. Without edd=off the firmware is asked for disks before the kernel proper runs,
+		// and prints.
 		Args: strings.NewReplacer("quiet", "edd=off", "loglevel=3", "loglevel=6").Replace(kernelArgs(accelKVM)),
 	}
 }
@@ -178,31 +178,31 @@ func awaitStart(ctx context.Context, conn net.Conn, p *process, limit limits) (s
 		case ctx.Err() != nil:
 			return "", ctx.Err()
 		case errors.Is(err, os.ErrDeadlineExceeded) && silent.Before(end):
-			return fmt.Sprintf("KVM opens here but a guest printed nothing for %v%s", silence, lastPrinted(seen)), nil
+			return fmt.Sprintf("KVM opens here but a guest printed nothing for %v%s", silence, lastConsoleLine(seen)), nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return fmt.Sprintf("KVM opens here but a guest did not boot within %v%s", limit.whole, lastPrinted(seen)), nil
+			return fmt.Sprintf("KVM opens here but a guest did not boot within %v%s", limit.whole, lastConsoleLine(seen)), nil
 		case err != nil:
 			<-p.Done()
-			return whyEnded(p, seen), nil
+			return exitReason(p, seen), nil
 		}
 	}
 	return "KVM opens here but a guest printed without end before its first program ran", nil
 }
 
-// whyEnded tells a guest that reset or switched itself off, which ends QEMU in good order, from a
+// exitReason tells a guest that reset or switched itself off, which ends QEMU in good order, from a
 // QEMU that failed.
-func whyEnded(p *process, seen []byte) string {
+func exitReason(p *process, seen []byte) string {
 	if err := p.Err(); err != nil {
 		return fmt.Sprintf("KVM opens here but QEMU cannot use it (%s, %v)", p.stderr.FirstLine(), err)
 	}
-	if printed := lastPrinted(seen); printed != "" {
+	if printed := lastConsoleLine(seen); printed != "" {
 		return "KVM opens here but a guest ended before its first program ran" + printed
 	}
 	return "KVM opens here but a guest ended before its first program ran, and printed nothing"
 }
 
-// lastPrinted is the last line of a console, quoted for a message, or "".
-func lastPrinted(seen []byte) string {
+// lastConsoleLine is the last line of a console, quoted for a message, or "".
+func lastConsoleLine(seen []byte) string {
 	text := bytes.TrimSpace(seen)
 	line := text[bytes.LastIndexAny(text, "\r\n")+1:]
 	if len(line) == 0 {

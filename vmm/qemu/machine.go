@@ -127,16 +127,16 @@ func (m *machine) explain(err error) error {
 	return m.Explain(m.spec.Name, err, quickCommand, brokenSocket...)
 }
 
-// deathNotice is how long a failed start waits for QEMU's own end to explain it: memory and sockets
+// exitWait is how long a failed start waits for QEMU's own end to explain it: memory and sockets
 // fail before the process is gone.
-const deathNotice = time.Second
+const exitWait = time.Second
 
 // abandon kills a machine that failed to start with err. If it ended by itself, that is the reason
 // it returns. The process is gone when it returns.
 func (m *machine) abandon(err error) error {
 	ended := false
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && agentbox.CodeOf(err) != agentbox.Corrupt {
-		wait := deathNotice
+		wait := exitWait
 		if child.IsAny(err, brokenSocket) {
 			wait = quickCommand
 		}

@@ -44,8 +44,8 @@ func identify(path string) (fileIdentity, error) {
 	return fileIdentity{path, id}, err
 }
 
-// recall returns the memo, empty if it cannot be read; d.mu is held.
-func (d *Driver) recall() *memo {
+// loadMemo returns the memo, empty if it cannot be read; d.mu is held.
+func (d *Driver) loadMemo() *memo {
 	if d.known == nil {
 		d.known = &memo{}
 		b, err := os.ReadFile(filepath.Join(d.config.StateDir, memoFile))
@@ -56,9 +56,9 @@ func (d *Driver) recall() *memo {
 	return d.known
 }
 
-// remember replaces the memo on disk if it has changed; d.mu is held. If several processes do, the
+// saveMemo replaces the memo on disk if it has changed; d.mu is held. If several processes do, the
 // last one wins.
-func (d *Driver) remember(known *memo) error {
+func (d *Driver) saveMemo(known *memo) error {
 	if !known.changed {
 		return nil
 	}

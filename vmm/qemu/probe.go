@@ -41,7 +41,7 @@ func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	known := d.recall()
+	known := d.loadMemo()
 	if fresh {
 		*known = memo{Digests: known.Digests}
 	}
@@ -64,7 +64,7 @@ func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 		}
 	}
 	facts.Hardware = facts.Accel == accelKVM
-	return facts, d.remember(known)
+	return facts, d.saveMemo(known)
 }
 
 // version is QEMU's, remembered as long as the program is the same file. d.mu is held.
@@ -117,7 +117,7 @@ func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	known := d.recall()
+	known := d.loadMemo()
 	// By digest: a template is good on any host with the same program (the team's, say).
 	if about.Binary, err = known.digest(known.Binary.Path); err != nil {
 		return "", err
@@ -128,7 +128,7 @@ func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error)
 	if about.Initrd, err = known.digest(filepath.Join(spec.Kernel, initrdFile)); err != nil {
 		return "", err
 	}
-	if err := d.remember(known); err != nil {
+	if err := d.saveMemo(known); err != nil {
 		return "", err
 	}
 	b, err := json.Marshal(about)

@@ -43,12 +43,12 @@ func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64
 	case !existed:
 		return errors.Join(err, os.Remove(path))
 	}
-	return errors.Join(err, emptyAgain(context.WithoutCancel(ctx), f, size))
+	return errors.Join(err, clearWorkspace(context.WithoutCancel(ctx), f, size))
 }
 
-// emptyAgain makes a workspace whose filling failed an empty one. Without space even for that it
-// stays reserved, which is no error here. ctx must outlive the caller's cancellation.
-func emptyAgain(ctx context.Context, f *os.File, size int64) error {
+// clearWorkspace makes a workspace whose filling failed an empty one. Without space even for that
+// it stays reserved, which is no error here. ctx must outlive the caller's cancellation.
+func clearWorkspace(ctx context.Context, f *os.File, size int64) error {
 	err := punch(f, size)
 	if err == nil {
 		err = formatWorkspace(ctx, f.Name(), "", size)

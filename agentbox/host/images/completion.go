@@ -98,7 +98,7 @@ func (c *completions) share(d agentbox.Digest) *completion {
 // presentBytes counts the bytes of an image that have arrived, including those not yet durable.
 func (c *completions) presentBytes(ctx context.Context, img image.Image) int64 {
 	// Without the manifest, which is fetched again, nothing counts as here.
-	durable, _ := c.images.Content.Here(ctx, img)
+	durable, _ := c.images.Content.LocalBytes(ctx, img)
 	f := c.share(img.Digest)
 	if f == nil {
 		return durable
@@ -146,8 +146,8 @@ func (f *completion) persist(ctx context.Context, what string, do func() error) 
 // release ends a use that open, share or find began.
 func (f *completion) release() { f.work.Done() }
 
-// untilDropped is ctx for a user of f, who must not keep drop waiting: it also ends when f is dropped. stop
-// frees it.
+// untilDropped is ctx for a user of f, who must not keep drop waiting: it also ends when f is
+// dropped. stop frees it.
 func (f *completion) untilDropped(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	forget := context.AfterFunc(f.ctx, func() {

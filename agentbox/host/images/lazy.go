@@ -34,8 +34,8 @@ type Content interface {
 	// Repair repairs the store's file of an image with pieces from the given or known remotes. The
 	// file lasts until release. NotFound if the store does not have the image.
 	Repair(ctx context.Context, digest agentbox.Digest, remotes ...string) (file string, release func(), err error)
-	// Here counts the bytes of an image that are durable.
-	Here(ctx context.Context, img image.Image) (int64, error)
+	// LocalBytes counts the bytes of an image that are durable.
+	LocalBytes(ctx context.Context, img image.Image) (int64, error)
 }
 
 // Filling is the file of an image that is being completed (cachestore.Filling). A block can be read

@@ -195,7 +195,7 @@ func (s *Setup) candidates(ctx context.Context, b Box, needs toolchain.Needs) (t
 	if len(needs.Of(toolchain.Node)) > 0 {
 		silent = s.nodeCandidates(ctx, b, wanted, &offer)
 	}
-	asked := needs.Asked(offer)
+	asked := needs.PackagesToQuery(offer)
 	if len(asked) == 0 {
 		return offer, nil
 	}

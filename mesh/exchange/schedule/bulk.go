@@ -9,8 +9,8 @@ import (
 // rarest piece that a free peer has. A piece that only one peer holds stands for all such pieces of
 // that peer: it gets as many open requests as its window allows, which name all of them.
 func (s *State) bulk(now time.Duration, c Class, out []Action) []Action {
-	free := s.free(now)
-	for len(s.live) < s.most() && free != 0 {
+	free := s.available(now)
+	for len(s.live) < s.maxOutstanding() && free != 0 {
 		i := s.rarest(c, free)
 		if i < 0 {
 			break
@@ -37,12 +37,12 @@ func (s *State) bulk(now time.Duration, c Class, out []Action) []Action {
 	return out
 }
 
-// most is how many requests may be out at all peers together: what is asked for long before it can
-// come cannot be asked of a faster peer.
+// maxOutstanding is how many requests may be out at all peers together: what is asked for long
+// before it can come cannot be asked of a faster peer.
 //
 // allAhead is what all peers together deliver in that time; minAll is for the start, when no rate
 // is known.
-func (s *State) most() int {
+func (s *State) maxOutstanding() int {
 	rate := 0.0
 	for m := s.in; m != 0; m &= m - 1 {
 		rate += s.peers[bits.TrailingZeros64(m)].rate
@@ -50,8 +50,9 @@ func (s *State) most() int {
 	return minAll + int(rate*allAhead.Seconds()/s.mean)
 }
 
-// free are the peers that may be asked for more: not set aside, and with room in their windows.
-func (s *State) free(now time.Duration) uint64 {
+// available are the peers that may be asked for more: not set aside, and with room in their
+// windows.
+func (s *State) available(now time.Duration) uint64 {
 	var free uint64
 	for m := s.in; m != 0; m &= m - 1 {
 		q := s.peers[bits.TrailingZeros64(m)]
@@ -107,14 +108,14 @@ func (s *State) askOpen(now time.Duration, q *peer, c Class, pieces []int) Actio
 
 // oneOfTwo draws two of these peers and returns the one that will deliver sooner.
 func (s *State) oneOfTwo(m uint64, size int) *peer {
-	a, b := s.draw(m), s.draw(m)
+	a, b := s.drawPeer(m), s.drawPeer(m)
 	if b.wait(size) < a.wait(size) {
 		return b
 	}
 	return a
 }
 
-func (s *State) draw(m uint64) *peer {
+func (s *State) drawPeer(m uint64) *peer {
 	for n := s.random.IntN(bits.OnesCount64(m)); n > 0; n-- {
 		m &= m - 1
 	}
@@ -130,10 +131,10 @@ func (s *State) endGame(now time.Duration, out []Action) []Action {
 	for c := Soon; c >= Rest; c-- {
 		for _, i := range s.compact(c) {
 			p := &s.pieces[i]
-			if len(p.flights) != 1 || !s.late(now, p.flights[0]) {
+			if len(p.flights) != 1 || !s.isLate(now, p.flights[0]) {
 				continue
 			}
-			free := s.usable(p) & s.free(now) &^ s.asked(p)
+			free := s.usable(p) & s.available(now) &^ s.asked(p)
 			if free == 0 {
 				continue
 			}
@@ -144,9 +145,9 @@ func (s *State) endGame(now time.Duration, out []Action) []Action {
 	return out
 }
 
-// late reports whether a bulk piece takes much longer than pieces take here: four times what a
+// isLate reports whether a bulk piece takes much longer than pieces take here: four times what a
 // piece of mean size takes at the mean rate, or lateAfter, whichever is sooner.
-func (s *State) late(now time.Duration, r *request) bool {
+func (s *State) isLate(now time.Duration, r *request) bool {
 	rate, n := 0.0, 0
 	for m := s.in; m != 0; m &= m - 1 {
 		if p := s.peers[bits.TrailingZeros64(m)]; p.rate > 0 {
@@ -155,7 +156,7 @@ func (s *State) late(now time.Duration, r *request) bool {
 		}
 	}
 	if n == 0 {
-		rate, n = guess, 1
+		rate, n = initialRate, 1
 	}
 	expected := s.mean / (rate / float64(n)) * float64(time.Second)
 	return now-r.sent > min(lateAfter, time.Duration(4*expected)+minHedge)

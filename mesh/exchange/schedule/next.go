@@ -74,7 +74,7 @@ func (s *State) expire(now time.Duration) []Action {
 	var out []Action
 	for m := s.in; m != 0; m &= m - 1 {
 		p := s.peers[bits.TrailingZeros64(m)]
-		if len(p.out) == 0 || now-p.moved < stall && !s.crawls(now, p) {
+		if len(p.out) == 0 || now-p.moved < stall && !s.isCrawling(now, p) {
 			continue
 		}
 		s.stats.Stalled++
@@ -86,12 +86,12 @@ func (s *State) expire(now time.Duration) []Action {
 	return out
 }
 
-// crawls reports whether a peer sends something that others have too, and hardly faster than not at
-// all.
-func (s *State) crawls(now time.Duration, p *peer) bool {
+// isCrawling reports whether a peer sends something that others have too, and hardly faster than
+// not at all.
+func (s *State) isCrawling(now time.Duration, p *peer) bool {
 	for _, r := range p.out {
 		took := now - r.sent
-		if r.began && took > crawlAfter && float64(r.got) < took.Seconds()*crawl && s.usable(&s.pieces[r.picked])&^(1<<p.slot) != 0 {
+		if r.began && took > crawlAfter && float64(r.got) < took.Seconds()*minRate && s.usable(&s.pieces[r.picked])&^(1<<p.slot) != 0 {
 			return true
 		}
 	}
@@ -105,11 +105,11 @@ func (s *State) demand(now time.Duration, out []Action) []Action {
 		p := &s.pieces[i]
 		switch flying := s.fastest(p); {
 		case flying == nil:
-			if best := s.best(now, p, s.sizes[i], 0); best != nil {
+			if best := s.bestHolder(now, p, s.sizes[i], 0); best != nil {
 				out = append(out, s.ask(now, best, Demand, i))
 			}
 		case len(p.flights) < maxCopies && s.overdue(now, flying):
-			if best := s.best(now, p, s.sizes[i], s.asked(p)); best != nil {
+			if best := s.bestHolder(now, p, s.sizes[i], s.asked(p)); best != nil {
 				s.stats.Hedged++
 				out = append(out, s.ask(now, best, Demand, i))
 			}
@@ -143,15 +143,15 @@ func (s *State) overdue(now time.Duration, r *request) bool {
 	p := s.peers[r.peer]
 	rate := p.rate
 	if rate == 0 {
-		rate = guess
+		rate = initialRate
 	}
 	expected := time.Duration(float64(s.sizes[r.picked]) / rate * float64(time.Second))
 	return now-r.sent > minHedge+2*expected || r.began && now-r.moved > minHedge
 }
 
-// best is the holder that should deliver a piece first, nil when none may be asked. Demands do not
-// wait for a window.
-func (s *State) best(now time.Duration, p *piece, size int, not uint64) *peer {
+// bestHolder is the holder that should deliver a piece first, nil when none may be asked. Demands
+// do not wait for a window.
+func (s *State) bestHolder(now time.Duration, p *piece, size int, not uint64) *peer {
 	var best *peer
 	for m := s.usable(p) &^ not; m != 0; m &= m - 1 {
 		q := s.peers[bits.TrailingZeros64(m)]

@@ -15,15 +15,15 @@ const (
 	ahead     = 60 * time.Millisecond // of a peer's rate is asked for in advance
 	allAhead  = 100 * time.Millisecond
 	minAll    = 8
-	// guess is the assumed rate, in bytes a second, of a peer that has shown nothing yet.
-	guess      = 10 << 20
-	minHedge   = 60 * time.Millisecond // a demand is not hedged sooner
-	lateAfter  = 500 * time.Millisecond
-	crawlAfter = 8 * time.Second
-	stall      = 3 * time.Second // without a byte, while something is asked for
-	maxAside   = time.Minute
-	crawl      = 16 << 10 // bytes a second: less is nothing
-	maxCopies  = 3        // of a demand on its way
+	// initialRate is the assumed rate, in bytes a second, of a peer that has shown nothing yet.
+	initialRate = 10 << 20
+	minHedge    = 60 * time.Millisecond // a demand is not hedged sooner
+	lateAfter   = 500 * time.Millisecond
+	crawlAfter  = 8 * time.Second
+	stall       = 3 * time.Second // without a byte, while something is asked for
+	maxAside    = time.Minute
+	minRate     = 16 << 10 // bytes a second: less is nothing
+	maxCopies   = 3        // of a demand on its way
 	// maxOpen is how many pieces an open request names; a frame has no room for more.
 	maxOpen = 512
 	scan    = 4096 // pieces of a class that are looked at for one decision
@@ -73,7 +73,7 @@ func (s *State) window(p *peer) int {
 func (p *peer) wait(size int) float64 {
 	rate := p.rate
 	if rate == 0 {
-		rate = guess
+		rate = initialRate
 	}
 	return float64(p.bytes+size) / rate
 }

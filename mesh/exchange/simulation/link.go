@@ -140,7 +140,7 @@ func (w *world) arrive(f *flow) {
 	w.after(w.cfg.Latency, func() {
 		if !f.to.dead {
 			f.to.state.Progress(w.now, f.to.slots[f.from.number], f.id, w.cfg.PieceSize)
-			f.to.got(f.from, f.id, f.piece)
+			f.to.onPiece(f.from, f.id, f.piece)
 		}
 	})
 	f.from.pump()

@@ -41,15 +41,15 @@ type Result struct {
 // it is passed on.
 const uploads = 8
 
-// longest is how many transfers at link speed a run lasts at most, after the last node started.
+// maxRunTime is how many transfers at link speed a run lasts at most, after the last node started.
 // Nodes that are not done by then count as missing.
-const longest = 20
+const maxRunTime = 20
 
 // Run simulates until every node has everything, nothing happens any more, or it takes too long.
 // The same Config gives the same Result.
 func Run(cfg Config) Result {
 	w := newWorld(cfg)
-	end := time.Duration(cfg.Nodes)*cfg.Stagger + longest*w.out.Ideal
+	end := time.Duration(cfg.Nodes)*cfg.Stagger + maxRunTime*w.out.Ideal
 	for len(w.events) > 0 && w.left > 0 && w.now < end {
 		e := heap.Pop(&w.events).(event)
 		w.now = e.at
@@ -172,14 +172,14 @@ func (n *node) bits() []byte {
 	return out
 }
 
-// gather is how long a node waits for more to happen before it plans.
-const gather = 200 * time.Microsecond
+// planDelay is how long a node waits for more to happen before it plans.
+const planDelay = 200 * time.Microsecond
 
 // plan calls the scheduler soon, and does what it says.
 func (n *node) plan() {
 	if n.state != nil && !n.planning {
 		n.planning = true
-		n.w.after(gather, n.planNow)
+		n.w.after(planDelay, n.planNow)
 	}
 }
 
@@ -271,9 +271,9 @@ func (n *node) die() {
 	}
 }
 
-// got handles a piece that came in full, and tells the peers, as package exchange does;
+// onPiece handles a piece that came in full, and tells the peers, as package exchange does;
 // verification takes no time here.
-func (n *node) got(from *node, id schedule.RequestID, piece int) {
+func (n *node) onPiece(from *node, id schedule.RequestID, piece int) {
 	if n.have[piece] {
 		n.w.out.Twice += int64(n.w.cfg.PieceSize)
 	}

@@ -41,9 +41,9 @@ const (
 	direntSize = 12
 )
 
-// mender adds to a new image what the erofs library cannot write: hard links, and small files that
+// patcher adds to a new image what the erofs library cannot write: hard links, and small files that
 // can be mapped. It walks the image side by side with the tree from which it was written.
-type mender struct {
+type patcher struct {
 	file   *os.File
 	super  [superSize]byte
 	blocks uint32            // of the image so far
@@ -51,10 +51,10 @@ type mender struct {
 	again  uint64            // how many further names there are
 }
 
-// mend does both. Inodes that lose their only name are no longer counted and stay as unused bytes,
+// patch does both. Inodes that lose their only name are no longer counted and stay as unused bytes,
 // the same in every build. Blocks are added at the end. Nobody else may use f meanwhile.
-func mend(f *os.File, root *Inode) error {
-	m := &mender{file: f, first: map[*Inode]uint64{}}
+func patch(f *os.File, root *Inode) error {
+	m := &patcher{file: f, first: map[*Inode]uint64{}}
 	nid, err := m.open()
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func mend(f *os.File, root *Inode) error {
 }
 
 // open reads the superblock and returns the nid of the root directory.
-func (m *mender) open() (root uint64, err error) {
+func (m *patcher) open() (root uint64, err error) {
 	_, err = m.file.ReadAt(m.super[:], superOffset)
 	m.blocks = binary.LittleEndian.Uint32(m.super[superBlocks:])
 	return uint64(binary.LittleEndian.Uint16(m.super[superRootNid:])), err
@@ -78,7 +78,7 @@ func (m *mender) open() (root uint64, err error) {
 
 // directory mends a directory and everything below it, in the order of names, so that equal trees
 // give equal bytes.
-func (m *mender) directory(dir *Inode, nid uint64) error {
+func (m *patcher) directory(dir *Inode, nid uint64) error {
 	list, err := m.readDir(nid)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (m *mender) directory(dir *Inode, nid uint64) error {
 
 // entry mends one name. The library has made an empty file for every further name of an inode; here
 // the name gets the nid of the first one.
-func (m *mender) entry(ino *Inode, d dirent) error {
+func (m *patcher) entry(ino *Inode, d dirent) error {
 	if ino.IsDir() {
 		return m.directory(ino, d.nid)
 	}
@@ -117,7 +117,7 @@ func (m *mender) entry(ino *Inode, d dirent) error {
 // block of their own. They have to be aligned to a page: Linux copies them when the file is mapped,
 // but gVisor maps the image's own pages, and SIGBUS kills a program that maps such a file, as libc
 // does with its locales.
-func (m *mender) outline(nid uint64) error {
+func (m *patcher) outline(nid uint64) error {
 	ino, err := m.inode(nid)
 	if err != nil || ino.layout != layoutInline || ino.size == 0 {
 		return err
@@ -153,7 +153,7 @@ type inode struct {
 }
 
 // inode reads an inode. Layouts other than the two that the library writes are an error.
-func (m *mender) inode(nid uint64) (inode, error) {
+func (m *patcher) inode(nid uint64) (inode, error) {
 	meta := int64(binary.LittleEndian.Uint32(m.super[superMetaAddr:])) * blockSize
 	ino := inode{at: meta + int64(nid)*slotSize}
 	var b [slotSize]byte
@@ -187,7 +187,7 @@ type dirent struct {
 }
 
 // readDir reads the entries of a directory, block by block: each block is a list of its own.
-func (m *mender) readDir(nid uint64) (map[string]dirent, error) {
+func (m *patcher) readDir(nid uint64) (map[string]dirent, error) {
 	ino, err := m.inode(nid)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ func TestFilesBeginAtBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	m := mender{file: f}
+	m := patcher{file: f}
 	root, err := m.open()
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestFilesBeginAtBlocks(t *testing.T) {
 	fsck(t, path)
 }
 
-func checkAligned(t *testing.T, m *mender, dir *Inode, nid uint64, size int64) (files int) {
+func checkAligned(t *testing.T, m *patcher, dir *Inode, nid uint64, size int64) (files int) {
 	list, err := m.readDir(nid)
 	if err != nil {
 		t.Fatal(err)

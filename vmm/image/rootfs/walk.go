@@ -6,8 +6,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// place is a directory on the way from the root, and the length of its path in bytes.
-type place struct {
+// pathStep is a directory on the way from the root, and the length of its path in bytes.
+type pathStep struct {
 	*entry
 	length int
 }
@@ -16,7 +16,7 @@ type place struct {
 // chroot, the root's parent is the root. With create, walk makes missing directories and marks
 // everything on the way as touched by this layer; without, a missing name is nil.
 func (t *Tree) walk(name string, create bool) (*entry, error) {
-	stack := []place{{t.root, 0}}
+	stack := []pathStep{{t.root, 0}}
 	rest := strings.Split(name, "/")
 	for links := 0; len(rest) > 0; {
 		here := stack[len(stack)-1]
@@ -34,7 +34,7 @@ func (t *Tree) walk(name string, create bool) (*entry, error) {
 			return nil, err
 		}
 		if next.Type() != TypeSymlink {
-			stack = append(stack, place{next, here.length + 1 + len(part)})
+			stack = append(stack, pathStep{next, here.length + 1 + len(part)})
 			continue
 		}
 		// Each link can lead to a path of further links.
@@ -51,7 +51,7 @@ func (t *Tree) walk(name string, create bool) (*entry, error) {
 }
 
 // step goes from one directory to a name in it, see walk. name is the whole path, for errors.
-func (t *Tree) step(here place, part, name string, create bool) (*entry, error) {
+func (t *Tree) step(here pathStep, part, name string, create bool) (*entry, error) {
 	if !here.IsDir() {
 		if create {
 			return nil, agentbox.Errorf(agentbox.Corrupt, "layer has %.80q below something that is not a directory", name)

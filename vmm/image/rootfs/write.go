@@ -16,7 +16,7 @@ import (
 // file cannot be read, and after an error f holds no image. It does not sync f.
 func (t *Tree) Write(ctx context.Context, f *os.File, progress func(done int64)) error {
 	v := newView(t.root.Inode)
-	out := &watched{ctx: ctx, f: f, progress: progress}
+	out := &progressFile{ctx: ctx, f: f, progress: progress}
 	w := erofs.Create(out, erofs.WithBuildTime(uint64(t.epoch.Unix()), 0), erofs.WithBlockSize(blockSize))
 	if err := w.CopyFrom(v); err != nil {
 		return fmt.Errorf("lay out the image: %w", err)
@@ -24,21 +24,21 @@ func (t *Tree) Write(ctx context.Context, f *os.File, progress func(done int64))
 	if err := w.Close(); err != nil {
 		return errors.Join(ctx.Err(), fmt.Errorf("write the image: %w", err))
 	}
-	if err := mend(f, t.root.Inode); err != nil {
+	if err := patch(f, t.root.Inode); err != nil {
 		return fmt.Errorf("write the image's hard links and small files: %w", err)
 	}
 	return ctx.Err()
 }
 
-// watched is a file that cannot be written once ctx has ended, and that reports progress.
-type watched struct {
+// progressFile is a file that cannot be written once ctx has ended, and that reports progress.
+type progressFile struct {
 	ctx      context.Context
 	f        *os.File
 	progress func(int64)
 	done     int64
 }
 
-func (w *watched) Write(p []byte) (int, error) {
+func (w *progressFile) Write(p []byte) (int, error) {
 	if err := w.ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -50,6 +50,6 @@ func (w *watched) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *watched) Seek(offset int64, whence int) (int64, error) { return w.f.Seek(offset, whence) }
+func (w *progressFile) Seek(offset int64, whence int) (int64, error) { return w.f.Seek(offset, whence) }
 
-var _ io.WriteSeeker = (*watched)(nil)
+var _ io.WriteSeeker = (*progressFile)(nil)
