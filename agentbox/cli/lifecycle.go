@@ -9,10 +9,9 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// boxVerb returns a verb that does one thing to one box, by an endpoint that returns the box. description says
-// more than usage in the verb's help. request
-// makes the request from the box's name, and done is what the verb reports. --json prints the
-// resulting agentbox.Box; --quiet its ID.
+// boxVerb returns a verb that does one thing to one box, by an endpoint that returns the box.
+// description says more than usage in the verb's help. request makes the request from the box's
+// name, and done is what the verb reports. --json prints the resulting agentbox.Box; --quiet its ID.
 func boxVerb[Req any](a *app, name, usage, description, done string, e api.Endpoint[Req, agentbox.Box], request func(api.BoxRef) Req, flags ...cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name: name, Category: catLifecycle, Usage: usage, Description: description, ArgsUsage: "[BOX]", Flags: flags,

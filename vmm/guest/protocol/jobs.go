@@ -19,8 +19,10 @@ const JobChannel = "job@agentbox"
 
 // Requests on a JobChannel.
 const (
-	JobFlowControl = "patience@agentbox" // payload one SSH boolean: true makes the job wait for its reader, so that no output is lost
-	JobForget      = "forget@agentbox"   // of a job that has ended: the host has recorded its end
+	// JobFlowControl has one SSH boolean as its payload: true makes the job wait for its reader, so
+	// that no output is lost.
+	JobFlowControl = "patience@agentbox"
+	JobForget      = "forget@agentbox" // of a job that has ended: the host has recorded its end
 )
 
 // Jobs is the global request {} -> []JobStatus: the jobs that the guest has not been told to
