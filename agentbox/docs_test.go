@@ -101,6 +101,36 @@ func TestDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 	}
 }
 
+var (
+	makeCall   = regexp.MustCompile("(?m)(?:^    |`)make ([a-z0-9-]+)")
+	makeTarget = regexp.MustCompile(`(?m)^([a-z0-9-]+(?: [a-z0-9-]+)*):`)
+)
+
+// A target of make that a page names must exist.
+func TestDocumentsNameTargetsThatExist(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join("..", "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := map[string]bool{}
+	for _, m := range makeTarget.FindAllStringSubmatch(string(makefile), -1) {
+		for _, name := range strings.Fields(m[1]) {
+			targets[name] = true
+		}
+	}
+	named := 0
+	for name, text := range pages(t) {
+		for _, m := range makeCall.FindAllStringSubmatch(text, -1) {
+			if named++; !targets[m[1]] {
+				t.Errorf("%s names make %s, which is not there", name, m[1])
+			}
+		}
+	}
+	if named < 20 {
+		t.Errorf("the pages name only %d targets", named)
+	}
+}
+
 // sources returns every Go file, by each suffix of its path, and every test.
 func sources(t *testing.T) (files, tests map[string]bool) {
 	t.Helper()

@@ -63,8 +63,8 @@ type shown struct {
 	prose bool     // mentioned in a sentence, where arguments may be left out
 }
 
-// shownCommands returns all command lines of README and the user pages, both in blocks and between
-// backquotes in a sentence.
+// shownCommands returns all command lines of README, CHANGELOG and the user pages, both in blocks and
+// between backquotes in a sentence.
 func shownCommands(t *testing.T) []shown {
 	t.Helper()
 	pages, err := filepath.Glob("../../docs/*.md")
@@ -72,7 +72,7 @@ func shownCommands(t *testing.T) []shown {
 		t.Fatalf("found %d pages: %v", len(pages), err)
 	}
 	var all []shown
-	for _, page := range append(pages, "../../README.md") {
+	for _, page := range append(pages, "../../README.md", "../../CHANGELOG.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func shownCommands(t *testing.T) []shown {
 	return all
 }
 
-var inline = regexp.MustCompile("`(agentbox [^`]+)`")
+var inline = regexp.MustCompile("`([^`]+)`")
 
 // codeOf is what of a line is shell: all of a line of a block, or what is between backquotes in a
 // sentence.
@@ -107,9 +107,25 @@ func codeOf(line string) (code []string, prose bool) {
 		}
 	}
 	for _, m := range inline.FindAllStringSubmatch(line, -1) {
-		code = append(code, m[1])
+		switch {
+		case strings.HasPrefix(m[1], "agentbox "):
+			code = append(code, m[1])
+		case isShort(m[1]):
+			code = append(code, "agentbox "+m[1])
+		}
 	}
 	return code, true
+}
+
+// isShort reports whether a text is a command without the word "agentbox": a verb with a flag or with
+// one of its subcommands. A lone verb may just as well be a word or a key.
+func isShort(text string) bool {
+	words := strings.Fields(text)
+	if len(words) < 2 {
+		return false
+	}
+	verb := (&app{}).tree().Command(words[0])
+	return verb != nil && (strings.HasPrefix(words[1], "-") && words[1] != "--" || verb.Command(words[1]) != nil)
 }
 
 // agentboxCommands returns the words after "agentbox" for each command of a line of shell.
