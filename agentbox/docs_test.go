@@ -2,6 +2,7 @@ package agentbox
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -102,6 +103,67 @@ func TestDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 }
 
 var (
+	fileWithNames = regexp.MustCompile("`([a-z][A-Za-z0-9_./-]*\\.go)` \\(((?:`[^`]+`(?:, )?)+)\\)")
+	quotedName    = regexp.MustCompile("`(?:\\w+\\.)?(\\w+)`")
+)
+
+// What a page names in parentheses after a file must be in that file, or a rename leaves readers
+// with a word that they cannot find.
+func TestDocumentsNameWhatTheirFilesHave(t *testing.T) {
+	words := map[string]map[string]bool{} // by each suffix of a path
+	word := regexp.MustCompile(`\w+`)
+	for path, text := range goFiles(t) {
+		found := map[string]bool{}
+		for _, w := range word.FindAllString(text, -1) {
+			found[w] = true
+		}
+		for end := path; end != ""; _, end, _ = strings.Cut(end, "/") {
+			if words[end] == nil {
+				words[end] = map[string]bool{}
+			}
+			maps.Copy(words[end], found)
+		}
+	}
+	named := 0
+	for page, text := range pages(t) {
+		for _, m := range fileWithNames.FindAllStringSubmatch(text, -1) {
+			for _, name := range quotedName.FindAllStringSubmatch(m[2], -1) {
+				if named++; !words[m[1]][name[1]] {
+					t.Errorf("%s says that %s has %s, which is not there", page, m[1], name[1])
+				}
+			}
+		}
+	}
+	if named < 50 {
+		t.Errorf("the pages name only %d functions", named)
+	}
+}
+
+// goFiles returns the text of every Go file, by its path from the root.
+func goFiles(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	root := os.DirFS("..")
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == ".git" || name == "build"):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, ".go"):
+			return nil
+		}
+		b, err := fs.ReadFile(root, name)
+		all[name] = string(b)
+		return err
+	})
+	if err != nil || len(all) < 500 {
+		t.Fatalf("found %d files: %v", len(all), err)
+	}
+	return all
+}
+
+var (
 	makeCall   = regexp.MustCompile("(?m)(?:^    |`)make ([a-z0-9-]+)")
 	makeTarget = regexp.MustCompile(`(?m)^([a-z0-9-]+(?: [a-z0-9-]+)*):`)
 )
@@ -135,29 +197,19 @@ func TestDocumentsNameTargetsThatExist(t *testing.T) {
 func sources(t *testing.T) (files, tests map[string]bool) {
 	t.Helper()
 	files, tests = map[string]bool{}, map[string]bool{}
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (d.Name() == ".git" || path == filepath.Join("..", "build")):
-			return filepath.SkipDir
-		case !strings.HasSuffix(path, ".go"):
-			return nil
-		}
-		for end := filepath.ToSlash(strings.TrimPrefix(path, "../")); end != ""; _, end, _ = strings.Cut(end, "/") {
+	for path, text := range goFiles(t) {
+		for end := path; end != ""; _, end, _ = strings.Cut(end, "/") {
 			files[end] = true
 		}
 		if !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "test/") {
-			return nil
+			continue
 		}
-		b, err := os.ReadFile(path)
-		for _, m := range funcName.FindAllStringSubmatch(string(b), -1) {
+		for _, m := range funcName.FindAllStringSubmatch(text, -1) {
 			tests[m[1]] = true
 		}
-		return err
-	})
-	if err != nil || len(files) < 500 || len(tests) < 500 {
-		t.Fatalf("found %d files and %d tests: %v", len(files), len(tests), err)
+	}
+	if len(tests) < 500 {
+		t.Fatalf("found %d tests", len(tests))
 	}
 	return files, tests
 }
