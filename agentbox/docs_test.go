@@ -103,6 +103,35 @@ func TestDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 }
 
 var (
+	joined   = regexp.MustCompile(`(?m)^func \(\w \w+\) .*filepath\.Join\((.*)\)`)
+	literal  = regexp.MustCompile(`"([^"]+)"`)
+	jsonName = regexp.MustCompile(`json:"(\w+)`)
+)
+
+// formats.md promises every file: it must have those of package home, and the fields of box.json.
+func TestFormatsHasTheFilesOfTheHome(t *testing.T) {
+	all, text := goFiles(t), pages(t)["docs/internals/formats.md"]
+	has := regexp.MustCompile("`[^`]+`").FindAllString(text, -1)
+	quoted := strings.Join(has, " ")
+	looked := 0
+	for _, join := range joined.FindAllStringSubmatch(all["agentbox/home/home.go"], -1) {
+		for _, name := range literal.FindAllStringSubmatch(join[1], -1) {
+			if looked++; !strings.Contains(quoted, name[1]) {
+				t.Errorf("formats.md does not describe %s of the home", name[1])
+			}
+		}
+	}
+	for _, field := range jsonName.FindAllStringSubmatch(all["agentbox/host/record.go"], -1) {
+		if looked++; !strings.Contains(quoted, "`"+field[1]+"`") {
+			t.Errorf("formats.md does not describe the field %s of box.json", field[1])
+		}
+	}
+	if looked < 60 {
+		t.Errorf("looked for only %d names", looked)
+	}
+}
+
+var (
 	fileWithNames = regexp.MustCompile("`([a-z][A-Za-z0-9_./-]*\\.go)` \\(((?:`[^`]+`(?:, )?)+)\\)")
 	quotedName    = regexp.MustCompile("`(?:\\w+\\.)?(\\w+)`")
 )
