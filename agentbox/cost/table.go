@@ -51,7 +51,7 @@ func Load(path string) (*Table, error) {
 	defer f.Close()
 	t, err := Parse(f)
 	if err != nil {
-		return nil, agentbox.Errorf(agentbox.Invalid, "%s: %w", path, err).WithHint("docs/jobs-and-tasks.md has its form")
+		return nil, agentbox.Errorf(agentbox.Invalid, "%s: %w", path, err).WithHint("docs/costs.md has its form")
 	}
 	return t, nil
 }

@@ -228,7 +228,7 @@ func (t tasks) checkCost(l agentbox.TaskLimits, cfg *config.Config, progress age
 		return err
 	}
 	if l.Cost > 0 {
-		return agentbox.Errorf(agentbox.Invalid, "a limit of cost needs a table of rates, and there is none").WithHint("write %s; docs/jobs-and-tasks.md has its form", path)
+		return agentbox.Errorf(agentbox.Invalid, "a limit of cost needs a table of rates, and there is none").WithHint("write %s; docs/costs.md has its form", path)
 	}
 	progress.Say("limits: cost has no effect without a table of rates in " + path)
 	return nil
