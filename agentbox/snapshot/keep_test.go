@@ -190,6 +190,8 @@ func TestKeep(t *testing.T) {
 		{"odd names", `base; echo x >"$(printf 'new\nline')"; echo y >"$(printf 'latin\351')"; echo z >' -z'; echo q >'q"'`, 0, 4, "", map[string]string{" -z": "z", `q"`: "q"}, ""},
 		{"a sparse checkout", `base; git sparse-checkout set dir; echo n >dir/n`, 0, 1, "", map[string]string{".gitignore": "*.o", "dir/n": "n"}, ""},
 		{"a split index", `base; git update-index --split-index; echo u >u`, 0, 1, "", map[string]string{"u": "u"}, ""},
+		{"a change that no time shows", `base; git config core.trustctime false; git config core.checkStat minimal; touch -d @1000000000 a.txt; git update-index --refresh
+			printf 'two\none\n' >a.txt; touch -d @1000000000 a.txt .git/index`, 0, 1, "", map[string]string{"a.txt": "two\none"}, ""},
 		{"files that git was told to overlook", `base; git update-index --assume-unchanged a.txt; echo x >a.txt`, 0, 1, "", map[string]string{"a.txt": "x"}, ""},
 		{"a file that cannot be read", `base; echo u >u; mkfifo pipe; echo x >u2`, 0, 2, "", map[string]string{"u": "u"}, ""},
 		{"a configuration that runs things", `base; echo u >u; for k in core.fsmonitor core.hooksPath diff.external core.pager; do git config $k 'touch ran; false'; done`, 0, 1, "", map[string]string{"u": "u", "ran": ""}, ""},

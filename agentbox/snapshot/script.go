@@ -34,7 +34,8 @@ git() {
 //
 // The workspace may be in any state: no commits, a damaged or locked index, an unfinished merge,
 // missing objects. The script therefore works on a copy of the index, recreates it from HEAD if
-// git cannot read it, and reports each failure as a line instead of an exit status.
+// git cannot read it, and reports each failure as a line instead of an exit status. The copy keeps
+// the index's time: git reads the contents of files that are as young as their index.
 const capture = `
 set -u
 fail() { printf 'failed %s\n' "$*" | tr -d '\r'; exit 0; }
@@ -68,8 +69,8 @@ add() {
 	git add -A --ignore-errors --pathspec-from-file="$t/spec" --pathspec-file-nul >/dev/null 2>"$t/lost"
 	tree=$(git write-tree 2>"$t/why")
 }
-if ! cp "$index" "$t/index" 2>/dev/null || ! add; then
-	if [ -e "$index" ] && ! { cp "$index" "$t/index" && git ls-files --stage; } >/dev/null 2>&1; then
+if ! cp -p "$index" "$t/index" 2>/dev/null || ! add; then
+	if [ -e "$index" ] && ! { cp -p "$index" "$t/index" && git ls-files --stage; } >/dev/null 2>&1; then
 		echo 'missing what was staged: the index is damaged'
 	fi
 	again

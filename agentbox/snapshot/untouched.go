@@ -29,7 +29,7 @@ else
 	[ $(git ls-files -z --modified --others --exclude-standard | tr -cd '\0' | wc -c) -eq "$FILES" ] || exit 1
 	t=$(mktemp -d) || exit 1
 	trap 'rm -rf "$t"' EXIT
-	mkdir "$t/objects" && cp .git/index "$t/index" || exit 1
+	mkdir "$t/objects" && cp -p .git/index "$t/index" || exit 1
 	export GIT_OBJECT_DIRECTORY="$t/objects" GIT_ALTERNATE_OBJECT_DIRECTORIES="$PWD/.git/objects" GIT_INDEX_FILE="$t/index"
 	git add -A || exit 1
 	head=$(git rev-parse HEAD) && tree=$(git write-tree) || exit 1
