@@ -52,6 +52,8 @@ func TestWhatWasUncommittedIsNotTheBoxs(t *testing.T) {
 		{"all of it committed in the box", mine, `git config user.name b; git config user.email b; git add -A; git commit -qm b; echo new >new`, "added new", "new", "mine"},
 		{"an untracked file of the user's removed", mine, `rm untracked`, "deleted untracked", "", ""},
 		{"a file that git was told to overlook", `git update-index --assume-unchanged a.txt; echo mine >>a.txt`, `echo new >new`, "added new", "new", ""},
+		{"files that git was told to skip", `git update-index --skip-worktree a.txt dir/b.txt; rm dir/b.txt; echo mine >>a.txt`, `echo new >new`, "added new", "new", ""},
+		{"files outside of a sparse checkout", `git sparse-checkout set --no-cone /dir/; mkdir other; echo mine >other/o; echo mine >a.txt`, `echo new >new`, "added new", "new", ""},
 		{"everything was committed", `true`, `echo new >new`, "added new", "new", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

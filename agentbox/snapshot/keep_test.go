@@ -193,6 +193,13 @@ func TestKeep(t *testing.T) {
 		{"a change that no time shows", `base; git config core.trustctime false; git config core.checkStat minimal; touch -d @1000000000 a.txt; git update-index --refresh
 			printf 'two\none\n' >a.txt; touch -d @1000000000 a.txt .git/index`, 0, 1, "", map[string]string{"a.txt": "two\none"}, ""},
 		{"files that git was told to overlook", `base; git update-index --assume-unchanged a.txt; echo x >a.txt`, 0, 1, "", map[string]string{"a.txt": "x"}, ""},
+		{"files that git was told to skip", `base; odd="$(printf 'dir/e\351\nx')"; echo c >dir/c.txt; echo e >"$odd"; git add .; git commit -qm third; git update-index --skip-worktree a.txt dir/*; rm dir/b.txt; echo x >a.txt; echo x >"$odd"; rm .gitignore`,
+			1, 3, "", map[string]string{"a.txt": "x", "dir/b.txt": "b", "dir/c.txt": "c", "dir/e\xe9\nx": "x", ".gitignore": ""}, ""},
+		{"files that git was told to overlook and to skip", `base; git update-index --assume-unchanged a.txt; git update-index --skip-worktree a.txt; echo x >a.txt`, 0, 1, "", map[string]string{"a.txt": "x"}, ""},
+		{"files outside of a sparse checkout", `base; git status -s; git sparse-checkout set --no-cone /a.txt; mkdir dir other; echo x >dir/b.txt; echo o >other/o; git rm -q --cached a.txt; rm a.txt`, 0, 3, "",
+			map[string]string{"a.txt": "", "dir/b.txt": "x", "other/o": "o", ".gitignore": "*.o"}, ""},
+		{"a sparse index", `base; mkdir in; echo i >in/i; git add .; git commit -qm third; git sparse-checkout set --cone --sparse-index in; mkdir dir; echo c >dir/c.txt; echo x >in/i`, 1, 2, "",
+			map[string]string{"dir/b.txt": "b", "dir/c.txt": "c", "in/i": "x"}, ""},
 		{"a file that cannot be read", `base; echo u >u; mkfifo pipe; echo x >u2`, 0, 2, "", map[string]string{"u": "u"}, ""},
 		{"a configuration that runs things", `base; echo u >u; for k in core.fsmonitor core.hooksPath diff.external core.pager; do git config $k 'touch ran; false'; done`, 0, 1, "", map[string]string{"u": "u", "ran": ""}, ""},
 		{"a damaged HEAD", `base; echo u >u; echo rubbish >.git/HEAD`, 0, 1, "commits that were made in the box", map[string]string{"u": "u", "a.txt": "one\ntwo", "x.o": ""}, ""},

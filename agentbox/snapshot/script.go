@@ -4,11 +4,12 @@ package snapshot
 const maxLarge = 512 << 20
 
 // gitInBox sets up git for the current workspace in a box, so that no configuration can run a
-// program or change the output.
+// program or change the output. For git, no checkout is sparse: it would leave out new and changed
+// files outside of the sparse patterns.
 const gitInBox = `
 export LC_ALL=C GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 GIT_NO_REPLACE_OBJECTS=1 GIT_NO_LAZY_FETCH=1 GIT_DIR="$PWD/.git" GIT_WORK_TREE="$PWD"
 git() {
-	command git -c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.untrackedCache=false -c core.splitIndex=false -c gc.auto=0 -c core.quotePath=true \
+	command git -c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.untrackedCache=false -c core.splitIndex=false -c core.sparseCheckout=false -c gc.auto=0 -c core.quotePath=true \
 		-c advice.addEmbeddedRepo=false -c core.safecrlf=false -c core.bigFileThreshold=64m "$@"
 }`
 
@@ -64,7 +65,14 @@ again() { # begins with what is committed, for an index that git cannot read
 	rm -f "$t/index"
 	[ -z "$head" ] || git read-tree "$head" 2>/dev/null || fail "the commit of HEAD is damaged"
 }
+reveal() { # makes git look at files with the skip-worktree bit, but for those that a sparse checkout leaves out
+	git ls-files -t >"$t/files" && sed -n 's/^S //p' "$t/files" >"$t/skipped" || return
+	[ -s "$t/skipped" ] || return 0
+	git ls-files --deleted >"$t/deleted" && git update-index --no-skip-worktree --stdin <"$t/skipped" && git ls-files --deleted >"$t/absent" || return
+	sort "$t/deleted" "$t/deleted" "$t/absent" | uniq -u | git update-index --skip-worktree --stdin
+}
 add() {
+	reveal 2>"$t/why" || return
 	git update-index -q --really-refresh >/dev/null 2>&1
 	git add -A --ignore-errors --pathspec-from-file="$t/spec" --pathspec-file-nul >/dev/null 2>"$t/lost"
 	tree=$(git write-tree 2>"$t/why")

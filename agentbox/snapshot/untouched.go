@@ -20,9 +20,9 @@ import (
 // A box that began with FILES uncommitted files always has changes. Instead of them the script
 // prints the tree of all files, made as in capture. If the number of such files differs, something
 // has changed and the script fails. It also fails if git takes files for unchanged without a look
-// (git update-index --assume-unchanged).
+// (git update-index --assume-unchanged, --skip-worktree).
 const quickStatus = gitInBox + `
-[ -z "$(git ls-files -v | sed -n '/^[a-z] /{p;q;}')" ] || exit 1
+[ -z "$(git ls-files -v | sed -n '/^[a-zS] /{p;q;}')" ] || exit 1
 if [ -z "$FILES" ]; then
 	git status --porcelain=v2 --branch --untracked-files=all --ignore-submodules=none || exit 1
 else

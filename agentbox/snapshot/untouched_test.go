@@ -19,7 +19,8 @@ func TestUntouched(t *testing.T) {
 		{`echo x >>a.txt`, false}, {`echo x >x`, false}, {`chmod +x a.txt`, false}, {`git rm -q --cached a.txt`, true},
 		{`git commit -q --allow-empty -m x`, false}, {`echo x >>a.txt; git stash -q`, false},
 		{`git commit -q --allow-empty -m y; git branch b; git reset -q --hard HEAD~1`, false}, {`rm -rf .git`, false}, {`: >.git/index`, false},
-		{`git update-index --assume-unchanged a.txt; echo x >>a.txt`, false},
+		{`git update-index --assume-unchanged a.txt; echo x >>a.txt`, false}, {`git update-index --skip-worktree a.txt; echo x >>a.txt`, false},
+		{`git sparse-checkout set dir`, true}, {`git sparse-checkout set dir; mkdir x; echo x >x/x`, false},
 	} {
 		w := newWorld(t, `base; cd ../repo; git branch old HEAD~1; git commit -q --allow-empty -m x; git branch unmerged; git reset -q --hard HEAD~1; rm -rf ../box; cp -a . ../box`)
 		cmd := exec.Command("sh", "-ec", c.box)
@@ -57,6 +58,7 @@ func TestUntouchedWithWhatWasUncommitted(t *testing.T) {
 		{mine, `echo x >>long`, false}, {mine, `echo box >untracked`, false}, {mine, `rm untracked`, false}, {mine, `echo x >x`, false}, {mine, `rm untracked; echo mine >other`, false},
 		{mine, `git config user.name b; git config user.email b; git add -A; git commit -qm b`, false}, {mine, `chmod +x untracked`, false}, {`echo x >>a.txt`, `git config user.name b; git config user.email b; git stash -q`, false},
 		{mine, `git update-index --assume-unchanged a.txt; echo x >>a.txt`, false}, {`git update-index --assume-unchanged a.txt; echo x >>a.txt`, `echo y >>a.txt`, false},
+		{mine, `git update-index --skip-worktree a.txt; echo x >>a.txt`, false}, {`git update-index --skip-worktree a.txt; echo x >>a.txt`, `echo y >>a.txt`, false},
 		{`echo new >new`, `: >.git/index`, false}, {`echo new >new`, `mkdir sub; git -C sub init -q`, false}, {`echo new >new`, `rm new; mkdir new; echo new >new/new`, false},
 	} {
 		w, req := dirty(t, c.in, c.box)

@@ -20,8 +20,8 @@ import (
 const MaxBegin = 256 << 20
 
 // stat makes git trust the index of a copy, in which inodes and change times differ from those
-// of the original.
-var stat = []string{"-c", "core.checkStat=minimal", "-c", "core.trustctime=false", "-c", "core.compression=0", "-c", "core.safecrlf=false",
+// of the original. In a sparse checkout, git would refuse to add files outside of its patterns.
+var stat = []string{"-c", "core.checkStat=minimal", "-c", "core.trustctime=false", "-c", "core.sparseCheckout=false", "-c", "core.compression=0", "-c", "core.safecrlf=false",
 	"-c", "core.bigFileThreshold=64m", "-c", "advice.addEmbeddedRepo=false"}
 
 // Begun describes the uncommitted changes in a staged tree. Commit's parent is the commit
@@ -88,43 +88,49 @@ func (b *beginning) run(ctx context.Context, stdin io.Reader, args ...string) (s
 	return string(out), err
 }
 
-// changed lists the files that differ from the index or are not in it, and returns the total
-// size of the regular ones in bytes. It omits names that no tree can hold. A name that ends in a
-// slash is a nested repository.
-func (b *beginning) changed(ctx context.Context) (names []string, size int64, err error) {
-	names, overlooked, err := b.list(ctx)
-	if err == nil && overlooked {
-		// The user told git to take files for unchanged. What they hold is not the box's work
-		// either. The command fails if there are changes.
-		if _, err = b.run(ctx, nil, "update-index", "-q", "--really-refresh"); err == nil || isGit(err) {
-			names, _, err = b.list(ctx)
+// list lists the files that differ from the index or are not in it. A name that ends in a slash is
+// a nested repository. unseen lists the present files that git takes for unchanged without a look
+// (git update-index --assume-unchanged, --skip-worktree). Both omit names that no tree can hold.
+func (b *beginning) list(ctx context.Context) (names, unseen []string, err error) {
+	out, err := b.run(ctx, nil, "ls-files", "-z", "-v", "--cached", "--modified", "--others", "--exclude-standard")
+	for line := range strings.SplitSeq(out, "\x00") {
+		tag, name, _ := strings.Cut(line, " ")
+		if !validName(strings.TrimSuffix(name, "/")) {
+			continue
+		}
+		switch {
+		case tag == "C" || tag == "?":
+			names = append(names, name)
+		// An absent file keeps the skip-worktree bit: a sparse checkout leaves it out.
+		case strings.EqualFold(tag, "S") && !exists(filepath.Join(b.tree, name)):
+		case tag == "S" || tag != strings.ToUpper(tag):
+			unseen = append(unseen, name)
 		}
 	}
-	if err != nil {
-		return nil, 0, explain(err, b.tree)
+	return names, unseen, err
+}
+
+// reveal makes git look at files that it takes for unchanged, and lists again.
+func (b *beginning) reveal(ctx context.Context, unseen []string) (names []string, err error) {
+	if _, err := b.run(ctx, strings.NewReader(strings.Join(unseen, "\x00")+"\x00"), "update-index", "-z", "--no-skip-worktree", "--stdin"); err != nil {
+		return nil, err
 	}
+	// It fails if there are changes.
+	if _, err := b.run(ctx, nil, "update-index", "-q", "--really-refresh"); err != nil && !isGit(err) {
+		return nil, err
+	}
+	names, _, err = b.list(ctx)
+	return names, err
+}
+
+// size returns the total size of the regular files in bytes.
+func (b *beginning) size(names []string) (size int64) {
 	for _, name := range names {
 		if info, err := os.Lstat(filepath.Join(b.tree, name)); err == nil && info.Mode().IsRegular() {
 			size += info.Size()
 		}
 	}
-	return names, size, nil
-}
-
-// list lists the names for changed. overlooked reports whether git takes some of the other files
-// for unchanged without a look (git update-index --assume-unchanged).
-func (b *beginning) list(ctx context.Context) (names []string, overlooked bool, err error) {
-	out, err := b.run(ctx, nil, "ls-files", "-z", "-v", "--cached", "--modified", "--others", "--exclude-standard")
-	for line := range strings.SplitSeq(out, "\x00") {
-		tag, name, _ := strings.Cut(line, " ")
-		if tag != strings.ToUpper(tag) {
-			overlooked = true
-		}
-		if (tag == "C" || tag == "?") && name != "" && validName(strings.TrimSuffix(name, "/")) {
-			names = append(names, name)
-		}
-	}
-	return names, overlooked, err
+	return size
 }
 
 // isGit reports whether git itself failed.
@@ -138,12 +144,11 @@ func isGit(err error) bool {
 // the index is compared with head's tree while the work tree is scanned: run one after the
 // other, the git processes would delay every box by their sum.
 func (b *beginning) top(ctx context.Context) (tree string, files int, err error) {
-	var names []string
-	var size int64
+	var names, unseen []string
 	var was, staged string
 	var unstaged error // a conflict in the index, which git add resolves
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { names, size, err = b.changed(gctx); return })
+	g.Go(func() (err error) { names, unseen, err = b.list(gctx); return })
 	g.Go(func() error { staged, unstaged = b.run(gctx, nil, "write-tree"); return nil })
 	g.Go(func() (err error) {
 		if b.head != "" {
@@ -151,8 +156,14 @@ func (b *beginning) top(ctx context.Context) (tree string, files int, err error)
 		}
 		return
 	})
+	err = g.Wait()
+	// What the user told git to overlook is not the box's work either. This writes the index, which
+	// write-tree locks.
+	if err == nil && len(unseen) > 0 {
+		names, err = b.reveal(ctx, unseen)
+	}
 	// Too many changes is not an error: the box can still be made.
-	if err := g.Wait(); err != nil || size > MaxBegin {
+	if err != nil || b.size(names) > MaxBegin {
 		return "", 0, explain(err, b.tree)
 	}
 	// Add only the changed files, since the whole tree was scanned already.
