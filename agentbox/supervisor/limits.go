@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 	"agentbox/policy"
 	"agentbox/vmm"
 )
@@ -70,12 +71,22 @@ func (s *Supervisor) pauseWhile(ctx context.Context, still func() bool) (paused 
 	if err := s.saveFrozen(ctx, s.names.Saved(), vmm.InPlace); err != nil {
 		return false, err
 	}
-	if still() {
+	if still() || !s.dropSave() {
 		return true, nil
 	}
-	// What is saved goes first: it does not fit the disks of a machine that has gone on.
-	if err := os.RemoveAll(s.names.Saved()); err != nil {
-		return false, err
-	}
 	return false, s.thaw(ctx)
+}
+
+// dropSave drops the saved state of a machine that is to go on, and tells whether it could. The
+// state does not fit the disks of a machine that has gone on, so it loses its name first. If it
+// keeps it the box has to stay paused. The next resume or daemon removes what is left here.
+func (s *Supervisor) dropSave() bool {
+	if err := setAside(s.names, durable.SyncDir); err != nil {
+		s.log.Error("box is paused although it is in use, because its saved state cannot be dropped", "error", err)
+		return false
+	}
+	if err := os.RemoveAll(s.names.Resuming()); err != nil {
+		s.log.Warn("cannot remove a saved state", "error", err)
+	}
+	return true
 }

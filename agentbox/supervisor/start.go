@@ -15,6 +15,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
+	"agentbox/agentbox/home"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
 	"agentbox/vmm/guest/protocol"
@@ -197,20 +198,24 @@ func (s *Supervisor) startMachine(ctx context.Context, files Files) (vmm.Machine
 // that has the name Saved may be restored, whatever is killed meanwhile. A damaged state is refused
 // each time, so it keeps its name, which shows the user that the box was paused.
 func (s *Supervisor) resume(ctx context.Context, snapshotter vmm.Snapshotter, template vmm.Template) (vmm.Machine, error) {
-	if err := s.rename(s.names.Saved(), s.names.Resuming()); err != nil {
+	if err := setAside(s.names, durable.SyncDir); err != nil {
 		return nil, err
 	}
 	machine, err := snapshotter.Restore(ctx, s.cfg.Spec, template, s.names.Resuming())
 	if ran := (*vmm.MayHaveRun)(nil); err != nil && (!errors.As(err, &ran) || agentbox.CodeOf(err) == agentbox.Corrupt) {
-		err = errors.Join(err, s.rename(s.names.Resuming(), s.names.Saved()))
+		err = errors.Join(err, os.Rename(s.names.Resuming(), s.names.Saved()), durable.SyncDir(s.names.Dir))
 	}
 	return machine, err
 }
 
-// rename renames a directory of the box so that a power loss does not undo it.
-func (s *Supervisor) rename(from, to string) error {
-	if err := os.Rename(from, to); err != nil {
+// setAside renames the saved machine of a box, whose guest does not run, so that not even a power
+// loss lets it be restored once the guest has. After an error it may be restored as before.
+func setAside(names home.Box, syncDir func(string) error) error {
+	if err := os.Rename(names.Saved(), names.Resuming()); err != nil {
 		return err
 	}
-	return durable.SyncDir(s.names.Dir)
+	if err := syncDir(names.Dir); err != nil {
+		return errors.Join(err, os.Rename(names.Resuming(), names.Saved()))
+	}
+	return nil
 }

@@ -131,3 +131,18 @@ func TestResumeRenamesSaveBeforeGuestRuns(t *testing.T) {
 		})
 	}
 }
+
+// A save whose new name may not outlast a power loss keeps its old one: its guest has not run.
+func TestSaveKeepsNameUnlessRenameIsDurable(t *testing.T) {
+	names := home.Box{Dir: t.TempDir()}
+	if err := os.Mkdir(names.Saved(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("the disk is broken")
+	if err := setAside(names, func(string) error { return broken }); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(names.Saved()); err != nil {
+		t.Error(err)
+	}
+}
