@@ -84,8 +84,7 @@ func (t *Templates) fetch(ctx context.Context, m Machine, key string, progress a
 	return err == nil
 }
 
-// install fetches a template into a temporary directory beside the others and renames it when it is
-// complete.
+// install fetches a template into a temporary directory beside the others.
 func (t *Templates) install(ctx context.Context, m Machine, key string, progress agentbox.Progress) (by string, err error) {
 	dir, err := os.MkdirTemp(t.Home.Templates(), buildPrefix)
 	if err != nil {
@@ -97,22 +96,7 @@ func (t *Templates) install(ctx context.Context, m Machine, key string, progress
 	if err != nil {
 		return "", err
 	}
-	if err := durable.WriteJSON(filepath.Join(dir, originFile), Origin{Image: m.Image, By: peer}, 0o600); err != nil {
-		return "", err
-	}
-	if err := os.Rename(dir, t.Home.Template(key)); err != nil {
-		return "", err
-	}
-	return by, durable.SyncDir(t.Home.Templates())
-}
-
-// offer records that a template was made here, and offers it to the team.
-func (t *Templates) offer(m Machine, key string) error {
-	err := durable.WriteJSON(filepath.Join(t.Home.Template(key), originFile), Origin{Image: m.Image}, 0o600)
-	if err == nil && t.Team != nil {
-		t.Team.TemplateMade()
-	}
-	return err
+	return by, t.publish(dir, key, Origin{Image: m.Image, By: peer})
 }
 
 // withdraw takes back the offer of a template.

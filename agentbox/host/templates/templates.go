@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/keyed"
@@ -267,8 +268,7 @@ func (t *Templates) load(ctx context.Context, s vmm.Snapshotter, key string) (*T
 	return got, nil
 }
 
-// build boots a machine without a workspace, lets it come to rest and saves it. The template gets
-// its name by one rename, so a crash leaves only a directory that cleanup removes.
+// build boots a machine without a workspace, lets it come to rest and saves it.
 func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s vmm.Snapshotter, key string, progress agentbox.Progress) error {
 	end := progress.Begin("template", "booting once")
 	dir, err := os.MkdirTemp(t.Home.Templates(), buildPrefix)
@@ -302,11 +302,45 @@ func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s v
 		}
 		return withConsole(err, filepath.Join(dir, ConsoleFile))
 	}
-	if err := s.SaveTemplate(ctx, machine, t.Home.Template(key)); err != nil {
+	if err := t.save(ctx, s, machine, key, Origin{Image: m.Image}); err != nil {
 		return fmt.Errorf("save the template: %w", err)
 	}
 	end(ShortKey(key))
-	return t.offer(m, key)
+	if t.Team != nil {
+		t.Team.TemplateMade()
+	}
+	return nil
+}
+
+// save makes a template of a machine that has come to rest.
+func (t *Templates) save(ctx context.Context, s vmm.Snapshotter, machine vmm.Machine, key string, from Origin) error {
+	dir, err := os.MkdirTemp(t.Home.Templates(), buildPrefix)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	saved := filepath.Join(dir, "saved")
+	if err := s.SaveTemplate(ctx, machine, saved); err != nil {
+		return err
+	}
+	return t.publish(saved, key, from)
+}
+
+// publish turns dir, which has the files of a template, into the template of a key. It gets the
+// name by one rename when it has everything, so a crash leaves a whole template, or only a
+// directory that cleanup removes.
+func (t *Templates) publish(dir, key string, from Origin) error {
+	err := durable.WriteJSON(filepath.Join(dir, originFile), from, 0o600)
+	if err == nil {
+		err = durable.SyncDir(dir)
+	}
+	if err == nil {
+		err = os.Rename(dir, t.Home.Template(key))
+	}
+	if err == nil {
+		err = durable.SyncDir(t.Home.Templates())
+	}
+	return err
 }
 
 // settleTime is how long a guest is left alone before it is saved, since every clone would repeat
