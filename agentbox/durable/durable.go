@@ -74,6 +74,20 @@ func Create(path string, data []byte, perm fs.FileMode) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
+// Sweep removes what matches the patterns (path.Match) below dir, which were temporary files and
+// directories of a process that died. The caller knows that nobody uses them. dir may be missing.
+func Sweep(dir string, patterns ...string) error {
+	var errs []error
+	for _, pattern := range patterns {
+		left, err := fs.Glob(os.DirFS(dir), pattern)
+		errs = append(errs, err)
+		for _, name := range left {
+			errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // SyncDir makes sure that what was created, renamed or removed in dir survives a power loss.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)

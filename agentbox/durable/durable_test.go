@@ -101,3 +101,22 @@ func TestAProgramIsRunAsSoonAsItIsWritten(t *testing.T) {
 		}
 	}
 }
+
+func TestSweepRemovesOnlyWhatMatches(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a[b")
+	if err := Sweep(dir, "*/.tmp-*"); err != nil {
+		t.Errorf("nothing there: %v", err)
+	}
+	for _, name := range []string{"one/.tmp-1/x", "one/x", ".tmp-2"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Sweep(dir, "*/.tmp-*"); err != nil {
+		t.Error(err)
+	}
+	one, err := os.ReadDir(filepath.Join(dir, "one"))
+	if _, other := os.Stat(filepath.Join(dir, ".tmp-2")); err != nil || other != nil || len(one) != 1 || one[0].Name() != "x" {
+		t.Errorf("%v, %v, %v", one, err, other)
+	}
+}

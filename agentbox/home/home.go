@@ -117,8 +117,11 @@ func (h Home) Audits() string    { return filepath.Join(h.Dir, "audit") }
 func (h Home) Run() string       { return filepath.Join(h.Dir, "run") }
 func (h Home) Socket() string    { return filepath.Join(h.Run(), "daemon.sock") }
 
+// Mirrors is the directory of all mirrors.
+func (h Home) Mirrors() string { return filepath.Join(h.Dir, "mirrors") }
+
 // Mirror is the bare repository with a project's work from boxes.
-func (h Home) Mirror(project string) string { return filepath.Join(h.Dir, "mirrors", project+".git") }
+func (h Home) Mirror(project string) string { return filepath.Join(h.Mirrors(), project+".git") }
 
 // Tasks is the directory of all tasks.
 func (h Home) Tasks() string { return filepath.Join(h.Dir, "tasks") }

@@ -184,3 +184,29 @@ func TestAdoptRecordsPastExit(t *testing.T) {
 		}
 	}
 }
+
+// What a killed daemon was writing outside of boxes goes; what it had written stays.
+func TestNextDaemonRemovesWhatWasBeingWritten(t *testing.T) {
+	h := newHome(t)
+	mirror, sessions := h.Mirror("p"), h.Sessions("p", "agent")
+	left := []string{
+		filepath.Join(mirror, "incoming-1/pack/tmp_pack_1"), filepath.Join(mirror, "incoming-2/tree/"), filepath.Join(mirror, "objects/pack/tmp_pack_1"),
+		filepath.Join(h.Mirrors(), ".new-1/HEAD"), filepath.Join(sessions, ".tmp-box-1"), filepath.Join(sessions, ".tmp-kept-1"), filepath.Join(h.State(), emptyPrefix+"1/"),
+	}
+	kept := []string{filepath.Join(mirror, "HEAD"), filepath.Join(mirror, "objects/pack/pack-1.pack"), filepath.Join(sessions, "kept.tar"), filepath.Join(h.State(), "kvm.json")}
+	touch(t, append(left, kept...)...)
+	manage(t, h)
+	for _, path := range left {
+		if exists(path) {
+			t.Errorf("%s is left", path)
+		}
+	}
+	if exists(filepath.Join(mirror, "incoming-1")) || exists(filepath.Join(h.Mirrors(), ".new-1")) {
+		t.Error("a directory is left")
+	}
+	for _, path := range kept {
+		if !exists(path) {
+			t.Errorf("%s is gone", path)
+		}
+	}
+}

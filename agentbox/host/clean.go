@@ -32,9 +32,12 @@ func (c cleanBoxes) withFiles(ctx context.Context, img image.Image, progress age
 	return c.create(ctx, img, repo, progress)
 }
 
+// emptyPrefix begins the names of empty repositories, from which boxes are made.
+const emptyPrefix = ".tmp-toolchain-"
+
 // empty makes a box without a repository. It has the policy that the user set for no repository.
 func (c cleanBoxes) empty(ctx context.Context, img image.Image, progress agentbox.Progress) (setup.CleanBox, error) {
-	dir, err := os.MkdirTemp(c.home.State(), ".tmp-toolchain-")
+	dir, err := os.MkdirTemp(c.home.State(), emptyPrefix)
 	if err != nil {
 		return setup.CleanBox{}, agentbox.OrNoSpace(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/capacity"
 	"agentbox/agentbox/host/consent"
@@ -122,6 +123,10 @@ func New(cfg Config) (*Manager, error) {
 	}
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
+	}
+	// What an earlier daemon was writing outside of boxes takes space, and hinders nothing.
+	if err := errors.Join(snapshot.Sweep(cfg.Home.Mirrors()), m.recall.Sweep(), durable.Sweep(cfg.Home.State(), emptyPrefix+"*")); err != nil {
+		cfg.Log.Warn("cannot remove what an earlier daemon left", "error", err)
 	}
 	// From here on goroutines run, which Close waits for.
 	m.running.Go(func() { m.runEvery(tidyEvery, m.tidy) })

@@ -92,6 +92,13 @@ func openMirror(ctx context.Context, dir string, digits int) (mirror, error) {
 	return m, nil
 }
 
+// Sweep removes what a killed daemon left in the directory of all mirrors: packs and files that
+// were coming in, and mirrors that were being made. The caller is the next daemon, before it uses
+// mirrors. A git that was left behind may still write there; nobody waits for it, so it may fail.
+func Sweep(mirrors string) error {
+	return mirrorError(durable.Sweep(mirrors, ".new-*", "*.git/incoming-*", "*.git/objects/pack/tmp_*"))
+}
+
 // exists reports whether path exists, including as a dangling link.
 func exists(path string) bool {
 	_, err := os.Lstat(path)

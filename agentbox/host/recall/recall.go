@@ -140,6 +140,11 @@ func (r *Recall) archivePath(b Box, agent string) string {
 	return filepath.Join(r.Home.Sessions(b.Project, agent), "kept.tar")
 }
 
+// Sweep removes what a killed daemon was writing. The caller is the next one, before it uses r.
+func (r *Recall) Sweep() error {
+	return durable.Sweep(r.Home.Sessions("", ""), "*/*/.tmp-*")
+}
+
 // Restore unpacks the archive of an agent in a box, as the box's user. Without an archive it does
 // nothing.
 func (r *Recall) Restore(ctx context.Context, b Box, agent string) error {
