@@ -56,7 +56,7 @@ type WorkDiff struct {
 type PullRequest struct {
 	BoxRef
 	Into   string `json:"into"`
-	Branch string `json:"branch,omitempty"` // "" is agentbox/<name of the box>
+	Branch string `json:"branch,omitempty"` // "" is agentbox/<name of the box>, or the next free one: -2, -3, ...
 }
 
 // PulledWork is what was imported.

@@ -18,7 +18,8 @@ func (a *app) pullCommand() *cli.Command {
 	return &cli.Command{
 		Name: "pull", Category: catInside, Usage: "get the work of a box or task as a branch of this repository", ArgsUsage: "[BOX|TASK]",
 		Description: "The branch has the commits of the box, followed by one commit with all uncommitted changes. Your working tree, your index and\n" +
-			"your other branches do not change; use git merge to take over the work.",
+			"your other branches do not change; use git merge to take over the work. If the default branch exists and has other commits,\n" +
+			"for example of an earlier box with the same name, it stays as it is, and the work becomes the branch agentbox/BOX-2.",
 		Flags: []cli.Flag{&cli.StringFlag{Name: "branch", Aliases: []string{"b"}, Usage: "name the branch `NAME` (default: agentbox/BOX or agentbox/TASK)", Destination: &req.Branch}},
 		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
 			req.BoxRef = a.ref(cmd.Args().First())
@@ -30,7 +31,11 @@ func (a *app) pullCommand() *cli.Command {
 				return err
 			}
 			a.printMissing(p.Missing)
-			return a.report(facts{value: p, ids: []string{p.Commit}, text: pulledText(p)})
+			text := pulledText(p)
+			if usual := "agentbox/" + p.Name; req.Branch == "" && p.Branch != usual {
+				text = "branch " + usual + " was there already and stays as it is\n" + text
+			}
+			return a.report(facts{value: p, ids: []string{p.Commit}, text: text})
 		},
 	}
 }

@@ -35,8 +35,7 @@ func (t taskWork) diff(ctx context.Context, req api.DiffRequest, progress agentb
 	}, err
 }
 
-// pull brings the work of a box or task into a checkout as a branch. The default name is
-// agentbox/NAME.
+// pull brings the work of a box or task into a checkout as a branch.
 func (t taskWork) pull(ctx context.Context, req api.PullRequest, progress agentbox.Progress) (api.PulledWork, error) {
 	kept, err := t.find(&req.BoxRef)
 	if err != nil {
@@ -50,11 +49,9 @@ func (t taskWork) pull(ctx context.Context, req api.PullRequest, progress agentb
 	if err != nil {
 		return api.PulledWork{}, err
 	}
-	if req.Branch == "" {
-		req.Branch = "agentbox/" + req.Box
-	}
-	out := api.PulledWork{Name: req.Box, Branch: req.Branch, Commit: kept.Commit, Base: kept.Base, Commits: kept.Commits, Files: kept.Files}
-	return out, snapshot.Pull(ctx, *kept, repo, req.Branch, snapshot.PulledRef(req.Box))
+	out := api.PulledWork{Name: req.Box, Commit: kept.Commit, Base: kept.Base, Commits: kept.Commits, Files: kept.Files}
+	out.Branch, err = snapshot.Pull(ctx, *kept, repo, req.Branch, req.Box, snapshot.PulledRef(req.Box))
+	return out, err
 }
 
 // find returns the work of the task that ref means. If a box has to be asked instead, it returns

@@ -74,7 +74,11 @@ func TestPull(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Pull(t.Context(), kept, repo, branch, PulledRef("b"))
+		got, err := Pull(t.Context(), kept, repo, branch, "b", PulledRef("b"))
+		if got != branch {
+			t.Errorf("%q, not %q", got, branch)
+		}
+		return err
 	}
 	at := func(dir, rev string) string { return gitOut(t, dir, "rev-parse", rev) }
 	before := state(t, w.repo+"/a.txt") + gitOut(t, w.repo, "status", "--porcelain", "--branch")
@@ -108,7 +112,7 @@ func TestPull(t *testing.T) {
 	if err := pull("main"); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Errorf("the branch that is checked out: %v", err)
 	}
-	for _, name := range []string{"a..b", "-f", "", "x.lock", "a b", "work/below"} {
+	for _, name := range []string{"a..b", "-f", "x.lock", "a b", "work/below"} {
 		if err := pull(name); err == nil {
 			t.Errorf("a branch %q was made", name)
 		}

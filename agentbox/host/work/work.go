@@ -68,10 +68,7 @@ func (w Work) Pull(ctx context.Context, req api.PullRequest, progress agentbox.P
 	if err != nil {
 		return api.PulledWork{}, err
 	}
-	if req.Branch == "" {
-		req.Branch = "agentbox/" + b.Name
-	}
-	out := api.PulledWork{Box: b.ID, Name: b.Name, Branch: req.Branch, Commit: kept.Commit, Base: kept.Base, Commits: kept.Commits, Files: kept.Files,
+	out := api.PulledWork{Box: b.ID, Name: b.Name, Commit: kept.Commit, Base: kept.Base, Commits: kept.Commits, Files: kept.Files,
 		Missing: kept.Missing, Mixed: kept.Mixed}
 	for _, also := range kept.Also {
 		out.Also = append(out.Also, also.Name)
@@ -79,7 +76,8 @@ func (w Work) Pull(ctx context.Context, req api.PullRequest, progress agentbox.P
 	if kept.Commit == kept.Base {
 		return out, agentbox.Errorf(agentbox.NotFound, "nothing was done in box %s", b.Name).WithHint("git log shows the same commit there and here")
 	}
-	return out, snapshot.Pull(ctx, kept, repo, req.Branch, snapshot.PulledRef(b.ID.String()))
+	out.Branch, err = snapshot.Pull(ctx, kept, repo, req.Branch, b.Name, snapshot.PulledRef(b.ID.String()))
+	return out, err
 }
 
 // mirrorWork copies the present work of a box into the mirror of its project.

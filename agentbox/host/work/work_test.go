@@ -154,6 +154,38 @@ func TestDiffAndPull(t *testing.T) {
 	}
 }
 
+// The branch of an earlier box may be the only place that has its work. A later box with the same
+// name needs no other command for that, the next time neither.
+func TestPullSparesBranchOfEarlierBox(t *testing.T) {
+	w, checkout, box, _ := made(t)
+	git(t, checkout, "git branch agentbox/mine $(git commit-tree -p HEAD -m earlier HEAD^{tree})")
+	for _, text := range []string{"two", "three"} {
+		git(t, box, "echo "+text+" >file; git commit -qam "+text)
+		p, err := w.Pull(t.Context(), api.PullRequest{BoxRef: mine, Into: checkout}, nil)
+		if err != nil || p.Branch != "agentbox/mine-2" {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		for branch, want := range map[string]string{"agentbox/mine": "earlier\n", "agentbox/mine-2": text + "\n"} {
+			if out, err := exec.Command("git", "-C", checkout, "log", "-1", "--format=%s", branch).CombinedOutput(); err != nil || string(out) != want {
+				t.Errorf("%s: %q, %v", branch, out, err)
+			}
+		}
+	}
+	if _, err := w.Pull(t.Context(), api.PullRequest{BoxRef: mine, Into: checkout, Branch: "agentbox/mine"}, nil); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("by its name: %v", err)
+	}
+}
+
+// Where no branch can be made, no other name is tried for ever.
+func TestPullEndsIfNoBranchFits(t *testing.T) {
+	w, checkout, box, _ := made(t)
+	git(t, checkout, "git branch agentbox")
+	git(t, box, "echo two >file; git commit -qam two")
+	if p, err := w.Pull(t.Context(), api.PullRequest{BoxRef: mine, Into: checkout}, nil); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
 // flood is a box whose git was replaced by something that does not stop.
 type flood struct {
 	here
