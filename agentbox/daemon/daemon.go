@@ -78,7 +78,11 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(func() { releaseMemory(ctx, releaseEvery) })
 	scrubbed := d.scrub(ctx)
 	// The metrics come before the socket, so that a wrong address is an error at start.
-	if err = d.serveMetrics(ctx); err == nil {
+	metrics, err := listenMetrics()
+	if err == nil {
+		if metrics != nil {
+			work.Go(func() { serveMetrics(ctx, metrics, d.metrics(), cfg.Log) })
+		}
 		err = d.serve(ctx)
 	}
 	stop()

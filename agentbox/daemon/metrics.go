@@ -3,10 +3,12 @@ package daemon
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,33 +29,47 @@ func (d *daemon) metrics() http.Handler {
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 
-// serveMetrics serves the metrics on the address in metricsEnv, if there is one, until ctx ends.
-// Every user of this machine can read them: they contain numbers and names of peers, but nothing
-// that boxes do. Only a loopback address is accepted, because there is no login.
-func (d *daemon) serveMetrics(ctx context.Context) error {
+// listenMetrics listens on the address in metricsEnv; l is nil if there is none. Every user of this
+// machine can read the metrics: they contain numbers and names of peers, but nothing that boxes do.
+// Only a loopback address is accepted, because there is no login.
+func listenMetrics() (l net.Listener, err error) {
 	at := os.Getenv(metricsEnv)
 	if at == "" {
-		return nil
+		return nil, nil
 	}
 	// A name such as localhost is refused too, because we do not control what it resolves to.
 	if a, err := netip.ParseAddrPort(at); err != nil || !a.Addr().IsLoopback() {
-		return agentbox.Errorf(agentbox.Invalid, "%s=%q is no loopback address with a port", metricsEnv, at).WithHint("as 127.0.0.1:9464")
+		return nil, agentbox.Errorf(agentbox.Invalid, "%s=%q is no loopback address with a port", metricsEnv, at).WithHint("as 127.0.0.1:9464")
 	}
-	l, err := net.Listen("tcp", at)
-	if err != nil {
-		return agentbox.Errorf(agentbox.Unavailable, "serve metrics: %w", err).WithHint("unset %s, or name a free port", metricsEnv)
+	if l, err = net.Listen("tcp", at); err != nil {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "serve metrics: %w", err).WithHint("unset %s, or name a free port", metricsEnv)
 	}
+	return l, nil
+}
+
+// serveMetrics serves handler on l until ctx ends, and returns when the last call of handler has
+// returned: it reads parts of the daemon that are closed next. A scrape under way is cut off; the
+// next one asks the next daemon.
+func serveMetrics(ctx context.Context, l net.Listener, handler http.Handler, log *slog.Logger) {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", d.metrics())
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	// A scrape under way is cut off; the next one asks the next daemon.
-	context.AfterFunc(ctx, func() { server.Close() })
-	go func() {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			d.cfg.Log.Error("metrics", "error", err)
+	mux.Handle("GET /metrics", handler)
+	var running sync.WaitGroup // the listener and all connections, each of which has a goroutine
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ConnState: func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			running.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			running.Done()
 		}
-	}()
-	return nil
+	}}
+	running.Go(func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("metrics", "error", err)
+		}
+	})
+	<-ctx.Done()
+	server.Close()
+	running.Wait()
 }
 
 // collector reads the numbers when they are scraped. Nothing has to be counted twice, and a daemon
