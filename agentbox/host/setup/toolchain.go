@@ -202,8 +202,11 @@ func (s *Setup) candidates(ctx context.Context, b Box, needs toolchain.Needs) (t
 	if err := s.asRoot(ctx, b, nil, "apt-get", "-q", "update"); err != nil {
 		return offer, err
 	}
-	// It fails if one package does not exist, and still shows the others.
-	shown, _ := s.query(ctx, b, maxAnswer, append([]string{"apt-cache", "show", "--no-all-versions"}, asked...))
+	// It skips packages that do not exist, and fails if none of them does. It knows its own.
+	shown, err := s.query(ctx, b, maxAnswer, append([]string{"apt-cache", "show", "--no-all-versions", "apt"}, asked...))
+	if err != nil {
+		return offer, err
+	}
 	offer.Distribution = toolchain.ParseCandidates(shown)
 	if offer.DistributionHas(wanted) {
 		silent = nil

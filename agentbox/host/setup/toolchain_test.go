@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
@@ -20,6 +21,19 @@ import (
 
 // boxThatSays is a box in which every command prints the same.
 func boxThatSays(t *testing.T, text []byte) Box {
+	t.Helper()
+	return boxThatAnswers(t, func(string) ([]byte, exit) { return text, 0 })
+}
+
+// exit is the exit code of a command, or lost.
+type exit int
+
+// lost cuts the connection before the command has ended.
+const lost exit = -1
+
+// boxThatAnswers is a box in which answer says what a command, with its arguments somewhere in the
+// request for it, prints and how it ends.
+func boxThatAnswers(t *testing.T, answer func(request string) ([]byte, exit)) Box {
 	t.Helper()
 	dir := t.TempDir()
 	_, key, err := ed25519.GenerateKey(nil)
@@ -53,14 +67,14 @@ func boxThatSays(t *testing.T, text []byte) Box {
 			if err != nil {
 				return
 			}
-			go serveText(conn, config, text)
+			go serveAnswers(conn, config, answer)
 		}
 	}()
 	return Box{Dir: dir, Address: at}
 }
 
-// serveText serves one client.
-func serveText(conn net.Conn, config *ssh.ServerConfig, text []byte) {
+// serveAnswers serves one client.
+func serveAnswers(conn net.Conn, config *ssh.ServerConfig, answer func(string) ([]byte, exit)) {
 	defer conn.Close()
 	_, channels, requests, err := ssh.NewServerConn(conn, config)
 	if err != nil {
@@ -79,8 +93,14 @@ func serveText(conn net.Conn, config *ssh.ServerConfig, text []byte) {
 					continue
 				}
 				go func() {
-					if _, err := ch.Write(text); err == nil {
-						_, _ = ch.SendRequest("exit-status", false, []byte{0, 0, 0, 0})
+					text, code := answer(string(req.Payload))
+					_, err := ch.Write(text)
+					if code == lost {
+						_ = conn.Close()
+						return
+					}
+					if err == nil {
+						_, _ = ch.SendRequest("exit-status", false, []byte{0, 0, 0, byte(code)})
 					}
 					_ = ch.Close()
 				}()
@@ -106,5 +126,37 @@ func TestAnswersAreReadUpToTheirBound(t *testing.T) {
 	b := boxThatSays(t, make([]byte, toolchain.MaxAnswer+1))
 	if _, err := s.query(t.Context(), b, toolchain.MaxAnswer, toolchain.AskRegistry("npm")); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Errorf("more than is read: %v", err)
+	}
+}
+
+// A package that the distribution does not have is one thing, a box that does not say is another:
+// tools would silently be missing, or come from elsewhere.
+func TestFailedQueryIsNoMissingPackage(t *testing.T) {
+	s := New(Config{})
+	needs := toolchain.Needs{{Tool: toolchain.Go}}
+	for name, c := range map[string]struct {
+		shown string
+		code  exit
+		fails bool
+	}{
+		"it has one":       {"Package: apt\nVersion: 2.6\n\nPackage: golang-go\nVersion: 2:1.19~1\n", 0, false},
+		"it has none":      {"Package: apt\nVersion: 2.6\n", 0, false},
+		"apt-cache fails":  {"", 100, true},
+		"the box is gone":  {"", lost, true},
+		"it was truncated": {"Package: golang-go\n", lost, true},
+	} {
+		b := boxThatAnswers(t, func(request string) ([]byte, exit) {
+			if strings.Contains(request, "apt-cache") {
+				return []byte(c.shown), c.code
+			}
+			return nil, 0
+		})
+		offer, err := s.candidates(t.Context(), b, needs)
+		if (err != nil) != c.fails {
+			t.Errorf("%s: %v", name, err)
+		}
+		if want := strings.Contains(c.shown, "golang-go") && !c.fails; (offer.Distribution["golang-go"] == "1.19") != want {
+			t.Errorf("%s: %v", name, offer.Distribution)
+		}
 	}
 }
