@@ -92,9 +92,20 @@ func (fakeDriver) OpenTemplate(_ context.Context, dir string) (vmm.Template, err
 	return fakeTemplate{}, nil
 }
 
-type fakeTemplate struct{ vmm.Template }
+// fakeTemplate tells, when it is closed, whether it still has its name.
+type fakeTemplate struct {
+	vmm.Template
+	dir   string
+	named *bool
+}
 
-func (fakeTemplate) Close() error { return nil }
+func (f fakeTemplate) Close() error {
+	if f.named != nil {
+		_, err := os.Stat(f.dir)
+		*f.named = err == nil
+	}
+	return nil
+}
 
 // saved are the files of a template as another machine has made it.
 func saved() map[string][]byte { return map[string][]byte{"memory": []byte(wholeTemplate)} }

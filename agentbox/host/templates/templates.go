@@ -385,10 +385,13 @@ func withConsole(err error, console string) error {
 	return err
 }
 
-// buildPrefix begins the names of directories that are not templates yet.
-const buildPrefix = ".build-"
+// These begin the names of directories that are not templates yet, and of those that were.
+const (
+	buildPrefix   = ".build-"
+	discardPrefix = ".discard-"
+)
 
-// cleanup removes what a killed daemon left half built.
+// cleanup removes what a killed daemon left half built or half removed.
 func (t *Templates) cleanup() error {
 	left, err := filepath.Glob(filepath.Join(t.Home.Templates(), ".*"))
 	for _, dir := range left {
@@ -403,15 +406,22 @@ func (t *Templates) Discard(key string) error {
 	if err := t.withdraw(key); err != nil {
 		t.Log.Warn("a template that goes is still offered", "key", ShortKey(key), "error", err)
 	}
+	// The name goes first: half a template might be one without its origin.
+	gone := filepath.Join(t.Home.Templates(), discardPrefix+key)
+	err := os.RemoveAll(gone)
+	if err == nil {
+		err = os.Rename(t.Home.Template(key), gone)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if got := t.loaded[key]; got != nil {
 		delete(t.loaded, key)
-		if err := got.Close(); err != nil {
-			return err
-		}
+		err = errors.Join(err, got.Close())
 	}
-	return os.RemoveAll(t.Home.Template(key))
+	return errors.Join(err, os.RemoveAll(gone))
 }
 
 // Close closes all templates.

@@ -45,3 +45,22 @@ func TestTemplateHasOriginOrIsNone(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// A removal that is cut short must not leave a template without its origin.
+func TestDiscardedTemplateLosesItsNameFirst(t *testing.T) {
+	all := newTemplates(t, nil)
+	if err := all.save(t.Context(), saver{}, nil, "key", Origin{Image: some.Image, By: "peer"}); err != nil {
+		t.Fatal(err)
+	}
+	named := true
+	all.loaded["key"] = &Template{Template: fakeTemplate{dir: all.Home.Template("key"), named: &named}, Key: "key"}
+	if err := all.Discard("key"); err != nil || named {
+		t.Errorf("%v, still named when it was closed: %v", err, named)
+	}
+	if left, err := os.ReadDir(all.Home.Templates()); err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	if err := all.Discard("key"); err != nil {
+		t.Errorf("again: %v", err)
+	}
+}
