@@ -319,6 +319,19 @@ func TestKeepIsBounded(t *testing.T) {
 	}
 }
 
+// The box goes once its work is kept, so git waits for the disk, which it does not do for refs by
+// itself.
+func TestMirrorWaitsForDisk(t *testing.T) {
+	isolateGit(t)
+	m, err := openMirror(t.Context(), filepath.Join(t.TempDir(), "m.git"), 40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := m.git(t.Context(), nil, "config", "core.fsync"); err != nil || got != "committed\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // Later work of the same name replaces the ref; nothing of what was kept before is sent again.
 func TestKeepAgain(t *testing.T) {
 	isolateGit(t)

@@ -114,9 +114,11 @@ func mirrorError(err error) error {
 	return agentbox.Errorf(agentbox.Internal, "cannot write the mirror of the project: %w", err)
 }
 
-// Run runs git in the mirror (git.Repository).
+// Run runs git in the mirror (git.Repository). Git waits until its objects and refs are on disk: a
+// box is removed once its work is kept, and a power loss must not empty what was written last.
 func (m mirror) Run(ctx context.Context, c git.Call) (stdout []byte, stderr string, err error) {
 	c.Dir, c.Env = m.dir, slices.Concat([]string{"GIT_DIR=" + m.dir}, c.Env)
+	c.Args = slices.Concat([]string{"-c", "core.fsync=committed"}, c.Args)
 	return git.Run(ctx, c)
 }
 
@@ -199,6 +201,7 @@ func (m mirror) movePacks(dir string) error {
 	if err != nil {
 		return mirrorError(err)
 	}
+	packs := filepath.Join(m.dir, "objects", "pack")
 	// Two boxes may send the same pack. Its name derives from its contents, so either copy will
 	// do.
 	for _, suffix := range []string{".pack", ".rev", ".idx"} {
@@ -206,12 +209,12 @@ func (m mirror) movePacks(dir string) error {
 			if !strings.HasSuffix(e.Name(), suffix) {
 				continue
 			}
-			if err := os.Rename(filepath.Join(dir, e.Name()), filepath.Join(m.dir, "objects", "pack", e.Name())); err != nil {
+			if err := os.Rename(filepath.Join(dir, e.Name()), filepath.Join(packs, e.Name())); err != nil {
 				return mirrorError(err)
 			}
 		}
 	}
-	return nil
+	return mirrorError(durable.SyncDir(packs))
 }
 
 // setRefs points all of the refs at commits that the mirror has, wherever they pointed before,
