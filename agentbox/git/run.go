@@ -7,6 +7,7 @@ import (
 	"io"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"agentbox/agentbox"
@@ -37,8 +38,9 @@ func (e *Error) Error() string {
 	return strings.TrimPrefix(strings.TrimPrefix(line, "fatal: "), "error: ")
 }
 
-// waitDelay is how long a child of git may hold git's output open after git has exited. The time
-// starts when any git exits, so it must suffice for a busy machine to read git's remaining output.
+// waitDelay is how long git may take to end once it was told to, and how long a child of git may
+// hold git's output open after git has exited. The time starts when any git exits, so it must
+// suffice for a busy machine to read git's remaining output.
 const waitDelay = 30 * time.Second
 
 // maxComplaints bounds how much of git's standard error is kept, in bytes.
@@ -58,6 +60,8 @@ func Run(ctx context.Context, c Call) (stdout []byte, stderr string, err error) 
 	if c.Stdout != nil {
 		cmd.Stdout = c.Stdout
 	}
+	// Unless it is killed, git removes its locks and ends its children.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = waitDelay
 	if err = cmd.Start(); err == nil {
 		limitMemory(cmd.Process.Pid)
