@@ -133,7 +133,7 @@ func (n *meshNode) open(ctx context.Context, dir string) (err error) {
 		if err != nil {
 			return err
 		}
-		n.wire.Learn(id, address)
+		n.wire.AddAddresses(id, address)
 	}
 	open := func(context.Context) (*cachestore.Store, error) { return n.store, nil }
 	n.sharing = &layers.Sharing{Store: open, File: filepath.Join(dir, "shared.json")}

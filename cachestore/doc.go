@@ -32,7 +32,7 @@
 //     that the next Open removes.
 //
 // Everything is hashed as it is read, by SHA-256 or by a keyed hash of bytes whose SHA-256 is known
-// (identify.go). The only exception is Stored. A chunk that does not match is removed from the
+// (identify.go). The only exception is ReadStored. A chunk that does not match is removed from the
 // index, listed in Damaged, and fetched again from a Source; it never becomes zeros.
 //
 // A lock ensures that only one process has a store open. All methods are safe for concurrent use.

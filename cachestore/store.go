@@ -44,8 +44,8 @@ type Store struct {
 	flights    flights[agentbox.Digest]
 	quarantine quarantine
 	// unflushed maps the digests of pieces that writers have written and not claimed yet to their
-	// index.Location. A piece may be gone by the time it is read. Only Stored uses it; all other
-	// readers see what was flushed.
+	// index.Location. A piece may be gone by the time it is read. Only ReadStored uses it; all
+	// other readers see what was flushed.
 	unflushed sync.Map
 	// checked has the digests of the images whose complete files this process has hashed. It is not
 	// kept on disk, so that damage from the time when no process looked is found once per process,

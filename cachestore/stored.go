@@ -15,13 +15,13 @@ type Piece struct {
 	Size     int // decoded
 }
 
-// Stored returns a piece as it is on disk, neither decoded nor hashed. Unlike Get, it also returns
-// pieces that were written a moment ago and are not flushed yet. It may use buf for the result. The
-// error is NotFound when the piece is not in the store.
+// ReadStored returns a piece as it is on disk, neither decoded nor hashed. Unlike Get, it also
+// returns pieces that were written a moment ago and are not flushed yet. It may use buf for the
+// result. The error is NotFound when the piece is not in the store.
 //
 // It serves peers, which decode and hash what they receive, so doing it here as well would cost the
 // sender most of its time. The peer finds a damaged piece; here the next Verify does.
-func (s *Store) Stored(ctx context.Context, d agentbox.Digest, buf []byte) (Piece, error) {
+func (s *Store) ReadStored(ctx context.Context, d agentbox.Digest, buf []byte) (Piece, error) {
 	var last index.Location
 	var lastErr error
 	for range maxLookups {
@@ -43,9 +43,9 @@ func (s *Store) Stored(ctx context.Context, d agentbox.Digest, buf []byte) (Piec
 	return Piece{}, lastErr
 }
 
-// Bits reports for which chunks Stored would succeed: bit i%8 of byte i/8, the lowest first. Chunks
-// of zeros count as present.
-func (s *Store) Bits(m blob.Manifest) ([]byte, error) {
+// Bitmap reports for which chunks ReadStored would succeed: bit i%8 of byte i/8, the lowest first.
+// Chunks of zeros count as present.
+func (s *Store) Bitmap(m blob.Manifest) ([]byte, error) {
 	bits := make([]byte, (len(m.Chunks)+7)/8)
 	for i, c := range m.Chunks {
 		ok := c.Zero()

@@ -22,24 +22,24 @@ func TestStoredBeforeFlush(t *testing.T) {
 	if ok, err := s.Has(m.Chunks[3].Digest); ok || err != nil {
 		t.Fatalf("the block was made last already: this test shows nothing (%v)", err)
 	}
-	p, err := s.Stored(t.Context(), m.Chunks[3].Digest, nil)
+	p, err := s.ReadStored(t.Context(), m.Chunks[3].Digest, nil)
 	if err != nil || p.Encoding != blob.Plain || !bytes.Equal(p.Bytes, blockOf(b, 3)) {
 		t.Errorf("%d bytes, %v", len(p.Bytes), err)
 	}
-	if bits, err := s.Bits(m); err != nil || !bytes.Equal(bits, []byte{1 << 3}) {
+	if bits, err := s.Bitmap(m); err != nil || !bytes.Equal(bits, []byte{1 << 3}) {
 		t.Errorf("bitmap %08b, %v", bits, err)
 	}
-	if _, err := s.Stored(t.Context(), m.Chunks[2].Digest, nil); agentbox.CodeOf(err) != agentbox.NotFound {
+	if _, err := s.ReadStored(t.Context(), m.Chunks[2].Digest, nil); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Errorf("a block that did not come: %v", err)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if bits, err := s.Bits(m); err != nil || !bytes.Equal(bits, []byte{1 << 3}) {
+	if bits, err := s.Bitmap(m); err != nil || !bytes.Equal(bits, []byte{1 << 3}) {
 		t.Errorf("bitmap afterwards %08b, %v", bits, err)
 	}
 	gc(t, s, GCOptions{All: true})
-	if _, err := s.Stored(t.Context(), m.Chunks[3].Digest, nil); agentbox.CodeOf(err) != agentbox.NotFound {
+	if _, err := s.ReadStored(t.Context(), m.Chunks[3].Digest, nil); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Errorf("a block that was evicted: %v", err)
 	}
 }

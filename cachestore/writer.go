@@ -141,7 +141,7 @@ func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Diges
 	return nil
 }
 
-// addPending records a piece of n bytes on disk at p, and makes it visible to Stored.
+// addPending records a piece of n bytes on disk at p, and makes it visible to ReadStored.
 func (w *writer) addPending(d agentbox.Digest, p index.Location, n int64) {
 	w.s.space.add(w.kind, n)
 	w.s.unflushed.Store(d, p)
@@ -202,7 +202,7 @@ func (w *writer) openImage(id uint64, owner agentbox.Digest) (*blockFile, error)
 	return w.images[id], nil
 }
 
-// flush syncs what was written, and then claims it. Before that, only Stored sees it. After an
+// flush syncs what was written, and then claims it. Before that, only ReadStored sees it. After an
 // error the pieces are still pending, and the next flush tries again.
 func (w *writer) flush() error {
 	w.mu.Lock()

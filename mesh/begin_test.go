@@ -8,9 +8,9 @@ import (
 	"agentbox/mesh/meshtest"
 )
 
-// TestStatusIsAskedWhileATeamBegins is for the race detector: what a person asks must not see a
+// TestStatusDuringInit is for the race detector: what a person asks must not see a
 // machine's part in a team half made.
-func TestStatusIsAskedWhileATeamBegins(t *testing.T) {
+func TestStatusDuringInit(t *testing.T) {
 	m, err := Open(Config{Dir: t.TempDir(), Key: meshtest.Key(t), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -18,11 +18,11 @@ const (
 // serveClock answers a peer that asks for the time over wire.Clock: Unix nanoseconds.
 func serveClock(*wire.Conn, struct{}) (any, error) { return time.Now().UnixNano(), nil }
 
-// Clocks returns by how much the clocks of members who are here are ahead of ours, to within the
-// latency of a packet. It is for people: nothing here depends on two clocks. Peers that do not
+// ClockOffsets returns by how much the clocks of members who are here are ahead of ours, to within
+// the latency of a packet. It is for people: nothing here depends on two clocks. Peers that do not
 // answer are left out, and at most sixteen are asked. It takes three seconds at most; nil without a
 // team.
-func (m *Mesh) Clocks(ctx context.Context) map[identity.PeerID]time.Duration {
+func (m *Mesh) ClockOffsets(ctx context.Context) map[identity.PeerID]time.Duration {
 	node := m.Node()
 	if node == nil {
 		return nil
@@ -32,7 +32,7 @@ func (m *Mesh) Clocks(ctx context.Context) map[identity.PeerID]time.Duration {
 	out := map[identity.PeerID]time.Duration{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	here := m.Here()
+	here := m.OnlinePeers()
 	for _, id := range here[:min(len(here), clockPeers)] {
 		all.Go(func() {
 			if ahead, err := queryClock(ctx, node, id); err == nil {

@@ -13,8 +13,8 @@
 // the machine's: Problem says why, and everything else works.
 //
 // Nothing here compares two clocks: who is here, and what is newer, follow from signed numbers and
-// from this machine's own time (docs/internals/decisions.md, 22). Clocks only shows people by how
-// much other clocks are off.
+// from this machine's own time (docs/internals/decisions.md, 22). ClockOffsets only shows people by
+// how much other clocks are off.
 //
 // Files of its directory, besides those of mesh/roster:
 //

@@ -27,12 +27,12 @@ type Config struct {
 	// that it returns is called before they are closed. It may be nil. Neither may call Init, Join,
 	// Leave or Close, which wait for them.
 	Attach func(*wire.Node) (detach func())
-	// Changed is called when the catalogue of a member changed, Listed when the member list did, or
-	// whether this machine takes part. They may not block. They may be nil.
-	Changed, Listed func()
-	// Alone turns off multicast on the local network: members are not looked for, and this machine
-	// is not announced.
-	Alone bool
+	// OnCatalogueChange is called when the catalogue of a member changed, OnListChange when the
+	// member list did, or whether this machine takes part. They may not block. They may be nil.
+	OnCatalogueChange, OnListChange func()
+	// NoMulticast turns off multicast on the local network: members are not looked for, and this
+	// machine is not announced.
+	NoMulticast bool
 }
 
 // Mesh is this machine's part in its team, or in none yet. Its methods may be called concurrently;
@@ -114,12 +114,12 @@ func (m *Mesh) begin(node *wire.Node, err error) error {
 func (m *Mesh) beginOn(node *wire.Node) error {
 	list := m.roster.List()
 	node.Admit(list)
-	m.learn(node)
+	m.loadAddresses(node)
 	r := &running{node: node}
 	var err error
 	r.catalogues, err = catalogue.Open(catalogue.Config{
-		Dir: filepath.Join(m.cfg.Dir, "catalogues"), Key: m.cfg.Key, Node: node, Log: m.cfg.Log, Here: m.Here, Announce: m.announce,
-		Changed: func(identity.PeerID) { call(m.cfg.Changed) },
+		Dir: filepath.Join(m.cfg.Dir, "catalogues"), Key: m.cfg.Key, Node: node, Log: m.cfg.Log, OnlinePeers: m.OnlinePeers, Announce: m.announce,
+		Changed: func(identity.PeerID) { call(m.cfg.OnCatalogueChange) },
 	}, list)
 	if err != nil {
 		return errors.Join(err, node.Close())
@@ -130,7 +130,7 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 	}
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(m.ctx)
-	if !m.cfg.Alone {
+	if !m.cfg.NoMulticast {
 		r.nearby = m.startNearby(ctx, r)
 	}
 	m.mu.Lock()
@@ -138,11 +138,11 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 	m.mu.Unlock()
 	m.announce(r.catalogues.Head())
 	m.roster.Answer(node)
-	node.Handle(wire.Clock, wire.Answers(100, serveClock))
+	node.Handle(wire.Clock, wire.AnswerHandler(100, serveClock))
 	if m.cfg.Attach != nil {
 		r.detach = m.cfg.Attach(node)
 	}
-	call(m.cfg.Listed)
+	call(m.cfg.OnListChange)
 	r.tasks.Go(func() { r.catalogues.Run(ctx) })
 	r.tasks.Go(func() { m.poll(ctx, r) })
 	return nil
@@ -158,11 +158,11 @@ func (m *Mesh) end() error {
 	if r == nil {
 		return nil
 	}
-	m.remember(r.node)
+	m.saveAddresses(r.node)
 	if r.detach != nil {
 		r.detach()
 	}
-	call(m.cfg.Listed)
+	call(m.cfg.OnListChange)
 	r.stop()
 	if r.nearby != nil {
 		r.nearby.close()
@@ -227,9 +227,9 @@ func (m *Mesh) listChanged(list identity.List) {
 	if err := r.catalogues.Admit(list); err != nil {
 		m.cfg.Log.Error("mesh: forget the catalogues of former members", "error", err)
 	}
-	call(m.cfg.Listed)
+	call(m.cfg.OnListChange)
 	m.announce(r.catalogues.Head())
-	m.tasks.Go(func() { m.roster.Spread(m.ctx, r.node, m.Here()) })
+	m.tasks.Go(func() { m.roster.Spread(m.ctx, r.node, m.OnlinePeers()) })
 }
 
 // By how much load and free space must change to be announced: every member passes an
@@ -264,16 +264,16 @@ func (m *Mesh) announce(head catalogue.Head) {
 	}
 }
 
-// Here lists the members that are here now, without this machine, by PeerID; none without a team.
-// It may include members that have left seconds ago.
-func (m *Mesh) Here() []identity.PeerID {
+// OnlinePeers lists the members that are here now, without this machine, by PeerID; none without a
+// team. It may include members that have left seconds ago.
+func (m *Mesh) OnlinePeers() []identity.PeerID {
 	r := m.running()
 	if r == nil {
 		return nil
 	}
 	var out []identity.PeerID
 	for _, p := range r.gossip.Peers() {
-		if p.Here {
+		if p.Online {
 			out = append(out, p.ID)
 		}
 	}
@@ -289,10 +289,10 @@ func (m *Mesh) peerChanged(id identity.PeerID) {
 		return
 	}
 	p, ok := r.gossip.Peer(id)
-	if !ok || !p.Here {
+	if !ok || !p.Online {
 		return
 	}
-	r.catalogues.Saw(id, p.Meta.Sequence, id)
+	r.catalogues.ObserveSequence(id, p.Meta.Sequence, id)
 	mine := m.roster.List().Digest()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -335,11 +335,11 @@ func (m *Mesh) poll(ctx context.Context, r *running) {
 		case <-ctx.Done():
 			return
 		}
-		for _, id := range m.Here() {
+		for _, id := range m.OnlinePeers() {
 			m.peerChanged(id)
 		}
 		if n%6 == 0 {
-			m.remember(r.node)
+			m.saveAddresses(r.node)
 			m.announce(r.catalogues.Head())
 		}
 		if n%720 == 0 {

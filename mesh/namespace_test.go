@@ -17,8 +17,8 @@ func contextOf(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
 }
 
-// readdress gives a machine another address.
-func readdress(t *testing.T, lab *netlab.Net, i int, to netip.Addr) {
+// changeAddress gives a machine another address.
+func changeAddress(t *testing.T, lab *netlab.Net, i int, to netip.Addr) {
 	t.Helper()
 	for _, args := range [][]string{{"addr", "flush", "dev", "eth0"}, {"addr", "add", to.String() + "/24", "dev", "eth0"}} {
 		if err := lab.Configure(t.Context(), i, args...); err != nil {
@@ -28,7 +28,7 @@ func readdress(t *testing.T, lab *netlab.Net, i int, to netip.Addr) {
 }
 
 // Both have moved to another network since, so that nothing they remember is right.
-func TestMembersFindEachOtherByMulticast(t *testing.T) {
+func TestMulticastDiscovery(t *testing.T) {
 	lab, all := network(t, 2)
 	team(t, all)
 	for i, m := range all {
@@ -36,22 +36,22 @@ func TestMembersFindEachOtherByMulticast(t *testing.T) {
 		if err := os.Remove(filepath.Join(m.dir, "mesh", "addresses.json")); err != nil {
 			t.Fatal(err)
 		}
-		readdress(t, lab, i, netip.AddrFrom4([4]byte{198, 18, 5, byte(1 + i)}))
+		changeAddress(t, lab, i, netip.AddrFrom4([4]byte{198, 18, 5, byte(1 + i)}))
 	}
 	for _, m := range all {
 		m.start()
 	}
-	together(t, all)
+	awaitConnected(t, all)
 }
 
-func TestAMachineWhoseAddressChangesIsBackSoon(t *testing.T) {
+func TestAddressChange(t *testing.T) {
 	lab, all := network(t, 2)
 	for _, m := range all {
-		m.alone = true // by what they remember alone
+		m.noMulticast = true // by what they remember alone
 	}
 	team(t, all)
 	to := netip.AddrFrom4([4]byte{198, 19, 77, 99})
-	readdress(t, lab, 1, to)
+	changeAddress(t, lab, 1, to)
 	changed := time.Now()
 	meshtest.Eventually(t, "the first machine knows the new address", func() bool {
 		r := all[0].do(order{Do: "look"})
@@ -63,7 +63,7 @@ func TestAMachineWhoseAddressChangesIsBackSoon(t *testing.T) {
 }
 
 // Tunnels and some mobile networks carry no more than IPv6 demands.
-func TestLinksThatCarryOnlySmallPackets(t *testing.T) {
+func TestSmallMTU(t *testing.T) {
 	lab, all := network(t, 2)
 	if err := lab.MTU(t.Context(), 1280); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestLinksThatCarryOnlySmallPackets(t *testing.T) {
 	meshtest.Eventually(t, "a large catalogue is known", func() bool { return all[0].do(order{Do: "look"}).Records == 1000 })
 }
 
-func TestACableThatIsPutBack(t *testing.T) {
+func TestReconnectAfterCableCut(t *testing.T) {
 	lab, all := network(t, 2)
 	team(t, all)
 	if err := lab.Cut(t.Context(), 1, true); err != nil {
@@ -86,11 +86,11 @@ func TestACableThatIsPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	back := time.Now()
-	together(t, all)
+	awaitConnected(t, all)
 	t.Logf("after %s", time.Since(back).Round(100*time.Millisecond)) // the aim is 15 s
 }
 
-func TestTheDoctorFindsWhatKeepsMachinesApart(t *testing.T) {
+func TestDoctorFindsConnectionProblems(t *testing.T) {
 	lab, all := network(t, 2)
 	team(t, all)
 	r := all[0].do(order{Do: "doctor"})

@@ -67,7 +67,7 @@ func (n *nearby) found(a netip.AddrPort) {
 }
 
 func (n *nearby) known(a netip.AddrPort) bool {
-	return slices.ContainsFunc(n.m.Here(), func(id identity.PeerID) bool {
+	return slices.ContainsFunc(n.m.OnlinePeers(), func(id identity.PeerID) bool {
 		return slices.Contains(n.r.node.Addresses(id), a)
 	})
 }

@@ -59,7 +59,7 @@ func runNode(dir string, in io.Reader, out io.Writer) error {
 	}
 	m, err := Open(Config{
 		Dir: filepath.Join(dir, "mesh"), Key: ed25519.NewKeyFromSeed(seed), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Alone: os.Getenv("ALONE") != "",
+		NoMulticast: os.Getenv("ALONE") != "",
 	})
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func runNode(dir string, in io.Reader, out io.Writer) error {
 		if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
 			return err
 		}
-		r, err := obey(m, o)
+		r, err := execute(m, o)
 		if err != nil {
 			r.Error = err.Error()
 		}
@@ -80,7 +80,7 @@ func runNode(dir string, in io.Reader, out io.Writer) error {
 	return m.Close()
 }
 
-func obey(m *Mesh, o order) (r report, err error) {
+func execute(m *Mesh, o order) (r report, err error) {
 	switch o.Do {
 	case "init":
 		return r, m.Init("first", "")
@@ -101,10 +101,10 @@ func obey(m *Mesh, o order) (r report, err error) {
 	if o.Do == "doctor" {
 		ctx, cancel := contextOf(time.Minute)
 		defer cancel()
-		for _, ahead := range m.Clocks(ctx) {
+		for _, ahead := range m.ClockOffsets(ctx) {
 			r.Clocks = append(r.Clocks, ahead)
 		}
-		if err := m.Blocked(); err != nil {
+		if err := m.CheckSend(); err != nil {
 			r.Blocked = err.Error()
 		}
 		return r, nil
@@ -112,7 +112,7 @@ func obey(m *Mesh, o order) (r report, err error) {
 	peers, err := m.Peers()
 	r.Others = map[string][]netip.AddrPort{}
 	for _, p := range peers {
-		if p.Self || !p.Here {
+		if p.Self || !p.Online {
 			continue
 		}
 		r.Here++
@@ -124,14 +124,14 @@ func obey(m *Mesh, o order) (r report, err error) {
 
 // machine is a process of a team, in a namespace of its own.
 type machine struct {
-	t      *testing.T
-	lab    *netlab.Net
-	number int
-	dir    string
-	alone  bool
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *bufio.Reader
+	t           *testing.T
+	lab         *netlab.Net
+	number      int
+	dir         string
+	noMulticast bool
+	cmd         *exec.Cmd
+	in          io.WriteCloser
+	out         *bufio.Reader
 }
 
 // network makes machines that are joined by cables. The test is skipped where that cannot be done.
@@ -165,7 +165,7 @@ func (m *machine) start() {
 	m.t.Helper()
 	m.cmd = m.lab.Command(m.t.Context(), m.number, os.Args[0])
 	m.cmd.Env = append(os.Environ(), nodeEnv+"="+m.dir)
-	if m.alone {
+	if m.noMulticast {
 		m.cmd.Env = append(m.cmd.Env, "ALONE=1")
 	}
 	log, err := os.OpenFile(filepath.Join(m.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -236,10 +236,10 @@ func team(t *testing.T, all []*machine) {
 		}
 		m.do(order{Do: "join", Token: all[0].do(order{Do: "invite"}).Token})
 	}
-	together(t, all)
+	awaitConnected(t, all)
 }
 
-func together(t *testing.T, all []*machine) {
+func awaitConnected(t *testing.T, all []*machine) {
 	t.Helper()
 	for _, m := range all {
 		meshtest.Eventually(t, fmt.Sprintf("machine %d sees the others", m.number), func() bool { return m.do(order{Do: "look"}).Here == len(all)-1 })

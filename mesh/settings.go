@@ -71,19 +71,19 @@ func (m *Mesh) listen() (*wire.Node, error) {
 	return node, nil
 }
 
-// learn gives a node the addresses at which members were seen before. A file that cannot be read
-// costs only a search.
-func (m *Mesh) learn(node *wire.Node) {
+// loadAddresses gives a node the addresses at which members were seen before. A file that cannot be
+// read costs only a search.
+func (m *Mesh) loadAddresses(node *wire.Node) {
 	known := map[identity.PeerID][]netip.AddrPort{}
 	if err := readJSON(m.addressesFile(), &known); err != nil {
 		m.cfg.Log.Warn("mesh: where members were is not known any more", "error", err)
 	}
 	for id, addresses := range known {
-		node.Learn(id, addresses...)
+		node.AddAddresses(id, addresses...)
 	}
 }
 
-func (m *Mesh) remember(node *wire.Node) {
+func (m *Mesh) saveAddresses(node *wire.Node) {
 	known := map[identity.PeerID][]netip.AddrPort{}
 	for _, member := range m.roster.List().Members() {
 		if a := node.Addresses(member.ID); len(a) > 0 {

@@ -130,7 +130,7 @@ func (m *Mesh) Leave(ctx context.Context) error {
 // announceLeave tells one other member that this machine leaves, which tells the rest. It connects
 // before it signs: a peer that has left is not admitted any more.
 func (m *Mesh) announceLeave(ctx context.Context, r *running) {
-	for _, id := range m.Here() {
+	for _, id := range m.OnlinePeers() {
 		err := m.roster.AnnounceLeave(ctx, r.node, id)
 		if err == nil {
 			return
@@ -142,9 +142,9 @@ func (m *Mesh) announceLeave(ctx context.Context, r *running) {
 // Peer is what is known of one present or former member.
 type Peer struct {
 	identity.Member
-	Self  bool
-	Here  bool
-	Since time.Time // it is here, or gone, since then; zero: never seen since we began
+	Self   bool
+	Online bool
+	Since  time.Time // it is here, or gone, since then; zero: never seen since we began
 	// Meta is its last announcement; zero if it was not seen.
 	Meta gossip.Meta
 	// Addresses are where it may be, the one that worked last first.
@@ -175,15 +175,15 @@ func (m *Mesh) Peers() ([]Peer, error) {
 // gossip.
 func (m *Mesh) describe(r *running, p *Peer) {
 	if p.Self {
-		p.Here, p.Addresses = true, r.gossip.Addresses()
+		p.Online, p.Addresses = true, r.gossip.Addresses()
 		p.Meta.Load, p.Meta.Free = usage(m.cfg.Dir)
 	} else if seen, ok := r.gossip.Peer(p.ID); ok {
-		p.Here, p.Since, p.Meta = seen.Here, seen.Since, seen.Meta
+		p.Online, p.Since, p.Meta = seen.Online, seen.Since, seen.Meta
 	}
 	if !p.Self {
 		p.Addresses = r.node.Addresses(p.ID)
 	}
-	_, records, _ := r.catalogues.Of(p.ID)
+	_, records, _ := r.catalogues.Records(p.ID)
 	for _, rec := range records {
 		p.Records[string(rec.Kind)]++
 	}
@@ -199,7 +199,7 @@ type Status struct {
 	Listen    netip.AddrPort
 	Addresses []netip.AddrPort
 	Members   int
-	Here      int // the others
+	Online    int // the others
 	// Sequence is that of this machine's catalogue.
 	Sequence uint64
 	// Problem is why it does not take part, nil when it does or is in no team.
@@ -212,7 +212,7 @@ type Status struct {
 // Status describes this machine's own part.
 func (m *Mesh) Status() Status {
 	list := m.roster.List()
-	s := Status{Team: list.Team(), Self: identity.Member{ID: m.self}, Serial: list.Serial(), Problem: m.Problem(), Root: m.roster.IsRoot(), Here: len(m.Here())}
+	s := Status{Team: list.Team(), Self: identity.Member{ID: m.self}, Serial: list.Serial(), Problem: m.Problem(), Root: m.roster.IsRoot(), Online: len(m.OnlinePeers())}
 	if me, ok := list.Member(m.self); ok {
 		s.Self = me
 	}
@@ -242,7 +242,7 @@ func (r *running) counters(lists uint64) map[string]uint64 {
 		"handshakes_refused": w.Refused.Load(), "connections_accepted": w.Accepted.Load(), "connections_dialled": w.Dialled.Load(), "dials_failed": w.Failed.Load(),
 		"connections_closed_by_list": w.Closed.Load(), "connections_over_limit": w.OverLimit.Load(),
 		"gossip_oversized": g.Oversized.Load(), "gossip_too_long": g.TooLong.Load(), "gossip_overflowed": g.Overflowed.Load(),
-		"gossip_phantoms": g.Phantoms.Load(), "gossip_forged": g.Forged.Load(),
+		"gossip_phantoms": g.NonMembers.Load(), "gossip_forged": g.Forged.Load(),
 		"catalogues_fetched": c.Fetched.Load(), "catalogues_refused": c.Refused.Load(), "catalogues_rolled_back": c.RolledBack.Load(), "catalogues_forked": c.Forked.Load(),
 		"member_lists_refused": lists,
 	}

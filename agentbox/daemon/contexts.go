@@ -46,7 +46,7 @@ func (d *daemon) listTeam(context.Context, api.None, agentbox.Progress) ([]api.T
 	}
 	names, here := map[identity.PeerID]string{}, map[identity.PeerID]bool{}
 	for _, p := range peers {
-		names[p.ID], here[p.ID] = p.Name, p.Here
+		names[p.ID], here[p.ID] = p.Name, p.Online
 	}
 	out := []api.TeamContext{}
 	for _, t := range d.team.TeamContexts() {

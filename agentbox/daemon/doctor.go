@@ -67,14 +67,14 @@ func (d *daemon) checkTeam(ctx context.Context) (string, error) {
 		return "none", nil
 	// Alone among several. Either this machine's own packets are dropped, which it can detect, or
 	// the others are off.
-	case s.Members > 1 && s.Here == 0:
-		if err := d.mesh.Blocked(); err != nil {
+	case s.Members > 1 && s.Online == 0:
+		if err := d.mesh.CheckSend(); err != nil {
 			return "", err
 		}
 		return "", agentbox.Errorf(agentbox.Unavailable, "none of the %s is here", agentbox.Plural(s.Members-1, "other machine")).
 			WithHint("they are off or elsewhere, or a firewall drops UDP port %d here or there", s.Listen.Port())
 	}
-	detail := fmt.Sprintf("%d of %s here, UDP port %d", s.Here, agentbox.Plural(s.Members-1, "other"), s.Listen.Port())
+	detail := fmt.Sprintf("%d of %s here, UDP port %d", s.Online, agentbox.Plural(s.Members-1, "other"), s.Listen.Port())
 	// A small buffer only slows down fast links, so it is no failure.
 	if size := receiveBuffer(); size > 0 && size < wantedReceiveBuffer {
 		detail += fmt.Sprintf("; UDP buffers of %d KiB: sysctl -w net.core.rmem_max=%d net.core.wmem_max=%d makes links above 1 Gbit/s faster", size>>10, wantedReceiveBuffer, wantedReceiveBuffer)
@@ -90,7 +90,7 @@ const maxClockSkew = 30 * time.Second
 // trip to each member that is online.
 func (d *daemon) skewedPeers(ctx context.Context) string {
 	var out []string
-	for id, ahead := range d.mesh.Clocks(ctx) {
+	for id, ahead := range d.mesh.ClockOffsets(ctx) {
 		if ahead.Abs() < maxClockSkew {
 			continue
 		}

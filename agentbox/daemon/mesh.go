@@ -124,7 +124,7 @@ func convertPeer(p mesh.Peer) api.MeshPeer {
 	case out.State != "":
 	case p.Self:
 		out.State = "self"
-	case p.Here:
+	case p.Online:
 		out.State = "here"
 	default:
 		out.State = "absent"
@@ -138,7 +138,7 @@ func (d *daemon) showMesh(ctx context.Context, _ api.None, _ agentbox.Progress) 
 	s := d.mesh.Status()
 	out := api.MeshStatus{
 		Peer: s.Self.ID.String(), Team: s.Team, Name: s.Self.Name, State: memberState(s.Self), Root: s.Root, Serial: s.Serial,
-		Members: s.Members, Here: s.Here, Sequence: s.Sequence, Counters: s.Counters, Moving: d.transfers(ctx),
+		Members: s.Members, Here: s.Online, Sequence: s.Sequence, Counters: s.Counters, Moving: d.transfers(ctx),
 	}
 	for _, r := range s.Self.Roles {
 		out.Roles = append(out.Roles, string(r))
@@ -170,8 +170,8 @@ func (d *daemon) transfers(ctx context.Context) []api.MeshMovement {
 	if node == nil {
 		return out
 	}
-	for _, m := range node.Moving() {
-		wire := api.MeshMovement{Manifest: m.Manifest, Getting: m.Getting, Peers: []string{}, Here: m.Here, Pieces: m.Pieces}
+	for _, m := range node.Transfers() {
+		wire := api.MeshMovement{Manifest: m.Manifest, Getting: m.Receiving, Peers: []string{}, Here: m.Present, Pieces: m.Pieces}
 		for _, p := range m.Peers {
 			wire.Peers = append(wire.Peers, cmp.Or(d.peerName(p.String()), p.Short()))
 		}

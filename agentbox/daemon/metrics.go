@@ -124,7 +124,7 @@ func (c collector) team(one emit) {
 	}
 	s := c.d.mesh.Status()
 	one("mesh_members", "Machines of the team.", prometheus.GaugeValue, float64(s.Members))
-	one("mesh_peers_here", "Other machines of the team that are here.", prometheus.GaugeValue, float64(s.Here))
+	one("mesh_peers_here", "Other machines of the team that are here.", prometheus.GaugeValue, float64(s.Online))
 	for name, n := range s.Counters {
 		one("mesh_"+name+"_total", "What the limits and checks of the mesh did.", prometheus.CounterValue, float64(n))
 	}
@@ -158,7 +158,7 @@ func (c collector) exchange(one emit) {
 	} {
 		one("exchange_"+l.name+"_total", l.help, prometheus.CounterValue, float64(l.n))
 	}
-	one("exchange_duplicate_bytes_total", "Bytes of pieces that another peer had sent already.", prometheus.CounterValue, float64(st.Twice))
+	one("exchange_duplicate_bytes_total", "Bytes of pieces that another peer had sent already.", prometheus.CounterValue, float64(st.DuplicateBytes))
 	for p, t := range node.Traffic() {
 		one("exchange_sent_bytes_total", "Bytes of pieces sent to a peer.", prometheus.CounterValue, float64(t.Sent), "peer", p.String())
 		one("exchange_received_bytes_total", "Bytes of pieces got from a peer that were right.", prometheus.CounterValue, float64(t.Received), "peer", p.String())

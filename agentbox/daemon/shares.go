@@ -64,7 +64,7 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 	images.Elsewhere = t.Image
 	t.OnJoin, t.OnMade = s.onJoin, s.notifyMachines
 	s.mesh, s.noMesh = mesh.Open(mesh.Config{
-		Dir: cfg.Home.Mesh(), Key: key, Log: cfg.Log, Attach: t.Attach, Changed: t.Changed, Listed: t.Notify, Alone: os.Getenv(mdnsEnv) == "off",
+		Dir: cfg.Home.Mesh(), Key: key, Log: cfg.Log, Attach: t.Attach, OnCatalogueChange: t.Changed, OnListChange: t.Notify, NoMulticast: os.Getenv(mdnsEnv) == "off",
 	})
 	if s.noMesh != nil {
 		cfg.Log.Error("this machine's part in its team cannot be read", "error", s.noMesh)

@@ -217,22 +217,22 @@ func (s *Sharing) Manifest(ctx context.Context, manifest agentbox.Digest) (blob.
 	return store.Manifest(ctx, manifest)
 }
 
-// Bits returns which chunks are here, in the form of cachestore.Store.Bits.
-func (s *Sharing) Bits(m blob.Manifest) ([]byte, error) {
+// Bitmap returns which chunks are here, in the form of cachestore.Store.Bitmap.
+func (s *Sharing) Bitmap(m blob.Manifest) ([]byte, error) {
 	store, err := s.Store(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	return store.Bits(m)
+	return store.Bitmap(m)
 }
 
-// Stored returns a chunk as it is stored, and the size that it has when it is decoded. buf is used
-// where it is large enough.
-func (s *Sharing) Stored(ctx context.Context, chunk agentbox.Digest, buf []byte) ([]byte, blob.Encoding, int, error) {
+// ReadStored returns a chunk as it is stored, and the size that it has when it is decoded. buf is
+// used where it is large enough.
+func (s *Sharing) ReadStored(ctx context.Context, chunk agentbox.Digest, buf []byte) ([]byte, blob.Encoding, int, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return nil, 0, 0, err
 	}
-	p, err := store.Stored(ctx, chunk, buf)
+	p, err := store.ReadStored(ctx, chunk, buf)
 	return p.Bytes, p.Encoding, p.Size, err
 }

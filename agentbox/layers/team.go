@@ -80,7 +80,7 @@ type joint struct {
 	asking   asking
 	manifest agentbox.Digest
 	m        blob.Manifest
-	arrived  exchange.Arrived
+	arrived  exchange.ChunkHandler
 	// remotes is the session with remotes, opened with the joint and used when peers lack chunks.
 	remotes cachestore.Session
 

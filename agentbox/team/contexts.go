@@ -95,7 +95,7 @@ func (t *Team) TeamContexts() []Announced {
 	}
 	var out []Announced
 	for _, p := range peers {
-		_, records, _ := c.Of(p.ID)
+		_, records, _ := c.Records(p.ID)
 		for _, r := range records {
 			if r.Kind != catalogue.Box && r.Kind != catalogue.Task {
 				continue

@@ -165,7 +165,7 @@ func (t *Team) awaitSilence(ctx context.Context, p *membership, manifest agentbo
 	for first := true; ; first = false {
 		for _, id := range t.Holders(manifest) {
 			n := p.node.Packets(id)
-			if at := p.node.Heard(id); at.After(lastHeard) {
+			if at := p.node.LastHeard(id); at.After(lastHeard) {
 				lastHeard = at
 			}
 			if n > packets[id] && !first {

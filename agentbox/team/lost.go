@@ -33,7 +33,7 @@ func (t *Team) Lost(ctx context.Context, img image.Image) error {
 	survey, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
 	// sure is false if some of the holders that can be reached did not answer.
-	missing, sure, err := p.exchange.Lacking(survey, img.Lazy.Manifest, m)
+	missing, sure, err := p.exchange.MissingChunks(survey, img.Lazy.Manifest, m)
 	if err != nil || !sure || len(missing) == 0 || p.busy(img.Lazy.Manifest, t.Holders(img.Lazy.Manifest)) || ctx.Err() != nil {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (t *Team) Lost(ctx context.Context, img image.Image) error {
 // busy reports whether one of these members is online but had no time to answer.
 func (p *membership) busy(manifest agentbox.Digest, ids []identity.PeerID) bool {
 	for _, id := range ids {
-		if time.Since(p.node.Heard(id)) < silenceTimeout && !p.exchange.Meets(id, manifest) {
+		if time.Since(p.node.LastHeard(id)) < silenceTimeout && !p.exchange.HasSession(id, manifest) {
 			return true
 		}
 	}

@@ -98,8 +98,8 @@ func storedEntries(t *testing.T, all []*machine, d agentbox.Digest) string {
 			fmt.Fprintf(&b, "%d takes no part: %v\n", i, m.mesh.Problem())
 			continue
 		}
-		head, records, _ := c.Of(m.mesh.Self())
-		fmt.Fprintf(&b, "%d is %s, %d are here, it offers at %d:", i, m.mesh.Self().Short(), len(m.mesh.Here()), head.Sequence)
+		head, records, _ := c.Records(m.mesh.Self())
+		fmt.Fprintf(&b, "%d is %s, %d are here, it offers at %d:", i, m.mesh.Self().Short(), len(m.mesh.OnlinePeers()), head.Sequence)
 		for _, r := range records {
 			fmt.Fprintf(&b, " %s %.12s", r.Kind, r.Key)
 		}
@@ -115,7 +115,7 @@ func storedEntries(t *testing.T, all []*machine, d agentbox.Digest) string {
 		}
 		fmt.Fprintf(&b, " (%v)\n", listErr)
 		for _, f := range c.Lookup(catalogue.Image, d.Hex()) {
-			head, _, _ := c.Of(f.Owner)
+			head, _, _ := c.Records(f.Owner)
 			fmt.Fprintf(&b, "  it knows %s as a holder, of whom it has %d; %+v\n", f.Owner.Short(), head.Sequence, c.Counters())
 		}
 	}

@@ -81,7 +81,7 @@ func newMachine(t *testing.T) *machine {
 func (m *machine) join(t *testing.T) {
 	t.Helper()
 	var err error
-	m.mesh, err = mesh.Open(mesh.Config{Dir: filepath.Join(m.dir, "mesh"), Key: m.key, Log: m.Log, Attach: m.Attach, Changed: m.Changed, Listed: m.Notify})
+	m.mesh, err = mesh.Open(mesh.Config{Dir: filepath.Join(m.dir, "mesh"), Key: m.key, Log: m.Log, Attach: m.Attach, OnCatalogueChange: m.Changed, OnListChange: m.Notify})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func newTeam(t *testing.T, builders ...bool) []*machine {
 		all = append(all, m)
 	}
 	for _, m := range all {
-		eventually(t, "everybody is here", func() bool { return len(m.mesh.Here()) == len(builders) })
+		eventually(t, "everybody is here", func() bool { return len(m.mesh.OnlinePeers()) == len(builders) })
 	}
 	return all
 }
@@ -360,7 +360,7 @@ func TestNonBuilderClaimsNothing(t *testing.T) {
 	all := newTeam(t, false)
 	none := func(context.Context) error { return agentbox.Errorf(agentbox.NotFound, "nobody") }
 	err := all[1].Once(t.Context(), "k", func(string) {}, none, func(context.Context) error {
-		if _, records, _ := all[1].mesh.Catalogues().Of(all[1].mesh.Self()); len(records) != 0 {
+		if _, records, _ := all[1].mesh.Catalogues().Records(all[1].mesh.Self()); len(records) != 0 {
 			t.Errorf("%+v", records)
 		}
 		return nil

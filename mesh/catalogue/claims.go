@@ -7,8 +7,8 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// MaxHold is how long one peer can hold one claim at most, however often it renews it.
-const MaxHold = time.Hour
+// MaxClaimHold is how long one peer can hold one claim at most, however often it renews it.
+const MaxClaimHold = time.Hour
 
 // claimID is one peer's claim on one key.
 type claimID struct {
@@ -48,7 +48,7 @@ func (s *Store) noteClaims(owner identity.PeerID, next *set) {
 	// hold it forever by giving it up for a moment.
 	maps.DeleteFunc(s.seen, func(c claimID, seen claimTimes) bool {
 		_, there := next.records[id{Claim, c.key}]
-		return c.owner == owner && !there && (now.Sub(seen.first) < MaxHold || now.Sub(seen.renewed) > 2*MaxHold)
+		return c.owner == owner && !there && (now.Sub(seen.first) < MaxClaimHold || now.Sub(seen.renewed) > 2*MaxClaimHold)
 	})
 }
 
@@ -57,7 +57,7 @@ func (s *Store) noteClaims(owner identity.PeerID, next *set) {
 // are no builders, as nobody uses what they make. It may be this machine.
 func (s *Store) Holder(key string) (identity.PeerID, bool) {
 	here := map[identity.PeerID]bool{}
-	for _, p := range s.cfg.Here() {
+	for _, p := range s.cfg.OnlinePeers() {
 		here[p] = true
 	}
 	s.mu.Lock()
@@ -67,7 +67,7 @@ func (s *Store) Holder(key string) (identity.PeerID, bool) {
 	for _, p := range s.index[id{Claim, key}] {
 		r := s.peers[p.owner].records[p.id]
 		seen := s.seen[claimID{p.owner, key}]
-		over := now.Sub(seen.renewed) >= time.Duration(r.TTL)*time.Second || now.Sub(seen.first) >= MaxHold
+		over := now.Sub(seen.renewed) >= time.Duration(r.TTL)*time.Second || now.Sub(seen.first) >= MaxClaimHold
 		member, _ := s.list.Member(p.owner)
 		if over || !here[p.owner] || !s.list.Admits(p.owner, now) || !member.Has(identity.Builder) { // nobody uses what others make
 			continue

@@ -11,13 +11,14 @@
 // have seen.
 //
 // A Store has all catalogues of one machine's team. agentbox/team changes our own (Update), looks
-// others' up (Lookup, Of) and takes claims; mesh/exchange asks for Holders; mesh.Mesh opens it,
-// passes on what gossip says (Saw) and has it exchange heads with peers that come (Exchange).
+// others' up (Lookup, Records) and takes claims; mesh/exchange asks for Holders; mesh.Mesh opens
+// it, passes on what gossip says (ObserveSequence) and has it exchange heads with peers that come
+// (Exchange).
 //
 // A claim is a record by which a peer says that it is about to make something, so that only one
 // machine of the team does. It ends when its time to live has passed since its reader saw it, by
-// the reader's own monotonic clock, and at the latest after MaxHold, whatever its owner says. Ties
-// go to the lower PeerID.
+// the reader's own monotonic clock, and at the latest after MaxClaimHold, whatever its owner says.
+// Ties go to the lower PeerID.
 //
 // On disk a catalogue is a file, PEERID.json, with the Delta that makes all of it;
 // docs/internals/formats.md describes it, and the messages of the service. Our own is synced before

@@ -36,10 +36,10 @@ type fetchTarget struct {
 	from     []identity.PeerID
 }
 
-// Saw is called when a peer has a catalogue of an owner at a sequence number. What is newer than
-// ours is fetched in the background, from the owner if it is here. Nobody has proved the number: it
-// only makes us ask.
-func (s *Store) Saw(owner identity.PeerID, sequence uint64, from identity.PeerID) {
+// ObserveSequence is called when a peer has a catalogue of an owner at a sequence number. What is
+// newer than ours is fetched in the background, from the owner if it is here. Nobody has proved the
+// number: it only makes us ask.
+func (s *Store) ObserveSequence(owner identity.PeerID, sequence uint64, from identity.PeerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if owner == s.self || s.ctx.Err() != nil || sequence <= s.sequence(owner) || !s.list.Admits(owner, time.Now()) {
@@ -112,7 +112,7 @@ func (s *Store) next(owner identity.PeerID) (from identity.PeerID, wanted bool) 
 // askOthers adds the owner, if it is here, and some others to those that are asked, three in all.
 // Others may have fetched it before the owner left.
 func (s *Store) askOthers(owner identity.PeerID) {
-	here := slices.DeleteFunc(s.cfg.Here(), func(p identity.PeerID) bool { return p == s.self })
+	here := slices.DeleteFunc(s.cfg.OnlinePeers(), func(p identity.PeerID) bool { return p == s.self })
 	rand.Shuffle(len(here), func(i, j int) { here[i], here[j] = here[j], here[i] })
 	if i := slices.Index(here, owner); i > 0 {
 		here[0], here[i] = here[i], here[0]
@@ -234,8 +234,8 @@ func (s *Store) Exchange(ctx context.Context, from identity.PeerID) error {
 	return nil
 }
 
-// onHead is Saw for a head that a peer showed. Only heads that their owner signed are fetched:
-// otherwise any member could make us look forever for a number that nobody used.
+// onHead is ObserveSequence for a head that a peer showed. Only heads that their owner signed are
+// fetched: otherwise any member could make us look forever for a number that nobody used.
 func (s *Store) onHead(h Head, from identity.PeerID) error {
 	s.mu.Lock()
 	m, _ := s.list.Member(h.Owner)
@@ -248,7 +248,7 @@ func (s *Store) onHead(h Head, from identity.PeerID) error {
 		s.counters.Refused.Add(1)
 		return err
 	}
-	s.Saw(h.Owner, h.Sequence, from)
+	s.ObserveSequence(h.Owner, h.Sequence, from)
 	return nil
 }
 
@@ -263,7 +263,7 @@ func (s *Store) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if here := s.cfg.Here(); len(here) > 0 {
+		if here := s.cfg.OnlinePeers(); len(here) > 0 {
 			peer := here[rand.IntN(len(here))]
 			if err := s.Exchange(ctx, peer); err != nil {
 				s.cfg.Log.Info("mesh: heads were not exchanged", "peer", peer.Short(), "error", err)

@@ -19,7 +19,7 @@ import (
 )
 
 // A taken-over member serves whatever it likes of an honest owner, and of itself.
-func TestLiarsAreNotBelieved(t *testing.T) {
+func TestForgedCataloguesAreRejected(t *testing.T) {
 	team := meshtest.NewTeam(t)
 	ownerKey, liarKey, readerKey := team.Add(), team.Add(), team.Add()
 	liar, reader := meshtest.Node(t, liarKey), meshtest.Node(t, readerKey)
@@ -78,7 +78,7 @@ func TestLiarsAreNotBelieved(t *testing.T) {
 			if agentbox.CodeOf(err) != agentbox.Corrupt {
 				t.Errorf("%v", err)
 			}
-			if head, records, _ := s.Of(owner); head.Sequence != 5 || len(records) != 1 || records[0].Key != "k" {
+			if head, records, _ := s.Records(owner); head.Sequence != 5 || len(records) != 1 || records[0].Key != "k" {
 				t.Errorf("%+v, %+v", head, records)
 			}
 		})
@@ -105,7 +105,7 @@ func TestLiarsAreNotBelieved(t *testing.T) {
 }
 
 // A member is revoked after its catalogue was taken, and before that is written.
-func TestACatalogueThatIsWrittenLateIsForgotten(t *testing.T) {
+func TestRevocationDuringWrite(t *testing.T) {
 	team := meshtest.NewTeam(t)
 	ownerKey, readerKey := team.Add(), team.Add()
 	owner := meshtest.ID(ownerKey)
@@ -156,14 +156,14 @@ func signedSet(t *testing.T, team *meshtest.Team, key ed25519.PrivateKey, sequen
 }
 
 // A peer renews its claim for ever, or gives it up for a moment now and then.
-func TestAClaimIsNotHeldForEver(t *testing.T) {
+func TestClaimHoldIsLimited(t *testing.T) {
 	for what, gives := range map[string]bool{"renewed": false, "given up for moments": true} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				team := meshtest.NewTeam(t)
 				greedy := meshtest.ID(team.Add(identity.Builder))
 				s := &Store{
-					cfg: Config{Here: func() []identity.PeerID { return []identity.PeerID{greedy} }}, list: team.List,
+					cfg: Config{OnlinePeers: func() []identity.PeerID { return []identity.PeerID{greedy} }}, list: team.List,
 					peers: map[identity.PeerID]*set{}, index: map[id][]recordRef{}, seen: map[claimID]claimTimes{}, own: &set{},
 				}
 				held := time.Duration(0)
@@ -180,7 +180,7 @@ func TestAClaimIsNotHeldForEver(t *testing.T) {
 					}
 				}
 				// In a day; what is given up within the hour counts anew.
-				if held == 0 || !gives && held > MaxHold {
+				if held == 0 || !gives && held > MaxClaimHold {
 					t.Errorf("held for %s of 24 hours", held)
 				}
 			})

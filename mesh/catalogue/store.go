@@ -29,8 +29,8 @@ type Config struct {
 	Key  ed25519.PrivateKey
 	Node *wire.Node
 	Log  *slog.Logger
-	// Here lists the peers that can be asked now. It may include this machine.
-	Here func() []identity.PeerID
+	// OnlinePeers lists the peers that can be asked now. It may include this machine.
+	OnlinePeers func() []identity.PeerID
 	// Announce gets a new head of our own, once it is on disk.
 	Announce func(Head)
 	// Changed is called when the catalogue of a peer changed, without a lock, by the goroutine that
@@ -94,7 +94,7 @@ func Open(cfg Config, list identity.List) (*Store, error) {
 	if err := s.Update(func(e *Edit) { e.Replace(Claim, nil) }); err != nil {
 		cfg.Log.Warn("mesh: claims of before are not taken back", "error", err)
 	}
-	cfg.Node.Handle(wire.Catalogue, wire.Answers(maxRequest, s.serve))
+	cfg.Node.Handle(wire.Catalogue, wire.AnswerHandler(maxRequest, s.serve))
 	return s, nil
 }
 
@@ -339,9 +339,9 @@ func (s *Store) catalogueOf(owner identity.PeerID) *set {
 	return s.peers[owner]
 }
 
-// Of lists a peer's records, in the order of kinds and keys, with its head; our own too. It is
+// Records lists a peer's records, in the order of kinds and keys, with its head; our own too. It is
 // false for an unknown peer.
-func (s *Store) Of(owner identity.PeerID) (Head, []Record, bool) {
+func (s *Store) Records(owner identity.PeerID) (Head, []Record, bool) {
 	got := s.catalogueOf(owner)
 	if got == nil {
 		return Head{}, nil, false

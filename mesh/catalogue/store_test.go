@@ -50,7 +50,7 @@ func (m *member) open(t *testing.T, team *meshtest.Team, all []*member) {
 	var err error
 	m.store, err = catalogue.Open(catalogue.Config{
 		Dir: m.dir, Key: m.key, Node: m.node, Log: slog.New(slog.DiscardHandler),
-		Here: func() []identity.PeerID {
+		OnlinePeers: func() []identity.PeerID {
 			var out []identity.PeerID
 			for _, o := range all {
 				out = append(out, o.id())
@@ -81,23 +81,23 @@ func (m *member) put(t *testing.T, records ...catalogue.Record) {
 	}
 }
 
-// hears makes a member hear what another one's gossip says.
-func (m *member) hears(t *testing.T, of *member) {
+// awaitSequence makes a member hear what another one's gossip says.
+func (m *member) awaitSequence(t *testing.T, of *member) {
 	t.Helper()
 	head := of.store.Head()
-	m.store.Saw(of.id(), head.Sequence, of.id())
+	m.store.ObserveSequence(of.id(), head.Sequence, of.id())
 	meshtest.Eventually(t, "it has the newest catalogue", func() bool {
-		got, _, ok := m.store.Of(of.id())
+		got, _, ok := m.store.Records(of.id())
 		return ok && got.Sequence == head.Sequence && got.Digest == head.Digest
 	})
 }
 
-func TestChangesAreReadByOthers(t *testing.T) {
+func TestChangesReachPeers(t *testing.T) {
 	t.Parallel()
 	_, all := members(t, 2)
 	a, b := all[0], all[1]
 	a.put(t, image(1), image(2))
-	b.hears(t, a)
+	b.awaitSequence(t, a)
 	found := b.store.Lookup(catalogue.Image, image(1).Key)
 	if len(found) != 1 || found[0].Owner != a.id() || found[0].Manifest != image(1).Manifest {
 		t.Fatalf("%+v", found)
@@ -109,7 +109,7 @@ func TestChangesAreReadByOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.put(t, image(3))
-	b.hears(t, a)
+	b.awaitSequence(t, a)
 	if len(b.store.Lookup(catalogue.Image, image(1).Key)) != 0 || len(b.store.Lookup(catalogue.Image, image(3).Key)) != 1 {
 		t.Error("the difference was not taken")
 	}
@@ -121,7 +121,7 @@ func TestChangesAreReadByOthers(t *testing.T) {
 }
 
 // Who could not be asked when there was something new is asked again, without being told again.
-func TestACatalogueThatCannotBeFetchedIsFetchedLater(t *testing.T) {
+func TestFetchIsRetried(t *testing.T) {
 	t.Parallel()
 	team, all := members(t, 2)
 	a, b := all[0], all[1]
@@ -129,19 +129,19 @@ func TestACatalogueThatCannotBeFetchedIsFetchedLater(t *testing.T) {
 	if err := a.store.Close(); err != nil { // as when its daemon is just ending
 		t.Fatal(err)
 	}
-	b.store.Saw(a.id(), a.store.Head().Sequence, a.id())
+	b.store.ObserveSequence(a.id(), a.store.Head().Sequence, a.id())
 	meshtest.Eventually(t, "it was asked in vain", func() bool { return b.store.Counters().Failed.Load() > 0 })
 	a.open(t, team, all)
 	meshtest.Eventually(t, "it is had", func() bool { return len(b.store.Lookup(catalogue.Image, "recipe")) == 1 })
 }
 
 // What a sleeping laptop has is read from who heard of it before.
-func TestACatalogueOfWhoSleeps(t *testing.T) {
+func TestCatalogueOfOfflinePeer(t *testing.T) {
 	t.Parallel()
 	_, all := members(t, 3)
 	a, b, c := all[0], all[1], all[2]
 	a.put(t, image(1))
-	b.hears(t, a)
+	b.awaitSequence(t, a)
 	if err := a.node.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -151,14 +151,14 @@ func TestACatalogueOfWhoSleeps(t *testing.T) {
 	meshtest.Eventually(t, "it is had from another", func() bool { return len(c.store.Lookup(catalogue.Image, "recipe")) == 1 })
 }
 
-func TestARestartDoesNotGoBack(t *testing.T) {
+func TestRestartKeepsSequence(t *testing.T) {
 	t.Parallel()
 	team, all := members(t, 2)
 	a, b := all[0], all[1]
 	for n := range 5 {
 		a.put(t, image(n))
 	}
-	b.hears(t, a)
+	b.awaitSequence(t, a)
 	head := a.store.Head()
 	_ = a.store.Close()
 	a.open(t, team, all)
@@ -183,30 +183,30 @@ func TestARestartDoesNotGoBack(t *testing.T) {
 	if got := a.store.Head(); got.Sequence <= head.Sequence {
 		t.Fatalf("sequence %d, the others know %d", got.Sequence, head.Sequence)
 	}
-	b.hears(t, a)
+	b.awaitSequence(t, a)
 	if got := b.store.Lookup(catalogue.Image, "recipe"); len(got) != 1 || got[0].Key != image(9).Key {
 		t.Errorf("%+v", got)
 	}
 }
 
-func TestWhatARevokedMemberPublishedIsForgotten(t *testing.T) {
+func TestRevokedMemberIsDropped(t *testing.T) {
 	t.Parallel()
 	team, all := members(t, 3)
 	a, b, c := all[0], all[1], all[2]
 	a.put(t, image(1))
-	b.hears(t, a)
+	b.awaitSequence(t, a)
 	team.Revoke(a.key)
 	if err := b.store.Admit(team.List); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, ok := b.store.Of(a.id()); ok || len(b.store.Lookup(catalogue.Image, "recipe")) != 0 {
+	if _, _, ok := b.store.Records(a.id()); ok || len(b.store.Lookup(catalogue.Image, "recipe")) != 0 {
 		t.Error("it is still there")
 	}
 	if _, err := os.Stat(filepath.Join(b.dir, a.id().String()+".json")); err == nil {
 		t.Error("it is still on disk")
 	}
 	// Somebody who has not heard yet does not bring it back.
-	c.hears(t, a)
+	c.awaitSequence(t, a)
 	if err := b.store.Exchange(t.Context(), c.id()); err != nil {
 		t.Fatal(err)
 	}
@@ -217,13 +217,13 @@ func TestWhatARevokedMemberPublishedIsForgotten(t *testing.T) {
 }
 
 // The machine was off, or its daemon ended, between the new list and the removal of the catalogue.
-func TestWhatFormerMembersPublishedIsForgottenAtTheNextStart(t *testing.T) {
+func TestFormerMembersAreDroppedAtStart(t *testing.T) {
 	t.Parallel()
 	team, all := members(t, 4)
 	reader, revoked, left, stays := all[0], all[1], all[2], all[3]
 	for _, m := range all[1:] {
 		m.put(t, image(1))
-		reader.hears(t, m)
+		reader.awaitSequence(t, m)
 	}
 	if err := reader.store.Close(); err != nil {
 		t.Fatal(err)
@@ -239,19 +239,19 @@ func TestWhatFormerMembersPublishedIsForgottenAtTheNextStart(t *testing.T) {
 	reader.node.Admit(team.List)
 	reader.open(t, team, all)
 	for _, m := range []*member{revoked, left} {
-		if _, _, ok := reader.store.Of(m.id()); ok {
+		if _, _, ok := reader.store.Records(m.id()); ok {
 			t.Errorf("the catalogue of %s is known", m.id())
 		}
 		if _, err := os.Stat(filepath.Join(reader.dir, m.id().String()+".json")); err == nil {
 			t.Errorf("the catalogue of %s is on disk", m.id())
 		}
 	}
-	if _, _, ok := reader.store.Of(stays.id()); !ok {
+	if _, _, ok := reader.store.Records(stays.id()); !ok {
 		t.Error("a member's is gone")
 	}
 }
 
-func TestABoundedCatalogue(t *testing.T) {
+func TestCatalogueIsBounded(t *testing.T) {
 	t.Parallel()
 	_, all := members(t, 1)
 	a := all[0]
@@ -279,25 +279,25 @@ func TestABoundedCatalogue(t *testing.T) {
 	}
 }
 
-func TestOneMachineClaimsAKey(t *testing.T) {
+func TestOneClaimPerKey(t *testing.T) {
 	t.Parallel()
 	_, all := members(t, 2)
 	a, b := all[0], all[1]
 	if _, mine, err := a.store.TakeClaim("key", time.Minute); err != nil || !mine {
 		t.Fatal(err)
 	}
-	b.hears(t, a)
+	b.awaitSequence(t, a)
 	if holder, mine, err := b.store.TakeClaim("key", time.Minute); err != nil || mine || holder != a.id() {
 		t.Fatalf("%v, %v, %v", holder, mine, err)
 	}
 	if err := a.store.DropClaim("key"); err != nil {
 		t.Fatal(err)
 	}
-	b.hears(t, a)
+	b.awaitSequence(t, a)
 	if _, mine, err := b.store.TakeClaim("key", time.Second); err != nil || !mine {
 		t.Fatal(err)
 	}
-	a.hears(t, b)
+	a.awaitSequence(t, b)
 	if holder, ok := a.store.Holder("key"); !ok || holder != b.id() {
 		t.Fatalf("%v, %v", holder, ok)
 	}
@@ -305,7 +305,7 @@ func TestOneMachineClaimsAKey(t *testing.T) {
 	meshtest.Eventually(t, "the claim is over", func() bool { _, ok := a.store.Holder("key"); return !ok })
 }
 
-func TestClaimsAtTheSameTimeGoToTheLowerPeer(t *testing.T) {
+func TestConcurrentClaimsGoToLowerPeer(t *testing.T) {
 	t.Parallel()
 	_, all := members(t, 3)
 	var claims sync.WaitGroup
@@ -324,7 +324,7 @@ func TestClaimsAtTheSameTimeGoToTheLowerPeer(t *testing.T) {
 		}
 		for _, o := range all {
 			if o != m {
-				m.hears(t, o)
+				m.awaitSequence(t, o)
 			}
 		}
 	}

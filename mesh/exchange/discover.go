@@ -80,7 +80,7 @@ func (t *Transfer) failCalls() {
 func (t *Transfer) waitedEnough(c *call) bool {
 	since := min(time.Since(t.changed), time.Since(c.began))
 	switch {
-	case t.everMet:
+	case t.everConnected:
 		return !t.connecting() && since > peerGrace
 	case c.class == schedule.Demand:
 		return since > noPeerGrace
@@ -130,7 +130,7 @@ func (t *Transfer) discover() {
 }
 
 // addPeers records peers that are said to have sessions about the blob. The caller holds mu.
-func (b *shared) addPeers(peers []PeerID) {
+func (b *blobState) addPeers(peers []PeerID) {
 	for _, p := range peers {
 		// A bound, as each of the peers may name sixty-four: what is beyond it is not missed.
 		if len(b.otherPeers) < 4*maxPeersNamed && !slices.Contains(b.otherPeers, p) {
@@ -188,7 +188,7 @@ func (t *Transfer) join(s *session) {
 			s.slot, s.joined = schedule.Peer(slot), true
 			t.slots[slot] = s
 			t.state.Join(s.slot, s.theirs)
-			t.everMet, t.changed = true, time.Now()
+			t.everConnected, t.changed = true, time.Now()
 			delete(t.failed, s.peer)
 			t.kick.Notify()
 			return

@@ -8,8 +8,8 @@
 // (at most schedule.MaxPeers). Package schedule decides what is requested of whom.
 //
 // A Node is one machine's part. The daemon makes it on the connections to the team (OverWire), and
-// agentbox/layers uses it: Begin and Transfer.Fetch get chunks, Manifest gets a manifest, Lacking
-// finds out what nobody has. The Store is agentbox/layers' view of the cachestore.
+// agentbox/layers uses it: Begin and Transfer.Fetch get chunks, Manifest gets a manifest,
+// MissingChunks finds out what nobody has. The Store is agentbox/layers' view of the cachestore.
 //
 // Guarantees:
 //
@@ -17,8 +17,8 @@
 //     manifest and the number of a piece in it. For a manifest that is not shared, the answer is
 //     the same as for one that does not exist.
 //   - Pieces travel as they are stored. The receiver decodes them, never to more bytes than the
-//     manifest says, and the transfer's Arrived verifies them. A peer that sent wrong bytes is not
-//     asked for that piece again, and after the second time is banned for a while (strike).
+//     manifest says, and the transfer's ChunkHandler verifies them. A peer that sent wrong bytes is
+//     not asked for that piece again, and after the second time is banned for a while (strike).
 //   - An answer counts only from the peer that was asked.
 //   - Nothing a peer sends makes this machine keep more than the frames' limits and what it
 //     requested itself.

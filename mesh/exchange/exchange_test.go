@@ -12,9 +12,9 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-func TestABlobGoesFromOneToAnother(t *testing.T) {
+func TestTransferBetweenTwoPeers(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(40, 70_000)
 	seed, to := o.machine(1), o.machine(2)
 	seed.give(d, mf, chunks, upTo(40)...)
@@ -27,7 +27,7 @@ func TestABlobGoesFromOneToAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	to.whole(mf)
-	if s := tr.Stats(); s.Twice != 0 || s.Wrong != 0 {
+	if s := tr.Stats(); s.DuplicateBytes != 0 || s.Wrong != 0 {
 		t.Errorf("%+v", s)
 	}
 	if got := to.Traffic()[seed.id]; got.Received != mf.Size {
@@ -36,10 +36,10 @@ func TestABlobGoesFromOneToAnother(t *testing.T) {
 }
 
 // The seed sends each piece once before it sends any twice.
-func TestManyGetABlobFromOne(t *testing.T) {
+func TestManyReceiversOneSeed(t *testing.T) {
 	t.Parallel()
 	const n, pieces = 8, 60
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(pieces, 64<<10)
 	seed := o.machine(1, func(c *Config) { c.Upload = 8 << 20 })
 	seed.give(d, mf, chunks, upTo(pieces)...)
@@ -78,9 +78,9 @@ func TestManyGetABlobFromOne(t *testing.T) {
 	}
 }
 
-func TestPartialHoldersAddUp(t *testing.T) {
+func TestPartialHoldersAreCombined(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(30, 50_000)
 	o.machine(1).give(d, mf, chunks, upTo(30)[:12]...)
 	o.machine(2).give(d, mf, chunks, upTo(30)[10:22]...)
@@ -92,9 +92,9 @@ func TestPartialHoldersAddUp(t *testing.T) {
 	to.whole(mf)
 }
 
-func TestWhatNobodyHasIsNamed(t *testing.T) {
+func TestFetchNamesMissingChunks(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(10, 50_000)
 	o.machine(1).give(d, mf, chunks, 0, 1, 2, 3, 4, 6, 7)
 	to := o.machine(2)
@@ -107,9 +107,9 @@ func TestWhatNobodyHasIsNamed(t *testing.T) {
 	}
 }
 
-func TestAMeshWithoutAnybodyCostsLittle(t *testing.T) {
+func TestNoHoldersCostLittle(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, _ := someBlob(10, 50_000)
 	o.holders[d] = []PeerID{{77}} // who does not answer
 	start := time.Now()
@@ -126,9 +126,9 @@ func TestAMeshWithoutAnybodyCostsLittle(t *testing.T) {
 }
 
 // Knowing a digest opens nothing, and who is turned away cannot tell what is there.
-func TestWhatIsNotSharedIsNotServed(t *testing.T) {
+func TestUnsharedBlobIsNotServed(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(5, 50_000)
 	seed, to := o.machine(1), o.machine(2)
 	seed.give(d, mf, chunks, upTo(5)...)
@@ -141,9 +141,9 @@ func TestWhatIsNotSharedIsNotServed(t *testing.T) {
 	}
 }
 
-func TestSharingEndsAtOnce(t *testing.T) {
+func TestUnshareEndsSessions(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(60, 64<<10)
 	seed, to := o.machine(1, func(c *Config) { c.Upload = 2 << 20 }), o.machine(2)
 	seed.give(d, mf, chunks, upTo(60)...)
@@ -163,9 +163,9 @@ func TestSharingEndsAtOnce(t *testing.T) {
 	}
 }
 
-func TestADemandPassesTheRest(t *testing.T) {
+func TestDemandOvertakesRest(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(100, 64<<10)
 	seed, to := o.machine(1, func(c *Config) { c.Upload = 1 << 20 }), o.machine(2)
 	seed.give(d, mf, chunks, upTo(100)...)
@@ -185,7 +185,7 @@ func TestADemandPassesTheRest(t *testing.T) {
 	<-ended
 }
 
-func TestAPieceTravelsAsItIsStored(t *testing.T) {
+func TestPiecesAreSentAsStored(t *testing.T) {
 	t.Parallel()
 	codec, err := blob.NewCodec()
 	if err != nil {
@@ -193,12 +193,12 @@ func TestAPieceTravelsAsItIsStored(t *testing.T) {
 	}
 	text := bytes.Repeat([]byte("the same line again and again\n"), 2000)
 	stored, enc := codec.Encode(text)
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	mf := blob.Manifest{Info: blob.Info{Kind: blob.Cache}, Size: int64(len(text)), Chunks: []blob.Chunk{{Digest: blob.Sum(text), Size: len(text)}}}
 	d := blob.Sum(mf.Encode())
 	seed := o.machine(1)
 	seed.give(d, mf, [][]byte{text}, 0)
-	seed.Node.cfg.Store = asStored{seed, stored, enc}
+	seed.Node.cfg.Store = encodedStore{seed, stored, enc}
 	to := o.machine(2)
 	if _, err := to.fetch(d, mf); err != nil {
 		t.Fatal(err)
@@ -211,9 +211,9 @@ func TestAPieceTravelsAsItIsStored(t *testing.T) {
 
 // Who asks for the manifest first, as the store does, hears of the others before it begins to get
 // pieces.
-func TestPeersAreHeardOfWithTheManifest(t *testing.T) {
+func TestManifestNamesOtherPeers(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(30, 50_000)
 	seed := o.machine(1, func(c *Config) { c.Upload = 1 << 20 })
 	seed.give(d, mf, chunks, upTo(30)...)
@@ -235,9 +235,9 @@ func TestPeersAreHeardOfWithTheManifest(t *testing.T) {
 }
 
 // A peer that was killed and comes again, before its old session is known to be dead, is served.
-func TestAPeerThatComesAgain(t *testing.T) {
+func TestKilledPeerReconnects(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(5, 50_000)
 	seed := o.machine(1)
 	seed.give(d, mf, chunks, upTo(5)...)
@@ -255,10 +255,10 @@ func TestAPeerThatComesAgain(t *testing.T) {
 }
 
 // A transfer that ends before its goroutines ever ran ends all the same.
-func TestATransferThatEndsAtOnce(t *testing.T) {
+func TestImmediateClose(t *testing.T) {
 	t.Parallel()
 	d, mf, _ := someBlob(2, 1000)
-	to := newOffice(t).machine(1)
+	to := newTestNetwork(t).machine(1)
 	for range 2000 {
 		tr, err := to.Begin(d, mf, func(context.Context, PeerID, int, []byte) error { return nil })
 		if err != nil {
@@ -270,9 +270,9 @@ func TestATransferThatEndsAtOnce(t *testing.T) {
 
 // The store asks for a manifest that somebody asked for to see who is there, and several may at
 // once.
-func TestAManifestIsGivenAgain(t *testing.T) {
+func TestManifestIsServedAgain(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(5, 50_000)
 	o.machine(1).give(d, mf, chunks, upTo(5)...)
 	to := o.machine(2)
@@ -293,13 +293,14 @@ func TestAManifestIsGivenAgain(t *testing.T) {
 	to.whole(mf)
 }
 
-// unsharing is a Store that has its blobs not be shared any more while it is asked for a manifest.
-type unsharing struct {
+// unsharingStore is a Store that has its blobs not be shared any more while it is asked for a
+// manifest.
+type unsharingStore struct {
 	*machine
 	was *session // that is begun meanwhile
 }
 
-func (u *unsharing) Manifest(ctx context.Context, d agentbox.Digest) (blob.Manifest, error) {
+func (u *unsharingStore) Manifest(ctx context.Context, d agentbox.Digest) (blob.Manifest, error) {
 	u.Node.mu.Lock()
 	for s := range u.blobs[d].sessions {
 		u.was = s
@@ -313,11 +314,11 @@ func (u *unsharing) Manifest(ctx context.Context, d agentbox.Digest) (blob.Manif
 }
 
 // A session that ends before it has begun is not kept among those that may ask.
-func TestASessionThatEndsWhileItBegins(t *testing.T) {
+func TestSessionEndsDuringHandshake(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(5, 1000)
-	store := &unsharing{}
+	store := &unsharingStore{}
 	seed := o.machine(1, func(c *Config) {
 		store.machine = c.Store.(*machine)
 		c.Store = store

@@ -54,7 +54,7 @@ func (m *machine) lies(change func(t frameType, payload []byte) []byte) {
 // comes right.
 func byzantine(t *testing.T, misbehave func(bad *machine, mf blob.Manifest)) (to, bad *machine, tr *Transfer) {
 	t.Helper()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(24, 100_000)
 	good, bad, to := o.machine(1, func(c *Config) { c.Upload = 4 << 20 }), o.machine(2), o.machine(3)
 	good.give(d, mf, chunks, upTo(24)...)
@@ -68,7 +68,7 @@ func byzantine(t *testing.T, misbehave func(bad *machine, mf blob.Manifest)) (to
 	return to, bad, tr
 }
 
-func TestRightLengthAndWrongBytes(t *testing.T) {
+func TestWrongBytes(t *testing.T) {
 	t.Parallel()
 	to, bad, tr := byzantine(t, func(bad *machine, _ blob.Manifest) {
 		bad.spoil = func(_ agentbox.Digest, b []byte) []byte {
@@ -103,7 +103,7 @@ func TestSwappedPieces(t *testing.T) {
 }
 
 // A peer that answers with another piece than was asked for says so in the head, which is refused.
-func TestAnotherPieceThanWasAskedFor(t *testing.T) {
+func TestUnrequestedPiece(t *testing.T) {
 	t.Parallel()
 	byzantine(t, func(bad *machine, mf blob.Manifest) {
 		bad.lies(func(ft frameType, p []byte) []byte {
@@ -117,17 +117,17 @@ func TestAnotherPieceThanWasAskedFor(t *testing.T) {
 	})
 }
 
-func TestOneByteASecond(t *testing.T) {
+func TestSlowPeer(t *testing.T) {
 	t.Parallel()
 	byzantine(t, func(bad *machine, _ blob.Manifest) {
-		bad.wrap = func(c net.Conn) net.Conn { return drip{c} }
+		bad.wrap = func(c net.Conn) net.Conn { return slowConn{c} }
 	})
 }
 
-// drip lets the first frames through, and then a byte now and then.
-type drip struct{ net.Conn }
+// slowConn lets the first frames through, and then a byte now and then.
+type slowConn struct{ net.Conn }
 
-func (d drip) Write(p []byte) (int, error) {
+func (d slowConn) Write(p []byte) (int, error) {
 	if len(p) < 1000 {
 		return d.Conn.Write(p)
 	}
@@ -140,7 +140,7 @@ func (d drip) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestALyingBitmap(t *testing.T) {
+func TestFalseBitmap(t *testing.T) {
 	t.Parallel()
 	to, bad, _ := byzantine(t, func(bad *machine, mf blob.Manifest) {
 		bad.chunks = map[agentbox.Digest][]byte{} // it says that it has everything
@@ -156,7 +156,7 @@ func TestALyingBitmap(t *testing.T) {
 	}
 }
 
-func TestBitmapsOfOtherLengths(t *testing.T) {
+func TestBitmapLengths(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 23, 25, maxChunks} {
 		byzantine(t, func(bad *machine, _ blob.Manifest) {
@@ -184,7 +184,7 @@ func TestOversizedFrames(t *testing.T) {
 	}
 }
 
-func TestMoreBytesThanThePieceHas(t *testing.T) {
+func TestOversizedPiece(t *testing.T) {
 	t.Parallel()
 	byzantine(t, func(bad *machine, _ blob.Manifest) {
 		bad.lies(func(ft frameType, p []byte) []byte {
@@ -199,7 +199,7 @@ func TestMoreBytesThanThePieceHas(t *testing.T) {
 
 // A decompression bomb: a small frame that says it holds a piece, and holds a thousand times as
 // much.
-func TestBombs(t *testing.T) {
+func TestCompressionBombs(t *testing.T) {
 	codec, err := blob.NewCodec()
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func TestBombs(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	byzantine(t, func(bad *machine, _ blob.Manifest) {
-		bad.Node.cfg.Store = asStored{bad, bomb, blob.Zstd}
+		bad.Node.cfg.Store = encodedStore{bad, bomb, blob.Zstd}
 	})
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 256<<20 {
@@ -216,10 +216,10 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-func TestTheSeedIsKilled(t *testing.T) {
+func TestSeedIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, at := range []int{1, 50, 99} {
-		o := newOffice(t)
+		o := newTestNetwork(t)
 		d, mf, chunks := someBlob(100, 40_000)
 		seed := o.machine(1, func(c *Config) { c.Upload = 4 << 20 })
 		seed.give(d, mf, chunks, upTo(100)...)
@@ -240,9 +240,9 @@ func TestTheSeedIsKilled(t *testing.T) {
 
 // With the seed gone and the rest incomplete, the error names what is missing, and what can come
 // has come.
-func TestTheSeedIsGoneAndTheRestIsIncomplete(t *testing.T) {
+func TestIncompleteWithoutSeed(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(100, 40_000)
 	seed := o.machine(1, func(c *Config) { c.Upload = 1 << 20 })
 	seed.give(d, mf, chunks, upTo(100)...)
@@ -267,9 +267,9 @@ func TestTheSeedIsGoneAndTheRestIsIncomplete(t *testing.T) {
 
 // Holders that are gone for good do not say so: nobody answers. They are dialled again and again,
 // and that keeps nobody waiting who lacks what only they have.
-func TestHoldersThatNeverAnswerAreNotWaitedFor(t *testing.T) {
+func TestSilentHolders(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(100, 40_000)
 	seed := o.machine(1, func(c *Config) { c.Upload = 1 << 20 })
 	seed.give(d, mf, chunks, upTo(100)...)
@@ -294,9 +294,9 @@ func TestHoldersThatNeverAnswerAreNotWaitedFor(t *testing.T) {
 }
 
 // A holder comes back while those who are there lack pieces: the same call goes on.
-func TestAHolderReturnsWhileOthersLackPieces(t *testing.T) {
+func TestHolderReturns(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(100, 40_000)
 	seed := o.machine(1, func(c *Config) { c.Upload = 1 << 20 })
 	seed.give(d, mf, chunks, upTo(100)...)
@@ -333,9 +333,9 @@ func (m *machine) count() int {
 	return len(m.chunks)
 }
 
-func TestTheReceiversDiskIsFull(t *testing.T) {
+func TestReceiverDiskFull(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(20, 50_000)
 	o.machine(1).give(d, mf, chunks, upTo(20)...)
 	to := o.machine(2)
@@ -357,9 +357,9 @@ func TestTheReceiversDiskIsFull(t *testing.T) {
 }
 
 // Pieces that are evicted from a sender's store while it sends come from elsewhere.
-func TestEvictionUnderATransfer(t *testing.T) {
+func TestEvictionDuringTransfer(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(40, 50_000)
 	one, two := o.machine(1, func(c *Config) { c.Upload = 4 << 20 }), o.machine(2, func(c *Config) { c.Upload = 1 << 20 })
 	one.give(d, mf, chunks, upTo(40)...)
@@ -378,11 +378,11 @@ func TestEvictionUnderATransfer(t *testing.T) {
 	to.whole(mf)
 }
 
-func TestNothingIsLeftBehind(t *testing.T) {
+func TestNoLeaks(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 3 {
 		t.Run("", func(t *testing.T) {
-			o := newOffice(t)
+			o := newTestNetwork(t)
 			d, mf, chunks := someBlob(30, 50_000)
 			o.machine(1).give(d, mf, chunks, upTo(30)...)
 			o.machine(2).give(d, mf, chunks, upTo(30)...)

@@ -48,13 +48,13 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// quiet is a stream of which a fuzzer wrote one direction.
-type quiet struct{ io.Reader }
+// readOnlyStream is a stream of which a fuzzer wrote one direction.
+type readOnlyStream struct{ io.Reader }
 
-func (quiet) Write(p []byte) (int, error)      { return len(p), nil }
-func (quiet) Close() error                     { return nil }
-func (quiet) SetReadDeadline(time.Time) error  { return nil }
-func (quiet) SetWriteDeadline(time.Time) error { return nil }
+func (readOnlyStream) Write(p []byte) (int, error)      { return len(p), nil }
+func (readOnlyStream) Close() error                     { return nil }
+func (readOnlyStream) SetReadDeadline(time.Time) error  { return nil }
+func (readOnlyStream) SetWriteDeadline(time.Time) error { return nil }
 
 // FuzzSession has a whole session be what somebody likes to send.
 func FuzzSession(f *testing.F) {
@@ -65,11 +65,11 @@ func FuzzSession(f *testing.F) {
 	f.Add(appendFrame(frames, framePiece, pieceHead{1, 2, blob.Plain, 300, 300}.encode()...))
 	f.Add(appendFrame(appendFrame(frames, frameManifest), frameCancel, 0, 0, 0, 1))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		o := newOffice(t)
+		o := newTestNetwork(t)
 		m := o.machine(1)
 		m.give(d, mf, chunks, 0, 1, 2)
 		tr := m.begin(d, mf)
-		if err := m.Serve(t.Context(), PeerID{9}, quiet{bytes.NewReader(b)}); err == nil {
+		if err := m.Serve(t.Context(), PeerID{9}, readOnlyStream{bytes.NewReader(b)}); err == nil {
 			t.Error("a session ended without a reason")
 		}
 		tr.Close()

@@ -9,9 +9,9 @@ import (
 
 // One peer opens more sessions than there are for all peers together, and reads none of them.
 // Another peer is served all the same.
-func TestAGreedyPeerLeavesSessionsForOthers(t *testing.T) {
+func TestSessionsPerPeerAreLimited(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	seed, greedy, modest := o.machine(1), PeerID{2}, o.machine(3)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -38,9 +38,9 @@ func TestAGreedyPeerLeavesSessionsForOthers(t *testing.T) {
 }
 
 // A peer that opens one session too many loses the one that was idle for longest, not the newest.
-func TestTheSessionThatWasIdleForLongestMakesRoom(t *testing.T) {
+func TestLongestIdleSessionIsClosed(t *testing.T) {
 	t.Parallel()
-	n := newOffice(t).machine(1).Node
+	n := newTestNetwork(t).machine(1).Node
 	var all []*session
 	for i := range maxPeerSessions + 1 {
 		d, _, _ := someBlob(1, i+1)

@@ -19,9 +19,9 @@ func (t *Transfer) verifyAll(in <-chan arrival) {
 	}
 }
 
-// verify decodes a piece and passes it to the transfer's Arrived, which hashes and stores it. A
-// piece that cannot be decoded is Corrupt like one with the wrong digest: both are wrong bytes. The
-// caller does not hold mu.
+// verify decodes a piece and passes it to the transfer's ChunkHandler, which hashes and stores it.
+// A piece that cannot be decoded is Corrupt like one with the wrong digest: both are wrong bytes.
+// The caller does not hold mu.
 func (t *Transfer) verify(a arrival) error {
 	if err := t.ctx.Err(); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (t *Transfer) reportResult(a arrival, began time.Time, err error) {
 // pieceArrived announces a piece: to the scheduler, to the peers that lack it, and to the calls.
 // Peers hear of it before it is flushed to disk. The caller holds mu.
 func (t *Transfer) pieceArrived(i int) {
-	t.apply(t.state.Here(i))
+	t.apply(t.state.SetPresent(i))
 	if !t.b.bits.has(i) {
 		t.b.bits.put(i, true)
 		for s := range t.b.sessions {

@@ -7,10 +7,10 @@ import (
 	"agentbox/agentbox"
 )
 
-// TestWrongBytesAreChargedToWhoSentThem has a peer leave and come back, in another place among
+// TestWrongBytesAreChargedToSender has a peer leave and come back, in another place among
 // those that are asked, before what it sent was verified. Another peer has its old place by then.
-func TestWrongBytesAreChargedToWhoSentThem(t *testing.T) {
-	o := newOffice(t)
+func TestWrongBytesAreChargedToSender(t *testing.T) {
+	o := newTestNetwork(t)
 	to := o.machine(1)
 	d, mf, _ := someBlob(4, 1000)
 	tr, err := to.Begin(d, mf, nil)

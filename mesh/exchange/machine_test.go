@@ -13,21 +13,21 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// office is some machines that reach each other over loopback connections.
-type office struct {
+// testNetwork is some machines that reach each other over loopback connections.
+type testNetwork struct {
 	t        *testing.T
 	mu       sync.Mutex
 	machines map[PeerID]*machine
 	holders  map[agentbox.Digest][]PeerID
 	conns    map[PeerID][]net.Conn
-	silent   map[PeerID]*silence
+	silent   map[PeerID]*silentPeer
 	work     sync.WaitGroup
 }
 
 // machine is one of them: its Node, and a Store in memory.
 type machine struct {
 	*Node
-	o    *office
+	o    *testNetwork
 	id   PeerID
 	wrap func(net.Conn) net.Conn // of streams that others open to it; may be nil
 
@@ -39,21 +39,21 @@ type machine struct {
 	spoil    func(i agentbox.Digest, b []byte) []byte
 }
 
-func newOffice(t *testing.T) *office {
+func newTestNetwork(t *testing.T) *testNetwork {
 	t.Helper()
-	o := &office{t: t, machines: map[PeerID]*machine{}, holders: map[agentbox.Digest][]PeerID{}, conns: map[PeerID][]net.Conn{}, silent: map[PeerID]*silence{}}
+	o := &testNetwork{t: t, machines: map[PeerID]*machine{}, holders: map[agentbox.Digest][]PeerID{}, conns: map[PeerID][]net.Conn{}, silent: map[PeerID]*silentPeer{}}
 	t.Cleanup(o.close)
 	return o
 }
 
-func (o *office) close() {
+func (o *testNetwork) close() {
 	for _, m := range o.machines {
 		m.Close()
 	}
 	o.work.Wait()
 }
 
-func (o *office) machine(number byte, change ...func(*Config)) *machine {
+func (o *testNetwork) machine(number byte, change ...func(*Config)) *machine {
 	o.t.Helper()
 	m := &machine{o: o, id: PeerID{number}, chunks: map[agentbox.Digest][]byte{}, manifest: map[agentbox.Digest]blob.Manifest{}, share: map[agentbox.Digest]bool{}}
 	cfg := Config{Self: m.id, Network: m, Holders: o, Store: m}
@@ -70,7 +70,7 @@ func (o *office) machine(number byte, change ...func(*Config)) *machine {
 	return m
 }
 
-func (o *office) Holders(d agentbox.Digest) []PeerID {
+func (o *testNetwork) Holders(d agentbox.Digest) []PeerID {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return append([]PeerID(nil), o.holders[d]...)
@@ -102,13 +102,13 @@ func (m *machine) Open(ctx context.Context, peer PeerID) (Stream, error) {
 	return here, nil
 }
 
-// silence is a machine that does not answer, nor says that it is not there.
-type silence struct {
+// silentPeer is a machine that does not answer, nor says that it is not there.
+type silentPeer struct {
 	dialled chan struct{} // gets one for each dial that fits
 	ends    chan struct{} // closed when it is back; nil: never
 }
 
-func (s *silence) wait(ctx context.Context) error {
+func (s *silentPeer) wait(ctx context.Context) error {
 	select {
 	case s.dialled <- struct{}{}:
 	default:
@@ -121,11 +121,11 @@ func (s *silence) wait(ctx context.Context) error {
 	}
 }
 
-// silence has a machine not answer from now on.
-func (o *office) silence(id PeerID) *silence {
+// silence stops a machine from answering, from now on.
+func (o *testNetwork) silence(id PeerID) *silentPeer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.silent[id] = &silence{dialled: make(chan struct{}, 1), ends: make(chan struct{})}
+	o.silent[id] = &silentPeer{dialled: make(chan struct{}, 1), ends: make(chan struct{})}
 	return o.silent[id]
 }
 
@@ -145,7 +145,7 @@ func loopback(t *testing.T) (here, there net.Conn) {
 }
 
 // kill cuts a machine off, for good.
-func (o *office) kill(m *machine) {
+func (o *testNetwork) kill(m *machine) {
 	o.mu.Lock()
 	delete(o.machines, m.id)
 	conns := o.conns[m.id]
@@ -171,7 +171,7 @@ func (m *machine) Manifest(_ context.Context, d agentbox.Digest) (blob.Manifest,
 	return blob.Manifest{}, agentbox.Errorf(agentbox.NotFound, "no manifest %s", d.Short())
 }
 
-func (m *machine) Bits(mf blob.Manifest) ([]byte, error) {
+func (m *machine) Bitmap(mf blob.Manifest) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	bits := make([]byte, (len(mf.Chunks)+7)/8)
@@ -183,7 +183,7 @@ func (m *machine) Bits(mf blob.Manifest) ([]byte, error) {
 	return bits, nil
 }
 
-func (m *machine) Stored(_ context.Context, d agentbox.Digest, buf []byte) ([]byte, blob.Encoding, int, error) {
+func (m *machine) ReadStored(_ context.Context, d agentbox.Digest, buf []byte) ([]byte, blob.Encoding, int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b, ok := m.chunks[d]
@@ -279,14 +279,14 @@ func (m *machine) whole(mf blob.Manifest) {
 	}
 }
 
-// asStored is a Store whose one chunk lies there in an encoding.
-type asStored struct {
+// encodedStore is a Store whose one chunk lies there in an encoding.
+type encodedStore struct {
 	*machine
 	b   []byte
 	enc blob.Encoding
 }
 
-func (a asStored) Stored(_ context.Context, d agentbox.Digest, buf []byte) ([]byte, blob.Encoding, int, error) {
+func (a encodedStore) ReadStored(_ context.Context, d agentbox.Digest, buf []byte) ([]byte, blob.Encoding, int, error) {
 	return append(buf[:0], a.b...), a.enc, len(a.chunks[d]), nil
 }
 

@@ -48,11 +48,12 @@ type Store interface {
 	Shared(ctx context.Context, peer PeerID, manifest agentbox.Digest) bool
 	// Manifest returns a manifest that is here.
 	Manifest(ctx context.Context, manifest agentbox.Digest) (blob.Manifest, error)
-	// Bits returns which chunks are here: bit i%8 of byte i/8, the lowest first. Chunks of zeros
+	// Bitmap returns which chunks are here: bit i%8 of byte i/8, the lowest first. Chunks of zeros
 	// count as here.
-	Bits(m blob.Manifest) ([]byte, error)
-	// Stored returns a chunk as it is stored, and its decoded size. buf may be used for the result.
-	Stored(ctx context.Context, chunk agentbox.Digest, buf []byte) (b []byte, encoding blob.Encoding, size int, err error)
+	Bitmap(m blob.Manifest) ([]byte, error)
+	// ReadStored returns a chunk as it is stored, and its decoded size. buf may be used for the
+	// result.
+	ReadStored(ctx context.Context, chunk agentbox.Digest, buf []byte) (b []byte, encoding blob.Encoding, size int, err error)
 }
 
 // Config is what a Node needs. All but Upload and Log is required.
@@ -81,11 +82,11 @@ type Node struct {
 	// asking shares one answer among concurrent calls of Manifest for one digest.
 	asking singleflight.Group
 
-	// mu guards the fields below, and every shared, session and Transfer: a peer's messages concern
-	// all of them, and none of it takes long.
+	// mu guards the fields below, and every blobState, session and Transfer: a peer's messages
+	// concern all of them, and none of it takes long.
 	mu sync.Mutex
 	// blobs are the manifests with a session or a transfer.
-	blobs map[agentbox.Digest]*shared
+	blobs map[agentbox.Digest]*blobState
 	// queue has the requests to us of all sessions.
 	queue *schedule.Queue[*session, agentbox.Digest]
 	// banned has the peers that are not asked, and until when.
@@ -99,15 +100,15 @@ type Node struct {
 	totals  schedule.Stats // of transfers that have ended
 }
 
-// shared is a manifest with sessions or a transfer; without either it is removed (removeUnused).
-type shared struct {
+// blobState is a manifest with sessions or a transfer; without either it is removed (removeUnused).
+type blobState struct {
 	digest agentbox.Digest
 	m      blob.Manifest // once it is known
 	// known says that m and bits are set.
 	known   bool
 	encoded []byte // the manifest, where a peer sent it
-	// bits says which chunks are here, as Store.Bits does. It is updated as they come and are found
-	// missing.
+	// bits says which chunks are here, as Store.Bitmap does. It is updated as they come and are
+	// found missing.
 	bits bitmap
 	// sessions has at most one for each peer (register).
 	sessions map[*session]bool
@@ -146,7 +147,7 @@ func New(cfg Config) (*Node, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	n := &Node{
-		cfg: cfg, codec: codec, wakeUp: background.NewSignal(), blobs: map[agentbox.Digest]*shared{},
+		cfg: cfg, codec: codec, wakeUp: background.NewSignal(), blobs: map[agentbox.Digest]*blobState{},
 		queue: schedule.NewQueue[*session, agentbox.Digest](), banned: map[PeerID]time.Time{}, strikes: map[PeerID]int{}, traffic: map[PeerID]*Traffic{}, sending: map[*outgoing]bool{},
 	}
 	if cfg.Upload > 0 {
@@ -201,17 +202,17 @@ func (n *Node) mayServe(ctx context.Context, peer PeerID, d agentbox.Digest) boo
 
 // find returns the state of a manifest, and makes it if need be: tidy removes it if nothing comes
 // of it. The caller holds mu.
-func (n *Node) find(d agentbox.Digest) *shared {
+func (n *Node) find(d agentbox.Digest) *blobState {
 	b := n.blobs[d]
 	if b == nil {
-		b = &shared{digest: d, sessions: map[*session]bool{}}
+		b = &blobState{digest: d, sessions: map[*session]bool{}}
 		n.blobs[d] = b
 	}
 	return b
 }
 
 // removeUnused removes a manifest without sessions and transfer. The caller holds mu.
-func (n *Node) removeUnused(b *shared) {
+func (n *Node) removeUnused(b *blobState) {
 	if len(b.sessions) == 0 && b.transfer == nil && n.blobs[b.digest] == b {
 		delete(n.blobs, b.digest)
 	}
@@ -219,7 +220,7 @@ func (n *Node) removeUnused(b *shared) {
 
 // setManifest sets the manifest and which chunks are here, or adds to the latter. The caller holds
 // mu.
-func (b *shared) setManifest(m blob.Manifest, bits []byte) {
+func (b *blobState) setManifest(m blob.Manifest, bits []byte) {
 	b.m, b.known = m, true
 	if b.bits == nil {
 		b.bits = bits

@@ -11,7 +11,7 @@ import (
 )
 
 // overQUIC makes a machine whose streams are real ones.
-func (o *office) overQUIC(node *wire.Node) *machine {
+func (o *testNetwork) overQUIC(node *wire.Node) *machine {
 	o.t.Helper()
 	network := OverWire(node)
 	m := o.machine(0, func(c *Config) { c.Self, c.Network = node.Self(), network })
@@ -23,10 +23,10 @@ func (o *office) overQUIC(node *wire.Node) *machine {
 	return m
 }
 
-func TestABlobGoesOverQUIC(t *testing.T) {
+func TestTransferOverQUIC(t *testing.T) {
 	t.Parallel()
 	_, nodes := meshtest.Nodes(t, 3)
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(60, 300_000)
 	a, b, to := o.overQUIC(nodes[0]), o.overQUIC(nodes[1]), o.overQUIC(nodes[2])
 	a.give(d, mf, chunks, upTo(60)[:40]...)
@@ -41,13 +41,13 @@ func TestABlobGoesOverQUIC(t *testing.T) {
 }
 
 // Who is revoked gets nothing more, in the middle of a transfer.
-func TestARevokedReceiverIsCutOff(t *testing.T) {
+func TestRevokedReceiverIsDisconnected(t *testing.T) {
 	t.Parallel()
 	team := meshtest.NewTeam(t)
 	k1, k2 := team.Add(identity.Builder), team.Add()
 	n1, n2 := meshtest.Node(t, k1), meshtest.Node(t, k2)
 	meshtest.Introduce(team, n1, n2)
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(100, 100_000)
 	seed, to := o.overQUIC(n1), o.overQUIC(n2)
 	seed.Node.Close()
@@ -73,26 +73,26 @@ func TestARevokedReceiverIsCutOff(t *testing.T) {
 
 // A network that loses, repeats, swaps and damages packets makes a transfer slower and nothing
 // else.
-func TestABadNetwork(t *testing.T) {
+func TestUnreliableNetwork(t *testing.T) {
 	t.Parallel()
-	for name, w := range map[string]meshtest.Weather{
+	for name, w := range map[string]meshtest.PacketFaults{
 		"lossy":     {Lost: 0.05},
-		"twice":     {Twice: 0.05},
-		"reordered": {Late: 0.05},
-		"damaged":   {Broken: 0.05},
-		"all":       {Lost: 0.05, Twice: 0.05, Late: 0.05, Broken: 0.05},
+		"twice":     {Duplicated: 0.05},
+		"reordered": {Reordered: 0.05},
+		"damaged":   {Corrupted: 0.05},
+		"all":       {Lost: 0.05, Duplicated: 0.05, Reordered: 0.05, Corrupted: 0.05},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			team := meshtest.NewTeam(t)
 			n1, n2 := meshtest.Node(t, team.Add(identity.Builder)), meshtest.Node(t, team.Add())
-			wall := &meshtest.Wall{Weather: w}
+			wall := &meshtest.Partition{Faults: w}
 			for _, n := range []*wire.Node{n1, n2} {
 				n.Admit(team.List)
 			}
-			n1.Learn(n2.Self(), wall.Relay(t, n2.Addr(), true))
-			n2.Learn(n1.Self(), wall.Relay(t, n1.Addr(), true))
-			o := newOffice(t)
+			n1.AddAddresses(n2.Self(), wall.Relay(t, n2.Addr(), true))
+			n2.AddAddresses(n1.Self(), wall.Relay(t, n1.Addr(), true))
+			o := newTestNetwork(t)
 			d, mf, chunks := someBlob(60, 100_000)
 			seed, to := o.overQUIC(n1), o.overQUIC(n2)
 			seed.give(d, mf, chunks, upTo(60)...)

@@ -78,7 +78,7 @@ func (s *session) greet(ctx context.Context) error {
 
 // loadManifest loads a blob's manifest and which pieces are here. The Store is asked without mu, as
 // it may read from disk; if two do so at the same time, setManifest merges both results.
-func (n *Node) loadManifest(ctx context.Context, b *shared) error {
+func (n *Node) loadManifest(ctx context.Context, b *blobState) error {
 	n.mu.Lock()
 	m, known := b.m, b.known
 	n.mu.Unlock()
@@ -88,7 +88,7 @@ func (n *Node) loadManifest(ctx context.Context, b *shared) error {
 			return err
 		}
 	}
-	bits, err := n.cfg.Store.Bits(m)
+	bits, err := n.cfg.Store.Bitmap(m)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 type session struct {
 	n      *Node
 	peer   PeerID
-	blob   *shared
+	blob   *blobState
 	stream Stream
 	opener bool // we opened it
 	ctx    context.Context

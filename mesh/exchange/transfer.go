@@ -12,18 +12,19 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// Arrived gets the bytes of a chunk that a peer sent, and verifies them. An error of code Corrupt
-// says that they are wrong: another peer is asked for the chunk. Any other error is the receiver's
-// own, and ends the calls that want the chunk. It is called from several goroutines, never after
-// Close, and may not keep the bytes. Once it has accepted a chunk, other peers may get it at once.
-type Arrived func(ctx context.Context, from PeerID, chunk int, b []byte) error
+// ChunkHandler gets the bytes of a chunk that a peer sent, and verifies them. An error of code
+// Corrupt says that they are wrong: another peer is asked for the chunk. Any other error is the
+// receiver's own, and ends the calls that want the chunk. It is called from several goroutines,
+// never after Close, and may not keep the bytes. Once it has accepted a chunk, other peers may get
+// it at once.
+type ChunkHandler func(ctx context.Context, from PeerID, chunk int, b []byte) error
 
 // Transfer gets the chunks of one blob from peers. Its methods may be called concurrently, Close
 // more than once. work has run and the verifiers.
 type Transfer struct {
 	n       *Node
-	b       *shared
-	arrived Arrived
+	b       *blobState
+	arrived ChunkHandler
 	// ctx ends with Close and with the Node.
 	ctx  context.Context
 	stop context.CancelFunc
@@ -51,10 +52,10 @@ type Transfer struct {
 	dialled map[PeerID]time.Time
 	failed  map[PeerID]int
 	dialing map[PeerID]bool
-	// changed is when the peers that are there last changed, and everMet whether there ever was
-	// one: waitedEnough depends on both.
-	changed time.Time
-	everMet bool
+	// changed is when the peers that are there last changed, and everConnected whether there ever
+	// was one: waitedEnough depends on both.
+	changed       time.Time
+	everConnected bool
 }
 
 // call is one Fetch: left are the chunks that have not come, done gets its result.
@@ -86,8 +87,8 @@ const (
 // Begin starts to get a blob; m is its manifest. Nothing is requested before Fetch, but holders are
 // connected. There is one Transfer of a blob at a time: a second one is Conflict. The caller closes
 // it.
-func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived Arrived) (*Transfer, error) {
-	bits, err := n.cfg.Store.Bits(m)
+func (n *Node) Begin(manifest agentbox.Digest, m blob.Manifest, arrived ChunkHandler) (*Transfer, error) {
+	bits, err := n.cfg.Store.Bitmap(m)
 	if err != nil {
 		return nil, err
 	}
@@ -134,8 +135,8 @@ func (t *Transfer) now() time.Duration { return time.Since(t.began) }
 
 // Fetch gets chunks by their numbers in the manifest, none of them of zeros. It returns when all
 // have arrived, or with an error; asking again may help then. NotFound names what no reachable peer
-// has; any other error is Arrived's, ctx's, or that of a closed transfer (Unavailable). A chunk
-// that several calls want comes once.
+// has; any other error is the ChunkHandler's, ctx's, or that of a closed transfer (Unavailable). A
+// chunk that several calls want comes once.
 func (t *Transfer) Fetch(ctx context.Context, class schedule.Class, chunks []int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -149,7 +150,7 @@ func (t *Transfer) Fetch(ctx context.Context, class schedule.Class, chunks []int
 	for _, i := range chunks {
 		// It is wanted now, so it is not here, whatever was said of it before: the store may have
 		// evicted it.
-		t.state.Gone(i)
+		t.state.SetAbsent(i)
 		c.left[i] = true
 	}
 	if len(c.left) == 0 {

@@ -72,7 +72,7 @@ func (n *Node) saturated() bool {
 // stored, compressed or not: the peer decodes and verifies it.
 func (n *Node) load(a schedule.Answer[*session], d agentbox.Digest, size int) {
 	buf := buffer(size)
-	b, encoding, full, err := n.cfg.Store.Stored(n.ctx, d, buf)
+	b, encoding, full, err := n.cfg.Store.ReadStored(n.ctx, d, buf)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := a.Session
@@ -94,7 +94,7 @@ func (n *Node) load(a schedule.Answer[*session], d agentbox.Digest, size int) {
 }
 
 // lost records that a piece is not here any more, and tells all peers. The caller holds mu.
-func (n *Node) lost(b *shared, i int) {
+func (n *Node) lost(b *blobState, i int) {
 	if !b.bits.has(i) {
 		return
 	}

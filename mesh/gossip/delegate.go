@@ -38,8 +38,8 @@ func (d *delegate) MergeRemoteState([]byte, bool)   {}
 
 // NotifyAlive refuses nodes that are no members, and a Meta that its member did not sign. Any
 // member may tell memberlist anything about others: without this check, one could fill the team
-// with phantoms. It is called for everything that arrives, again and again, so a valid Meta is not
-// verified twice.
+// with non-members. It is called for everything that arrives, again and again, so a valid Meta is
+// not verified twice.
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	id, err := identity.ParsePeer(n.Name)
 	ip, _ := netip.AddrFromSlice(n.Addr)
@@ -48,7 +48,7 @@ func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	key, ok := d.keyOf(id)
 	switch {
 	case err != nil, !ok, netip.AddrPortFrom(ip, n.Port) != virtualAddr(id):
-		d.counters.Phantoms.Add(1)
+		d.counters.NonMembers.Add(1)
 		return agentbox.Errorf(agentbox.NotFound, "%.80q is no member of the team", n.Name)
 	case len(n.Meta) > 0 && d.verified[id] == string(n.Meta):
 		return nil
@@ -92,12 +92,12 @@ func (d *delegate) update(n *memberlist.Node, here bool) {
 		p = &Peer{ID: id}
 		d.peers[id] = p
 	}
-	if p.Here != here || p.Since.IsZero() {
-		p.Here, p.Since = here, time.Now()
+	if p.Online != here || p.Since.IsZero() {
+		p.Online, p.Since = here, time.Now()
 	}
 	if meta, err := DecodeMeta(n.Meta, key); err == nil {
 		p.Meta = meta
-		d.cfg.Node.Learn(id, meta.Addresses...)
+		d.cfg.Node.AddAddresses(id, meta.Addresses...)
 	}
 	(*Gossip)(d).markDirty(id)
 }

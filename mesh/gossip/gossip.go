@@ -40,10 +40,10 @@ const (
 // Peer is what is known of a member that is here, or was since we started. It signed its Meta
 // itself; whether it is here is memberlist's conclusion.
 type Peer struct {
-	ID    identity.PeerID
-	Here  bool
-	Since time.Time // when that began, by our clock
-	Meta  Meta      // the last one
+	ID     identity.PeerID
+	Online bool
+	Since  time.Time // when that began, by our clock
+	Meta   Meta      // the last one
 }
 
 // Gossip is this node's part in finding out who is here. Its methods may be called concurrently.

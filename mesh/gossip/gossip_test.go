@@ -31,7 +31,7 @@ func start(t *testing.T, team *meshtest.Team, key ed25519.PrivateKey, node *wire
 func here(g *gossip.Gossip) int {
 	n := 0
 	for _, p := range g.Peers() {
-		if p.Here {
+		if p.Online {
 			n++
 		}
 	}
@@ -56,14 +56,14 @@ func chain(t *testing.T, n int) (*meshtest.Team, []*member) {
 	for i, m := range all {
 		m.node.Admit(team.List)
 		if i > 0 {
-			m.node.Learn(all[i-1].node.Self(), all[i-1].node.Addr())
+			m.node.AddAddresses(all[i-1].node.Self(), all[i-1].node.Addr())
 		}
 		m.g = start(t, team, m.key, m.node)
 	}
 	return team, all
 }
 
-func TestPeersFindEachOther(t *testing.T) {
+func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	_, all := chain(t, 5)
 	for _, m := range all {
@@ -84,7 +84,7 @@ func TestPeersFindEachOther(t *testing.T) {
 	}
 }
 
-func TestARestartedPeerIsBack(t *testing.T) {
+func TestRestartedPeerRejoins(t *testing.T) {
 	t.Parallel()
 	team, all := chain(t, 3)
 	for _, m := range all {
@@ -98,18 +98,18 @@ func TestARestartedPeerIsBack(t *testing.T) {
 	_ = gone.g.Close()
 	back := meshtest.Node(t, gone.key)
 	back.Admit(team.List)
-	back.Learn(all[0].node.Self(), all[0].node.Addr())
+	back.AddAddresses(all[0].node.Self(), all[0].node.Addr())
 	g := start(t, team, gone.key, back)
 	meshtest.Eventually(t, "it sees the others", func() bool { return here(g) == 2 })
 	for _, m := range all[:2] {
 		meshtest.Eventually(t, "the others see it where it is", func() bool {
 			p, ok := m.g.Peer(back.Self())
-			return ok && p.Here && len(p.Meta.Addresses) == 1 && p.Meta.Addresses[0] == back.Addr()
+			return ok && p.Online && len(p.Meta.Addresses) == 1 && p.Meta.Addresses[0] == back.Addr()
 		})
 	}
 }
 
-func TestARevokedMemberIsGoneAtOnce(t *testing.T) {
+func TestRevokedMemberIsRemoved(t *testing.T) {
 	t.Parallel()
 	team, all := chain(t, 3)
 	for _, m := range all {
@@ -131,7 +131,7 @@ func TestARevokedMemberIsGoneAtOnce(t *testing.T) {
 }
 
 // A member that was taken over tells others of a thousand nodes that nobody added.
-func TestPhantomsDoNotJoin(t *testing.T) {
+func TestNonMembersDoNotJoin(t *testing.T) {
 	t.Parallel()
 	_, all := chain(t, 3)
 	for _, m := range all {
@@ -141,7 +141,7 @@ func TestPhantomsDoNotJoin(t *testing.T) {
 		name := fmt.Sprintf("%064x", i)
 		gossip.Lie(all[1].g, name, all[0].node.Self())
 	}
-	meshtest.Eventually(t, "the phantoms are counted", func() bool { return all[0].g.Counters().Phantoms.Load() > 0 })
+	meshtest.Eventually(t, "the non-members are counted", func() bool { return all[0].g.Counters().NonMembers.Load() > 0 })
 	// Nor does it make others say what they did not say.
 	gossip.LieAbout(all[1].g, all[2].node.Self(), all[0].node.Self())
 	meshtest.Eventually(t, "the forged announcement is counted", func() bool { return all[0].g.Counters().Forged.Load() > 0 })
@@ -153,20 +153,20 @@ func TestPhantomsDoNotJoin(t *testing.T) {
 	}
 }
 
-func TestBothHalvesOfAPartitionMeetAgain(t *testing.T) {
+func TestPartitionHeals(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes memberlist ten seconds and more to declare a death")
 	}
 	team := meshtest.NewTeam(t)
 	nobody := *team
-	wall := &meshtest.Wall{}
+	wall := &meshtest.Partition{}
 	var all []*member
 	for range 4 {
 		key := team.Add()
 		all = append(all, &member{key: key, node: meshtest.Node(t, key)})
 	}
-	// Each knows the others only through the wall, which is a relay that can be shut. What a node
+	// Each knows the others only through the partition, a relay that can be cut. What a node
 	// announces leads past it, so nobody hears of anybody before all are hidden.
 	for _, m := range all {
 		m.g = start(t, &nobody, m.key, m.node)
@@ -176,7 +176,7 @@ func TestBothHalvesOfAPartitionMeetAgain(t *testing.T) {
 		m.node.Admit(team.List)
 		for j, o := range all {
 			if i != j {
-				m.node.Learn(o.node.Self(), wall.Relay(t, o.node.Addr(), i/2 != j/2))
+				m.node.AddAddresses(o.node.Self(), wall.Relay(t, o.node.Addr(), i/2 != j/2))
 			}
 		}
 		m.g.Admit(team.List)
@@ -187,15 +187,15 @@ func TestBothHalvesOfAPartitionMeetAgain(t *testing.T) {
 	for _, m := range all {
 		for _, o := range all {
 			if slices.Contains(m.node.Addresses(o.node.Self()), o.node.Addr()) {
-				t.Fatal("there is a way past the wall")
+				t.Fatal("there is a way past the partition")
 			}
 		}
 	}
-	wall.Shut(true)
+	wall.Cut(true)
 	for _, m := range all {
 		meshtest.Eventually(t, "the other half is missed", func() bool { return here(m.g) == 1 })
 	}
-	wall.Shut(false)
+	wall.Cut(false)
 	began := time.Now()
 	for _, m := range all {
 		meshtest.Eventually(t, "both halves are one", func() bool { return here(m.g) == 3 })
@@ -203,7 +203,7 @@ func TestBothHalvesOfAPartitionMeetAgain(t *testing.T) {
 	t.Logf("one again after %s", time.Since(began).Round(time.Millisecond))
 }
 
-func TestChangesAreTold(t *testing.T) {
+func TestChangesAreAnnounced(t *testing.T) {
 	t.Parallel()
 	team := meshtest.NewTeam(t)
 	a, b := team.Add(), team.Add()
@@ -227,11 +227,11 @@ func TestChangesAreTold(t *testing.T) {
 	}
 	meshtest.Eventually(t, "it is told that a peer went", func() bool {
 		p, _ := g.Peer(nodeB.Self())
-		return told.Load() > came && !p.Here
+		return told.Load() > came && !p.Online
 	})
 }
 
-func TestAnnouncementsAreReadInOneForm(t *testing.T) {
+func TestMetaEncodingIsCanonical(t *testing.T) {
 	key := meshtest.Key(t)
 	public := key.Public().(ed25519.PublicKey)
 	node := meshtest.Node(t, key)

@@ -85,7 +85,7 @@ func (g *Gossip) absent() []identity.PeerID {
 	now := time.Now()
 	for _, m := range g.list.Members() {
 		p := g.peers[m.ID]
-		if m.ID == g.cfg.Node.Self() || !m.Active(now) || p != nil && p.Here {
+		if m.ID == g.cfg.Node.Self() || !m.Active(now) || p != nil && p.Online {
 			continue
 		}
 		if len(g.cfg.Node.Addresses(m.ID)) > 0 {

@@ -28,7 +28,7 @@ type Counters struct {
 	Oversized  atomic.Uint64 // packets of ours above what a datagram holds
 	TooLong    atomic.Uint64 // streams that brought more than 4 MiB
 	Overflowed atomic.Uint64 // packets that nobody took in time
-	Phantoms   atomic.Uint64 // announcements of peers that are no members
+	NonMembers atomic.Uint64 // announcements of peers that are no members
 	Forged     atomic.Uint64 // announcements that their peer did not sign
 }
 

@@ -9,7 +9,7 @@ import (
 	"agentbox/agentbox"
 )
 
-func TestArraysAreReadUpToABound(t *testing.T) {
+func TestDecodeArrayIsBounded(t *testing.T) {
 	for in, want := range map[string][]int{"null": nil, "[]": nil, "[1]": {1}, " [1, 2,3 ] ": {1, 2, 3}} {
 		if got, err := DecodeArray[int]([]byte(in), 3); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v", in, got, err)
@@ -23,7 +23,7 @@ func TestArraysAreReadUpToABound(t *testing.T) {
 }
 
 // A list of a million entries that say nothing is refused before there are a million of them.
-func TestAListOfNothingTakesLittleMemory(t *testing.T) {
+func TestEmptyEntriesTakeLittleMemory(t *testing.T) {
 	root := key(1)
 	empty, err := NewList(public(root)).Encode()
 	if err != nil {

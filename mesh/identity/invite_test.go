@@ -15,7 +15,7 @@ func invite() Invite {
 	}
 }
 
-func TestATokenIsReadAsItWasWritten(t *testing.T) {
+func TestTokenRoundTrip(t *testing.T) {
 	token, err := invite().Token()
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestATokenIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestInvitationsThatAreNotWritten(t *testing.T) {
+func TestInvalidInvites(t *testing.T) {
 	for _, addresses := range [][]string{nil, {"nowhere"}, {"host:"}, {":7"}, {"a b:7"}, make([]string, MaxAddresses+1)} {
 		i := invite()
 		i.Addresses = addresses
@@ -51,7 +51,7 @@ func TestInvitationsThatAreNotWritten(t *testing.T) {
 	}
 }
 
-func TestPeersAreReadInOneForm(t *testing.T) {
+func TestParsePeerIsCanonical(t *testing.T) {
 	p := peer(key(1))
 	if got, err := ParsePeer(p.String()); err != nil || got != p {
 		t.Errorf("%v, %v", got, err)

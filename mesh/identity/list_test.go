@@ -20,8 +20,8 @@ func public(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519
 
 func peer(k ed25519.PrivateKey) PeerID { return PeerOf(public(k)) }
 
-// says is an entry about one key by another in the team of root.
-func says(t testing.TB, root, signer, member ed25519.PrivateKey, serial uint64, change func(*Entry)) Entry {
+// signEntry is an entry about one key by another in the team of root.
+func signEntry(t testing.TB, root, signer, member ed25519.PrivateKey, serial uint64, change func(*Entry)) Entry {
 	t.Helper()
 	e := Entry{
 		Team: TeamOf(public(root)), Key: public(member), Name: "m", Serial: serial,
@@ -49,14 +49,14 @@ func listOf(t testing.TB, root ed25519.PrivateKey, entries ...Entry) List {
 	return l
 }
 
-func TestTheRootAndItsAdminsSayWhoIsAMember(t *testing.T) {
+func TestRootAndAdminsDecideMembership(t *testing.T) {
 	root, boss, worker, stranger := key(1), key(2), key(3), key(4)
 	now := time.Now()
 	l := listOf(t, root,
-		says(t, root, root, boss, 1, admin),
-		says(t, root, boss, worker, 1, nil),
-		says(t, root, worker, stranger, 1, nil),
-		says(t, root, boss, stranger, 7, admin), // an admin makes no admins
+		signEntry(t, root, root, boss, 1, admin),
+		signEntry(t, root, boss, worker, 1, nil),
+		signEntry(t, root, worker, stranger, 1, nil),
+		signEntry(t, root, boss, stranger, 7, admin), // an admin makes no admins
 	)
 	for _, c := range []struct {
 		who  ed25519.PrivateKey
@@ -71,28 +71,28 @@ func TestTheRootAndItsAdminsSayWhoIsAMember(t *testing.T) {
 	}
 }
 
-func TestARevocationIsForGood(t *testing.T) {
+func TestRevocationIsFinal(t *testing.T) {
 	root, boss, worker := key(1), key(2), key(3)
 	l := listOf(t, root,
-		says(t, root, root, boss, 1, admin), says(t, root, boss, worker, 1, nil),
-		says(t, root, boss, worker, 2, revoked), says(t, root, boss, worker, 3, nil), says(t, root, root, worker, 9, nil),
+		signEntry(t, root, root, boss, 1, admin), signEntry(t, root, boss, worker, 1, nil),
+		signEntry(t, root, boss, worker, 2, revoked), signEntry(t, root, boss, worker, 3, nil), signEntry(t, root, root, worker, 9, nil),
 	)
 	if m, _ := l.Member(peer(worker)); !m.Revoked || l.Admits(peer(worker), time.Now()) {
 		t.Errorf("%+v", m)
 	}
 	// An admin cannot revoke an admin.
 	other := key(5)
-	l = listOf(t, root, says(t, root, root, boss, 1, admin), says(t, root, root, other, 1, admin), says(t, root, other, boss, 5, revoked))
+	l = listOf(t, root, signEntry(t, root, root, boss, 1, admin), signEntry(t, root, root, other, 1, admin), signEntry(t, root, other, boss, 5, revoked))
 	if !l.Admits(peer(boss), time.Now()) {
 		t.Error("an admin was revoked by another")
 	}
 }
 
-func TestWhatARevokedAdminSignedIsVoid(t *testing.T) {
+func TestRevokedAdminSignaturesAreVoid(t *testing.T) {
 	root, boss, worker, late := key(1), key(2), key(3), key(4)
 	l := listOf(t, root,
-		says(t, root, root, boss, 1, admin), says(t, root, boss, worker, 1, nil), says(t, root, root, worker, 2, nil),
-		says(t, root, root, boss, 2, revoked), says(t, root, boss, late, 1, nil), // its clock may say anything
+		signEntry(t, root, root, boss, 1, admin), signEntry(t, root, boss, worker, 1, nil), signEntry(t, root, root, worker, 2, nil),
+		signEntry(t, root, root, boss, 2, revoked), signEntry(t, root, boss, late, 1, nil), // its clock may say anything
 	)
 	now := time.Now()
 	if l.Admits(peer(late), now) || l.Admits(peer(boss), now) || !l.Admits(peer(worker), now) {
@@ -100,34 +100,34 @@ func TestWhatARevokedAdminSignedIsVoid(t *testing.T) {
 	}
 }
 
-func TestWhoLeftMayComeBackAndWhoIsExpiredIsOut(t *testing.T) {
+func TestLeaveAndExpiry(t *testing.T) {
 	root, worker := key(1), key(3)
 	now := time.Now()
-	l := listOf(t, root, says(t, root, root, worker, 1, nil), says(t, root, worker, worker, 1, revoked))
+	l := listOf(t, root, signEntry(t, root, root, worker, 1, nil), signEntry(t, root, worker, worker, 1, revoked))
 	if m, _ := l.Member(peer(worker)); !m.Left || m.Revoked || m.Active(now) {
 		t.Errorf("%+v", m)
 	}
-	if l, _ = l.With(says(t, root, root, worker, 2, nil)); !l.Admits(peer(worker), now) {
+	if l, _ = l.With(signEntry(t, root, root, worker, 2, nil)); !l.Admits(peer(worker), now) {
 		t.Error("who left cannot come back")
 	}
-	l, _ = l.With(says(t, root, root, worker, 3, func(e *Entry) { e.Expires = now.Add(time.Hour) }))
+	l, _ = l.With(signEntry(t, root, root, worker, 3, func(e *Entry) { e.Expires = now.Add(time.Hour) }))
 	if !l.Admits(peer(worker), now) || l.Admits(peer(worker), now.Add(2*time.Hour)) {
 		t.Error("expiry does not count")
 	}
 	// Nobody comes onto the list by leaving it.
-	if l = listOf(t, root, says(t, root, key(9), key(9), 1, revoked)); len(l.Entries()) != 0 {
+	if l = listOf(t, root, signEntry(t, root, key(9), key(9), 1, revoked)); len(l.Entries()) != 0 {
 		t.Errorf("%+v", l.Entries())
 	}
 }
 
 // Peers hear entries in any order, in any portions, and more than once.
-func TestListsWithTheSameEntriesAgree(t *testing.T) {
+func TestListDigestIgnoresOrder(t *testing.T) {
 	root, boss, other := key(1), key(2), key(3)
 	entries := []Entry{
-		says(t, root, root, boss, 1, admin), says(t, root, root, other, 1, admin), says(t, root, root, other, 2, revoked),
-		says(t, root, boss, key(4), 1, nil), says(t, root, other, key(4), 1, nil), says(t, root, boss, key(5), 2, revoked),
-		says(t, root, other, key(5), 4, nil), says(t, root, key(4), key(4), 1, revoked), says(t, root, root, key(6), 1, nil),
-		says(t, root, root, key(6), 1, func(e *Entry) { e.Name = "again" }),
+		signEntry(t, root, root, boss, 1, admin), signEntry(t, root, root, other, 1, admin), signEntry(t, root, root, other, 2, revoked),
+		signEntry(t, root, boss, key(4), 1, nil), signEntry(t, root, other, key(4), 1, nil), signEntry(t, root, boss, key(5), 2, revoked),
+		signEntry(t, root, other, key(5), 4, nil), signEntry(t, root, key(4), key(4), 1, revoked), signEntry(t, root, root, key(6), 1, nil),
+		signEntry(t, root, root, key(6), 1, func(e *Entry) { e.Name = "again" }),
 	}
 	want := listOf(t, root, entries...)
 	for range 50 {
@@ -148,9 +148,9 @@ func TestListsWithTheSameEntriesAgree(t *testing.T) {
 	}
 }
 
-func TestAListIsReadInOneFormAndOfOneTeam(t *testing.T) {
+func TestDecodeListIsCanonical(t *testing.T) {
 	root, boss := key(1), key(2)
-	l := listOf(t, root, says(t, root, root, boss, 1, admin))
+	l := listOf(t, root, signEntry(t, root, root, boss, 1, admin))
 	b, err := l.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestAListIsReadInOneFormAndOfOneTeam(t *testing.T) {
 		t.Errorf("another team: %v", err)
 	}
 	// A list with an entry that its signer may not sign is not in the one form.
-	void := says(t, root, key(8), key(9), 1, nil)
+	void := signEntry(t, root, key(8), key(9), 1, nil)
 	var in listJSON
 	if err := json.Unmarshal(b, &in); err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestAListIsReadInOneFormAndOfOneTeam(t *testing.T) {
 	}
 }
 
-func TestEntriesThatNobodyMaySign(t *testing.T) {
+func TestUnauthorizedEntries(t *testing.T) {
 	root := key(1)
 	good := Entry{Team: TeamOf(public(root)), Key: public(key(2)), Name: "m", Serial: 1}
 	for what, change := range map[string]func(*Entry){
@@ -208,9 +208,9 @@ func TestEntriesThatNobodyMaySign(t *testing.T) {
 
 // A serial number that nothing can exceed would keep what it says for good: a member that cannot be
 // changed any more, by anybody.
-func TestNobodyUsesUpTheSerialNumbers(t *testing.T) {
+func TestSerialsCannotBeExhausted(t *testing.T) {
 	root, boss, worker := key(1), key(2), key(3)
-	l := listOf(t, root, says(t, root, root, boss, 1, admin), says(t, root, boss, worker, 1, nil))
+	l := listOf(t, root, signEntry(t, root, root, boss, 1, admin), signEntry(t, root, boss, worker, 1, nil))
 	for _, c := range []struct {
 		what           string
 		signer, member ed25519.PrivateKey
@@ -232,16 +232,16 @@ func TestNobodyUsesUpTheSerialNumbers(t *testing.T) {
 				t.Errorf("%s: number %d: %v", c.what, serial, err)
 			}
 		}
-		full, err := l.With(says(t, root, c.signer, c.member, limit, c.change))
+		full, err := l.With(signEntry(t, root, c.signer, c.member, limit, c.change))
 		if err != nil {
 			t.Fatal(err)
 		}
 		// The root goes beyond all of them.
-		full, err = full.With(says(t, root, root, c.member, limit+1, nil))
+		full, err = full.With(signEntry(t, root, root, c.member, limit+1, nil))
 		if m, _ := full.Member(peer(c.member)); err != nil || m.Serial != limit+1 || m.Left {
 			t.Errorf("%s: %+v, %v", c.what, m, err)
 		}
-		if full, err = full.With(says(t, root, root, c.member, 1, revoked)); err != nil || full.Admits(peer(c.member), time.Now()) {
+		if full, err = full.With(signEntry(t, root, root, c.member, 1, revoked)); err != nil || full.Admits(peer(c.member), time.Now()) {
 			t.Errorf("%s: a revocation with a lower number does not count: %v", c.what, err)
 		}
 	}
@@ -249,7 +249,7 @@ func TestNobodyUsesUpTheSerialNumbers(t *testing.T) {
 
 func FuzzList(f *testing.F) {
 	root := key(1)
-	l := listOf(f, root, says(f, root, root, key(2), 1, admin), says(f, root, key(2), key(3), 1, revoked))
+	l := listOf(f, root, signEntry(f, root, root, key(2), 1, admin), signEntry(f, root, key(2), key(3), 1, revoked))
 	b, _ := l.Encode()
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {

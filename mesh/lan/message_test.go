@@ -10,7 +10,7 @@ import (
 
 const service = "_ab00112233aabb._udp.local."
 
-func TestWhoAsksIsUnderstoodAndAnswered(t *testing.T) {
+func TestQuestionIsAnswered(t *testing.T) {
 	q, err := question(service)
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestWhoAsksIsUnderstoodAndAnswered(t *testing.T) {
 	}
 }
 
-func TestOtherTeamsAndServicesAreNotOurs(t *testing.T) {
+func TestOtherServicesAreIgnored(t *testing.T) {
 	other := Service([]byte("another root"))
 	if other == Service([]byte("a root")) {
 		t.Fatal("two teams with one name")
@@ -44,7 +44,7 @@ func TestOtherTeamsAndServicesAreNotOurs(t *testing.T) {
 }
 
 // All that a packet may say is the service, a random instance and a port.
-func TestAnAnswerHasNeitherNamesNorAddresses(t *testing.T) {
+func TestAnswerHasNoNamesOrAddresses(t *testing.T) {
 	b, err := answer(service, announcement{"abcdef", 7946})
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
 // Package meshtest makes whole teams in one process, over UDP on loopback, to test what runs
-// between peers: real nodes of mesh/wire, a signed member list, relays that can be shut to make a
+// between peers: real nodes of mesh/wire, a signed member list, relays that can be cut to make a
 // partition. Only tests import it.
 //
 // A Team signs with its root key; Nodes makes one with nodes that know each other. Everything is

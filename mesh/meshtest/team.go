@@ -108,7 +108,7 @@ func Introduce(team *Team, nodes ...*wire.Node) {
 	for _, n := range nodes {
 		n.Admit(team.List)
 		for _, o := range nodes {
-			n.Learn(o.Self(), o.Addr())
+			n.AddAddresses(o.Self(), o.Addr())
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (r *Roster) openInvites(now time.Time) []invitation {
 // Answer makes a node serve invitations and the exchange of lists.
 func (r *Roster) Answer(node *wire.Node) {
 	node.HandleGuests(r.guests)
-	node.Handle(wire.Roster, wire.Answers(maxMessage, r.serve))
+	node.Handle(wire.Roster, wire.AnswerHandler(maxMessage, r.serve))
 }
 
 // guests serves the holders of open invitations. Nothing is sent before the secret is proved; a
@@ -107,7 +107,7 @@ func (r *Roster) guests(s wire.Service) wire.Handler {
 	if !slices.ContainsFunc(r.openInvites(r.cfg.Now()), func(i invitation) bool { return i.service() == s }) {
 		return nil
 	}
-	return wire.Answers(maxJoin, func(c *wire.Conn, req joinRequest) (any, error) {
+	return wire.AnswerHandler(maxJoin, func(c *wire.Conn, req joinRequest) (any, error) {
 		answer, err := r.admit(s, c, req)
 		if err != nil {
 			r.cfg.Log.Warn("mesh: an invitation was not taken up", "peer", c.Peer().Short(), "error", err)

@@ -97,7 +97,7 @@ func (r *Roster) joinAt(ctx context.Context, node *wire.Node, address string, in
 		return err
 	}
 	node.Admit(list)
-	node.Learn(c.Peer(), c.Remote())
+	node.AddAddresses(c.Peer(), c.Remote())
 	return nil
 }
 

@@ -87,7 +87,7 @@ func (m *machine) admits(id identity.PeerID) bool { return m.roster.List().Admit
 
 func (m *machine) sync(t *testing.T, with *machine) {
 	t.Helper()
-	m.node.Learn(with.id(), with.node.Addr())
+	m.node.AddAddresses(with.id(), with.node.Addr())
 	if err := m.roster.Sync(t.Context(), m.node, with.id()); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func (m *machine) sync(t *testing.T, with *machine) {
 	}
 }
 
-func TestAMachineJoinsOnce(t *testing.T) {
+func TestInvitationIsUsedOnce(t *testing.T) {
 	a, b, c := founder(t), newMachine(t), newMachine(t)
 	i := a.invite(t, time.Hour, identity.Builder)
 	if err := b.join(t, i, "second"); err != nil {
@@ -125,7 +125,7 @@ func TestAMachineJoinsOnce(t *testing.T) {
 	}
 }
 
-func TestInvitationsThatAreNotTaken(t *testing.T) {
+func TestRefusedInvitations(t *testing.T) {
 	a, b := founder(t), newMachine(t)
 	short := a.invite(t, time.Second)
 	time.Sleep(1100 * time.Millisecond)
@@ -159,7 +159,7 @@ func TestInvitationsThatAreNotTaken(t *testing.T) {
 	}
 }
 
-func TestRolesSayWhoMaySign(t *testing.T) {
+func TestRolesDecideWhoMaySign(t *testing.T) {
 	a, b, c := founder(t), newMachine(t), newMachine(t)
 	if err := b.join(t, a.invite(t, time.Hour), "b"); err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestRolesSayWhoMaySign(t *testing.T) {
 	if err := a.roster.Revoke(b.id()); err != nil {
 		t.Fatal(err)
 	}
-	c.node.Learn(a.id(), a.node.Addr())
+	c.node.AddAddresses(a.id(), a.node.Addr())
 	c.sync(t, a)
 	if c.admits(b.id()) || !c.admits(c.id()) || !a.admits(c.id()) {
 		t.Errorf("%+v", c.roster.List().Members())
@@ -197,7 +197,7 @@ func TestRolesSayWhoMaySign(t *testing.T) {
 	}
 }
 
-func TestAnAdminThatLeavesLeavesItsMembers(t *testing.T) {
+func TestLeavingAdminKeepsItsMembers(t *testing.T) {
 	a, b, c := founder(t), newMachine(t), newMachine(t)
 	if err := b.join(t, a.invite(t, time.Hour, identity.Admin), "b"); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestAnAdminThatLeavesLeavesItsMembers(t *testing.T) {
 	if err := b.roster.AnnounceLeave(t.Context(), b.node, c.id()); err == nil {
 		t.Fatal("nobody is there, and it was told")
 	}
-	b.node.Learn(a.id(), a.node.Addr())
+	b.node.AddAddresses(a.id(), a.node.Addr())
 	if err := b.roster.AnnounceLeave(t.Context(), b.node, a.id()); err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestAnAdminThatLeavesLeavesItsMembers(t *testing.T) {
 
 // A machine leaves, and joins again before its admin has heard of that. What it signed when it left
 // reaches the admin afterwards, by a third member, and says nothing about its new membership.
-func TestALateFarewellDoesNotEndANewMembership(t *testing.T) {
+func TestLateLeaveKeepsNewMembership(t *testing.T) {
 	a, b, c := founder(t), newMachine(t), newMachine(t)
 	for _, m := range []*machine{b, c} {
 		if err := m.join(t, a.invite(t, time.Hour, identity.Builder), "m"); err != nil {
@@ -248,7 +248,7 @@ func TestALateFarewellDoesNotEndANewMembership(t *testing.T) {
 	}
 	b.sync(t, a)
 	c.sync(t, a)
-	b.node.Learn(c.id(), c.node.Addr())
+	b.node.AddAddresses(c.id(), c.node.Addr())
 	if err := b.roster.AnnounceLeave(t.Context(), b.node, c.id()); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestALateFarewellDoesNotEndANewMembership(t *testing.T) {
 }
 
 // Who an admin revoked stays out when that admin leaves and comes back as an ordinary member.
-func TestARevocationOutlivesItsAdmin(t *testing.T) {
+func TestRevocationOutlivesAdmin(t *testing.T) {
 	a, b, c := founder(t), newMachine(t), newMachine(t)
 	if err := b.join(t, a.invite(t, time.Hour, identity.Admin), "b"); err != nil {
 		t.Fatal(err)
@@ -323,7 +323,7 @@ func (m *machine) sendEntry(t *testing.T, to *machine, e identity.Entry) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.node.Learn(to.id(), to.node.Addr())
+	m.node.AddAddresses(to.id(), to.node.Addr())
 	c, err := m.node.Dial(t.Context(), to.id(), wire.Roster)
 	if err != nil {
 		t.Fatal(err)
@@ -334,7 +334,7 @@ func (m *machine) sendEntry(t *testing.T, to *machine, e identity.Entry) {
 }
 
 // An admin that signs the greatest number about a member does not keep it in the team.
-func TestARevocationIsNotOutnumbered(t *testing.T) {
+func TestRevocationBeatsHighSerial(t *testing.T) {
 	for _, serial := range []uint64{1 << 61, math.MaxUint64} {
 		a, b, c, d := founder(t), newMachine(t), newMachine(t), newMachine(t)
 		for _, admin := range []*machine{b, d} {
@@ -373,7 +373,7 @@ func TestARevocationIsNotOutnumbered(t *testing.T) {
 }
 
 // Each of two changes at once has a serial number of its own, so that none is lost.
-func TestChangesAtOnceAreAllKept(t *testing.T) {
+func TestConcurrentChangesAreKept(t *testing.T) {
 	a, b := founder(t), newMachine(t)
 	if err := b.join(t, a.invite(t, time.Hour), "b"); err != nil {
 		t.Fatal(err)
@@ -394,7 +394,7 @@ func TestChangesAtOnceAreAllKept(t *testing.T) {
 
 // A root key without a list is that of a team that was not made, or whose list somebody removed. A
 // machine that joins another team all the same could not open its files any more.
-func TestAMachineWithTheRootKeyOfAnotherTeamDoesNotJoin(t *testing.T) {
+func TestRootOfAnotherTeamCannotJoin(t *testing.T) {
 	a, b := founder(t), newMachine(t)
 	key := filepath.Join(b.dir, "root.key")
 	if err := os.WriteFile(key, make([]byte, ed25519.SeedSize), 0o600); err != nil {
@@ -414,7 +414,7 @@ func TestAMachineWithTheRootKeyOfAnotherTeamDoesNotJoin(t *testing.T) {
 	b.open(t)
 }
 
-func TestMembersAreFound(t *testing.T) {
+func TestFind(t *testing.T) {
 	a, b := founder(t), newMachine(t)
 	if err := b.join(t, a.invite(t, time.Hour), "founder"); err != nil {
 		t.Fatal(err)
@@ -432,7 +432,7 @@ func TestMembersAreFound(t *testing.T) {
 	}
 }
 
-func TestFilesThatCannotBeRead(t *testing.T) {
+func TestUnreadableFiles(t *testing.T) {
 	a := founder(t)
 	for _, name := range []string{"members.json", "root.key", "invites.json"} {
 		file := filepath.Join(a.dir, name)
@@ -457,7 +457,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 
 // A team whose list could not be kept was never made: its root key would be taken for damage once
 // the machine is in another team.
-func TestATeamThatWasNotMadeLeavesNoRootKey(t *testing.T) {
+func TestFailedInitLeavesNoRootKey(t *testing.T) {
 	a, b := founder(t), newMachine(t)
 	list := filepath.Join(b.dir, "members.json")
 	if err := os.Mkdir(list, 0o700); err != nil {
@@ -482,7 +482,7 @@ func TestATeamThatWasNotMadeLeavesNoRootKey(t *testing.T) {
 }
 
 // Who invited decides about the invitation by its own clock, and serial numbers order what is said.
-func TestClocksAnHourApart(t *testing.T) {
+func TestClockSkew(t *testing.T) {
 	admin := newMachine(t)
 	admin.ahead = time.Hour
 	if err := admin.roster.Init("ahead"); err != nil {

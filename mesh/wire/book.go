@@ -50,8 +50,8 @@ func (b addressBook) keep(wanted func(identity.PeerID) bool) {
 	maps.DeleteFunc(b, func(id identity.PeerID, _ []netip.AddrPort) bool { return !wanted(id) })
 }
 
-// Learn adds possible addresses of a peer. Those of peers that are no members are ignored.
-func (n *Node) Learn(id identity.PeerID, addresses ...netip.AddrPort) {
+// AddAddresses adds possible addresses of a peer. Those of peers that are no members are ignored.
+func (n *Node) AddAddresses(id identity.PeerID, addresses ...netip.AddrPort) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if id != n.self && n.list.Admits(id, time.Now()) {

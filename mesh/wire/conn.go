@@ -99,8 +99,8 @@ func (c *Conn) SendDatagram(b []byte) error {
 	return c.wrapError(c.q.SendDatagram(b))
 }
 
-// ReceiveDatagram waits for a datagram, and records its time for Heard. Datagrams that nobody waits
-// for are dropped once there are some.
+// ReceiveDatagram waits for a datagram, and records its time for LastHeard. Datagrams that nobody
+// waits for are dropped once there are some.
 func (c *Conn) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	b, err := c.q.ReceiveDatagram(ctx)
 	if err != nil {

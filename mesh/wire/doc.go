@@ -26,13 +26,13 @@
 //   - The caller of Dial owns the Conn and closes it. Nothing is pooled here: two Dials are two
 //     connections. A connection on which nothing is received for 30 s ends.
 //   - Streams are reliable and ordered, datagrams are neither, and have at most MaxDatagram bytes.
-//     A service of questions and answers needs neither: it has Conn.Ask at one end, Answers at the
-//     other.
+//     A service of questions and answers needs neither: it has Conn.Ask at one end, AnswerHandler
+//     at the other.
 //   - A peer may have 16 connections to one service of ours, with 256 streams each.
 //
-// The addresses of a peer come from Learn, from the connections that peers opened to us, and from
-// the last address that worked. An address is a hint: the machine that answers there must prove to
-// be the peer.
+// The addresses of a peer come from AddAddresses, from the connections that peers opened to us, and
+// from the last address that worked. An address is a hint: the machine that answers there must
+// prove to be the peer.
 //
 // A machine that is to join is no member yet. A GuestService, requested by DialGuest and served
 // through HandleGuests, lets the holder of an invitation in, which it proves by a secret and

@@ -54,7 +54,7 @@ func ExampleNode_Dial() {
 	})
 	ann.Admit(list)
 	bob.Admit(list)
-	ann.Learn(bob.Self(), bob.Addr())
+	ann.AddAddresses(bob.Self(), bob.Addr())
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c, err := ann.Dial(ctx, bob.Self(), wire.Blobs)

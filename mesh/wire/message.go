@@ -54,8 +54,9 @@ func ReadMessage(r io.Reader, v any, most int) error {
 }
 
 // Ask sends a question on its own stream and reads the answer, at most that many bytes, until ctx
-// ends. Answers serves it at the other end. Unavailable without an answer, Corrupt for a malformed
-// one, Conflict when the peer ended the connection because it no longer takes us for a member.
+// ends. AnswerHandler serves it at the other end. Unavailable without an answer, Corrupt for a
+// malformed one, Conflict when the peer ended the connection because it no longer takes us for a
+// member.
 func (c *Conn) Ask(ctx context.Context, question, answer any, most int) error {
 	s, err := c.OpenStream(ctx)
 	if err != nil {
@@ -75,10 +76,10 @@ func (c *Conn) Ask(ctx context.Context, question, answer any, most int) error {
 	return err
 }
 
-// Answers returns the Handler of a service of questions, of at most that many bytes, and answers.
-// When reply fails, the stream just ends and the peer is not told why: reply logs what should be
-// known.
-func Answers[Q any](most int, reply func(c *Conn, question Q) (answer any, err error)) Handler {
+// AnswerHandler returns the Handler of a service of questions, of at most that many bytes, and
+// answers. When reply fails, the stream just ends and the peer is not told why: reply logs what
+// should be known.
+func AnswerHandler[Q any](most int, reply func(c *Conn, question Q) (answer any, err error)) Handler {
 	return func(ctx context.Context, c *Conn) {
 		var all errgroup.Group
 		all.SetLimit(maxAnswers)

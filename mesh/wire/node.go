@@ -223,9 +223,9 @@ func (n *Node) Packets(id identity.PeerID) (sum uint64) {
 	return sum
 }
 
-// Heard returns when the last datagram of a peer came. Gossip sends one a second to some peer: in a
-// small team, each peer gets one every few seconds.
-func (n *Node) Heard(id identity.PeerID) time.Time {
+// LastHeard returns when the last datagram of a peer came. Gossip sends one a second to some peer:
+// in a small team, each peer gets one every few seconds.
+func (n *Node) LastHeard(id identity.PeerID) time.Time {
 	at, _ := n.heard.Load(id)
 	t, _ := at.(time.Time)
 	return t

@@ -68,7 +68,7 @@ func ask(t *testing.T, c *wire.Conn, b []byte) ([]byte, error) {
 	return io.ReadAll(s)
 }
 
-func TestMembersTalk(t *testing.T) {
+func TestMembersConnect(t *testing.T) {
 	_, nodes := meshtest.Nodes(t, 2)
 	a, b := nodes[0], nodes[1]
 	served := make(chan identity.PeerID, 1)
@@ -99,7 +99,7 @@ func TestMembersTalk(t *testing.T) {
 	}
 }
 
-func TestAServiceThatIsNotServedIsRefused(t *testing.T) {
+func TestUnservedServiceIsRefused(t *testing.T) {
 	_, nodes := meshtest.Nodes(t, 2)
 	if _, err := nodes[0].Dial(t.Context(), nodes[1].Self(), wire.Blobs); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Error(err)
@@ -109,7 +109,7 @@ func TestAServiceThatIsNotServedIsRefused(t *testing.T) {
 	}
 }
 
-func TestARevokedPeerIsCutOff(t *testing.T) {
+func TestRevokedPeerIsDisconnected(t *testing.T) {
 	team := meshtest.NewTeam(t)
 	keyA, keyB := team.Add(), team.Add()
 	a, b := meshtest.Node(t, keyA), meshtest.Node(t, keyB)
@@ -139,7 +139,7 @@ func TestARevokedPeerIsCutOff(t *testing.T) {
 	}
 }
 
-func TestAMembershipEndsWhenItExpires(t *testing.T) {
+func TestExpiredMemberIsDisconnected(t *testing.T) {
 	t.Parallel()
 	team := meshtest.NewTeam(t)
 	guest, host := team.Add(), team.Add()
@@ -159,14 +159,14 @@ func TestAMembershipEndsWhenItExpires(t *testing.T) {
 }
 
 // A stranger that knows all there is to know but the root key does not even see a certificate.
-func TestAStrangerLearnsNothing(t *testing.T) {
+func TestStrangerLearnsNothing(t *testing.T) {
 	team, nodes := meshtest.Nodes(t, 1)
 	b := nodes[0]
 	var reached atomic.Bool
 	b.Handle(wire.Blobs, func(ctx context.Context, c *wire.Conn) { reached.Store(true) })
 	stranger := meshtest.Node(t, meshtest.Key(t))
 	stranger.Admit(team.List) // it got hold of the list
-	stranger.Learn(b.Self(), b.Addr())
+	stranger.AddAddresses(b.Self(), b.Addr())
 	if _, err := stranger.Dial(t.Context(), b.Self(), wire.Blobs); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestAStrangerLearnsNothing(t *testing.T) {
 }
 
 // Whoever sits at a peer's address with another key is not that peer.
-func TestAnotherPeerAtTheAddress(t *testing.T) {
+func TestOtherPeerAtAddress(t *testing.T) {
 	_, nodes := meshtest.Nodes(t, 3)
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	b.Handle(wire.Blobs, echo)
@@ -203,7 +203,7 @@ func TestAnotherPeerAtTheAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	// b is said to be where c is as well: the one that is b is taken.
-	a.Learn(b.Self(), c.Addr())
+	a.AddAddresses(b.Self(), c.Addr())
 	if conn, err := a.Dial(t.Context(), b.Self(), wire.Blobs); err != nil || conn.Remote() != b.Addr() {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestAnotherPeerAtTheAddress(t *testing.T) {
 	}
 }
 
-func TestAPeerThatWantsAllConnections(t *testing.T) {
+func TestConnectionsPerPeerAreLimited(t *testing.T) {
 	_, nodes := meshtest.Nodes(t, 2)
 	nodes[1].Handle(wire.Blobs, echo)
 	opened := 0
@@ -226,7 +226,7 @@ func TestAPeerThatWantsAllConnections(t *testing.T) {
 	}
 }
 
-func TestARestartedPeerIsNoticed(t *testing.T) {
+func TestRestartedPeerIsDetected(t *testing.T) {
 	t.Parallel()
 	team := meshtest.NewTeam(t)
 	keyA, keyB := team.Add(), team.Add()
@@ -255,7 +255,7 @@ func TestARestartedPeerIsNoticed(t *testing.T) {
 	dial(t, a, b)
 }
 
-func TestGuestsComeByInvitationOnly(t *testing.T) {
+func TestGuestsNeedInvitation(t *testing.T) {
 	_, nodes := meshtest.Nodes(t, 1)
 	b := nodes[0]
 	guest := meshtest.Node(t, meshtest.Key(t))
@@ -298,7 +298,7 @@ func TestGuestsComeByInvitationOnly(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoAddressIsSaid(t *testing.T) {
+func TestInvalidAddress(t *testing.T) {
 	guest := meshtest.Node(t, meshtest.Key(t))
 	for _, address := range []string{"", "localhost", "127.0.0.1", "127.0.0.1:no-such-service", "127.0.0.1:70000"} {
 		if _, err := guest.DialGuest(t.Context(), address, wire.GuestService("id")); agentbox.CodeOf(err) != agentbox.Invalid {
@@ -307,7 +307,7 @@ func TestWhatIsNoAddressIsSaid(t *testing.T) {
 	}
 }
 
-func TestNothingButNoise(t *testing.T) {
+func TestRandomPackets(t *testing.T) {
 	_, nodes := meshtest.Nodes(t, 2)
 	nodes[1].Handle(wire.Blobs, echo)
 	s, err := net.Dial("udp", nodes[1].Addr().String())

@@ -46,8 +46,9 @@ func (s *State) Progress(now time.Duration, from Peer, id RequestID, n int) {
 	}
 }
 
-// Received says that an answer is complete. True: what came has to be verified, and Here, Wrong or
-// Failed follows. False: it is of no use, as the piece has come already. The request is over.
+// Received says that an answer is complete. True: what came has to be verified, and SetPresent,
+// Wrong or Failed follows. False: it is of no use, as the piece has come already. The request is
+// over.
 func (s *State) Received(now time.Duration, from Peer, id RequestID) bool {
 	r := s.open(from, id)
 	if r == nil || r.picked < 0 {
@@ -58,7 +59,7 @@ func (s *State) Received(now time.Duration, from Peer, id RequestID) bool {
 	p.moved = now
 	first := !s.pieces[r.picked].arrived
 	if !first {
-		s.stats.Twice += int64(s.sizes[r.picked])
+		s.stats.DuplicateBytes += int64(s.sizes[r.picked])
 	}
 	s.pieces[r.picked].arrived = true
 	s.forget(r)

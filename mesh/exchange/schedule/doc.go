@@ -29,5 +29,5 @@
 //     for a piece is not asked for that again.
 //
 // It trusts no peer: what one claims to have is tried, an answer counts only from the peer that was
-// asked, and what comes counts when the caller has verified it (Here).
+// asked, and what comes counts when the caller has verified it (SetPresent).
 package schedule

@@ -40,10 +40,10 @@ func deliver(t *testing.T, s *State, now time.Duration, a Action) {
 	if !s.Picked(now, a.Peer, a.ID, a.Pieces[0]) || !s.Received(now, a.Peer, a.ID) {
 		t.Fatalf("an answer to %+v was not wanted", a)
 	}
-	s.Here(a.Pieces[0])
+	s.SetPresent(a.Pieces[0])
 }
 
-func TestDemandComesFirstAndFromTheFastest(t *testing.T) {
+func TestDemandGoesToFastestPeer(t *testing.T) {
 	s := begin(400, upTo(400), upTo(400))
 	s.Want(Rest, upTo(400))
 	for now := time.Duration(0); now < 100*ms; now += 10 * ms {
@@ -61,7 +61,7 @@ func TestDemandComesFirstAndFromTheFastest(t *testing.T) {
 	}
 }
 
-func TestADemandIsHedged(t *testing.T) {
+func TestDemandIsHedged(t *testing.T) {
 	s := begin(4, upTo(4), upTo(4))
 	s.Want(Demand, []int{2})
 	first := s.Next(0)
@@ -76,7 +76,7 @@ func TestADemandIsHedged(t *testing.T) {
 	if !s.Received(210*ms, second[0].Peer, second[0].ID) {
 		t.Fatal("it was not wanted")
 	}
-	if got := s.Here(2); len(got) != 1 || len(got[0].Pieces) > 0 || got[0].ID != first[0].ID {
+	if got := s.SetPresent(2); len(got) != 1 || len(got[0].Pieces) > 0 || got[0].ID != first[0].ID {
 		t.Errorf("the slower one goes on: %+v", got)
 	}
 	if s.Picked(220*ms, first[0].Peer, first[0].ID, 2) || s.Received(220*ms, first[0].Peer, first[0].ID) {
@@ -84,7 +84,7 @@ func TestADemandIsHedged(t *testing.T) {
 	}
 }
 
-func TestTheRarestComesFirst(t *testing.T) {
+func TestRarestFirst(t *testing.T) {
 	s := begin(30, upTo(30), upTo(30), upTo(30)[:29])
 	s.Want(Rest, upTo(30))
 	list := s.Next(0)
@@ -93,7 +93,7 @@ func TestTheRarestComesFirst(t *testing.T) {
 	}
 }
 
-func TestWhatOneAloneHasIsAskedForOpenly(t *testing.T) {
+func TestSoleHolderChoosesPiece(t *testing.T) {
 	s := begin(30, upTo(30), upTo(10))
 	s.Want(Rest, upTo(30))
 	for _, a := range s.Next(0) {
@@ -120,7 +120,7 @@ func TestSoonBeforeRest(t *testing.T) {
 	}
 }
 
-func TestWrongBytesComeFromAnother(t *testing.T) {
+func TestWrongBytesAreRequestedElsewhere(t *testing.T) {
 	s := begin(10, upTo(10), upTo(10))
 	s.Want(Rest, upTo(10))
 	s.Next(0)
@@ -133,7 +133,7 @@ func TestWrongBytesComeFromAnother(t *testing.T) {
 	}
 }
 
-func TestAPeerThatDeliversNothingIsSetAside(t *testing.T) {
+func TestStalledPeerIsSetAside(t *testing.T) {
 	s := begin(10, upTo(10), upTo(10))
 	s.Want(Rest, upTo(10))
 	asked := map[Peer]int{}
@@ -144,7 +144,7 @@ func TestAPeerThatDeliversNothingIsSetAside(t *testing.T) {
 			}
 			asked[a.Peer]++
 			if a.Peer == 0 && s.Picked(now, a.Peer, a.ID, a.Pieces[0]) && s.Received(now, a.Peer, a.ID) {
-				s.Here(a.Pieces[0])
+				s.SetPresent(a.Pieces[0])
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func TestAPeerThatDeliversNothingIsSetAside(t *testing.T) {
 	}
 }
 
-func TestMissingNamesWhatNobodyHas(t *testing.T) {
+func TestMissing(t *testing.T) {
 	s := begin(10, []int{0, 1, 2}, []int{3, 4})
 	s.Want(Rest, upTo(7))
 	if got := s.Missing(); !slices.Equal(got, []int{5, 6}) {
@@ -174,7 +174,7 @@ func TestMissingNamesWhatNobodyHas(t *testing.T) {
 	}
 }
 
-func TestAnswersThatNobodyAskedForAreNone(t *testing.T) {
+func TestUnrequestedAnswersAreIgnored(t *testing.T) {
 	s := begin(10, upTo(10), upTo(10))
 	s.Want(Rest, []int{1})
 	a := s.Next(0)[0]
@@ -189,7 +189,7 @@ func TestAnswersThatNobodyAskedForAreNone(t *testing.T) {
 }
 
 // Requests are numbered one after the other, so every peer knows what the others are asked.
-func TestAnAnswerCountsFromThePeerThatWasAsked(t *testing.T) {
+func TestAnswerFromOtherPeerIsIgnored(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		have := [][]int{upTo(4), upTo(4)}
 		if open {

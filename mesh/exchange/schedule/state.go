@@ -39,14 +39,14 @@ type Action struct {
 // Stats counts the requests and their outcomes.
 type Stats struct {
 	Asked, Hedged, EndGame, Cancelled, Stalled, Wrong, Refused int
-	Twice                                                      int64 // bytes that came although another peer had sent them
+	DuplicateBytes                                             int64 // bytes that came although another peer had sent them
 }
 
 // Plus adds up the Stats of two transfers.
 func (s Stats) Plus(o Stats) Stats {
 	return Stats{
 		Asked: s.Asked + o.Asked, Hedged: s.Hedged + o.Hedged, EndGame: s.EndGame + o.EndGame, Cancelled: s.Cancelled + o.Cancelled,
-		Stalled: s.Stalled + o.Stalled, Wrong: s.Wrong + o.Wrong, Refused: s.Refused + o.Refused, Twice: s.Twice + o.Twice,
+		Stalled: s.Stalled + o.Stalled, Wrong: s.Wrong + o.Wrong, Refused: s.Refused + o.Refused, DuplicateBytes: s.DuplicateBytes + o.DuplicateBytes,
 	}
 }
 
@@ -138,9 +138,9 @@ func (s *State) Unwant(pieces []int) {
 	}
 }
 
-// Here says that a piece is here, verified, wherever it came from. The result cancels the other
-// requests for it.
-func (s *State) Here(i int) []Action {
+// SetPresent says that a piece is here, verified, wherever it came from. The result cancels the
+// other requests for it.
+func (s *State) SetPresent(i int) []Action {
 	p := &s.pieces[i]
 	p.here, p.arrived, p.class = true, true, None
 	var out []Action
@@ -150,8 +150,8 @@ func (s *State) Here(i int) []Action {
 	return out
 }
 
-// Gone says that a piece is not here, or not any more, and is wanted again, from anybody.
-func (s *State) Gone(i int) {
+// SetAbsent says that a piece is not here, or not any more, and is wanted again, from anybody.
+func (s *State) SetAbsent(i int) {
 	p := &s.pieces[i]
 	if p.here {
 		p.here, p.arrived = false, false

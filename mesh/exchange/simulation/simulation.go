@@ -26,14 +26,14 @@ type Config struct {
 
 // Result is the outcome of a run.
 type Result struct {
-	Ideal    time.Duration   // one transfer at link speed
-	Times    []time.Duration // of each node that has all of it, from its beginning, sorted
-	Missing  int             // nodes that do not
-	SeedSent int64           // bytes of pieces that all seeds sent
-	Blob     int64           // bytes of the blob
-	Twice    int64           // bytes that came to somebody who had them
-	SentOnce bool            // no seed sent a piece twice before each was sent once
-	Messages int64           // that are not pieces
+	Ideal          time.Duration   // one transfer at link speed
+	Times          []time.Duration // of each node that has all of it, from its beginning, sorted
+	Missing        int             // nodes that do not
+	SeedSent       int64           // bytes of pieces that all seeds sent
+	Blob           int64           // bytes of the blob
+	DuplicateBytes int64           // bytes that came to somebody who had them
+	SentOnce       bool            // no seed sent a piece twice before each was sent once
+	Messages       int64           // that are not pieces
 }
 
 // uploads is how many pieces a node sends at the same time, as in package exchange. With fewer,
@@ -275,10 +275,10 @@ func (n *node) die() {
 // verification takes no time here.
 func (n *node) onPiece(from *node, id schedule.RequestID, piece int) {
 	if n.have[piece] {
-		n.w.out.Twice += int64(n.w.cfg.PieceSize)
+		n.w.out.DuplicateBytes += int64(n.w.cfg.PieceSize)
 	}
 	n.state.Received(n.w.now, n.slots[from.number], id)
-	n.act(n.state.Here(piece))
+	n.act(n.state.SetPresent(piece))
 	if !n.have[piece] {
 		n.have[piece] = true
 		n.count++

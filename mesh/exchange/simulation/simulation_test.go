@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// office is what the table speaks of: sixteen machines at 100 Mbit/s, one of which has 64
-// MiB.
-func office(seed uint64) Config {
+// officeConfig is what the table speaks of: sixteen machines at 100 Mbit/s, one of which
+// has 64 MiB.
+func officeConfig(seed uint64) Config {
 	return Config{Nodes: 15, Pieces: 128, PieceSize: 512 << 10, Rate: 12.5e6, Latency: 500 * time.Microsecond, Seed: seed}
 }
 
 // The clock is simulated, so what is asserted here is the rules' doing and not this machine's.
 func TestSixteenMachines(t *testing.T) {
 	for seed := range uint64(4) {
-		r := Run(office(seed))
+		r := Run(officeConfig(seed))
 		if r.Missing > 0 || r.Over(0.5) > 1.3 || r.Over(0.99) > 1.8 || r.SeedRatio() > 1.3 || !r.SentOnce {
 			t.Errorf("seed %d: %d incomplete, p50 %.2f, p99 %.2f, the seed sent %.2f, once first: %v", seed, r.Missing, r.Over(0.5), r.Over(0.99), r.SeedRatio(), r.SentOnce)
 		}
 	}
 }
 
-func TestTheSeedVanishesHalfWay(t *testing.T) {
-	cfg := office(1)
+func TestSeedVanishes(t *testing.T) {
+	cfg := officeConfig(1)
 	undisturbed := Run(cfg)
 	cfg.Seeds, cfg.KillSeeds = 1, 0.5
 	if r := Run(cfg); r.Missing != cfg.Nodes {
@@ -35,8 +35,8 @@ func TestTheSeedVanishesHalfWay(t *testing.T) {
 	}
 }
 
-func TestSlowMachinesDoNotHoldUpTheOthers(t *testing.T) {
-	cfg := office(2)
+func TestSlowMachinesDelayNobody(t *testing.T) {
+	cfg := officeConfig(2)
 	cfg.Slow = 3
 	r := Run(cfg)
 	if r.Missing > cfg.Slow || r.Over(0.5) > 1.8 {
@@ -44,8 +44,8 @@ func TestSlowMachinesDoNotHoldUpTheOthers(t *testing.T) {
 	}
 }
 
-func TestMachinesThatComeLater(t *testing.T) {
-	cfg := office(3)
+func TestLateMachines(t *testing.T) {
+	cfg := officeConfig(3)
 	cfg.Stagger = 2 * time.Second
 	if r := Run(cfg); r.Missing > 0 || r.Over(0.99) > 1.8 {
 		t.Errorf("%d incomplete, p99 %.2f", r.Missing, r.Over(0.99))

@@ -6,17 +6,17 @@ import (
 	"agentbox/agentbox"
 )
 
-// Blocked returns an error if this machine itself refuses to send UDP to absent members, because of
-// a firewall rule or a missing route. nil means that the cause is elsewhere. The error has code
+// CheckSend returns an error if this machine itself refuses to send UDP to absent members, because
+// of a firewall rule or a missing route. nil means that the cause is elsewhere. The error has code
 // Unavailable and names a member and an address. It sends a byte to each address and waits for
 // nothing; doctor calls it.
-func (m *Mesh) Blocked() error {
+func (m *Mesh) CheckSend() error {
 	peers, err := m.Peers()
 	if err != nil {
 		return err
 	}
 	for _, p := range peers {
-		if p.Self || p.Here || p.Revoked || p.Left {
+		if p.Self || p.Online || p.Revoked || p.Left {
 			continue
 		}
 		for _, a := range p.Addresses {

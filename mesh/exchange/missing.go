@@ -10,12 +10,13 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// Lacking lists the chunks of a blob that are neither here nor with any reachable holder, in order;
-// m is its manifest. If a connected holder has not said what it has when ctx ends, anything may
-// still come: sure is false then, and the list is only what nobody has offered. It fetches nothing.
-// The sessions that it opens stay until they are idle, as a Fetch of the same often follows.
-func (n *Node) Lacking(ctx context.Context, manifest agentbox.Digest, m blob.Manifest) (missing []int, sure bool, err error) {
-	union, err := n.cfg.Store.Bits(m)
+// MissingChunks lists the chunks of a blob that are neither here nor with any reachable holder, in
+// order; m is its manifest. If a connected holder has not said what it has when ctx ends, anything
+// may still come: sure is false then, and the list is only what nobody has offered. It fetches
+// nothing. The sessions that it opens stay until they are idle, as a Fetch of the same often
+// follows.
+func (n *Node) MissingChunks(ctx context.Context, manifest agentbox.Digest, m blob.Manifest) (missing []int, sure bool, err error) {
+	union, err := n.cfg.Store.Bitmap(m)
 	if err != nil {
 		return nil, false, err
 	}
@@ -48,7 +49,7 @@ func (n *Node) Lacking(ctx context.Context, manifest agentbox.Digest, m blob.Man
 func (n *Node) dialHolders(ctx context.Context, manifest agentbox.Digest) {
 	var dials sync.WaitGroup
 	for _, p := range n.cfg.Holders.Holders(manifest) {
-		if p == n.cfg.Self || n.Meets(p, manifest) {
+		if p == n.cfg.Self || n.HasSession(p, manifest) {
 			continue
 		}
 		dials.Go(func() {
@@ -74,8 +75,8 @@ func (n *Node) dialHolders(ctx context.Context, manifest agentbox.Digest) {
 	}
 }
 
-// Meets reports whether there is a session with a peer about a blob.
-func (n *Node) Meets(p PeerID, manifest agentbox.Digest) bool {
+// HasSession reports whether there is a session with a peer about a blob.
+func (n *Node) HasSession(p PeerID, manifest agentbox.Digest) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	b := n.blobs[manifest]
@@ -83,7 +84,7 @@ func (n *Node) Meets(p PeerID, manifest agentbox.Digest) bool {
 }
 
 // sessionWith returns the session with a peer, nil for none. The caller holds the Node's mu.
-func (b *shared) sessionWith(p PeerID) *session {
+func (b *blobState) sessionWith(p PeerID) *session {
 	for s := range b.sessions {
 		if s.peer == p {
 			return s

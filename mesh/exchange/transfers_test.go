@@ -6,9 +6,9 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-func TestWhatMovesIsTold(t *testing.T) {
+func TestTransfers(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newTestNetwork(t)
 	d, mf, chunks := someBlob(20, 40_000)
 	has, to := o.machine(1, func(c *Config) { c.Upload = 400_000 }), o.machine(2)
 	has.give(d, mf, chunks, upTo(20)...)
@@ -17,14 +17,14 @@ func TestWhatMovesIsTold(t *testing.T) {
 	go func() { done <- tr.Fetch(t.Context(), schedule.Rest, upTo(20)) }()
 	got, sent := false, false
 	for len(done) == 0 {
-		for _, m := range to.Moving() {
-			if !m.Getting || m.Manifest != d || m.Pieces != 20 {
+		for _, m := range to.Transfers() {
+			if !m.Receiving || m.Manifest != d || m.Pieces != 20 {
 				t.Fatalf("%+v", m)
 			}
 			got = got || len(m.Peers) == 1 && m.Peers[0] == has.id
 		}
-		for _, m := range has.Moving() {
-			if m.Getting || m.Manifest != d || m.Here != 20 || len(m.Peers) != 1 || m.Peers[0] != to.id {
+		for _, m := range has.Transfers() {
+			if m.Receiving || m.Manifest != d || m.Present != 20 || len(m.Peers) != 1 || m.Peers[0] != to.id {
 				t.Fatalf("%+v", m)
 			}
 			sent = true
@@ -33,7 +33,7 @@ func TestWhatMovesIsTold(t *testing.T) {
 	if err := <-done; err != nil || !got || !sent {
 		t.Errorf("%v, getting was seen: %v, sending: %v", err, got, sent)
 	}
-	if m := to.Moving(); len(m) != 0 {
+	if m := to.Transfers(); len(m) != 0 {
 		t.Errorf("%+v", m)
 	}
 }

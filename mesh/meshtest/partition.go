@@ -10,25 +10,25 @@ import (
 	"testing"
 )
 
-// Wall makes a partition: relays of which some pass nothing while it is shut.
-type Wall struct {
-	shut atomic.Bool
-	// Weather is what happens to packets that pass through the wall. It is set before Relay.
-	Weather Weather
+// Partition makes a network partition: relays, some of which pass nothing while it is cut.
+type Partition struct {
+	cut atomic.Bool
+	// Faults is what happens to packets that cross the partition. It is set before Relay.
+	Faults PacketFaults
 }
 
-// Weather is how often, of 1, something happens to a packet: it is lost, comes twice, comes after
-// the next one, or has a bit flipped.
-type Weather struct {
-	Lost, Twice, Late, Broken float64
+// PacketFaults are the probabilities that a packet is lost, comes twice, comes after the next one,
+// or has a bit flipped.
+type PacketFaults struct {
+	Lost, Duplicated, Reordered, Corrupted float64
 }
 
-// Shut shuts the wall, or opens it.
-func (w *Wall) Shut(shut bool) { w.shut.Store(shut) }
+// Cut cuts the network at the partition, or restores it.
+func (w *Partition) Cut(cut bool) { w.cut.Store(cut) }
 
-// Relay returns an address at which a node can be reached, through the wall or beside it. Each
+// Relay returns an address at which a node can be reached, across the partition or beside it. Each
 // client has its own socket toward the node, so that the node tells clients apart.
-func (w *Wall) Relay(t testing.TB, to netip.AddrPort, through bool) netip.AddrPort {
+func (w *Partition) Relay(t testing.TB, to netip.AddrPort, through bool) netip.AddrPort {
 	t.Helper()
 	listen, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
 	if err != nil {
@@ -45,7 +45,7 @@ func (w *Wall) Relay(t testing.TB, to netip.AddrPort, through bool) netip.AddrPo
 
 // forward relays packets between clients and the node until listen is closed. The packets of each
 // client, in each direction, have their own weather, as they take their own paths.
-func (w *Wall) forward(listen *net.UDPConn, to netip.AddrPort, through bool) {
+func (w *Partition) forward(listen *net.UDPConn, to netip.AddrPort, through bool) {
 	clients := map[netip.AddrPort]*relayPath{}
 	var back sync.WaitGroup
 	defer back.Wait()
@@ -76,36 +76,36 @@ func (w *Wall) forward(listen *net.UDPConn, to netip.AddrPort, through bool) {
 	}
 }
 
-// relayPath is one direction between two sockets, with its weather.
+// relayPath is one direction between two sockets, with its faults.
 type relayPath struct {
-	wall    *Wall
-	through bool
-	send    func([]byte)
-	rand    *rand.Rand
-	late    []byte // nil: none is held back
+	partition *Partition
+	through   bool
+	send      func([]byte)
+	rand      *rand.Rand
+	late      []byte // nil: none is held back
 }
 
 // way starts a direction. Its random choices depend on the node's port, which tests do not choose:
 // what happens to which packet differs between runs.
-func (w *Wall) way(to netip.AddrPort, through bool, send func([]byte)) *relayPath {
-	return &relayPath{wall: w, through: through, send: send, rand: rand.New(rand.NewPCG(1, uint64(to.Port())))}
+func (w *Partition) way(to netip.AddrPort, through bool, send func([]byte)) *relayPath {
+	return &relayPath{partition: w, through: through, send: send, rand: rand.New(rand.NewPCG(1, uint64(to.Port())))}
 }
 
 func (w *relayPath) happens(often float64) bool { return often > 0 && w.rand.Float64() < often }
 
-// pass sends a packet as the weather is: at most one thing happens to each. One that meets the shut
-// wall is lost, as in a network. A late one is held back until the next one is through, so the last
+// pass sends a packet, to which at most one of the faults happens. One that crosses the partition
+// while it is cut is lost. A reordered one is held back until the next one is through, so the last
 // of all may never come.
 func (w *relayPath) pass(b []byte) {
-	weather := w.wall.Weather
+	faults := w.partition.Faults
 	switch {
-	case w.through && w.wall.shut.Load(), w.happens(weather.Lost):
+	case w.through && w.partition.cut.Load(), w.happens(faults.Lost):
 		return
-	case w.happens(weather.Broken):
+	case w.happens(faults.Corrupted):
 		b[w.rand.IntN(len(b))] ^= 1 << w.rand.IntN(8)
-	case w.happens(weather.Twice):
+	case w.happens(faults.Duplicated):
 		w.send(b)
-	case w.late == nil && w.happens(weather.Late):
+	case w.late == nil && w.happens(faults.Reordered):
 		w.late = bytes.Clone(b)
 		return
 	}
