@@ -117,7 +117,7 @@ func RunMeshNode(ctx context.Context, dir string, in io.Reader, out io.Writer) (
 // is measured. The store reserves no space for a full disk.
 func (n *meshNode) open(ctx context.Context, dir string) (err error) {
 	key := ed25519.NewKeyFromSeed(n.cfg.Seed)
-	if n.store, err = cachestore.Open(ctx, cachestore.Config{Dir: filepath.Join(dir, "store"), Key: key, Ballast: -1}); err != nil {
+	if n.store, err = cachestore.Open(ctx, cachestore.Config{Dir: filepath.Join(dir, "store"), Key: key, ReserveFile: -1}); err != nil {
 		return err
 	}
 	list, err := identity.DecodeList(n.cfg.List, n.cfg.Team)
@@ -204,7 +204,7 @@ func (n *meshNode) do(ctx context.Context, o meshOrder) (meshReport, error) {
 // part gets some chunks from a directory and shares what there is, like a peer whose download of an
 // image was interrupted.
 func (n *meshNode) part(ctx context.Context, o meshOrder) error {
-	f, err := n.store.FillImage(ctx, o.Manifest, cachestore.Directory(o.Path))
+	f, err := n.store.OpenLazyImage(ctx, o.Manifest, cachestore.Directory(o.Path))
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (n *meshNode) part(ctx context.Context, o meshOrder) error {
 func (n *meshNode) fetch(ctx context.Context, o meshOrder) (meshReport, error) {
 	start := time.Now()
 	told := o.Tell == 0
-	f, err := n.store.FillImage(ctx, o.Manifest, n.places.Source(layers.Team))
+	f, err := n.store.OpenLazyImage(ctx, o.Manifest, n.places.Source(layers.Team))
 	if err != nil {
 		return meshReport{}, err
 	}
@@ -231,5 +231,5 @@ func (n *meshNode) fetch(ctx context.Context, o meshOrder) (meshReport, error) {
 		}
 	})
 	took := time.Since(start)
-	return meshReport{Took: took, Bytes: f.Here()}, errors.Join(err, f.Close())
+	return meshReport{Took: took, Bytes: f.PresentBytes()}, errors.Join(err, f.Close())
 }

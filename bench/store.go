@@ -29,7 +29,7 @@ type StoreLab struct {
 	// whichever were selected.
 	store *cachestore.Store
 	// stored is the result of the last put of the whole image.
-	stored cachestore.Stored
+	stored cachestore.PutResult
 	say    agentbox.Progress
 }
 
@@ -160,16 +160,16 @@ func (l *StoreLab) fresh(ctx context.Context) error {
 		return err
 	}
 	var err error
-	l.store, err = cachestore.Open(ctx, cachestore.Config{Dir: dir, Ballast: -1})
+	l.store, err = cachestore.Open(ctx, cachestore.Config{Dir: dir, ReserveFile: -1})
 	return err
 }
 
 // put stores the image as it is now, and returns the time of PutImage alone, without opening the
 // file and the store.
-func (l *StoreLab) put(ctx context.Context) (cachestore.Stored, time.Duration, error) {
+func (l *StoreLab) put(ctx context.Context) (cachestore.PutResult, time.Duration, error) {
 	f, err := os.Open(l.image)
 	if err != nil {
-		return cachestore.Stored{}, 0, err
+		return cachestore.PutResult{}, 0, err
 	}
 	defer f.Close()
 	start := time.Now()
@@ -204,7 +204,7 @@ func (l *StoreLab) ingestChanged(ctx context.Context) (time.Duration, error) {
 
 // putChanged stores the image with one percent of its data blocks replaced by random bytes, and
 // then restores these blocks in the image file. The store keeps the blocks of earlier samples.
-func (l *StoreLab) putChanged(ctx context.Context) (st cachestore.Stored, took time.Duration, err error) {
+func (l *StoreLab) putChanged(ctx context.Context) (st cachestore.PutResult, took time.Duration, err error) {
 	if err := l.ensure(ctx); err != nil {
 		return st, 0, err
 	}

@@ -36,17 +36,17 @@ type Config struct {
 	// KeepFree is the number of bytes of the disk that the store leaves to others. 0 means
 	// DefaultKeepFree.
 	KeepFree int64
-	// Ballast is the number of bytes reserved for gc on a full disk: freeing space requires writes
-	// to the index. 0 means DefaultBallast. A negative value means none.
-	Ballast int64
+	// ReserveFile is the number of bytes reserved for gc on a full disk: freeing space requires
+	// writes to the index. 0 means DefaultReserveFile. A negative value means none.
+	ReserveFile int64
 
-	// Damaged is called with each damage when it is found, by the goroutine that found it; it may
+	// OnDamage is called with each damage when it is found, by the goroutine that found it; it may
 	// be nil. It must not call methods of the Store that change anything.
-	Damaged func(Damage)
+	OnDamage func(Damage)
 
-	// Named is called when a name was written or removed, even if that failed; it may be nil. It is
-	// called with a lock held, so it must neither wait nor call the Store.
-	Named func()
+	// OnNameChange is called when a name was written or removed, even if that failed; it may be
+	// nil. It is called with a lock held, so it must neither wait nor call the Store.
+	OnNameChange func()
 
 	// Now is the clock; nil for time.Now. It dates names, claims and uses, and so decides about
 	// expiry, grace and the order of eviction. None of these can lose data that cannot be fetched
@@ -56,12 +56,12 @@ type Config struct {
 }
 
 // Defaults of Config. The grace period must be longer than the longest pause between storing a blob
-// and naming it. The free space is for the other programs of the host. The ballast has to cover
-// what badger needs for one gc; see minIndexSpace.
+// and naming it. The free space is for the other programs of the host. The reserve file has to
+// cover what badger needs for one gc; see minIndexSpace.
 const (
-	DefaultGrace    = 10 * time.Minute
-	DefaultKeepFree = 256 << 20
-	DefaultBallast  = 64 << 20
+	DefaultGrace       = 10 * time.Minute
+	DefaultKeepFree    = 256 << 20
+	DefaultReserveFile = 64 << 20
 )
 
 // Quota bounds the bytes on disk. 0 means no bound, and so does a missing kind. Manifests with

@@ -30,8 +30,8 @@ func (s *Store) damage(d agentbox.Digest, p index.Location, why error) error {
 		if err := s.quarantine.add(dmg); err != nil {
 			return err
 		}
-		if s.cfg.Damaged != nil {
-			s.cfg.Damaged(dmg)
+		if s.cfg.OnDamage != nil {
+			s.cfg.OnDamage(dmg)
 		}
 	}
 	return agentbox.Errorf(agentbox.Corrupt, "%s in %s at %d is damaged: %w", d.Short(), file, p.Off, why).

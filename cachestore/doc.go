@@ -4,12 +4,12 @@
 // purpose of a blob is a Kind, which matters only for quotas.
 //
 // A Store is the open directory. It is composed of small types, each with its own lock and tests:
-// names and pins (the roots), space and ballast (quota), quarantine (damage), imageFiles, packs,
-// handles and guard (what gc must not touch). PutStream, PutImage and PutImageFile store bytes and
-// return the digest of a manifest. OpenBlob, File, FillImage and CopyTo read them, and get what is
-// missing from a Source. Publish and Pin keep a manifest, GC removes what nothing keeps, Verify and
-// Scrub find damage. Its callers are agentbox/layers, which gives blobs their meaning, and
-// agentbox/daemon, which opens the one store of a home.
+// names and pins (the roots), space and reserveFile (quota), quarantine (damage), imageFiles,
+// packs, handles and guard (what gc must not touch). PutStream, PutImage and PutImageFile store
+// bytes and return the digest of a manifest. OpenBlob, File, OpenLazyImage and CopyTo read them,
+// and get what is missing from a Source. Publish and Pin keep a manifest, GC removes what nothing
+// keeps, Verify and Scrub find damage. Its callers are agentbox/layers, which gives blobs their
+// meaning, and agentbox/daemon, which opens the one store of a home.
 //
 // Terms, besides those of package blob: a claim is an entry of the index, the location of a chunk.
 // A root keeps a manifest and its chunks: a pin, or a name that has not expired. To hold something
@@ -33,7 +33,7 @@
 //
 // Everything is hashed as it is read, by SHA-256 or by a keyed hash of bytes whose SHA-256 is known
 // (identify.go). The only exception is ReadStored. A chunk that does not match is removed from the
-// index, listed in Damaged, and fetched again from a Source; it never becomes zeros.
+// index, passed to OnDamage, and fetched again from a Source; it never becomes zeros.
 //
 // A lock ensures that only one process has a store open. All methods are safe for concurrent use.
 // Locks are taken in this order: Store.gcMu, names.mu, pins.mu, the mutex of a filler or of

@@ -21,7 +21,7 @@ func ExampleStore_PutStream() {
 	}
 	defer os.RemoveAll(dir)
 	ctx := context.Background()
-	store, err := cachestore.Open(ctx, cachestore.Config{Dir: dir, Ballast: -1, KeepFree: 1})
+	store, err := cachestore.Open(ctx, cachestore.Config{Dir: dir, ReserveFile: -1, KeepFree: 1})
 	if err != nil {
 		fmt.Println(err)
 		return

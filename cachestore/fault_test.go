@@ -21,9 +21,9 @@ import (
 	"agentbox/cachestore/disk"
 )
 
-// labour is a short life of a store: it stores, names, pins, evicts, verifies. done is told of what
-// is promised: kept by a pin, or gone.
-func labour(ctx context.Context, s *Store, round int, done func(promise)) error {
+// runWorkload is a short life of a store: it stores, names, pins, evicts, verifies. done is told of
+// what is promised: kept by a pin, or gone.
+func runWorkload(ctx context.Context, s *Store, round int, done func(promise)) error {
 	seed := uint64(round)
 	shared := diskImage(1, 4)
 	image := bytes.Clone(shared)
@@ -63,10 +63,10 @@ type promise struct {
 	digest, sum agentbox.Digest
 }
 
-// kept opens the store and finds everything that was promised, and nothing damaged.
-func kept(t *testing.T, dir, when string, promises map[string]promise) {
+// checkPromises opens the store and finds everything that was promised, and nothing damaged.
+func checkPromises(t *testing.T, dir, when string, promises map[string]promise) {
 	t.Helper()
-	s, err := Open(t.Context(), Config{Dir: dir, Key: testKey, Ballast: -1, Grace: -1, KeepFree: 1})
+	s, err := Open(t.Context(), Config{Dir: dir, Key: testKey, ReserveFile: -1, Grace: -1, KeepFree: 1})
 	if err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
@@ -82,7 +82,7 @@ func kept(t *testing.T, dir, when string, promises map[string]promise) {
 	if err != nil || len(rep.Damaged) != 0 || rep.Lost != 0 {
 		t.Errorf("%s: %+v, %v", when, rep, err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "*", disk.Dirty+"*")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(dir, "*", disk.TempPrefix+"*")); len(left) != 0 {
 		t.Errorf("%s: left behind: %v", when, left)
 	}
 }
@@ -96,22 +96,23 @@ const (
 // TestMain is also the process that is killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(envKillDir); dir != "" {
-		os.Exit(killed(dir))
+		os.Exit(runUntilKilled(dir))
 	}
 	os.Exit(m.Run())
 }
 
-// killed works on a store until it kills itself at the step it was told, and says what it promised.
-func killed(dir string) int {
+// runUntilKilled works on a store until it kills itself at the step it was told, and says what it
+// promised.
+func runUntilKilled(dir string) int {
 	step, _ := strconv.Atoi(os.Getenv(envKillStep))
 	round, _ := strconv.Atoi(os.Getenv(envKillFrom))
 	d := &faultDisk{at: step, do: func(string) error {
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}}
-	s, err := Open(context.Background(), Config{Dir: dir, FS: d, Key: testKey, Ballast: -1, Grace: -1, KeepFree: 1})
+	s, err := Open(context.Background(), Config{Dir: dir, FS: d, Key: testKey, ReserveFile: -1, Grace: -1, KeepFree: 1})
 	if err == nil {
-		err = labour(context.Background(), s, round, func(p promise) { fmt.Println(p.pin, p.digest, p.sum) })
+		err = runWorkload(context.Background(), s, round, func(p promise) { fmt.Println(p.pin, p.digest, p.sum) })
 	}
 	if err == nil {
 		err = s.Close()
@@ -124,8 +125,8 @@ func killed(dir string) int {
 	return 0
 }
 
-// kills is how many processes are killed: AGENTBOX_CHAOS for make chaos, a few for make test.
-func kills() int {
+// killCount is how many processes are killed: AGENTBOX_CHAOS for make chaos, a few for make test.
+func killCount() int {
 	if n, err := strconv.Atoi(os.Getenv("AGENTBOX_CHAOS")); err == nil {
 		return n
 	}
@@ -169,18 +170,18 @@ func TestKilledAtAnyStep(t *testing.T) {
 		t.Fatalf("a life has only %d steps", steps)
 	}
 	dead := 0
-	for i := range kills() {
+	for i := range killCount() {
 		step := 1 + rand.IntN(steps)
 		if _, killed := run(i+2, step); killed {
 			dead++
 		}
-		kept(t, dir, fmt.Sprintf("killed at step %d of round %d", step, i+2), promises)
+		checkPromises(t, dir, fmt.Sprintf("killed at step %d of round %d", step, i+2), promises)
 		if t.Failed() {
 			return
 		}
 	}
 	if dead == 0 { // a later life may have fewer steps than the first
-		t.Errorf("none of %d was killed", kills())
+		t.Errorf("none of %d was killed", killCount())
 	}
 }
 
@@ -193,18 +194,18 @@ func TestFaultAtEachStep(t *testing.T) {
 	}
 	dir := t.TempDir()
 	count := &faultDisk{}
-	life(t, dir, count, 1, map[string]promise{})
+	runLife(t, dir, count, 1, map[string]promise{})
 	promises := map[string]promise{}
 	for step := 1 + rand.IntN(every); step <= count.steps(); step += every {
 		fault := faults[step%len(faults)]
 		var hit string
 		d := &faultDisk{at: step, do: func(op string) error { hit = op; return fault }}
-		s, err := Open(t.Context(), Config{Dir: dir, FS: d, Key: testKey, Ballast: -1, Grace: -1, KeepFree: 1})
+		s, err := Open(t.Context(), Config{Dir: dir, FS: d, Key: testKey, ReserveFile: -1, Grace: -1, KeepFree: 1})
 		if err == nil {
-			err = labour(t.Context(), s, step+1, func(p promise) { promises[p.pin] = p })
+			err = runWorkload(t.Context(), s, step+1, func(p promise) { promises[p.pin] = p })
 			first := hit
 			// The store goes on: the next work is done with what is left of the last.
-			if again := labour(t.Context(), s, step+2, func(p promise) { promises[p.pin] = p }); again != nil && first != "" {
+			if again := runWorkload(t.Context(), s, step+2, func(p promise) { promises[p.pin] = p }); again != nil && first != "" {
 				t.Errorf("%v at %s: the store does not recover: %v", fault, hit, again)
 			}
 			s.Close()
@@ -212,20 +213,20 @@ func TestFaultAtEachStep(t *testing.T) {
 		if err != nil && agentbox.CodeOf(err) == agentbox.Internal {
 			t.Errorf("%v at %s is not explained: %v", fault, hit, err)
 		}
-		kept(t, dir, fmt.Sprintf("%v at step %d (%s)", fault, step, hit), promises)
+		checkPromises(t, dir, fmt.Sprintf("%v at step %d (%s)", fault, step, hit), promises)
 		if t.Failed() {
 			return
 		}
 	}
 }
 
-func life(t *testing.T, dir string, d disk.FS, round int, promises map[string]promise) {
+func runLife(t *testing.T, dir string, d disk.FS, round int, promises map[string]promise) {
 	t.Helper()
-	s, err := Open(t.Context(), Config{Dir: dir, FS: d, Key: testKey, Ballast: -1, Grace: -1, KeepFree: 1})
+	s, err := Open(t.Context(), Config{Dir: dir, FS: d, Key: testKey, ReserveFile: -1, Grace: -1, KeepFree: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := labour(t.Context(), s, round, func(p promise) { promises[p.pin] = p }); err != nil {
+	if err := runWorkload(t.Context(), s, round, func(p promise) { promises[p.pin] = p }); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -244,13 +245,13 @@ func TestPowerCuts(t *testing.T) {
 	dir := t.TempDir()
 	count := &faultDisk{}
 	promises := map[string]promise{}
-	life(t, dir, count, 1, promises)
+	runLife(t, dir, count, 1, promises)
 	for step := 1 + rand.IntN(every); step <= count.steps(); step += every {
 		var dark atomic.Bool
 		d := &faultDisk{log: newJournal(), at: step, dark: true, do: func(string) error { dark.Store(true); return errCut }}
-		s, err := Open(t.Context(), Config{Dir: dir, FS: d, Key: testKey, Ballast: -1, Grace: -1, KeepFree: 1})
+		s, err := Open(t.Context(), Config{Dir: dir, FS: d, Key: testKey, ReserveFile: -1, Grace: -1, KeepFree: 1})
 		if err == nil {
-			err = labour(t.Context(), s, step+1, func(p promise) {
+			err = runWorkload(t.Context(), s, step+1, func(p promise) {
 				if !dark.Load() {
 					promises[p.pin] = p
 				}
@@ -264,7 +265,7 @@ func TestPowerCuts(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		kept(t, dir, fmt.Sprintf("power cut at step %d", step), promises)
+		checkPromises(t, dir, fmt.Sprintf("power cut at step %d", step), promises)
 		if t.Failed() {
 			return
 		}

@@ -149,11 +149,11 @@ var faults = []error{syscall.ENOSPC, syscall.EIO, syscall.EROFS}
 // whose directory was not. A nil journal remembers nothing.
 type journal struct {
 	mu    sync.Mutex
-	bytes map[string][]undo // by the file's present name
+	bytes map[string][]overwritten // by the file's present name
 	names []renaming
 }
 
-type undo struct {
+type overwritten struct {
 	off int64
 	old []byte
 }
@@ -164,7 +164,7 @@ type renaming struct {
 	saved    string // a hard link to what was removed or replaced, "" for nothing
 }
 
-func newJournal() *journal { return &journal{bytes: map[string][]undo{}} }
+func newJournal() *journal { return &journal{bytes: map[string][]overwritten{}} }
 
 func (j *journal) created(name string) {
 	if j == nil {
@@ -235,9 +235,9 @@ func (j *journal) writing(name string, f disk.File, off int64, n int) {
 	defer j.mu.Unlock()
 	// What a name stood for when the file was opened may have another name by now.
 	name = j.present(name)
-	j.bytes[name] = append(j.bytes[name], undo{off, old[:max(got, 0)]})
+	j.bytes[name] = append(j.bytes[name], overwritten{off, old[:max(got, 0)]})
 	if got < n { // the file grew: what a cut leaves of that is zeros
-		j.bytes[name] = append(j.bytes[name], undo{off + int64(got), make([]byte, n-got)})
+		j.bytes[name] = append(j.bytes[name], overwritten{off + int64(got), make([]byte, n-got)})
 	}
 }
 
@@ -282,7 +282,7 @@ func (j *journal) cut() error {
 
 const tornPage = 4096
 
-func undoBytes(name string, list []undo) error {
+func undoBytes(name string, list []overwritten) error {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if os.IsNotExist(err) {
 		return nil // removed since

@@ -111,7 +111,7 @@ func (s *Store) CopyTo(ctx context.Context, manifest agentbox.Digest, dst string
 	if err != nil {
 		return s.hostError(err)
 	}
-	err = errors.Join(out.Truncate(r.Size()), r.copyTo(ctx, disk.Of(out)), out.Close())
+	err = errors.Join(out.Truncate(r.Size()), r.copyTo(ctx, disk.NewFile(out)), out.Close())
 	if err != nil {
 		return s.hostError(errors.Join(err, os.Remove(dst)))
 	}

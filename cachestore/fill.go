@@ -13,7 +13,7 @@ import (
 )
 
 // filler gets the missing chunks of one blob from a Source, and stores those of an image at their
-// offsets in its own file. Each Reader and Filling has one, and each call of Store.File. Its
+// offsets in its own file. Each Reader and LazyImage has one, and each call of Store.File. Its
 // methods are safe for concurrent use, except that close comes after all others. Every filler is
 // closed.
 type filler struct {
@@ -66,8 +66,8 @@ func (f *filler) begin(ctx context.Context) (Session, error) {
 	return f.session, nil
 }
 
-// arrived is the filler's Arrived: it hashes the bytes of a Source, stores them, and calls onChunk.
-// The Source learns at once if its bytes were wrong, and nothing is hashed twice.
+// arrived is the filler's ChunkHandler: it hashes the bytes of a Source, stores them, and calls
+// onChunk. The Source learns at once if its bytes were wrong, and nothing is hashed twice.
 func (f *filler) arrived(ctx context.Context, i int, b []byte) error {
 	c := f.m.Chunks[i]
 	if _, err := sized(b, c); err != nil {
@@ -76,7 +76,7 @@ func (f *filler) arrived(ctx context.Context, i int, b []byte) error {
 	if err := blob.Check(c.Digest, b); err != nil {
 		return agentbox.Errorf(agentbox.Corrupt, "a source gave wrong bytes: %w", err)
 	}
-	f.w.recordFingerprint(f.s.fingerprints.Of(b), c.Digest)
+	f.w.recordFingerprint(f.s.fingerprints.Sum(b), c.Digest)
 	if err := f.put(ctx, i, b); err != nil || f.onChunk == nil {
 		return err
 	}

@@ -59,21 +59,21 @@ func TestGCAfterFlippedByte(t *testing.T) {
 		}
 		for _, at := range places {
 			flip(t, file, at)
-			afterAFlip(t, dir, filepath.Base(file), at, far, want)
+			checkAfterFlip(t, dir, filepath.Base(file), at, far, want)
 			flip(t, file, at)
 		}
 	}
 }
 
-// afterAFlip collects garbage in a copy of a damaged store, repairs it and reads everything.
-func afterAFlip(t *testing.T, dir, file string, at int64, far *Store, want map[agentbox.Digest][]byte) {
+// checkAfterFlip collects garbage in a copy of a damaged store, repairs it and reads everything.
+func checkAfterFlip(t *testing.T, dir, file string, at int64, far *Store, want map[agentbox.Digest][]byte) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "store")
 	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(copied)
-	s, err := Open(t.Context(), Config{Dir: copied, Key: testKey, Ballast: -1, Grace: -1, KeepFree: 1})
+	s, err := Open(t.Context(), Config{Dir: copied, Key: testKey, ReserveFile: -1, Grace: -1, KeepFree: 1})
 	if err != nil {
 		t.Errorf("%s at %d: %v", file, at, err)
 		return
@@ -82,7 +82,7 @@ func afterAFlip(t *testing.T, dir, file string, at int64, far *Store, want map[a
 	if _, err := s.GC(t.Context(), GCOptions{All: true}); err != nil && agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("%s at %d: gc: %v", file, at, err)
 	}
-	source := newWire(far)
+	source := newControlledSource(far)
 	if _, err := s.Verify(t.Context(), VerifyOptions{Source: source}); err != nil {
 		t.Errorf("%s at %d: verify: %v", file, at, err)
 	}

@@ -39,9 +39,9 @@ type GCItem struct {
 
 // GCReport is what gc did, or would do.
 type GCReport struct {
-	Items []GCItem `json:"items"`
-	Freed int64    `json:"freed"` // bytes on disk; in a dry run an estimate
-	Young int      `json:"young"` // things that stay only because they are new
+	Items  []GCItem `json:"items"`
+	Freed  int64    `json:"freed"` // bytes on disk; in a dry run an estimate
+	Recent int      `json:"young"` // things that stay only because they are new
 }
 
 // add adds a line to the report.
@@ -63,7 +63,7 @@ func (s *Store) GC(ctx context.Context, o GCOptions) (GCReport, error) {
 	s.guard.begin()
 	defer s.guard.end()
 	if !o.DryRun && s.space.room() != nil {
-		s.ballast.drop()
+		s.reserveFile.drop()
 	}
 	g := &collection{s: s, o: o, grace: s.cfg.Grace, report: GCReport{Items: []GCItem{}}, dropped: map[uint64]struct{}{}}
 	if g.grace < 0 {
@@ -71,7 +71,7 @@ func (s *Store) GC(ctx context.Context, o GCOptions) (GCReport, error) {
 	}
 	err := g.run(ctx)
 	if !o.DryRun {
-		s.ballast.allocate()
+		s.reserveFile.allocate()
 	}
 	return g.report, err
 }
@@ -177,7 +177,7 @@ func (g *collection) evict(ctx context.Context, roots roots) error {
 		case slices.Contains(g.o.Drop, d):
 			may = append(may, candidate{d, m})
 		case g.s.cfg.Now().Sub(m.Created) < g.grace:
-			g.report.Young++
+			g.report.Recent++
 		default:
 			may = append(may, candidate{d, m})
 		}

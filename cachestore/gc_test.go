@@ -142,7 +142,7 @@ func TestGCGracePeriod(t *testing.T) {
 		c.Now = func() time.Time { return now }
 	})
 	st := putStream(t, s, noise(1, 1<<20))
-	if r := gc(t, s, GCOptions{All: true}); len(r.Items) != 0 || r.Young == 0 {
+	if r := gc(t, s, GCOptions{All: true}); len(r.Items) != 0 || r.Recent == 0 {
 		t.Fatalf("%+v", r)
 	}
 	now = now.Add(2 * time.Hour)
@@ -162,7 +162,7 @@ func TestGCEvictionOrder(t *testing.T) {
 		now = now.Add(time.Hour)
 		readBlob(t, s, precious.Manifest, nil)
 	}
-	var scan []Stored
+	var scan []PutResult
 	for i := range 4 {
 		now = now.Add(time.Hour)
 		st := putImage(t, s, diskImage(uint64(10+i), 8))
@@ -235,8 +235,8 @@ func TestGCKeepsChunksOfNewManifest(t *testing.T) {
 	if err := errors.Join(gcErr, <-added); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := s.Presence(m); err != nil || p.Here != p.Chunks {
-		t.Fatalf("gc left %d of %d chunks, %v", p.Here, p.Chunks, err)
+	if p, err := s.Presence(m); err != nil || p.Present != p.Chunks {
+		t.Fatalf("gc left %d of %d chunks, %v", p.Present, p.Chunks, err)
 	}
 	if isProtected(s, m.Chunks[0].Digest) {
 		t.Error("the chunks are protected forever")

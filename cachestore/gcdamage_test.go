@@ -154,7 +154,7 @@ func TestGCWithDamagedManifest(t *testing.T) {
 	if agentbox.CodeOf(err) != agentbox.Corrupt || agentbox.AsError(err).Hint == "" {
 		t.Errorf("gc: %v", err)
 	}
-	wire := newWire(far)
+	wire := newControlledSource(far)
 	if rep, err := s.Verify(t.Context(), VerifyOptions{Source: wire}); err != nil || len(rep.Damaged) != 0 || len(rep.Missing) != 0 {
 		t.Errorf("%+v, %v", rep, err)
 	}
@@ -186,7 +186,7 @@ func TestInterruptedRebuildContinues(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if s, err := Open(ctx, Config{Dir: dir, Key: testKey, Ballast: -1, KeepFree: 1}); err == nil {
+			if s, err := Open(ctx, Config{Dir: dir, Key: testKey, ReserveFile: -1, KeepFree: 1}); err == nil {
 				s.Close()
 				t.Fatal("it was not interrupted")
 			}

@@ -18,8 +18,8 @@ import (
 // writer is closed. A fingerprint counts only for a chunk in the store, because its digest was
 // computed from these very bytes.
 func (w *writer) identify(p []byte) (d agentbox.Digest, here bool, err error) {
-	f := w.s.fingerprints.Of(p)
-	d, known, err := w.s.index.Known(f)
+	f := w.s.fingerprints.Sum(p)
+	d, known, err := w.s.index.LookupFingerprint(f)
 	if err != nil {
 		return d, false, err
 	}
@@ -45,7 +45,7 @@ func (w *writer) recordFingerprint(f blob.Fingerprint, d agentbox.Digest) {
 // checkFast returns an error of code Corrupt unless d is the digest of p. All reads for this host
 // use it. It computes SHA-256 only if the fingerprint is not known.
 func (s *Store) checkFast(d agentbox.Digest, p []byte) error {
-	if known, ok, err := s.index.Known(s.fingerprints.Of(p)); err == nil && ok && known == d {
+	if known, ok, err := s.index.LookupFingerprint(s.fingerprints.Sum(p)); err == nil && ok && known == d {
 		return nil
 	}
 	return blob.Check(d, p)
@@ -55,14 +55,14 @@ func (s *Store) checkFast(d agentbox.Digest, p []byte) error {
 // the index would grow with everything that was ever in the store.
 func (g *collection) dropFingerprints(ctx context.Context) error {
 	var b index.Batch
-	err := g.s.index.EachKnown(ctx, func(f blob.Fingerprint, d agentbox.Digest) error {
+	err := g.s.index.EachFingerprint(ctx, func(f blob.Fingerprint, d agentbox.Digest) error {
 		if _, ok := g.needed[shortDigest(d)]; ok {
 			return nil
 		}
 		if _, ok, err := g.s.index.Chunk(d); ok || err != nil {
 			return err
 		}
-		b.Forget(f)
+		b.DropFingerprint(f)
 		return nil
 	})
 	if err != nil {

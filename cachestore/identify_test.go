@@ -14,7 +14,7 @@ import (
 // fingerprints counts what the index remembers.
 func fingerprints(t *testing.T, s *Store) (n int) {
 	t.Helper()
-	err := s.index.EachKnown(t.Context(), func(f blob.Fingerprint, d agentbox.Digest) error {
+	err := s.index.EachFingerprint(t.Context(), func(f blob.Fingerprint, d agentbox.Digest) error {
 		n++
 		return nil
 	})
@@ -24,12 +24,12 @@ func fingerprints(t *testing.T, s *Store) (n int) {
 	return n
 }
 
-// mislead makes the index remember a digest for the bytes of another chunk, which nothing but a
-// broken disk can do.
-func mislead(t *testing.T, s *Store, p []byte, d agentbox.Digest) {
+// addWrongFingerprint makes the index remember a digest for the bytes of another chunk, which
+// nothing but a broken disk can do.
+func addWrongFingerprint(t *testing.T, s *Store, p []byte, d agentbox.Digest) {
 	t.Helper()
 	var b index.Batch
-	b.Remember(s.fingerprints.Of(p), d)
+	b.SetFingerprint(s.fingerprints.Sum(p), d)
 	if err := s.index.Apply(&b); err != nil {
 		t.Fatal(err)
 	}
@@ -39,13 +39,13 @@ func TestFingerprintIsUsedForStoredChunks(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	here, fresh := noise(1, blob.BlockSize), noise(2, blob.BlockSize)
 	putImage(t, s, here)
-	mislead(t, s, fresh, blob.Sum(here))
+	addWrongFingerprint(t, s, fresh, blob.Sum(here))
 	d := putImage(t, s, fresh).Manifest
 	if !bytes.Equal(readBlob(t, s, d, nil), here) {
 		t.Fatal("a chunk that is here was hashed again")
 	}
 	other := noise(3, blob.BlockSize)
-	mislead(t, s, other, blob.Sum([]byte("what is not here")))
+	addWrongFingerprint(t, s, other, blob.Sum([]byte("what is not here")))
 	d = putImage(t, s, other).Manifest
 	if !bytes.Equal(readBlob(t, s, d, nil), other) {
 		t.Fatal("a chunk was stored under a digest that is not its own")
@@ -64,7 +64,7 @@ func TestFingerprintsAreCollected(t *testing.T) {
 	s.Close()
 	s = openStore(t, dir)
 	for _, p := range [][]byte{image[:blob.BlockSize], image[6*blob.BlockSize:]} {
-		if d, ok, err := s.index.Known(s.fingerprints.Of(p)); !ok || d != blob.Sum(p) || err != nil {
+		if d, ok, err := s.index.LookupFingerprint(s.fingerprints.Sum(p)); !ok || d != blob.Sum(p) || err != nil {
 			t.Fatalf("after a restart %s, %v, %v", d.Short(), ok, err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestFingerprintsAreCollected(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = openStore(t, dir)
-	if d, ok, _ := s.index.Known(s.fingerprints.Of(image[:blob.BlockSize])); !ok || d != blob.Sum(image[:blob.BlockSize]) {
+	if d, ok, _ := s.index.LookupFingerprint(s.fingerprints.Sum(image[:blob.BlockSize])); !ok || d != blob.Sum(image[:blob.BlockSize]) {
 		t.Fatal("an index that was made anew knows no fingerprint")
 	}
 }

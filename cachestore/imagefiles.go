@@ -19,7 +19,7 @@ type imageFiles struct {
 
 // tempName returns the path of an image file that has no manifest yet. scanDisk removes such files.
 func (i *imageFiles) tempName(id uint64) string {
-	return i.path(imagesDir, fmt.Sprintf("%s%016x", disk.Dirty, id))
+	return i.path(imagesDir, fmt.Sprintf("%s%016x", disk.TempPrefix, id))
 }
 
 // create creates an empty image file under its temporary name.

@@ -31,17 +31,17 @@ import (
 // <id> is 16 hexadecimal digits, counted up and never used twice; <hex> a digest without its
 // prefix.
 const (
-	lockName       = "lock"
-	indexDir       = "index"
-	badIndexPrefix = "index.bad-"
-	rebuildName    = "rebuild"
-	ballastName    = "ballast"
-	packsDir       = "packs"
-	imagesDir      = "images"
-	namesDir       = "names"
-	pinsDir        = "pins"
-	quarantineDir  = "quarantine"
-	quotaName      = "quota.json"
+	lockName        = "lock"
+	indexDir        = "index"
+	badIndexPrefix  = "index.bad-"
+	rebuildName     = "rebuild"
+	reserveFileName = "ballast"
+	packsDir        = "packs"
+	imagesDir       = "images"
+	namesDir        = "names"
+	pinsDir         = "pins"
+	quarantineDir   = "quarantine"
+	quotaName       = "quota.json"
 
 	packSuffix  = ".pack"
 	imageSuffix = ".img"
@@ -105,7 +105,7 @@ func (d dir) list(name string) ([]string, error) {
 	}
 	var out []string
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), disk.Dirty) {
+		if !strings.HasPrefix(e.Name(), disk.TempPrefix) {
 			out = append(out, e.Name())
 		}
 	}

@@ -115,7 +115,7 @@ func (s *Store) List(ctx context.Context) ([]Entry, error) {
 // Presence says how much of a blob is in the store. Bytes counts decoded bytes of the chunks in it.
 type Presence struct {
 	Chunks  int   `json:"chunks"` // without those that are zeros; one that occurs twice counts twice
-	Here    int   `json:"here"`
+	Present int   `json:"here"`
 	Bytes   int64 `json:"bytes"`
 	Missing []int `json:"-"` // their numbers
 }
@@ -134,7 +134,7 @@ func (s *Store) Presence(m blob.Manifest) (Presence, error) {
 			p.Missing = append(p.Missing, i)
 			continue
 		}
-		p.Here++
+		p.Present++
 		p.Bytes += int64(c.Size)
 	}
 	return p, nil

@@ -35,7 +35,7 @@ type manifests interface {
 type names struct {
 	dir
 	manifests manifests
-	// key, trusted, changed and now are Config's Key, Trusted, Named and Now.
+	// key, trusted, changed and now are Config's Key, Trusted, OnNameChange and Now.
 	key     ed25519.PrivateKey
 	trusted func(producer ed25519.PublicKey) bool
 	changed func()

@@ -11,12 +11,12 @@ import (
 	"agentbox/cachestore/disk"
 )
 
-// onlyThese are the manifests that a table of names or pins believes to be here.
-type onlyThese map[agentbox.Digest]bool
+// fakeManifests are the manifests that a table of names or pins believes to be here.
+type fakeManifests map[agentbox.Digest]bool
 
-func (o onlyThese) hold(agentbox.Digest) func() { return func() {} }
+func (o fakeManifests) hold(agentbox.Digest) func() { return func() {} }
 
-func (o onlyThese) known(_ context.Context, d agentbox.Digest) error {
+func (o fakeManifests) known(_ context.Context, d agentbox.Digest) error {
 	if !o[d] {
 		return notFound("%s is not here", d.Short())
 	}
@@ -38,7 +38,7 @@ func newDir(t *testing.T) dir {
 func TestNamesOfTrustedProducers(t *testing.T) {
 	a, changes, trusted := blob.Sum([]byte("a")), 0, true
 	table := &names{
-		dir: newDir(t), manifests: onlyThese{a: true}, key: testKey, now: time.Now,
+		dir: newDir(t), manifests: fakeManifests{a: true}, key: testKey, now: time.Now,
 		trusted: func(ed25519.PublicKey) bool { return trusted }, changed: func() { changes++ },
 	}
 	foreign, err := blob.Name{Namespace: "image", Key: "k", Manifest: a, Scope: blob.Team, Created: time.Now()}.Sign(otherKey)

@@ -18,7 +18,7 @@ func (s *Store) openIndex(ctx context.Context) error {
 	}
 	if s.space.room() != nil {
 		// gc must be able to work on a full disk.
-		s.ballast.drop()
+		s.reserveFile.drop()
 		s.guard.collecting.Store(true)
 		defer s.guard.collecting.Store(false)
 	}

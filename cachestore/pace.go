@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// pace limits the rate of all goroutines that share it: bytes are due at start plus their sum over
-// the rate, so lost time is made up for.
-type pace struct {
+// rateLimiter limits the rate of all goroutines that share it: bytes are due at start plus their
+// sum over the rate, so lost time is made up for.
+type rateLimiter struct {
 	mu sync.Mutex
 	// rate is in bytes per second; 0 or less means no limit.
 	rate  int64
@@ -18,7 +18,7 @@ type pace struct {
 }
 
 // wait waits until n more bytes are due.
-func (p *pace) wait(ctx context.Context, n int64) error {
+func (p *rateLimiter) wait(ctx context.Context, n int64) error {
 	if p.rate <= 0 {
 		return context.Cause(ctx)
 	}
@@ -34,19 +34,19 @@ func (p *pace) wait(ctx context.Context, n int64) error {
 	}
 }
 
-// Paced limits reads of r to rate bytes per second, 0 for no limit, until ctx ends. It waits after
-// each read, so the first read is not delayed. The Reader is not safe for concurrent use.
-func Paced(ctx context.Context, r io.Reader, rate int64) io.Reader {
-	return &paced{ctx: ctx, r: r, pace: pace{rate: rate, start: time.Now()}}
+// LimitRate limits reads of r to rate bytes per second, 0 for no limit, until ctx ends. It waits
+// after each read, so the first read is not delayed. The Reader is not safe for concurrent use.
+func LimitRate(ctx context.Context, r io.Reader, rate int64) io.Reader {
+	return &limitedReader{ctx: ctx, r: r, pace: rateLimiter{rate: rate, start: time.Now()}}
 }
 
-type paced struct {
+type limitedReader struct {
 	ctx  context.Context
 	r    io.Reader
-	pace pace
+	pace rateLimiter
 }
 
-func (p *paced) Read(b []byte) (int, error) {
+func (p *limitedReader) Read(b []byte) (int, error) {
 	n, err := p.r.Read(b)
 	if waited := p.pace.wait(p.ctx, int64(n)); waited != nil {
 		err = waited

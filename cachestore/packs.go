@@ -156,9 +156,9 @@ func (p *packs) close() error {
 }
 
 // encodeRecord encodes a piece for a pack, compressed if that saves an eighth.
-func (s *Store) encodeRecord(what pack.What, d agentbox.Digest, piece []byte) (pack.Record, []byte) {
+func (s *Store) encodeRecord(what pack.Kind, d agentbox.Digest, piece []byte) (pack.Record, []byte) {
 	stored, enc := s.codec.Encode(piece)
-	return pack.Record{What: what, Encoding: enc, Digest: d, Size: len(piece), Stored: len(stored)}, stored
+	return pack.Record{Kind: what, Encoding: enc, Digest: d, Size: len(piece), Stored: len(stored)}, stored
 }
 
 // claimTime returns the time of a claim that is made now, for the grace period.

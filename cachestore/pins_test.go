@@ -12,7 +12,7 @@ import (
 
 func TestPins(t *testing.T) {
 	a, b := blob.Sum([]byte("a")), blob.Sum([]byte("b"))
-	table := &pins{dir: newDir(t), manifests: onlyThese{a: true, b: true}, now: time.Now}
+	table := &pins{dir: newDir(t), manifests: fakeManifests{a: true, b: true}, now: time.Now}
 	for _, d := range []agentbox.Digest{a, b} {
 		if err := table.Pin(t.Context(), "box:1", d); err != nil {
 			t.Fatal(err)

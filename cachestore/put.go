@@ -13,9 +13,9 @@ import (
 	"agentbox/cachestore/pack"
 )
 
-// Stored is the result of a put. Storing a blob again results in the same manifest and writes next
-// to nothing.
-type Stored struct {
+// PutResult is the result of a put. Storing a blob again results in the same manifest and writes
+// next to nothing.
+type PutResult struct {
 	Manifest agentbox.Digest `json:"manifest"`
 	Size     int64           `json:"size"`    // bytes of the blob
 	Written  int64           `json:"written"` // bytes that were new, as they are on disk
@@ -28,11 +28,11 @@ type Stored struct {
 // NoSpace when the quota or the disk is still full after a gc. An error of r is wrapped. After an
 // error, gc removes what was written; callers need not undo anything. r is read by one goroutine at
 // a time.
-func (s *Store) PutStream(ctx context.Context, r io.Reader, info blob.Info) (Stored, error) {
+func (s *Store) PutStream(ctx context.Context, r io.Reader, info blob.Info) (PutResult, error) {
 	w := s.newWriter(info.Kind)
 	m := blob.Manifest{Info: info}
 	err := s.splitInto(ctx, w, r, &m)
-	var out Stored
+	var out PutResult
 	if err == nil {
 		out, err = s.commit(ctx, w, m, commitment{})
 	}
@@ -49,23 +49,23 @@ type commitment struct {
 // commit stores the manifest of what w wrote, and then its metadata. It flushes in between, so that
 // a manifest with metadata has all its chunks claimed, on disk. The caller closes w afterwards:
 // until then, gc cannot remove chunks that only this blob needs.
-func (s *Store) commit(ctx context.Context, w *writer, m blob.Manifest, c commitment) (Stored, error) {
+func (s *Store) commit(ctx context.Context, w *writer, m blob.Manifest, c commitment) (PutResult, error) {
 	if err := m.Check(); err != nil {
-		return Stored{}, agentbox.Errorf(agentbox.Invalid, "%w", err)
+		return PutResult{}, agentbox.Errorf(agentbox.Invalid, "%w", err)
 	}
 	encoded := m.Encode()
 	if len(encoded) > blob.MaxManifest {
-		return Stored{}, agentbox.Errorf(agentbox.Invalid, "a blob of %d bytes in %d chunks is too large for one manifest", m.Size, len(m.Chunks))
+		return PutResult{}, agentbox.Errorf(agentbox.Invalid, "a blob of %d bytes in %d chunks is too large for one manifest", m.Size, len(m.Chunks))
 	}
 	d := blob.Sum(encoded)
 	defer s.guard.hold(d)()
 	if err := w.putRecord(ctx, pack.Manifest, d, encoded); err != nil {
-		return Stored{}, err
+		return PutResult{}, err
 	}
 	if err := w.flush(); err != nil {
-		return Stored{}, err
+		return PutResult{}, err
 	}
-	out := Stored{Manifest: d, Size: m.Size}
+	out := PutResult{Manifest: d, Size: m.Size}
 	err := w.charge(func(written int64) error {
 		out.Written = written
 		return s.addMeta(d, m, written, c)

@@ -19,9 +19,9 @@ import (
 // bytes and is read by several goroutines at once. Blocks that are already in the store are not
 // stored again, so the image's own file may have holes where the image has data: File completes it.
 // Errors are those of PutStream.
-func (s *Store) PutImage(ctx context.Context, r io.ReaderAt, size int64, info blob.Info) (Stored, error) {
+func (s *Store) PutImage(ctx context.Context, r io.ReaderAt, size int64, info blob.Info) (PutResult, error) {
 	if size < 0 || !info.Kind.Valid() {
-		return Stored{}, agentbox.Errorf(agentbox.Invalid, "an image of %d bytes and kind %q", size, info.Kind)
+		return PutResult{}, agentbox.Errorf(agentbox.Invalid, "an image of %d bytes and kind %q", size, info.Kind)
 	}
 	return s.newImageWriter(r, size, info).run(ctx)
 }
@@ -34,15 +34,15 @@ func (s *Store) PutImage(ctx context.Context, r io.ReaderAt, size int64, info bl
 // From now on the file must not change under any of its names, because the store claims what it
 // read. If no link can be made (another file system, or one without links), the file is copied, and
 // rate is ignored.
-func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, rate int64) (Stored, error) {
+func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, rate int64) (PutResult, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Stored{}, s.hostError(err)
+		return PutResult{}, s.hostError(err)
 	}
 	defer f.Close()
-	st, err := disk.Of(f).Stat()
+	st, err := disk.NewFile(f).Stat()
 	if err != nil {
-		return Stored{}, s.hostError(err)
+		return PutResult{}, s.hostError(err)
 	}
 	id := s.nextID.Add(1)
 	// A copy works whatever the reason.
@@ -50,8 +50,8 @@ func (s *Store) PutImageFile(ctx context.Context, path string, info blob.Info, r
 		return s.PutImage(ctx, f, st.Size, info)
 	}
 	in := s.newImageWriter(f, st.Size, info)
-	in.linked, in.tempName, in.pace = true, s.imageFiles.tempName(id), pace{rate: rate, start: time.Now()}
-	in.file = &blockFile{File: noClose{disk.Of(f)}, id: id, release: s.guard.holdImage(id)}
+	in.linked, in.tempName, in.pace = true, s.imageFiles.tempName(id), rateLimiter{rate: rate, start: time.Now()}
+	in.file = &blockFile{File: noClose{disk.NewFile(f)}, id: id, release: s.guard.holdImage(id)}
 	in.w.images[id] = in.file
 	out, err := in.run(ctx)
 	if err == nil && out.Written < st.Allocated {
@@ -90,7 +90,7 @@ type imageWriter struct {
 	linked bool
 	// fresh is the path of file until commit names it after its manifest; "" from then on.
 	tempName string
-	pace     pace
+	pace     rateLimiter
 }
 
 // newImageWriter starts storing an image. run must follow.
@@ -100,7 +100,7 @@ func (s *Store) newImageWriter(r io.ReaderAt, size int64, info blob.Info) *image
 }
 
 // run stores the image. It always ends the writer, even after an error.
-func (in *imageWriter) run(ctx context.Context) (out Stored, err error) {
+func (in *imageWriter) run(ctx context.Context) (out PutResult, err error) {
 	if err = in.blocks(ctx); err == nil {
 		out, err = in.commit(ctx)
 	}
@@ -140,7 +140,7 @@ func dataFinder(r io.ReaderAt) func(off int64) (int64, error) {
 		NextData(off int64) (start, end int64, err error)
 	})
 	if file, isFile := r.(*os.File); isFile {
-		f, ok = disk.Of(file).(interface {
+		f, ok = disk.NewFile(file).(interface {
 			NextData(off int64) (start, end int64, err error)
 		}), true
 	}
@@ -227,16 +227,16 @@ func (in *imageWriter) open() (*blockFile, error) {
 
 // commit names the image file and stores the manifest. The order matters: metadata must not refer
 // to a file that cannot be opened.
-func (in *imageWriter) commit(ctx context.Context) (Stored, error) {
+func (in *imageWriter) commit(ctx context.Context) (PutResult, error) {
 	c := commitment{}
 	if in.file != nil {
 		// Sync before naming, so that a reader that finds the file by its name finds it complete.
 		if err := in.file.Sync(); err != nil {
-			return Stored{}, in.s.hostError(err)
+			return PutResult{}, in.s.hostError(err)
 		}
 		in.file.dirty = false
 		if err := in.s.imageFiles.name(in.file.id, blob.Sum(in.m.Encode())); err != nil {
-			return Stored{}, err
+			return PutResult{}, err
 		}
 		in.tempName = ""
 		c = commitment{file: in.file.id, whole: in.linked || !in.shared}

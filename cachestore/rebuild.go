@@ -109,7 +109,7 @@ func (r *rebuilding) claim(d agentbox.Digest, p index.Location, b []byte) error 
 		r.claimed[shortDigest(d)] = int64(p.Stored) + pack.HeaderSize
 	}
 	r.batch.SetChunk(d, p)
-	r.batch.Remember(r.s.fingerprints.Of(b), d)
+	r.batch.SetFingerprint(r.s.fingerprints.Sum(b), d)
 	r.s.quarantine.repaired(d)
 	// Half of what one transaction of the index takes (index.Batch).
 	if r.batch.Len() < 1000 {
@@ -145,7 +145,7 @@ func (r *rebuilding) pack(ctx context.Context, id uint64) error {
 		if err != nil {
 			return false, r.skip(rec.Digest, err)
 		}
-		if err := r.claim(rec.Digest, p, b); err != nil || rec.What != pack.Manifest {
+		if err := r.claim(rec.Digest, p, b); err != nil || rec.Kind != pack.Manifest {
 			return true, err
 		}
 		m, err := blob.DecodeManifest(b)

@@ -212,11 +212,11 @@ func (g *collection) move(ctx context.Context, id uint64, list []claimOn) error 
 
 // appendCopy appends the stored bytes of the piece at p to the current pack.
 func (g *collection) appendCopy(d agentbox.Digest, p index.Location, stored []byte) (index.Location, error) {
-	r := pack.Record{What: pack.Chunk, Encoding: p.Encoding, Digest: d, Size: int(p.Size), Stored: int(p.Stored)}
+	r := pack.Record{Kind: pack.Chunk, Encoding: p.Encoding, Digest: d, Size: int(p.Size), Stored: int(p.Stored)}
 	if _, ok, err := g.s.index.Meta(d); err != nil {
 		return p, err
 	} else if ok {
-		r.What = pack.Manifest
+		r.Kind = pack.Manifest
 	}
 	to, err := g.s.packs.append(r, stored)
 	if err != nil {

@@ -12,7 +12,7 @@ const (
 	scrubEvery = 24 * time.Hour
 )
 
-// Scrub verifies the store again and again until ctx ends. It reports damage in Damaged and in the
+// Scrub verifies the store again and again until ctx ends. It reports damage to OnDamage and in the
 // log, and repairs it from src, which may be nil.
 //
 // It waits before the first pass, because a daemon that was just started has more urgent things to

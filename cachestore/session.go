@@ -20,12 +20,12 @@ const (
 	Demand                 // somebody waits for it
 )
 
-// Arrived receives the bytes of a chunk. It is called from several goroutines, but at most once at
-// a time for a chunk, and not after Close has returned. b is valid during the call only. An error
-// of code Corrupt means that the bytes are not those of the chunk: the Session gets them elsewhere
-// or fails. Any other error is the receiver's own, such as a full disk, and fails the calls that
-// want the chunk.
-type Arrived func(ctx context.Context, chunk int, b []byte) error
+// ChunkHandler receives the bytes of a chunk. It is called from several goroutines, but at most
+// once at a time for a chunk, and not after Close has returned. b is valid during the call only. An
+// error of code Corrupt means that the bytes are not those of the chunk: the Session gets them
+// elsewhere or fails. Any other error is the receiver's own, such as a full disk, and fails the
+// calls that want the chunk.
+type ChunkHandler func(ctx context.Context, chunk int, b []byte) error
 
 // Session gets the chunks of one blob from a Source. Its methods are safe for concurrent use; the
 // caller of OpenSession closes it, once. Each implementation must pass storetest.TestSession.
@@ -47,13 +47,13 @@ type Session interface {
 // other.
 type Sessions interface {
 	// Session starts to get chunks of a blob. ctx bounds the start only.
-	Session(ctx context.Context, manifest agentbox.Digest, m blob.Manifest, arrived Arrived) (Session, error)
+	Session(ctx context.Context, manifest agentbox.Digest, m blob.Manifest, arrived ChunkHandler) (Session, error)
 }
 
 // OpenSession returns the Session of a Source. If the Source is no Sessions, the Session requests
 // one piece after the other. manifest is the digest of m. ctx bounds the start only: the session
 // lasts until Close.
-func OpenSession(ctx context.Context, src Source, manifest agentbox.Digest, m blob.Manifest, arrived Arrived) (Session, error) {
+func OpenSession(ctx context.Context, src Source, manifest agentbox.Digest, m blob.Manifest, arrived ChunkHandler) (Session, error) {
 	if s, ok := src.(Sessions); ok {
 		return s.Session(ctx, manifest, m, arrived)
 	}
@@ -67,7 +67,7 @@ func OpenSession(ctx context.Context, src Source, manifest agentbox.Digest, m bl
 type pollingSession struct {
 	src     Source
 	m       blob.Manifest
-	arrived Arrived
+	arrived ChunkHandler
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 	calls   sync.WaitGroup

@@ -193,7 +193,7 @@ func (p *space) set(q Quota) error {
 
 // minIndexSpace is the number of bytes that must be free before the index is written: badger's maps
 // have up to 32 MiB each, and it writes a table while the log for it still exists. minGCSpace
-// replaces it during a gc, when the ballast is gone.
+// replaces it during a gc, when the reserve file is gone.
 const (
 	minIndexSpace = 48 << 20
 	minGCSpace    = 16 << 20

@@ -34,15 +34,15 @@ type Store struct {
 	// claim on a removed file cannot be mistaken for one on another file.
 	nextID atomic.Uint64
 	// The parts of a Store, each in the file of its name. Each has its own mutex.
-	space      space
-	ballast    ballast
-	guard      guard
-	handles    handles
-	imageFiles imageFiles
-	rebuilds   rebuildMark
-	packs      packs
-	flights    flights[agentbox.Digest]
-	quarantine quarantine
+	space       space
+	reserveFile reserveFile
+	guard       guard
+	handles     handles
+	imageFiles  imageFiles
+	rebuilds    rebuildMark
+	packs       packs
+	flights     flights[agentbox.Digest]
+	quarantine  quarantine
 	// unflushed maps the digests of pieces that writers have written and not claimed yet to their
 	// index.Location. A piece may be gone by the time it is read. Only ReadStored uses it; all
 	// other readers see what was flushed.
@@ -73,13 +73,13 @@ func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	s := &Store{cfg: withDefaults(cfg), searched: map[agentbox.Digest]bool{}}
 	s.dir, s.log = dir{s.cfg.FS, s.cfg.Dir}, s.cfg.Log
 	s.names = names{
-		dir: s.dir, manifests: s, key: s.cfg.Key, trusted: s.cfg.Trusted, changed: s.cfg.Named, now: s.cfg.Now, log: s.log,
+		dir: s.dir, manifests: s, key: s.cfg.Key, trusted: s.cfg.Trusted, changed: s.cfg.OnNameChange, now: s.cfg.Now, log: s.log,
 	}
 	s.pins = pins{dir: s.dir, manifests: s, now: s.cfg.Now}
 	s.imageFiles = imageFiles{s.dir, &s.nextID, &s.handles}
 	s.rebuilds = rebuildMark{s.dir}
 	s.quarantine = quarantine{dir: s.dir, log: s.log}
-	s.ballast = ballast{s.dir, s.cfg.Ballast, s.cfg.KeepFree, s.log}
+	s.reserveFile = reserveFile{s.dir, s.cfg.ReserveFile, s.cfg.KeepFree, s.log}
 	s.space = space{dir: s.dir, keepFree: s.cfg.KeepFree, collecting: s.guard.collecting.Load}
 	s.space.evict = func(ctx context.Context, need int64, kind blob.Kind) error {
 		_, err := s.GC(ctx, GCOptions{Need: need, Kind: kind})
@@ -110,8 +110,8 @@ func withDefaults(cfg Config) Config {
 	if cfg.KeepFree == 0 {
 		cfg.KeepFree = DefaultKeepFree
 	}
-	if cfg.Ballast == 0 {
-		cfg.Ballast = DefaultBallast
+	if cfg.ReserveFile == 0 {
+		cfg.ReserveFile = DefaultReserveFile
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -145,7 +145,7 @@ func (s *Store) openParts(ctx context.Context) (err error) {
 	if err := s.openIndex(ctx); err != nil {
 		return err
 	}
-	s.ballast.allocate()
+	s.reserveFile.allocate()
 	return s.space.count(ctx, s.index.EachMeta)
 }
 
@@ -158,7 +158,7 @@ func (s *Store) scanDisk() error {
 			return err
 		}
 		for _, e := range entries {
-			if strings.HasPrefix(e.Name(), disk.Dirty) {
+			if strings.HasPrefix(e.Name(), disk.TempPrefix) {
 				if err := s.fs.Remove(s.path(dir, e.Name())); err != nil {
 					return err
 				}

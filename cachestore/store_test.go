@@ -19,7 +19,7 @@ var testKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 
 func openStore(t *testing.T, dir string, change ...func(*Config)) *Store {
 	t.Helper()
-	cfg := Config{Dir: dir, Key: testKey, Ballast: -1, Grace: -1, KeepFree: 1}
+	cfg := Config{Dir: dir, Key: testKey, ReserveFile: -1, Grace: -1, KeepFree: 1}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -47,7 +47,7 @@ func diskImage(seed uint64, blocks int) []byte {
 	return b
 }
 
-func putImage(t *testing.T, s *Store, b []byte) Stored {
+func putImage(t *testing.T, s *Store, b []byte) PutResult {
 	t.Helper()
 	st, err := s.PutImage(t.Context(), bytes.NewReader(b), int64(len(b)), blob.Info{Kind: blob.Image, MediaType: "application/test"})
 	if err != nil {
@@ -56,7 +56,7 @@ func putImage(t *testing.T, s *Store, b []byte) Stored {
 	return st
 }
 
-func putStream(t *testing.T, s *Store, b []byte) Stored {
+func putStream(t *testing.T, s *Store, b []byte) PutResult {
 	t.Helper()
 	st, err := s.PutStream(t.Context(), bytes.NewReader(b), blob.Info{Kind: blob.Artifact})
 	if err != nil {
@@ -171,8 +171,8 @@ func TestMissingChunksAreFetched(t *testing.T) {
 			t.Fatal(err)
 		}
 		before, err := near.Presence(r.fill.m)
-		if err != nil || before.Here != 1 {
-			t.Fatalf("%d chunks are here after one was read, %v", before.Here, err)
+		if err != nil || before.Present != 1 {
+			t.Fatalf("%d chunks are here after one was read, %v", before.Present, err)
 		}
 		if err := near.Fetch(t.Context(), d, far, nil); err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 // not.
 func TestStoredBeforeFlush(t *testing.T) {
 	b := noise(11, 5*blob.BlockSize)
-	src, d := elsewhere(t, b)
+	src, d := otherStore(t, b)
 	s := openStore(t, t.TempDir())
 	l := fillImage(t, s, d, src)
 	m := l.Manifest()
@@ -46,7 +46,7 @@ func TestStoredBeforeFlush(t *testing.T) {
 
 func TestFetchProgress(t *testing.T) {
 	b := noise(12, 6*blob.BlockSize)
-	src, d := elsewhere(t, b)
+	src, d := otherStore(t, b)
 	l := fillImage(t, openStore(t, t.TempDir()), d, src)
 	defer l.Close()
 	if err := l.Need(t.Context(), 5); err != nil {

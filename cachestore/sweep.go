@@ -77,7 +77,7 @@ func (g *collection) sweep(ctx context.Context) error {
 			return nil
 		}
 		if !over && g.s.cfg.Now().Sub(time.Unix(int64(p.Seen), 0)) < g.grace {
-			g.report.Young++
+			g.report.Recent++
 			return nil
 		}
 		list = append(list, claimOn{d, p})

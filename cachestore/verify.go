@@ -50,7 +50,7 @@ type Incomplete struct {
 // with SHA-256 as many chunks at once as there are processors.
 func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifyReport, error) {
 	start, lost := time.Now(), s.index.Damaged()
-	v := &verification{s: s, o: o, pace: pace{rate: o.Rate, start: start}}
+	v := &verification{s: s, o: o, pace: rateLimiter{rate: o.Rate, start: start}}
 	if o.Rebuild {
 		if err := s.rebuildAlone(ctx, o.Progress); err != nil {
 			return v.report, err
@@ -83,7 +83,7 @@ func (s *Store) rebuildAlone(ctx context.Context, progress func(done, total int6
 type verification struct {
 	s    *Store
 	o    VerifyOptions
-	pace pace
+	pace rateLimiter
 	// total is the bytes of all claims on disk, for progress.
 	total  int64
 	mu     sync.Mutex

@@ -78,7 +78,7 @@ func TestVerifyRepairsDamage(t *testing.T) {
 	}
 }
 
-func TestAReaderRepairsFromItsSource(t *testing.T) {
+func TestReaderRepairsFromSource(t *testing.T) {
 	far, s := openStore(t, t.TempDir()), openStore(t, t.TempDir())
 	image := diskImage(3, 6)
 	d := putImage(t, far, image).Manifest
@@ -186,7 +186,7 @@ func TestFlippedBitInAnyFile(t *testing.T) {
 		}
 		for _, at := range places {
 			flip(t, file, at)
-			survives(t, dir, filepath.Base(file), want)
+			checkSurvives(t, dir, filepath.Base(file), want)
 			if _, err := os.Stat(file); err == nil {
 				flip(t, file, at)
 			}
@@ -194,15 +194,15 @@ func TestFlippedBitInAnyFile(t *testing.T) {
 	}
 }
 
-// survives opens a damaged store and reads everything. Results must be right, or an error that says
-// what is wrong.
-func survives(t *testing.T, dir, damaged string, want map[agentbox.Digest][]byte) {
+// checkSurvives opens a damaged store and reads everything. Results must be right, or an error that
+// says what is wrong.
+func checkSurvives(t *testing.T, dir, damaged string, want map[agentbox.Digest][]byte) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "store")
 	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(t.Context(), Config{Dir: copied, Key: testKey, Ballast: -1, Grace: -1, KeepFree: 1})
+	s, err := Open(t.Context(), Config{Dir: copied, Key: testKey, ReserveFile: -1, Grace: -1, KeepFree: 1})
 	if err != nil {
 		if agentbox.CodeOf(err) == agentbox.Internal {
 			t.Errorf("%s: %v", damaged, err)

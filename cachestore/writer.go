@@ -116,7 +116,7 @@ func (w *writer) putPack(ctx context.Context, d agentbox.Digest, piece []byte) e
 
 // putRecord stores a chunk or a manifest in the current pack, unless it is in the store. It
 // reserves the space before it writes, which may run a gc.
-func (w *writer) putRecord(ctx context.Context, what pack.What, d agentbox.Digest, piece []byte) error {
+func (w *writer) putRecord(ctx context.Context, what pack.Kind, d agentbox.Digest, piece []byte) error {
 	if ok, err := w.has(d); ok || err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (w *writer) flush() error {
 		b.SetChunk(d, p)
 	}
 	for f, d := range w.known {
-		b.Remember(f, d)
+		b.SetFingerprint(f, d)
 	}
 	if err := w.s.index.Apply(&b); err != nil {
 		return err

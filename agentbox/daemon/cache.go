@@ -39,7 +39,7 @@ func (d *daemon) listCache(ctx context.Context, _ api.None, _ agentbox.Progress)
 func (d *daemon) apiEntry(ctx context.Context, e cachestore.Entry, alarms []cachestore.Alarm) (api.CacheEntry, error) {
 	out := convertEntry(e, alarms)
 	var err error
-	out.Shared, err = d.sharing.Of(ctx, e.Manifest, e.Names)
+	out.Shared, err = d.sharing.IsShared(ctx, e.Manifest, e.Names)
 	return out, err
 }
 
@@ -90,7 +90,7 @@ func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Pro
 	}
 	why, err := d.keyInputs(ctx, e)
 	return api.CacheDetail{
-		CacheEntry: entry, Chunks: p.Chunks, Here: p.Here, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole, Why: why,
+		CacheEntry: entry, Chunks: p.Chunks, Here: p.Present, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole, Why: why,
 	}, err
 }
 
@@ -144,7 +144,7 @@ func (d *daemon) collectCache(ctx context.Context, req api.CacheGCRequest, _ age
 	if err != nil {
 		return api.CacheGCReport{}, err
 	}
-	out := api.CacheGCReport{Items: []api.PruneItem{}, Freed: r.Freed, Young: r.Young}
+	out := api.CacheGCReport{Items: []api.PruneItem{}, Freed: r.Freed, Young: r.Recent}
 	for _, item := range r.Items {
 		out.Items = append(out.Items, api.PruneItem(item))
 	}

@@ -30,7 +30,7 @@ func withStore(t *testing.T, dir string) *daemon {
 	ctx, stop := context.WithCancel(t.Context())
 	d := &daemon{cfg: cfg, stop: stop, shares: &shares{remotes: &layers.Remotes{File: cfg.Home.Remotes()}}}
 	d.sharing = &layers.Sharing{Store: func(ctx context.Context) (*cachestore.Store, error) { return d.store.Store(ctx) }, File: cfg.Home.Shared()}
-	d.store = layers.Begin(ctx, cachestore.Config{Dir: cfg.Home.Store(), Key: key, Log: cfg.Log}, nil)
+	d.store = layers.OpenAsync(ctx, cachestore.Config{Dir: cfg.Home.Store(), Key: key, Log: cfg.Log}, nil)
 	scrubbed := d.scrub(ctx)
 	t.Cleanup(func() {
 		stop()

@@ -139,7 +139,7 @@ func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, e
 	kernels := drivers.NewKernels(cfg.Home, cfg.Log)
 	kernels.Team = shared.team
 	return host.Config{
-		Home: cfg.Home, Binary: binary, Images: images, Results: shared.results, Content: content{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
+		Home: cfg.Home, Binary: binary, Images: images, Results: shared.results, ChunkStore: chunkStore{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
 		Driver: cacheDrivers(kernels.Open),
 		Kernel: kernels.Dir,
 	}, err

@@ -16,8 +16,8 @@ import (
 )
 
 // shares is what boxes are made of and what the team may have: the store, the remotes of missing
-// content, and this machine's part in its team. share creates it before there are boxes, and it is
-// closed after them.
+// content, and this machine's part in its team. share creates it before there are boxes, and it
+// is closed after them.
 type shares struct {
 	key     ed25519.PrivateKey // the host's, which signs what it makes
 	store   *layers.Opening
@@ -56,7 +56,7 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 	t := team.New()
 	s := &shares{key: key, team: t, remotes: &layers.Remotes{File: cfg.Home.Remotes(), Peers: t.Peers}, machines: make(chan struct{}, 1)}
 	// The store is opened in the background, and only calls that need it wait.
-	s.store = layers.Begin(ctx, cachestore.Config{Dir: cfg.Home.Store(), Key: key, Log: cfg.Log, Trusted: t.Trusts, Named: t.Notify}, reverifyDamaged(images, cfg.Log))
+	s.store = layers.OpenAsync(ctx, cachestore.Config{Dir: cfg.Home.Store(), Key: key, Log: cfg.Log, Trusted: t.Trusts, OnNameChange: t.Notify}, reverifyDamaged(images, cfg.Log))
 	s.images = &layers.Images{Store: s.store.Store, Remotes: s.remotes, Key: key.Public().(ed25519.PublicKey)}
 	s.sharing = &layers.Sharing{Store: s.store.Store, File: cfg.Home.Shared(), Changed: t.SharingChanged}
 	s.results = layers.SetupResults{Store: s.store.Store, Key: s.images.Key}

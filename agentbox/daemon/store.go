@@ -11,13 +11,13 @@ import (
 	"agentbox/vmm/image"
 )
 
-// content provides images for boxes from the store. It adapts the store to images.Content, the
-// interface that host/images needs.
-type content struct{ *layers.Images }
+// chunkStore provides images for boxes from the store. It adapts the store to images.ChunkStore,
+// the interface that host/images needs.
+type chunkStore struct{ *layers.Images }
 
-// Open opens an image to be completed. See images.Content.
-func (o content) Open(ctx context.Context, img image.Image) (images.Filling, error) {
-	return o.Fill(ctx, img)
+// Open opens an image to be completed. See images.ChunkStore.
+func (o chunkStore) Open(ctx context.Context, img image.Image) (images.LazyImage, error) {
+	return o.OpenLazyImage(ctx, img)
 }
 
 // reverifyDamaged makes the store of images verify an image again if the store of chunks found it

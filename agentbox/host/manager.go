@@ -56,11 +56,11 @@ type Config struct {
 	// Kernel finds or fetches the guest kernel that override asks for, "" for the default.
 	Kernel  func(ctx context.Context, override string, progress agentbox.Progress) (dir string, err error)
 	Results setup.Results // what setup made, by key; nil: every box runs setup itself
-	// Content keeps images and gets them from elsewhere; nil: images are only made here.
-	Content images.Content
-	Team    Team // nil: this machine is in no team
-	Pool    int  // machines kept ready per template; -1 sizes it by this machine
-	Log     *slog.Logger
+	// ChunkStore keeps images and gets them from elsewhere; nil: images are only made here.
+	ChunkStore images.ChunkStore
+	Team       Team // nil: this machine is in no team
+	Pool       int  // machines kept ready per template; -1 sizes it by this machine
+	Log        *slog.Logger
 }
 
 // Manager keeps the boxes of one home. The daemon's lock ensures that one process at a time has a
@@ -159,7 +159,7 @@ func (m *Manager) makePolicyParts(cfg Config) {
 		lost = cfg.Team.Lost
 	}
 	m.Images = images.New(images.Config{
-		Lost: lost, Store: cfg.Images, Content: cfg.Content, UsedBy: m.boxes.boxesUsing, Home: cfg.Home.Dir, Log: cfg.Log,
+		Lost: lost, Store: cfg.Images, ChunkStore: cfg.ChunkStore, UsedBy: m.boxes.boxesUsing, Home: cfg.Home.Dir, Log: cfg.Log,
 		Waits: func() bool { return cfg.Team != nil && cfg.Team.Waits() },
 		Whole: func(kind agentbox.Isolation) (why, err error) {
 			driver, err := cfg.Driver(kind)

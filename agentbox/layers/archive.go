@@ -72,10 +72,10 @@ func KernelOf(n blob.Name) (arch, release string, ok bool) {
 	return arch, release, ok && n.Namespace == kernelNamespace && arch != "" && isFileName(release)
 }
 
-// Keep takes a directory into the store under a name of ours, unless the store has one for that key
+// Add takes a directory into the store under a name of ours, unless the store has one for that key
 // by somebody who is believed. dir holds plain files only; FileOrigin is left out. Two machines
 // that keep the same files publish the same bytes.
-func (a Archives) Keep(ctx context.Context, n blob.Name, dir string) error {
+func (a Archives) Add(ctx context.Context, n blob.Name, dir string) error {
 	store, err := a.Store(ctx)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (a Archives) Keep(ctx context.Context, n blob.Name, dir string) error {
 
 // put stores the files of a directory. The archive is packed as it is stored, and is never whole in
 // memory or in a file.
-func put(ctx context.Context, store *cachestore.Store, dir string) (cachestore.Stored, error) {
+func put(ctx context.Context, store *cachestore.Store, dir string) (cachestore.PutResult, error) {
 	r, w := io.Pipe()
 	var packing sync.WaitGroup
 	packing.Go(func() { w.CloseWithError(pack(w, dir)) })

@@ -41,7 +41,7 @@ func filesIn(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-func TestAnArchiveIsItsDirectoryWithoutItsOrigin(t *testing.T) {
+func TestArchiveRoundTrip(t *testing.T) {
 	files := map[string]string{"manifest.json": "{}", "memory.pages": "many", "empty": ""}
 	from := makeDir(t, files)
 	if err := os.WriteFile(filepath.Join(from, "origin.json"), []byte("mine"), 0o600); err != nil {
@@ -145,13 +145,13 @@ func FuzzArchive(f *testing.F) {
 }
 
 // A template has some of its image in its memory.
-func TestATemplateFollowsItsImage(t *testing.T) {
+func TestTemplateIsSharedLikeItsImage(t *testing.T) {
 	dir := t.TempDir()
 	images := imagesIn(t, dir)
 	img, _ := someImage(t, t.TempDir())
 	archives := Archives{Store: images.Store}
 	key := blob.Sum([]byte("key")).Hex()
-	if err := archives.Keep(t.Context(), TemplateName(key, img.Digest), makeDir(t, map[string]string{"memory": "m"})); err != nil {
+	if err := archives.Add(t.Context(), TemplateName(key, img.Digest), makeDir(t, map[string]string{"memory": "m"})); err != nil {
 		t.Fatal(err)
 	}
 	s := &Sharing{Store: images.Store, File: filepath.Join(dir, "shared.json")}
@@ -181,7 +181,7 @@ func TestATemplateFollowsItsImage(t *testing.T) {
 	if offered() {
 		t.Error("a template of an image that the team has not")
 	}
-	manifest, err := images.Keep(t.Context(), img, 0)
+	manifest, err := images.Add(t.Context(), img, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@
 //
 // Opening is the store, which opens while the daemon serves already; everything else waits for it
 // in its Store function. Images has images, whole ones by reference to their file and those that
-// come piece by piece (Filling); SetupResults what setup made, by key; Archives templates and
+// come piece by piece (LazyImage); SetupResults what setup made, by key; Archives templates and
 // kernels. Remotes is where missing pieces are asked for, Sharing what peers may have of ours. The
 // daemon makes one of each (daemon/shares.go) and hands them to host's rooms and to team, which see
 // small interfaces.

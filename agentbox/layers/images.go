@@ -39,11 +39,11 @@ type Images struct {
 	keeping sync.Mutex // held while an image is taken in: two at once would both write it
 }
 
-// Keep takes an image that is here into the store and gives its manifest, once it was found to be
+// Add takes an image that is here into the store and gives its manifest, once it was found to be
 // what its digest says. One that is there already is not read. rate bounds the bytes that are read
 // in a second; 0 is no bound. The store refers to the file, which stays where it is. Corrupt says
 // that the file is not what its digest says, Conflict that its maker is not believed any more.
-func (i *Images) Keep(ctx context.Context, img image.Image, rate int64) (agentbox.Digest, error) {
+func (i *Images) Add(ctx context.Context, img image.Image, rate int64) (agentbox.Digest, error) {
 	store, err := i.Store(ctx)
 	if err != nil {
 		return agentbox.Digest{}, err
@@ -81,7 +81,7 @@ func check(ctx context.Context, img image.Image, rate int64) error {
 		return err
 	}
 	defer f.Close()
-	got, _, err := agentbox.DigestOf(cachestore.Paced(ctx, f, rate))
+	got, _, err := agentbox.DigestOf(cachestore.LimitRate(ctx, f, rate))
 	if err == nil && got != img.Digest {
 		err = agentbox.Errorf(agentbox.Corrupt, "image %s is damaged: its bytes are those of %s", img.Digest.Short(), got.Short())
 	}
@@ -155,7 +155,7 @@ func (i *Images) Forget(ctx context.Context, digest agentbox.Digest) error {
 // made where it is absent, and may have other images already. It is remembered as a remote. What is
 // interrupted leaves pieces that nothing names, and the next export uses.
 func (i *Images) Export(ctx context.Context, img image.Image, trace []uint32, dir string, progress func(done, total int)) error {
-	manifest, err := i.Keep(ctx, img, 0)
+	manifest, err := i.Add(ctx, img, 0)
 	if err != nil {
 		return err
 	}
@@ -207,10 +207,10 @@ func addToIndex(dir string, img image.Image) error {
 	return durable.WriteFile(path, b, 0o644)
 }
 
-// Look lists the images of a source. from is an absolute directory or an http(s) URL of one.
+// List lists the images of a source. from is an absolute directory or an http(s) URL of one.
 // NotFound when it has no list, Corrupt when that is no list of images. Each image's Lazy.From is
 // set to from.
-func (i *Images) Look(ctx context.Context, from string) ([]image.Image, error) {
+func (i *Images) List(ctx context.Context, from string) ([]image.Image, error) {
 	src, err := openSource(from)
 	if err != nil {
 		return nil, err
@@ -228,9 +228,9 @@ func (i *Images) Look(ctx context.Context, from string) ([]image.Image, error) {
 	return list, err
 }
 
-// Begin makes the store expect an image: its manifest is got, and its name keeps what comes. img
-// comes from Look. Nothing of the image's bytes is got.
-func (i *Images) Begin(ctx context.Context, img image.Image) error {
+// Prepare makes the store expect an image: its manifest is got, and its name keeps what comes. img
+// comes from List. Nothing of the image's bytes is got.
+func (i *Images) Prepare(ctx context.Context, img image.Image) error {
 	store, err := i.expect(ctx, img)
 	if err != nil {
 		return err
@@ -257,16 +257,16 @@ func (i *Images) expect(ctx context.Context, img image.Image) (*cachestore.Store
 	return store, unpublishOther(store, nameFor(img, img.Lazy.Manifest))
 }
 
-// Fill opens the file of an image that was begun, be it in a store that is gone meanwhile. The
-// caller closes it. img.Lazy must be set.
-func (i *Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
+// OpenLazyImage opens the file of an image that was begun, be it in a store that is gone meanwhile.
+// The caller closes it. img.Lazy must be set.
+func (i *Images) OpenLazyImage(ctx context.Context, img image.Image) (*LazyImage, error) {
 	store, err := i.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// Counted for this opening; host/images adds it up over all.
-	from := &received{}
-	l, err := store.FillImage(ctx, img.Lazy.Manifest, i.Remotes.counted(from, img.Lazy.From))
+	from := &receivedBytes{}
+	l, err := store.OpenLazyImage(ctx, img.Lazy.Manifest, i.Remotes.counted(from, img.Lazy.From))
 	if err != nil {
 		return nil, err
 	}
@@ -278,7 +278,7 @@ func (i *Images) Fill(ctx context.Context, img image.Image) (*Filling, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &Filling{l, from}, nil
+	return &LazyImage{l, from}, nil
 }
 
 // Repair reads the store's file of an image and puts right what is damaged in it, with pieces from
@@ -296,19 +296,19 @@ func (i *Images) Repair(ctx context.Context, digest agentbox.Digest, remotes ...
 	return store.Repair(ctx, n.Manifest, i.Remotes.Source(remotes...))
 }
 
-// Filling is the file of an image that comes: what the store's own type can do, and from whom
+// LazyImage is the file of an image that comes: what the store's own type can do, and from whom
 // pieces came.
-type Filling struct {
-	*cachestore.Filling
-	received *received
+type LazyImage struct {
+	*cachestore.LazyImage
+	received *receivedBytes
 }
 
 // BlockSize is that of its blocks.
-func (*Filling) BlockSize() int64 { return blob.BlockSize }
+func (*LazyImage) BlockSize() int64 { return blob.BlockSize }
 
 // ReadFirst lists the blocks that a box will read first, as far as its source knew. They are
 // numbers of blocks, in the order in which a box once read them.
-func (f *Filling) ReadFirst() []uint32 { return f.Manifest().Trace }
+func (f *LazyImage) ReadFirst() []uint32 { return f.Manifest().Trace }
 
 // ManifestOf returns the manifest of an image that is not all here.
 func (i *Images) ManifestOf(ctx context.Context, img image.Image) (blob.Manifest, error) {

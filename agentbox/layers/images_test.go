@@ -21,7 +21,7 @@ import (
 
 func imagesIn(t *testing.T, dir string) *Images {
 	t.Helper()
-	s, err := cachestore.Open(t.Context(), cachestore.Config{Dir: filepath.Join(dir, "store"), Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), Ballast: -1, Grace: -1})
+	s, err := cachestore.Open(t.Context(), cachestore.Config{Dir: filepath.Join(dir, "store"), Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), ReserveFile: -1, Grace: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,20 +58,20 @@ func exported(t *testing.T) (img image.Image, content []byte, dir string) {
 	return img, content, dir
 }
 
-func TestAnImageTravelsThroughADirectoryAndAWebServer(t *testing.T) {
+func TestExportAndImport(t *testing.T) {
 	img, content, dir := exported(t)
 	site := httptest.NewServer(http.FileServer(http.Dir(dir)))
 	defer site.Close()
 	for _, from := range []string{dir, site.URL, site.URL + "/"} {
 		i := imagesIn(t, t.TempDir())
-		list, err := i.Look(t.Context(), from)
+		list, err := i.List(t.Context(), from)
 		if err != nil || len(list) != 1 || list[0].Digest != img.Digest || list[0].Lazy.From != from {
 			t.Fatalf("%s: %+v, %v", from, list, err)
 		}
-		if err := i.Begin(t.Context(), list[0]); err != nil {
+		if err := i.Prepare(t.Context(), list[0]); err != nil {
 			t.Fatal(err)
 		}
-		f, err := i.Fill(t.Context(), list[0])
+		f, err := i.OpenLazyImage(t.Context(), list[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestAnImageTravelsThroughADirectoryAndAWebServer(t *testing.T) {
 	}
 }
 
-func TestADamagedImageIsRepairedFromWhereItWasExported(t *testing.T) {
+func TestDamagedImageIsRepairedFromExport(t *testing.T) {
 	i := imagesIn(t, t.TempDir())
 	base := t.TempDir()
 	img, content := someImage(t, base)
@@ -138,21 +138,21 @@ func TestADamagedImageIsRepairedFromWhereItWasExported(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatAnImageIsIsKept(t *testing.T) {
+func TestAddChecksDigest(t *testing.T) {
 	i := imagesIn(t, t.TempDir())
 	img, content := someImage(t, t.TempDir())
 	wrong := img
 	wrong.Digest[0] ^= 1
-	if _, err := i.Keep(t.Context(), wrong, 0); agentbox.CodeOf(err) != agentbox.Corrupt {
+	if _, err := i.Add(t.Context(), wrong, 0); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("other bytes than the digest says: %v", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("enough"))
 	defer cancel()
-	if _, err := i.Keep(ctx, img, 1<<10); err == nil || err.Error() != "enough" {
+	if _, err := i.Add(ctx, img, 1<<10); err == nil || err.Error() != "enough" {
 		t.Errorf("2 MiB at a kilobyte a second: %v", err)
 	}
 	for range 2 {
-		if _, err := i.Keep(t.Context(), img, 1<<30); err != nil {
+		if _, err := i.Add(t.Context(), img, 1<<30); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -172,14 +172,14 @@ func TestOnlyWhatAnImageIsIsKept(t *testing.T) {
 	}
 }
 
-func TestAnImageThatComesIsKeptByAStoreThatIsNew(t *testing.T) {
+func TestImportIntoNewStore(t *testing.T) {
 	_, _, dir := exported(t)
 	i := imagesIn(t, t.TempDir())
-	list, err := i.Look(t.Context(), dir)
+	list, err := i.List(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := i.Fill(t.Context(), list[0])
+	f, err := i.OpenLazyImage(t.Context(), list[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,36 +198,36 @@ func TestAnImageThatComesIsKeptByAStoreThatIsNew(t *testing.T) {
 	}
 }
 
-func TestATraceThatDoesNotFitIsLeftOut(t *testing.T) {
+func TestInvalidTraceIsOmitted(t *testing.T) {
 	img, _ := someImage(t, t.TempDir())
 	i, dir := imagesIn(t, t.TempDir()), t.TempDir()
 	if err := i.Export(t.Context(), img, []uint32{1, 1 << 30}, dir, nil); err != nil {
 		t.Fatal(err)
 	}
-	list, err := i.Look(t.Context(), dir)
+	list, err := i.List(t.Context(), dir)
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	if err := imagesIn(t, t.TempDir()).Begin(t.Context(), list[0]); err != nil {
+	if err := imagesIn(t, t.TempDir()).Prepare(t.Context(), list[0]); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAListThatLies(t *testing.T) {
+func TestForgedIndex(t *testing.T) {
 	img, _, dir := exported(t)
 	i := imagesIn(t, t.TempDir())
-	list, err := i.Look(t.Context(), dir)
+	list, err := i.List(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	bad := list[0]
 	bad.Size++
-	if err := i.Begin(t.Context(), bad); agentbox.CodeOf(err) != agentbox.Corrupt {
+	if err := i.Prepare(t.Context(), bad); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("another size: %v", err)
 	}
 	bad = list[0]
 	bad.Lazy = &image.Lazy{Manifest: agentbox.Digest{9}, From: dir}
-	if err := i.Begin(t.Context(), bad); agentbox.CodeOf(err) != agentbox.NotFound {
+	if err := i.Prepare(t.Context(), bad); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Errorf("a manifest that is not there: %v", err)
 	}
 	if err := i.Forget(t.Context(), img.Digest); err != nil {
@@ -235,28 +235,28 @@ func TestAListThatLies(t *testing.T) {
 	}
 }
 
-func TestPlacesThatAreNone(t *testing.T) {
+func TestInvalidRemotes(t *testing.T) {
 	i := imagesIn(t, t.TempDir())
 	for _, from := range []string{"", "relative", "ftp://example.com/", "http://", "://"} {
-		if _, err := i.Look(t.Context(), from); agentbox.CodeOf(err) != agentbox.Invalid {
+		if _, err := i.List(t.Context(), from); agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("%q: %v", from, err)
 		}
 	}
-	if _, err := i.Look(t.Context(), t.TempDir()); agentbox.CodeOf(err) != agentbox.NotFound {
+	if _, err := i.List(t.Context(), t.TempDir()); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Errorf("an empty directory: %v", err)
 	}
 	site := httptest.NewServer(http.NotFoundHandler())
-	if _, err := i.Look(t.Context(), site.URL); agentbox.CodeOf(err) != agentbox.NotFound {
+	if _, err := i.List(t.Context(), site.URL); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Errorf("an empty site: %v", err)
 	}
 	site.Close()
-	if _, err := i.Look(t.Context(), site.URL); agentbox.CodeOf(err) != agentbox.Unavailable {
+	if _, err := i.List(t.Context(), site.URL); agentbox.CodeOf(err) != agentbox.Unavailable {
 		t.Errorf("a site that is gone: %v", err)
 	}
 }
 
 // What a web server says an image is called is shown to its user.
-func TestAListOfImagesMustBeText(t *testing.T) {
+func TestIndexMustBeText(t *testing.T) {
 	evil := exampleList[0]
 	evil.Name = "apt:bookworm\x1b[2J"
 	b, err := encode(index{indexVersion, []image.Image{evil}})

@@ -42,7 +42,7 @@ func (s *Sharing) Offers(ctx context.Context) ([]Offer, error) {
 		if !ok {
 			continue
 		}
-		shared, err := s.Of(ctx, n.Manifest, []blob.Name{n})
+		shared, err := s.IsShared(ctx, n.Manifest, []blob.Name{n})
 		if err != nil {
 			return nil, err
 		}
@@ -80,10 +80,10 @@ const aboutType = "application/vnd.agentbox.image+json"
 // maxAbout bounds a description: thousands of packages, with their versions.
 const maxAbout = 4 << 20
 
-// About puts the description of an image into the store, for peers who want the image, and gives
-// its manifest. It is published under a name of its own, which keeps it as long as the image. What
-// the description says of this host's state (Lazy) is left out.
-func (i *Images) About(ctx context.Context, img image.Image) (agentbox.Digest, error) {
+// PutDescription puts the description of an image into the store, for peers who want the image, and
+// gives its manifest. It is published under a name of its own, which keeps it as long as the image.
+// What the description says of this host's state (Lazy) is left out.
+func (i *Images) PutDescription(ctx context.Context, img image.Image) (agentbox.Digest, error) {
 	store, err := i.Store(ctx)
 	if err != nil {
 		return agentbox.Digest{}, err
@@ -109,10 +109,10 @@ func (i *Images) About(ctx context.Context, img image.Image) (agentbox.Digest, e
 	return n.Manifest, err
 }
 
-// ReadAbout gets the description of an image from the team. It may wait for peers, until ctx is
-// done. What comes back is text that may be shown, and has neither path nor remote: the caller sets
-// what it needs.
-func (i *Images) ReadAbout(ctx context.Context, about, digest agentbox.Digest) (image.Image, error) {
+// FetchDescription gets the description of an image from the team. It may wait for peers, until ctx
+// is done. What comes back is text that may be shown, and has neither path nor remote: the caller
+// sets what it needs.
+func (i *Images) FetchDescription(ctx context.Context, about, digest agentbox.Digest) (image.Image, error) {
 	store, err := i.Store(ctx)
 	if err != nil {
 		return image.Image{}, err
@@ -209,9 +209,9 @@ func (s SetupResults) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, 
 	return store.AddName(ctx, n)
 }
 
-// MadeOn lists the keys of what setup made here on images that are gone for good. gone is asked for
-// each result, and told the image that it was made on.
-func (s SetupResults) MadeOn(ctx context.Context, gone func(image agentbox.Digest) bool) ([]blob.Name, error) {
+// NamesByImage lists the keys of what setup made here on images that are gone for good. gone is
+// asked for each result, and told the image that it was made on.
+func (s SetupResults) NamesByImage(ctx context.Context, gone func(image agentbox.Digest) bool) ([]blob.Name, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return nil, err

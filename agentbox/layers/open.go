@@ -21,13 +21,13 @@ type Opening struct {
 	err   error
 }
 
-// Begin starts opening a store. What fails is logged, and is the error of every call that needs the
-// store. ctx ends the opening. damaged is told which images turn out to be damaged in the store, in
-// place of cfg.Damaged; nil: nobody is.
-func Begin(ctx context.Context, cfg cachestore.Config, damaged func(image agentbox.Digest)) *Opening {
+// OpenAsync starts opening a store. What fails is logged, and is the error of every call that needs
+// the store. ctx ends the opening. damaged is told which images turn out to be damaged in the
+// store, in place of cfg.Damaged; nil: nobody is.
+func OpenAsync(ctx context.Context, cfg cachestore.Config, damaged func(image agentbox.Digest)) *Opening {
 	o := &Opening{done: make(chan struct{})}
 	if damaged != nil {
-		cfg.Damaged = func(dmg cachestore.Damage) {
+		cfg.OnDamage = func(dmg cachestore.Damage) {
 			if err := eachImageOf(o.store, dmg.Of, damaged); err != nil {
 				cfg.Log.Error("cannot tell which image is damaged", "manifest", dmg.Of.Short(), "error", err)
 			}

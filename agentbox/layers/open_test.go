@@ -11,7 +11,7 @@ import (
 	"agentbox/cachestore"
 )
 
-func TestStoreOfAHomeKeepsItsKey(t *testing.T) {
+func TestSigningKeyIsKept(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "store.key")
 	var keys []ed25519.PrivateKey
@@ -20,7 +20,7 @@ func TestStoreOfAHomeKeepsItsKey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := Begin(t.Context(), cachestore.Config{Dir: filepath.Join(dir, "store"), Key: key, Log: slog.New(slog.DiscardHandler)}, nil)
+		o := OpenAsync(t.Context(), cachestore.Config{Dir: filepath.Join(dir, "store"), Key: key, Log: slog.New(slog.DiscardHandler)}, nil)
 		if _, err := o.Store(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -6,15 +6,15 @@ import (
 	"agentbox/vmm/image"
 )
 
-// received adds up from whom the chunks of an image came, in bytes of the image. Its methods may be
-// called at once; nil counts nothing.
-type received struct {
+// receivedBytes adds up from whom the chunks of an image came, in bytes of the image. Its methods
+// may be called at once; nil counts nothing.
+type receivedBytes struct {
 	mu   sync.Mutex
 	list []image.Received
 }
 
 // add counts n bytes of the image, which may be fewer when they travel.
-func (r *received) add(from image.Received, n int64) {
+func (r *receivedBytes) add(from image.Received, n int64) {
 	if r == nil {
 		return
 	}
@@ -26,7 +26,7 @@ func (r *received) add(from image.Received, n int64) {
 
 // Received returns from whom bytes of the image have come since it was opened. The slice is the
 // caller's, one entry for each peer or remote.
-func (f *Filling) Received() []image.Received {
+func (f *LazyImage) Received() []image.Received {
 	f.received.mu.Lock()
 	defer f.received.mu.Unlock()
 	return append([]image.Received{}, f.received.list...)

@@ -95,24 +95,24 @@ func decodeRemotes(b []byte) []string {
 // bytes. When none has it, the error is that of the remote that was asked first. first are remotes
 // as Remember takes them; Team among them means nothing, as peers come first in any case.
 func (p *Remotes) Source(first ...string) cachestore.Source {
-	return asking{remotes: p, first: first}
+	return peerSource{remotes: p, first: first}
 }
 
 // counted is Source, which adds up from whom chunks come.
-func (p *Remotes) counted(to *received, first ...string) cachestore.Source {
-	return asking{remotes: p, first: first, received: to}
+func (p *Remotes) counted(to *receivedBytes, first ...string) cachestore.Source {
+	return peerSource{remotes: p, first: first, received: to}
 }
 
-// asking is the Source of one fetch, and may be used by many goroutines.
-type asking struct {
+// peerSource is the Source of one fetch, and may be used by many goroutines.
+type peerSource struct {
 	remotes  *Remotes
 	first    []string
-	received *received // nil: nobody asks from whom it came
+	received *receivedBytes // nil: nobody asks from whom it came
 }
 
 // Get returns a piece. Peers give manifests only: of a chunk they want to know which manifest it is
 // of. max is the most bytes that the piece can have: a manifest is recognized by it.
-func (a asking) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
+func (a peerSource) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
 	if a.remotes.peers() == nil || max < blob.MaxManifest {
 		b, _, err := a.fromRemotes(ctx, d, max)
 		return b, err
@@ -127,7 +127,7 @@ func (a asking) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, er
 }
 
 // fromRemotes returns a piece, and who had it. Each is asked once, one after the other.
-func (a asking) fromRemotes(ctx context.Context, d agentbox.Digest, max int) (b []byte, remote string, err error) {
+func (a peerSource) fromRemotes(ctx context.Context, d agentbox.Digest, max int) (b []byte, remote string, err error) {
 	var first error
 	for _, remote := range a.remotes.order(a.first) {
 		b, err := getFrom(ctx, remote, d, max)

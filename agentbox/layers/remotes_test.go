@@ -28,7 +28,7 @@ func remoteWith(t *testing.T, right, bytes []byte) string {
 	return dir
 }
 
-func TestAPieceComesFromWhoeverHasIt(t *testing.T) {
+func TestPiecesComeFromAnyRemote(t *testing.T) {
 	piece := []byte("a piece")
 	d := blob.Sum(piece)
 	p := &Remotes{File: filepath.Join(t.TempDir(), "places.json")}
@@ -72,7 +72,7 @@ func TestAPieceComesFromWhoeverHasIt(t *testing.T) {
 	}
 }
 
-func TestPlacesKeepTheWordOfASource(t *testing.T) {
+func TestRemotesConformance(t *testing.T) {
 	with := func(t *testing.T, pieces [][]byte) cachestore.Source {
 		dir := t.TempDir()
 		for _, b := range pieces {
@@ -88,7 +88,7 @@ func TestPlacesKeepTheWordOfASource(t *testing.T) {
 	storetest.TestSession(t, with)
 }
 
-func TestPlacesAreRemembered(t *testing.T) {
+func TestRemotesAreRemembered(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "places.json")
 	for i := range maxRemotes + 3 {
 		p := &Remotes{File: file} // as a new daemon does

@@ -180,17 +180,17 @@ func (s SetupResults) Open(ctx context.Context, result agentbox.Digest, part cac
 	if err != nil {
 		return nil, errors.Join(err, b.blob.Close())
 	}
-	return openPart{section, b.blob}, nil
+	return partReader{section, b.blob}, nil
 }
 
-// openPart is a part of a result that is being read.
-type openPart struct {
+// partReader is a part of a result that is being read.
+type partReader struct {
 	io.Reader
 	io.Closer
 }
 
 // Read implements io.Reader.
-func (p openPart) Read(b []byte) (int, error) {
+func (p partReader) Read(b []byte) (int, error) {
 	n, err := p.Reader.Read(b)
 	return n, incomplete(err)
 }

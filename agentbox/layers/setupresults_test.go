@@ -27,7 +27,7 @@ func newResultsIn(t *testing.T, dir string) (SetupResults, *cachestore.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := cachestore.Open(t.Context(), cachestore.Config{Dir: dir, Key: key, Ballast: -1, KeepFree: 1})
+	store, err := cachestore.Open(t.Context(), cachestore.Config{Dir: dir, Key: key, ReserveFile: -1, KeepFree: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func publish(t *testing.T, s SetupResults, m caches.Made, texts ...string) error
 	return s.Publish(t.Context(), m, files)
 }
 
-func TestSetupResultsGivesBackWhatWasPublished(t *testing.T) {
+func TestSetupResultRoundTrip(t *testing.T) {
 	s, _ := newResults(t)
 	first, second := made(1), made(2)
 	if _, err := s.Find(t.Context(), first.Key); agentbox.CodeOf(err) != agentbox.NotFound {
@@ -94,7 +94,7 @@ func TestSetupResultsGivesBackWhatWasPublished(t *testing.T) {
 	}
 }
 
-func TestSetupResultsKeepsTheFirstOfTwoResults(t *testing.T) {
+func TestFirstSetupResultWins(t *testing.T) {
 	s, store := newResults(t)
 	if err := publish(t, s, made(1), "a", "b", "c"); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func flip(t *testing.T, dir string) {
 }
 
 // The store takes away what is damaged, and its name stays: what is found must say so each time.
-func TestADamagedResultIsCorruptUntilItIsForgotten(t *testing.T) {
+func TestDamagedResult(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := newResultsIn(t, dir)
 	random := make([]byte, 1<<20) // which the store does not compress
@@ -226,9 +226,9 @@ func FuzzReadHead(f *testing.F) {
 	})
 }
 
-// TestAResultOfOtherIngredientsIsCorrupt has a member publish a result under a key that is not that
+// TestResultOfOtherIngredientsIsCorrupt has a member publish a result under a key that is not that
 // of its ingredients: it would be found in place of another's.
-func TestAResultOfOtherIngredientsIsCorrupt(t *testing.T) {
+func TestResultOfOtherIngredientsIsCorrupt(t *testing.T) {
 	s, _ := newResults(t)
 	forged := made(1)
 	forged.Key = made(2).Key

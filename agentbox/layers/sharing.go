@@ -152,10 +152,10 @@ func (s *Sharing) Decision(manifest agentbox.Digest) (shared, decided bool, err 
 // Templates follow their image.
 var offeredSpaces = []string{imageNamespace, namespace, kernelNamespace}
 
-// Of reports whether a manifest is handed to peers, of which the names are known: one of several is
-// enough. Without a decision about it a template, which has some of its image in its memory, is
-// handed to those who may have the image.
-func (s *Sharing) Of(ctx context.Context, manifest agentbox.Digest, names []blob.Name) (bool, error) {
+// IsShared reports whether a manifest is handed to peers, of which the names are known: one of
+// several is enough. Without a decision about it a template, which has some of its image in its
+// memory, is handed to those who may have the image.
+func (s *Sharing) IsShared(ctx context.Context, manifest agentbox.Digest, names []blob.Name) (bool, error) {
 	shared, decided, err := s.Decision(manifest)
 	if err != nil || decided {
 		return shared, err
@@ -173,7 +173,7 @@ func (s *Sharing) Of(ctx context.Context, manifest agentbox.Digest, names []blob
 	return false, nil
 }
 
-// sharesImage is Of for an image; one that has no name here is not shared.
+// sharesImage is IsShared for an image; one that has no name here is not shared.
 func (s *Sharing) sharesImage(ctx context.Context, image agentbox.Digest) (bool, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
@@ -186,7 +186,7 @@ func (s *Sharing) sharesImage(ctx context.Context, image agentbox.Digest) (bool,
 	if err != nil {
 		return false, err
 	}
-	return s.Of(ctx, n.Manifest, []blob.Name{n})
+	return s.IsShared(ctx, n.Manifest, []blob.Name{n})
 }
 
 // Shared reports whether any peer is handed a manifest: the team is who may connect. One that no
@@ -204,7 +204,7 @@ func (s *Sharing) Shared(ctx context.Context, _ exchange.PeerID, manifest agentb
 	if err != nil {
 		return false
 	}
-	yes, err := s.Of(ctx, manifest, slices.DeleteFunc(names, func(n blob.Name) bool { return n.Manifest != manifest }))
+	yes, err := s.IsShared(ctx, manifest, slices.DeleteFunc(names, func(n blob.Name) bool { return n.Manifest != manifest }))
 	return yes && err == nil
 }
 

@@ -10,9 +10,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// TestAWebsiteIsNotLeftForAPlainOne has a server of https send its callers to one without: the list
+// TestHTTPSIsNotDowngraded has a server of https send its callers to one without: the list
 // of images has no digest that would tell.
-func TestAWebsiteIsNotLeftForAPlainOne(t *testing.T) {
+func TestHTTPSIsNotDowngraded(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("forged")) }))
 	defer plain.Close()
 	secure := httptest.NewTLSServer(http.RedirectHandler(plain.URL+"/"+indexName, http.StatusFound))
@@ -29,8 +29,8 @@ func TestAWebsiteIsNotLeftForAPlainOne(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatBreaksOffIsUnavailable has a server promise more than it sends.
-func TestAnAnswerThatBreaksOffIsUnavailable(t *testing.T) {
+// TestTruncatedAnswerIsUnavailable has a server promise more than it sends.
+func TestTruncatedAnswerIsUnavailable(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		w.Write([]byte("half"))
@@ -45,7 +45,7 @@ func TestAnAnswerThatBreaksOffIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestAListOfADirectoryIsBounded(t *testing.T) {
+func TestIndexIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, indexName), nil, 0o600); err != nil {
 		t.Fatal(err)

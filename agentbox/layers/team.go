@@ -23,7 +23,7 @@ const Team = "team"
 const peerTimeout = 300 * time.Millisecond
 
 // manifest asks the peers for a manifest.
-func (a asking) manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) {
+func (a peerSource) manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) {
 	if len(a.remotes.order(a.first)) > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, peerTimeout)
@@ -43,8 +43,8 @@ func (p *Remotes) peers() *exchange.Node {
 // Session asks peers for chunks, and the remotes for what no peer has. It is what the store calls
 // when it fetches many chunks. arrived is called for each chunk that came, from several goroutines;
 // a wrong chunk is an error of arrived, and asked for elsewhere.
-func (a asking) Session(ctx context.Context, manifest agentbox.Digest, m blob.Manifest, arrived cachestore.Arrived) (cachestore.Session, error) {
-	j := &joint{asking: a, manifest: manifest, m: m, came: map[int]bool{}}
+func (a peerSource) Session(ctx context.Context, manifest agentbox.Digest, m blob.Manifest, arrived cachestore.ChunkHandler) (cachestore.Session, error) {
+	j := &combinedSession{asking: a, manifest: manifest, m: m, arrivedChunks: map[int]bool{}}
 	j.arrived = func(ctx context.Context, from exchange.PeerID, i int, b []byte) error {
 		err := arrived(ctx, i, b)
 		if err == nil && j.note(i) { // two peers may have been asked for it
@@ -54,7 +54,7 @@ func (a asking) Session(ctx context.Context, manifest agentbox.Digest, m blob.Ma
 	}
 	_, err := j.transfer()
 	if err == nil {
-		j.remotes, err = cachestore.OpenSession(ctx, pieces{a}, manifest, m, arrived)
+		j.remotes, err = cachestore.OpenSession(ctx, pieceSource{a}, manifest, m, arrived)
 	}
 	if err != nil && j.peers != nil {
 		err = errors.Join(err, j.peers.Close())
@@ -62,11 +62,11 @@ func (a asking) Session(ctx context.Context, manifest agentbox.Digest, m blob.Ma
 	return j, err
 }
 
-// pieces is asking without peers and sessions: remotes know pieces only.
-type pieces struct{ of asking }
+// pieceSource is peerSource without peers and sessions: remotes know pieces only.
+type pieceSource struct{ of peerSource }
 
 // Get counts what a remote gave.
-func (p pieces) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
+func (p pieceSource) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
 	b, remote, err := p.of.fromRemotes(ctx, d, max)
 	if err == nil {
 		p.of.received.add(image.Received{Remote: remote}, int64(len(b)))
@@ -74,22 +74,23 @@ func (p pieces) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, er
 	return b, err
 }
 
-// joint gets chunks from peers, and from remotes. Peers are asked first and remotes for what they
-// do not have. Lock order: switching and mu are never held together.
-type joint struct {
-	asking   asking
+// combinedSession gets chunks from peers, and from remotes. Peers are asked first and remotes for
+// what they do not have. Lock order: switching and mu are never held together.
+type combinedSession struct {
+	asking   peerSource
 	manifest agentbox.Digest
 	m        blob.Manifest
 	arrived  exchange.ChunkHandler
-	// remotes is the session with remotes, opened with the joint and used when peers lack chunks.
+	// remotes is the session with remotes, opened with the combinedSession and used when peers lack
+	// chunks.
 	remotes cachestore.Session
 
 	switching sync.Mutex // held while peers is made anew
 	node      *exchange.Node
 	peers     *exchange.Transfer // nil without a mesh
 
-	mu   sync.Mutex
-	came map[int]bool // of what is being got
+	mu            sync.Mutex
+	arrivedChunks map[int]bool // of what is being got
 }
 
 // scheduleClass is how the scheduler calls a priority. The scheduler's classes have the order of
@@ -98,7 +99,7 @@ func scheduleClass(p cachestore.Priority) schedule.Class { return schedule.Class
 
 // transfer is what gets the blob from peers, nil without a mesh. A machine may leave its team, and
 // join one, while a box reads: then it is made anew.
-func (j *joint) transfer() (*exchange.Transfer, error) {
+func (j *combinedSession) transfer() (*exchange.Transfer, error) {
 	j.switching.Lock()
 	defer j.switching.Unlock()
 	node := j.asking.remotes.peers()
@@ -124,7 +125,7 @@ func (j *joint) transfer() (*exchange.Transfer, error) {
 // Fetch returns when every chunk has arrived, or one cannot be had. That peers do not have all of
 // them is found out by asking: the rest is asked of the remotes, whose error is then the one that
 // counts.
-func (j *joint) Fetch(ctx context.Context, p cachestore.Priority, chunks []int) error {
+func (j *combinedSession) Fetch(ctx context.Context, p cachestore.Priority, chunks []int) error {
 	peers, err := j.transfer()
 	if err != nil {
 		return err
@@ -149,30 +150,30 @@ func (j *joint) Fetch(ctx context.Context, p cachestore.Priority, chunks []int) 
 }
 
 // note records that a chunk came, and reports whether it is the first time.
-func (j *joint) note(i int) bool {
+func (j *combinedSession) note(i int) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	first := !j.came[i]
-	j.came[i] = true
+	first := !j.arrivedChunks[i]
+	j.arrivedChunks[i] = true
 	return first
 }
 
 // expect forgets that chunks came: they may have been lost since.
-func (j *joint) expect(chunks []int) {
+func (j *combinedSession) expect(chunks []int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, i := range chunks {
-		delete(j.came, i)
+		delete(j.arrivedChunks, i)
 	}
 }
 
 // missing is those of the chunks that did not come.
-func (j *joint) missing(chunks []int) []int {
+func (j *combinedSession) missing(chunks []int) []int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var out []int
 	for _, i := range chunks {
-		if !j.came[i] {
+		if !j.arrivedChunks[i] {
 			out = append(out, i)
 		}
 	}
@@ -180,7 +181,7 @@ func (j *joint) missing(chunks []int) []int {
 }
 
 // Close ends both sessions, and returns when nothing arrives any more.
-func (j *joint) Close() error {
+func (j *combinedSession) Close() error {
 	err := j.remotes.Close()
 	j.switching.Lock()
 	defer j.switching.Unlock()

@@ -18,10 +18,10 @@ import (
 	"agentbox/vmm/image"
 )
 
-// peersWho is a catalogue that says the same of every blob.
-type peersWho []identity.PeerID
+// fakeHolders is a catalogue that says the same of every blob.
+type fakeHolders []identity.PeerID
 
-func (p peersWho) Holders(agentbox.Digest) []identity.PeerID { return p }
+func (p fakeHolders) Holders(agentbox.Digest) []identity.PeerID { return p }
 
 // member makes a machine of a team: its store, what it shares, and its part in the exchange.
 func member(t *testing.T, node *wire.Node, holders ...identity.PeerID) (*Images, *Sharing, *exchange.Node) {
@@ -30,7 +30,7 @@ func member(t *testing.T, node *wire.Node, holders ...identity.PeerID) (*Images,
 	images := imagesIn(t, dir)
 	sharing := &Sharing{Store: images.Store, File: filepath.Join(dir, "shared.json")}
 	network := exchange.OverWire(node)
-	n, err := exchange.New(exchange.Config{Self: node.Self(), Network: network, Holders: peersWho(holders), Store: sharing})
+	n, err := exchange.New(exchange.Config{Self: node.Self(), Network: network, Holders: fakeHolders(holders), Store: sharing})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,20 +46,20 @@ func member(t *testing.T, node *wire.Node, holders ...identity.PeerID) (*Images,
 	return images, sharing, n
 }
 
-func TestAnImageComesFromTheTeam(t *testing.T) {
+func TestImageFromTeam(t *testing.T) {
 	_, nodes := meshtest.Nodes(t, 3)
 	img, content := someImage(t, t.TempDir())
 	has, sharing, _ := member(t, nodes[0])
-	manifest, err := has.Keep(t.Context(), img, 0)
+	manifest, err := has.Add(t.Context(), img, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := image.Image{Digest: img.Digest, Name: img.Name, Size: img.Size, Lazy: &image.Lazy{Manifest: manifest, From: Team}}
 	gets, _, _ := member(t, nodes[1], nodes[0].Self())
-	if err := gets.Begin(t.Context(), want); err != nil {
+	if err := gets.Prepare(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
-	f, err := gets.Fill(t.Context(), want)
+	f, err := gets.OpenLazyImage(t.Context(), want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,10 +72,10 @@ func TestAnImageComesFromTheTeam(t *testing.T) {
 		t.Fatal(err)
 	}
 	third, _, _ := member(t, nodes[2], nodes[1].Self())
-	if err := third.Begin(t.Context(), want); err != nil {
+	if err := third.Prepare(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
-	g, err := third.Fill(t.Context(), want)
+	g, err := third.OpenLazyImage(t.Context(), want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,21 +97,21 @@ func TestAnImageComesFromTheTeam(t *testing.T) {
 		}
 	}
 	// It is known from whom each byte came: the first one had nobody else to ask but the second.
-	for from, filling := range map[*Filling][]identity.PeerID{f: {nodes[0].Self(), nodes[2].Self()}, g: {nodes[0].Self(), nodes[1].Self()}} {
+	for from, filling := range map[*LazyImage][]identity.PeerID{f: {nodes[0].Self(), nodes[2].Self()}, g: {nodes[0].Self(), nodes[1].Self()}} {
 		sum := int64(0)
 		for _, r := range from.Received() {
 			if sum += r.Bytes; r.Peer != filling[0].String() && r.Peer != filling[1].String() || r.Remote != "" {
 				t.Errorf("%+v", r)
 			}
 		}
-		if sum != sent(from) {
-			t.Errorf("%d bytes of %d have a sender", sum, sent(from))
+		if sum != sentBytes(from) {
+			t.Errorf("%d bytes of %d have a sender", sum, sentBytes(from))
 		}
 	}
 }
 
-// sent counts the bytes of an image that somebody has to send.
-func sent(f *Filling) int64 {
+// sentBytes counts the bytes of an image that somebody has to send.
+func sentBytes(f *LazyImage) int64 {
 	sum := int64(0)
 	for _, c := range f.Manifest().Chunks {
 		if !c.Zero() {
@@ -122,18 +122,18 @@ func sent(f *Filling) int64 {
 }
 
 // What no peer has comes from a remote, and the other way round.
-func TestPlacesHelpWherePeersHaveNothing(t *testing.T) {
+func TestRemotesSupplementPeers(t *testing.T) {
 	_, nodes := meshtest.Nodes(t, 2)
 	img, content, dir := exported(t)
 	gets, _, _ := member(t, nodes[0], nodes[1].Self()) // who runs nothing
-	list, err := gets.Look(t.Context(), dir)
+	list, err := gets.List(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := gets.Begin(t.Context(), list[0]); err != nil {
+	if err := gets.Prepare(t.Context(), list[0]); err != nil {
 		t.Fatal(err)
 	}
-	f, err := gets.Fill(t.Context(), list[0])
+	f, err := gets.OpenLazyImage(t.Context(), list[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,8 +149,8 @@ func TestPlacesHelpWherePeersHaveNothing(t *testing.T) {
 	}
 }
 
-// TestPeersKeepTheWordOfASource: those of a Session. Of pieces without a manifest peers give none.
-func TestPeersKeepTheWordOfASource(t *testing.T) {
+// TestPeersConformance: those of a Session. Of pieces without a manifest peers give none.
+func TestPeersConformance(t *testing.T) {
 	storetest.TestSession(t, func(t *testing.T, pieces [][]byte) cachestore.Source {
 		_, nodes := meshtest.Nodes(t, 2)
 		has, sharing, _ := member(t, nodes[0])
@@ -181,11 +181,11 @@ func TestPeersKeepTheWordOfASource(t *testing.T) {
 	})
 }
 
-func TestWhatIsSharedIsSaid(t *testing.T) {
+func TestSharingDecisions(t *testing.T) {
 	dir := t.TempDir()
 	images := imagesIn(t, dir)
 	img, _ := someImage(t, t.TempDir())
-	manifest, err := images.Keep(t.Context(), img, 0)
+	manifest, err := images.Add(t.Context(), img, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

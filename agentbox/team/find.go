@@ -112,7 +112,7 @@ func (t *Team) describe(ctx context.Context, o offer) (image.Image, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()
-	img, err := t.Images.ReadAbout(ctx, o.About, digest)
+	img, err := t.Images.FetchDescription(ctx, o.About, digest)
 	if err != nil {
 		return image.Image{}, err
 	}

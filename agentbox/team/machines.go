@@ -103,7 +103,7 @@ func (t *Team) KeepTemplate(ctx context.Context, key string, image agentbox.Dige
 	}
 	n := layers.TemplateName(key, image)
 	n.Comment = "template of " + image.Short()
-	return t.archives().Keep(ctx, n, dir)
+	return t.archives().Add(ctx, n, dir)
 }
 
 // ForgetTemplate removes a template from the store that is no longer on this machine.
@@ -118,7 +118,7 @@ func (t *Team) KeepKernel(ctx context.Context, release, dir string) error {
 	}
 	n := layers.KernelName(runtime.GOARCH, release)
 	n.Comment = "guest kernel " + release
-	return t.archives().Keep(ctx, n, dir)
+	return t.archives().Add(ctx, n, dir)
 }
 
 // Distrusts reports whether results of a member must no longer be used. by is a PeerID; "" is this

@@ -82,7 +82,7 @@ func (t *Team) record(ctx context.Context, kind catalogue.Kind, o layers.Offer, 
 	switch kind {
 	case catalogue.Image:
 		r.Key, r.Alias, r.Size = img.Digest.Hex(), img.Key, img.Size
-		if r.About, err = t.Images.About(ctx, img); err != nil {
+		if r.About, err = t.Images.PutDescription(ctx, img); err != nil {
 			return r, err
 		}
 	case catalogue.Setup:

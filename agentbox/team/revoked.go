@@ -73,7 +73,7 @@ func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image)
 	if len(gone) == 0 {
 		return gone, used
 	}
-	names, err := t.SetupResults.MadeOn(ctx, func(d agentbox.Digest) bool { return gone[d] })
+	names, err := t.SetupResults.NamesByImage(ctx, func(d agentbox.Digest) bool { return gone[d] })
 	if err != nil {
 		t.Log.Error("team: cannot look through what setup made", "error", err)
 	}

@@ -137,7 +137,7 @@ func (m *machine) complete(t *testing.T, img image.Image) error {
 	if _, err := m.Files.AddLazy(t.Context(), img); err != nil {
 		return err
 	}
-	f, err := m.Images.Fill(t.Context(), img)
+	f, err := m.Images.OpenLazyImage(t.Context(), img)
 	if err != nil {
 		return err
 	}

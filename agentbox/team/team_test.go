@@ -44,7 +44,7 @@ func newMachine(t *testing.T) *machine {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	store := layers.Begin(ctx, cachestore.Config{Dir: filepath.Join(dir, "store"), Key: key, Log: log, Trusted: m.Trusts, Named: m.Notify, Grace: -1}, nil)
+	store := layers.OpenAsync(ctx, cachestore.Config{Dir: filepath.Join(dir, "store"), Key: key, Log: log, Trusted: m.Trusts, OnNameChange: m.Notify, Grace: -1}, nil)
 	m.Images = &layers.Images{
 		Store: store.Store, Remotes: &layers.Remotes{File: filepath.Join(dir, "places"), Peers: m.Peers}, Key: key.Public().(ed25519.PublicKey),
 	}
@@ -155,7 +155,7 @@ func (m *machine) buildOf(t *testing.T, seed [32]byte, include ...image.Include)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Images.Keep(t.Context(), whole, 0); err != nil {
+	if _, err := m.Images.Add(t.Context(), whole, 0); err != nil {
 		t.Fatal(err)
 	}
 	return whole
@@ -185,7 +185,7 @@ func TestFindImageByDigestAndKey(t *testing.T) {
 		if _, err := needs.Files.AddLazy(t.Context(), got); err != nil {
 			t.Fatal(err)
 		}
-		f, err := needs.Images.Fill(t.Context(), got)
+		f, err := needs.Images.OpenLazyImage(t.Context(), got)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +219,7 @@ func TestFindImageByDigestAndKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := needs.Images.Keep(t.Context(), here, 0); agentbox.CodeOf(err) != agentbox.Conflict {
+	if _, err := needs.Images.Add(t.Context(), here, 0); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Errorf("what a former builder made is named as ours: %v", err)
 	}
 }
@@ -241,7 +241,7 @@ func TestHostFilesAreNotOffered(t *testing.T) {
 	if all[1].knows(catalogue.Image, secret.Digest.Hex()) {
 		t.Error("it is offered")
 	}
-	n, err := all[0].Images.Keep(t.Context(), secret, 0)
+	n, err := all[0].Images.Add(t.Context(), secret, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

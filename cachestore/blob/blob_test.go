@@ -260,14 +260,14 @@ func TestFingerprints(t *testing.T) {
 	// The index of every store depends on it: a change would invalidate all fingerprints.
 	var lines bytes.Buffer
 	for _, text := range []string{"", "agentbox", strings.Repeat("0123456789abcdef", 4)} {
-		fmt.Fprintf(&lines, "secret %x chunk %q fingerprint %x\n", key, text, f.Of([]byte(text)))
+		fmt.Fprintf(&lines, "secret %x chunk %q fingerprint %x\n", key, text, f.Sum([]byte(text)))
 	}
 	golden.Same(t, "fingerprints.txt", lines.Bytes())
 	piece := make([]byte, 1000)
-	seen := map[Fingerprint]string{f.Of(nil): "nothing", f.Of(piece): "zeros", f.Of(piece[:999]): "fewer zeros"}
+	seen := map[Fingerprint]string{f.Sum(nil): "nothing", f.Sum(piece): "zeros", f.Sum(piece[:999]): "fewer zeros"}
 	for i := range piece {
 		piece[i] = 1
-		seen[f.Of(piece)] = "a one"
+		seen[f.Sum(piece)] = "a one"
 		piece[i] = 0
 	}
 	for i := range key {
@@ -276,7 +276,7 @@ func TestFingerprints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen[g.Of(piece)] = "another key"
+		seen[g.Sum(piece)] = "another key"
 		key[i] ^= 1
 	}
 	if want := 3 + len(piece) + len(key); len(seen) != want {
@@ -300,6 +300,6 @@ func BenchmarkFingerprint(b *testing.B) {
 	p := make([]byte, BlockSize)
 	b.SetBytes(BlockSize)
 	for b.Loop() {
-		f.Of(p)
+		f.Sum(p)
 	}
 }

@@ -42,8 +42,8 @@ func NewFingerprinter(key FingerprintKey) (*Fingerprinter, error) {
 // zeroNonce may be constant, because nothing is encrypted under it and its output stays hidden.
 var zeroNonce [12]byte
 
-// Of returns the fingerprint of p.
-func (f *Fingerprinter) Of(p []byte) Fingerprint {
+// Sum returns the fingerprint of p.
+func (f *Fingerprinter) Sum(p []byte) Fingerprint {
 	var out Fingerprint
 	f.cover.Encrypt(out[:], f.hash.Seal(nil, zeroNonce[:], nil, p))
 	return out

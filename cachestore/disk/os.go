@@ -50,8 +50,8 @@ func wrap(f *os.File, err error) (File, error) {
 	return osFile{f}, nil
 }
 
-// Of makes a File of an open file. Closing one closes the other.
-func Of(f *os.File) File { return osFile{f} }
+// NewFile makes a File of an open file. Closing one closes the other.
+func NewFile(f *os.File) File { return osFile{f} }
 
 // maxWrite bounds one write to the system, in bytes. Linux takes as large a stretch of memory for
 // a write as it can get, and memory that has lain unused for long is dear where the machine is a

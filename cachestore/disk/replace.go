@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// Dirty is how the names of files begin that were being written when something ended the process.
-// They may be removed.
-const Dirty = ".new-"
+// TempPrefix is how the names of files begin that were being written when something ended the
+// process. They may be removed.
+const TempPrefix = ".new-"
 
 // serial keeps apart the names of two Replaces of one file at the same time.
 var serial atomic.Uint64
@@ -19,7 +19,7 @@ var serial atomic.Uint64
 // them. It is durable.WriteFile for a file system that tests make fail.
 func Replace(fsys FS, name string, data []byte) error {
 	dir := filepath.Dir(name)
-	fresh := filepath.Join(dir, fmt.Sprintf("%s%d-%s", Dirty, serial.Add(1), filepath.Base(name)))
+	fresh := filepath.Join(dir, fmt.Sprintf("%s%d-%s", TempPrefix, serial.Add(1), filepath.Base(name)))
 	f, err := fsys.Create(fresh)
 	if err != nil {
 		return err

@@ -50,15 +50,15 @@ func (b *Batch) DropMeta(d agentbox.Digest) {
 	b.changes = append(b.changes, change{key: key(metaKey, d)})
 }
 
-// Remember records the digest of the bytes with a fingerprint. This holds whether or not the chunk
-// is in the store.
-func (b *Batch) Remember(f blob.Fingerprint, d agentbox.Digest) {
+// SetFingerprint records the digest of the bytes with a fingerprint. This holds whether or not the
+// chunk is in the store.
+func (b *Batch) SetFingerprint(f blob.Fingerprint, d agentbox.Digest) {
 	k := fingerprintKeyOf(f)
 	b.changes = append(b.changes, change{k, seal(k, bytes.Clone(d[:]))})
 }
 
-// Forget removes a record of Remember.
-func (b *Batch) Forget(f blob.Fingerprint) {
+// DropFingerprint removes a record of SetFingerprint.
+func (b *Batch) DropFingerprint(f blob.Fingerprint) {
 	b.changes = append(b.changes, change{key: fingerprintKeyOf(f)})
 }
 

@@ -67,7 +67,7 @@ func Open(dir string, room func() error) (*Index, error) {
 // There is one version of each key and no detection of conflicts, because the store serializes
 // writers of the same key. The lock of the store's directory replaces badger's. Tables and caches
 // are small: a million chunks have to fit in the memory of a daemon
-// (TestAMillionChunksFitInMemory).
+// (TestMillionChunksFitInMemory).
 func badgerOptions(dir string) badger.Options {
 	o := badger.DefaultOptions(dir).WithLogger(nil).WithSyncWrites(true).WithMetricsEnabled(false)
 	o = o.WithDetectConflicts(false).WithNumVersionsToKeep(1).WithBypassLockGuard(true)

@@ -128,12 +128,12 @@ func TestNewSecretDropsFingerprints(t *testing.T) {
 	}
 	f := blob.Fingerprint{1}
 	var b Batch
-	b.Remember(f, digest(1))
+	b.SetFingerprint(f, digest(1))
 	if err := errors.Join(x.Apply(&b), x.Close()); err != nil {
 		t.Fatal(err)
 	}
 	x = open(t, dir)
-	if d, ok, err := x.Known(f); d != digest(1) || !ok || err != nil || x.Secret() != secret {
+	if d, ok, err := x.LookupFingerprint(f); d != digest(1) || !ok || err != nil || x.Secret() != secret {
 		t.Fatalf("after a restart: %s, %v, %v", d, ok, err)
 	}
 	damaged := Batch{changes: []change{{secretKey, seal(secretKey, []byte("too short"))}}}
@@ -141,7 +141,7 @@ func TestNewSecretDropsFingerprints(t *testing.T) {
 		t.Fatal(err)
 	}
 	x = open(t, dir)
-	if _, ok, err := x.Known(f); ok || err != nil || x.Secret() == secret {
+	if _, ok, err := x.LookupFingerprint(f); ok || err != nil || x.Secret() == secret {
 		t.Fatalf("the secret is lost, and a fingerprint is not: %v, %v", ok, err)
 	}
 }
@@ -178,7 +178,7 @@ func TestVectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Remember(blob.Fingerprint{1, 2, 3}, d)
+	b.SetFingerprint(blob.Fingerprint{1, 2, 3}, d)
 	for i, name := range []string{"chunk-in-pack", "chunk-in-image", "manifest", "fingerprint"} {
 		add(name, b.changes[i].key, b.changes[i].value)
 	}

@@ -35,8 +35,8 @@ func (x *Index) openSecret() error {
 // dropFingerprints removes every fingerprint.
 func (x *Index) dropFingerprints() error {
 	var b Batch
-	err := x.EachKnown(context.Background(), func(f blob.Fingerprint, _ agentbox.Digest) error {
-		b.Forget(f)
+	err := x.EachFingerprint(context.Background(), func(f blob.Fingerprint, _ agentbox.Digest) error {
+		b.DropFingerprint(f)
 		return nil
 	})
 	if err != nil {
@@ -45,9 +45,9 @@ func (x *Index) dropFingerprints() error {
 	return x.Apply(&b)
 }
 
-// Known returns the digest of the bytes with a fingerprint, or false when it is not recorded. It
-// does not mean that the chunk is in the store.
-func (x *Index) Known(f blob.Fingerprint) (agentbox.Digest, bool, error) {
+// LookupFingerprint returns the digest of the bytes with a fingerprint, or false when it is not
+// recorded. It does not mean that the chunk is in the store.
+func (x *Index) LookupFingerprint(f blob.Fingerprint) (agentbox.Digest, bool, error) {
 	return lookup(x, fingerprintKeyOf(f), decodeExact[agentbox.Digest])
 }
 
@@ -59,7 +59,7 @@ func decodeExact[A agentbox.Digest | blob.FingerprintKey](b []byte) (a A, ok boo
 	return A(b), true
 }
 
-// EachKnown is EachChunk for fingerprints, in their order, each with its digest.
-func (x *Index) EachKnown(ctx context.Context, f func(blob.Fingerprint, agentbox.Digest) error) error {
+// EachFingerprint is EachChunk for fingerprints, in their order, each with its digest.
+func (x *Index) EachFingerprint(ctx context.Context, f func(blob.Fingerprint, agentbox.Digest) error) error {
 	return each(ctx, x, knownKey, decodeExact[agentbox.Digest], f)
 }

@@ -10,10 +10,10 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// TestAMillionChunksFitInMemory fills the index with a million chunks and their fingerprints, looks
+// TestMillionChunksFitInMemory fills the index with a million chunks and their fingerprints, looks
 // each of them up, and checks the memory of the process. It takes a minute, so it runs only with
 // AGENTBOX_LARGE=1.
-func TestAMillionChunksFitInMemory(t *testing.T) {
+func TestMillionChunksFitInMemory(t *testing.T) {
 	if os.Getenv("AGENTBOX_LARGE") == "" {
 		t.Skip("AGENTBOX_LARGE is not set")
 	}
@@ -24,7 +24,7 @@ func TestAMillionChunksFitInMemory(t *testing.T) {
 		var b Batch
 		for j := i; j < i+10*batchKeys; j++ {
 			b.SetChunk(digest(j), Location{File: uint64(j), Off: int64(j), Stored: 1, Size: 2})
-			b.Remember(fingerprint(j), digest(j))
+			b.SetFingerprint(fingerprint(j), digest(j))
 		}
 		if err := x.Apply(&b); err != nil {
 			t.Fatal(err)
@@ -38,7 +38,7 @@ func TestAMillionChunksFitInMemory(t *testing.T) {
 		if _, ok, err := x.Chunk(digest(i)); !ok || err != nil {
 			t.Fatalf("chunk %d: %v, %v", i, ok, err)
 		}
-		if d, ok, err := x.Known(fingerprint(i)); !ok || d != digest(i) || err != nil {
+		if d, ok, err := x.LookupFingerprint(fingerprint(i)); !ok || d != digest(i) || err != nil {
 			t.Fatalf("fingerprint %d: %v, %v", i, ok, err)
 		}
 	}

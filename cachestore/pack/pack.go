@@ -30,18 +30,18 @@ const HeaderSize = 52
 
 const recordMagic = "ABXr"
 
-// What a record holds.
-type What uint8
+// Kind a record holds.
+type Kind uint8
 
 // The kinds of records.
 const (
-	Chunk    What = 1
-	Manifest What = 2
+	Chunk    Kind = 1
+	Manifest Kind = 2
 )
 
 // Record describes the bytes that follow its header.
 type Record struct {
-	What     What
+	Kind     Kind
 	Encoding blob.Encoding
 	Digest   agentbox.Digest
 	Size     int // decoded
@@ -54,7 +54,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func (r Record) Header() []byte {
 	b := make([]byte, 0, HeaderSize)
 	b = append(b, recordMagic...)
-	b = append(b, byte(r.What), byte(r.Encoding), 0, 0)
+	b = append(b, byte(r.Kind), byte(r.Encoding), 0, 0)
 	b = append(b, r.Digest[:]...)
 	b = binary.BigEndian.AppendUint32(b, uint32(r.Size))
 	b = binary.BigEndian.AppendUint32(b, uint32(r.Stored))
@@ -71,10 +71,10 @@ func DecodeHeader(b []byte) (Record, error) {
 		return Record{}, errHeader
 	}
 	r := Record{
-		What: What(b[4]), Encoding: blob.Encoding(b[5]), Digest: agentbox.Digest(b[8:40]),
+		Kind: Kind(b[4]), Encoding: blob.Encoding(b[5]), Digest: agentbox.Digest(b[8:40]),
 		Size: int(binary.BigEndian.Uint32(b[40:])), Stored: int(binary.BigEndian.Uint32(b[44:])),
 	}
-	if r.What != Chunk && r.What != Manifest || r.Encoding > blob.Zstd || b[6] != 0 || b[7] != 0 ||
+	if r.Kind != Chunk && r.Kind != Manifest || r.Encoding > blob.Zstd || b[6] != 0 || b[7] != 0 ||
 		r.Size > blob.MaxPiece || r.Stored > r.Size {
 		return Record{}, errHeader
 	}

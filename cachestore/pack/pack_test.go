@@ -9,7 +9,7 @@ import (
 )
 
 func record(text string) []byte {
-	r := Record{What: Chunk, Digest: blob.Sum([]byte(text)), Size: len(text), Stored: len(text)}
+	r := Record{Kind: Chunk, Digest: blob.Sum([]byte(text)), Size: len(text), Stored: len(text)}
 	return append(r.Header(), text...)
 }
 
@@ -59,7 +59,7 @@ func TestScanSkipsDamage(t *testing.T) {
 // runs agentbox. With the outer header damaged the inner one is found, whose length means nothing
 // here.
 func TestScanContinuesBehindDamage(t *testing.T) {
-	inner := Record{What: Chunk, Digest: blob.Sum([]byte("x")), Size: 1 << 20, Stored: 1 << 10}.Header()
+	inner := Record{Kind: Chunk, Digest: blob.Sum([]byte("x")), Size: 1 << 20, Stored: 1 << 10}.Header()
 	for name, text := range map[string]string{"longer than the pack": string(inner[:]), "over the next record": string(inner[:]) + "data"} {
 		b := file("one", text, "three", string(make([]byte, 1<<10)))
 		if name == "longer than the pack" {
@@ -97,8 +97,8 @@ func TestVectorOfAllRecords(t *testing.T) {
 		Record
 		bytes []byte
 	}{
-		{Record{What: Chunk, Encoding: encoding, Digest: blob.Sum(text), Size: len(text), Stored: len(packed)}, packed},
-		{Record{What: Manifest, Digest: blob.Sum(manifest), Size: len(manifest), Stored: len(manifest)}, manifest},
+		{Record{Kind: Chunk, Encoding: encoding, Digest: blob.Sum(text), Size: len(text), Stored: len(packed)}, packed},
+		{Record{Kind: Manifest, Digest: blob.Sum(manifest), Size: len(manifest), Stored: len(manifest)}, manifest},
 	} {
 		written = append(append(written, r.Header()...), r.bytes...)
 	}
@@ -112,7 +112,7 @@ func TestVectorOfAllRecords(t *testing.T) {
 		}
 		return true, blob.Check(r.Digest, p)
 	})
-	if err != nil || len(found) != 3 || found[1].Encoding != blob.Zstd || found[1].Digest != blob.Sum(text) || found[2].What != Manifest {
+	if err != nil || len(found) != 3 || found[1].Encoding != blob.Zstd || found[1].Digest != blob.Sum(text) || found[2].Kind != Manifest {
 		t.Errorf("%+v, %v", found, err)
 	}
 }

@@ -36,9 +36,9 @@ func TestSession(t *testing.T, with NewSource) {
 	}
 }
 
-// sink is the receiver of a session. It checks the contract of cachestore.Arrived: correct bytes, no
-// chunk twice, and none after Close. The cases check the order of the chunks. Its methods are safe
-// for concurrent use.
+// sink is the receiver of a session. It checks the contract of cachestore.ChunkHandler: correct
+// bytes, no chunk twice, and none after Close. The cases check the order of the chunks. Its methods
+// are safe for concurrent use.
 type sink struct {
 	t *testing.T
 	// chunks are the correct bytes of each chunk.
@@ -53,7 +53,7 @@ type sink struct {
 	closed bool
 }
 
-// arrived is a cachestore.Arrived. It fails the test for a chunk that must not arrive.
+// arrived is a cachestore.ChunkHandler. It fails the test for a chunk that must not arrive.
 func (s *sink) arrived(_ context.Context, i int, b []byte) error {
 	if s.refuse != nil {
 		if err := s.refuse(i); err != nil {

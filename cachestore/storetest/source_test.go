@@ -35,7 +35,7 @@ func TestSlow(t *testing.T) {
 
 func TestStore(t *testing.T) {
 	store := func(t *testing.T, pieces [][]byte) cachestore.Source {
-		s, err := cachestore.Open(t.Context(), cachestore.Config{Dir: t.TempDir(), Ballast: -1})
+		s, err := cachestore.Open(t.Context(), cachestore.Config{Dir: t.TempDir(), ReserveFile: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestStore(t *testing.T) {
 // TestExport has a blob travel through a directory, by way of a slow link.
 func TestExport(t *testing.T) {
 	open := func() *cachestore.Store {
-		s, err := cachestore.Open(t.Context(), cachestore.Config{Dir: t.TempDir(), Ballast: -1})
+		s, err := cachestore.Open(t.Context(), cachestore.Config{Dir: t.TempDir(), ReserveFile: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

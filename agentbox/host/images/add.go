@@ -31,7 +31,7 @@ func (i *Images) storeImages(before map[agentbox.Digest]bool) map[agentbox.Diges
 		if img.Lazy != nil || img.Origin != "" || !before[img.Digest] {
 			continue // images from elsewhere are in the store already
 		}
-		_, err := i.Content.Keep(i.ctx, img, storeRate)
+		_, err := i.ChunkStore.Add(i.ctx, img, storeRate)
 		if i.ctx.Err() != nil {
 			break
 		}
@@ -74,7 +74,7 @@ func (i *Images) storeNew() {
 			if img.Lazy != nil || img.Origin != "" || len(img.Include) > 0 {
 				continue
 			}
-			if _, err := i.Content.Keep(i.ctx, img, 0); err != nil && i.ctx.Err() == nil {
+			if _, err := i.ChunkStore.Add(i.ctx, img, 0); err != nil && i.ctx.Err() == nil {
 				i.Log.Warn("an image is not in the store", "image", img.Digest.Short(), "error", err)
 			}
 		}

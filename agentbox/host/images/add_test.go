@@ -14,14 +14,14 @@ import (
 	"agentbox/vmm/image"
 )
 
-// recorder is a Content that remembers what was to be kept, and says what it was told to.
+// recorder is a ChunkStore that remembers what was to be kept, and says what it was told to.
 type recorder struct {
-	Content
+	ChunkStore
 	kept []agentbox.Digest
 	says map[agentbox.Digest]error
 }
 
-func (o *recorder) Keep(_ context.Context, img image.Image, rate int64) (agentbox.Digest, error) {
+func (o *recorder) Add(_ context.Context, img image.Image, rate int64) (agentbox.Digest, error) {
 	if rate <= 0 {
 		return agentbox.Digest{}, errors.New("in a hurry")
 	}
@@ -36,7 +36,7 @@ func TestStoreImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := &recorder{}
-	i := New(Config{Store: store, Content: o, Log: slog.New(slog.DiscardHandler)})
+	i := New(Config{Store: store, ChunkStore: o, Log: slog.New(slog.DiscardHandler)})
 	now := time.Now()
 	ahead, bad, fresh := agentbox.Digest{1}, agentbox.Digest{2}, agentbox.Digest{3}
 	put := func(d agentbox.Digest, made time.Time) {

@@ -12,8 +12,8 @@ import (
 	"agentbox/vmm/partial"
 )
 
-// completions are the images that are being completed, with one Filling each, until the daemon ends
-// or the image is removed.
+// completions are the images that are being completed, with one LazyImage each, until the daemon
+// ends or the image is removed.
 //
 // Blocks that a box waits for come first, then at once those that an earlier boot is known to have
 // read. The rest comes when nothing was needed for a while, so that it does not compete with a box
@@ -37,7 +37,7 @@ type Waiting struct {
 // completion completes one image. work counts its users, so that drop can wait for them. mu guards
 // used and complete, and is held while the image becomes a plain file, which happens once.
 type completion struct {
-	Filling
+	LazyImage
 	images *Images
 	img    image.Image
 	ctx    context.Context // ends when it is dropped
@@ -68,11 +68,11 @@ func (c *completions) open(ctx context.Context, img image.Image) (*completion, e
 	if img.Lazy == nil {
 		return nil, agentbox.Errorf(agentbox.Conflict, "image %s is all here", img.Digest.Short())
 	}
-	filling, err := c.images.Content.Open(ctx, img)
+	filling, err := c.images.ChunkStore.Open(ctx, img)
 	if err != nil {
 		return nil, err
 	}
-	got := &completion{Filling: filling, images: c.images, img: img, receivedBefore: c.images.Store.Received(img.Digest)}
+	got := &completion{LazyImage: filling, images: c.images, img: img, receivedBefore: c.images.Store.Received(img.Digest)}
 	got.ctx, got.cancel = context.WithCancel(c.images.ctx)
 	got.work.Go(got.run)
 	got.work.Go(got.recordPeriodically)
@@ -98,13 +98,13 @@ func (c *completions) share(d agentbox.Digest) *completion {
 // presentBytes counts the bytes of an image that have arrived, including those not yet durable.
 func (c *completions) presentBytes(ctx context.Context, img image.Image) int64 {
 	// Without the manifest, which is fetched again, nothing counts as here.
-	durable, _ := c.images.Content.LocalBytes(ctx, img)
+	durable, _ := c.images.ChunkStore.LocalBytes(ctx, img)
 	f := c.share(img.Digest)
 	if f == nil {
 		return durable
 	}
 	defer f.release()
-	return max(durable, f.Here())
+	return max(durable, f.PresentBytes())
 }
 
 // Times of a completion.
@@ -227,13 +227,13 @@ func (c *completions) need(ctx context.Context, box agentbox.BoxID, img image.Im
 	if err != nil {
 		return agentbox.Blocks{}, err
 	}
-	return agentbox.Blocks{Path: f.Path(), Have: f.Have()}, nil
+	return agentbox.Blocks{Path: f.Path(), Have: f.Bitmap()}, nil
 }
 
 // find is open for a machine that an earlier daemon served; the image may be complete by now.
 func (c *completions) find(ctx context.Context, img image.Image) (*completion, error) {
 	if img.Lazy == nil {
-		manifest, err := c.images.Content.Keep(ctx, img, 0)
+		manifest, err := c.images.ChunkStore.Add(ctx, img, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -10,14 +10,14 @@ import (
 	"agentbox/vmm/image"
 )
 
-// remote is a Content whose remotes do not answer for one image, and for no image have the rest.
+// remote is a ChunkStore whose remotes do not answer for one image, and for no image have the rest.
 type remote struct {
-	Content
+	ChunkStore
 	silent agentbox.Digest
 	asked  chan struct{} // gets one for each call that waits
 }
 
-func (r *remote) Open(ctx context.Context, img image.Image) (Filling, error) {
+func (r *remote) Open(ctx context.Context, img image.Image) (LazyImage, error) {
 	if img.Digest == r.silent {
 		r.asked <- struct{}{}
 		<-ctx.Done()
@@ -26,9 +26,9 @@ func (r *remote) Open(ctx context.Context, img image.Image) (Filling, error) {
 	return &endless{asked: r.asked}, nil
 }
 
-// endless is a Filling that never has all blocks.
+// endless is a LazyImage that never has all blocks.
 type endless struct {
-	Filling
+	LazyImage
 	asked chan struct{}
 }
 
@@ -56,7 +56,7 @@ func fromRemote(t *testing.T) (*Images, *remote) {
 		t.Fatal(err)
 	}
 	r := &remote{silent: agentbox.Digest{1}, asked: make(chan struct{})}
-	return New(Config{Store: store, Content: r, Log: slog.New(slog.DiscardHandler)}), r
+	return New(Config{Store: store, ChunkStore: r, Log: slog.New(slog.DiscardHandler)}), r
 }
 
 // soon fails the test if do hangs.

@@ -4,7 +4,7 @@
 //
 // An image is a file in vmm/image's store, named by its digest. A lazy image has a description and
 // a manifest, and only some of its blocks are here. completion.go fetches the rest, with one
-// Filling for each image. Content, implemented by layers, has the bytes and knows where to get
+// LazyImage for each image. ChunkStore, implemented by layers, has the bytes and knows where to get
 // more. A machine that needs a missing block waits in Need, through its supervisor.
 //
 // An image never changes: a digest's bytes are these or damaged. Damaged images are repaired from

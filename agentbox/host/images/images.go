@@ -14,8 +14,8 @@ import (
 
 // Config is what Images needs.
 type Config struct {
-	Store   *image.Store
-	Content Content // nil: images are only made here
+	Store      *image.Store
+	ChunkStore ChunkStore // nil: images are only made here
 	// Waits tells whether other machines wait for what is made here; nil: none do.
 	Waits func() bool
 	// Lost says why part of an image can no longer be had from anyone, nil while all may still
@@ -55,7 +55,7 @@ func New(cfg Config) *Images {
 // returns at once; Close ends what it starts.
 func (i *Images) Start(using []Using) {
 	i.running.Go(func() { i.completions.resume(using) })
-	if i.Content == nil {
+	if i.ChunkStore == nil {
 		return
 	}
 	i.running.Go(i.storePeriodically)
@@ -185,7 +185,7 @@ func (i *Images) Pull(ctx context.Context, req api.ImagePullRequest, progress ag
 // Describe is an image as people see it.
 func (i *Images) Describe(img image.Image) api.Image {
 	out := api.Image{Digest: img.Digest, Name: img.Name, Source: img.Source, Size: img.Size, Created: img.Created, UsedBy: i.UsedBy(img.Digest)}
-	if img.Lazy != nil && i.Content != nil {
+	if img.Lazy != nil && i.ChunkStore != nil {
 		out.From = img.Lazy.From
 		out.Here = i.completions.presentBytes(i.ctx, img)
 	}
@@ -221,10 +221,10 @@ func (i *Images) Remove(ctx context.Context, req api.ImageRef, _ agentbox.Progre
 
 // Forget removes an image, and what the store has for it alone.
 func (i *Images) Forget(ctx context.Context, d agentbox.Digest) error {
-	if i.Content == nil {
+	if i.ChunkStore == nil {
 		return i.Store.Remove(ctx, d)
 	}
-	return errors.Join(i.completions.drop(d), i.Store.Remove(ctx, d), i.Content.Forget(ctx, d))
+	return errors.Join(i.completions.drop(d), i.Store.Remove(ctx, d), i.ChunkStore.Forget(ctx, d))
 }
 
 // Drop removes an image that must not be used any more, because its maker is no longer a builder of

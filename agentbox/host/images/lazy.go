@@ -15,22 +15,22 @@ import (
 	"agentbox/vmm/partial"
 )
 
-// Content keeps images and gets them from elsewhere, whole or block by block. Its methods may be
+// ChunkStore keeps images and gets them from elsewhere, whole or block by block. Its methods may be
 // called concurrently. layers.Images implements it.
-type Content interface {
-	// Keep adds an image that is here to the store, reading rate bytes a second, 0 for no limit.
+type ChunkStore interface {
+	// Add adds an image that is here to the store, reading rate bytes a second, 0 for no limit.
 	// Corrupt if the image is damaged.
-	Keep(ctx context.Context, img image.Image, rate int64) (manifest agentbox.Digest, err error)
+	Add(ctx context.Context, img image.Image, rate int64) (manifest agentbox.Digest, err error)
 	// Forget removes an image from the store.
 	Forget(ctx context.Context, digest agentbox.Digest) error
 	// Export writes an image to a directory, with the blocks that boxes read first. progress gets
 	// the number of pieces.
 	Export(ctx context.Context, img image.Image, trace []uint32, dir string, progress func(done, total int)) error
-	// Look lists the images at a remote; all are lazy.
-	Look(ctx context.Context, from string) ([]image.Image, error)
-	// Begin prepares the completion of one of them. Open opens its file afterwards.
-	Begin(ctx context.Context, img image.Image) error
-	Open(ctx context.Context, img image.Image) (Filling, error)
+	// List lists the images at a remote; all are lazy.
+	List(ctx context.Context, from string) ([]image.Image, error)
+	// Prepare prepares the completion of one of them. Open opens its file afterwards.
+	Prepare(ctx context.Context, img image.Image) error
+	Open(ctx context.Context, img image.Image) (LazyImage, error)
 	// Repair repairs the store's file of an image with pieces from the given or known remotes. The
 	// file lasts until release. NotFound if the store does not have the image.
 	Repair(ctx context.Context, digest agentbox.Digest, remotes ...string) (file string, release func(), err error)
@@ -38,14 +38,14 @@ type Content interface {
 	LocalBytes(ctx context.Context, img image.Image) (int64, error)
 }
 
-// Filling is the file of an image that is being completed (cachestore.Filling). A block can be read
-// once Need or Have says so; it was verified against the manifest.
-type Filling interface {
+// LazyImage is the file of an image that is being completed (cachestore.LazyImage). A block can be
+// read once Need or Bitmap says so; it was verified against the manifest.
+type LazyImage interface {
 	Path() string
 	BlockSize() int64
 	Need(ctx context.Context, block int) error
-	Have() []byte
-	Here() int64
+	Bitmap() []byte
+	PresentBytes() int64
 	Received() []image.Received // since it was opened
 	Trace() []uint32
 	ReadFirst() []uint32
@@ -58,7 +58,7 @@ type Filling interface {
 // it needs it. An image that is complete is not fetched. With Lazy, Fetch returns when the
 // description is here.
 func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress agentbox.Progress) (api.Image, error) {
-	list, err := i.Content.Look(ctx, req.From)
+	list, err := i.ChunkStore.List(ctx, req.From)
 	if err != nil {
 		return api.Image{}, err
 	}
@@ -70,7 +70,7 @@ func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress 
 	if err == nil && here.Lazy == nil {
 		return i.Describe(here), nil
 	}
-	if err := i.Content.Begin(ctx, img); err != nil {
+	if err := i.ChunkStore.Prepare(ctx, img); err != nil {
 		return api.Image{}, agentbox.OrNoSpace(err)
 	}
 	if img, err = i.Store.AddLazy(ctx, img); err != nil {
@@ -122,7 +122,7 @@ func (i *Images) Export(ctx context.Context, req api.ImageExportRequest, progres
 		return api.Image{}, err
 	}
 	end := progress.Begin("export", req.Directory)
-	err = i.Content.Export(ctx, img, i.Store.Trace(img.Digest), req.Directory, func(done, total int) {
+	err = i.ChunkStore.Export(ctx, img, i.Store.Trace(img.Digest), req.Directory, func(done, total int) {
 		progress.Move("export", req.Directory, int64(done), int64(total))
 	})
 	if err != nil {
@@ -176,11 +176,11 @@ func unavailable(img image.Image, err error) error {
 func (i *Images) withRepair(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error), remotes ...string) (image.Image, error) {
 	img, err := do()
 	var damaged *image.DamagedError
-	if !errors.As(err, &damaged) || i.Content == nil {
+	if !errors.As(err, &damaged) || i.ChunkStore == nil {
 		return img, err
 	}
 	end := progress.Begin("mend", err.Error())
-	file, release, repairErr := i.Content.Repair(ctx, damaged.Digest, remotes...)
+	file, release, repairErr := i.ChunkStore.Repair(ctx, damaged.Digest, remotes...)
 	if repairErr == nil {
 		defer release()
 		repairErr = i.Store.Completed(ctx, damaged.Digest, file)
@@ -211,7 +211,7 @@ func (i *Images) withCompleteImage(ctx context.Context, progress agentbox.Progre
 // machines of this kind need complete images on this host, it completes the image. An existing file
 // counts as complete; the store is not asked, because every start calls Lazy.
 func (i *Images) Lazy(ctx context.Context, kind agentbox.Isolation, file string, progress agentbox.Progress) (*image.Image, error) {
-	if _, err := os.Stat(file); err == nil || i.Content == nil {
+	if _, err := os.Stat(file); err == nil || i.ChunkStore == nil {
 		return nil, nil
 	}
 	img, err := i.Store.Get(filepath.Base(filepath.Dir(file)))

@@ -74,8 +74,8 @@ func TestRemoveDamagedImageInUse(t *testing.T) {
 	}
 }
 
-// unforgetting is a Content that cannot remove anything.
-type unforgetting struct{ Content }
+// unforgetting is a ChunkStore that cannot remove anything.
+type unforgetting struct{ ChunkStore }
 
 func (unforgetting) Forget(context.Context, agentbox.Digest) error {
 	return errors.New("the disk fails")
@@ -84,7 +84,7 @@ func (unforgetting) Forget(context.Context, agentbox.Digest) error {
 // An image of a revoked member whose removal failed is tried again, so it must not count as gone.
 func TestDropThatFailed(t *testing.T) {
 	store, img := oneImage(t)
-	i := New(Config{Store: store, Content: unforgetting{}, Log: slog.New(slog.DiscardHandler), UsedBy: func(agentbox.Digest) []string { return nil }})
+	i := New(Config{Store: store, ChunkStore: unforgetting{}, Log: slog.New(slog.DiscardHandler), UsedBy: func(agentbox.Digest) []string { return nil }})
 	if i.Drop(t.Context(), img.Digest) {
 		t.Error("it counts as gone")
 	}

@@ -32,14 +32,14 @@ func main() {
 }
 
 // run opens the store as agentbox does after a crash, with two exceptions: gc may remove new data
-// (Grace), because it would have nothing to do otherwise, and there is no ballast. The key is
+// (Grace), because it would have nothing to do otherwise, and there is no reserve file. The key is
 // constant, so that the names of an earlier run are trusted.
 func run(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: power work|check DIR")
 	}
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
-	s, err := cachestore.Open(ctx, cachestore.Config{Dir: args[1], Key: key, Ballast: -1, Grace: -1})
+	s, err := cachestore.Open(ctx, cachestore.Config{Dir: args[1], Key: key, ReserveFile: -1, Grace: -1})
 	if err != nil {
 		return err
 	}

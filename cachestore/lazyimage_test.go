@@ -18,23 +18,23 @@ import (
 	"agentbox/cachestore/disk"
 )
 
-// wire is a Source that counts what is asked for, and can hold back or spoil a piece.
-type wire struct {
+// controlledSource is a Source that counts what is asked for, and can hold back or corrupt a piece.
+type controlledSource struct {
 	Source
-	mu    sync.Mutex
-	asked map[agentbox.Digest]int
-	hold  map[agentbox.Digest]chan struct{}
-	spoil bool
+	mu      sync.Mutex
+	asked   map[agentbox.Digest]int
+	hold    map[agentbox.Digest]chan struct{}
+	corrupt bool
 }
 
-func newWire(src Source) *wire {
-	return &wire{Source: src, asked: map[agentbox.Digest]int{}, hold: map[agentbox.Digest]chan struct{}{}}
+func newControlledSource(src Source) *controlledSource {
+	return &controlledSource{Source: src, asked: map[agentbox.Digest]int{}, hold: map[agentbox.Digest]chan struct{}{}}
 }
 
-func (w *wire) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
+func (w *controlledSource) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
 	w.mu.Lock()
 	w.asked[d]++
-	hold, spoil := w.hold[d], w.spoil
+	hold, spoil := w.hold[d], w.corrupt
 	w.mu.Unlock()
 	if hold != nil {
 		select {
@@ -51,7 +51,7 @@ func (w *wire) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, err
 	return b, err
 }
 
-func (w *wire) total() int {
+func (w *controlledSource) total() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
@@ -61,16 +61,16 @@ func (w *wire) total() int {
 	return n
 }
 
-// elsewhere is a store that has an image, as a Source, and the image's manifest.
-func elsewhere(t *testing.T, b []byte) (*wire, agentbox.Digest) {
+// otherStore is a store that has an image, as a Source, and the image's manifest.
+func otherStore(t *testing.T, b []byte) (*controlledSource, agentbox.Digest) {
 	t.Helper()
 	s := openStore(t, t.TempDir())
-	return newWire(s), putImage(t, s, b).Manifest
+	return newControlledSource(s), putImage(t, s, b).Manifest
 }
 
-func fillImage(t *testing.T, s *Store, d agentbox.Digest, src Source) *Filling {
+func fillImage(t *testing.T, s *Store, d agentbox.Digest, src Source) *LazyImage {
 	t.Helper()
-	l, err := s.FillImage(t.Context(), d, src)
+	l, err := s.OpenLazyImage(t.Context(), d, src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func blockOf(b []byte, i int) []byte {
 	return b[i*blob.BlockSize : min((i+1)*blob.BlockSize, len(b))]
 }
 
-func wantBlock(t *testing.T, l *Filling, i int, want []byte) {
+func wantBlock(t *testing.T, l *LazyImage, i int, want []byte) {
 	t.Helper()
 	f, err := os.Open(l.Path())
 	if err != nil {
@@ -95,9 +95,9 @@ func wantBlock(t *testing.T, l *Filling, i int, want []byte) {
 	}
 }
 
-func TestFillingFetchesOnDemand(t *testing.T) {
+func TestLazyImageFetchesOnDemand(t *testing.T) {
 	b := diskImage(1, 8)
-	src, d := elsewhere(t, b)
+	src, d := otherStore(t, b)
 	s := openStore(t, t.TempDir())
 	l := fillImage(t, s, d, src)
 	before := src.total() // the manifest
@@ -119,7 +119,7 @@ func TestFillingFetchesOnDemand(t *testing.T) {
 		wantBlock(t, l, i, blockOf(b, i))
 	}
 	wantBlock(t, l, 5, make([]byte, blob.BlockSize)) // nobody may read it yet
-	if have := l.Have(); !bytes.Equal(have, []byte{1<<1 | 1<<6, 1}) {
+	if have := l.Bitmap(); !bytes.Equal(have, []byte{1<<1 | 1<<6, 1}) {
 		t.Errorf("bitmap %08b", have)
 	}
 	if trace := l.Trace(); len(trace) != 2 || trace[0] != 6 && trace[0] != 8 {
@@ -146,9 +146,9 @@ func TestFillingFetchesOnDemand(t *testing.T) {
 	}
 }
 
-func TestFillingDemandHasPriority(t *testing.T) {
+func TestLazyImageDemandHasPriority(t *testing.T) {
 	b := noise(2, 12*blob.BlockSize)
-	src, d := elsewhere(t, b)
+	src, d := otherStore(t, b)
 	l := fillImage(t, openStore(t, t.TempDir()), d, src)
 	defer l.Close()
 	held := make(chan struct{})
@@ -170,20 +170,20 @@ func TestFillingDemandHasPriority(t *testing.T) {
 	}
 }
 
-func TestFillingRejectsWrongBytes(t *testing.T) {
+func TestLazyImageRejectsWrongBytes(t *testing.T) {
 	b := noise(3, 4*blob.BlockSize)
-	src, d := elsewhere(t, b)
+	src, d := otherStore(t, b)
 	l := fillImage(t, openStore(t, t.TempDir()), d, src)
 	defer l.Close()
-	src.spoil = true
+	src.corrupt = true
 	if err := l.Need(t.Context(), 2); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("wrong bytes: %v", err)
 	}
-	if l.Have()[0] != 0 {
+	if l.Bitmap()[0] != 0 {
 		t.Error("a block that came wrong may be read")
 	}
 	wantBlock(t, l, 2, make([]byte, blob.BlockSize))
-	src.spoil = false
+	src.corrupt = false
 	if err := l.Need(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
@@ -191,9 +191,9 @@ func TestFillingRejectsWrongBytes(t *testing.T) {
 }
 
 // A process that was killed has lost what it knew, and not the bytes.
-func TestFillingDoesNotFetchTwice(t *testing.T) {
+func TestLazyImageFetchesOnce(t *testing.T) {
 	b := noise(4, 6*blob.BlockSize)
-	src, d := elsewhere(t, b)
+	src, d := otherStore(t, b)
 	dir := t.TempDir()
 	s := openStore(t, dir)
 	l := fillImage(t, s, d, src)
@@ -215,16 +215,16 @@ func TestFillingDoesNotFetchTwice(t *testing.T) {
 	if n := src.total() - before; n != 0 {
 		t.Errorf("%d blocks were asked for again", n)
 	}
-	if p, err := s.Presence(l.Manifest()); err != nil || p.Here != 6 {
-		t.Errorf("%d blocks are claimed (%v)", p.Here, err)
+	if p, err := s.Presence(l.Manifest()); err != nil || p.Present != 6 {
+		t.Errorf("%d blocks are claimed (%v)", p.Present, err)
 	}
 }
 
 // A box may read the file of a manifest that stays, while this process knows nothing of the box.
-func TestGCKeepsFilling(t *testing.T) {
+func TestGCKeepsLazyImage(t *testing.T) {
 	shared := noise(5, 3*blob.BlockSize)
 	b := append(bytes.Clone(shared), noise(6, 3*blob.BlockSize)...)
-	src, d := elsewhere(t, b)
+	src, d := otherStore(t, b)
 	s := openStore(t, t.TempDir())
 	putImage(t, s, shared)
 	l := fillImage(t, s, d, src)
@@ -242,9 +242,9 @@ func TestGCKeepsFilling(t *testing.T) {
 	}
 }
 
-func TestFillingConcurrentWithGC(t *testing.T) {
+func TestLazyImageConcurrentWithGC(t *testing.T) {
 	b := noise(7, 24*blob.BlockSize)
-	src, d := elsewhere(t, b)
+	src, d := otherStore(t, b)
 	s := openStore(t, t.TempDir())
 	l := fillImage(t, s, d, src)
 	ctx, stop := context.WithCancel(t.Context())
@@ -320,27 +320,27 @@ func TestPutImageFileLinks(t *testing.T) {
 	}
 }
 
-// deafDisk reads nothing of one file, for a reason that says nothing about its bytes.
-type deafDisk struct {
+// unreadableDisk reads nothing of one file, for a reason that says nothing about its bytes.
+type unreadableDisk struct {
 	disk.OS
 	path atomic.Pointer[string]
 }
 
-func (d *deafDisk) Open(name string, write bool) (disk.File, error) {
+func (d *unreadableDisk) Open(name string, write bool) (disk.File, error) {
 	f, err := d.OS.Open(name, write)
 	if err != nil {
 		return nil, err
 	}
-	return deafFile{f, d, name}, nil
+	return unreadableFile{f, d, name}, nil
 }
 
-type deafFile struct {
+type unreadableFile struct {
 	disk.File
-	d    *deafDisk
+	d    *unreadableDisk
 	name string
 }
 
-func (f deafFile) ReadAt(p []byte, off int64) (int, error) {
+func (f unreadableFile) ReadAt(p []byte, off int64) (int, error) {
 	if deaf := f.d.path.Load(); deaf != nil && filepath.Base(*deaf) == filepath.Base(f.name) {
 		return 0, &fs.PathError{Op: "read", Path: f.name, Err: syscall.ENOMEM}
 	}
@@ -350,7 +350,7 @@ func (f deafFile) ReadAt(p []byte, off int64) (int, error) {
 // A host that cannot read just now has lost nothing: no block is asked for again and written over.
 func TestHostErrorIsNotDamage(t *testing.T) {
 	b := noise(5, 3*blob.BlockSize)
-	src, d := elsewhere(t, b)
+	src, d := otherStore(t, b)
 	dir := t.TempDir()
 	s := openStore(t, dir)
 	l := fillImage(t, s, d, src)
@@ -359,7 +359,7 @@ func TestHostErrorIsNotDamage(t *testing.T) {
 	}
 	path := l.Path()
 	s.Close() // what was not flushed is not claimed, so it is looked at
-	deaf := &deafDisk{}
+	deaf := &unreadableDisk{}
 	s = openStore(t, dir, func(c *Config) { c.FS = deaf })
 	l = fillImage(t, s, d, src)
 	deaf.path.Store(&path)
@@ -378,9 +378,9 @@ func TestHostErrorIsNotDamage(t *testing.T) {
 
 // Nothing can have come into a file that was made a moment ago: looking at all of it would take as
 // long as getting it over a fast link.
-func TestFillingDoesNotReadHoles(t *testing.T) {
-	src, d := elsewhere(t, noise(6, 4*blob.BlockSize))
-	deaf := &deafDisk{}
+func TestLazyImageDoesNotReadHoles(t *testing.T) {
+	src, d := otherStore(t, noise(6, 4*blob.BlockSize))
+	deaf := &unreadableDisk{}
 	s := openStore(t, t.TempDir(), func(c *Config) { c.FS = deaf })
 	l := fillImage(t, s, d, src)
 	path := l.Path()
@@ -394,9 +394,9 @@ func TestFillingDoesNotReadHoles(t *testing.T) {
 	}
 }
 
-// TestFillImageErrorHoldsNothing has a full disk keep the store from remembering that the
+// TestOpenLazyImageErrorHoldsNothing has a full disk keep the store from remembering that the
 // image was used: the caller has nothing to close, so gc must be free to take the file.
-func TestFillImageErrorHoldsNothing(t *testing.T) {
+func TestOpenLazyImageErrorHoldsNothing(t *testing.T) {
 	d := &faultDisk{}
 	s := openStore(t, t.TempDir(), func(c *Config) { c.FS = d })
 	st := putImage(t, s, diskImage(1, 4))
@@ -405,7 +405,7 @@ func TestFillImageErrorHoldsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.full = true
-	if _, err := s.FillImage(t.Context(), st.Manifest, nil); agentbox.CodeOf(err) != agentbox.NoSpace {
+	if _, err := s.OpenLazyImage(t.Context(), st.Manifest, nil); agentbox.CodeOf(err) != agentbox.NoSpace {
 		t.Fatalf("code %s: %v", agentbox.CodeOf(err), err)
 	}
 	if s.guard.isHeld(st.Manifest) || s.guard.isWritten(meta.File) {

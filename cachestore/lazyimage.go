@@ -13,11 +13,11 @@ import (
 	"agentbox/cachestore/index"
 )
 
-// Filling is an image's own file while it is being completed. A process that has its path may read
-// a block once Need, Prefetch or Complete has returned for it; before that, the block may be a
+// LazyImage is an image's own file while it is being completed. A process that has its path may
+// read a block once Need, Prefetch or Complete has returned for it; before that, the block may be a
 // hole. The manifest is held until Close; a process that uses the file for longer must pin it. All
 // methods are safe for concurrent use, except that Close comes after all others.
-type Filling struct {
+type LazyImage struct {
 	s *Store
 	d agentbox.Digest
 	// f gets missing chunks.
@@ -40,15 +40,15 @@ type Filling struct {
 	listeners map[*func()]bool
 }
 
-// FillImage opens an image for reading while its pieces are fetched from src as needed. Blocks that
-// are in the store in other images' files are copied instead.
+// OpenLazyImage opens an image for reading while its pieces are fetched from src as needed. Blocks
+// that are in the store in other images' files are copied instead.
 //
-// src may be nil when the whole image is in the store, scattered over other files. FillImage
+// src may be nil when the whole image is in the store, scattered over other files. OpenLazyImage
 // fetches only the manifest. The error is Invalid when that is of a stream. At first only blocks of
 // zeros may be read, unless this process has found the whole file correct before. Blocks from
 // earlier processes are hashed when they are needed.
-func (s *Store) FillImage(ctx context.Context, manifest agentbox.Digest, src Source) (_ *Filling, err error) {
-	l := &Filling{s: s, d: manifest, release: s.guard.hold(manifest), asked: map[int]bool{}, listeners: map[*func()]bool{}}
+func (s *Store) OpenLazyImage(ctx context.Context, manifest agentbox.Digest, src Source) (_ *LazyImage, err error) {
+	l := &LazyImage{s: s, d: manifest, release: s.guard.hold(manifest), asked: map[int]bool{}, listeners: map[*func()]bool{}}
 	defer func() {
 		if err != nil {
 			l.release()
@@ -80,13 +80,13 @@ func (s *Store) FillImage(ctx context.Context, manifest agentbox.Digest, src Sou
 
 // Path returns the path of the file, in the store's directory. It has its full size from the start.
 // Only the store may write to it.
-func (l *Filling) Path() string { return l.path }
+func (l *LazyImage) Path() string { return l.path }
 
 // Manifest returns the image's manifest. It is shared and must not be changed.
-func (l *Filling) Manifest() blob.Manifest { return l.f.m }
+func (l *LazyImage) Manifest() blob.Manifest { return l.f.m }
 
-// Have returns a bitmap of the blocks that may be read: bit i%8 of byte i/8, the lowest first.
-func (l *Filling) Have() []byte {
+// Bitmap returns a bitmap of the blocks that may be read: bit i%8 of byte i/8, the lowest first.
+func (l *LazyImage) Bitmap() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	bits := make([]byte, (len(l.have)+7)/8)
@@ -98,8 +98,8 @@ func (l *Filling) Have() []byte {
 	return bits
 }
 
-// Here returns the number of bytes that may be read, including zeros, to show progress.
-func (l *Filling) Here() int64 {
+// PresentBytes returns the number of bytes that may be read, including zeros, to show progress.
+func (l *LazyImage) PresentBytes() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := int64(0)
@@ -112,7 +112,7 @@ func (l *Filling) Here() int64 {
 }
 
 // Trace lists the blocks that were needed, in the order of their first use.
-func (l *Filling) Trace() []uint32 {
+func (l *LazyImage) Trace() []uint32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.trace)
@@ -122,7 +122,7 @@ func (l *Filling) Trace() []uint32 {
 // started. Blocks are numbered by their place: byte offset / blob.BlockSize. The error is Invalid
 // beyond the end, and NotFound or Corrupt if src does not have the block; after other errors a
 // retry may succeed.
-func (l *Filling) Need(ctx context.Context, block int) error {
+func (l *LazyImage) Need(ctx context.Context, block int) error {
 	if block < 0 || block >= len(l.have) {
 		return agentbox.Errorf(agentbox.Invalid, "block %d of an image of %d", block, len(l.have))
 	}
@@ -131,7 +131,7 @@ func (l *Filling) Need(ctx context.Context, block int) error {
 }
 
 // demand adds a block to the trace, once. It leaves out zeros, which cost nothing to have.
-func (l *Filling) demand(block int) {
+func (l *LazyImage) demand(block int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.asked[block] && !l.f.m.Chunks[block].Zero() {
@@ -142,7 +142,7 @@ func (l *Filling) demand(block int) {
 
 // track calls progress with the number of blocks of a list that may be read, until stop is called.
 // The list has every block that is not zero, and so each one that arrives.
-func (l *Filling) track(list []int, progress func(done, total int)) (stop func()) {
+func (l *LazyImage) track(list []int, progress func(done, total int)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	done := 0
@@ -166,7 +166,7 @@ func (l *Filling) track(list []int, progress func(done, total int)) (stop func()
 // get makes a block readable. Concurrent callers share one attempt; if it fails, each tries on its
 // own, because the first may have been cancelled. Without ask, it does not use the Source, and
 // mayFetch is true of the error for a missing block.
-func (l *Filling) get(ctx context.Context, block int, ask bool) error {
+func (l *LazyImage) get(ctx context.Context, block int, ask bool) error {
 	_, err := l.flights.do(ctx, block, func() ([]byte, error) {
 		if l.readable(block) {
 			return nil, nil
@@ -181,7 +181,7 @@ func (l *Filling) get(ctx context.Context, block int, ask bool) error {
 }
 
 // readable reports whether a block may be read.
-func (l *Filling) readable(block int) bool {
+func (l *LazyImage) readable(block int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.have[block]
@@ -189,7 +189,7 @@ func (l *Filling) readable(block int) bool {
 
 // onChunk writes a fetched chunk to its place in this file, because filler.put skips a chunk that
 // another image has.
-func (l *Filling) onChunk(ctx context.Context, block int, b []byte) error {
+func (l *LazyImage) onChunk(ctx context.Context, block int, b []byte) error {
 	if err := l.f.writeBlock(ctx, l.file, block, b); err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (l *Filling) onChunk(ctx context.Context, block int, b []byte) error {
 }
 
 // arrived makes a block readable, and calls the listeners with mu held.
-func (l *Filling) arrived(block int) {
+func (l *LazyImage) arrived(block int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.have[block] {
@@ -212,7 +212,7 @@ func (l *Filling) arrived(block int) {
 
 // Prefetch gets blocks roughly in this order, with a lower priority than Need, and returns when all
 // of them are on disk and may be read. It ignores numbers beyond the end.
-func (l *Filling) Prefetch(ctx context.Context, blocks []uint32) error {
+func (l *LazyImage) Prefetch(ctx context.Context, blocks []uint32) error {
 	var list []int
 	for _, b := range blocks {
 		if int64(b) < int64(len(l.have)) {
@@ -224,9 +224,9 @@ func (l *Filling) Prefetch(ctx context.Context, blocks []uint32) error {
 
 // Complete gets all blocks, with a lower priority than Need. When it returns nil, the file is the
 // whole image, on disk, and File returns it at once. progress, which may be nil, receives the
-// number of readable blocks. It is called with a lock held, so it must not call the Filling. The
+// number of readable blocks. It is called with a lock held, so it must not call the LazyImage. The
 // error is NotFound when src lacks some blocks; the others stay, and a retry continues from there.
-func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) error {
+func (l *LazyImage) Complete(ctx context.Context, progress func(done, total int)) error {
 	list := l.f.m.Data()
 	if progress != nil {
 		defer l.track(list, progress)()
@@ -244,7 +244,7 @@ func (l *Filling) Complete(ctx context.Context, progress func(done, total int)) 
 // fetchAll makes the blocks of a list readable: first those that order or the manifest's trace
 // name. It does not request what is in the store, in another file or from an earlier process, so
 // that a restarted daemon does not fetch an image twice.
-func (l *Filling) fetchAll(ctx context.Context, order []uint32, list []int) error {
+func (l *LazyImage) fetchAll(ctx context.Context, order []uint32, list []int) error {
 	missing, err := l.ensureLocal(ctx, list)
 	if err != nil {
 		return err
@@ -266,7 +266,7 @@ func (l *Filling) fetchAll(ctx context.Context, order []uint32, list []int) erro
 }
 
 // ensureLocal makes blocks readable whose bytes are in the store, and returns the others, sorted.
-func (l *Filling) ensureLocal(ctx context.Context, list []int) (missing []int, err error) {
+func (l *LazyImage) ensureLocal(ctx context.Context, list []int) (missing []int, err error) {
 	workers := newWorkers(ctx)
 	err = workers.each(list, func(ctx context.Context, i int) error {
 		err := l.get(ctx, i, false)
@@ -281,8 +281,8 @@ func (l *Filling) ensureLocal(ctx context.Context, list []int) (missing []int, e
 }
 
 // Close flushes what was fetched, and releases the manifest. Calls under way fail. The file stays
-// with its holes, and a later Filling continues with it.
-func (l *Filling) Close() error {
+// with its holes, and a later LazyImage continues with it.
+func (l *LazyImage) Close() error {
 	defer l.release()
 	return l.f.close()
 }
