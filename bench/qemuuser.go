@@ -41,7 +41,7 @@ func (l *Lab) qemuUser(ctx context.Context, box agentbox.Box, at *netServer) (_ 
 		return nil, nil, err
 	}
 	driver := qemu.New(qemu.Config{
-		StateDir: state, Accel: box.Accel, Rewire: onUserNetwork, Log: log,
+		StateDir: state, Accel: box.Accel, ModifyArgv: onUserNetwork, Log: log,
 		Kernel: func(context.Context) (string, error) { return dir, nil },
 	})
 	m, err := driver.Boot(ctx, vmm.Spec{

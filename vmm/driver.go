@@ -149,8 +149,8 @@ type Snapshotter interface {
 	// Restore starts a machine from a template, or, when saved is not "", from a state that was
 	// saved from a machine of the same template and fingerprint. If the state holds disks, the
 	// runtime layer is copied from it into spec.Dir and the workspace to spec.Workspace, which must
-	// not exist then. The saved state is never changed, unless it is Passing, and may be removed as
-	// soon as Restore has returned. It returns when the guest's CPUs run. After an error nothing
+	// not exist then. The saved state is never changed, unless it is Transient, and may be removed
+	// as soon as Restore has returned. It returns when the guest's CPUs run. After an error nothing
 	// runs, and nothing of the guest ever ran unless the error is a MayHaveRun.
 	Restore(ctx context.Context, spec Spec, t Template, saved string) (Machine, error)
 }
@@ -171,10 +171,10 @@ const (
 	InPlace Saving = iota
 	// WithDisks: the runtime layer and the workspace are copied into the state.
 	WithDisks
-	// Passing is WithDisks for one Restore that follows at once, and whose machine is dropped if it
-	// fails. Thus nothing is synced or protected against damage, and Restore may move the disks out
-	// of the state.
-	Passing
+	// Transient is WithDisks for one Restore that follows at once, and whose machine is dropped if
+	// it fails. Thus nothing is synced or protected against damage, and Restore may move the disks
+	// out of the state.
+	Transient
 )
 
 // Reclaimer is the optional ability of a Driver to take back files that a guest made as another

@@ -319,11 +319,11 @@ type ImageDetail struct {
 	// Maker is the PeerID of the member that made the image, or "" for this machine.
 	Maker     string `json:"maker,omitempty"`
 	MakerName string `json:"maker_name,omitempty"` // name of that member
-	// Upon has the PeerIDs of the members that made what the image was built on.
-	Upon     []string        `json:"upon,omitempty"`
-	Base     agentbox.Digest `json:"base,omitzero"`      // the image that included files were added to
-	Manifest string          `json:"manifest,omitempty"` // of an image from a registry, as resolved
-	Received []ImageReceived `json:"received"`           // largest first
+	// BaseMakers has the PeerIDs of the members that made what the image was built on.
+	BaseMakers []string        `json:"upon,omitempty"`
+	Base       agentbox.Digest `json:"base,omitzero"`      // the image that included files were added to
+	Manifest   string          `json:"manifest,omitempty"` // of an image from a registry, as resolved
+	Received   []ImageReceived `json:"received"`           // largest first
 	// Made counts the bytes that this machine wrote: built, or unpacked from a registry's layers.
 	Made int64 `json:"made"`
 	// Local counts the bytes that needed no transfer: empty blocks, and blocks that other images

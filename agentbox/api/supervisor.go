@@ -131,7 +131,7 @@ type SupervisorStatus struct {
 // the supervisor. A save lets the machine go on, and also copies its disks.
 type SaveRequest struct {
 	Dir string `json:"dir"`
-	// Fork is for a save whose state is restored at once and only once (vmm.Passing), so that it
+	// Fork is for a save whose state is restored at once and only once (vmm.Transient), so that it
 	// need not be durable.
 	Fork bool `json:"fork,omitempty"`
 }

@@ -102,7 +102,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	}
 	// A repository must not copy the home into an image by an include: it contains secrets and
 	// other boxes.
-	store.Never = []string{cfg.Home.Dir, cfg.Home.Run()}
+	store.Excluded = []string{cfg.Home.Dir, cfg.Home.Run()}
 	shared, err := share(ctx, cfg, store)
 	if err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 	s.sharing = &layers.Sharing{Store: s.store.Store, File: cfg.Home.Shared(), Changed: t.SharingChanged}
 	s.results = layers.SetupResults{Store: s.store.Store, Key: s.images.Key}
 	t.Images, t.SetupResults, t.Sharing, t.Files, t.Log = s.images, s.results, s.sharing, images, cfg.Log
-	images.Elsewhere = t.Image
+	images.FindRemote = t.Image
 	t.OnJoin, t.OnMade = s.onJoin, s.notifyMachines
 	s.mesh, s.noMesh = mesh.Open(mesh.Config{
 		Dir: cfg.Home.Mesh(), Key: key, Log: cfg.Log, Attach: t.Attach, OnCatalogueChange: t.Changed, OnListChange: t.Notify, NoMulticast: os.Getenv(mdnsEnv) == "off",

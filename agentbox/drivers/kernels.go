@@ -64,7 +64,7 @@ func (k *Kernels) Dir(ctx context.Context, override string, progress agentbox.Pr
 		Progress: func(what string) { progress.Say("kernel: " + what) },
 	}
 	if k.Team != nil {
-		cfg.Elsewhere = func(ctx context.Context, dir string) (string, error) { return k.fromTeam(ctx, dir, progress) }
+		cfg.FetchRemote = func(ctx context.Context, dir string) (string, error) { return k.fromTeam(ctx, dir, progress) }
 		defer k.Team.KernelFetched()
 	}
 	dir, err := kernel.Ensure(ctx, cfg)

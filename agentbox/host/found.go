@@ -14,7 +14,7 @@ import (
 // on it can be looked for; whether included files have changed is only known when the image is
 // made. The steps look again for what found does not find.
 func (m *Manager) lookUpParts(ctx context.Context, u *creation, p plan.Plan) (f plan.Found) {
-	img, ok := m.Images.Made(consent.RecipeOf(u.Config))
+	img, ok := m.Images.FindBase(consent.RecipeOf(u.Config))
 	if f.Image = presence(ok); !ok || len(u.Config.Include) > 0 {
 		return f
 	}

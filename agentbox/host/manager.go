@@ -170,7 +170,7 @@ func (m *Manager) makePolicyParts(cfg Config) {
 		},
 	})
 	store := project.NewStore(cfg.Home)
-	m.consent = consent.Approvals{Store: store, Agents: cfg.Home.Agents(), Has: cfg.Images.Has, Best: func(ctx context.Context) (agentbox.Isolation, error) {
+	m.consent = consent.Approvals{Store: store, Agents: cfg.Home.Agents(), Has: cfg.Images.HasBase, Best: func(ctx context.Context) (agentbox.Isolation, error) {
 		best, err := m.chooser.Auto(ctx)
 		return best.Kind, err
 	}}

@@ -144,7 +144,7 @@ func decodeAbout(b []byte, digest agentbox.Digest) (image.Image, error) {
 	if err != nil {
 		return img, err
 	}
-	for _, s := range append([]string{img.Name, img.Source, img.Platform, img.Key, img.Origin}, img.Upon...) {
+	for _, s := range append([]string{img.Name, img.Source, img.Platform, img.Key, img.Origin}, img.BaseMakers...) {
 		if comment(s) != s {
 			return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "the description of image %s has text that is too long or not printable", digest.Short())
 		}
@@ -162,7 +162,7 @@ func decodeAbout(b []byte, digest agentbox.Digest) (image.Image, error) {
 // checkText fails when a description that somebody else wrote has what a terminal would take for
 // more than text: it is shown to users.
 func checkText(img image.Image) error {
-	texts := slices.Concat([]string{img.Name, img.Source, img.Platform, img.Key, img.Origin, img.Manifest}, img.Upon, img.Versions, img.Packages, img.Env)
+	texts := slices.Concat([]string{img.Name, img.Source, img.Platform, img.Key, img.Origin, img.Manifest}, img.BaseMakers, img.Versions, img.Packages, img.Env)
 	if slices.ContainsFunc(texts, func(s string) bool {
 		return strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 	}) {

@@ -12,7 +12,7 @@ import (
 // shown as it is if it is not text.
 func FuzzAbout(f *testing.F) {
 	d := agentbox.Digest{1}
-	b, err := json.Marshal(image.Image{Digest: d, Name: "apt:bookworm", Size: 5, Key: "k", Origin: "00", Upon: []string{"11"}})
+	b, err := json.Marshal(image.Image{Digest: d, Name: "apt:bookworm", Size: 5, Key: "k", Origin: "00", BaseMakers: []string{"11"}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -207,7 +207,7 @@ func (s *Supervisor) pause(ctx context.Context, req api.SaveRequest) error {
 func (s *Supervisor) save(ctx context.Context, req api.SaveRequest) error {
 	how := vmm.WithDisks
 	if req.Fork {
-		how = vmm.Passing
+		how = vmm.Transient
 	}
 	if err := s.saveFrozen(ctx, req.Dir, how); err != nil {
 		return err

@@ -27,7 +27,7 @@ const (
 
 // Image finds an image that a builder of the team offers: by its digest if pin is set, otherwise by
 // the key of what it is made from. The store then expects the image, and its pieces come as they
-// are needed (image.Store.Elsewhere). Several offers are tried one after the other, each of which
+// are needed (image.Store.FindRemote). Several offers are tried one after the other, each of which
 // may cost unreachableTimeout if nobody answers. Image returns NotFound if nobody offers it.
 func (t *Team) Image(ctx context.Context, pin agentbox.Digest, key string) (img image.Image, err error) {
 	if !pin.IsZero() {
@@ -125,7 +125,7 @@ func (t *Team) describe(ctx context.Context, o offer) (image.Image, error) {
 		img.Origin = "" // one of our own images comes back
 	}
 	if o.Owner != maker { // the owner wrote the description
-		img.Upon = append(img.Upon, o.Owner.String())
+		img.BaseMakers = append(img.BaseMakers, o.Owner.String())
 	}
 	img.Lazy = &image.Lazy{Manifest: o.Manifest, From: layers.Team}
 	return img, t.Images.Adopt(ctx, img, o.name)

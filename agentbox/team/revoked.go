@@ -96,7 +96,7 @@ func (t *Team) drop(ctx context.Context, n blob.Name) {
 // imageMakers returns the members, other than us, whose statements determine an image.
 func imageMakers(img image.Image) []identity.PeerID {
 	var out []identity.PeerID
-	for _, s := range append([]string{img.Origin}, img.Upon...) {
+	for _, s := range append([]string{img.Origin}, img.BaseMakers...) {
 		if s == "" {
 			continue
 		}

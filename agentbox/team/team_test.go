@@ -53,7 +53,7 @@ func newMachine(t *testing.T) *machine {
 	if m.Files, err = image.Open(ctx, filepath.Join(dir, "images")); err != nil {
 		t.Fatal(err)
 	}
-	m.Files.Elsewhere = m.Image
+	m.Files.FindRemote = m.Image
 	m.contexts.Store(&[]Context{})
 	m.Contexts = func(context.Context) ([]Context, error) { return *m.contexts.Load(), nil }
 	m.DropImage = func(_ context.Context, d agentbox.Digest) bool {

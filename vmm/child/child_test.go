@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAProcessEndsOnceAndSaysHow(t *testing.T) {
+func TestProcessEnd(t *testing.T) {
 	ours, theirs, err := SocketPair("input")
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func readFull(r io.Reader, b []byte) error {
 	return err
 }
 
-func TestWhatCannotBeConfinedDoesNotStart(t *testing.T) {
+func TestUnconfinedProcessDoesNotStart(t *testing.T) {
 	refused := errors.New("refused")
 	if _, err := Start(exec.Command("true"), func() error { return refused }); !errors.Is(err, refused) {
 		t.Errorf("%v", err)

@@ -140,7 +140,7 @@ func (r *rig) background(c *guest.Client, args ...string) {
 	}
 }
 
-func TestBoxSurvivesItsUser(t *testing.T) {
+func TestBoxSurvivesHostileUser(t *testing.T) {
 	r := newRig(t)
 	m, err := r.driver.Boot(r.Context(), r.next())
 	r.ok(err)
@@ -206,7 +206,7 @@ func (r *rig) count(c *guest.Client) int {
 	return 0
 }
 
-func TestClonesAreNoTwins(t *testing.T) {
+func TestClonesDiffer(t *testing.T) {
 	r := newRig(t)
 	template := r.template()
 
@@ -272,7 +272,7 @@ func (r *rig) template() vmm.Template {
 }
 
 // A machine of the pool has used an empty workspace before it gets the one of its box.
-func TestWorkspaceAfterAWarmUp(t *testing.T) {
+func TestWorkspaceAfterWarmUp(t *testing.T) {
 	r := newRig(t)
 	spec := r.next()
 	spec.Workspace = filepath.Join(spec.Dir, "workspace")

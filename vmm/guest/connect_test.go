@@ -8,7 +8,7 @@ import (
 )
 
 // Who notices late that one life is over does not end the next on the same stream.
-func TestTheEndOfALifeIsNotThatOfTheNext(t *testing.T) {
+func TestClosingOldLifeKeepsNext(t *testing.T) {
 	host, guest := net.Pipe()
 	defer guest.Close()
 	old, err := newLifeConn(host)
@@ -34,7 +34,7 @@ func TestTheEndOfALifeIsNotThatOfTheNext(t *testing.T) {
 
 // A guest reads nothing while its own write blocks. A host that did the same would wait for it for
 // ever.
-func TestTheHostReadsWhileItsOwnWriteBlocks(t *testing.T) {
+func TestHostReadsWhileWriteBlocks(t *testing.T) {
 	host, guest := net.Pipe() // which holds nothing
 	defer guest.Close()
 	conn, err := newLifeConn(host)

@@ -18,7 +18,7 @@ import (
 )
 
 // A guest may be broken or hostile: whatever it does, a call returns when its deadline has passed.
-func TestConnectReturnsWhateverTheGuestDoes(t *testing.T) {
+func TestConnectDeadline(t *testing.T) {
 	for name, behave := range map[string]func(net.Conn){
 		"silent":   func(c net.Conn) { io.Copy(io.Discard, c) },
 		"babbling": func(c net.Conn) { go io.Copy(io.Discard, c); io.Copy(c, endless{}) },
@@ -119,7 +119,7 @@ func streams(t *testing.T) (host, guest net.Conn) {
 }
 
 // Only what has read the Hello can prove it.
-func TestGuestWithAnotherHostKeyIsRefused(t *testing.T) {
+func TestWrongHostKeyIsRefused(t *testing.T) {
 	host, stream := streams(t)
 	login := make(chan error, 1)
 	go func() {
@@ -136,7 +136,7 @@ func TestGuestWithAnotherHostKeyIsRefused(t *testing.T) {
 }
 
 // Once it is logged in to, a guest that is hostile opens nothing towards the host.
-func TestAGuestOpensNothingTowardsTheHost(t *testing.T) {
+func TestGuestCannotOpenChannels(t *testing.T) {
 	host, stream := streams(t)
 	logins := make(chan *ssh.ServerConn, 1)
 	go func() {
@@ -166,7 +166,7 @@ func TestAGuestOpensNothingTowardsTheHost(t *testing.T) {
 }
 
 // SSH would end the connection, and with it every session of the box.
-func TestARequestThatIsTooLongLeavesTheConnection(t *testing.T) {
+func TestOversizedRequestKeepsConnection(t *testing.T) {
 	host, stream := streams(t)
 	go func() {
 		if _, err := greeted(stream, nil); err != nil {
@@ -190,7 +190,7 @@ func TestARequestThatIsTooLongLeavesTheConnection(t *testing.T) {
 	}
 }
 
-func TestHelloIsNewEachTime(t *testing.T) {
+func TestHelloIsFresh(t *testing.T) {
 	a, b := NewHello("box"), NewHello("box")
 	if a.Token == b.Token || a.MachineID == b.MachineID || string(a.Entropy) == string(b.Entropy) {
 		t.Error("two hellos are alike")
@@ -212,7 +212,7 @@ func TestCleanMakesOneLine(t *testing.T) {
 	}
 }
 
-func TestEmbeddedAgentIsAnELFOrTellsHowToBuildIt(t *testing.T) {
+func TestEmbeddedAgent(t *testing.T) {
 	agent, err := Agent()
 	if err != nil {
 		if agentbox.AsError(err).Hint == "" {

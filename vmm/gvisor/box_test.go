@@ -55,7 +55,7 @@ func said(t *testing.T, g *agentGuest, args ...string) string {
 	return out
 }
 
-func TestBoxSurvivesItsUser(t *testing.T) {
+func TestBoxSurvivesHostileUser(t *testing.T) {
 	h := realHarness(t)
 	m := ok(h.Driver.Boot(t.Context(), inDir(t, h.Spec)))(t)
 	defer m.Kill()
@@ -78,7 +78,7 @@ func TestBoxSurvivesItsUser(t *testing.T) {
 	}
 }
 
-func TestClonesAreNoTwins(t *testing.T) {
+func TestClonesDiffer(t *testing.T) {
 	h := realHarness(t)
 	d, tp := h.Driver.(*gvisor.Driver), vmmtest.OpenTemplate(t, h)
 	seen := map[string]bool{}
@@ -108,7 +108,7 @@ func TestClonesAreNoTwins(t *testing.T) {
 
 // What is written in the workspace, by the box's user or by its root, is the caller's when the
 // machine has ended.
-func TestWorkspaceBelongsToTheCaller(t *testing.T) {
+func TestWorkspaceBelongsToCaller(t *testing.T) {
 	h := realHarness(t)
 	d, tp := h.Driver.(*gvisor.Driver), vmmtest.OpenTemplate(t, h)
 	tree := t.TempDir()

@@ -21,12 +21,12 @@ import (
 func TestFaults(t *testing.T) {
 	h := realHarness(t)
 	d, tp := h.Driver.(*gvisor.Driver), vmmtest.OpenTemplate(t, h)
-	t.Run("no machine outlives the process that started it", func(t *testing.T) { testOrphans(t, h, tp) })
-	t.Run("no process of a machine outlives another", func(t *testing.T) { testKillEach(t, h, d, tp) })
-	t.Run("no room for a saved state", func(t *testing.T) { testNoRoom(t, h, d, tp) })
-	t.Run("saving and killing at once", func(t *testing.T) { testKillWhileSaving(t, h, d, tp) })
-	t.Run("a start that is given up", func(t *testing.T) { testCancelled(t, h, d, tp) })
-	t.Run("a template of another version", func(t *testing.T) { testOtherVersion(t, h, tp) })
+	t.Run("Orphans", func(t *testing.T) { testOrphans(t, h, tp) })
+	t.Run("KillEach", func(t *testing.T) { testKillEach(t, h, d, tp) })
+	t.Run("NoRoom", func(t *testing.T) { testNoRoom(t, h, d, tp) })
+	t.Run("KillWhileSaving", func(t *testing.T) { testKillWhileSaving(t, h, d, tp) })
+	t.Run("Cancelled", func(t *testing.T) { testCancelled(t, h, d, tp) })
+	t.Run("OtherVersion", func(t *testing.T) { testOtherVersion(t, h, tp) })
 }
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 func testOrphans(t *testing.T, h vmmtest.Harness, tp vmm.Template) {
-	vmmtest.Orphans(t, tp, 3, programsDir(t), t.TempDir(), h.Spec.Image)
+	vmmtest.TestOrphans(t, tp, 3, programsDir(t), t.TempDir(), h.Spec.Image)
 }
 
 // testKillEach kills the launcher, the sandbox and its file server in turn. (A process in which
@@ -56,7 +56,7 @@ func testKillEach(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp vmm.Temp
 		if m.Err() == nil {
 			t.Errorf("process %d of %v was killed, and the machine has no Err", i, pids)
 		}
-		vmmtest.WantGone(t, pids)
+		vmmtest.AwaitExit(t, pids)
 	}
 }
 
@@ -105,7 +105,7 @@ func testKillWhileSaving(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp v
 		if left := ok(os.ReadDir(parent))(t); err != nil && len(left) != 0 {
 			t.Errorf("a save that failed (%v) left %v", err, left)
 		}
-		vmmtest.WantGone(t, pids)
+		vmmtest.AwaitExit(t, pids)
 	}
 }
 

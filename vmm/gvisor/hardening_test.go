@@ -12,7 +12,7 @@ import (
 // What holds a guest that has taken over gVisor itself: each process of the machine has namespaces
 // of its own, sees no file of the host but the machine's, filters its system calls and is nobody on
 // the host.
-func TestWhatRunsAMachineIsConfined(t *testing.T) {
+func TestMachineProcessesAreConfined(t *testing.T) {
 	h := realHarness(t)
 	m := ok(h.Driver.Boot(t.Context(), inDir(t, h.Spec)))(t)
 	defer m.Kill()
@@ -59,7 +59,7 @@ func inMachine(at string) bool {
 }
 
 // The guest sees its own processes and its own kernel.
-func TestGuestSeesNothingOfTheHost(t *testing.T) {
+func TestGuestCannotSeeHost(t *testing.T) {
 	h := realHarness(t)
 	spec := inDir(t, h.Spec)
 	m := ok(h.Driver.Boot(t.Context(), spec))(t)

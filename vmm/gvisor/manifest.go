@@ -23,8 +23,8 @@ type manifest struct {
 
 	Images    map[string]image `json:"images"`              // what runsc wrote, by file name
 	Disks     bool             `json:"disks,omitempty"`     // of a saved state: with a copy of the workspace, if there is one
-	Workspace *agentbox.Digest `json:"workspace,omitempty"` // of the listing of that copy; zero if Passing
-	Passing   bool             `json:"passing,omitempty"`   // vmm.Passing: digests are zero, and a restore moves the workspace
+	Workspace *agentbox.Digest `json:"workspace,omitempty"` // of the listing of that copy; zero if Transient
+	Transient bool             `json:"passing,omitempty"`   // vmm.Transient: digests are zero, and a restore moves the workspace
 }
 
 // image is a file of a checkpoint. Its digest is the digest of the digests of its chunks, which are
@@ -54,7 +54,7 @@ func (m manifest) Check() error {
 
 // write puts the manifest into a directory, durably unless it is passing.
 func (m manifest) write(dir string) error {
-	if m.Passing {
+	if m.Transient {
 		return statedir.WriteManifest(dir, m, durable.Replace)
 	}
 	return statedir.WriteManifest(dir, m, durable.Create)
@@ -103,7 +103,7 @@ func (m manifest) openImages(dir string) (files []*os.File, err error) {
 // verify compares the images that openImages opened with their digests, unless the state is
 // passing. Code Corrupt if one does not match or cannot be read.
 func (m manifest) verify(ctx context.Context, dir string, files []*os.File) error {
-	if m.Passing {
+	if m.Transient {
 		return nil
 	}
 	for i, name := range imageNames {

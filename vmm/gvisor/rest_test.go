@@ -8,7 +8,7 @@ import (
 )
 
 // A machine at rest holds a fraction of runsc's program, of which its start maps all.
-func TestARestingMachineHoldsNoProgram(t *testing.T) {
+func TestIdleMachineReleasesProgramPages(t *testing.T) {
 	h := realHarness(t)
 	m := ok(h.Driver.Boot(t.Context(), inDir(t, h.Spec)))(t)
 	defer m.Kill()

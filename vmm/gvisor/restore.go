@@ -20,9 +20,9 @@ import (
 
 // Restore implements vmm.Snapshotter. It verifies a saved state while the sandbox loads it. The
 // images of a template were verified when it was opened. After an error nothing runs, and the
-// workspace is removed: a passing state is lost then, see vmm.Passing.
+// workspace is removed: a transient state is lost then, see vmm.Transient.
 func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, saved string) (vmm.Machine, error) {
-	t, err := statedir.Own[*template](from)
+	t, err := statedir.Unwrap[*template](from)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (r *restoration) workspace(ctx context.Context) error {
 		return err
 	}
 	r.copied = true
-	if r.man.Passing {
+	if r.man.Transient {
 		return errors.Join(unix.Rename(src, r.spec.Workspace), os.Chmod(r.spec.Workspace, 0o755)) // os.Rename refuses an empty directory
 	}
 	return copyTree(ctx, r.spec.Workspace, src, 0)
@@ -138,7 +138,7 @@ func (r *restoration) workspace(ctx context.Context) error {
 
 // verifyWorkspace compares names, modes, sizes and times with those that were saved.
 func (r *restoration) verifyWorkspace(dir string) error {
-	if r.man.Passing {
+	if r.man.Transient {
 		return nil
 	}
 	listing, err := digestTree(dir)

@@ -17,7 +17,7 @@ import (
 // SaveTemplate implements vmm.Snapshotter. It kills the machine after its sandbox has written the
 // files.
 func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) error {
-	m, err := statedir.Own[*machine](vm)
+	m, err := statedir.Unwrap[*machine](vm)
 	if err != nil {
 		return err
 	}
@@ -41,10 +41,10 @@ func (m *machine) manifest() manifest {
 }
 
 // Save implements vmm.Snapshotter. The state is complete in itself, runtime layer included; the
-// template only says which machines it fits. A passing state (vmm.Passing) is neither hashed nor
-// synced.
+// template only says which machines it fits. A transient state (vmm.Transient) is neither hashed
+// nor synced.
 func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.Saving) error {
-	m, err := statedir.Own[*machine](vm)
+	m, err := statedir.Unwrap[*machine](vm)
 	if err != nil {
 		return err
 	}
@@ -57,10 +57,10 @@ func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.S
 		return agentbox.Errorf(agentbox.Conflict, "%s cannot be saved: it was not restored from a template", m.spec.Name)
 	}
 	man := m.manifest()
-	man.Template, man.Disks, man.Passing = m.base.ID, how != vmm.InPlace, how == vmm.Passing
+	man.Template, man.Disks, man.Transient = m.base.ID, how != vmm.InPlace, how == vmm.Transient
 	create := statedir.New
-	if man.Passing {
-		create = statedir.NewPassing
+	if man.Transient {
+		create = statedir.NewTransient
 	}
 	return create(dir, func(tmp string) error { return m.save(ctx, tmp, man) })
 }
@@ -73,7 +73,7 @@ func (m *machine) save(ctx context.Context, dir string, man manifest) error {
 	var listing *agentbox.Digest
 	if man.Disks && m.spec.Workspace != "" {
 		group.Go(func() (err error) {
-			listing, err = m.saveWorkspace(ctx, filepath.Join(dir, workspaceDir), man.Passing)
+			listing, err = m.saveWorkspace(ctx, filepath.Join(dir, workspaceDir), man.Transient)
 			return err
 		})
 	}
@@ -108,7 +108,7 @@ func (m *machine) saveImages(ctx context.Context, dir string, man *manifest) err
 		if err != nil {
 			return err
 		}
-		if man.Passing {
+		if man.Transient {
 			man.Images[name] = image{Size: info.Size()}
 			continue
 		}

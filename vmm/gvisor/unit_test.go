@@ -17,7 +17,7 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-func TestTheBoxUserIsTheCallerAndAllOthersAreNobody(t *testing.T) {
+func TestIDMaps(t *testing.T) {
 	for _, c := range []struct {
 		own  int
 		free idRange
@@ -53,7 +53,7 @@ func TestSubordinateIDs(t *testing.T) {
 }
 
 // The setting that forbids user namespaces is named, with what allows them.
-func TestWhatForbidsNamespacesIsNamed(t *testing.T) {
+func TestNamespaceErrorNamesSetting(t *testing.T) {
 	settings := t.TempDir()
 	write := func(name, value string) {
 		t.Helper()
@@ -77,7 +77,7 @@ func TestWhatForbidsNamespacesIsNamed(t *testing.T) {
 	}
 }
 
-func TestAWorkspaceFilledInPlaceIsOpenToTheBoxsUsers(t *testing.T) {
+func TestInPlaceWorkspacePermissions(t *testing.T) {
 	d := New(Config{})
 	path := filepath.Join(t.TempDir(), "workspace")
 	if err := d.ReserveWorkspace(t.Context(), path, 1<<30); err != nil {
@@ -94,7 +94,7 @@ func TestAWorkspaceFilledInPlaceIsOpenToTheBoxsUsers(t *testing.T) {
 	}
 }
 
-func TestTemplateAndClonesHaveOneDescription(t *testing.T) {
+func TestClonesHaveSameSpecAsTemplate(t *testing.T) {
 	if !reflect.DeepEqual(describe(1<<30, 2<<30), describe(1<<30, 2<<30)) {
 		t.Error("two descriptions of one machine differ")
 	}
@@ -117,7 +117,7 @@ func someManifest() manifest {
 	return m
 }
 
-func TestManifestComesBack(t *testing.T) {
+func TestManifestRoundTrip(t *testing.T) {
 	m := someManifest()
 	b, id, err := statedir.Seal(m)
 	if err != nil {
@@ -158,7 +158,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-func TestDigestOfAnImageCoversEveryByte(t *testing.T) {
+func TestImageDigestCoversEveryByte(t *testing.T) {
 	content := make([]byte, 2*chunkSize+100)
 	whole, err := digestImage(context.Background(), bytes.NewReader(content), int64(len(content)))
 	if err != nil {
@@ -176,7 +176,7 @@ func TestDigestOfAnImageCoversEveryByte(t *testing.T) {
 	}
 }
 
-func TestCopiesOfTreesAreListedAlike(t *testing.T) {
+func TestCopyTreePreservesListing(t *testing.T) {
 	src, dst := t.TempDir(), t.TempDir()
 	for _, err := range []error{
 		os.WriteFile(filepath.Join(src, "script"), []byte("#!/bin/sh\n"), 0o755),
@@ -212,7 +212,7 @@ func TestCopiesOfTreesAreListedAlike(t *testing.T) {
 	}
 }
 
-func TestWhyNoFUSE(t *testing.T) {
+func TestMissingFUSEIsExplained(t *testing.T) {
 	dir := t.TempDir()
 	if err := opens(filepath.Join(dir, "none")); err == nil || !strings.Contains(err.Error(), "modprobe fuse") {
 		t.Errorf("a device that is not there: %v", err)
@@ -266,7 +266,7 @@ func TestHolesAreNotCopied(t *testing.T) {
 }
 
 // The sandbox may be in the guest's hands. What it answers cannot fill the supervisor's memory.
-func TestAnAnswerWithoutEndIsGivenUp(t *testing.T) {
+func TestControlAnswerIsBounded(t *testing.T) {
 	ours, theirs, err := child.SocketPair("control")
 	if err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func TestAnAnswerWithoutEndIsGivenUp(t *testing.T) {
 }
 
 // runsc's directory can be written from the sandbox: a link there leads nowhere for us.
-func TestTheLogIsReadWhereItIs(t *testing.T) {
+func TestLogLinkIsNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	secret, log := filepath.Join(dir, "secret"), filepath.Join(dir, logFile)
 	if err := os.WriteFile(secret, []byte("of the host\n"), 0o600); err != nil {
@@ -343,7 +343,7 @@ func deepTree(t *testing.T) string {
 }
 
 // A box may nest directories as deep as it likes, and its workspace can be taken back all the same.
-func TestAWorkspaceThatIsTooDeepIsLookedThrough(t *testing.T) {
+func TestDeepWorkspaceIsReclaimed(t *testing.T) {
 	if _, err := hasForeign(deepTree(t)); err != nil {
 		t.Error(err)
 	}

@@ -262,7 +262,7 @@ func TestBootstrapArgs(t *testing.T) {
 }
 
 // A box is told where packages come from, and never with what password.
-func TestAptSourcesOfBoxesHaveNoPasswords(t *testing.T) {
+func TestBoxSourcesHaveNoPasswords(t *testing.T) {
 	root := fstest.MapFS{
 		"etc/apt/sources.list":             {Data: []byte("deb https://robot:list%2Fpw@list.test/debian bookworm main\n")},
 		"etc/apt/sources.list.d/a.sources": {Data: []byte("Types: deb\nURIs: https://robot:odd@pw@deb.test:8080/debian\n http://only-user@deb.test/more\nSuites: bookworm\nComponents: main\n")},
@@ -285,7 +285,7 @@ func TestAptSourcesOfBoxesHaveNoPasswords(t *testing.T) {
 }
 
 // What a build on this host may use stays on this host.
-func TestAptPasswordsAreNotInTheImage(t *testing.T) {
+func TestAptPasswordsAreNotInImage(t *testing.T) {
 	b, err := newStore(t).newBuild(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

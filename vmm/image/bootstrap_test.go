@@ -26,7 +26,7 @@ func deadBuild(t *testing.T, s *Store) (dir, outside string) {
 	return dir, outside
 }
 
-func TestOpenClearsWhatMmdebstrapLeft(t *testing.T) {
+func TestOpenRemovesInterruptedBootstrap(t *testing.T) {
 	s := newStore(t)
 	dir, outside := deadBuild(t, s)
 	if _, err := Open(t.Context(), s.dir); err != nil {

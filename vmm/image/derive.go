@@ -12,10 +12,10 @@ import (
 
 // Derivation makes an image from another one.
 type Derivation struct {
-	Key    agentbox.Digest                 // of everything that the result depends on, the base included
-	Name   string                          // added to the name of the base
-	Upon   []string                        // PeerIDs of the members that made the layers
-	Layers []func() (io.ReadCloser, error) // tar archives, applied in this order like layers of an OCI image
+	Key        agentbox.Digest                 // of everything that the result depends on, the base included
+	Name       string                          // added to the name of the base
+	BaseMakers []string                        // PeerIDs of the members that made the layers
+	Layers     []func() (io.ReadCloser, error) // tar archives, applied in this order like layers of an OCI image
 }
 
 // derivedKey is the key under which the store records the result of a derivation.
@@ -30,7 +30,7 @@ func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p age
 	if ok {
 		img, err = s.open(d)
 	} else {
-		img, ok = s.elsewhere(ctx, agentbox.Digest{}, derivedKey(key), p)
+		img, ok = s.findRemote(ctx, agentbox.Digest{}, derivedKey(key), p)
 	}
 	if err == nil && (!ok || img.Base != base.Pin()) {
 		err = agentbox.Errorf(agentbox.NotFound, "nobody has made this of image %s", base.Digest.Short())
@@ -39,10 +39,10 @@ func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p age
 }
 
 // Derive returns the image that d makes from base, and makes it if neither the store nor
-// Store.Elsewhere has it. For that base must be completely here: *NotHereError otherwise. Only then
-// are layers opened, each once.
+// Store.FindRemote has it. For that base must be completely here: *NotHereError otherwise. Only
+// then are layers opened, each once.
 func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p agentbox.Progress) (Image, error) {
-	ask := func(key string) (Image, bool) { return s.elsewhere(ctx, agentbox.Digest{}, key, p) }
+	ask := func(key string) (Image, bool) { return s.findRemote(ctx, agentbox.Digest{}, key, p) }
 	return s.deriveFrom(ctx, derivedKey(d.Key), base, d.Name, p, ask, func(b *build) error {
 		for _, layer := range d.Layers {
 			if err := b.apply(ctx, layer); err != nil {
@@ -50,7 +50,7 @@ func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p agentbox
 			}
 		}
 		// If a member that made a layer is revoked, the image is removed.
-		b.image.addProvenance(d.Upon...)
+		b.image.addProvenance(d.BaseMakers...)
 		return b.makeKeys() // of packages in the layers
 	})
 }
@@ -63,7 +63,7 @@ func (s *Store) deriveFrom(ctx context.Context, key string, base Image, name str
 			return err
 		}
 		b.image = base
-		b.image.Lazy, b.image.Path, b.image.Origin, b.image.Upon = nil, "", "", slices.Clone(base.Upon)
+		b.image.Lazy, b.image.Path, b.image.Origin, b.image.BaseMakers = nil, "", "", slices.Clone(base.BaseMakers)
 		b.image.addProvenance(base.Origin)
 		b.image.Base, b.image.Name = base.Pin(), base.Name+" "+name
 		return change(b)

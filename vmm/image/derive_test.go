@@ -52,7 +52,7 @@ func TestDerive(t *testing.T) {
 }
 
 // Packages that setup installs have left their keys behind: boxes make them.
-func TestBoxesMakeTheKeysOfWhatSetupInstalled(t *testing.T) {
+func TestDerivedImageHasNoKeys(t *testing.T) {
 	s := newStore(t)
 	base, _ := ensureLayout(t, s, "one")
 	img, err := s.Derive(t.Context(), base, Derivation{Key: agentbox.Digest{1}, Layers: []func() (io.ReadCloser, error){

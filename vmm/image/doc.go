@@ -10,10 +10,11 @@
 // whose file is not completely here: its blocks come as a machine reads them.
 //
 // EnsureLocked (locked.go) reads what agentbox.lock pins and calls Ensure (ensure.go), which looks
-// in the store, asks Store.Elsewhere, and otherwise builds: from apt with mmdebstrap (apt.go,
+// in the store, asks Store.FindRemote, and otherwise builds: from apt with mmdebstrap (apt.go,
 // bootstrap.go) or from OCI layers (oci.go, download.go), as a tree in memory (vmm/image/rootfs).
-// prepare.go adds what boxes need, and build.go writes the file. include.go and never.go copy from
-// this host and decide what must not be copied. verify.go keeps track of which files were verified.
+// prepare.go adds what boxes need, and build.go writes the file. include.go and exclusions.go copy
+// from this host and decide what must not be copied. verify.go keeps track of which files were
+// verified.
 //
 // What always holds:
 //

@@ -23,8 +23,8 @@ import (
 // store.
 //
 // Includes are added to the base afterwards, only here. The image may be lazy (Image.Lazy) if it
-// comes from Store.Elsewhere. Errors: Invalid for a wrong recipe; NotFound, Missing, Unavailable or
-// NoSpace from its source; Conflict if the pin cannot be kept.
+// comes from Store.FindRemote. Errors: Invalid for a wrong recipe; NotFound, Missing, Unavailable
+// or NoSpace from its source; Conflict if the pin cannot be kept.
 func (s *Store) Ensure(ctx context.Context, r Recipe, pin agentbox.Digest, p agentbox.Progress) (Image, error) {
 	return s.ensure(ctx, r, p, func(base Recipe) (Image, error) { return s.ensureBase(ctx, base, pin, p) })
 }
@@ -54,15 +54,15 @@ func (s *Store) ensure(ctx context.Context, r Recipe, p agentbox.Progress, getBa
 	return s.ensureIncluded(ctx, base, r, includes, p)
 }
 
-// Has tells whether the base of a recipe was made here and is still here.
-func (s *Store) Has(r Recipe) bool {
-	_, ok := s.Made(r)
+// HasBase tells whether the base of a recipe was made here and is still here.
+func (s *Store) HasBase(r Recipe) bool {
+	_, ok := s.FindBase(r)
 	return ok
 }
 
-// Made returns the base of a recipe if it was made here and is still here. It only looks into the
-// store.
-func (s *Store) Made(r Recipe) (Image, bool) {
+// FindBase returns the base of a recipe if it was made here and is still here. It only looks into
+// the store.
+func (s *Store) FindBase(r Recipe) (Image, bool) {
 	d, ok := s.recipeOf(r)
 	img, err := s.describe(d)
 	return img, ok && err == nil
@@ -96,7 +96,7 @@ func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p
 		return err == nil && r.samePackages(img)
 	}
 	img, err := s.makeBase(ctx, r, p, enough, func(key string) (Image, bool) {
-		img, ok := s.elsewhere(ctx, pin, key, p)
+		img, ok := s.findRemote(ctx, pin, key, p)
 		return img, ok && img.isBaseOf(r)
 	})
 	switch {

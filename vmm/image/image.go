@@ -10,23 +10,23 @@ import (
 // Image describes an image in the store. As JSON it is image.json. Do not change one that the store
 // returned.
 type Image struct {
-	Digest   agentbox.Digest `json:"digest"` // of the erofs file
-	Name     string          `json:"name"`   // the source, and what was added
-	Source   string          `json:"source"` // this and the next are the recipe's, in normal form
-	Platform string          `json:"platform"`
-	Packages []string        `json:"packages,omitempty"` // as the recipe has them
-	Include  []Include       `json:"include,omitempty"`  // as the recipe has them
-	Size     int64           `json:"size"`               // bytes of the erofs file
-	Created  time.Time       `json:"created"`            // here or elsewhere; only for people and for the order of lists
-	Key      string          `json:"key"`                // of the recipe
-	Base     agentbox.Digest `json:"base,omitzero"`      // the image under what was included
-	Manifest string          `json:"manifest,omitempty"` // of an OCI source, as resolved
-	Versions []string        `json:"versions,omitempty"` // of an apt source: name=version of all packages, sorted
-	Env      []string        `json:"env,omitempty"`      // of an OCI source: the environment of its programs
-	Origin   string          `json:"origin,omitempty"`   // PeerID of the member that made it; "" for this host
-	Upon     []string        `json:"upon,omitempty"`     // PeerIDs of the members that made what it was made from
-	Lazy     *Lazy           `json:"lazy,omitempty"`     // set until the file is completely here; Path does not exist before
-	Path     string          `json:"-"`                  // of the erofs file
+	Digest     agentbox.Digest `json:"digest"` // of the erofs file
+	Name       string          `json:"name"`   // the source, and what was added
+	Source     string          `json:"source"` // this and the next are the recipe's, in normal form
+	Platform   string          `json:"platform"`
+	Packages   []string        `json:"packages,omitempty"` // as the recipe has them
+	Include    []Include       `json:"include,omitempty"`  // as the recipe has them
+	Size       int64           `json:"size"`               // bytes of the erofs file
+	Created    time.Time       `json:"created"`            // here or elsewhere; only for people and for the order of lists
+	Key        string          `json:"key"`                // of the recipe
+	Base       agentbox.Digest `json:"base,omitzero"`      // the image under what was included
+	Manifest   string          `json:"manifest,omitempty"` // of an OCI source, as resolved
+	Versions   []string        `json:"versions,omitempty"` // of an apt source: name=version of all packages, sorted
+	Env        []string        `json:"env,omitempty"`      // of an OCI source: the environment of its programs
+	Origin     string          `json:"origin,omitempty"`   // PeerID of the member that made it; "" for this host
+	BaseMakers []string        `json:"upon,omitempty"`     // PeerIDs of the members that made what it was made from
+	Lazy       *Lazy           `json:"lazy,omitempty"`     // set until the file is completely here; Path does not exist before
+	Path       string          `json:"-"`                  // of the erofs file
 }
 
 // Lazy says where the missing blocks of an image are. host/images gets them.
@@ -46,8 +46,8 @@ func (i Image) Pin() agentbox.Digest {
 // addProvenance adds the members whose work is in an image. "" is this host.
 func (i *Image) addProvenance(makers ...string) {
 	for _, maker := range makers {
-		if maker != "" && !slices.Contains(i.Upon, maker) {
-			i.Upon = append(i.Upon, maker)
+		if maker != "" && !slices.Contains(i.BaseMakers, maker) {
+			i.BaseMakers = append(i.BaseMakers, maker)
 		}
 	}
 }

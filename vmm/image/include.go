@@ -39,7 +39,7 @@ type hostFile struct {
 // refuses what must not leave the host. Errors: Invalid for a path that must not be included,
 // NotFound, Missing for one that this user may not read, Conflict where a link leads elsewhere than
 // what was approved.
-func resolveIncludes(ctx context.Context, list []Include, never Never) ([]included, error) {
+func resolveIncludes(ctx context.Context, list []Include, never Exclusions) ([]included, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -92,7 +92,7 @@ func Resolve(ctx context.Context, from string) (string, error) {
 
 // resolveInclude checks the two paths of an include and lists its files. It checks the resolved
 // path, so no link leads around the checks.
-func resolveInclude(ctx context.Context, inc Include, from, home string, never Never) (included, error) {
+func resolveInclude(ctx context.Context, inc Include, from, home string, never Exclusions) (included, error) {
 	to := inc.To
 	if to == "" || !strings.HasPrefix(to, "/") && to != "~" && !strings.HasPrefix(to, "~/") {
 		return included{}, agentbox.Errorf(agentbox.Invalid, "include of %s needs an absolute path in the box, not %q", inc.From, to)

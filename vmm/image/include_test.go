@@ -142,22 +142,22 @@ func TestIncludeRefuses(t *testing.T) {
 		"~/code/../.ssh": "credentials", "/etc/passwd": "this host only", "/proc/self": "",
 		"relative": "absolute", "$NOTSET_AT_ALL/x": "NOTSET_AT_ALL", "": "nothing",
 	} {
-		_, err := resolveIncludes(t.Context(), []Include{{From: from, To: "/opt/x"}}, Never{})
+		_, err := resolveIncludes(t.Context(), []Include{{From: from, To: "/opt/x"}}, Exclusions{})
 		wantCode(t, err, agentbox.Invalid, say)
 	}
-	_, err := resolveIncludes(t.Context(), []Include{{From: "~/nothing", To: "/opt/x"}}, Never{})
+	_, err := resolveIncludes(t.Context(), []Include{{From: "~/nothing", To: "/opt/x"}}, Exclusions{})
 	wantCode(t, err, agentbox.NotFound, "nothing")
 	for _, to := range []string{"", "opt", "/", "~", "/..", "~/.."} {
-		if _, err := resolveIncludes(t.Context(), []Include{{From: "~/code", To: to}}, Never{}); agentbox.CodeOf(err) != agentbox.Invalid {
+		if _, err := resolveIncludes(t.Context(), []Include{{From: "~/code", To: to}}, Exclusions{}); agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("to %q: %v", to, err)
 		}
 	}
 }
 
-func TestIncludeLeavesOutCredentialsAndWhatIsNoFile(t *testing.T) {
+func TestIncludeSkipsCredentialsAndSpecialFiles(t *testing.T) {
 	home := testHome(t)
 	tree(t, home, ".cargo/bin/x", "x", ".cargo/credentials.toml", "secret")
-	got, err := resolveIncludes(t.Context(), []Include{{From: "~/.cargo", To: "/opt/cargo"}}, Never{})
+	got, err := resolveIncludes(t.Context(), []Include{{From: "~/.cargo", To: "/opt/cargo"}}, Exclusions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestIncludeLeavesOutCredentialsAndWhatIsNoFile(t *testing.T) {
 }
 
 // Logins of agents and git directories stay here, wherever they lie below an included directory.
-func TestIncludeLeavesOutLoginsAndGitDirectories(t *testing.T) {
+func TestIncludeSkipsLoginsAndGitDirectories(t *testing.T) {
 	home := testHome(t)
 	tree(t, home, "sdk/a", "a", "sdk/.git/config", "a password", "sdk/deep/repo/.git/config", "another", "sdk/submodule/.git", "gitdir: /",
 		"sdk/claude/.credentials.json", "login", "sdk/gemini/oauth_creds.json", "login", "sdk/.codex/auth.json", "login", "sdk/pkg/auth.json", "a library's",
@@ -180,7 +180,7 @@ func TestIncludeLeavesOutLoginsAndGitDirectories(t *testing.T) {
 		"~/sdk":          {"", "a", "claude", "deep", "deep/repo", "gemini", "pkg", "pkg/auth.json", "submodule", ".codex"},
 		"~/.local/share": {""},
 	} {
-		got, err := resolveIncludes(t.Context(), []Include{{From: from, To: "/opt/sdk"}}, Never{})
+		got, err := resolveIncludes(t.Context(), []Include{{From: from, To: "/opt/sdk"}}, Exclusions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,15 +194,15 @@ func TestIncludeLeavesOutLoginsAndGitDirectories(t *testing.T) {
 		}
 	}
 	for _, from := range []string{"~/.qwen", "~/.local/share/opencode", "~/sdk/claude/.credentials.json", "~/sdk/.codex/auth.json"} {
-		_, err := resolveIncludes(t.Context(), []Include{{From: from, To: "/opt/sdk"}}, Never{})
+		_, err := resolveIncludes(t.Context(), []Include{{From: from, To: "/opt/sdk"}}, Exclusions{})
 		wantCode(t, err, agentbox.Invalid, "credentials")
 	}
 }
 
-func TestIncludeThatChangesWhileItIsCopied(t *testing.T) {
+func TestIncludeChangedDuringCopy(t *testing.T) {
 	home := testHome(t)
 	tree(t, home, "d/a", "one")
-	list, err := resolveIncludes(t.Context(), []Include{{From: "~/d", To: "/opt/d"}}, Never{})
+	list, err := resolveIncludes(t.Context(), []Include{{From: "~/d", To: "/opt/d"}}, Exclusions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestGoVariables(t *testing.T) {
 func BenchmarkResolveInclude(b *testing.B) {
 	list := []Include{{From: "$GOROOT", To: "/usr/local/go"}}
 	for b.Loop() {
-		got, err := resolveIncludes(b.Context(), list, Never{})
+		got, err := resolveIncludes(b.Context(), list, Exclusions{})
 		if err != nil {
 			b.Skip(err)
 		}
@@ -242,13 +242,13 @@ func BenchmarkResolveInclude(b *testing.B) {
 }
 
 // No way of writing it, and no approval, copies where agentbox keeps its keys.
-func TestIncludeNeverCopiesTheOwnHome(t *testing.T) {
+func TestIncludeRefusesAgentboxHome(t *testing.T) {
 	home := testHome(t)
 	tree(t, home, "data/agentbox/boxes/b1/key", "secret", "data/agentbox/store.key", "secret", "data/other/x", "ok", "way", "->data", "deep", "->data/agentbox/boxes")
 	if err := os.Link(filepath.Join(home, "data/agentbox/store.key"), filepath.Join(home, "data/other/linked")); err != nil {
 		t.Fatal(err)
 	}
-	never := NeverBelow(filepath.Join(home, "data/agentbox"))
+	never := ExcludeBelow(filepath.Join(home, "data/agentbox"))
 	for _, from := range []string{
 		"~/data", "~/way", "~/deep", "~/data/agentbox", "~/data/./agentbox/", "~/data/other/../agentbox", "~/way/agentbox/boxes", "~/way/agentbox/boxes/b1",
 		"~/data/agentbox/boxes/b1/key", "~/data/other", "/proc/self/root" + home + "/data", "$HOME/data",
@@ -261,7 +261,7 @@ func TestIncludeNeverCopiesTheOwnHome(t *testing.T) {
 	}
 }
 
-func TestAnIncludeIsWhatWasApproved(t *testing.T) {
+func TestIncludeMatchesApproval(t *testing.T) {
 	home := testHome(t)
 	tree(t, home, "good/x", "ok", "other/x", "not meant", "way", "->good")
 	real, err := Resolve(t.Context(), "$HOME/way")
@@ -269,19 +269,19 @@ func TestAnIncludeIsWhatWasApproved(t *testing.T) {
 		t.Fatalf("%s, %v", real, err)
 	}
 	approved := []Include{{From: real, To: "/opt/x", Exact: true}}
-	if _, err := resolveIncludes(t.Context(), approved, Never{}); err != nil {
+	if _, err := resolveIncludes(t.Context(), approved, Exclusions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(filepath.Join(home, "good")); err != nil {
 		t.Fatal(err)
 	}
 	tree(t, home, "good", "->other") // as a checkout that swaps a directory for a link
-	_, err = resolveIncludes(t.Context(), approved, Never{})
+	_, err = resolveIncludes(t.Context(), approved, Exclusions{})
 	wantCode(t, err, agentbox.Conflict, "not what was approved")
 }
 
 // Files of two file systems can have the same inode number. They are not names of one file.
-func TestHardLinksOfTwoFileSystemsAreTold(t *testing.T) {
+func TestHardLinksAcrossFileSystems(t *testing.T) {
 	home := testHome(t)
 	tree(t, home, "d/a", "one", "d/b", "two")
 	for _, name := range []string{"a", "b"} {
@@ -289,7 +289,7 @@ func TestHardLinksOfTwoFileSystemsAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list, err := resolveIncludes(t.Context(), []Include{{From: "~/d", To: "/opt/d"}}, Never{})
+	list, err := resolveIncludes(t.Context(), []Include{{From: "~/d", To: "/opt/d"}}, Exclusions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestHardLinksOfTwoFileSystemsAreTold(t *testing.T) {
 }
 
 // A file that is written to while it is read would be half of one version and half of another.
-func TestIncludeThatChangesWhileItIsRead(t *testing.T) {
+func TestIncludeChangedDuringRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, []byte("one version"), 0o600); err != nil {
 		t.Fatal(err)
@@ -340,7 +340,7 @@ func TestIncludeThatChangesWhileItIsRead(t *testing.T) {
 }
 
 // What became a pipe since it was seen is refused, and nobody waits for its other end.
-func TestIncludeThatBecameAPipe(t *testing.T) {
+func TestIncludeReplacedByPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ type walker struct {
 	ctx   context.Context
 	from  string
 	home  string
-	never Never
+	never Exclusions
 	group *errgroup.Group
 
 	mu    sync.Mutex
@@ -32,7 +32,7 @@ type walker struct {
 // walk lists everything at and below from, a directory before what is in it. It leaves out
 // credentials, git directories, and what is no file, directory or symlink. It does not follow
 // links, and returns the first error.
-func walk(ctx context.Context, from, home string, never Never) ([]hostFile, error) {
+func walk(ctx context.Context, from, home string, never Exclusions) ([]hostFile, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(walkers)
 	w := &walker{ctx: ctx, from: from, home: home, never: never, group: group}

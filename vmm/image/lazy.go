@@ -24,7 +24,7 @@ func (e *NotHereError) Error() string {
 	return fmt.Sprintf("image %s is not all here", e.Image.Digest.Short())
 }
 
-// AddLazy adds an image whose blocks come later (img.Lazy), as Store.Elsewhere returned it. An
+// AddLazy adds an image whose blocks come later (img.Lazy), as Store.FindRemote returned it. An
 // image that is here already stays as it is. If its recipe has given no image here, it gives this
 // one from now on. Code Invalid for an image without Lazy, Digest or Size.
 func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {

@@ -22,7 +22,7 @@ func pulled(t *testing.T) (img Image, file string, r Recipe) {
 	return img, file, r
 }
 
-func TestLazyImageBecomesWhole(t *testing.T) {
+func TestLazyImageCompletes(t *testing.T) {
 	img, file, r := pulled(t)
 	s := newStore(t)
 	got, err := s.AddLazy(t.Context(), img)
@@ -65,7 +65,7 @@ func TestLazyImageBecomesWhole(t *testing.T) {
 }
 
 // Bits that flip change no time of a file: somebody has to say that an image is not to be trusted.
-func TestADamagedImageIsRepaired(t *testing.T) {
+func TestDamagedImageIsRepaired(t *testing.T) {
 	s := newStore(t)
 	img, _ := ensureLayout(t, s, "damaged")
 	good, err := os.ReadFile(img.Path)
@@ -106,7 +106,7 @@ func TestADamagedImageIsRepaired(t *testing.T) {
 	}
 }
 
-func TestAnotherImageThanWasPromised(t *testing.T) {
+func TestWrongRemoteImage(t *testing.T) {
 	img, _, _ := pulled(t)
 	s := newStore(t)
 	if _, err := s.AddLazy(t.Context(), img); err != nil {
@@ -122,7 +122,7 @@ func TestAnotherImageThanWasPromised(t *testing.T) {
 	}
 }
 
-func TestLazyImagesAreChecked(t *testing.T) {
+func TestLazyImageIsVerified(t *testing.T) {
 	img, _, _ := pulled(t)
 	s := newStore(t)
 	bad := img
@@ -139,7 +139,7 @@ func TestLazyImagesAreChecked(t *testing.T) {
 	}
 }
 
-func TestARemovedImageLeavesNoRecipe(t *testing.T) {
+func TestRemoveDropsRecipe(t *testing.T) {
 	s := newStore(t)
 	img := Image{Digest: agentbox.Digest{7}, Size: 1, Key: strings.Repeat("a", 32), Lazy: &Lazy{Manifest: agentbox.Digest{8}, From: "team"}}
 	other := img

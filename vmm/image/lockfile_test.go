@@ -56,7 +56,7 @@ func TestLockRoundTrip(t *testing.T) {
 }
 
 // A person who merges two branches may leave a list in any order: it pins what it says.
-func TestALockThatAPersonHasEditedPinsAllTheSame(t *testing.T) {
+func TestEditedLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LockFile)
 	if err := testLock().Save(path); err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func FuzzParseLock(f *testing.F) {
 
 // The same packages serve where they gave other bytes, with a line, and the pin stays for those who
 // have its bytes.
-func TestTheSamePackagesAreTheSameImage(t *testing.T) {
+func TestSamePackagesSatisfyPin(t *testing.T) {
 	s := newStore(t)
 	r, err := Recipe{Source: "apt:bookworm", Packages: []string{"git"}, Platform: "linux/amd64"}.normal()
 	if err != nil {
@@ -202,7 +202,7 @@ func TestTheSamePackagesAreTheSameImage(t *testing.T) {
 	}
 }
 
-func TestOtherPackagesAreNamed(t *testing.T) {
+func TestChangedPackagesAreReported(t *testing.T) {
 	r := Recipe{Source: "apt:bookworm", Versions: []string{"a=1", "b=1", "c=1", "d=1", "e=1", "f=1", "g=1"}}
 	for _, c := range []struct {
 		now  []string
@@ -223,7 +223,7 @@ func TestOtherPackagesAreNamed(t *testing.T) {
 
 // A lock file is the repository's. It names no image of another repository that is here for other
 // boxes: one with files of this host that somebody included elsewhere, say.
-func TestALockFileLeadsToNoOtherImage(t *testing.T) {
+func TestLockCannotNameOtherImage(t *testing.T) {
 	s := newStore(t)
 	home := testHome(t)
 	tree(t, home, "private/key", "of another project")
@@ -255,7 +255,7 @@ func TestALockFileLeadsToNoOtherImage(t *testing.T) {
 
 // What the team has under the digest that a lock file names is used only where it is what the
 // recipe is of.
-func TestTheTeamsImageIsOfTheRecipeToo(t *testing.T) {
+func TestTeamImageMustMatchRecipe(t *testing.T) {
 	for name, source := range map[string]string{"of the recipe": "", "of another": "apt:other"} {
 		s := newStore(t)
 		built, _ := ensureLayout(t, s, "own")
@@ -264,7 +264,7 @@ func TestTheTeamsImageIsOfTheRecipeToo(t *testing.T) {
 			asked.Source = source
 		}
 		s = newStore(t)
-		s.Elsewhere = func(context.Context, agentbox.Digest, string) (Image, error) { return asked, nil }
+		s.FindRemote = func(context.Context, agentbox.Digest, string) (Image, error) { return asked, nil }
 		got, err := s.Ensure(t.Context(), Recipe{Source: built.Source}, asked.Digest, nil)
 		if used := err == nil && got.Digest == asked.Digest; used != (source == "") {
 			t.Errorf("%s: %+v, %v", name, got, err)
@@ -273,7 +273,7 @@ func TestTheTeamsImageIsOfTheRecipeToo(t *testing.T) {
 }
 
 // What was derived elsewhere is found, if it was of the very base.
-func TestADerivedImageIsFoundElsewhere(t *testing.T) {
+func TestDerivedImageFromRemote(t *testing.T) {
 	s := newStore(t)
 	base, _ := ensureLayout(t, s, "own")
 	key := agentbox.Digest{5}
@@ -283,7 +283,7 @@ func TestADerivedImageIsFoundElsewhere(t *testing.T) {
 	there := Image{
 		Digest: agentbox.Digest{7}, Name: "x", Source: base.Source, Platform: base.Platform, Size: 1, Key: derivedKey(key), Lazy: &Lazy{Manifest: agentbox.Digest{8}, From: "team"},
 	}
-	s.Elsewhere = func(_ context.Context, pin agentbox.Digest, k string) (Image, error) {
+	s.FindRemote = func(_ context.Context, pin agentbox.Digest, k string) (Image, error) {
 		if !pin.IsZero() || k != derivedKey(key) {
 			t.Errorf("asked for %s, %s", pin, k)
 		}
@@ -293,7 +293,7 @@ func TestADerivedImageIsFoundElsewhere(t *testing.T) {
 		t.Errorf("of another base: %+v", img)
 	}
 	s, there.Base = newStore(t), base.Digest
-	s.Elsewhere = func(context.Context, agentbox.Digest, string) (Image, error) { return there, nil }
+	s.FindRemote = func(context.Context, agentbox.Digest, string) (Image, error) { return there, nil }
 	for range 2 {
 		if img, err := s.Find(t.Context(), base, key, nil); err != nil || img.Digest != there.Digest {
 			t.Errorf("%+v, %v", img, err)
@@ -301,7 +301,7 @@ func TestADerivedImageIsFoundElsewhere(t *testing.T) {
 	}
 }
 
-func TestALockFileThatIsAPipeIsNotWaitedFor(t *testing.T) {
+func TestLockFileIsPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LockFile)
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Skip(err)
@@ -311,7 +311,7 @@ func TestALockFileThatIsAPipeIsNotWaitedFor(t *testing.T) {
 }
 
 // Making an image takes minutes. What somebody else writes into the lock file meanwhile stays.
-func TestPinningKeepsWhatOthersPinnedMeanwhile(t *testing.T) {
+func TestConcurrentPins(t *testing.T) {
 	s, path := newStore(t), filepath.Join(t.TempDir(), LockFile)
 	other := LockEntry{Source: "apt:trixie", Platform: "linux/amd64", Image: lockDigest(agentbox.Digest{7})}
 	r := Recipe{Source: "oci:" + testLayout(t, testImage(t, "x"))}

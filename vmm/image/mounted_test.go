@@ -23,7 +23,7 @@ short line
 	}
 }
 
-func TestAMountOfAPartOfTheOwnHomeIsKnown(t *testing.T) {
+func TestMountedHomeIsDetected(t *testing.T) {
 	host := []mounted{
 		{"8:1", "/", "/"}, {"8:2", "/users", "/home"}, {"8:2", "/users/me/.local/agentbox/boxes/b1/code/deep", "/home/me/other"},
 		{"8:2", "/users/me/code", "/mnt/code"}, {"8:1", "/users/me/.local/agentbox", "/mnt/same-name"}, {"8:2", "/", "/mnt/disk"},
@@ -41,14 +41,14 @@ func TestAMountOfAPartOfTheOwnHomeIsKnown(t *testing.T) {
 	}
 }
 
-// TestIncludeOfAMountedPartOfTheOwnHome really mounts one, which root may.
-func TestIncludeOfAMountedPartOfTheOwnHome(t *testing.T) {
+// TestIncludeOfMountedHome really mounts one, which root may.
+func TestIncludeOfMountedHome(t *testing.T) {
 	if os.Geteuid() != 0 || runtime.GOOS != "linux" {
 		t.Skip("only root of Linux mounts")
 	}
 	home := testHome(t)
 	tree(t, home, "data/agentbox/boxes/b1/w/deep/key", "secret", "other/x/y", "ok", "plain/x", "ok")
-	never := NeverBelow(filepath.Join(home, "data/agentbox"))
+	never := ExcludeBelow(filepath.Join(home, "data/agentbox"))
 	at := filepath.Join(home, "other/x")
 	if out, err := exec.Command("mount", "--bind", filepath.Join(home, "data/agentbox/boxes/b1/w/deep"), at).CombinedOutput(); err != nil {
 		t.Skipf("%v: %s", err, out)

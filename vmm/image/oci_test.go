@@ -50,7 +50,7 @@ func push(t *testing.T, ref string, img v1.Image) {
 	}
 }
 
-func TestEverySourceGivesTheSameImage(t *testing.T) {
+func TestSourcesGiveSameImage(t *testing.T) {
 	img := testImage(t, "one")
 	ref := testRegistry(t, nil) + "/team/app:v1"
 	push(t, ref, img)
@@ -220,7 +220,7 @@ func flip(b []byte) []byte {
 	return b
 }
 
-func TestConnectionThatBreaksIsTriedAgain(t *testing.T) {
+func TestDownloadIsRetried(t *testing.T) {
 	ref := testRegistry(t, spoil(2, func(b []byte) []byte { return b[:len(b)/2] })) + "/app:v1"
 	push(t, ref, testImage(t, "x"))
 	var last agentbox.Event
@@ -238,7 +238,7 @@ func TestConnectionThatBreaksIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestBytesThatAreNotTheDigest(t *testing.T) {
+func TestLayerDigestMismatch(t *testing.T) {
 	ref := testRegistry(t, spoil(1000, flip)) + "/app:v1"
 	push(t, ref, testImage(t, "x"))
 	s := newStore(t)
@@ -316,7 +316,7 @@ func ExampleImage_Pin() {
 
 // A layer says itself how large it is. What cannot be an honest size is refused before anything is
 // written: the library takes -1 for "unknown" and then reads without a bound.
-func TestLayersWithImpossibleSizesAreNotDownloaded(t *testing.T) {
+func TestImpossibleLayerSizes(t *testing.T) {
 	for _, size := range []int64{-1, -5, 1 << 62} {
 		b, err := newStore(t).newBuild(t.Context(), nil)
 		if err != nil {
@@ -355,7 +355,7 @@ func (l *sizedLayer) Compressed() (io.ReadCloser, error) {
 }
 
 // Whoever interrupts a build does not wait for what follows an archive's end.
-func TestTheRestOfALayerIsNotReadWhenTheBuildEnds(t *testing.T) {
+func TestCancelledBuildStopsReading(t *testing.T) {
 	b, err := newStore(t).newBuild(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

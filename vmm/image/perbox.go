@@ -62,9 +62,9 @@ fi
 	},
 }
 
-// OwnFiles returns the absolute paths of files that each box makes for itself. Others must not get
-// them.
-func OwnFiles() []string {
+// PerBoxFiles returns the absolute paths of files that each box makes for itself. Others must not
+// get them.
+func PerBoxFiles() []string {
 	list := []string{"/etc/machine-id", "/var/lib/dbus/machine-id"}
 	for _, p := range keys {
 		list = append(list, p.files...)
@@ -72,9 +72,9 @@ func OwnFiles() []string {
 	return list
 }
 
-// OwnDirectories returns, for each database that a box makes for itself, its directories, which are
-// of use only together.
-func OwnDirectories() [][]string {
+// PerBoxDirectories returns, for each database that a box makes for itself, its directories, which
+// are of use only together.
+func PerBoxDirectories() [][]string {
 	var list [][]string
 	for _, p := range clusters {
 		list = append(list, p.empty)

@@ -24,7 +24,7 @@ func grown(t *testing.T, files map[string]string) *build {
 
 func has(b *build, name string) bool { return b.tree.Lookup(name, false) != nil }
 
-func TestNoImageHasAPrivateKey(t *testing.T) {
+func TestImagesHaveNoPrivateKeys(t *testing.T) {
 	b := grown(t, map[string]string{
 		"usr/sbin/make-ssl-cert": "", "etc/ssl/private/ssl-cert-snakeoil.key": "k", "etc/ssl/certs/ssl-cert-snakeoil.pem": "c",
 		"etc/ssl/certs/1234.0": "-> ssl-cert-snakeoil.pem", "etc/ssl/certs/5678.0": "-> public.pem",
@@ -50,7 +50,7 @@ func TestNoImageHasAPrivateKey(t *testing.T) {
 	}
 }
 
-func TestBoxesMakeOnlyWhatTheirImageCan(t *testing.T) {
+func TestFirstStartMatchesImage(t *testing.T) {
 	b := grown(t, map[string]string{"usr/sbin/sshd": "", "etc/passwd": ""})
 	if err := b.prepare(); err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestBoxesMakeOnlyWhatTheirImageCan(t *testing.T) {
 	}
 }
 
-func TestOnlyDatabasesThatWereJustInstalledAreTakenAway(t *testing.T) {
+func TestOnlyNewDatabasesAreRemoved(t *testing.T) {
 	files := map[string]string{
 		"usr/bin/pg_createcluster": "", "etc/postgresql/15/main/postgresql.conf": "", "var/lib/postgresql/15/main/PG_VERSION": "15",
 		"usr/bin/mariadb-install-db": "",

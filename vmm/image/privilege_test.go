@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestWhatAnImageTakesOfItsUser(t *testing.T) {
+func TestPrepareUser(t *testing.T) {
 	config := t.TempDir()
 	t.Setenv("DOCKER_CONFIG", config)
 	if err := os.WriteFile(filepath.Join(config, "config.json"), []byte(`{"auths":{"private.example":{"auth":"dTpw"}}}`), 0o600); err != nil {

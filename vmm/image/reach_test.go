@@ -31,7 +31,7 @@ func TestPrivateAddresses(t *testing.T) {
 }
 
 // A name that looks like anybody's may lead to this very host.
-func TestARegistryIsCalledAtPublicAddressesOnly(t *testing.T) {
+func TestRegistryMustBePublic(t *testing.T) {
 	called := false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { called = true }))
 	defer server.Close()
@@ -53,7 +53,7 @@ func TestARegistryIsCalledAtPublicAddressesOnly(t *testing.T) {
 }
 
 // The registry's own words lead nowhere either: where it sends for a token, or for a layer.
-func TestARegistryRefersToPublicAddressesOnly(t *testing.T) {
+func TestRegistryRedirectMustBePublic(t *testing.T) {
 	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a service of this network was called") }))
 	defer inner.Close()
 	outer := httptest.NewServer(http.RedirectHandler(inner.URL, http.StatusTemporaryRedirect))
@@ -112,7 +112,7 @@ func answer(conn net.Conn, to netip.Addr) {
 	_, _ = conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(text))), text...))
 }
 
-func TestANameMayLeadIntoThisNetwork(t *testing.T) {
+func TestLeadsToPrivate(t *testing.T) {
 	for to, want := range map[string]bool{"10.1.2.3": true, "169.254.169.254": true, "93.184.215.14": false} {
 		resolving(t, netip.MustParseAddr(to))
 		for source, asked := range map[string]bool{"registry.example/x:1": true, "registry.example:8443/x": true, "apt:bookworm": false, "oci:/srv/x": false} {

@@ -10,7 +10,7 @@ import (
 	"agentbox/agentbox"
 )
 
-func TestWhatWasReceivedIsAddedUp(t *testing.T) {
+func TestAddReceived(t *testing.T) {
 	list := AddReceived(nil, Received{Peer: "a", Bytes: 1}, Received{Remote: "/r", Bytes: 2}, Received{Peer: "a", Bytes: 3})
 	if !slices.Equal(list, []Received{{Peer: "a", Bytes: 4}, {Remote: "/r", Bytes: 2}}) {
 		t.Errorf("%+v", list)
@@ -27,7 +27,7 @@ func TestWhatWasReceivedIsAddedUp(t *testing.T) {
 	}
 }
 
-func TestReceivedIsKeptWithTheImage(t *testing.T) {
+func TestReceivedIsStored(t *testing.T) {
 	s, err := Open(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)

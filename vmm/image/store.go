@@ -25,22 +25,22 @@ type Store struct {
 	dir    string
 	limits rootfs.Limits
 
-	// Never are directories that no include copies, nor anything in them. Set it, and Elsewhere,
-	// before the store is used.
-	Never []string
-	// Elsewhere looks for an image that would be made otherwise: by its digest if pin is set, else
+	// Excluded are directories that no include copies, nor anything in them. Set it, and
+	// FindRemote, before the store is used.
+	Excluded []string
+	// FindRemote looks for an image that would be made otherwise: by its digest if pin is set, else
 	// by the key of what it is made from. The result is lazy. NotFound: nobody has it. It may be
 	// nil.
-	Elsewhere func(ctx context.Context, pin agentbox.Digest, key string) (Image, error)
+	FindRemote func(ctx context.Context, pin agentbox.Digest, key string) (Image, error)
 }
 
-// elsewhere asks Elsewhere for an image and adds it to the store. If it returns false, the image
+// findRemote asks FindRemote for an image and adds it to the store. If it returns false, the image
 // has to be made here. The user is told if somebody has the image and it cannot be used.
-func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, p agentbox.Progress) (Image, bool) {
-	if s.Elsewhere == nil {
+func (s *Store) findRemote(ctx context.Context, pin agentbox.Digest, key string, p agentbox.Progress) (Image, bool) {
+	if s.FindRemote == nil {
 		return Image{}, false
 	}
-	img, err := s.Elsewhere(ctx, pin, key)
+	img, err := s.FindRemote(ctx, pin, key)
 	if err == nil && img.Lazy != nil { // else it is here, under another key
 		img, err = s.AddLazy(ctx, img)
 	}
@@ -54,7 +54,9 @@ func (s *Store) elsewhere(ctx context.Context, pin agentbox.Digest, key string, 
 }
 
 // currentExclusions reads the forbidden directories, whose content changes.
-func (s *Store) currentExclusions() Never { return NeverBelow(append([]string{s.dir}, s.Never...)...) }
+func (s *Store) currentExclusions() Exclusions {
+	return ExcludeBelow(append([]string{s.dir}, s.Excluded...)...)
+}
 
 // Open opens the store in dir, or makes one, and removes what builds that died have left.
 func Open(ctx context.Context, dir string) (*Store, error) {

@@ -102,7 +102,7 @@ func TestDamagedImage(t *testing.T) {
 	}
 }
 
-func TestTouchedImageIsVerifiedAndFound(t *testing.T) {
+func TestTouchedImageIsVerified(t *testing.T) {
 	s := newStore(t)
 	img, _ := ensureLayout(t, s, "x")
 	if err := os.Chtimes(img.Path, time.Now(), time.Now()); err != nil {
@@ -152,7 +152,7 @@ func TestConcurrentEnsureBuildsOnce(t *testing.T) {
 	}
 }
 
-func TestOpenClearsWhatDiedAndKeepsWhatLives(t *testing.T) {
+func TestOpenRemovesAbandonedBuilds(t *testing.T) {
 	s := newStore(t)
 	img, _ := ensureLayout(t, s, "x")
 	living, err := s.newBuild(t.Context(), nil)

@@ -12,7 +12,7 @@
 //
 // The daemon calls Ensure before it boots a microVM (host/templates) and passes the directory to
 // vmm/qemu. gVisor needs no kernel. ensure.go has the order of sources: parts.go reads the user's
-// kernel and the host's own, elsewhere.go gets one that a member of the team fetched, apt.go
+// kernel and the host's own, remote.go gets one that a member of the team fetched, apt.go
 // fetches the distribution's. modules.go decides which modules a guest gets, initramfs.go packs
 // them with the agent, and assemble.go writes and verifies directories.
 //

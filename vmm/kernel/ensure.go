@@ -27,10 +27,10 @@ type Config struct {
 	Agent    []byte       // the guest agent, an ELF that becomes /init
 	Log      *slog.Logger // nil is silent
 	Progress func(string) // gets a line for each step that takes more than a moment; may be nil
-	// Elsewhere fills the empty directory dir with a kernel that a trusted member fetched, and
-	// returns that member's PeerID. NotFound: no member has one. If Elsewhere is nil, nobody is
+	// FetchRemote fills the empty directory dir with a kernel that a trusted member fetched, and
+	// returns that member's PeerID. NotFound: no member has one. If FetchRemote is nil, nobody is
 	// asked.
-	Elsewhere func(ctx context.Context, dir string) (by string, err error)
+	FetchRemote func(ctx context.Context, dir string) (by string, err error)
 }
 
 // Ensure returns a verified kernel directory, and makes it if there is none. It takes the first

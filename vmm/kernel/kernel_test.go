@@ -74,7 +74,7 @@ func compressed(t *testing.T, kind string, data []byte) []byte {
 	return b.Bytes()
 }
 
-func TestModulesComeAfterWhatTheyNeed(t *testing.T) {
+func TestModuleOrder(t *testing.T) {
 	tree, err := indexModules(fstest.MapFS{
 		"modules.builtin":                 {Data: []byte("kernel/fs/ext4/ext4.ko\nkernel/lib/crc16.ko\n")},
 		"kernel/drivers/virtio-blk.ko.xz": {Data: compressed(t, "xz", fakeModule("name=virtio_blk", "depends=virtio-ring,virtio"))},
@@ -129,7 +129,7 @@ func FuzzImageRelease(f *testing.F) {
 }
 
 // A release is the name of a directory, here and in the kernel's own package.
-func TestAKernelWithoutAReleaseIsNone(t *testing.T) {
+func TestInvalidReleases(t *testing.T) {
 	for _, release := range []string{"", "\x00more", " 6.1.0", "..", ".hidden", "a/b"} {
 		if got, err := imageRelease(fakeImage(release)); err == nil {
 			t.Errorf("a header that says %q is of release %q", release, got)
@@ -156,7 +156,7 @@ func fakeKernel(t *testing.T) string {
 	return dir
 }
 
-func TestKernelDirectoryIsAFunctionOfKernelAndAgent(t *testing.T) {
+func TestKernelDirectoryIsReproducible(t *testing.T) {
 	override := fakeKernel(t)
 	ensure := func(agent string) (string, []byte) {
 		dir, err := Ensure(t.Context(), Config{Root: t.TempDir(), Override: override, Agent: []byte(agent)})
@@ -177,7 +177,7 @@ func TestKernelDirectoryIsAFunctionOfKernelAndAgent(t *testing.T) {
 	}
 }
 
-func TestInitramfsHoldsInitConsoleAndModules(t *testing.T) {
+func TestInitramfsContents(t *testing.T) {
 	archive := initramfs([]byte("agent"), []module{{Name: "b", data: []byte("bb")}, {Name: "a", data: []byte("a")}})
 	r := cpio.NewReader(bytes.NewReader(archive))
 	var names []string
@@ -196,7 +196,7 @@ func TestInitramfsHoldsInitConsoleAndModules(t *testing.T) {
 	}
 }
 
-func TestDamagedKernelDirectoryIsMadeAgain(t *testing.T) {
+func TestDamagedDirectoryIsRebuilt(t *testing.T) {
 	c := Config{Root: t.TempDir(), Override: fakeKernel(t), Agent: []byte("agent")}
 	dir, err := Ensure(t.Context(), c)
 	if err != nil {
@@ -233,7 +233,7 @@ func TestDamagedKernelDirectoryIsMadeAgain(t *testing.T) {
 	}
 }
 
-func TestFetchedKernelIsVerifiedAndNewestWins(t *testing.T) {
+func TestNewestFetchedKernel(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "fetched")
 	for _, release := range []string{"6.1.0-9-cloud", "6.1.0-56-cloud"} {
 		image := fakeImage(release)
@@ -269,7 +269,7 @@ func TestFetchedKernelIsVerifiedAndNewestWins(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftOfAKilledProcessIsSwept(t *testing.T) {
+func TestSweep(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{".new-1", ".fetch-2", "fetched/.new-3"} {
 		if err := os.MkdirAll(filepath.Join(root, dir, "x"), 0o755); err != nil {
@@ -286,7 +286,7 @@ func TestWhatIsLeftOfAKilledProcessIsSwept(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhatToDo(t *testing.T) {
+func TestErrorHints(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
 	if err := os.WriteFile(text, []byte("not a kernel"), 0o644); err != nil {
@@ -324,7 +324,7 @@ linux-image-6.1.0-9-cloud) echo "  Depends: kmod"; echo " |Depends: linux-module
 *) exit 100 ;;
 esac`
 
-func TestFetchNamesTheNewestPackageAndItsModules(t *testing.T) {
+func TestFetchChoosesNewestPackage(t *testing.T) {
 	apt(t, map[string]string{"apt-cache": knowsCloudKernel})
 	packages, err := kernelPackages(t.Context(), "amd64")
 	if err != nil || strings.Join(packages, " ") != "linux-image-6.1.0-9-cloud linux-modules-6.1.0-9" {
@@ -332,7 +332,7 @@ func TestFetchNamesTheNewestPackageAndItsModules(t *testing.T) {
 	}
 }
 
-func TestFetchFailuresSayWhatToDo(t *testing.T) {
+func TestFetchErrorHints(t *testing.T) {
 	for _, test := range []struct{ cache, get, hint string }{
 		{"exit 100", "exit 0", "apt-get update"},
 		{knowsCloudKernel, "echo 'E: Failed to fetch x  404  Not Found' >&2; exit 100", "apt-get update"},
@@ -352,7 +352,7 @@ func TestFetchFailuresSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestCancelledWhileAnotherProcessWorks(t *testing.T) {
+func TestCancelWhileLocked(t *testing.T) {
 	root := t.TempDir()
 	unlock, err := durable.Lock(t.Context(), filepath.Join(root, "lock"), nil)
 	if err != nil {
@@ -378,7 +378,7 @@ func TestCompareVersions(t *testing.T) {
 }
 
 // The kernel unpacks our archive; so must cpio, where the host has it.
-func TestInitramfsIsACpioArchive(t *testing.T) {
+func TestInitramfsIsCPIO(t *testing.T) {
 	program, err := exec.LookPath("cpio")
 	if err != nil {
 		t.Skip("this host has no cpio")
@@ -392,7 +392,7 @@ func TestInitramfsIsACpioArchive(t *testing.T) {
 }
 
 // Of several kernels in a directory the newest is taken: 6.10 follows 6.9.
-func TestTheNewestKernelOfADirectoryIsTaken(t *testing.T) {
+func TestNewestKernelInDirectory(t *testing.T) {
 	dir := t.TempDir()
 	for _, release := range []string{"6.9.0-3-amd64", "6.10.0-1-amd64", "6.1.0-40-amd64"} {
 		if err := os.WriteFile(filepath.Join(dir, "vmlinuz-"+release), nil, 0o644); err != nil {

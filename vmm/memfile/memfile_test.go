@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestASealedFileIsChangedByNobody(t *testing.T) {
+func TestSealedFileIsImmutable(t *testing.T) {
 	f, err := Sealed("test", strings.NewReader("content"))
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestASealedFileIsChangedByNobody(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotSealedIsFoundOut(t *testing.T) {
+func TestUnsealedFileIsDetected(t *testing.T) {
 	open, err := New("test", 4096)
 	if err != nil {
 		t.Fatal(err)

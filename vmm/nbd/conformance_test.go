@@ -25,30 +25,30 @@ func TestConformance(t *testing.T) {
 		c := &client{t, ours, served}
 		c.read(18)
 		c.begin(int(image.Size()))
-		m := &many{conn: ours, waiting: map[uint64]*want{}}
+		m := &concurrentClient{conn: ours, waiting: map[uint64]*pendingRead{}}
 		go m.pump()
 		return m.read
 	})
 }
 
-// many lets readers share a connection, as QEMU's do.
-type many struct {
+// concurrentClient lets readers share a connection, as QEMU's do.
+type concurrentClient struct {
 	conn    net.Conn
 	sending sync.Mutex
 
 	mu      sync.Mutex
 	cookie  uint64
-	waiting map[uint64]*want
+	waiting map[uint64]*pendingRead
 	err     error
 }
 
-type want struct {
+type pendingRead struct {
 	p    []byte
 	done chan error
 }
 
 // read cuts what is longer than the server has said that it answers, as QEMU does.
-func (m *many) read(p []byte, off int64) error {
+func (m *concurrentClient) read(p []byte, off int64) error {
 	for len(p) > maxRead {
 		if err := m.readOne(p[:maxRead], off); err != nil {
 			return err
@@ -58,8 +58,8 @@ func (m *many) read(p []byte, off int64) error {
 	return m.readOne(p, off)
 }
 
-func (m *many) readOne(p []byte, off int64) error {
-	w := &want{p: p, done: make(chan error, 1)}
+func (m *concurrentClient) readOne(p []byte, off int64) error {
+	w := &pendingRead{p: p, done: make(chan error, 1)}
 	m.mu.Lock()
 	m.cookie++
 	cookie := m.cookie
@@ -85,7 +85,7 @@ func (m *many) readOne(p []byte, off int64) error {
 }
 
 // pump gives answers to those who wait, and the end of the connection to all who still do.
-func (m *many) pump() {
+func (m *concurrentClient) pump() {
 	err := m.answers()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,7 +95,7 @@ func (m *many) pump() {
 	}
 }
 
-func (m *many) answers() error {
+func (m *concurrentClient) answers() error {
 	head := make([]byte, answerSize)
 	for {
 		if _, err := io.ReadFull(m.conn, head); err != nil {

@@ -12,12 +12,12 @@ import (
 	"testing"
 )
 
-// sevens is an image of sevens that notes the longest read.
-type sevens struct{ longest atomic.Int64 }
+// constantImage is an image of sevens that notes the longest read.
+type constantImage struct{ longest atomic.Int64 }
 
-func (s *sevens) Size() int64 { return 16 << 20 }
+func (s *constantImage) Size() int64 { return 16 << 20 }
 
-func (s *sevens) ReadBlocks(_ context.Context, p []byte, _ int64) error {
+func (s *constantImage) ReadBlocks(_ context.Context, p []byte, _ int64) error {
 	for i := range p {
 		p[i] = 7
 	}
@@ -29,7 +29,7 @@ func (s *sevens) ReadBlocks(_ context.Context, p []byte, _ int64) error {
 
 // QEMU's own client, without a machine: what it is asked for in one piece it asks for in pieces
 // that are no longer than it was told, and gets all of it.
-func TestQEMUCutsItsReads(t *testing.T) {
+func TestQEMUReadSizes(t *testing.T) {
 	program, err := exec.LookPath("qemu-system-x86_64")
 	if err != nil {
 		t.Skip("QEMU is not installed")
@@ -40,7 +40,7 @@ func TestQEMUCutsItsReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	image, served := &sevens{}, make(chan error, 1)
+	image, served := &constantImage{}, make(chan error, 1)
 	go func() {
 		conn, err := l.Accept()
 		if err == nil {

@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// picture is an image in memory; reads of its first byte wait for slow.
-type picture struct {
+// testImage is an image in memory; reads of its first byte wait for slow.
+type testImage struct {
 	bytes []byte
 	slow  chan struct{}
 	fail  error
 }
 
-func (p *picture) Size() int64 { return int64(len(p.bytes)) }
+func (p *testImage) Size() int64 { return int64(len(p.bytes)) }
 
-func (p *picture) ReadBlocks(ctx context.Context, b []byte, off int64) error {
+func (p *testImage) ReadBlocks(ctx context.Context, b []byte, off int64) error {
 	if off == 0 && p.slow != nil {
 		select {
 		case <-p.slow:
@@ -33,8 +33,8 @@ func (p *picture) ReadBlocks(ctx context.Context, b []byte, off int64) error {
 	return p.fail
 }
 
-func newPicture() *picture {
-	p := &picture{bytes: make([]byte, 300_000)}
+func newPicture() *testImage {
+	p := &testImage{bytes: make([]byte, 300_000)}
 	for i := range p.bytes {
 		p.bytes[i] = byte(i * 7 >> 4)
 	}
@@ -48,7 +48,7 @@ type client struct {
 	served chan error
 }
 
-func dial(t *testing.T, image *picture) *client {
+func dial(t *testing.T, image *testImage) *client {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	c := &client{t, ours, make(chan error, 1)}
@@ -148,14 +148,14 @@ func TestReads(t *testing.T) {
 
 // A VMM that a guest has taken over may ask for as much as it likes, at once, of an image whose
 // bytes do not come: its supervisor stays small.
-func TestWhatOneClientCanMakeUsHoldIsBounded(t *testing.T) {
+func TestClientMemoryIsBounded(t *testing.T) {
 	const most = 128 << 20
 	if hold := inFlight * maxRead; hold > most {
 		t.Errorf("%d answers of %d bytes are %d, more than %d", inFlight, maxRead, hold, most)
 	}
 }
 
-func TestWhatIsRefused(t *testing.T) {
+func TestInvalidRequests(t *testing.T) {
 	p := newPicture()
 	c := dial(t, p)
 	c.begin(len(p.bytes))
@@ -186,7 +186,7 @@ func TestWhatIsRefused(t *testing.T) {
 }
 
 // One that waits for bytes keeps nobody else from theirs, and ends with the server.
-func TestAnswersOvertake(t *testing.T) {
+func TestOutOfOrderAnswers(t *testing.T) {
 	p := newPicture()
 	p.slow = make(chan struct{})
 	c := dial(t, p)
@@ -208,7 +208,7 @@ func TestAnswersOvertake(t *testing.T) {
 	}
 }
 
-func TestTheServerEnds(t *testing.T) {
+func TestServerShutdown(t *testing.T) {
 	p := newPicture()
 	p.slow = make(chan struct{})
 	ours, theirs := net.Pipe()

@@ -56,7 +56,7 @@ func TestDHCPLease(t *testing.T) {
 	}
 }
 
-func TestDHCPOnTheCable(t *testing.T) {
+func TestDHCPOverLink(t *testing.T) {
 	_, c := startStack(t, &policy{}, maxStreams, maxFlows)
 	c.send(t, datagram("255.255.255.255", 68, 67, dhcpMessage(dhcpDiscover), from("0.0.0.0")))
 	ip := c.receive(t)[etherLen:]

@@ -88,7 +88,7 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
-func TestNamesKeepTheirAddresses(t *testing.T) {
+func TestNamesKeepAddresses(t *testing.T) {
 	one, other := newNames(64), newNames(64)
 	for i := range 64 {
 		name := fmt.Sprintf("host%d.example", i)
@@ -114,7 +114,7 @@ func TestNamesKeepTheirAddresses(t *testing.T) {
 }
 
 // Two names on one address must not be mistaken for each other.
-func TestNamesThatCollide(t *testing.T) {
+func TestNameCollision(t *testing.T) {
 	n := newNames(maxNames)
 	seen := map[netip.Addr]string{}
 	for i := range 2000 {

@@ -167,7 +167,7 @@ func TestInspect(t *testing.T) {
 
 // Every attempt is reported, and what is refused gets no answer but an ICMP error to the guest
 // itself.
-func TestAttacksAreReportedAndNothingLeaves(t *testing.T) {
+func TestAttacksAreReportedAndDropped(t *testing.T) {
 	for _, a := range attacks {
 		if a.class != classDropped && a.class != classRejected {
 			continue
@@ -198,7 +198,7 @@ func TestAttacksAreReportedAndNothingLeaves(t *testing.T) {
 }
 
 // Frames of any length, filled with nothing or cut off anywhere, are refused and harm nothing.
-func TestFramesOfEveryLength(t *testing.T) {
+func TestFrameLengths(t *testing.T) {
 	const longest = 1600
 	p := &policy{accept: func(d Destination) error { t.Errorf("a flow to %v was to be decided", d); return nil }}
 	_, c := startStack(t, p, maxStreams, maxFlows)

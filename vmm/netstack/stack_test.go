@@ -280,7 +280,7 @@ func TestErrorResetsAStream(t *testing.T) {
 	}
 }
 
-func TestPacketsKeepTheirBounds(t *testing.T) {
+func TestPacketBoundariesAreKept(t *testing.T) {
 	p := (&policy{}).allowAll()
 	p.packets = func(_ context.Context, _ Destination, c net.Conn) error {
 		buf := make([]byte, 64<<10)
@@ -452,7 +452,7 @@ func TestNewStackResetsOldConnections(t *testing.T) {
 }
 
 // Who only waits for data is told, too.
-func TestForget(t *testing.T) {
+func TestResetStaleWakesReader(t *testing.T) {
 	c, s := staleClient(t)
 	local, err := netip.ParseAddrPort(c.LocalAddr().String())
 	if err != nil {

@@ -60,7 +60,7 @@ func grow(t *testing.T, blocks int) (*growing, *partial.File) {
 	return g, f
 }
 
-func TestReadsGetWhatTheyNeed(t *testing.T) {
+func TestReadsNeedBlocks(t *testing.T) {
 	g, f := grow(t, 20)
 	for _, r := range []struct{ off, n int }{{0, 1}, {63, 2}, {64, 64}, {20 * block, 7}, {5*block - 1, 3 * block}, {0, 0}, {10, 500}} {
 		p := make([]byte, r.n)
@@ -82,7 +82,7 @@ func TestReadsGetWhatTheyNeed(t *testing.T) {
 	}
 }
 
-func TestReadersAtOnce(t *testing.T) {
+func TestConcurrentReaders(t *testing.T) {
 	g, f := grow(t, 40)
 	var wg sync.WaitGroup
 	for w := range 8 {
@@ -103,7 +103,7 @@ func TestReadersAtOnce(t *testing.T) {
 }
 
 // A hole is never shown, even by one who answers without having got anything.
-func TestAPromiseIsNotEnough(t *testing.T) {
+func TestHolesAreNotShown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "image")
 	if err := os.WriteFile(path, make([]byte, 10*block), 0o600); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestAPromiseIsNotEnough(t *testing.T) {
 
 // Who completes the image may lose its file and make another, even under the same name. Blocks of
 // the first are not taken for blocks of it.
-func TestTheFileIsReplaced(t *testing.T) {
+func TestReplacedFile(t *testing.T) {
 	g, f := grow(t, 8)
 	p := make([]byte, block)
 	for i := range 4 {
@@ -183,7 +183,7 @@ func FuzzAnswer(f *testing.F) {
 }
 
 // A read beyond every file's end is refused, and asks for no block.
-func TestAReadThatOverflowsIsRefused(t *testing.T) {
+func TestOverflowingReadIsRefused(t *testing.T) {
 	g, f := grow(t, 4)
 	for _, off := range []int64{-1, 1 << 40, math.MaxInt64 - 8, math.MaxInt64} {
 		if err := f.ReadBlocks(t.Context(), make([]byte, 100), off); err == nil || !strings.Contains(err.Error(), "of an image of") {

@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func TestArgvIsGolden(t *testing.T) {
+func TestArgvGolden(t *testing.T) {
 	m := &machine{
 		spec: vmm.Spec{
 			Name: "0123456789ab", Dir: "/box", Image: "/images/a,b.erofs", Kernel: "/kernels/k",

@@ -21,9 +21,9 @@ type Config struct {
 	Kernel func(ctx context.Context) (dir string, err error)
 	// Accel forces kvm or tcg; "" finds out which.
 	Accel string
-	// Rewire, if not nil, changes the command line of machines that boot, which are not confined
-	// then. It is for measurements only.
-	Rewire func(argv []string) []string
+	// ModifyArgv, if not nil, changes the command line of machines that boot, which are not
+	// confined then. It is for measurements only.
+	ModifyArgv func(argv []string) []string
 	// Log receives what no error can report; nil drops it.
 	Log *slog.Logger
 }

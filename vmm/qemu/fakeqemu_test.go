@@ -44,7 +44,7 @@ func TestNoQEMU(t *testing.T) {
 	}
 }
 
-func TestQEMUThatDiesSaysWhy(t *testing.T) {
+func TestQEMUExitIsExplained(t *testing.T) {
 	needTools(t)
 	d := New(Config{Binary: script(t, "echo 'qemu-system-x86_64: no such machine' >&2; exit 1"), StateDir: t.TempDir(), Accel: accelTCG})
 	_, err := d.Boot(context.Background(), fakeSpec(t))
@@ -53,7 +53,7 @@ func TestQEMUThatDiesSaysWhy(t *testing.T) {
 	}
 }
 
-func TestQEMUThatIsSilent(t *testing.T) {
+func TestSilentQEMU(t *testing.T) {
 	needTools(t)
 	d := New(Config{Binary: script(t, "exec sleep 1000"), StateDir: t.TempDir(), Accel: accelTCG})
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
@@ -68,7 +68,7 @@ func TestQEMUThatIsSilent(t *testing.T) {
 	}
 }
 
-func TestFingerprintSeesWhatMatters(t *testing.T) {
+func TestFingerprint(t *testing.T) {
 	ctx, spec := context.Background(), fakeSpec(t)
 	state := t.TempDir()
 	d := New(Config{Binary: script(t, ""), StateDir: state, Accel: accelTCG})
@@ -107,7 +107,7 @@ func TestFingerprintSeesWhatMatters(t *testing.T) {
 	}
 }
 
-func TestMemoSurvivesNonsense(t *testing.T) {
+func TestInvalidMemo(t *testing.T) {
 	state := t.TempDir()
 	if err := os.WriteFile(filepath.Join(state, memoFile), []byte(`{"binary": 7`), 0o600); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestProbeGuest(t *testing.T) {
 
 // A guest that prints is a guest that boots, however slowly; one that is silent, or goes on for
 // ever, does not.
-func TestProbeWaitsForAGuestThatPrints(t *testing.T) {
+func TestProbeWaitsWhileGuestPrints(t *testing.T) {
 	const slow = "for i in 1 2 3 4 5 6 7 8; do sleep 0.5; echo $i >&5; done; "
 	for what, test := range map[string]struct {
 		body, want string
@@ -163,7 +163,7 @@ func TestProbeWaitsForAGuestThatPrints(t *testing.T) {
 }
 
 // Each machine's start has udev touch the device.
-func TestVerdictOutlivesTouchesOfTheDevice(t *testing.T) {
+func TestVerdictIgnoresDeviceTimes(t *testing.T) {
 	t.Parallel()
 	tries := 0
 	config := Config{

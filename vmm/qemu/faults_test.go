@@ -25,11 +25,11 @@ func inDir(t *testing.T, s vmm.Spec) vmm.Spec {
 func TestFaults(t *testing.T) {
 	h := realHarness(t)
 	d, tp := h.Driver.(*qemu.Driver), vmmtest.OpenTemplate(t, h)
-	t.Run("a guest that floods the stream is killed at once", func(t *testing.T) { testFlood(t, h, d, tp) })
-	t.Run("no machine outlives the process that started it", func(t *testing.T) { testOrphans(t, h, tp) })
-	t.Run("no room for a saved state", func(t *testing.T) { testNoRoom(t, h, d, tp) })
-	t.Run("killed while it is restored", func(t *testing.T) { testKillWhileRestoring(t, h, d, tp) })
-	t.Run("saving and killing at once", func(t *testing.T) { testKillWhileSaving(t, h, d, tp) })
+	t.Run("Flood", func(t *testing.T) { testFlood(t, h, d, tp) })
+	t.Run("Orphans", func(t *testing.T) { testOrphans(t, h, tp) })
+	t.Run("NoRoom", func(t *testing.T) { testNoRoom(t, h, d, tp) })
+	t.Run("KillWhileRestoring", func(t *testing.T) { testKillWhileRestoring(t, h, d, tp) })
+	t.Run("KillWhileSaving", func(t *testing.T) { testKillWhileSaving(t, h, d, tp) })
 }
 
 // testFlood never reads what the guest writes: nothing waits for it but the guest.
@@ -58,7 +58,7 @@ func testFlood(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm.Template)
 }
 
 func TestMain(m *testing.M) {
-	qemu.TakenOver()
+	qemu.HostileProgram()
 	vmmtest.Main(m, func(args []string) (vmm.Snapshotter, vmm.Spec) {
 		return qemu.New(qemu.Config{StateDir: args[0], Accel: args[1]}),
 			vmm.Spec{Name: "orphan", Dir: args[0], Image: args[2], Kernel: args[3], CPUs: 2, Memory: 512 << 20, Disk: 64 << 30}
@@ -70,7 +70,7 @@ func testOrphans(t *testing.T, h vmmtest.Harness, tp vmm.Template) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vmmtest.Orphans(t, tp, 1, t.TempDir(), facts.Accel, h.Spec.Image, h.Spec.Kernel)
+	vmmtest.TestOrphans(t, tp, 1, t.TempDir(), facts.Accel, h.Spec.Image, h.Spec.Kernel)
 }
 
 func testNoRoom(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm.Template) {

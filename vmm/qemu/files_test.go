@@ -13,7 +13,7 @@ import (
 
 // A VMM that a guest has taken over is a program that tries to open what it likes: here a script in
 // QEMU's place.
-func TestWhatRunsAMachineReachesItsFilesOnly(t *testing.T) {
+func TestMachineProcessReachesItsFilesOnly(t *testing.T) {
 	needTools(t)
 	if err := confine.Available(); err != nil {
 		t.Skip(err)

@@ -85,7 +85,7 @@ func TestPageSetRoundTrip(t *testing.T) {
 	}
 }
 
-func TestPagesThatDoNotMatch(t *testing.T) {
+func TestPageMismatch(t *testing.T) {
 	f, content := scattered(t, 3)
 	out, x := stored(t, f, int64(len(content)))
 	if _, err := out.WriteAt([]byte{1, 2, 3}, x.Length/2); err != nil {
@@ -102,7 +102,7 @@ func TestPagesThatDoNotMatch(t *testing.T) {
 	}
 }
 
-func TestZeroPagesAreKeptOnDemand(t *testing.T) {
+func TestKeepZeroPages(t *testing.T) {
 	r := region{Offset: regionSize}
 	for i := range 4 {
 		r.Pages.set(i * 3)

@@ -80,7 +80,7 @@ func TestMonitorAnswersAndEvents(t *testing.T) {
 	}
 }
 
-func TestMonitorGivesUpOnSilence(t *testing.T) {
+func TestMonitorTimeout(t *testing.T) {
 	m, _ := scripted(t, func(string, uint64, net.Conn) {})
 	err := m.run(context.Background(), 20*time.Millisecond, "stop", nil)
 	if !errors.Is(err, context.DeadlineExceeded) {
@@ -141,7 +141,7 @@ func TestMonitorPassesFiles(t *testing.T) {
 
 // QEMU would keep the descriptor, and with it the blocks of a file that is removed, for as long as
 // the machine runs.
-func TestASaveThatFailsLeavesQEMUNoFile(t *testing.T) {
+func TestFailedSaveClosesFile(t *testing.T) {
 	var held atomic.Bool
 	qmp, _ := scripted(t, func(name string, id uint64, conn net.Conn) {
 		switch name {

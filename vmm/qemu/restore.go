@@ -19,7 +19,7 @@ import (
 // nothing of them before the guest runs; it asks for their size at once, so they have that before.
 // On failure QEMU has ended and new files are removed.
 func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, saved string) (vmm.Machine, error) {
-	t, err := statedir.Own[*template](from)
+	t, err := statedir.Unwrap[*template](from)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 // SaveTemplate implements vmm.Snapshotter. The machine is killed as soon as its device state is
 // written: after that nothing changes its disk and its memory file, which we hold.
 func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) error {
-	m, err := statedir.Own[*machine](vm)
+	m, err := statedir.Unwrap[*machine](vm)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (m *machine) manifest() manifest {
 // Save implements vmm.Snapshotter. A passing state is like any with disks. Disks and memory are
 // written at the same time, while the machine is frozen.
 func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.Saving) error {
-	m, err := statedir.Own[*machine](vm)
+	m, err := statedir.Unwrap[*machine](vm)
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takenOverName is the name under which the test binary is a VMM that a guest has taken over.
-const takenOverName = "taken-over-qemu"
+// hostileProgramName is the name under which the test binary is a VMM that a guest has taken over.
+const hostileProgramName = "taken-over-qemu"
 
 // targets are what there is on the host to connect to. The VMM finds them on its workspace, one of
 // the files it may read.
@@ -25,10 +25,10 @@ type targets struct {
 	TCP            int
 }
 
-// TakenOver tries what it can to reach a socket, says on one line what worked, and ends the
+// HostileProgram tries what it can to reach a socket, says on one line what worked, and ends the
 // process, if this is such a VMM.
-func TakenOver() {
-	if filepath.Base(os.Args[0]) != takenOverName {
+func HostileProgram() {
+	if filepath.Base(os.Args[0]) != hostileProgramName {
 		return
 	}
 	if slices.Contains(os.Args, "--version") {
@@ -83,9 +83,9 @@ func (to targets) reached() []string {
 
 // A VMM that a guest has taken over reaches nobody's socket: not the daemon's, not the session bus,
 // no network. The same program without the confinement reaches them, so the attacks are real.
-func TestWhatRunsAMachineOpensNoSocket(t *testing.T) {
+func TestMachineProcessOpensNoSocket(t *testing.T) {
 	needTools(t)
-	program := filepath.Join(t.TempDir(), takenOverName)
+	program := filepath.Join(t.TempDir(), hostileProgramName)
 	self, err := os.Executable()
 	if err == nil {
 		err = os.Symlink(self, program)
@@ -115,7 +115,7 @@ func TestWhatRunsAMachineOpensNoSocket(t *testing.T) {
 		if err := os.WriteFile(spec.Workspace, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := New(Config{Binary: program, StateDir: t.TempDir(), Accel: accelTCG, Rewire: rewire}).Boot(context.Background(), spec)
+		_, err := New(Config{Binary: program, StateDir: t.TempDir(), Accel: accelTCG, ModifyArgv: rewire}).Boot(context.Background(), spec)
 		return fmt.Sprint(err)
 	}
 	free := boot(func(argv []string) []string { return argv })

@@ -141,8 +141,8 @@ func (d *Driver) start(m *machine, cmd command, files ...*os.File) error {
 	defer closeAll(theirs)
 	argv, reach := cmd.argv(), cmd.files(program)
 	confined := &reach
-	if d.config.Rewire != nil {
-		argv, confined = d.config.Rewire(argv), nil
+	if d.config.ModifyArgv != nil {
+		argv, confined = d.config.ModifyArgv(argv), nil
 	}
 	if m.spec.Blocks == nil {
 		closeAll(ours[4:])

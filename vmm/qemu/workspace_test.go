@@ -225,7 +225,7 @@ func TestCopySparse(t *testing.T) {
 }
 
 // What a guest has made of its disk is nothing that the host can read, nor does it have to.
-func TestADiskOfAGuestIsCopiedAsBytes(t *testing.T) {
+func TestDiskIsCopiedWithoutParsing(t *testing.T) {
 	src, dst := filepath.Join(t.TempDir(), "src"), filepath.Join(t.TempDir(), "dst")
 	disk := make([]byte, 1<<20)
 	rand.Read(disk)                          // never fails since Go 1.24

@@ -71,9 +71,9 @@ func Origin[M Manifest](saved string, template agentbox.Digest, of M) (M, error)
 
 func (b Basis) basis() Basis { return b }
 
-// Own returns a driver's own machine or template from an interface, and an error for another
+// Unwrap returns a driver's own machine or template from an interface, and an error for another
 // driver's or nil.
-func Own[T any](v any) (T, error) {
+func Unwrap[T any](v any) (T, error) {
 	own, ok := v.(T)
 	if !ok {
 		return own, fmt.Errorf("a %T is not one of this driver's", v)

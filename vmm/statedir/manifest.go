@@ -78,7 +78,7 @@ func ReadManifest[M Manifest](dir string) (m M, id agentbox.Digest, err error) {
 }
 
 // WriteManifest seals a manifest as the last file of a directory. write is durable.Create, or
-// durable.Replace in a directory of NewPassing's.
+// durable.Replace in a directory of NewTransient's.
 func WriteManifest(dir string, m Manifest, write func(string, []byte, fs.FileMode) error) error {
 	b, _, err := Seal(m)
 	if err != nil {

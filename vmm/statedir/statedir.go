@@ -47,9 +47,9 @@ func Corrupt(dir, format string, args ...any) error {
 // is left, but after a crash a directory with a leading dot may be.
 func New(dir string, fill func(tmp string) error) error { return create(dir, fill, durable.SyncDir) }
 
-// NewPassing is New without any sync, for states that a power loss makes worthless anyway, such as
-// that of a fork. fill need not sync either.
-func NewPassing(dir string, fill func(tmp string) error) error {
+// NewTransient is New without any sync, for states that a power loss makes worthless anyway, such
+// as that of a fork. fill need not sync either.
+func NewTransient(dir string, fill func(tmp string) error) error {
 	return create(dir, fill, func(string) error { return nil })
 }
 

@@ -14,12 +14,12 @@ import (
 	"agentbox/vmm"
 )
 
-func TestADirectoryAppearsWholeOrNotAtAll(t *testing.T) {
-	t.Run("to stay", func(t *testing.T) { testWholeOrNotAtAll(t, New) })
-	t.Run("to pass", func(t *testing.T) { testWholeOrNotAtAll(t, NewPassing) })
+func TestNewIsAtomic(t *testing.T) {
+	t.Run("New", func(t *testing.T) { testAtomic(t, New) })
+	t.Run("NewTransient", func(t *testing.T) { testAtomic(t, NewTransient) })
 }
 
-func testWholeOrNotAtAll(t *testing.T, create func(string, func(string) error) error) {
+func testAtomic(t *testing.T, create func(string, func(string) error) error) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "state")
 	full := &os.PathError{Op: "write", Path: "memory", Err: unix.ENOSPC}
@@ -61,7 +61,7 @@ func (s sample) Check() error {
 	return nil
 }
 
-func TestOnlyWhatWasSealedIsUnsealed(t *testing.T) {
+func TestUnseal(t *testing.T) {
 	b, id, err := Seal(sample{Size: 512})
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestOnlyWhatWasSealedIsUnsealed(t *testing.T) {
 	}
 }
 
-func TestAFileIsAsLongAsItsManifestSays(t *testing.T) {
+func TestOpenChecksSize(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "memory"), []byte("whole"), 0o600); err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestAFileIsAsLongAsItsManifestSays(t *testing.T) {
 	}
 }
 
-func TestAStateFitsItsTemplateAndItsMachineOnly(t *testing.T) {
+func TestFits(t *testing.T) {
 	spec := vmm.Spec{Name: "box", CPUs: 2, Memory: 1 << 30, Disk: 2 << 30}
 	template := sample{Basis: BasisOf(1, "print", spec), Size: 512}
 	id := agentbox.Digest{1}

@@ -25,8 +25,8 @@ func TestBlocks(t *testing.T, serve func(t *testing.T, ctx context.Context, imag
 	t.Run("Deadline", func(t *testing.T) { testDeadline(t, serve) })
 }
 
-// withheld is a vmm.Blocks that holds back the bytes from offset from to offset to.
-type withheld struct {
+// withheldImage is a vmm.Blocks that holds back the bytes from offset from to offset to.
+type withheldImage struct {
 	io.ReaderAt
 	size     int64
 	from, to int64
@@ -47,7 +47,7 @@ const (
 
 // newWithheld makes up an image. Each byte depends on its offset, so that a read from the wrong
 // place shows.
-func newWithheld() *withheld {
+func newWithheld() *withheldImage {
 	content := make([]byte, withheldSize)
 	for i := range content {
 		content[i] = byte(1 + i>>4%255) // none is zero: zeros are what was not read
@@ -56,13 +56,13 @@ func newWithheld() *withheld {
 }
 
 // withhold holds back a part of an image until released is closed.
-func withhold(image io.ReaderAt, size, from, to int64) *withheld {
-	return &withheld{ReaderAt: image, size: size, from: from, to: to, released: make(chan struct{}), asked: make(chan struct{}, 1)}
+func withhold(image io.ReaderAt, size, from, to int64) *withheldImage {
+	return &withheldImage{ReaderAt: image, size: size, from: from, to: to, released: make(chan struct{}), asked: make(chan struct{}, 1)}
 }
 
-func (s *withheld) Size() int64 { return s.size }
+func (s *withheldImage) Size() int64 { return s.size }
 
-func (s *withheld) ReadBlocks(ctx context.Context, p []byte, off int64) error {
+func (s *withheldImage) ReadBlocks(ctx context.Context, p []byte, off int64) error {
 	if off < s.to && off+int64(len(p)) > s.from {
 		select {
 		case s.asked <- struct{}{}:
@@ -82,19 +82,19 @@ func (s *withheld) ReadBlocks(ctx context.Context, p []byte, off int64) error {
 	return s.fail
 }
 
-func (s *withheld) fails(err error) {
+func (s *withheldImage) fails(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = err
 }
 
-func (s *withheld) expect(off int64, n int) []byte {
+func (s *withheldImage) expect(off int64, n int) []byte {
 	p := make([]byte, n)
 	s.ReadAt(p, off)
 	return p
 }
 
-func (s *withheld) check(t *testing.T, read ReadBlocks, off int64, n int) {
+func (s *withheldImage) check(t *testing.T, read ReadBlocks, off int64, n int) {
 	t.Helper()
 	p := make([]byte, n)
 	if err := read(p, off); err != nil {
@@ -128,7 +128,7 @@ func testBytes(t *testing.T, serve serveBlocks) {
 	wg.Wait()
 }
 
-func (s *withheld) begin(read ReadBlocks) (p []byte, done chan error) {
+func (s *withheldImage) begin(read ReadBlocks) (p []byte, done chan error) {
 	p, done = make([]byte, 1000), make(chan error, 1)
 	go func() { done <- read(p, withheldFrom+500) }()
 	<-s.asked

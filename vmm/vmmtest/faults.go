@@ -21,12 +21,12 @@ func OpenTemplate(t *testing.T, h Harness) vmm.Template {
 }
 
 // orphanVariable makes a test binary a process that starts a machine and waits to be killed. Its
-// value is the arguments of Orphans, one a line.
+// value is the arguments of TestOrphans, one a line.
 const orphanVariable = "AGENTBOX_TEST_ORPHAN"
 
-// Main is TestMain for tests that call Orphans. In the process that Orphans kills, setup returns
-// the driver and the spec of the machine, from the arguments of Orphans. That process prints the
-// pids of its machine and sleeps until it is killed.
+// Main is TestMain for tests that call TestOrphans. In the process that TestOrphans kills, setup
+// returns the driver and the spec of the machine, from the arguments of TestOrphans. That process
+// prints the pids of its machine and sleeps until it is killed.
 func Main(m *testing.M, setup func(args []string) (vmm.Snapshotter, vmm.Spec)) {
 	args, orphan := os.LookupEnv(orphanVariable)
 	if !orphan {
@@ -34,7 +34,7 @@ func Main(m *testing.M, setup func(args []string) (vmm.Snapshotter, vmm.Spec)) {
 	}
 	driver, spec := setup(strings.Split(args, "\n"))
 	fmt.Println(startOrphan(driver, spec))
-	// Orphans kills this process long before.
+	// TestOrphans kills this process long before.
 	time.Sleep(time.Hour)
 }
 
@@ -56,10 +56,10 @@ func startOrphan(driver vmm.Snapshotter, spec vmm.Spec) string {
 	return strings.Trim(fmt.Sprint(m.PIDs()), "[]")
 }
 
-// Orphans tests that no process of a machine outlives the process that started it. It runs this
+// TestOrphans tests that no process of a machine outlives the process that started it. It runs this
 // test binary again as that process, with the template's files, and kills it with SIGKILL, which
 // leaves it no time to clean up. A machine has at least so many processes. args reach Main's setup.
-func Orphans(t *testing.T, tp vmm.Template, least int, args ...string) {
+func TestOrphans(t *testing.T, tp vmm.Template, least int, args ...string) {
 	parent := exec.Command("/proc/self/exe")
 	parent.Env = append(os.Environ(), orphanVariable+"="+strings.Join(args, "\n"))
 	parent.ExtraFiles = tp.Files()
@@ -91,12 +91,12 @@ func Orphans(t *testing.T, tp vmm.Template, least int, args ...string) {
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	WantGone(t, pids)
+	AwaitExit(t, pids)
 }
 
-// WantGone waits until no process of a list runs. A zombie has ended, though its parent may be slow
-// to reap it.
-func WantGone(t *testing.T, pids []int) {
+// AwaitExit waits until no process of a list runs. A zombie has ended, though its parent may be
+// slow to reap it.
+func AwaitExit(t *testing.T, pids []int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		var left []int

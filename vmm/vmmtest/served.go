@@ -15,7 +15,7 @@ func testServed(r *rig) {
 	if r.Spec.Image == "" {
 		r.Skip("machines of this kind have no image")
 	}
-	served := func(name string) (vmm.Spec, *withheld) {
+	served := func(name string) (vmm.Spec, *withheldImage) {
 		r.Helper()
 		s := r.spec(name)
 		f, err := os.Open(s.Image)
@@ -67,7 +67,7 @@ func testServed(r *rig) {
 
 // testServedTemplate has clones of a machine with such an image, with and without one: a template
 // does not depend on how its machine got its image.
-func testServedTemplate(r *rig, m vmm.Machine, served func(string) (vmm.Spec, *withheld)) {
+func testServedTemplate(r *rig, m vmm.Machine, served func(string) (vmm.Spec, *withheldImage)) {
 	s, ok := r.Driver.(vmm.Snapshotter)
 	if !ok {
 		return

@@ -202,7 +202,7 @@ func testSavePassing(r *rig, template string) {
 	_, m, g := r.working(t)
 	r.ok(g.Close())
 	dir := r.path("saved")
-	r.ok(r.snap().Save(r.ctx, m, dir, vmm.Passing))
+	r.ok(r.snap().Save(r.ctx, m, dir, vmm.Transient))
 	r.ok(m.Thaw(r.ctx))
 	g = r.connect(m)
 	s := r.spec("fork")

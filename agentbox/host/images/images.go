@@ -169,8 +169,8 @@ func (i *Images) Derive(ctx context.Context, base image.Image, d image.Derivatio
 	return img, agentbox.OrNoSpace(err)
 }
 
-// Made returns the base of a recipe if it was made here and still exists.
-func (i *Images) Made(r image.Recipe) (image.Image, bool) { return i.Store.Made(r) }
+// FindBase returns the base of a recipe if it was made here and still exists.
+func (i *Images) FindBase(r image.Recipe) (image.Image, bool) { return i.Store.FindBase(r) }
 
 // Pull makes an image from a source, without a repository or a pin. It may be from a private
 // registry, since the user asked for it by name.

@@ -20,7 +20,7 @@ func TestLostImageFailsAtOnce(t *testing.T) {
 		}
 		r := image.Recipe{Source: "apt:bookworm", Platform: "linux/amd64"}
 		give := half
-		store.Elsewhere = func(_ context.Context, _ agentbox.Digest, key string) (image.Image, error) {
+		store.FindRemote = func(_ context.Context, _ agentbox.Digest, key string) (image.Image, error) {
 			img := image.Image{
 				Digest: give, Source: r.Source, Platform: r.Platform, Size: 1 << 20, Key: key, Lazy: &image.Lazy{Manifest: agentbox.Digest{1}, From: "team"},
 			}

@@ -90,7 +90,7 @@ func (i *Images) Show(_ context.Context, req api.ImageRef, _ agentbox.Progress) 
 	if err != nil {
 		return api.ImageDetail{}, err
 	}
-	out := api.ImageDetail{Image: i.Describe(img), Maker: img.Origin, Upon: img.Upon, Base: img.Base, Manifest: img.Manifest, Received: []api.ImageReceived{}}
+	out := api.ImageDetail{Image: i.Describe(img), Maker: img.Origin, BaseMakers: img.BaseMakers, Base: img.Base, Manifest: img.Manifest, Received: []api.ImageReceived{}}
 	here := img.Size
 	if img.Lazy != nil {
 		here = out.Here

@@ -25,7 +25,7 @@ var resultLimits = environment.Bound{Bytes: 32 << 30, Files: 2_000_000, Time: ti
 // else. Git's directory is not part of it, since each box has its own.
 func resultParts(dirs []string) map[caches.Part]environment.Export {
 	all := map[caches.Part]environment.Export{
-		caches.Runtime:   {Root: "/", Skip: slices.Concat(dirs, machineOnly), Whole: image.OwnDirectories(), Bound: resultLimits},
+		caches.Runtime:   {Root: "/", Skip: slices.Concat(dirs, machineOnly), Whole: image.PerBoxDirectories(), Bound: resultLimits},
 		caches.Workspace: {Root: protocol.WorkspaceDir, Skip: []string{protocol.WorkspaceDir + "/.git"}, Bound: resultLimits},
 	}
 	if len(dirs) > 0 {

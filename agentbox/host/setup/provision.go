@@ -217,7 +217,7 @@ func (s *Setup) derive(ctx context.Context, base image.Image, made caches.Made, 
 		d.Name = "with caches"
 	}
 	if made.By != "" {
-		d.Upon = []string{made.By}
+		d.BaseMakers = []string{made.By}
 	}
 	for _, part := range parts {
 		if !slices.Contains(made.Parts, part) {

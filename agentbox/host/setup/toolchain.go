@@ -149,7 +149,7 @@ func (s *Setup) installIn(ctx context.Context, b Box, needs toolchain.Needs, bas
 		return toolchain.Plan{}, base, agentbox.OrNoSpace(err)
 	}
 	defer os.RemoveAll(dir)
-	what := environment.Export{Root: "/", Skip: machineOnly, Whole: image.OwnDirectories(), Bound: resultLimits}
+	what := environment.Export{Root: "/", Skip: machineOnly, Whole: image.PerBoxDirectories(), Bound: resultLimits}
 	known, err := s.inventories(ctx, b, map[caches.Part]environment.Export{caches.Runtime: what}, dir)
 	defer known.close()
 	if err != nil {

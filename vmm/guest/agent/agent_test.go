@@ -250,7 +250,7 @@ func TestManyLives(t *testing.T) {
 	}
 }
 
-func TestAttachGivesDirectoryAndEnvironment(t *testing.T) {
+func TestAttachDirectoryAndEnvironment(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -274,7 +274,7 @@ func TestAttachGivesDirectoryAndEnvironment(t *testing.T) {
 }
 
 // A guest that is told in its Hello becomes the box before anybody can log in.
-func TestAttachInTheHello(t *testing.T) {
+func TestAttachInHello(t *testing.T) {
 	f := start(t)
 	hello := guest.NewHello("box")
 	hello.Attach = json.RawMessage(`{"workspace": true, "env": {"A": "of the box"}}`)

@@ -169,7 +169,7 @@ func TestExportIgnoresClock(t *testing.T) {
 	}
 }
 
-func TestExportRefusesABrokenRequest(t *testing.T) {
+func TestExportInvalidRequest(t *testing.T) {
 	for _, text := range []string{"", "{", `{"root":"/","known":-1}`, `{"root":"/","known":7}`, `{"root":"/","known":32}` + "\nshort", `{"root":"/","known":1152921504606846976}`, "[" + strings.Repeat(" ", maxExportRequest)} {
 		if err := serveExport(bufio.NewReader(strings.NewReader(text)), io.Discard); err == nil {
 			t.Errorf("%.40q was answered", text)
@@ -279,7 +279,7 @@ func written(t *testing.T, root string, entries func(h *exporter) error) (*tar.R
 }
 
 // The layers of an overlay number their files apart, so two files may have one number.
-func TestExportTellsFilesOfTwoLayersApart(t *testing.T) {
+func TestExportSameInodeInTwoLayers(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root+"/image", "of the image")
 	plant(t, root+"/setup", "of setup")

@@ -265,7 +265,7 @@ func TestJobInput(t *testing.T) {
 	}
 }
 
-func TestSignalJobThatReadsNothing(t *testing.T) {
+func TestSignalJobNotReading(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()

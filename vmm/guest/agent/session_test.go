@@ -22,7 +22,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-func TestExecKeepsOutputsApartAndReportsTheStatus(t *testing.T) {
+func TestExecOutputsAndStatus(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -99,7 +99,7 @@ func (f *fixture) argv(c *guest.Client, r protocol.ArgvRequest) (string, int) {
 	return out.String() + errs.String(), status
 }
 
-func TestArgvRunsExactlyTheseArguments(t *testing.T) {
+func TestArgvRequest(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -131,7 +131,7 @@ func TestArgvRunsExactlyTheseArguments(t *testing.T) {
 	}
 }
 
-func TestFloodRespectsTheClientsWindow(t *testing.T) {
+func TestFloodRespectsWindow(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -336,7 +336,7 @@ func TestSFTP(t *testing.T) {
 	}
 }
 
-func TestForwardIntoTheGuest(t *testing.T) {
+func TestForwardIntoGuest(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -367,7 +367,7 @@ func TestForwardIntoTheGuest(t *testing.T) {
 	}
 }
 
-func TestForwardOutOfTheGuest(t *testing.T) {
+func TestForwardOutOfGuest(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()
@@ -418,7 +418,7 @@ func TestUnknownChannelsAndRequests(t *testing.T) {
 	}
 }
 
-func TestEveryUserOfTheBoxCanRunCommands(t *testing.T) {
+func TestCommandsAsEveryUser(t *testing.T) {
 	f := start(t)
 	c := f.connect()
 	defer c.Close()

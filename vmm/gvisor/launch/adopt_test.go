@@ -13,7 +13,7 @@ import (
 
 // What a box made belongs to its user afterwards, however deep it lies. Links are not followed, and
 // what is the user's already stays as it is.
-func TestEverythingIsGivenToTheUser(t *testing.T) {
+func TestAdopt(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may give files away")
 	}

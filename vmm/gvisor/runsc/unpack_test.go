@@ -99,7 +99,7 @@ func TestUnpackOnceAndVerifyAlways(t *testing.T) {
 	}
 }
 
-func TestAnotherVersionReplacesTheOld(t *testing.T) {
+func TestOtherVersionReplacesOld(t *testing.T) {
 	root := t.TempDir()
 	old := ensure(t, unpacker(root, built(t, "v1")))
 	p := ensure(t, unpacker(root, built(t, "v2")))
@@ -112,7 +112,7 @@ func TestAnotherVersionReplacesTheOld(t *testing.T) {
 	}
 }
 
-func TestWhatABuildLacks(t *testing.T) {
+func TestNotBuilt(t *testing.T) {
 	whole := built(t, "v1")
 	for name := range whole {
 		lacking := fstest.MapFS{}
@@ -137,7 +137,7 @@ func TestWhatABuildLacks(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatIsNotWhatItsDigestSays(t *testing.T) {
+func TestDamagedAgent(t *testing.T) {
 	root := t.TempDir()
 	u := unpacker(root, built(t, "v1"))
 	u.agent.Bytes = func() ([]byte, error) { return []byte("another"), nil }

@@ -236,7 +236,7 @@ func fsck(t *testing.T, path string) {
 	}
 }
 
-func TestEqualTreesGiveEqualBytes(t *testing.T) {
+func TestWriteIsReproducible(t *testing.T) {
 	one := mustRead(t, write(t, apply(t, layer(t, file("a/x", "1"), file("b", "2")))))
 	other := mustRead(t, write(t, apply(t, layer(t, file("b", "2"), file("gone", "3"), file("a/x", "1")), layer(t, file(".wh.gone", "")))))
 	if !bytes.Equal(one, other) {
@@ -283,7 +283,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-func TestUpperLayerKeepsWhatItDoesNotSay(t *testing.T) {
+func TestUpperLayerKeepsUnmentionedAttributes(t *testing.T) {
 	lower := dir("etc")
 	lower.Mode, lower.Uid = 0o700, 7
 	tree := apply(t, layer(t, lower, file("etc/a", "old"), hardlink("b", "etc/a")), layer(t, file("etc/a", "new")))
@@ -385,7 +385,7 @@ func TestDeepPathsBySymlinks(t *testing.T) {
 	}
 }
 
-func TestApplyStopsWithItsContext(t *testing.T) {
+func TestApplyCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := New(DefaultLimits, testEpoch).ApplyTar(ctx, bytes.NewReader(layer(t, file("a", ""))), newSpool(t)); err != context.Canceled {
@@ -395,7 +395,7 @@ func TestApplyStopsWithItsContext(t *testing.T) {
 
 // Names, targets of symlinks and attributes stay in memory, where a layer of a few compressed
 // kilobytes would have them fill it.
-func TestWhatStaysInMemoryIsBounded(t *testing.T) {
+func TestMemoryIsBounded(t *testing.T) {
 	limits := Limits{Bytes: 1 << 30, Inodes: 1000, Memory: 64 << 10}
 	long := strings.Repeat("x", 4000)
 	var attrs, links, names []member

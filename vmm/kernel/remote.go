@@ -17,7 +17,7 @@ import (
 // the distribution. Without the file, this host did.
 const FileOrigin = "origin.json"
 
-// origin is the content of FileOrigin. By is the PeerID that Config.Elsewhere returned.
+// origin is the content of FileOrigin. By is the PeerID that Config.FetchRemote returned.
 type origin struct {
 	By string `json:"by"`
 }
@@ -28,10 +28,10 @@ const maxParts = 1 << 20
 
 // fetchRemote gets parts that another member fetched, and keeps them below fetched like parts that
 // were fetched here. It compares every byte with their list, and the release with that of the
-// kernel. Config.Elsewhere judges who wrote the list. After any error, fs.ErrNotExist if nobody is
-// asked, the next source is tried. The directory has a temporary name until it is verified.
+// kernel. Config.FetchRemote judges who wrote the list. After any error, fs.ErrNotExist if nobody
+// is asked, the next source is tried. The directory has a temporary name until it is verified.
 func (c *Config) fetchRemote(ctx context.Context, fetched string) (*parts, error) {
-	if c.Elsewhere == nil {
+	if c.FetchRemote == nil {
 		return nil, fs.ErrNotExist
 	}
 	tmp, err := newDir(fetched)
@@ -39,11 +39,11 @@ func (c *Config) fetchRemote(ctx context.Context, fetched string) (*parts, error
 		return nil, err
 	}
 	defer os.RemoveAll(tmp)
-	by, err := c.Elsewhere(ctx, tmp)
+	by, err := c.FetchRemote(ctx, tmp)
 	if err != nil {
 		return nil, err
 	}
-	p, err := readForeign(tmp)
+	p, err := readRemote(tmp)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +59,8 @@ func (c *Config) fetchRemote(ctx context.Context, fetched string) (*parts, error
 	return p, nil
 }
 
-// readForeign reads and verifies parts that another member wrote.
-func readForeign(dir string) (*parts, error) {
+// readRemote reads and verifies parts that another member wrote.
+func readRemote(dir string) (*parts, error) {
 	info, err := os.Stat(filepath.Join(dir, FileManifest))
 	if err != nil || info.Size() > maxParts {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "the kernel has no %s, or a long one", FileManifest)

@@ -10,8 +10,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// foreign writes parts as another machine would send them.
-func foreign(t *testing.T, dir string, change func(p *parts, files map[string][]byte)) {
+// remoteParts writes parts as another machine would send them.
+func remoteParts(t *testing.T, dir string, change func(p *parts, files map[string][]byte)) {
 	t.Helper()
 	image := fakeImage("6.1.0-56-cloud")
 	p := &parts{Release: "6.1.0-56-cloud", Vmlinuz: digest(image), Modules: []module{{Name: "m", Digest: digest([]byte("m"))}}}
@@ -31,12 +31,12 @@ func foreign(t *testing.T, dir string, change func(p *parts, files map[string][]
 	}
 }
 
-func TestAKernelThatSomebodyElseFetched(t *testing.T) {
+func TestRemoteKernel(t *testing.T) {
 	root := t.TempDir()
 	asked := 0
-	c := Config{Root: root, Agent: []byte("agent"), Elsewhere: func(_ context.Context, dir string) (string, error) {
+	c := Config{Root: root, Agent: []byte("agent"), FetchRemote: func(_ context.Context, dir string) (string, error) {
 		asked++
-		foreign(t, dir, func(*parts, map[string][]byte) {})
+		remoteParts(t, dir, func(*parts, map[string][]byte) {})
 		return "peer", nil
 	}}
 	p, err := c.fetchRemote(t.Context(), filepath.Join(root, "fetched"))
@@ -68,10 +68,10 @@ func TestAKernelThatSomebodyElseFetched(t *testing.T) {
 }
 
 // Parts of an unknown member may be those of one that was revoked.
-func TestAKernelOfUnknownOriginGoesWithTheNextRevocation(t *testing.T) {
+func TestDropRemovesUnknownOrigin(t *testing.T) {
 	root := t.TempDir()
-	c := Config{Root: root, Elsewhere: func(_ context.Context, dir string) (string, error) {
-		foreign(t, dir, func(*parts, map[string][]byte) {})
+	c := Config{Root: root, FetchRemote: func(_ context.Context, dir string) (string, error) {
+		remoteParts(t, dir, func(*parts, map[string][]byte) {})
 		return "peer", nil
 	}}
 	fetched := filepath.Join(root, "fetched")
@@ -93,7 +93,7 @@ func TestAKernelOfUnknownOriginGoesWithTheNextRevocation(t *testing.T) {
 	}
 }
 
-func TestForeignPartsThatAreNotWhatTheySayAreRefused(t *testing.T) {
+func TestInvalidRemoteParts(t *testing.T) {
 	for what, change := range map[string]func(p *parts, files map[string][]byte){
 		"no list":        func(_ *parts, files map[string][]byte) { files[FileManifest] = []byte{} },
 		"a long list":    func(_ *parts, files map[string][]byte) { files[FileManifest] = make([]byte, maxParts+1) },
@@ -107,8 +107,8 @@ func TestForeignPartsThatAreNotWhatTheySayAreRefused(t *testing.T) {
 		"no module":       func(_ *parts, files map[string][]byte) { delete(files, "m.ko") },
 	} {
 		root := t.TempDir()
-		c := Config{Root: root, Elsewhere: func(_ context.Context, dir string) (string, error) {
-			foreign(t, dir, change)
+		c := Config{Root: root, FetchRemote: func(_ context.Context, dir string) (string, error) {
+			remoteParts(t, dir, change)
 			return "peer", nil
 		}}
 		if _, err := c.fetchRemote(t.Context(), filepath.Join(root, "fetched")); agentbox.CodeOf(err) != agentbox.Corrupt {
@@ -120,13 +120,13 @@ func TestForeignPartsThatAreNotWhatTheySayAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzForeign reads the list of a kernel's parts that somebody else wrote.
-func FuzzForeign(f *testing.F) {
+// FuzzRemoteParts reads the list of a kernel's parts that somebody else wrote.
+func FuzzRemoteParts(f *testing.F) {
 	f.Add([]byte(`{"release":"6.1","vmlinuz":"sha256:00","modules":[{"name":"../m"}]}`))
 	f.Fuzz(func(t *testing.T, list []byte) {
 		dir := t.TempDir()
-		foreign(t, dir, func(_ *parts, files map[string][]byte) { files[FileManifest] = list })
-		p, err := readForeign(dir)
+		remoteParts(t, dir, func(_ *parts, files map[string][]byte) { files[FileManifest] = list })
+		p, err := readRemote(dir)
 		if err == nil && (p.Release != "6.1.0-56-cloud" || digest(p.vmlinuz) != p.Vmlinuz) {
 			t.Errorf("%+v", p)
 		}

@@ -6,19 +6,19 @@ import (
 	"path/filepath"
 )
 
-// Never are files and directories that no include copies, approved or not: those in which agentbox
-// keeps the keys of all boxes. They are compared by identity and not by path, so that no link or
-// mount leads to them. The zero value forbids nothing.
-type Never struct {
+// Exclusions are files and directories that no include copies, approved or not: those in which
+// agentbox keeps the keys of all boxes. They are compared by identity and not by path, so that no
+// link or mount leads to them. The zero value forbids nothing.
+type Exclusions struct {
 	dirs  []string // links resolved
 	files []fs.FileInfo
 }
 
-// NeverBelow forbids directories, and what is in them. It lists the files two levels deep, since
+// ExcludeBelow forbids directories, and what is in them. It lists the files two levels deep, since
 // they may have hard links elsewhere. What is mounted elsewhere is found in the table of mounts.
 // Missing directories are skipped.
-func NeverBelow(dirs ...string) Never {
-	var n Never
+func ExcludeBelow(dirs ...string) Exclusions {
+	var n Exclusions
 	for _, dir := range dirs {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
 			n.dirs = append(n.dirs, real)
@@ -29,7 +29,7 @@ func NeverBelow(dirs ...string) Never {
 }
 
 // add forbids a path, and what is below it down to levels.
-func (n *Never) add(path string, levels int) {
+func (n *Exclusions) add(path string, levels int) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return // nobody can copy it
@@ -45,7 +45,7 @@ func (n *Never) add(path string, levels int) {
 }
 
 // check refuses a forbidden file, whatever its path. asked is for the error.
-func (n Never) check(asked, path string, info fs.FileInfo) error {
+func (n Exclusions) check(asked, path string, info fs.FileInfo) error {
 	for _, own := range n.files {
 		if os.SameFile(own, info) {
 			return exclusionError(asked, path)
@@ -55,7 +55,7 @@ func (n Never) check(asked, path string, info fs.FileInfo) error {
 }
 
 // above refuses a path that is forbidden or below a forbidden directory, also through a mount.
-func (n Never) above(asked, real string) error {
+func (n Exclusions) above(asked, real string) error {
 	mounts, err := mountTable()
 	if err != nil {
 		return hostError(err)
