@@ -86,16 +86,16 @@ const (
 type Lease struct {
 	Owner string        `json:"owner"`
 	Term  time.Duration `json:"term"` // nanoseconds
-	// Working counts the open sessions, jobs and forwarded connections. The lease cannot expire
+	// Holders counts the open sessions, jobs and forwarded connections. The lease cannot expire
 	// while there are any.
-	Working int `json:"working,omitempty"`
+	Holders int `json:"working,omitempty"`
 	// Expires is when the lease expires by this host's clock, computed for each answer from the
 	// time left. It is absent while somebody works in the box and when the box does not run.
 	Expires time.Time `json:"expires,omitzero"`
 }
 
 // Box is what a user creates, sees and removes: one machine, a workspace and a lease. The record of
-// a box on disk stores one of these. State, Lease.Working, Lease.Expires, Ports, Services, Usage
+// a box on disk stores one of these. State, Lease.Holders, Lease.Expires, Ports, Services, Usage
 // and Problems are computed for each answer and never stored.
 type Box struct {
 	ID        BoxID     `json:"id"`

@@ -11,9 +11,9 @@ import (
 // requests of its own to the model's provider.
 type Tokens struct {
 	Answers int64 `json:"answers"`
-	// Unsaid counts those of Answers that did not report their usage or could not be read. The
-	// other fields do not include these, so they are a lower bound if Unsaid is not 0.
-	Unsaid     int64 `json:"unsaid,omitempty"`
+	// Unreported counts those of Answers that did not report their usage or could not be read. The
+	// other fields do not include these, so they are a lower bound if Unreported is not 0.
+	Unreported int64 `json:"unsaid,omitempty"`
 	Input      int64 `json:"input"` // not served from a cache
 	CacheRead  int64 `json:"cache_read,omitempty"`
 	CacheWrite int64 `json:"cache_write,omitempty"`
@@ -23,7 +23,7 @@ type Tokens struct {
 // Plus returns the sum of t and u.
 func (t Tokens) Plus(u Tokens) Tokens {
 	return Tokens{
-		Answers: t.Answers + u.Answers, Unsaid: t.Unsaid + u.Unsaid,
+		Answers: t.Answers + u.Answers, Unreported: t.Unreported + u.Unreported,
 		Input: t.Input + u.Input, CacheRead: t.CacheRead + u.CacheRead, CacheWrite: t.CacheWrite + u.CacheWrite, Output: t.Output + u.Output,
 	}
 }

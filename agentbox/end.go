@@ -37,9 +37,9 @@ type End struct {
 	Detail string        `json:"detail,omitempty"`
 }
 
-// Asked reports whether somebody asked for this end. Such an end is not news: it is neither shown
-// nor kept in the record.
-func (e End) Asked() bool { return e.Cause == EndPaused || e.Cause == EndStopped }
+// Requested reports whether somebody asked for this end. Such an end is not news: it is neither
+// shown nor kept in the record.
+func (e End) Requested() bool { return e.Cause == EndPaused || e.Cause == EndStopped }
 
 // LogValue implements slog.LogValuer. A log contains the fields that are set, not a sentence.
 func (e End) LogValue() slog.Value {
@@ -147,14 +147,15 @@ const (
 	ProblemImage ProblemKind = "image"
 	// ProblemDirectory: the checkout that the box was made from is gone. Detail is its path.
 	ProblemDirectory ProblemKind = "directory"
-	// ProblemUnlogged: the box's audit log could not be written, so the box has no network.
-	ProblemUnlogged ProblemKind = "unlogged"
-	// ProblemUnpaused: the lease has expired but the box cannot be paused. Detail is why.
-	ProblemUnpaused ProblemKind = "unpaused"
-	// ProblemNoCard: this host cannot give the machine a network card, so the box has no network.
-	ProblemNoCard    ProblemKind = "no_card"
-	ProblemMemory    ProblemKind = "memory"    // its kernel killed processes because memory ran out
-	ProblemProcesses ProblemKind = "processes" // a fork bomb was ended
+	// ProblemAuditLog: the box's audit log could not be written, so the box has no network.
+	ProblemAuditLog ProblemKind = "unlogged"
+	// ProblemPauseFailed: the lease has expired but the box cannot be paused. Detail is why.
+	ProblemPauseFailed ProblemKind = "unpaused"
+	// ProblemNoNetworkCard: this host cannot give the machine a network card, so the box has no
+	// network.
+	ProblemNoNetworkCard ProblemKind = "no_card"
+	ProblemMemory        ProblemKind = "memory"    // its kernel killed processes because memory ran out
+	ProblemProcesses     ProblemKind = "processes" // a fork bomb was ended
 	// ProblemStart: the configuration's start commands failed. Detail says how.
 	ProblemStart ProblemKind = "start"
 )

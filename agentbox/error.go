@@ -85,10 +85,10 @@ func CodeOf(err error) Code {
 	return AsError(err).Code
 }
 
-// OrNoSpace gives an error about the host's full disk the code NoSpace and says what frees space;
+// MarkNoSpace gives an error about the host's full disk the code NoSpace and says what frees space;
 // other errors pass unchanged. Any write can fail this way, so the code is set once, at the top of
 // each operation.
-func OrNoSpace(err error) error {
+func MarkNoSpace(err error) error {
 	if err == nil || CodeOf(err) == NoSpace || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 		return err
 	}

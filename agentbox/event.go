@@ -37,20 +37,20 @@ func (p Progress) Begin(step, detail string) (end func(detail string)) {
 	}
 }
 
-// Move reports how far a step is: done of total, in bytes or items.
-func (p Progress) Move(step, detail string, done, total int64) {
+// Update reports how far a step is: done of total, in bytes or items.
+func (p Progress) Update(step, detail string, done, total int64) {
 	p.send(Event{Step: step, Detail: detail, Done: done, Total: total})
 }
 
-// Say sends a line to the user.
-func (p Progress) Say(line string) { p.send(Event{Note: true, Detail: line}) }
+// Note sends a line to the user.
+func (p Progress) Note(line string) { p.send(Event{Note: true, Detail: line}) }
 
-// SayEnd reports why the last machine of a box ended.
-func (p Progress) SayEnd(box string, end End) { p.send(Event{Note: true, Box: box, End: &end}) }
+// NoteEnd reports why the last machine of a box ended.
+func (p Progress) NoteEnd(box string, end End) { p.send(Event{Note: true, Box: box, End: &end}) }
 
-// SayProblem reports what is wrong with a box. box is its name, or "" if the problem's Detail has
+// NoteProblem reports what is wrong with a box. box is its name, or "" if the problem's Detail has
 // it.
-func (p Progress) SayProblem(box string, problem Problem) {
+func (p Progress) NoteProblem(box string, problem Problem) {
 	p.send(Event{Note: true, Box: box, Problem: &problem})
 }
 

@@ -78,7 +78,7 @@ type Job struct {
 	// job. It is nil while the job runs and if it was lost.
 	Exit   *int   `json:"exit,omitempty"`
 	Signal string `json:"signal,omitempty"` // the name of that signal
-	// LeftOut counts the bytes of output missing from the transcript, because it exceeded its
+	// Omitted counts the bytes of output missing from the transcript, because it exceeded its
 	// bound. It is known only after the job has ended.
-	LeftOut uint64 `json:"left_out,omitempty"`
+	Omitted uint64 `json:"left_out,omitempty"`
 }

@@ -146,9 +146,9 @@ type Task struct {
 	Costs []Cost `json:"costs,omitempty"`
 }
 
-// Account adds what an attempt used, and its cost. Either may be nil: what could not be measured is
-// left out of the sum.
-func (t *Task) Account(used *Consumption, cost *Cost) {
+// AddUsage adds what an attempt used, and its cost. Either may be nil: what could not be measured
+// is left out of the sum.
+func (t *Task) AddUsage(used *Consumption, cost *Cost) {
 	if used != nil {
 		sum := *used
 		if t.Used != nil {
@@ -182,7 +182,7 @@ type Result struct {
 	Limit   Limit     `json:"limit,omitzero"` // the limit that was reached, for TaskLimited
 	End     *End      `json:"end,omitempty"`  // of the machine, if that ended the attempt
 	Ended   time.Time `json:"ended"`
-	LeftOut uint64    `json:"left_out,omitempty"` // bytes missing from the transcript
+	Omitted uint64    `json:"left_out,omitempty"` // bytes missing from the transcript
 	Commits int       `json:"commits"`            // made in the attempt
 	Files   int       `json:"files"`              // changed but not committed
 

@@ -143,7 +143,7 @@ func (l *Lab) sweep(ctx context.Context) {
 		}
 		left := &Lab{dir: dir, lock: lock, user: l.user, binary: filepath.Join(dir, binaryName)}
 		if err := left.Close(ctx); err != nil {
-			l.say.Say("a killed benchmark left " + dir + ": " + err.Error())
+			l.say.Note("a killed benchmark left " + dir + ": " + err.Error())
 		}
 	}
 }

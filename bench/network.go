@@ -164,7 +164,7 @@ func (l *Lab) Network(ctx context.Context) (all []Scenario, close func() error, 
 		if ctx.Err() != nil {
 			return nil, nil, errors.Join(err, close())
 		}
-		l.say.Say(name + " is left out: " + err.Error())
+		l.say.Note(name + " is left out: " + err.Error())
 	}
 	ours := boxClient{installation: l.plain, name: networkName, at: server}
 	for _, e := range netTests {

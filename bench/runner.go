@@ -102,7 +102,7 @@ func (r Runner) sample(ctx context.Context, t *scenarioRun, run int) {
 	if err != nil {
 		value = t.Ceiling
 		t.failed++
-		r.Progress.Say(fmt.Sprintf("%s, run %d of %d failed: %v", t.label(), run+1, r.Runs, err))
+		r.Progress.Note(fmt.Sprintf("%s, run %d of %d failed: %v", t.label(), run+1, r.Runs, err))
 	}
 	// Three digits: microseconds. More would be noise.
 	t.samples = append(t.samples, math.Round(value*1000)/1000)
@@ -142,7 +142,7 @@ func (r Runner) teardown(ctx context.Context, t *scenarioRun) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTime)
 	defer cancel()
 	if err := t.Teardown(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		r.Progress.Say(fmt.Sprintf("%s, cleaning up: %v", t.label(), err))
+		r.Progress.Note(fmt.Sprintf("%s, cleaning up: %v", t.label(), err))
 	}
 }
 

@@ -76,7 +76,7 @@ func (l *StoreLab) Prepare(ctx context.Context, scenarios []Scenario) ([]Scenari
 		if i >= 0 {
 			program, err := findPeer(ctx, l.cfg.Tools, peers[i], l.say)
 			if err != nil {
-				l.say.Say(fmt.Sprintf("without %s: %v", peers[i].name, err))
+				l.say.Note(fmt.Sprintf("without %s: %v", peers[i].name, err))
 				continue
 			}
 			l.peers[peers[i].name] = program

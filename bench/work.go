@@ -70,12 +70,12 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 		}
 	}
 	if noBare != nil {
-		l.say.Say("runsc/* is left out: " + noBare.Error())
+		l.say.Note("runsc/* is left out: " + noBare.Error())
 	}
 	var all []Scenario
 	for _, j := range jobs {
 		if j.name == goTest && m.goRoot == "" {
-			l.say.Say("work/" + goTest + " is left out: " + m.noGo)
+			l.say.Note("work/" + goTest + " is left out: " + m.noGo)
 			continue
 		}
 		all = append(all, j.scenario("native/"+j.name, native))

@@ -134,7 +134,7 @@ func TestARuleAboutRequestsIsTCPOnly(t *testing.T) {
 			}
 		}
 		for _, f := range []Flow{{Proto: TCP, Name: "a.example", Port: 443}, {Proto: TLS, Addr: netip.MustParseAddr("203.0.113.7"), Port: 443}} {
-			if v := p.Decide(f); !v.Allow || !v.Inside {
+			if v := p.Decide(f); !v.Allow || !v.NeedsInspection {
 				t.Errorf("%q: %+v: %+v", text, f, v)
 			}
 		}
@@ -165,7 +165,7 @@ func TestARangeMayHaveAPort(t *testing.T) {
 		"10.0.0.0/8:5432": "[10.0.0.0/8]:5432", "[10.0.0.0/8]:5432": "[10.0.0.0/8]:5432", "192.0.2.0/24:*": "[192.0.2.0/24]:*",
 		"udp://192.0.2.0/24:5000-5010": "udp://[192.0.2.0/24]:5000-5010", "192.0.2.0/24": "192.0.2.0/24",
 	} {
-		if r, err := ParseRule(text); err != nil || r.String() != want || r.Inside() {
+		if r, err := ParseRule(text); err != nil || r.String() != want || r.NeedsInspection() {
 			t.Errorf("%s: %s, %v", text, r, err)
 		}
 	}

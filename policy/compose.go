@@ -26,7 +26,7 @@ func Compose(s Sources) Spec {
 	preset := cmp.Or(s.UserPreset, s.Repository.Preset, DefaultPreset)
 	spec := Spec{Secrets: s.Secrets}
 	for _, f := range s.Organisation {
-		if f.Preset != "" && Width(f.Preset) < Width(preset) {
+		if f.Preset != "" && Breadth(f.Preset) < Breadth(preset) {
 			preset = f.Preset
 		}
 		spec.Layers = append(spec.Layers, bound(f))

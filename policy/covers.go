@@ -24,7 +24,9 @@ func (r Rule) coversHost(f Flow) bool {
 
 // everything reports whether the rule is * alone: any port, any protocol. With a method or a path
 // it is about requests, so it is not.
-func (r Rule) everything() bool { return r.Host == "*" && r.From == 0 && !r.UDP && !r.Inside() }
+func (r Rule) everything() bool {
+	return r.Host == "*" && r.From == 0 && !r.UDP && !r.NeedsInspection()
+}
 
 // coversPort reports whether the rule is about this port; 0 stands for any.
 func (r Rule) coversPort(port uint16) bool {
@@ -59,7 +61,7 @@ func (r Rule) allows(f Flow) reach {
 	switch {
 	case !r.coversHost(f) || !r.coversPort(f.Port) || !r.coversProto(f.Proto):
 		return no
-	case !r.Inside():
+	case !r.NeedsInspection():
 		return yes
 	case f.Proto == ICMP:
 		return no // it carries no request
@@ -85,9 +87,9 @@ func (r Rule) denies(f Flow) reach {
 		return no
 	case !allPorts && (f.Port == 0 || !r.coversPort(f.Port)):
 		return no
-	case !allPorts && !r.coversProto(f.Proto) && !r.Inside():
+	case !allPorts && !r.coversProto(f.Proto) && !r.NeedsInspection():
 		return no
-	case !r.Inside():
+	case !r.NeedsInspection():
 		return yes
 	case byAddress || f.Proto == UDP:
 		// Requests to a name share connections, and which address theirs has is known too late;

@@ -14,7 +14,7 @@ func ExampleParseRule() {
 			fmt.Println("error:", err)
 			continue
 		}
-		fmt.Println(r, "needs the inside of TLS:", r.Inside())
+		fmt.Println(r, "needs the inside of TLS:", r.NeedsInspection())
 	}
 	// Output:
 	// api.example.com needs the inside of TLS: false

@@ -25,8 +25,8 @@ const (
 // Presets lists them all in that order.
 var Presets = []string{Offline, Strict, Balanced, Open}
 
-// Width orders presets: a wider one allows more. It is -1 for an unknown one.
-func Width(preset string) int { return slices.Index(Presets, preset) }
+// Breadth orders presets: a wider one allows more. It is -1 for an unknown one.
+func Breadth(preset string) int { return slices.Index(Presets, preset) }
 
 // File is a policy as written by an organisation, a user, or a repository. The zero File says
 // nothing.
@@ -76,7 +76,7 @@ var fileKeys = []string{"preset", "allow", "deny", "private"}
 func (f *File) read(r *yamlfile.Reader, key string, n *yaml.Node) {
 	switch key {
 	case "preset":
-		if n.Kind != yaml.ScalarNode || Width(n.Value) < 0 {
+		if n.Kind != yaml.ScalarNode || Breadth(n.Value) < 0 {
 			r.Fail(n, "unknown value `%s`%s", agentbox.Clip(n.Value), yamlfile.Suggest(n.Value, Presets))
 			return
 		}
@@ -187,7 +187,7 @@ func (c Change) String() string {
 func Plan(from, to File, def string) []Change {
 	var list []Change
 	if a, b := cmp.Or(from.Preset, def), cmp.Or(to.Preset, def); a != b {
-		wider := Width(b) > Width(a)
+		wider := Breadth(b) > Breadth(a)
 		list = append(list, Change{false, "preset", a, false}, Change{true, "preset", b, wider})
 	}
 	diff := func(what string, from, to []Rule, adding bool) {
@@ -220,7 +220,7 @@ func missing(list, others []Rule) []string {
 	return out
 }
 
-// Widens reports whether a plan allows anything that was not allowed before.
-func Widens(plan []Change) bool {
+// IsWider reports whether a plan allows anything that was not allowed before.
+func IsWider(plan []Change) bool {
 	return slices.ContainsFunc(plan, func(c Change) bool { return c.Wider })
 }

@@ -56,10 +56,10 @@ func TestPlan(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("plan %q, want %q", got, want)
 	}
-	if p := Plan(File{}, File{Preset: Strict, Deny: rules(t, "x.example")}, Balanced); Widens(p) || len(p) != 3 {
+	if p := Plan(File{}, File{Preset: Strict, Deny: rules(t, "x.example")}, Balanced); IsWider(p) || len(p) != 3 {
 		t.Errorf("narrowing: %v", p)
 	}
-	if p := Plan(File{Preset: Strict}, File{}, Balanced); !Widens(p) {
+	if p := Plan(File{Preset: Strict}, File{}, Balanced); !IsWider(p) {
 		t.Errorf("leaving out a preset: %v", p)
 	}
 }

@@ -62,9 +62,9 @@ type Verdict struct {
 	// Kind is the audit log's word for a denial that does not come from a rule (Entry.Kind); else
 	// "".
 	Kind string `json:"-"`
-	// Inside: the answer is about the connection only. Its TLS must be opened, and every request
-	// decided.
-	Inside bool
+	// NeedsInspection: the answer is about the connection only. Its TLS must be opened, and every
+	// request decided.
+	NeedsInspection bool `json:"Inside"`
 	// Hint is the command that would permit a denied flow; "" if there is none.
 	Hint string
 }
@@ -109,7 +109,7 @@ func New(spec Spec, own func(netip.Addr) bool) *Policy {
 // Decide answers a flow. Without a port, a method or an address, it answers whether some such flow
 // may be allowed. So it is called again as more becomes known: with the name when that is resolved,
 // with name and port when a connection begins, with the address before it is dialled, with method
-// and path for each request if Inside is set.
+// and path for each request if NeedsInspection is set.
 func (p *Policy) Decide(f Flow) Verdict {
 	f.Addr = f.Addr.Unmap()
 	v := p.rules(f)
@@ -117,13 +117,13 @@ func (p *Policy) Decide(f Flow) Verdict {
 		v = p.address(f, v)
 	}
 	if !v.Allow {
-		v.Inside = false
+		v.NeedsInspection = false
 		v.Hint = hint(f, v)
 		if f.Method != "" && v.Rule == "" && v.Hint != "" && p.connects(f) {
 			v.Hint = requestHint(f)
 		}
 	} else if f.Method == "" && p.secretFor(f) {
-		v.Inside = true
+		v.NeedsInspection = true
 	}
 	return v
 }
@@ -179,7 +179,7 @@ func (p *Policy) allowed(f Flow, inside bool) Verdict {
 			if reach == no || found.Allow && reach == maybe {
 				continue
 			}
-			found = Verdict{Allow: true, Rule: r.String(), Source: l.Source, Inside: inside || reach == maybe,
+			found = Verdict{Allow: true, Rule: r.String(), Source: l.Source, NeedsInspection: inside || reach == maybe,
 				Reason: fmt.Sprintf("allowed by the %s's rule %q%s", l.label(), r, l.note(i-len(l.Private)))}
 			if reach == yes {
 				return found

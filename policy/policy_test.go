@@ -103,7 +103,7 @@ func TestDecide(t *testing.T) {
 					if list == "" {
 						return
 					}
-					if v := p.Decide(flow(t, s)); v.Allow != allow || v.Inside != inside && flow(t, s).Port != 0 {
+					if v := p.Decide(flow(t, s)); v.Allow != allow || v.NeedsInspection != inside && flow(t, s).Port != 0 {
 						t.Errorf("%s: %+v", s, v)
 					}
 				}

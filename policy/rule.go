@@ -257,5 +257,5 @@ var methodNames = []string{
 	"MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH", "PURGE",
 }
 
-// Inside reports whether the rule can only be decided inside a connection.
-func (r Rule) Inside() bool { return len(r.Methods) > 0 || r.Path != "" }
+// NeedsInspection reports whether the rule can only be decided inside a connection.
+func (r Rule) NeedsInspection() bool { return len(r.Methods) > 0 || r.Path != "" }

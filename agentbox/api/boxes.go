@@ -88,11 +88,11 @@ type UpPlan struct {
 	Steps     []UpStep           `json:"steps"`            // in order
 }
 
-// UpStep is one step of up. How is one of the words below. For UpWake it is the state of the box;
-// for a step that can be done in only one way it is "".
+// UpStep is one step of up. How is one of the words below. For UpEnsureRunning it is the state of
+// the box; for a step that can be done in only one way it is "".
 type UpStep struct {
-	Do  UpAction `json:"do"`
-	How string   `json:"how,omitempty"`
+	Action UpAction `json:"do"`
+	How    string   `json:"how,omitempty"`
 }
 
 // UpAction is what a step does.
@@ -100,34 +100,34 @@ type UpAction string
 
 // The steps of up.
 const (
-	UpApproval UpAction = "approval" // report what waits for approval; UpLater or UpStop
-	UpImage    UpAction = "image"    // fetch or build it; UpHere or UpMissing
+	UpApproval UpAction = "approval" // report what waits for approval; UpPartial or UpStop
+	UpImage    UpAction = "image"    // fetch or build it; UpPresent or UpMissing
 	UpKernel   UpAction = "kernel"   // fetch the guest's
-	// UpTools: layer the tools that the repository's files ask for on the image; UpHere or
+	// UpTools: layer the tools that the repository's files ask for on the image; UpPresent or
 	// UpMissing.
-	UpTools    UpAction = "tools"
-	UpSetup    UpAction = "setup"     // layer the setup result on it; UpHere or UpMissing
-	UpTemplate UpAction = "template"  // open it; UpHere or UpMissing
-	UpBox      UpAction = "box"       // make the machine and the workspace; UpRestore or UpBoot
-	UpChanges  UpAction = "changes"   // report what a reset would change
-	UpGovern   UpAction = "policy"    // apply the policy that is approved now
-	UpWake     UpAction = "wake"      // make sure that the box runs; How is its state now
-	UpAgent    UpAction = "agent"     // install the agent's program
-	UpRunSetup UpAction = "run setup" // in the box; UpOnce: only if it failed in a clean box
-	UpRunStart UpAction = "run start"
-	UpRecall   UpAction = "recall"   // give the agent its saved memory
-	UpServices UpAction = "services" // wait until they are ready
+	UpTools         UpAction = "tools"
+	UpSetup         UpAction = "setup"     // layer the setup result on it; UpPresent or UpMissing
+	UpTemplate      UpAction = "template"  // open it; UpPresent or UpMissing
+	UpBox           UpAction = "box"       // make the machine and the workspace; UpRestore or UpBoot
+	UpChanges       UpAction = "changes"   // report what a reset would change
+	UpPolicy        UpAction = "policy"    // apply the policy that is approved now
+	UpEnsureRunning UpAction = "wake"      // make sure that the box runs; How is its state now
+	UpAgent         UpAction = "agent"     // install the agent's program
+	UpRunSetup      UpAction = "run setup" // in the box; UpIfFailed: only if it failed in a clean box
+	UpRunStart      UpAction = "run start"
+	UpRecall        UpAction = "recall"   // give the agent its saved memory
+	UpServices      UpAction = "services" // wait until they are ready
 )
 
 // The ways of doing a step.
 const (
-	UpHere    = "here"
-	UpMissing = "missing" // so up makes or fetches it
-	UpLater   = "later"   // what needs no approval proceeds
-	UpStop    = "stop"    // nothing is made before it is approved
-	UpOnce    = "once"
-	UpRestore = "restore"
-	UpBoot    = "boot"
+	UpPresent  = "here"
+	UpMissing  = "missing" // so up makes or fetches it
+	UpPartial  = "later"   // what needs no approval proceeds
+	UpStop     = "stop"    // nothing is made before it is approved
+	UpIfFailed = "once"
+	UpRestore  = "restore"
+	UpBoot     = "boot"
 )
 
 // Connection says how to reach the inside of a box: through an SSH server on a Unix socket of this
@@ -350,6 +350,6 @@ type Image struct {
 	Created time.Time       `json:"created"`
 	UsedBy  []string        `json:"used_by,omitempty"` // boxes
 	// From is where the missing bytes come from while the image is incomplete, else "".
-	From string `json:"from,omitempty"`
-	Here int64  `json:"here,omitempty"` // bytes present while the image is incomplete
+	From    string `json:"from,omitempty"`
+	Present int64  `json:"here,omitempty"` // bytes present while the image is incomplete
 }

@@ -74,10 +74,10 @@ type CacheName struct {
 // CacheDetail is an entry and how much of it is here.
 type CacheDetail struct {
 	CacheEntry
-	Chunks int             `json:"chunks"` // without all-zero chunks
-	Here   int             `json:"here"`
-	Parent agentbox.Digest `json:"parent,omitzero"`
-	Trace  int             `json:"trace"` // chunks that a boot reads first, in order
+	Chunks  int             `json:"chunks"` // without all-zero chunks
+	Present int             `json:"here"`
+	Parent  agentbox.Digest `json:"parent,omitzero"`
+	Trace   int             `json:"trace"` // chunks that a boot reads first, in order
 	// File means that the bytes are in a file attached to the store, and were not copied.
 	File bool `json:"file"`
 	// Why lists what the key of a setup result was computed from, one ingredient each.
@@ -109,8 +109,8 @@ type CacheVerifyReport struct {
 	Repaired int           `json:"repaired"`
 	Lost     int64         `json:"lost"` // index entries that were damaged themselves
 	// Missing lists named or pinned blobs that are incomplete. For a lazy image this is no error.
-	Missing []CacheLack   `json:"missing"`
-	Took    time.Duration `json:"took"`
+	Missing []CacheIncomplete `json:"missing"`
+	Took    time.Duration     `json:"took"`
 }
 
 // CacheDamage is a chunk that does not match its digest and was set aside.
@@ -122,8 +122,8 @@ type CacheDamage struct {
 	Found  time.Time       `json:"found"`
 }
 
-// CacheLack is a blob that lacks chunks. Chunks is -1 if it lacks its manifest.
-type CacheLack struct {
+// CacheIncomplete is a blob that lacks chunks. Chunks is -1 if it lacks its manifest.
+type CacheIncomplete struct {
 	Manifest agentbox.Digest `json:"manifest"`
 	Chunks   int             `json:"chunks"`
 }
@@ -137,9 +137,9 @@ type CacheGCRequest struct {
 
 // CacheGCReport is what was removed, or would be.
 type CacheGCReport struct {
-	Items []PruneItem `json:"items"`
-	Freed int64       `json:"freed"` // bytes on disk; an estimate in a dry run
-	Young int         `json:"young"` // objects kept only because they are new
+	Items  []PruneItem `json:"items"`
+	Freed  int64       `json:"freed"` // bytes on disk; an estimate in a dry run
+	Recent int         `json:"young"` // objects kept only because they are new
 	// Over counts the bytes above the quota that could not be freed, because names, pins or boxes
 	// keep them.
 	Over int64 `json:"over"`

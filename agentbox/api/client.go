@@ -35,8 +35,8 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Call calls an endpoint once and passes its events to progress, which may be nil. Every error of
 // the other side arrives as *agentbox.Error. A failure to reach it has code Unavailable (see
-// Unreached). When ctx ends, Call returns the error of ctx, and the other side sees the connection
-// close.
+// IsUnreachable). When ctx ends, Call returns the error of ctx, and the other side sees the
+// connection close.
 func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], req Req, progress agentbox.Progress) (Resp, error) {
 	var zero Resp
 	body, err := json.Marshal(req)
@@ -95,15 +95,15 @@ func readAnswer[Resp any](ctx context.Context, c *Client, path string, dec *json
 	}
 }
 
-// unreached marks an error in which no server answered, so it says nothing about the request
+// unreachableError marks an error in which no server answered, so it says nothing about the request
 // itself.
-type unreached struct{ error }
+type unreachableError struct{ error }
 
-func (u unreached) Unwrap() error { return u.error }
+func (u unreachableError) Unwrap() error { return u.error }
 
-// Unreached reports whether a call failed because the other side was not there, or went away before
-// it answered. The request may have been carried out all the same.
-func Unreached(err error) bool { return errors.As(err, new(unreached)) }
+// IsUnreachable reports whether a call failed because the other side was not there, or went away
+// before it answered. The request may have been carried out all the same.
+func IsUnreachable(err error) bool { return errors.As(err, new(unreachableError)) }
 
 // unreachable returns the error for a call without an answer, or the error of ctx if the caller
 // gave up.
@@ -114,7 +114,7 @@ func (c *Client) unreachable(ctx context.Context, path string, err error) error 
 	if u := new(url.Error); errors.As(err, &u) {
 		err = u.Err // drop the URL, which is made up
 	}
-	return agentbox.Errorf(agentbox.Unavailable, "no answer from %s to %s: %w", c.socket, path, unreached{err})
+	return agentbox.Errorf(agentbox.Unavailable, "no answer from %s to %s: %w", c.socket, path, unreachableError{err})
 }
 
 // Metrics writes the metrics of the server process to w, in the Prometheus text format. It uses

@@ -65,7 +65,7 @@ func TestEveryErrorCodeCrossesTheWire(t *testing.T) {
 
 func TestAnErrorAfterEventsIsStillAnError(t *testing.T) {
 	client := serve(t, func(_ context.Context, _ string, progress agentbox.Progress) (string, error) {
-		progress.Say("on the way")
+		progress.Note("on the way")
 		return "", agentbox.Errorf(agentbox.NotFound, "nothing there")
 	})
 	var seen []string
@@ -86,7 +86,7 @@ func TestAServerThatKnowsNoSuchCallIsOfAnotherVersion(t *testing.T) {
 func TestEventsArriveInOrderBeforeTheResult(t *testing.T) {
 	client := serve(t, func(_ context.Context, req string, progress agentbox.Progress) (string, error) {
 		end := progress.Begin("step", "one")
-		progress.Say("a <line> & more")
+		progress.Note("a <line> & more")
 		end("two")
 		return req + "!", nil
 	})
@@ -128,7 +128,7 @@ func TestABadRequestIsTheCallersMistake(t *testing.T) {
 func TestTheHandlerIsToldThatItsClientHungUp(t *testing.T) {
 	told := make(chan struct{})
 	client := serve(t, func(ctx context.Context, _ string, progress agentbox.Progress) (string, error) {
-		progress.Say("waiting")
+		progress.Note("waiting")
 		<-ctx.Done()
 		close(told)
 		return "", ctx.Err()
@@ -174,17 +174,17 @@ func TestNoAnswerIsUnavailable(t *testing.T) {
 
 func TestAServerThatIsNotThereOrHangsUpIsUnreached(t *testing.T) {
 	client := serve(t, func(context.Context, string, agentbox.Progress) (string, error) { panic(http.ErrAbortHandler) })
-	if _, err := api.Call(t.Context(), client, echo, "", nil); !api.Unreached(err) || agentbox.CodeOf(err) != agentbox.Unavailable {
+	if _, err := api.Call(t.Context(), client, echo, "", nil); !api.IsUnreachable(err) || agentbox.CodeOf(err) != agentbox.Unavailable {
 		t.Errorf("got %v", err)
 	}
 	nobody := api.NewClient(filepath.Join(t.TempDir(), "s"))
-	if _, err := api.Call(t.Context(), nobody, echo, "", nil); !api.Unreached(err) || strings.Contains(err.Error(), "http:") {
+	if _, err := api.Call(t.Context(), nobody, echo, "", nil); !api.IsUnreachable(err) || strings.Contains(err.Error(), "http:") {
 		t.Errorf("got %v", err)
 	}
 	refusing := serve(t, func(context.Context, string, agentbox.Progress) (string, error) {
 		return "", agentbox.Errorf(agentbox.Unavailable, "the machine is gone")
 	})
-	if _, err := api.Call(t.Context(), refusing, echo, "", nil); api.Unreached(err) {
+	if _, err := api.Call(t.Context(), refusing, echo, "", nil); api.IsUnreachable(err) {
 		t.Errorf("got %v", err)
 	}
 }

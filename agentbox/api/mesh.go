@@ -102,28 +102,28 @@ type MeshStatus struct {
 	Listen    string            `json:"listen,omitempty"`
 	Addresses []string          `json:"addresses,omitempty"`
 	Members   int               `json:"members"`
-	Here      int               `json:"here"` // present members other than this machine
+	Online    int               `json:"here"` // present members other than this machine
 	Sequence  uint64            `json:"sequence"`
 	Counters  map[string]uint64 `json:"counters,omitempty"`
-	Moving    []MeshMovement    `json:"moving"` // current transfers
+	Transfers []MeshTransfer    `json:"moving"` // current transfers
 }
 
-// MeshMovement is a blob whose pieces are being received or sent. It is a momentary view for
+// MeshTransfer is a blob whose pieces are being received or sent. It is a momentary view for
 // people, not a state.
-type MeshMovement struct {
-	Manifest agentbox.Digest `json:"manifest"`
-	Name     string          `json:"name,omitempty"` // its name in the store
-	Getting  bool            `json:"getting"`        // received, else sent
-	Peers    []string        `json:"peers"`          // names of the members on the other side
-	Here     int             `json:"here"`           // pieces present here
-	Pieces   int             `json:"pieces"`
+type MeshTransfer struct {
+	Manifest  agentbox.Digest `json:"manifest"`
+	Name      string          `json:"name,omitempty"` // its name in the store
+	Receiving bool            `json:"getting"`        // received, else sent
+	Peers     []string        `json:"peers"`          // names of the members on the other side
+	Present   int             `json:"here"`           // pieces present here
+	Pieces    int             `json:"pieces"`
 }
 
 // TeamContext is a box or a task on a machine of the team, as that machine reports it.
 type TeamContext struct {
 	Peer     string `json:"peer"` // PeerID
 	Machine  string `json:"machine"`
-	Here     bool   `json:"here"` // the machine is present; else this is its last report
+	Online   bool   `json:"here"` // the machine is present; else this is its last report
 	Kind     string `json:"kind"` // box, task
 	ID       string `json:"id"`
 	Name     string `json:"name"`

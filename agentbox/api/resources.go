@@ -8,8 +8,8 @@ var ShowResources = Endpoint[None, Resources]{"/v1/resources"}
 // Resources is what this machine has, what its boxes were promised, what the next box gets by
 // default, and how many more boxes there is room for.
 type Resources struct {
-	Machine  resources.Machine  `json:"machine"`
-	Promised resources.Promised `json:"promised"`
-	Next     resources.Share    `json:"next"`
-	Room     int                `json:"room"`
+	Machine   resources.Machine   `json:"machine"`
+	Allocated resources.Allocated `json:"promised"`
+	Next      resources.Share     `json:"next"`
+	Room      int                 `json:"room"`
 }

@@ -16,8 +16,8 @@ var (
 	SupervisorStart = Endpoint[StartRequest, SupervisorStatus]{"/v1/start"}
 	// SupervisorAttach turns the machine into a box.
 	SupervisorAttach = Endpoint[AttachRequest, None]{"/v1/attach"}
-	// SupervisorStatusE waits for the machine to start. A silent guest only leaves its part out.
-	SupervisorStatusE = Endpoint[StatusRequest, SupervisorStatus]{"/v1/status"}
+	// SupervisorShow waits for the machine to start. A silent guest only leaves its part out.
+	SupervisorShow = Endpoint[StatusRequest, SupervisorStatus]{"/v1/status"}
 	// SupervisorWait returns when the machine has ended.
 	SupervisorWait = Endpoint[None, None]{"/v1/wait"}
 	// SupervisorHold prepares a machine for the pool, and stops its CPUs until SupervisorAttach.
@@ -121,10 +121,11 @@ type SupervisorStatus struct {
 	ForkBombs int                `json:"fork_bombs,omitempty"`
 	Kernel    string             `json:"kernel,omitempty"`
 	Lease     LeaseStatus        `json:"lease"`
-	// NoCard means that the machine has no network card.
-	NoCard bool `json:"no_card,omitempty"`
-	// Unlogged means that the audit log could not be written, so nothing leaves the box any more.
-	Unlogged bool `json:"unlogged,omitempty"`
+	// NoNetworkCard means that the machine has no network card.
+	NoNetworkCard bool `json:"no_card,omitempty"`
+	// AuditLogFailed means that the audit log could not be written, so nothing leaves the box any
+	// more.
+	AuditLogFailed bool `json:"unlogged,omitempty"`
 }
 
 // SaveRequest writes the machine's state to a directory that must not exist yet. A pause then ends
@@ -155,9 +156,9 @@ type LeaseStatus struct {
 	// somebody works in the box.
 	Left time.Duration `json:"left"`
 	Term time.Duration `json:"term"`
-	// Working counts the open sessions, jobs and forwarded connections.
-	Working int `json:"working,omitempty"`
-	// Unpaused is why the box could not be paused when the lease expired, or "". The supervisor
+	// Holders counts the open sessions, jobs and forwarded connections.
+	Holders int `json:"working,omitempty"`
+	// PauseError is why the box could not be paused when the lease expired, or "". The supervisor
 	// retries.
-	Unpaused string `json:"unpaused,omitempty"`
+	PauseError string `json:"unpaused,omitempty"`
 }

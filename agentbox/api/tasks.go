@@ -24,7 +24,7 @@ var (
 	RemoveTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/remove"}
 
 	// RunTask begins a held task and returns when its command runs.
-	RunTask = Endpoint[TaskSubmission, TaskBegun]{"/v1/task/run"}
+	RunTask = Endpoint[TaskSubmission, TaskStarted]{"/v1/task/run"}
 	// HoldTask returns when the task has ended and its box is gone. Closing the connection cancels
 	// the task, unless it was released. If the daemon stops, the error is Unavailable and the task
 	// goes on, so that the client can hold it through the next daemon.
@@ -54,9 +54,9 @@ type TaskList struct {
 	All       bool   `json:"all,omitempty"`
 }
 
-// TaskBegun is a held task whose command runs or has already ended. A client that attaches receives
-// all of its output.
-type TaskBegun struct {
+// TaskStarted is a held task whose command runs or has already ended. A client that attaches
+// receives all of its output.
+type TaskStarted struct {
 	Task agentbox.Task `json:"task"`
 	// Connection leads to its box. It is empty for a task that has already ended.
 	Connection Connection `json:"connection"`
@@ -77,15 +77,15 @@ type TaskRef struct {
 type TaskInfo struct {
 	Task      agentbox.Task `json:"task"`
 	Directory string        `json:"evidence"` // of the last attempt; "" without one
-	Timeline  []TaskMoment  `json:"timeline,omitempty"`
+	Timeline  []TaskEvent   `json:"timeline,omitempty"`
 
 	// Now is what is known so far about a running attempt, else nil.
 	Now *agentbox.Result `json:"now,omitempty"`
 }
 
-// TaskMoment is one event in an attempt. Events are ordered by time and computed from records on
+// TaskEvent is one event in an attempt. Events are ordered by time and computed from records on
 // request.
-type TaskMoment struct {
+type TaskEvent struct {
 	Attempt int           `json:"attempt"`
 	Time    time.Time     `json:"time"`
 	What    string        `json:"what"`

@@ -69,8 +69,8 @@ type PulledWork struct {
 	Commits int            `json:"commits"` // made in the box
 	// Files counts those that were uncommitted. They form the last commit of the branch.
 	Files int `json:"files"`
-	// Also lists the branches and stashes of the box that are kept only in the mirror.
-	Also []string `json:"also,omitempty"`
+	// OtherRefs lists the branches and stashes of the box that are kept only in the mirror.
+	OtherRefs []string `json:"also,omitempty"`
 	// Missing lists what was omitted, each with the reason.
 	Missing []string `json:"missing,omitempty"`
 	// Mixed means that changes that were uncommitted in the checkout when the box began were

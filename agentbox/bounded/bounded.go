@@ -2,9 +2,9 @@
 // length nobody knows. They keep no more than their bounds.
 //
 // Head is for text of which the beginning is enough, such as a complaint: it takes everything and
-// drops the rest. AtMost is for data of which a part is worthless: the write beyond the bound
-// fails, which ends the program that writes. ReadLine bounds a line, and ReadAhead what is read
-// before anybody asks. For text whose end matters there is vmm/console.Tail.
+// drops the rest. LimitedWriter is for data of which a part is worthless: the write beyond the
+// bound fails, which ends the program that writes. ReadLine bounds a line, and ReadAhead what is
+// read before anybody asks. For text whose end matters there is vmm/console.Tail.
 package bounded
 
 import (
@@ -13,17 +13,17 @@ import (
 	"io"
 )
 
-// Head passes on the first Left bytes that are written to it and drops the rest, without an error
-// to the writer.
+// Head passes on the first Remaining bytes that are written to it and drops the rest, without an
+// error to the writer.
 type Head struct {
-	W    io.Writer
-	Left int // bytes; at 0 more may have been dropped
+	W         io.Writer
+	Remaining int // bytes; at 0 more may have been dropped
 }
 
 // Write implements io.Writer. It fails as W does.
 func (h *Head) Write(p []byte) (int, error) {
-	n := min(len(p), h.Left)
-	h.Left -= n
+	n := min(len(p), h.Remaining)
+	h.Remaining -= n
 	if n > 0 {
 		if _, err := h.W.Write(p[:n]); err != nil {
 			return 0, err
@@ -32,18 +32,18 @@ func (h *Head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// AtMost passes on Left bytes and fails with Err beyond them.
-type AtMost struct {
-	W    io.Writer
-	Left int64 // bytes
-	Err  error
+// LimitedWriter passes on Remaining bytes and fails with Err beyond them.
+type LimitedWriter struct {
+	W         io.Writer
+	Remaining int64 // bytes
+	Err       error
 }
 
 // Write implements io.Writer. It passes on as much as fits.
-func (a *AtMost) Write(p []byte) (int, error) {
-	fits := p[:min(int64(len(p)), a.Left)]
+func (a *LimitedWriter) Write(p []byte) (int, error) {
+	fits := p[:min(int64(len(p)), a.Remaining)]
 	n, err := a.W.Write(fits)
-	a.Left -= int64(n)
+	a.Remaining -= int64(n)
 	if err == nil && len(fits) < len(p) {
 		err = a.Err
 	}

@@ -11,23 +11,23 @@ var errFull = errors.New("full")
 
 func TestHeadDropsTheRest(t *testing.T) {
 	var b bytes.Buffer
-	h := &Head{W: &b, Left: 5}
+	h := &Head{W: &b, Remaining: 5}
 	for _, s := range []string{"ab", "", "cdef", "gh"} {
 		if n, err := h.Write([]byte(s)); n != len(s) || err != nil {
 			t.Errorf("%q: %d, %v", s, n, err)
 		}
 	}
-	if b.String() != "abcde" || h.Left != 0 {
-		t.Errorf("%q, %d left", b.String(), h.Left)
+	if b.String() != "abcde" || h.Remaining != 0 {
+		t.Errorf("%q, %d left", b.String(), h.Remaining)
 	}
-	if _, err := (&Head{W: failing{}, Left: 1}).Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+	if _, err := (&Head{W: failing{}, Remaining: 1}).Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestAtMostRefusesTheRest(t *testing.T) {
 	var b bytes.Buffer
-	a := &AtMost{W: &b, Left: 5, Err: errFull}
+	a := &LimitedWriter{W: &b, Remaining: 5, Err: errFull}
 	if n, err := a.Write([]byte("abcde")); n != 5 || err != nil {
 		t.Errorf("what fits: %d, %v", n, err)
 	}
@@ -35,7 +35,7 @@ func TestAtMostRefusesTheRest(t *testing.T) {
 		t.Errorf("what does not: %d, %v", n, err)
 	}
 	b.Reset()
-	a = &AtMost{W: &b, Left: 5, Err: errFull}
+	a = &LimitedWriter{W: &b, Remaining: 5, Err: errFull}
 	if n, err := a.Write([]byte("abcdefg")); n != 5 || !errors.Is(err, errFull) || b.String() != "abcde" {
 		t.Errorf("what fits in part: %d, %v, %q", n, err, b.String())
 	}

@@ -95,9 +95,9 @@ func (i Ingredients) Key() agentbox.Digest {
 	return d
 }
 
-// Family returns the digest of the ingredients without the contents of the lockfiles. The nearest
-// key is searched for in it.
-func (i Ingredients) Family() agentbox.Digest {
+// LookupKey returns the digest of the ingredients without the contents of the lockfiles. The
+// nearest key is searched for in it.
+func (i Ingredients) LookupKey() agentbox.Digest {
 	names := map[string]agentbox.Digest{}
 	for name := range i.Lockfiles {
 		names[name] = agentbox.Digest{}
@@ -106,8 +106,8 @@ func (i Ingredients) Family() agentbox.Digest {
 	return i.Key()
 }
 
-// Why lists the ingredients for people, one per line.
-func (i Ingredients) Why() []string {
+// Describe lists the ingredients for people, one per line.
+func (i Ingredients) Describe() []string {
 	out := []string{"project " + i.Project}
 	if i.Branch != "" {
 		out = append(out, "branch "+i.Branch+", which alone reads it")

@@ -40,10 +40,10 @@ func TestKeyFollowsEveryIngredient(t *testing.T) {
 			t.Errorf("%s has the key of %s", what, other)
 		}
 		seen[i.Key()] = what
-		if (i.Family() == first.Family()) != sameFamily {
+		if (i.LookupKey() == first.LookupKey()) != sameFamily {
 			t.Errorf("%s: same family is %v", what, !sameFamily)
 		}
-		if slices.Equal(i.Why(), first.Why()) {
+		if slices.Equal(i.Describe(), first.Describe()) {
 			t.Errorf("%s: nobody is told why", what)
 		}
 	}
@@ -58,7 +58,7 @@ func TestKeyFollowsEveryIngredient(t *testing.T) {
 	differ("lockfile", true, func(i *Ingredients) { i.Lockfiles["go.sum"] = agentbox.Digest{9} })
 	differ("lockfile that came", true, func(i *Ingredients) { i.Lockfiles["absent.lock"] = agentbox.Digest{9} })
 	differ("another lockfile", false, func(i *Ingredients) { i.Lockfiles["more"] = agentbox.Digest{} })
-	if strings.Contains(strings.Join(first.Why(), "\n"), "CI 1") {
+	if strings.Contains(strings.Join(first.Describe(), "\n"), "CI 1") {
 		t.Error("the value of a variable is shown")
 	}
 }

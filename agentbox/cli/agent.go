@@ -164,7 +164,7 @@ func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.P
 	}
 	for _, s := range profile.Secrets {
 		if os.Getenv(s.Name) != "" {
-			return a.setKey(ctx, ref, s, secrets.Reference{Kind: secrets.Env, Of: s.Name})
+			return a.setKey(ctx, ref, s, secrets.Reference{Kind: secrets.Env, Target: s.Name})
 		}
 	}
 	// Try a login on this machine before asking: it is what the user would paste.
@@ -188,7 +188,7 @@ func tokenOf(ctx context.Context, profile agents.Profile) (agents.Secret, secret
 	}
 	for _, s := range profile.Secrets {
 		if from, ok := s.Reference(home); ok {
-			if _, err := from.Value(ctx, secrets.Asker{Name: s.Name}); err == nil {
+			if _, err := from.Value(ctx, secrets.Purpose{Name: s.Name}); err == nil {
 				return s, from, true
 			}
 		}

@@ -112,7 +112,7 @@ func cacheFacts(e api.CacheDetail) [][]string {
 		{"kind", strings.TrimSpace(e.Kind + " " + e.MediaType)},
 		{"size", bytesText(e.Size)},
 		{"stored", bytesText(e.Stored) + " written for it"},
-		{"here", fmt.Sprintf("%d of %s", e.Here, agentbox.Plural(e.Chunks, "chunk"))},
+		{"here", fmt.Sprintf("%d of %s", e.Present, agentbox.Plural(e.Chunks, "chunk"))},
 		{"created", agoText(e.Created) + " ago"},
 		{"used", agoText(e.Used) + " ago, " + agentbox.Plural(e.Uses, "time")},
 	}
@@ -211,8 +211,8 @@ func (a *app) cacheGC() *cli.Command {
 			return callAndReport(ctx, a, api.CollectCache, req, func(r api.CacheGCReport) facts {
 				f := removedFacts(r.Items, r.Freed, req.DryRun)
 				f.value = r
-				if r.Young > 0 {
-					f.text += fmt.Sprintf("\n%d more stay because they are younger than ten minutes", r.Young)
+				if r.Recent > 0 {
+					f.text += fmt.Sprintf("\n%d more stay because they are younger than ten minutes", r.Recent)
 				}
 				if r.Over > 0 {
 					f.text += fmt.Sprintf("\n%s above the quota stay: images, names and pins keep them (agentbox cache ls)", bytesText(r.Over))

@@ -35,7 +35,7 @@ func call[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp],
 	p := a.newProgress()
 	resp, err := api.Call(ctx, client, e, req, p.event)
 	p.close()
-	if api.Unreached(err) {
+	if api.IsUnreachable(err) {
 		err = agentbox.Errorf(agentbox.Unavailable, "the daemon ended before it answered: %w", err).
 			WithHint("run the command again: the daemon undoes incomplete operations")
 	}

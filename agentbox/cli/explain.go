@@ -89,32 +89,32 @@ func (e explained) text() string {
 // stepTexts describes the steps of up in words. The daemon sends steps as API constants. A step of
 // a newer daemon that is missing here is shown only by its How.
 var stepTexts = map[api.UpAction]string{
-	api.UpApproval: "report what waits for approval: agentbox policy show",
-	api.UpImage:    "get the image",
-	api.UpKernel:   "get the guest kernel",
-	api.UpTools:    "add the repository's tools to it",
-	api.UpSetup:    "add the setup result for its lock files",
-	api.UpTemplate: "open the template, a saved machine",
-	api.UpBox:      "create the box: its machine and its workspace",
-	api.UpChanges:  "report what has changed in the configuration: the next reset applies it",
-	api.UpGovern:   "apply what is approved now to the box",
-	api.UpWake:     "make sure that the box runs",
-	api.UpAgent:    "install the agent's program in the box",
-	api.UpRunSetup: "run setup in the box",
-	api.UpRunStart: "run the start commands",
-	api.UpRecall:   "restore the agent's conversations",
-	api.UpServices: "wait for the services",
+	api.UpApproval:      "report what waits for approval: agentbox policy show",
+	api.UpImage:         "get the image",
+	api.UpKernel:        "get the guest kernel",
+	api.UpTools:         "add the repository's tools to it",
+	api.UpSetup:         "add the setup result for its lock files",
+	api.UpTemplate:      "open the template, a saved machine",
+	api.UpBox:           "create the box: its machine and its workspace",
+	api.UpChanges:       "report what has changed in the configuration: the next reset applies it",
+	api.UpPolicy:        "apply what is approved now to the box",
+	api.UpEnsureRunning: "make sure that the box runs",
+	api.UpAgent:         "install the agent's program in the box",
+	api.UpRunSetup:      "run setup in the box",
+	api.UpRunStart:      "run the start commands",
+	api.UpRecall:        "restore the agent's conversations",
+	api.UpServices:      "wait for the services",
 }
 
 // howTexts describes how a step is done.
 var howTexts = map[string]string{
-	api.UpHere: "present", api.UpMissing: "not present yet", api.UpLater: "the other steps continue", api.UpStop: "the other steps wait for it",
-	api.UpOnce: "only if it failed in a clean one", api.UpRestore: "restored from the template", api.UpBoot: "booted",
+	api.UpPresent: "present", api.UpMissing: "not present yet", api.UpPartial: "the other steps continue", api.UpStop: "the other steps wait for it",
+	api.UpIfFailed: "only if it failed in a clean one", api.UpRestore: "restored from the template", api.UpBoot: "booted",
 }
 
 // stepText describes a step for people. How is an API constant, or a state of a box.
 func stepText(s api.UpStep) string {
-	text := stepTexts[s.Do]
+	text := stepTexts[s.Action]
 	if how := howTexts[s.How]; how != "" {
 		return text + " (" + how + ")"
 	} else if s.How != "" {

@@ -12,7 +12,7 @@ import (
 func TestExplainedPlan(t *testing.T) {
 	e := explained{Source: "agentbox.yaml", Image: "apt:bookworm", Plan: api.UpPlan{
 		Isolation: agentbox.GVisor, Reason: "asked for by --isolation",
-		Steps: []api.UpStep{{Do: api.UpImage, How: api.UpMissing}, {Do: api.UpBox, How: api.UpRestore}, {Do: api.UpWake, How: string(agentbox.Paused)}, {Do: api.UpRunStart}},
+		Steps: []api.UpStep{{Action: api.UpImage, How: api.UpMissing}, {Action: api.UpBox, How: api.UpRestore}, {Action: api.UpEnsureRunning, How: string(agentbox.Paused)}, {Action: api.UpRunStart}},
 	}}
 	for _, want := range []string{
 		"box            a new one\n", "isolation      gvisor: asked for by --isolation\n", "step 1         get the image (not present yet)\n",

@@ -152,7 +152,7 @@ func imageText(img api.Image) string {
 	if img.From == "" {
 		return img.Name
 	}
-	return fmt.Sprintf("%s (%s of %s here, the rest from %s)", img.Name, bytesText(img.Here), bytesText(img.Size), img.From)
+	return fmt.Sprintf("%s (%s of %s here, the rest from %s)", img.Name, bytesText(img.Present), bytesText(img.Size), img.From)
 }
 
 // imageLs is `image ls`: complete images, and incomplete ones with the amount that is here. --json

@@ -32,7 +32,7 @@ func TestInterruptEndsTheWaitForATask(t *testing.T) {
 	id := agentbox.NewTaskID()
 	held, cancelled := make(chan struct{}), make(chan struct{}, 8)
 	fakeDaemon(t, func(mux *http.ServeMux) {
-		serve(mux, api.RunTask, api.TaskBegun{Task: agentbox.Task{ID: id}})
+		serve(mux, api.RunTask, api.TaskStarted{Task: agentbox.Task{ID: id}})
 		api.Handle(mux, api.HoldTask, func(ctx context.Context, _ api.TaskRef, _ agentbox.Progress) (agentbox.Task, error) {
 			close(held)
 			<-ctx.Done()

@@ -40,7 +40,7 @@ func (a *app) listTeam(ctx context.Context) error {
 		return listed(list, []string{"MACHINE", "KIND", "NAME", "STATE", "BRANCH", "PROJECT", "ID"}, func(c api.TeamContext) (string, []string) {
 			state := c.State
 			// This is what the machine last reported.
-			if !c.Here {
+			if !c.Online {
 				state += " (machine absent)"
 			}
 			// IDs of other machines mean nothing to the verbs here, but they tell rows apart.
@@ -114,8 +114,8 @@ func serviceText(s agentbox.Service) string {
 func leaseText(b agentbox.Box) string {
 	text := b.Lease.Owner
 	switch {
-	case b.Lease.Working > 0:
-		text += fmt.Sprintf(", %s: paused %s after the last", agentbox.Plural(b.Lease.Working, "session or connection"), b.Lease.Term)
+	case b.Lease.Holders > 0:
+		text += fmt.Sprintf(", %s: paused %s after the last", agentbox.Plural(b.Lease.Holders, "session or connection"), b.Lease.Term)
 	case !b.Lease.Expires.IsZero():
 		text += ", paused at " + b.Lease.Expires.Local().Format(time.DateTime) + " if nobody uses it"
 	}

@@ -191,26 +191,26 @@ func statusRows(s api.MeshStatus) [][]string {
 		[]string{"team", s.Team.Short()},
 		[]string{"name", oneLine(s.Name)},
 		[]string{"roles", cmp.Or(strings.Join(s.Roles, ", "), "none: other members do not use what it builds")},
-		[]string{"members", fmt.Sprintf("%d, of which %d others are present", s.Members, s.Here)},
+		[]string{"members", fmt.Sprintf("%d, of which %d others are present", s.Members, s.Online)},
 		[]string{"listens", s.Listen},
 		[]string{"reached at", strings.Join(s.Addresses, ", ")},
 	)
 	if s.Root {
 		rows = append(rows, []string{"root key", "on this machine: back up mesh/root.key in its home"})
 	}
-	for _, m := range s.Moving {
+	for _, m := range s.Transfers {
 		rows = append(rows, movementRow(m))
 	}
 	return rows
 }
 
 // movementRow returns the row of a transfer.
-func movementRow(m api.MeshMovement) []string {
+func movementRow(m api.MeshTransfer) []string {
 	what, who := cmp.Or(m.Name, m.Manifest.Short()), strings.Join(m.Peers, ", ")
-	if !m.Getting {
+	if !m.Receiving {
 		return []string{"sending", what + " to " + who}
 	}
-	return []string{"receiving", fmt.Sprintf("%s, %d of %d pieces here, from %s", what, m.Here, m.Pieces, cmp.Or(who, "no peer at the moment"))}
+	return []string{"receiving", fmt.Sprintf("%s, %d of %d pieces here, from %s", what, m.Present, m.Pieces, cmp.Or(who, "no peer at the moment"))}
 }
 
 // meshTrust is `mesh trust`: it replaces the roles of a member. Only admins may do this, and only

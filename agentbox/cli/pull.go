@@ -62,7 +62,7 @@ func pulledText(p api.PulledWork) string {
 	if p.Files > 0 {
 		text += fmt.Sprintf("\nits last commit as changes of the working tree:  git cherry-pick -n %s", p.Branch)
 	}
-	for _, name := range p.Also {
+	for _, name := range p.OtherRefs {
 		text += "\nnot included: " + name + " of the box, which is not reachable from its HEAD"
 	}
 	return text

@@ -93,7 +93,7 @@ type foregroundTask struct {
 // attach connects our streams to the command until it ends or the user detaches. A task that ended
 // before that has no connection; its result says why. attach returns errDetached if the user left the
 // task running.
-func (w *foregroundTask) attach(ctx context.Context, begun api.TaskBegun, r run) error {
+func (w *foregroundTask) attach(ctx context.Context, begun api.TaskStarted, r run) error {
 	last := begun.Task.Last()
 	if begun.Connection.Socket == "" || last == nil {
 		return nil

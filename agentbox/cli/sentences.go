@@ -52,11 +52,11 @@ func problemText(p agentbox.Problem) string {
 		return fmt.Sprintf("waiting since %s for bytes of its image from %s: %s", p.Since.Local().Format(time.TimeOnly), p.From, p.Detail)
 	case agentbox.ProblemDirectory:
 		return "its directory " + p.Detail + " is gone"
-	case agentbox.ProblemUnlogged:
+	case agentbox.ProblemAuditLog:
 		return "its audit log could not be written, so it has no network; free some disk space, then run agentbox reset to restore the network"
-	case agentbox.ProblemUnpaused:
+	case agentbox.ProblemPauseFailed:
 		return "its lease has ended, but it cannot be paused; agentbox keeps trying: " + p.Detail
-	case agentbox.ProblemNoCard:
+	case agentbox.ProblemNoNetworkCard:
 		return "this machine cannot give it a network card, so it has no network; agentbox logs --supervisor says why"
 	case agentbox.ProblemMemory:
 		return "the kernel of the box killed processes because memory ran out"

@@ -56,10 +56,10 @@ func TestFactsOfAnotherProcessBecomeWords(t *testing.T) {
 		}
 		said = append(said, noteText(got))
 	}
-	p.SayEnd("app", killed)
-	p.SayProblem("app", agentbox.Problem{Kind: agentbox.ProblemNoCard})
-	p.SayProblem("", agentbox.Problem{Kind: agentbox.ProblemStart, Detail: "start of box app failed"})
-	p.Say("a line")
+	p.NoteEnd("app", killed)
+	p.NoteProblem("app", agentbox.Problem{Kind: agentbox.ProblemNoNetworkCard})
+	p.NoteProblem("", agentbox.Problem{Kind: agentbox.ProblemStart, Detail: "start of box app failed"})
+	p.Note("a line")
 	want := []string{
 		"box app: its supervisor was killed; the workspace is intact",
 		"box app: this machine cannot give it a network card, so it has no network; agentbox logs --supervisor says why",

@@ -171,8 +171,8 @@ func tokensText(name string, t agentbox.Tokens) string {
 	if t.CacheRead > 0 || t.CacheWrite > 0 {
 		text += fmt.Sprintf(", %d read from and %d written to its cache", t.CacheRead, t.CacheWrite)
 	}
-	if t.Unsaid > 0 {
-		text += fmt.Sprintf("; %d did not say what they used", t.Unsaid)
+	if t.Unreported > 0 {
+		text += fmt.Sprintf("; %d did not say what they used", t.Unreported)
 	}
 	return text
 }
@@ -185,7 +185,7 @@ func costText(c agentbox.Cost) string {
 // timelineEvents returns the lines of a timeline in the order of time: events recorded as they
 // happened, and those known only afterwards. A denial appears once, at its first attempt, with the
 // number of repetitions.
-func timelineEvents(info api.TaskInfo) []api.TaskMoment {
+func timelineEvents(info api.TaskInfo) []api.TaskEvent {
 	all := slices.Clone(info.Timeline)
 	for _, a := range info.Task.Attempts {
 		r := a.Result
@@ -197,13 +197,13 @@ func timelineEvents(info api.TaskInfo) []api.TaskMoment {
 			continue
 		}
 		for _, d := range r.Denied {
-			all = append(all, api.TaskMoment{Attempt: a.Number, Time: d.First, What: "denied", Detail: denialText(d)})
+			all = append(all, api.TaskEvent{Attempt: a.Number, Time: d.First, What: "denied", Detail: denialText(d)})
 		}
 		for _, p := range r.Pressure {
-			all = append(all, api.TaskMoment{Attempt: a.Number, Time: p.Time, What: "pressure", Detail: pressureText(p)})
+			all = append(all, api.TaskEvent{Attempt: a.Number, Time: p.Time, What: "pressure", Detail: pressureText(p)})
 		}
 	}
-	slices.SortStableFunc(all, func(x, y api.TaskMoment) int { return x.Time.Compare(y.Time) })
+	slices.SortStableFunc(all, func(x, y api.TaskEvent) int { return x.Time.Compare(y.Time) })
 	return all
 }
 

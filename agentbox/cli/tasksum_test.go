@@ -22,9 +22,9 @@ func someTasks() []agentbox.Task {
 		{Created: monday.AddDate(0, 0, 6), State: agentbox.TaskFailed, TaskSpec: agentbox.TaskSpec{Project: "a"}},
 		{Created: monday.AddDate(0, 0, 7), State: agentbox.TaskQueued, TaskSpec: agentbox.TaskSpec{Agent: "claude", Project: "b"}},
 	}
-	all[0].Account(used(time.Second, 10), &agentbox.Cost{Amount: 0.25, Currency: "EUR"})
-	all[0].Account(used(time.Second, 10), &agentbox.Cost{Amount: 0.25, Currency: "EUR", Unrated: []string{"z\x1b[2J", "m"}}) // its second attempt
-	all[1].Account(used(2*time.Second, 5), &agentbox.Cost{Amount: 1, Currency: "XTS", Unrated: []string{"m"}})
+	all[0].AddUsage(used(time.Second, 10), &agentbox.Cost{Amount: 0.25, Currency: "EUR"})
+	all[0].AddUsage(used(time.Second, 10), &agentbox.Cost{Amount: 0.25, Currency: "EUR", Unrated: []string{"z\x1b[2J", "m"}}) // its second attempt
+	all[1].AddUsage(used(2*time.Second, 5), &agentbox.Cost{Amount: 1, Currency: "XTS", Unrated: []string{"m"}})
 	return all
 }
 

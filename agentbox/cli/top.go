@@ -110,7 +110,7 @@ func (a *app) printCapacity(ctx context.Context) error {
 // may be more than they use.
 func capacityText(r api.Resources) string {
 	return fmt.Sprintf("%s of %s available, %s promised to %s; room for %s of %s and %s",
-		bytesText(r.Machine.Available), bytesText(r.Machine.Memory), bytesText(r.Promised.Memory), agentbox.PluralOf(r.Promised.Boxes, "box", "boxes"),
+		bytesText(r.Machine.Available), bytesText(r.Machine.Memory), bytesText(r.Allocated.Memory), agentbox.PluralOf(r.Allocated.Boxes, "box", "boxes"),
 		agentbox.PluralOf(r.Room, "more", "more"), bytesText(r.Next.Memory), agentbox.Plural(r.Next.CPUs, "CPU"))
 }
 

@@ -27,7 +27,7 @@ func (d *decoder) toolchain(n *yaml.Node) {
 		if !ok {
 			return
 		}
-		need, err := toolchain.Ask(tool, version, d.name)
+		need, err := toolchain.NewNeed(tool, version, d.name)
 		if err != nil {
 			d.Fail(v, "%v", err)
 			return

@@ -24,7 +24,7 @@ func Write(c *Config) string {
 		fmt.Fprintf(&b, "toolchain:\n")
 	}
 	for _, t := range c.Toolchain.Tools() {
-		fmt.Fprintf(&b, "  %s: %s%s\n", t, strconv.Quote(c.Toolchain.Together(t)), toolComment(c.Toolchain.Of(t)))
+		fmt.Fprintf(&b, "  %s: %s%s\n", t, strconv.Quote(c.Toolchain.Combined(t)), toolComment(c.Toolchain.ForTool(t)))
 	}
 	if len(c.Lockfiles) > 0 {
 		fmt.Fprintf(&b, "lockfiles: [%s]\n", strings.Join(quoted(c.Lockfiles), ", "))

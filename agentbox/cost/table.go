@@ -109,9 +109,9 @@ const (
 	million = 1e6
 )
 
-// Of is what consumption costs. c.Memory is in GiB seconds. Tokens of models that the table lacks
+// Cost is what consumption costs. c.Memory is in GiB seconds. Tokens of models that the table lacks
 // cost nothing, and Unrated names those models, sorted.
-func (t *Table) Of(c agentbox.Consumption) agentbox.Cost {
+func (t *Table) Cost(c agentbox.Consumption) agentbox.Cost {
 	out := agentbox.Cost{Currency: t.Currency}
 	out.Amount = c.CPU.Seconds()/hour*t.CPU + c.Memory/hour*t.Memory + float64(c.In)/gib*t.In + float64(c.Out)/gib*t.Out
 	for name, n := range c.Models {

@@ -34,10 +34,10 @@ func TestWhatThingsCost(t *testing.T) {
 		"nothing": {agentbox.Consumption{}, agentbox.Cost{Currency: "XTS"}},
 		"machine": {agentbox.Consumption{CPU: 30 * time.Minute, Memory: 7200, In: 1 << 30, Out: 2 << 30}, agentbox.Cost{Amount: 1 + 2 + 3 + 10, Currency: "XTS"}},
 		"models": {agentbox.Consumption{Models: map[string]agentbox.Tokens{
-			"big-1": {Input: 1_000_000, Output: 500_000, CacheRead: 2_000_000, CacheWrite: 1_000_000}, "big-cheap-2": {Input: 3_000_000, Output: 9}, "other": {Input: 5}, "": {Unsaid: 1},
+			"big-1": {Input: 1_000_000, Output: 500_000, CacheRead: 2_000_000, CacheWrite: 1_000_000}, "big-cheap-2": {Input: 3_000_000, Output: 9}, "other": {Input: 5}, "": {Unreported: 1},
 		}}, agentbox.Cost{Amount: 4 + 4 + 2 + 6 + 3, Currency: "XTS", Unrated: []string{"other"}}},
 	} {
-		got := rates.Of(c.used)
+		got := rates.Cost(c.used)
 		if math.Abs(got.Amount-c.want.Amount) > 1e-9 {
 			t.Errorf("%s: %v, want %v", what, got.Amount, c.want.Amount)
 		}

@@ -42,8 +42,8 @@ type artifacts struct {
 // whole directories. The figures allow for what a legitimate build may leave. A box that sends more
 // gets no artifacts, and the task says so.
 var (
-	artifactLimits = environment.Bound{Bytes: 8 << 30, Files: 500_000, Time: 5 * time.Minute}
-	lockfileLimits = environment.Bound{Bytes: 512 << 20, Files: 10_000, Time: time.Minute}
+	artifactLimits = environment.Limits{Bytes: 8 << 30, Files: 500_000, Time: 5 * time.Minute}
+	lockfileLimits = environment.Limits{Bytes: 512 << 20, Files: 10_000, Time: time.Minute}
 )
 
 // Collect collects the files that a task's configuration names. dir is the attempt's directory.
@@ -160,10 +160,10 @@ func (g *gatherer) lockfiles(ctx context.Context) (found map[string]string, err 
 // fetch streams an archive of the paths to to, or of the whole root if there are none. It holds
 // nothing in memory and writes nothing to disk, so the size is limited only by bound and by what to
 // does with it. If either side fails, so does the other.
-func (g *gatherer) fetch(ctx context.Context, paths []string, bound environment.Bound, to func(context.Context, io.Reader) error) error {
-	what := environment.Export{Root: g.root, Skip: g.skip, Paths: paths, Bound: bound}
+func (g *gatherer) fetch(ctx context.Context, paths []string, bound environment.Limits, to func(context.Context, io.Reader) error) error {
+	what := environment.Export{Root: g.root, Skip: g.skip, Paths: paths, Limits: bound}
 	return background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
-		return what.Take(ctx, g.Client, w)
+		return what.Receive(ctx, g.Client, w)
 	}, func(ctx context.Context, r io.Reader) error {
 		err := to(ctx, r)
 		if err == nil {

@@ -90,7 +90,7 @@ func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Pro
 	}
 	why, err := d.keyInputs(ctx, e)
 	return api.CacheDetail{
-		CacheEntry: entry, Chunks: p.Chunks, Here: p.Present, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole, Why: why,
+		CacheEntry: entry, Chunks: p.Chunks, Present: p.Present, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole, Why: why,
 	}, err
 }
 
@@ -100,7 +100,7 @@ func (d *daemon) keyInputs(ctx context.Context, e cachestore.Entry) ([]string, e
 	for _, n := range e.Names {
 		if key, ok := layers.KeyOf(n); ok {
 			made, err := layers.SetupResults{Store: d.store.Store}.Find(ctx, key)
-			return made.Ingredients.Why(), err
+			return made.Ingredients.Describe(), err
 		}
 	}
 	return nil, nil
@@ -118,17 +118,17 @@ func (d *daemon) verifyCache(ctx context.Context, req api.CacheVerifyRequest, pr
 		from = append(from, req.From)
 	}
 	r, err := s.Verify(ctx, cachestore.VerifyOptions{Rebuild: req.Rebuild, Source: d.remotes.Source(from...), Progress: func(done, total int64) {
-		progress.Move("verify", "", done, total)
+		progress.Update("verify", "", done, total)
 	}})
 	out := api.CacheVerifyReport{
 		Chunks: r.Chunks, Bytes: r.Bytes, Repaired: r.Repaired, Lost: r.Lost, Took: r.Took,
-		Damaged: []api.CacheDamage{}, Missing: []api.CacheLack{},
+		Damaged: []api.CacheDamage{}, Missing: []api.CacheIncomplete{},
 	}
 	for _, x := range r.Damaged {
 		out.Damaged = append(out.Damaged, api.CacheDamage{Digest: x.Digest, File: x.File, Offset: x.Offset, Why: x.Why, Found: x.Found})
 	}
 	for _, x := range r.Missing {
-		out.Missing = append(out.Missing, api.CacheLack(x))
+		out.Missing = append(out.Missing, api.CacheIncomplete(x))
 	}
 	return out, err
 }
@@ -144,7 +144,7 @@ func (d *daemon) collectCache(ctx context.Context, req api.CacheGCRequest, _ age
 	if err != nil {
 		return api.CacheGCReport{}, err
 	}
-	out := api.CacheGCReport{Items: []api.PruneItem{}, Freed: r.Freed, Young: r.Recent}
+	out := api.CacheGCReport{Items: []api.PruneItem{}, Freed: r.Freed, Recent: r.Recent}
 	for _, item := range r.Items {
 		out.Items = append(out.Items, api.PruneItem(item))
 	}

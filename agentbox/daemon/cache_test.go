@@ -68,7 +68,7 @@ func TestTheStoreThroughTheAPI(t *testing.T) {
 	}
 	for _, ref := range []string{m.Short(), m.String(), "cache/deps"} {
 		e, err := d.showCache(t.Context(), api.CacheRef{Ref: ref}, nil)
-		if err != nil || e.Manifest != m || e.Here != e.Chunks || e.Here == 0 {
+		if err != nil || e.Manifest != m || e.Present != e.Chunks || e.Present == 0 {
 			t.Fatalf("%s: %+v, %v", ref, e, err)
 		}
 	}

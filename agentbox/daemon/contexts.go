@@ -51,7 +51,7 @@ func (d *daemon) listTeam(context.Context, api.None, agentbox.Progress) ([]api.T
 	out := []api.TeamContext{}
 	for _, t := range d.team.TeamContexts() {
 		out = append(out, api.TeamContext{
-			Peer: t.Owner.String(), Machine: names[t.Owner], Here: here[t.Owner], Kind: string(t.Kind), ID: t.ID, Name: t.Name, State: t.State,
+			Peer: t.Owner.String(), Machine: names[t.Owner], Online: here[t.Owner], Kind: string(t.Kind), ID: t.ID, Name: t.Name, State: t.State,
 			Project: t.Project, Branch: t.Branch, Isolated: t.Isolation,
 		})
 	}

@@ -70,7 +70,7 @@ func (w evidence) usage(box agentbox.Box) (task.Evidence, error) {
 	// The table is read for each account, so that a change takes effect at once.
 	rates, rateErr := cost.Load(w.home.Rates())
 	if rates != nil && t.Used != nil {
-		c := rates.Of(*t.Used)
+		c := rates.Cost(*t.Used)
 		t.Cost = &c
 	}
 	return t, errors.Join(err, rateErr)

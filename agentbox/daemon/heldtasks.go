@@ -42,24 +42,24 @@ func (t tasks) handleHeld(mux *http.ServeMux) {
 // startHeld starts a held task and returns how to reach its box. It returns when the command is
 // running or has finished. In the latter case the box may be gone, and the connection is empty. It
 // does not check for room, because the user is waiting for it.
-func (t tasks) startHeld(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) (api.TaskBegun, error) {
+func (t tasks) startHeld(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) (api.TaskStarted, error) {
 	if len(req.Commands) != 1 {
-		return api.TaskBegun{}, agentbox.Errorf(agentbox.Invalid, "%d commands: one is run", len(req.Commands))
+		return api.TaskStarted{}, agentbox.Errorf(agentbox.Invalid, "%d commands: one is run", len(req.Commands))
 	}
 	s, err := t.submission(ctx, req, progress)
 	if err != nil {
-		return api.TaskBegun{}, err
+		return api.TaskStarted{}, err
 	}
 	begun, err := t.queue.Begin(ctx, s, req.Environ, progress)
 	if err != nil || begun.State.Done() {
-		return api.TaskBegun{Task: begun}, err
+		return api.TaskStarted{Task: begun}, err
 	}
 	// The box runs, because its command does. Connect only returns how to reach it.
 	c, err := t.boxes.Connect(ctx, api.BoxRef{Box: begun.Last().BoxName}, nil)
 	if agentbox.CodeOf(err) == agentbox.NotFound { // the box has ended meanwhile
-		return api.TaskBegun{Task: begun}, nil
+		return api.TaskStarted{Task: begun}, nil
 	}
-	return api.TaskBegun{Task: begun, Connection: c}, err
+	return api.TaskStarted{Task: begun, Connection: c}, err
 }
 
 // includeEnviron returns AGENTBOX_ISOLATION and the variables that the configuration's includes

@@ -29,7 +29,7 @@ func (d *daemon) keepMachines(ctx context.Context) {
 			return
 		case <-d.machines:
 		}
-		if !d.team.Waits() {
+		if !d.team.HasPeers() {
 			continue
 		}
 		if err := errors.Join(d.keepTemplates(ctx), d.keepKernels(ctx)); err != nil && ctx.Err() == nil {

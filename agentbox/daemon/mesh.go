@@ -138,7 +138,7 @@ func (d *daemon) showMesh(ctx context.Context, _ api.None, _ agentbox.Progress) 
 	s := d.mesh.Status()
 	out := api.MeshStatus{
 		Peer: s.Self.ID.String(), Team: s.Team, Name: s.Self.Name, State: memberState(s.Self), Root: s.Root, Serial: s.Serial,
-		Members: s.Members, Here: s.Online, Sequence: s.Sequence, Counters: s.Counters, Moving: d.transfers(ctx),
+		Members: s.Members, Online: s.Online, Sequence: s.Sequence, Counters: s.Counters, Transfers: d.transfers(ctx),
 	}
 	for _, r := range s.Self.Roles {
 		out.Roles = append(out.Roles, string(r))
@@ -164,14 +164,14 @@ func (d *daemon) showMesh(ctx context.Context, _ api.None, _ agentbox.Progress) 
 
 // transfers lists the transfers between peers and this machine that are under way, with names for
 // display if there are any.
-func (d *daemon) transfers(ctx context.Context) []api.MeshMovement {
-	out := []api.MeshMovement{}
+func (d *daemon) transfers(ctx context.Context) []api.MeshTransfer {
+	out := []api.MeshTransfer{}
 	node := d.team.Peers()
 	if node == nil {
 		return out
 	}
 	for _, m := range node.Transfers() {
-		wire := api.MeshMovement{Manifest: m.Manifest, Getting: m.Receiving, Peers: []string{}, Here: m.Present, Pieces: m.Pieces}
+		wire := api.MeshTransfer{Manifest: m.Manifest, Receiving: m.Receiving, Peers: []string{}, Present: m.Present, Pieces: m.Pieces}
 		for _, p := range m.Peers {
 			wire.Peers = append(wire.Peers, cmp.Or(d.peerName(p.String()), p.Short()))
 		}

@@ -40,7 +40,7 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 		name += "-" + strconv.Itoa(n)
 	}
 	kept, err := snapshot.Keep(ctx, in, snapshot.Request{
-		Mirror: k.home.Mirror(of.ID()), Ref: snapshot.TaskRef(name), Base: box.Commit, Begin: k.home.Box(box.ID).Begin(),
+		Mirror: k.home.Mirror(of.ID()), Ref: snapshot.TaskRef(name), Base: box.Commit, Baseline: k.home.Box(box.ID).Baseline(),
 		Checkout: box.Directory, Export: true, SkipUntouched: true,
 	})
 	if err != nil {

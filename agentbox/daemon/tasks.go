@@ -123,7 +123,7 @@ func (t tasks) list(ctx context.Context, req api.TaskList, progress agentbox.Pro
 	// A record that cannot be read hides only its own task, and is reported.
 	all, bad := t.queue.Store.List()
 	for _, err := range bad {
-		progress.Say(err.Error())
+		progress.Note(err.Error())
 	}
 	all = append([]agentbox.Task{}, all...)
 	if !req.All {
@@ -153,7 +153,7 @@ func (t tasks) addRunningUsage(ctx context.Context, one *agentbox.Task) {
 	}
 	if box, err := t.boxes.Find(ctx, api.BoxRef{Box: last.BoxName}); err == nil {
 		seen, _ := t.evidence.usage(box) // the queue reports errors when it counts
-		one.Account(seen.Used, seen.Cost)
+		one.AddUsage(seen.Used, seen.Cost)
 	}
 }
 
@@ -164,7 +164,7 @@ func projectOf(ctx context.Context, dir string) (project.Project, error) {
 	if err != nil {
 		return project.Project{}, err
 	}
-	return project.Of(repo.Root)
+	return project.Identify(repo.Root)
 }
 
 // submit reads the configuration to find what the boxes will use, so that mistakes show at once. It
@@ -230,7 +230,7 @@ func (t tasks) checkCost(l agentbox.TaskLimits, cfg *config.Config, progress age
 	if l.Cost > 0 {
 		return agentbox.Errorf(agentbox.Invalid, "a limit of cost needs a table of rates, and there is none").WithHint("write %s; docs/costs.md has its form", path)
 	}
-	progress.Say("limits: cost has no effect without a table of rates in " + path)
+	progress.Note("limits: cost has no effect without a table of rates in " + path)
 	return nil
 }
 
@@ -308,12 +308,12 @@ func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (
 			continue // it has just started
 		}
 		for _, m := range events {
-			info.Timeline = append(info.Timeline, api.TaskMoment{Attempt: a.Number, Time: m.Time, What: m.What, Detail: m.Detail, Took: m.Took})
+			info.Timeline = append(info.Timeline, api.TaskEvent{Attempt: a.Number, Time: m.Time, What: m.What, Detail: m.Detail, Took: m.Took})
 		}
 	}
 	if last := found.Last(); last != nil && last.Result == nil {
 		if info.Now = t.partialEvidence(ctx, *last); info.Now != nil {
-			info.Task.Account(info.Now.Used, info.Now.Cost)
+			info.Task.AddUsage(info.Now.Used, info.Now.Cost)
 		}
 	}
 	return info, nil

@@ -29,7 +29,7 @@ func (t taskWork) diff(ctx context.Context, req api.DiffRequest, progress agentb
 	if kept == nil {
 		return t.boxes.Diff(ctx, req, progress)
 	}
-	d, err := snapshot.Diff(ctx, *kept, snapshot.Look{Stat: req.Stat, Color: req.Color, Width: req.Width})
+	d, err := snapshot.Diff(ctx, *kept, snapshot.DiffOptions{Stat: req.Stat, Color: req.Color, Width: req.Width})
 	return api.WorkDiff{
 		Name: req.Box, Base: kept.Base, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files, Text: d.Text, Truncated: d.Truncated, Changes: d.Files,
 	}, err
@@ -88,6 +88,6 @@ func (t taskWork) find(ref *api.BoxRef) (*snapshot.Kept, error) {
 	}
 	r := last.Result
 	of := project.Project{Name: one.Project}
-	kept := snapshot.Again(t.tasks.evidence.home.Mirror(of.ID()), snapshot.Kept{Ref: r.Ref, Commit: r.Commit, Base: r.Base, Commits: r.Commits, Files: r.Files})
+	kept := snapshot.Rebuild(t.tasks.evidence.home.Mirror(of.ID()), snapshot.Kept{Ref: r.Ref, Commit: r.Commit, Base: r.Base, Commits: r.Commits, Files: r.Files})
 	return &kept, nil
 }

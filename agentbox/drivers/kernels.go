@@ -61,7 +61,7 @@ func (k *Kernels) Dir(ctx context.Context, override string, progress agentbox.Pr
 	}
 	cfg := kernel.Config{
 		Root: k.home.Kernels(), Override: override, Agent: agent, Log: k.log,
-		Progress: func(what string) { progress.Say("kernel: " + what) },
+		Progress: func(what string) { progress.Note("kernel: " + what) },
 	}
 	if k.Team != nil {
 		cfg.FetchRemote = func(ctx context.Context, dir string) (string, error) { return k.fromTeam(ctx, dir, progress) }
@@ -78,9 +78,9 @@ func (k *Kernels) Dir(ctx context.Context, override string, progress agentbox.Pr
 // fromTeam fetches a kernel from the team into dir, and returns which machine fetched it first. A
 // failure is only logged: the distribution has a kernel, too.
 func (k *Kernels) fromTeam(ctx context.Context, dir string, progress agentbox.Progress) (string, error) {
-	by, name, err := k.Team.Kernel(ctx, dir, func(done, total int) { progress.Move("kernel", "from the team", int64(done), int64(total)) })
+	by, name, err := k.Team.Kernel(ctx, dir, func(done, total int) { progress.Update("kernel", "from the team", int64(done), int64(total)) })
 	if err == nil {
-		progress.Say("the guest kernel comes from " + name)
+		progress.Note("the guest kernel comes from " + name)
 	} else if agentbox.CodeOf(err) != agentbox.NotFound {
 		k.log.Warn("the team's kernel does not come", "error", err)
 	}

@@ -141,19 +141,19 @@ func Request(ctx context.Context, ch ssh.Channel, name string, payload []byte) (
 	return r.ok && err == nil, err
 }
 
-// Pulse configures KeepAlive. The supervisor has one for each guest.
-type Pulse struct {
-	Every   time.Duration // between two questions; positive
-	Within  time.Duration // what one answer may take; positive
-	Excused func() bool   // tells whether the other end is frozen on purpose, and cannot answer; may be nil
+// KeepAliveOptions configures KeepAlive. The supervisor has one for each guest.
+type KeepAliveOptions struct {
+	Interval  time.Duration // between two questions; positive
+	Timeout   time.Duration // what one answer may take; positive
+	Suspended func() bool   // tells whether the other end is frozen on purpose, and cannot answer; may be nil
 }
 
 // KeepAlive asks the other end for signs of life, and closes the client when two in a row are
 // missing: one may be late on a busy host. It returns when ctx is done (nil) or the client has
 // ended (why). It asks for a channel of an unknown type: the refusal shows that the server lives,
 // and unlike a global request it queues behind no other.
-func KeepAlive(ctx context.Context, client *ssh.Client, p Pulse) error {
-	tick := time.NewTicker(p.Every)
+func KeepAlive(ctx context.Context, client *ssh.Client, p KeepAliveOptions) error {
+	tick := time.NewTicker(p.Interval)
 	defer tick.Stop()
 	missed := 0
 	for {
@@ -163,15 +163,15 @@ func KeepAlive(ctx context.Context, client *ssh.Client, p Pulse) error {
 		case <-tick.C:
 		}
 		// A machine that is frozen, as for a checkpoint, does not answer and still lives.
-		if p.Excused != nil && p.Excused() {
+		if p.Suspended != nil && p.Suspended() {
 			missed = 0
 			continue
 		}
-		err := probe(ctx, client, p.Within)
+		err := probe(ctx, client, p.Timeout)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err == nil, p.Excused != nil && p.Excused():
+		case err == nil, p.Suspended != nil && p.Suspended():
 			missed = 0
 		case errors.Is(err, errUnresponsive) && missed == 0:
 			missed++

@@ -196,7 +196,7 @@ func (d *download) file(ctx context.Context, remote, name string, info fs.FileIn
 	}
 	w := &meteredWriter{ctx: ctx, w: dst, meter: &d.meter, name: name}
 	endless := agentbox.Errorf(agentbox.Conflict, "%s in the box goes on beyond its %d bytes", remote, info.Size()).WithHint("try again when nothing writes to it")
-	_, err = src.WriteTo(&bounded.AtMost{W: w, Left: info.Size() + min(maxGrowth, math.MaxInt64-info.Size()), Err: endless})
+	_, err = src.WriteTo(&bounded.LimitedWriter{W: w, Remaining: info.Size() + min(maxGrowth, math.MaxInt64-info.Size()), Err: endless})
 	if err != nil && w.err == nil {
 		err = d.files.failure("read", remote, err)
 	}

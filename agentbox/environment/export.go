@@ -19,37 +19,37 @@ import (
 // Export says which files of the environment to take, as its root user sees them. Paths are
 // slash-separated.
 type Export struct {
-	Root  string     // names in the archive are relative to it; other file systems below it are left out
-	Skip  []string   // absolute paths that are left out, with all below them and links beside them that lead to them
-	Whole [][]string // directories that belong together: all are taken whole if anything in one is not as it was
-	Paths []string   // only these below Root, whether or not they changed; a missing one is no error
-	Known *os.File   // an inventory: what is as it was then is left out; nil takes all
-	Bound Bound
+	Root   string     // names in the archive are relative to it; other file systems below it are left out
+	Skip   []string   // absolute paths that are left out, with all below them and links beside them that lead to them
+	Whole  [][]string // directories that belong together: all are taken whole if anything in one is not as it was
+	Paths  []string   // only these below Root, whether or not they changed; a missing one is no error
+	Known  *os.File   // an inventory: what is as it was then is left out; nil takes all
+	Limits Limits
 }
 
-// Bound is the most that is taken from an environment; zero fields do not limit. Exports are kept
+// Limits is the most that is taken from an environment; zero fields do not limit. Exports are kept
 // on the host, and an archive without end would fill its disk.
-type Bound struct {
+type Limits struct {
 	Bytes int64 // of the archive
 	Files int
 	Time  time.Duration
 }
 
-// Inventory records what exists, so that a later Take can leave out what has not changed. No clock
-// is compared for that, neither the host's nor the guest's. Only the guest understands what it
-// wrote.
+// Inventory records what exists, so that a later Receive can leave out what has not changed. No
+// clock is compared for that, neither the host's nor the guest's. Only the guest understands what
+// it wrote.
 func (h Export) Inventory(ctx context.Context, client *ssh.Client, w io.Writer) error {
-	ctx, cancel := h.Bound.context(ctx)
+	ctx, cancel := h.Limits.context(ctx)
 	defer cancel()
 	req := protocol.ExportRequest{Root: h.Root, Skip: h.Skip, Paths: h.Paths, Inventory: true}
-	return h.ask(ctx, client, req, nil, h.Bound.writer(w))
+	return h.ask(ctx, client, req, nil, h.Limits.writer(w))
 }
 
-// Take writes the files as a tar archive to w. Only the guest agent can do that; a stock SSH server
-// refuses. The archive is complete if and only if the error is nil. It is as untrusted as
+// Receive writes the files as a tar archive to w. Only the guest agent can do that; a stock SSH
+// server refuses. The archive is complete if and only if the error is nil. It is as untrusted as
 // everything else in the environment. Exceeding the bound is an error of code Conflict.
-func (h Export) Take(ctx context.Context, client *ssh.Client, w io.Writer) error {
-	ctx, cancel := h.Bound.context(ctx)
+func (h Export) Receive(ctx context.Context, client *ssh.Client, w io.Writer) error {
+	ctx, cancel := h.Limits.context(ctx)
 	defer cancel()
 	req := protocol.ExportRequest{Root: h.Root, Skip: h.Skip, Whole: h.Whole, Paths: h.Paths}
 	var known io.Reader
@@ -61,8 +61,8 @@ func (h Export) Take(ctx context.Context, client *ssh.Client, w io.Writer) error
 		req.Known = info.Size()
 		known = io.NewSectionReader(h.Known, 0, req.Known)
 	}
-	counted, counting := countFiles(h.Bound)
-	err := h.ask(ctx, client, req, known, io.MultiWriter(h.Bound.writer(w), counted))
+	counted, counting := countFiles(h.Limits)
+	err := h.ask(ctx, client, req, known, io.MultiWriter(h.Limits.writer(w), counted))
 	if tooMany := counting(); tooMany != nil {
 		return tooMany
 	}
@@ -85,12 +85,12 @@ func (h Export) ask(ctx context.Context, client *ssh.Client, req protocol.Export
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watched := &failingWriter{w: out, failed: cancel}
-	status, err := Exec(ctx, client, Command{Subsystem: protocol.ExportSubsystem, Stdin: in, Stdout: watched, Stderr: &bounded.Head{W: &complaint, Left: maxComplaint}})
+	status, err := Exec(ctx, client, Command{Subsystem: protocol.ExportSubsystem, Stdin: in, Stdout: watched, Stderr: &bounded.Head{W: &complaint, Remaining: maxComplaint}})
 	switch {
 	case watched.err != nil:
 		return watched.err
 	case err != nil && context.Cause(ctx) == errTooLong:
-		return h.Bound.exceeded("takes longer than %s", h.Bound.Time)
+		return h.Limits.exceeded("takes longer than %s", h.Limits.Time)
 	case err != nil:
 		return err
 	case status.Code != 0:

@@ -24,10 +24,11 @@ type Forwarding struct {
 	work     sync.WaitGroup
 }
 
-// Watch observes the connections of a forwarding, from several goroutines. Either may be nil.
-type Watch struct {
-	Opened func() (closed func()) // a client has connected; closed is called when it has gone
-	Passed func()                 // a piece has gone through
+// ForwardHooks observes the connections of a forwarding, from several goroutines. Either may be
+// nil.
+type ForwardHooks struct {
+	OnOpen func() (closed func()) // a client has connected; closed is called when it has gone
+	OnData func()                 // a piece has gone through
 }
 
 // Forward listens on the host address listen ("127.0.0.1:3000"; port 0 takes a free one) and
@@ -37,7 +38,7 @@ type Watch struct {
 // Every connection asks backend anew, so the forwarding survives the replacement of the connection
 // to the environment. The error is Exists for a port that is taken, and Invalid for a remote that
 // is no address.
-func Forward(ctx context.Context, backend Backend, listen, remote string, watch Watch) (*Forwarding, error) {
+func Forward(ctx context.Context, backend Backend, listen, remote string, watch ForwardHooks) (*Forwarding, error) {
 	target, err := parseTarget(remote)
 	if err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (f *Forwarding) Close() error {
 
 // accept serves clients until the listener is closed. Other errors, such as too few descriptors,
 // are temporary; it waits before it goes on.
-func (f *Forwarding) accept(ctx context.Context, backend Backend, target target, watch Watch) {
+func (f *Forwarding) accept(ctx context.Context, backend Backend, target target, watch ForwardHooks) {
 	defer f.cancel()
 	for {
 		conn, err := f.listener.Accept()
@@ -131,10 +132,10 @@ func openTCP(ctx context.Context, client *ssh.Client, t target, fromHost string,
 }
 
 // connect serves one client of a forwarding and owns conn.
-func connect(ctx context.Context, backend Backend, t target, conn net.Conn, watch Watch) {
+func connect(ctx context.Context, backend Backend, t target, conn net.Conn, watch ForwardHooks) {
 	defer conn.Close()
-	if watch.Opened != nil {
-		defer watch.Opened()()
+	if watch.OnOpen != nil {
+		defer watch.OnOpen()()
 	}
 	client, err := backend(ctx)
 	if err != nil {
@@ -147,7 +148,7 @@ func connect(ctx context.Context, backend Backend, t target, conn net.Conn, watc
 		reset(conn)
 		return
 	}
-	join(ctx, conn, ch, reqs, watch.Passed)
+	join(ctx, conn, ch, reqs, watch.OnData)
 }
 
 // origin is where a client comes from, as direct-tcpip reports it; a client of a unix socket comes

@@ -222,7 +222,7 @@ func TestKeepAlive(t *testing.T) {
 	c := s.dial(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := KeepAlive(ctx, c, Pulse{Every: time.Millisecond, Within: time.Minute}); err != nil {
+	if err := KeepAlive(ctx, c, KeepAliveOptions{Interval: time.Millisecond, Timeout: time.Minute}); err != nil {
 		t.Errorf("a living server: %v", err)
 	}
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "mute.sock"))
@@ -245,7 +245,7 @@ func TestKeepAlive(t *testing.T) {
 	}
 	frozen := 3
 	excused := func() bool { frozen--; return frozen > 0 }
-	if err := KeepAlive(t.Context(), mute, Pulse{Every: time.Millisecond, Within: 50 * time.Millisecond, Excused: excused}); !errors.Is(err, errUnresponsive) {
+	if err := KeepAlive(t.Context(), mute, KeepAliveOptions{Interval: time.Millisecond, Timeout: 50 * time.Millisecond, Suspended: excused}); !errors.Is(err, errUnresponsive) {
 		t.Errorf("a mute server: %v", err)
 	}
 	if frozen > 0 {
@@ -291,7 +291,7 @@ func TestForward(t *testing.T) {
 			}()
 		}
 	}()
-	f, err := Forward(t.Context(), fixed(c), "127.0.0.1:0", echo.Addr().String(), Watch{})
+	f, err := Forward(t.Context(), fixed(c), "127.0.0.1:0", echo.Addr().String(), ForwardHooks{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestForward(t *testing.T) {
 		})
 	}
 	all.Wait()
-	_, err = Forward(t.Context(), fixed(c), f.Addr(), "127.0.0.1:80", Watch{})
+	_, err = Forward(t.Context(), fixed(c), f.Addr(), "127.0.0.1:80", ForwardHooks{})
 	if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Exists || e.Hint == "" || !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("a taken port: %v", err)
 	}
@@ -325,7 +325,7 @@ func TestForward(t *testing.T) {
 func TestForwardToNothing(t *testing.T) {
 	s := startServer(t, false)
 	c := s.dial(t)
-	f, err := Forward(t.Context(), fixed(c), "127.0.0.1:0", "127.0.0.1:1", Watch{})
+	f, err := Forward(t.Context(), fixed(c), "127.0.0.1:0", "127.0.0.1:1", ForwardHooks{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func TestForwardToNothing(t *testing.T) {
 		conn.Close()
 	}
 	for _, addr := range []string{"", "nonsense", "host:0", "host:70000"} {
-		if _, err := Forward(t.Context(), fixed(c), "127.0.0.1:0", addr, Watch{}); agentbox.CodeOf(err) != agentbox.Invalid {
+		if _, err := Forward(t.Context(), fixed(c), "127.0.0.1:0", addr, ForwardHooks{}); agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("%q: %v", addr, err)
 		}
 	}

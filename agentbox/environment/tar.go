@@ -93,11 +93,11 @@ func (t *tarOut) contents(ctx context.Context, remote, name string, size int64) 
 		return t.files.failure("open", remote, err)
 	}
 	defer src.Close()
-	w := &bounded.AtMost{W: &meteredWriter{ctx: ctx, w: t.w, meter: &t.meter, name: name}, Left: size, Err: errSizeReached}
+	w := &bounded.LimitedWriter{W: &meteredWriter{ctx: ctx, w: t.w, meter: &t.meter, name: name}, Remaining: size, Err: errSizeReached}
 	if _, err := src.WriteTo(w); err != nil && !errors.Is(err, errSizeReached) {
 		return t.files.failure("read", remote, err)
 	}
-	if w.Left > 0 {
+	if w.Remaining > 0 {
 		return agentbox.Errorf(agentbox.Conflict, "%s in the box shrank while it was read", remote).WithHint("try again")
 	}
 	return nil

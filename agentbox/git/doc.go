@@ -4,8 +4,8 @@
 // agentbox/workspace and agentbox/snapshot. No other package starts git on this host.
 //
 // There are two ways to run git. On a user's own checkout, git reads the checkout's configuration
-// with every key that names a program overridden (Call.Personal). Everything else is read through a
-// View: a git directory of our own with our own configuration, so that git never sees the other
+// with every key that names a program overridden (Call.UserConfig). Everything else is read through
+// a View: a git directory of our own with our own configuration, so that git never sees the other
 // one. Commits, Commit and Pack work on either kind of Repository.
 //
 // ParseConfig reads a configuration as git does, but without running git, which is enough for

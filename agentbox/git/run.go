@@ -17,12 +17,12 @@ import (
 // Call is one run of git. Args follow our own options, starting with the subcommand. If a box chose
 // one of the names in Args, it needs "--" before it or must have matched a pattern.
 type Call struct {
-	Dir      string // working directory
-	Args     []string
-	Env      []string // added to what every git gets
-	Stdin    io.Reader
-	Stdout   io.Writer // receives standard output; if nil, Run returns it
-	Personal bool      // use the user's and the system's configuration, as the user's own checkouts require
+	Dir        string // working directory
+	Args       []string
+	Env        []string // added to what every git gets
+	Stdin      io.Reader
+	Stdout     io.Writer // receives standard output; if nil, Run returns it
+	UserConfig bool      // use the user's and the system's configuration, as the user's own checkouts require
 }
 
 // Error is a git command that failed.
@@ -55,8 +55,8 @@ const maxComplaints = 1 << 20
 func Run(ctx context.Context, c Call) (stdout []byte, stderr string, err error) {
 	cmd := exec.CommandContext(ctx, "git", append(options(), c.Args...)...)
 	var out, complaints bytes.Buffer
-	cmd.Dir, cmd.Env = c.Dir, append(environment(c.Personal), c.Env...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, &out, &bounded.Head{W: &complaints, Left: maxComplaints}
+	cmd.Dir, cmd.Env = c.Dir, append(environment(c.UserConfig), c.Env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, &out, &bounded.Head{W: &complaints, Remaining: maxComplaints}
 	if c.Stdout != nil {
 		cmd.Stdout = c.Stdout
 	}

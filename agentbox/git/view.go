@@ -23,8 +23,8 @@ type View struct {
 	env      []string
 }
 
-// Ingredients describe what a View shows.
-type Ingredients struct {
+// ViewConfig describe what a View shows.
+type ViewConfig struct {
 	WorkTree string
 	Objects  string            // an object directory; "" for none
 	Files    map[string]string // source files by their name in the git directory, such as "index" or "info/exclude"; a source may be absent
@@ -34,7 +34,7 @@ type Ingredients struct {
 
 // NewView creates a view in dir, which must not exist. The caller must have copied or checked what
 // the view shows. Close removes it.
-func NewView(dir string, in Ingredients) (*View, error) {
+func NewView(dir string, in ViewConfig) (*View, error) {
 	for _, sub := range []string{"refs", "objects/info", "info"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return nil, viewError(err)
@@ -62,7 +62,7 @@ func viewError(err error) error {
 
 // config returns the view's configuration. Git requires repository format version 1 for objects
 // that are named by SHA-256.
-func (in Ingredients) config() string {
+func (in ViewConfig) config() string {
 	version, settings := "0", []Setting{{Key: "core.bare", Value: "false"}}
 	if in.Format == "sha256" {
 		version, settings = "1", append(settings, Setting{Key: "extensions.objectformat", Value: in.Format})
@@ -100,7 +100,7 @@ func (v *View) take(name, from string) error {
 // Run runs git on what the view shows. A pipe in place of a file that git expects is an empty file
 // to it.
 func (v *View) Run(ctx context.Context, c Call) (stdout []byte, stderr string, err error) {
-	c.Env, c.Personal = slices.Concat(v.env, c.Env), false
+	c.Env, c.UserConfig = slices.Concat(v.env, c.Env), false
 	if c.Dir == "" {
 		c.Dir = v.dir
 	}

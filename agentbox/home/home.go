@@ -113,7 +113,7 @@ func (h Home) Mesh() string      { return filepath.Join(h.Dir, "mesh") }
 func (h Home) Remotes() string   { return filepath.Join(h.Dir, "places.json") }
 func (h Home) Shared() string    { return filepath.Join(h.Dir, "shared.json") }
 func (h Home) Boxes() string     { return filepath.Join(h.Dir, "boxes") }
-func (h Home) Audits() string    { return filepath.Join(h.Dir, "audit") }
+func (h Home) AuditLogs() string { return filepath.Join(h.Dir, "audit") }
 func (h Home) Run() string       { return filepath.Join(h.Dir, "run") }
 func (h Home) Socket() string    { return filepath.Join(h.Run(), "daemon.sock") }
 
@@ -147,7 +147,7 @@ func (h Home) Sessions(project, agent string) string {
 }
 
 // Audit is the directory of one box's audit log.
-func (h Home) Audit(id agentbox.BoxID) string { return filepath.Join(h.Audits(), id.String()) }
+func (h Home) Audit(id agentbox.BoxID) string { return filepath.Join(h.AuditLogs(), id.String()) }
 
 // Policy has the names of what the user and the user's organization decided. Boxes cannot reach any
 // of it.
@@ -185,7 +185,7 @@ func (h Home) Template(key string) string { return filepath.Join(h.Templates(), 
 //	boxes/<id>/authority.pem     the certificate authority that the box and its forks trust, with its key
 //	boxes/<id>/known_hosts       the SSH host key of the present life
 //	boxes/<id>/supervisor.log
-//	boxes/<id>/begin/            what was uncommitted when the workspace was made, see snapshot.Begin
+//	boxes/<id>/begin/            what was uncommitted when the workspace was made, see snapshot.RecordBaseline
 //	boxes/<id>/workspace-<n>     layer 2, in the driver's form; the record says which n is the present one
 //	boxes/<id>/life-<n>/         layer 3 and the console of one machine; the record says which n is the present one
 //	boxes/<id>/saved/            the machine of a paused box
@@ -217,7 +217,7 @@ func (b Box) Checkpoints() string { return filepath.Join(b.Dir, "checkpoints") }
 func (b Box) Jobs() string        { return filepath.Join(b.Dir, "jobs") }
 func (b Box) Account() string     { return filepath.Join(b.Dir, "account.json") }
 func (b Box) ServiceLogs() string { return filepath.Join(b.Dir, "service-logs") }
-func (b Box) Begin() string       { return filepath.Join(b.Dir, "begin") }
+func (b Box) Baseline() string    { return filepath.Join(b.Dir, "begin") }
 func (b Box) Lock() string        { return filepath.Join(b.Run, "lock") }
 func (b Box) Control() string     { return filepath.Join(b.Run, "control.sock") }
 func (b Box) SSH() string         { return filepath.Join(b.Run, "ssh.sock") }

@@ -100,7 +100,7 @@ func (m *Manager) restoreHistory(ctx context.Context, b *box, agent agents.Profi
 	}
 	m.keepHistory(ctx, b, progress)
 	if err := m.recall.Restore(ctx, m.recallBox(rec), agent.Name); err != nil {
-		progress.Say(agent.Name + " does not remember earlier conversations in box " + rec.Box.Name + ": " + err.Error())
+		progress.Note(agent.Name + " does not remember earlier conversations in box " + rec.Box.Name + ": " + err.Error())
 	}
 	return nil
 }

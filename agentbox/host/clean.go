@@ -39,10 +39,10 @@ const emptyPrefix = ".tmp-toolchain-"
 func (c cleanBoxes) empty(ctx context.Context, img image.Image, progress agentbox.Progress) (setup.CleanBox, error) {
 	dir, err := os.MkdirTemp(c.home.State(), emptyPrefix)
 	if err != nil {
-		return setup.CleanBox{}, agentbox.OrNoSpace(err)
+		return setup.CleanBox{}, agentbox.MarkNoSpace(err)
 	}
 	defer os.RemoveAll(dir)
-	repo, err := workspace.Empty(ctx, dir)
+	repo, err := workspace.InitEmpty(ctx, dir)
 	if err != nil {
 		return setup.CleanBox{}, err
 	}
@@ -72,7 +72,7 @@ func (c cleanBoxes) create(ctx context.Context, img image.Image, repo workspace.
 	err = c.assemble(ctx, b, repo, on, progress)
 	b.op.Unlock()
 	if err != nil {
-		return setup.CleanBox{}, errors.Join(agentbox.OrNoSpace(err), c.remove(b))
+		return setup.CleanBox{}, errors.Join(agentbox.MarkNoSpace(err), c.remove(b))
 	}
 	return setup.CleanBox{Box: b.record().setupBox(c.home), Remove: func() error { return c.remove(b) }}, nil
 }

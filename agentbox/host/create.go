@@ -87,7 +87,7 @@ func (m *Manager) create(ctx context.Context, u *creation, progress agentbox.Pro
 	b.op.Lock()
 	defer b.op.Unlock()
 	if err := m.build(ctx, b, u.Repo, base, progress); err != nil {
-		return errors.Join(agentbox.OrNoSpace(err), m.maker.removeLocked(b))
+		return errors.Join(agentbox.MarkNoSpace(err), m.maker.removeLocked(b))
 	}
 	u.b = b
 	return nil

@@ -57,7 +57,7 @@ func (d disk) makeDirs(rec record) error {
 // record never names a directory that does not exist. The caller holds the box's op.
 func (d disk) prepare(b *box, rec record) error {
 	if err := d.makeDirs(rec); err != nil {
-		return agentbox.OrNoSpace(err)
+		return agentbox.MarkNoSpace(err)
 	}
 	return b.commit(d.home, rec)
 }

@@ -46,7 +46,7 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 		return saveTo(ctx, parent, child.record().names(m.home).Saved(), progress)
 	}
 	if err := m.maker.startChild(ctx, child, save, progress); err != nil {
-		return agentbox.Box{}, errors.Join(agentbox.OrNoSpace(err), m.maker.removeLocked(child))
+		return agentbox.Box{}, errors.Join(agentbox.MarkNoSpace(err), m.maker.removeLocked(child))
 	}
 	return m.describe(ctx, child, brief), nil
 }
@@ -74,7 +74,7 @@ func (m *maker) childRecord(parent *box, name string) (*box, error) {
 		err = copyBaseline(prec.names(m.home), rec.names(m.home))
 	}
 	if err != nil {
-		return nil, errors.Join(agentbox.OrNoSpace(err), m.removeLocked(child))
+		return nil, errors.Join(agentbox.MarkNoSpace(err), m.removeLocked(child))
 	}
 	return child, nil
 }
@@ -96,7 +96,7 @@ func saveTo(ctx context.Context, parent *box, dir string, progress agentbox.Prog
 
 // copyBaseline copies the record of what was uncommitted when the parent began.
 func copyBaseline(parent, child home.Box) error {
-	err := os.CopyFS(child.Begin(), os.DirFS(parent.Begin()))
+	err := os.CopyFS(child.Baseline(), os.DirFS(parent.Baseline()))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -177,11 +177,11 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 	dir := filepath.Join(rec.names(m.home).Checkpoints(), c.ID)
 	// The supervisor makes dir itself, by a rename when the save is complete.
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return c, agentbox.OrNoSpace(err)
+		return c, agentbox.MarkNoSpace(err)
 	}
 	end := progress.Begin("checkpoint", rec.Box.Name)
 	if err := s.Save(ctx, api.SaveRequest{Dir: dir}); err != nil {
-		return c, agentbox.OrNoSpace(err)
+		return c, agentbox.MarkNoSpace(err)
 	}
 	end("")
 	c.Bytes = home.DiskUsage(dir)

@@ -41,7 +41,7 @@ func (m *Manager) lookUpParts(ctx context.Context, u *creation, p plan.Plan) (f 
 // presence is a plan's word for whether something is here.
 func presence(is bool) string {
 	if is {
-		return api.UpHere
+		return api.UpPresent
 	}
 	return api.UpMissing
 }

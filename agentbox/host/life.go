@@ -58,7 +58,7 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 		return err
 	}
 	if err := m.machines.start(ctx, b, launch{template: template, complete: workspaceReady}, progress); err != nil {
-		return agentbox.OrNoSpace(err)
+		return agentbox.MarkNoSpace(err)
 	}
 	reportPorts(ctx, b, progress)
 	// Only now: until the new machine answers, the files of the last one help to find what is wrong.
@@ -74,6 +74,6 @@ func workspaceReady() error { return nil }
 // reportEnd tells the user why a box's last machine ended.
 func reportEnd(rec record, progress agentbox.Progress) {
 	if end := rec.Box.Ended; end != nil {
-		progress.SayEnd(rec.Box.Name, *end)
+		progress.NoteEnd(rec.Box.Name, *end)
 	}
 }

@@ -84,7 +84,7 @@ func (t *table) findByDirectory(ctx context.Context, dir string) (*box, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := project.Of(repo.Root)
+	p, err := project.Identify(repo.Root)
 	if err != nil {
 		return nil, err
 	}

@@ -222,9 +222,9 @@ func (m *machines) attachRequest(ctx context.Context, s *supervisors.Supervisor,
 	}, nil
 }
 
-// govern applies the policy of a box to its machine, if it has one. A machine of the pool gets no
-// policy: nothing leaves it until it is attached.
-func (m *machines) govern(ctx context.Context, b *box) error {
+// applyPolicy applies the policy of a box to its machine, if it has one. A machine of the pool gets
+// no policy: nothing leaves it until it is attached.
+func (m *machines) applyPolicy(ctx context.Context, b *box) error {
 	rec, s := b.record(), b.supervisor()
 	if s == nil || rec.Phase == phasePool {
 		return nil
@@ -235,7 +235,7 @@ func (m *machines) govern(ctx context.Context, b *box) error {
 // restored applies the policy to a machine that was restored as it was saved, and forwards its
 // ports again. The supervisor keeps both, so they are not part of the saved state.
 func (m *machines) restored(ctx context.Context, b *box, progress agentbox.Progress) error {
-	err := m.govern(ctx, b)
+	err := m.applyPolicy(ctx, b)
 	if s := b.supervisor(); s != nil {
 		err = errors.Join(err, serving.Reopen(ctx, s, b.record().Guest.Ports, progress))
 	}
@@ -294,7 +294,7 @@ func (m *machines) onExit(b *box, s *supervisors.Supervisor) {
 		b.sup = nil
 		if !ok {
 			b.rec.Box.Ended = &agentbox.End{Cause: agentbox.EndKilled}
-		} else if !exit.End.Asked() {
+		} else if !exit.End.Requested() {
 			b.rec.Box.Ended = &exit.End
 		}
 	})
@@ -311,7 +311,7 @@ func (m *machines) recordPastExit(b *box) {
 	if err != nil {
 		m.log.Warn("cannot read why a supervisor ended", "box", b.record().Box.ID, "error", err)
 	}
-	if ok && !exit.End.Asked() {
+	if ok && !exit.End.Requested() {
 		b.set(func(b *box) { b.rec.Box.Ended = &exit.End })
 		m.persistEnd(b)
 	}

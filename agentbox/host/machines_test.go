@@ -25,7 +25,7 @@ import (
 type fakePolicies struct{ why error }
 
 func (r fakePolicies) Enforce(ctx context.Context, m egress.Machine, _ egress.Subject) error {
-	return m.Govern(ctx, func() (api.PolicyInForce, error) { return api.PolicyInForce{}, r.why })
+	return m.ApplyPolicy(ctx, func() (api.PolicyInForce, error) { return api.PolicyInForce{}, r.why })
 }
 func (fakePolicies) Placeholders(egress.Subject) map[string]string {
 	return map[string]string{"TOKEN": "placeholder"}
@@ -87,7 +87,7 @@ func newTestMachines(t *testing.T, h home.Home, why error) (*machines, *calls) {
 		api.Handle(mux, api.SupervisorPorts, func(context.Context, []agentbox.ConfiguredPort, agentbox.Progress) (api.None, error) {
 			return api.None{}, nil
 		})
-		api.Handle(mux, api.SupervisorStatusE, func(context.Context, api.StatusRequest, agentbox.Progress) (api.SupervisorStatus, error) {
+		api.Handle(mux, api.SupervisorShow, func(context.Context, api.StatusRequest, agentbox.Progress) (api.SupervisorStatus, error) {
 			return api.SupervisorStatus{}, nil
 		})
 		api.Handle(mux, api.SupervisorStop, func(context.Context, api.StopRequest, agentbox.Progress) (api.None, error) {
@@ -136,7 +136,7 @@ func TestPooledMachineHasNoPolicy(t *testing.T) {
 	if err := m.start(t.Context(), b, launch{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.govern(t.Context(), b); err != nil || !slices.Equal(c.names, []string{"start"}) || c.start.Attach != nil {
+	if err := m.applyPolicy(t.Context(), b); err != nil || !slices.Equal(c.names, []string{"start"}) || c.start.Attach != nil {
 		t.Errorf("%v, attached %v, %v", c.names, c.start.Attach, err)
 	}
 }

@@ -39,11 +39,11 @@ import (
 type Team interface {
 	setup.Team
 	templates.Team
-	// Waits tells whether other machines wait for what this one makes.
-	Waits() bool
-	// Lost says why part of an image from the team can no longer be had from anyone. It returns nil
-	// while everything may still arrive.
-	Lost(ctx context.Context, img image.Image) error
+	// HasPeers tells whether other machines wait for what this one makes.
+	HasPeers() bool
+	// CheckAvailable says why part of an image from the team can no longer be had from anyone. It
+	// returns nil while everything may still arrive.
+	CheckAvailable(ctx context.Context, img image.Image) error
 }
 
 // Config is what a Manager needs. It uses all of it for as long as it lives.
@@ -156,12 +156,12 @@ func (m *Manager) Close() error {
 func (m *Manager) makePolicyParts(cfg Config) {
 	var lost func(context.Context, image.Image) error
 	if cfg.Team != nil {
-		lost = cfg.Team.Lost
+		lost = cfg.Team.CheckAvailable
 	}
 	m.Images = images.New(images.Config{
-		Lost: lost, Store: cfg.Images, ChunkStore: cfg.ChunkStore, UsedBy: m.boxes.boxesUsing, Home: cfg.Home.Dir, Log: cfg.Log,
-		Waits: func() bool { return cfg.Team != nil && cfg.Team.Waits() },
-		Whole: func(kind agentbox.Isolation) (why, err error) {
+		CheckAvailable: lost, Store: cfg.Images, ChunkStore: cfg.ChunkStore, UsedBy: m.boxes.boxesUsing, Home: cfg.Home.Dir, Log: cfg.Log,
+		HasPeers: func() bool { return cfg.Team != nil && cfg.Team.HasPeers() },
+		NeedsComplete: func(kind agentbox.Isolation) (why, err error) {
 			driver, err := cfg.Driver(kind)
 			if err != nil {
 				return nil, err
@@ -170,13 +170,13 @@ func (m *Manager) makePolicyParts(cfg Config) {
 		},
 	})
 	store := project.NewStore(cfg.Home)
-	m.consent = consent.Approvals{Store: store, Agents: cfg.Home.Agents(), Has: cfg.Images.HasBase, Best: func(ctx context.Context) (agentbox.Isolation, error) {
+	m.consent = consent.Approvals{Store: store, Agents: cfg.Home.Agents(), HasBase: cfg.Images.HasBase, BestKind: func(ctx context.Context) (agentbox.Isolation, error) {
 		best, err := m.chooser.Auto(ctx)
 		return best.Kind, err
 	}}
 	m.Policies = egress.New(egress.Config{
 		Home: cfg.Home, Store: store, Registries: project.NewRegistries(cfg.Home.Registries()), Review: m.consent, Log: cfg.Log,
-		Boxes: policyBoxes{m.boxes, func(ctx context.Context, b *box) error { return m.machines.govern(ctx, b) }},
+		Boxes: policyBoxes{m.boxes, func(ctx context.Context, b *box) error { return m.machines.applyPolicy(ctx, b) }},
 	})
 	m.Recipes = recipes.Recipes{Consent: m.consent, Images: m.Images}
 	m.Capacity = capacity.Capacity{Allocated: m.boxes.allocated, Measure: resources.Measure, Log: cfg.Log}

@@ -33,7 +33,7 @@ func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		m.keepHistory(ctx, b, progress)
 		end := progress.Begin("pause", rec.Box.Name)
 		if _, err := supervisors.Ask(ctx, s, api.SupervisorPause, api.SaveRequest{Dir: rec.names(m.home).Saved()}); err != nil {
-			return agentbox.OrNoSpace(err)
+			return agentbox.MarkNoSpace(err)
 		}
 		<-s.Done
 		b.ended(s)
@@ -112,7 +112,7 @@ func (m *machines) resume(ctx context.Context, b *box, template *templates.Templ
 		if agentbox.CodeOf(err) == agentbox.Corrupt {
 			return unrestorable(rec, err)
 		}
-		return agentbox.OrNoSpace(err)
+		return agentbox.MarkNoSpace(err)
 	}
 	ctx, cancel := withGrace(ctx, resumeGrace)
 	defer cancel()

@@ -23,8 +23,8 @@ func (b *box) setApproved(h home.Home, document string) error {
 // policyBoxes implements egress.Boxes, so that egress need not know what else a box is.
 type policyBoxes struct {
 	boxes *table
-	// govern applies the policy of a box to its machine.
-	govern func(ctx context.Context, b *box) error
+	// applyPolicy applies the policy of a box to its machine.
+	applyPolicy func(ctx context.Context, b *box) error
 }
 
 // Find implements egress.Boxes.
@@ -42,7 +42,7 @@ func (p policyBoxes) Running() []egress.Box {
 	var out []egress.Box
 	for _, b := range p.boxes.all() {
 		if rec := b.record(); rec.Phase != phasePool && rec.Phase != phaseRemoving && b.supervisor() != nil {
-			out = append(out, policyBox{b, p.govern})
+			out = append(out, policyBox{b, p.applyPolicy})
 		}
 	}
 	return out
@@ -62,18 +62,18 @@ func (p policyBoxes) SetApproved(root, branch, document string) error {
 
 // policyBox is an egress.Box. Its methods see the box as it is when they are called.
 type policyBox struct {
-	b      *box
-	govern func(ctx context.Context, b *box) error
+	b           *box
+	applyPolicy func(ctx context.Context, b *box) error
 }
 
 func (p policyBox) Name() string                    { return p.b.record().Box.Name }
 func (p policyBox) Subject() egress.Subject         { return p.b.record().subject() }
-func (p policyBox) Apply(ctx context.Context) error { return p.govern(ctx, p.b) }
-func (p policyBox) Runs() bool                      { return p.b.supervisor() != nil }
+func (p policyBox) Apply(ctx context.Context) error { return p.applyPolicy(ctx, p.b) }
+func (p policyBox) IsRunning() bool                 { return p.b.supervisor() != nil }
 func (p policyBox) Stop() error                     { return p.b.end() }
 
-// Unlogged implements egress.Box.
-func (p policyBox) Unlogged(ctx context.Context) bool {
+// AuditLogFailed implements egress.Box.
+func (p policyBox) AuditLogFailed(ctx context.Context) bool {
 	s := p.b.supervisor()
 	if s == nil {
 		return false
@@ -81,5 +81,5 @@ func (p policyBox) Unlogged(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	st, err := s.Status(ctx, api.StatusRequest{})
-	return err == nil && st.Unlogged
+	return err == nil && st.AuditLogFailed
 }

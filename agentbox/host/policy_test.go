@@ -33,8 +33,8 @@ func superviseFake(t *testing.T, rec record, names home.Box, enforce func(api.Po
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	api.Handle(mux, api.SupervisorStatusE, func(context.Context, api.StatusRequest, agentbox.Progress) (api.SupervisorStatus, error) {
-		return api.SupervisorStatus{Attached: true, Life: rec.Life, Unlogged: rec.Box.Name == unlogged, NoCard: rec.Box.Name == noCard}, nil
+	api.Handle(mux, api.SupervisorShow, func(context.Context, api.StatusRequest, agentbox.Progress) (api.SupervisorStatus, error) {
+		return api.SupervisorStatus{Attached: true, Life: rec.Life, AuditLogFailed: rec.Box.Name == unlogged, NoNetworkCard: rec.Box.Name == noCard}, nil
 	})
 	api.Handle(mux, api.SupervisorWait, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
 		select {
@@ -179,7 +179,7 @@ func TestPolicyChangeWithoutNetwork(t *testing.T) {
 	if err != nil || len(report.Boxes) != 0 {
 		t.Errorf("told %q, %v", report.Boxes, err)
 	}
-	if len(output) != 1 || output[0].Box != unlogged || output[0].Problem == nil || output[0].Problem.Kind != agentbox.ProblemUnlogged {
+	if len(output) != 1 || output[0].Box != unlogged || output[0].Problem == nil || output[0].Problem.Kind != agentbox.ProblemAuditLog {
 		t.Errorf("said %+v", output)
 	}
 	select {
@@ -187,7 +187,7 @@ func TestPolicyChangeWithoutNetwork(t *testing.T) {
 		t.Error("the box was stopped")
 	default:
 	}
-	if b, err := m.Show(t.Context(), api.BoxRef{Box: unlogged}, nil); err != nil || b.State != agentbox.Running || !slices.Contains(b.Problems, agentbox.Problem{Kind: agentbox.ProblemUnlogged}) {
+	if b, err := m.Show(t.Context(), api.BoxRef{Box: unlogged}, nil); err != nil || b.State != agentbox.Running || !slices.Contains(b.Problems, agentbox.Problem{Kind: agentbox.ProblemAuditLog}) {
 		t.Errorf("%s, %v, %v", b.State, b.Problems, err)
 	}
 }

@@ -159,7 +159,7 @@ func (r record) stagingTarget(h home.Home) staging.Target {
 		Box: r.Box.ID, Path: r.workspacePath(h), Size: r.Box.Disk, Staging: filepath.Join(names.Dir, "staging"), Commit: r.Box.Commit, Setup: r.SetupResult,
 	}
 	if r.Box.Directory != "" {
-		to.Begin = names.Begin()
+		to.Begin = names.Baseline()
 	}
 	return to
 }
@@ -219,5 +219,5 @@ func writeRecord(h home.Home, r record) error {
 	if err != nil {
 		return err
 	}
-	return agentbox.OrNoSpace(durable.WriteFile(r.names(h).Record(), b, 0o600))
+	return agentbox.MarkNoSpace(durable.WriteFile(r.names(h).Record(), b, 0o600))
 }

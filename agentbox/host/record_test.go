@@ -52,7 +52,7 @@ func TestUnreadableRecordError(t *testing.T) {
 
 func TestWriteRecordOnFullDisk(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
-		err := agentbox.OrNoSpace(fmt.Errorf("write x: %w", &os.PathError{Op: "write", Path: "x", Err: cause}))
+		err := agentbox.MarkNoSpace(fmt.Errorf("write x: %w", &os.PathError{Op: "write", Path: "x", Err: cause}))
 		e := agentbox.AsError(err)
 		if e.Code != agentbox.NoSpace || !strings.Contains(e.Hint, "prune") || !strings.Contains(e.Message, "x") || !errors.Is(err, cause) {
 			t.Errorf("%v: %#v", cause, e)
@@ -60,7 +60,7 @@ func TestWriteRecordOnFullDisk(t *testing.T) {
 	}
 	own := agentbox.Errorf(agentbox.NoSpace, "the box is full: %w", syscall.ENOSPC).WithHint("its own")
 	for _, err := range []error{nil, own, os.ErrPermission} {
-		if got := agentbox.OrNoSpace(err); got != err {
+		if got := agentbox.MarkNoSpace(err); got != err {
 			t.Errorf("%v becomes %v", err, got)
 		}
 	}

@@ -40,7 +40,7 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 func (m *Manager) reconfigure(ctx context.Context, u *creation, progress agentbox.Progress) (err error) {
 	u.Request.Cold, u.Results = u.rec.Cold, m.setup.Results != nil
 	p := plan.Restart(u.Facts)
-	if u.rec.Box.Directory != "" && !workspace.Gone(u.rec.Box.Directory) {
+	if u.rec.Box.Directory != "" && !workspace.IsDeleted(u.rec.Box.Directory) {
 		if u.Config, err = config.Load(ctx, u.rec.Box.Directory); err != nil {
 			return err
 		}
@@ -48,10 +48,10 @@ func (m *Manager) reconfigure(ctx context.Context, u *creation, progress agentbo
 			return err
 		}
 		if cfg := u.Config; cfg.Isolation != agentbox.Auto && cfg.Isolation != u.rec.Box.Isolation && u.rec.Overrides.Isolation == "" {
-			progress.Say(fmt.Sprintf("%s asks for %s, but box %s keeps its kind of isolation, %s: to change it, use agentbox rm and agentbox up",
+			progress.Note(fmt.Sprintf("%s asks for %s, but box %s keeps its kind of isolation, %s: to change it, use agentbox rm and agentbox up",
 				filepath.Base(cfg.Path), cfg.Isolation, u.rec.Box.Name, u.rec.Box.Isolation))
 		}
-		if u.Kind, err = m.chooser.Keep(ctx, u.rec.Box); err != nil {
+		if u.Kind, err = m.chooser.ChooseExisting(ctx, u.rec.Box); err != nil {
 			return err
 		}
 		if u.Review, err = m.consent.Review(ctx, u.rec.Box.Directory, u.Config, u.rec.flagsNow()); err != nil {

@@ -79,14 +79,14 @@ func (m *machines) rollback(ctx context.Context, b *box, dir string, template *t
 	rec.Life, rec.Workspace = rec.Life+1, rec.Workspace+1
 	rec.Box.Lease, rec.Box.Ended = newLease(), nil
 	if err := m.disk.makeDirs(rec); err != nil {
-		return agentbox.OrNoSpace(err)
+		return agentbox.MarkNoSpace(err)
 	}
 	b.set(func(b *box) { b.rec = rec })
 	// If this fails, the old record is valid again and the new files are swept away. The box is
 	// stopped and has its workspace.
 	if err := m.start(ctx, b, launch{template: template, saved: dir}, progress); err != nil {
 		b.set(func(b *box) { b.rec = before })
-		return errors.Join(agentbox.OrNoSpace(err), m.disk.sweep(before))
+		return errors.Join(agentbox.MarkNoSpace(err), m.disk.sweep(before))
 	}
 	// Before the record says that the new machine is the box's: the pause of the old one would be
 	// restored over the new one's disks.

@@ -26,10 +26,10 @@ type twoResults struct {
 	forgotten bool
 }
 
-func (r *twoResults) Find(_ context.Context, key agentbox.Digest) (caches.Made, error) {
-	made := caches.Made{Key: key, Result: agentbox.Digest{1}}
+func (r *twoResults) Find(_ context.Context, key agentbox.Digest) (caches.Result, error) {
+	made := caches.Result{Key: key, Manifest: agentbox.Digest{1}}
 	if r.forgotten {
-		made.Result = agentbox.Digest{2}
+		made.Manifest = agentbox.Digest{2}
 	}
 	return made, nil
 }
@@ -86,7 +86,7 @@ func TestUpSurvivesDamagedSetupResult(t *testing.T) {
 	u := &creation{Facts: plan.Facts{Repo: repo, Config: cfg, Request: api.UpRequest{Task: true, Cold: true}}}
 	u.rec = u.newRecord("")
 	u.rec.Box.Isolation, u.rec.Setup = agentbox.MicroVM, []string{"make"}
-	if err := m.execute(t.Context(), u, plan.Plan{{Do: api.UpSetup}, {Do: api.UpBox}}, nil); err != nil {
+	if err := m.execute(t.Context(), u, plan.Plan{{Action: api.UpSetup}, {Action: api.UpBox}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if rec := u.b.record(); !results.forgotten || rec.SetupResult != (agentbox.Digest{2}) || !rec.SetUp || rec.Phase != phaseReady {

@@ -82,7 +82,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Bo
 		out.State = agentbox.Waiting
 		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemImage, From: w.From, Since: w.Since, Detail: w.Why})
 	}
-	if workspace.Gone(rec.Box.Directory) {
+	if workspace.IsDeleted(rec.Box.Directory) {
 		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemDirectory, Detail: rec.Box.Directory})
 	}
 	if s != nil {
@@ -120,9 +120,9 @@ func problemsOf(st api.SupervisorStatus) (out []agentbox.Problem) {
 		is bool
 		agentbox.Problem
 	}{
-		{st.Unlogged, agentbox.Problem{Kind: agentbox.ProblemUnlogged}},
-		{st.Lease.Unpaused != "", agentbox.Problem{Kind: agentbox.ProblemUnpaused, Detail: st.Lease.Unpaused}},
-		{st.NoCard, agentbox.Problem{Kind: agentbox.ProblemNoCard}},
+		{st.AuditLogFailed, agentbox.Problem{Kind: agentbox.ProblemAuditLog}},
+		{st.Lease.PauseError != "", agentbox.Problem{Kind: agentbox.ProblemPauseFailed, Detail: st.Lease.PauseError}},
+		{st.NoNetworkCard, agentbox.Problem{Kind: agentbox.ProblemNoNetworkCard}},
 		{st.OOMKills > 0, agentbox.Problem{Kind: agentbox.ProblemMemory}},
 		{st.ForkBombs > 0, agentbox.Problem{Kind: agentbox.ProblemProcesses}},
 	} {
@@ -135,8 +135,8 @@ func problemsOf(st api.SupervisorStatus) (out []agentbox.Problem) {
 
 // leaseOf is a lease with the times that its supervisor reports.
 func leaseOf(l agentbox.Lease, st api.LeaseStatus) agentbox.Lease {
-	l.Term, l.Working = st.Term, st.Working
-	if st.Working == 0 {
+	l.Term, l.Holders = st.Term, st.Holders
+	if st.Holders == 0 {
 		l.Expires = time.Now().Add(st.Left).UTC().Truncate(time.Second)
 	}
 	return l

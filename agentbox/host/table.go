@@ -98,14 +98,14 @@ func (t *table) closeClients() {
 
 // allocated is what the running boxes, except one, may grow to. Machines of the pool do not count,
 // because they make room for boxes.
-func (t *table) allocated(except agentbox.BoxID) resources.Promised {
-	var p resources.Promised
+func (t *table) allocated(except agentbox.BoxID) resources.Allocated {
+	var p resources.Allocated
 	for _, b := range t.all() {
 		rec := b.record()
 		if b.supervisor() == nil || rec.Phase == phasePool || rec.Box.ID == except {
 			continue
 		}
-		p = resources.Promised{Boxes: p.Boxes + 1, CPUs: p.CPUs + rec.Box.CPUs, Memory: p.Memory + rec.Box.Memory}
+		p = resources.Allocated{Boxes: p.Boxes + 1, CPUs: p.CPUs + rec.Box.CPUs, Memory: p.Memory + rec.Box.Memory}
 	}
 	return p
 }
@@ -113,7 +113,7 @@ func (t *table) allocated(except agentbox.BoxID) resources.Promised {
 // reportUnread reports the boxes that are here and cannot be shown.
 func (t *table) reportUnread(progress agentbox.Progress) {
 	for _, line := range t.unread {
-		progress.Say(line)
+		progress.Note(line)
 	}
 }
 

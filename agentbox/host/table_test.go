@@ -25,7 +25,7 @@ func TestPromised(t *testing.T) {
 		}
 		boxes.put(b)
 	}
-	if got, want := boxes.allocated(own), (resources.Promised{Boxes: 1, CPUs: 2, Memory: 3 << 30}); got != want {
+	if got, want := boxes.allocated(own), (resources.Allocated{Boxes: 1, CPUs: 2, Memory: 3 << 30}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

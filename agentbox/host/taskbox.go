@@ -28,9 +28,9 @@ func withTaskLimits(l api.Limits, t agentbox.TaskLimits) api.Limits {
 	return l
 }
 
-// Unlimit lifts the limits of time, CPU and cost of a box, for its present and later machines. It
-// is for an attempt that a limit has ended, whose work has yet to be taken out of the box.
-func (m *Manager) Unlimit(ctx context.Context, ref api.BoxRef) error {
+// LiftLimits lifts the limits of time, CPU and cost of a box, for its present and later machines.
+// It is for an attempt that a limit has ended, whose work has yet to be taken out of the box.
+func (m *Manager) LiftLimits(ctx context.Context, ref api.BoxRef) error {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (m *Manager) Unlimit(ctx context.Context, ref api.BoxRef) error {
 	if err := b.commit(m.home, rec); err != nil {
 		return err
 	}
-	return m.machines.govern(ctx, b)
+	return m.machines.applyPolicy(ctx, b)
 }
 
 // Stop ends the machine of a box and keeps the workspace. No end is recorded, since somebody asked

@@ -48,7 +48,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	}
 	// First, so that they are seen before anything that takes long.
 	for _, w := range u.Config.Warnings {
-		progress.Say(w)
+		progress.Note(w)
 	}
 	// The caller's variables may be the values of secrets.
 	if err := m.Policies.RememberEnv(req.Environ); err != nil {
@@ -67,7 +67,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	created := u.b == nil
 	if created {
 		m.boxes.reportUnread(progress) // one of them may be the box that the user expects
-		progress.Say(u.Kind.String())
+		progress.Note(u.Kind.String())
 		u.rec = u.newRecord(key)
 	}
 	if err := m.execute(ctx, u, p, progress); err != nil {
@@ -114,13 +114,13 @@ func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *creation, pro
 			return nil, proj, err
 		}
 	}
-	if u.Flags, err = flags.Of(req, u.Config, u.Agent); err != nil {
+	if u.Flags, err = flags.New(req, u.Config, u.Agent); err != nil {
 		return nil, proj, err
 	}
 	if err = u.Flags.Check(); err != nil {
 		return nil, proj, err
 	}
-	proj, err = project.Of(u.Repo.Root)
+	proj, err = project.Identify(u.Repo.Root)
 	return u, proj, err
 }
 
@@ -168,7 +168,7 @@ func (m *Manager) hasSubdir(ctx context.Context, u *creation) (bool, error) {
 // to be damaged when the workspace of a new box is made, it is dropped, and the steps from setup on
 // run once more.
 func (m *Manager) execute(ctx context.Context, u *creation, p plan.Plan, progress agentbox.Progress) error {
-	again := slices.IndexFunc(p, func(step api.UpStep) bool { return step.Do == api.UpSetup })
+	again := slices.IndexFunc(p, func(step api.UpStep) bool { return step.Action == api.UpSetup })
 	for i := 0; i < len(p); i++ {
 		err := m.do(ctx, u, p[i], progress)
 		if err != nil && again >= 0 {
@@ -185,9 +185,9 @@ func (m *Manager) execute(ctx context.Context, u *creation, p plan.Plan, progres
 
 // do runs one step, by one call to the code that is responsible for it.
 func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress agentbox.Progress) (err error) {
-	switch step.Do {
+	switch step.Action {
 	case api.UpApproval:
-		if err = m.consent.Report(u.Review, progress); step.How == api.UpLater {
+		if err = m.consent.Report(u.Review, progress); step.How == api.UpPartial {
 			return nil
 		}
 		return err
@@ -197,7 +197,7 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 		u.rec.Kernel, err = m.kernelFor(ctx, u.rec.Box.Isolation, u.rec.KernelKey, progress)
 		return err
 	case api.UpTools, api.UpSetup:
-		return m.layer(ctx, u, step.Do, progress)
+		return m.layer(ctx, u, step.Action, progress)
 	case api.UpTemplate:
 		u.template, err = m.templates.Open(ctx, u.rec.machine(m.home), progress)
 		u.rec.Box.Template = u.template.Name()
@@ -206,12 +206,12 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 		return m.create(ctx, u, progress)
 	case api.UpChanges:
 		return m.reportChanges(u.b, u.Config, u.Flags, progress)
-	case api.UpGovern:
+	case api.UpPolicy:
 		if err := u.b.setApproved(m.home, u.Review.InForce); err != nil {
 			return err
 		}
-		return m.machines.govern(ctx, u.b)
-	case api.UpWake:
+		return m.machines.applyPolicy(ctx, u.b)
+	case api.UpEnsureRunning:
 		return m.ensureRunningAndReport(ctx, u.b, progress)
 	case api.UpAgent:
 		return m.addAgent(ctx, u.b, u.Config, u.Flags, progress)
@@ -226,7 +226,7 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 		rec := u.b.record()
 		return serving.Await(ctx, rec.Box.Name, rec.Guest.Services, status, progress)
 	}
-	return agentbox.Errorf(agentbox.Internal, "there is no step %q", step.Do)
+	return agentbox.Errorf(agentbox.Internal, "there is no step %q", step.Action)
 }
 
 // ensureRunningAndReport makes sure that a box runs, and reports why its start commands failed, if
@@ -236,7 +236,7 @@ func (m *Manager) ensureRunningAndReport(ctx context.Context, b *box, progress a
 		return err
 	}
 	if why := b.record().StartErr; why != "" {
-		progress.SayProblem("", agentbox.Problem{Kind: agentbox.ProblemStart, Detail: why})
+		progress.NoteProblem("", agentbox.Problem{Kind: agentbox.ProblemStart, Detail: why})
 	}
 	return nil
 }
@@ -245,8 +245,8 @@ func (m *Manager) ensureRunningAndReport(ctx context.Context, b *box, progress a
 func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created bool, progress agentbox.Progress) api.UpResponse {
 	shown := m.describe(ctx, b, brief)
 	for _, p := range shown.Problems {
-		if p.Kind == agentbox.ProblemUnlogged || p.Kind == agentbox.ProblemNoCard {
-			progress.SayProblem(shown.Name, p)
+		if p.Kind == agentbox.ProblemAuditLog || p.Kind == agentbox.ProblemNoNetworkCard {
+			progress.NoteProblem(shown.Name, p)
 		}
 	}
 	return api.UpResponse{Box: shown, Created: created, Connection: m.connection(b.record(), subdir)}

@@ -17,8 +17,8 @@ import (
 // no network.
 func TestUpReportsProblems(t *testing.T) {
 	for name, want := range map[string]agentbox.ProblemKind{
-		unlogged: agentbox.ProblemUnlogged,
-		noCard:   agentbox.ProblemNoCard,
+		unlogged: agentbox.ProblemAuditLog,
+		noCard:   agentbox.ProblemNoNetworkCard,
 		"broken": agentbox.ProblemStart,
 		"fine":   "",
 	} {
@@ -85,7 +85,7 @@ func TestPlanHasNoSideEffects(t *testing.T) {
 	}
 	m, req := manage(t, h), api.UpRequest{Directory: repo.Root}
 	fresh, err := m.Plan(t.Context(), req, nil)
-	if err != nil || fresh.Box != "" || fresh.Isolation == "" || fresh.Steps[0] != (api.UpStep{Do: api.UpImage, How: api.UpMissing}) {
+	if err != nil || fresh.Box != "" || fresh.Isolation == "" || fresh.Steps[0] != (api.UpStep{Action: api.UpImage, How: api.UpMissing}) {
 		t.Errorf("%+v, %v", fresh, err)
 	}
 	if left, err := os.ReadDir(h.Boxes()); err != nil || len(left) != 0 {
@@ -95,7 +95,7 @@ func TestPlanHasNoSideEffects(t *testing.T) {
 	rec.Key, rec.Box.Directory = boxKey(agentbox.LifetimeBranch, repo, project.Project{Name: repo.Root}), repo.Root
 	m.boxes.put(&box{rec: rec})
 	there, err := m.Plan(t.Context(), req, nil)
-	if err != nil || there.Box != "mine" || len(there.Steps) == 0 || there.Steps[len(there.Steps)-1] != (api.UpStep{Do: api.UpWake, How: string(agentbox.Stopped)}) {
+	if err != nil || there.Box != "mine" || len(there.Steps) == 0 || there.Steps[len(there.Steps)-1] != (api.UpStep{Action: api.UpEnsureRunning, How: string(agentbox.Stopped)}) {
 		t.Errorf("%+v, %v", there, err)
 	}
 	if b, err := m.Show(t.Context(), api.BoxRef{Box: "mine"}, nil); err != nil || b.State != agentbox.Stopped {

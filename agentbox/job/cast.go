@@ -74,7 +74,7 @@ type recorder struct {
 type position struct {
 	Pos     uint64 `json:"pos"` // bytes of output so far, with those left out
 	Head    uint64 `json:"head"`
-	LeftOut uint64 `json:"left_out"`
+	Omitted uint64 `json:"left_out"`
 	Missed  uint64 `json:"missed"` // of those, bytes that never came to a file
 	Columns int    `json:"columns"`
 	Rows    int    `json:"rows"`
@@ -125,7 +125,7 @@ func (r *recorder) skip(to uint64) {
 
 // countOmitted counts bytes that the transcript will lack; the next event says so first.
 func (r *recorder) countOmitted(n uint64) {
-	r.LeftOut += n
+	r.Omitted += n
 	r.Missed += n
 	r.unreported += n
 }
@@ -159,7 +159,7 @@ func (r *recorder) event(code, text string) bool {
 	if r.unreported > 0 && text != "" {
 		n := r.unreported
 		r.unreported = 0
-		if !r.event("o", leftOutText(n)) {
+		if !r.event("o", omittedText(n)) {
 			r.unreported = n
 			return false
 		}
@@ -171,8 +171,8 @@ func (r *recorder) event(code, text string) bool {
 	return err == nil && r.line(line)
 }
 
-// leftOutText stands in a transcript in place of output that it lacks.
-func leftOutText(n uint64) string {
+// omittedText stands in a transcript in place of output that it lacks.
+func omittedText(n uint64) string {
 	return fmt.Sprintf("\r\n[agentbox: %d bytes of output left out]\r\n", n)
 }
 
@@ -237,7 +237,7 @@ func (r *recorder) dropPart(number int) {
 	dropped, err := readHeader(partName(r.dir, number))
 	next, nextErr := readHeader(partName(r.dir, number+1))
 	if err == nil && nextErr == nil && next.Part.recorded() >= dropped.Part.recorded() {
-		r.LeftOut += next.Part.recorded() - dropped.Part.recorded() // the reader of the transcript sees that the parts do not meet
+		r.Omitted += next.Part.recorded() - dropped.Part.recorded() // the reader of the transcript sees that the parts do not meet
 	}
 	_ = os.Remove(partName(r.dir, number)) // tried again when the job is removed
 }
@@ -284,7 +284,7 @@ func (r *recorder) close() {
 	if r.unreported > 0 {
 		n := r.unreported
 		r.unreported = 0
-		r.event("o", leftOutText(n))
+		r.event("o", omittedText(n))
 	}
 	r.closeFile()
 }

@@ -288,7 +288,7 @@ func (c *client) write() {
 // bytes were dropped.
 func (c *client) send(queue []chunk, dropped uint64) bool {
 	if dropped > 0 {
-		if _, err := io.WriteString(c.ch, leftOutText(dropped)); err != nil {
+		if _, err := io.WriteString(c.ch, omittedText(dropped)); err != nil {
 			return false
 		}
 	}

@@ -173,7 +173,7 @@ func (j *followedJob) seek(at uint64) {
 	}
 	n := at - j.recorder.Pos
 	j.recorder.skip(at)
-	j.broadcast(protocol.JobOutput, []byte(leftOutText(n)))
+	j.broadcast(protocol.JobOutput, []byte(omittedText(n)))
 }
 
 // broadcast gives output to every client, and waits for those that are to lose nothing. The screen
@@ -195,7 +195,7 @@ func (j *followedJob) broadcast(kind byte, data []byte) {
 // again.
 func (j *followedJob) finish(end End, ch ssh.Channel) bool {
 	j.recorder.close()
-	end.Time, end.LeftOut = time.Now().UTC(), j.recorder.LeftOut
+	end.Time, end.Omitted = time.Now().UTC(), j.recorder.Omitted
 	for failed := false; ; failed = true {
 		err := errors.Join(durable.WriteJSON(filepath.Join(j.dir, EndFile), end, 0o600), durable.SyncDir(j.dir))
 		if err == nil {

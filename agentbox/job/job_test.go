@@ -98,9 +98,9 @@ func TestFloodIsBounded(t *testing.T) {
 	if !strings.HasPrefix(got, "the beginning\n") || !strings.HasSuffix(got, "the end\n") || strings.Count(got, "bytes of output left out]") != 1 {
 		t.Errorf("it begins %q and ends %q", got[:40], got[len(got)-40:])
 	}
-	note := len(strings.ReplaceAll(leftOutText(r.LeftOut), "\r\n", "\n"))
-	if all := uint64(len(line)*lines + len("the beginning\nthe end\n")); uint64(len(got)-note)+r.LeftOut != all {
-		t.Errorf("%d bytes here and %d left out, of %d", len(got)-note, r.LeftOut, all)
+	note := len(strings.ReplaceAll(omittedText(r.Omitted), "\r\n", "\n"))
+	if all := uint64(len(line)*lines + len("the beginning\nthe end\n")); uint64(len(got)-note)+r.Omitted != all {
+		t.Errorf("%d bytes here and %d left out, of %d", len(got)-note, r.Omitted, all)
 	}
 	var cast bytes.Buffer
 	if err := OpenTranscript(r.dir).WriteCast(t.Context(), &cast); err != nil {
@@ -125,8 +125,8 @@ func TestOmittedBytesAreCountedOnce(t *testing.T) {
 	}
 	r.close()
 	got := text(t, r.dir)
-	if kept := uint64(strings.Count(got, string(line)) * len(line)); kept+r.LeftOut != r.Pos {
-		t.Errorf("%d bytes here and %d left out, of %d", kept, r.LeftOut, r.Pos)
+	if kept := uint64(strings.Count(got, string(line)) * len(line)); kept+r.Omitted != r.Pos {
+		t.Errorf("%d bytes here and %d left out, of %d", kept, r.Omitted, r.Pos)
 	}
 	output := uint64(0)
 	for _, m := range regexp.MustCompile(`: (\d+) bytes of output left out`).FindAllStringSubmatch(got, -1) {
@@ -136,8 +136,8 @@ func TestOmittedBytesAreCountedOnce(t *testing.T) {
 		}
 		output += n
 	}
-	if output != r.LeftOut {
-		t.Errorf("it says that %d bytes were left out, and counts %d", output, r.LeftOut)
+	if output != r.Omitted {
+		t.Errorf("it says that %d bytes were left out, and counts %d", output, r.Omitted)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestRecorderResume(t *testing.T) {
 	again.output(protocol.JobOutput, []byte("two"))
 	again.skip(again.Pos + 100)
 	again.close()
-	if got := text(t, r.dir); got != "one two"+leftOutText(100) {
+	if got := text(t, r.dir); got != "one two"+omittedText(100) {
 		t.Errorf("%q", got)
 	}
 }

@@ -31,7 +31,7 @@ type End struct {
 	Signal  string    `json:"signal,omitempty"`
 	Lost    bool      `json:"lost,omitempty"` // its machine ended under it: there is no status
 	Time    time.Time `json:"time"`
-	LeftOut uint64    `json:"left_out,omitempty"` // bytes of output that the transcript lacks
+	Omitted uint64    `json:"left_out,omitempty"` // bytes of output that the transcript lacks
 }
 
 // EndFile appears in a job's directory when the job has ended. It is exported because some wait for
@@ -90,7 +90,7 @@ func Read(jobs string, id agentbox.JobID, box agentbox.Box) (agentbox.Job, error
 	case err != nil:
 		return j, err
 	case end != nil:
-		j.State, j.Ended, j.LeftOut = agentbox.JobLost, end.Time, end.LeftOut
+		j.State, j.Ended, j.Omitted = agentbox.JobLost, end.Time, end.Omitted
 		if !end.Lost {
 			j.State, j.Exit, j.Signal = agentbox.JobEnded, &end.Status, end.Signal
 		}

@@ -198,7 +198,7 @@ func (r *partReader) begin(n int, h header, f *os.File) error {
 	missing, known := n != r.number+1, max(h.Part.Head, r.from)
 	r.number, r.file, r.readBytes, r.offset, r.from = n, f, 0, h.Part.Offset, h.Part.From
 	if missing && h.Part.From > known {
-		return r.each(r.firstHeader, event{h.Part.Offset, "o", leftOutText(h.Part.From - known)})
+		return r.each(r.firstHeader, event{h.Part.Offset, "o", omittedText(h.Part.From - known)})
 	}
 	return nil
 }

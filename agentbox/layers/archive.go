@@ -261,7 +261,7 @@ func unpackFile(root *os.Root, name string, in io.Reader) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return agentbox.OrNoSpace(fmt.Errorf("unpack %s: %w", name, err))
+		return agentbox.MarkNoSpace(fmt.Errorf("unpack %s: %w", name, err))
 	}
 	return nil
 }

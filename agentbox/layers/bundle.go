@@ -16,9 +16,9 @@ import (
 // head begins a bundle and says what follows it: the parts, in this order, each a tar archive of
 // that many bytes. It is JSON, behind the magic and its own length.
 type head struct {
-	Version int         `json:"version"`
-	Made    caches.Made `json:"made"`
-	Sizes   []int64     `json:"sizes"` // of Made.Parts
+	Version int           `json:"version"`
+	Made    caches.Result `json:"made"`
+	Sizes   []int64       `json:"sizes"` // of Made.Parts
 }
 
 // Bounds of what a peer may have made.
@@ -31,7 +31,7 @@ const (
 
 // newBundle reads parts as one stream. parts has an open file for each of made.Parts; they are read
 // when the stream is, and closed by the caller.
-func newBundle(made caches.Made, parts map[caches.Part]*os.File) (io.Reader, error) {
+func newBundle(made caches.Result, parts map[caches.Part]*os.File) (io.Reader, error) {
 	h := head{Version: bundleVersion, Made: made}
 	var bodies []io.Reader
 	for _, part := range made.Parts {

@@ -38,33 +38,35 @@ func (s SetupResults) ours(n blob.Name) bool {
 }
 
 // nameOf is the key of the name of a result.
-func nameOf(made caches.Made) string { return made.Ingredients.Family().Hex() + "/" + made.Key.Hex() }
+func nameOf(made caches.Result) string {
+	return made.Ingredients.LookupKey().Hex() + "/" + made.Key.Hex()
+}
 
 // Find returns what was published for a key, NotFound if nothing was. Of several, by different
-// producers, it is the newest. Made.Result and Made.By are set. Corrupt says that the store has
-// something else under the name, or that part of it is damaged or missing; Made.Result is set then,
-// for Forget.
-func (s SetupResults) Find(ctx context.Context, key agentbox.Digest) (caches.Made, error) {
+// producers, it is the newest. Made.Manifest and Made.By are set. Corrupt says that the store has
+// something else under the name, or that part of it is damaged or missing; Made.Manifest is set
+// then, for Forget.
+func (s SetupResults) Find(ctx context.Context, key agentbox.Digest) (caches.Result, error) {
 	return s.newest(ctx, "", func(n blob.Name) bool { return strings.HasSuffix(n.Key, "/"+key.Hex()) })
 }
 
 // Nearest returns the newest that was published here for any key of a family, NotFound if nothing
 // was, Corrupt as for Find. What setup makes over it is ours, so it has to be. family is
-// caches.Ingredients.Family.
-func (s SetupResults) Nearest(ctx context.Context, family agentbox.Digest) (caches.Made, error) {
+// caches.Ingredients.LookupKey.
+func (s SetupResults) Nearest(ctx context.Context, family agentbox.Digest) (caches.Result, error) {
 	return s.newest(ctx, family.Hex()+"/", func(n blob.Name) bool { return s.ours(n) })
 }
 
 // newest opens the newest of the names that want accepts. Created is the producer's clock, which
 // decides between results that are equally good, and nothing else.
-func (s SetupResults) newest(ctx context.Context, prefix string, want func(blob.Name) bool) (caches.Made, error) {
+func (s SetupResults) newest(ctx context.Context, prefix string, want func(blob.Name) bool) (caches.Result, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
-		return caches.Made{}, err
+		return caches.Result{}, err
 	}
 	names, err := store.Names(namespace, prefix)
 	if err != nil {
-		return caches.Made{}, err
+		return caches.Result{}, err
 	}
 	var best blob.Name
 	for _, n := range names {
@@ -73,7 +75,7 @@ func (s SetupResults) newest(ctx context.Context, prefix string, want func(blob.
 		}
 	}
 	if best.Key == "" {
-		return caches.Made{}, agentbox.Errorf(agentbox.NotFound, "nobody has published what setup makes here")
+		return caches.Result{}, agentbox.Errorf(agentbox.NotFound, "nobody has published what setup makes here")
 	}
 	made, err := madeAs(ctx, store, best)
 	if err == nil {
@@ -86,14 +88,14 @@ func (s SetupResults) newest(ctx context.Context, prefix string, want func(blob.
 }
 
 // madeAs reads what is said of a result in its bundle, all of which must be here. Corrupt: it is
-// not what its name says. Of a result that cannot be read, Made.Result alone is set.
-func madeAs(ctx context.Context, store *cachestore.Store, n blob.Name) (caches.Made, error) {
+// not what its name says. Of a result that cannot be read, Made.Manifest alone is set.
+func madeAs(ctx context.Context, store *cachestore.Store, n blob.Name) (caches.Result, error) {
 	b, err := open(ctx, store, n.Manifest)
 	if err != nil {
-		return caches.Made{Result: n.Manifest}, incomplete(err)
+		return caches.Result{Manifest: n.Manifest}, incomplete(err)
 	}
 	made := b.head.Made
-	made.Result = n.Manifest
+	made.Manifest = n.Manifest
 	if nameOf(made) != n.Key {
 		err = agentbox.Errorf(agentbox.Corrupt, "what is published as %.80s is of another key", n.Key)
 	}
@@ -102,7 +104,7 @@ func madeAs(ctx context.Context, store *cachestore.Store, n blob.Name) (caches.M
 
 // checkKey is Corrupt unless the key of a result is that of its ingredients: a member could
 // otherwise put a result in the place of another's.
-func checkKey(made caches.Made) error {
+func checkKey(made caches.Result) error {
 	if made.Ingredients.Key() != made.Key {
 		return agentbox.Errorf(agentbox.Corrupt, "the result of setup for key %s was made of other ingredients", made.Key.Short())
 	}
@@ -112,7 +114,7 @@ func checkKey(made caches.Made) error {
 // Publish keeps what a populate run made. A key is published once: with another result there
 // already, the error says Conflict. parts has the path of a tar for each of made.Parts; they are
 // read and stay the caller's. Made.Private results are for this machine alone.
-func (s SetupResults) Publish(ctx context.Context, made caches.Made, parts map[caches.Part]string) (err error) {
+func (s SetupResults) Publish(ctx context.Context, made caches.Result, parts map[caches.Part]string) (err error) {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return err

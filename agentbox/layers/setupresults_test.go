@@ -39,12 +39,12 @@ func newResultsIn(t *testing.T, dir string) (SetupResults, *cachestore.Store) {
 	return SetupResults{Store: func(context.Context) (*cachestore.Store, error) { return store, nil }}, store
 }
 
-func made(lock byte) caches.Made {
+func made(lock byte) caches.Result {
 	in := caches.Ingredients{Image: agentbox.Digest{1}, Arch: "amd64", Lockfiles: map[string]agentbox.Digest{"go.sum": {lock}}}
-	return caches.Made{Key: in.Key(), Ingredients: in, Parts: []caches.Part{caches.Dirs, caches.Runtime, caches.Workspace}}
+	return caches.Result{Key: in.Key(), Ingredients: in, Parts: []caches.Part{caches.Dirs, caches.Runtime, caches.Workspace}}
 }
 
-func publish(t *testing.T, s SetupResults, m caches.Made, texts ...string) error {
+func publish(t *testing.T, s SetupResults, m caches.Result, texts ...string) error {
 	t.Helper()
 	files := map[caches.Part]string{}
 	for i, part := range m.Parts {
@@ -71,7 +71,7 @@ func TestSetupResultRoundTrip(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for part, want := range map[caches.Part]string{caches.Dirs: "the caches", caches.Runtime: large, caches.Workspace: ""} {
-		r, err := s.Open(t.Context(), got.Result, part)
+		r, err := s.Open(t.Context(), got.Manifest, part)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestSetupResultRoundTrip(t *testing.T) {
 	if _, err := s.Find(t.Context(), second.Key); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Errorf("another key: %v", err)
 	}
-	if near, err := s.Nearest(t.Context(), second.Ingredients.Family()); err != nil || near.Key != first.Key {
+	if near, err := s.Nearest(t.Context(), second.Ingredients.LookupKey()); err != nil || near.Key != first.Key {
 		t.Errorf("nearest: %v, %v", near.Key, err)
 	}
 	if _, err := s.Nearest(t.Context(), agentbox.Digest{9}); agentbox.CodeOf(err) != agentbox.NotFound {
@@ -110,7 +110,7 @@ func TestFirstSetupResultWins(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second time there is no such result
-		if err := s.Forget(t.Context(), first.Result); err != nil {
+		if err := s.Forget(t.Context(), first.Manifest); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -121,7 +121,7 @@ func TestFirstSetupResultWins(t *testing.T) {
 		t.Errorf("after it was forgotten: %v", err)
 	}
 	// A box that found the first one gets no part of the second.
-	if r, err := s.Open(t.Context(), first.Result, caches.Workspace); err == nil {
+	if r, err := s.Open(t.Context(), first.Manifest, caches.Workspace); err == nil {
 		if b, err := io.ReadAll(r); err != nil || string(b) != "c" {
 			t.Errorf("its workspace is %q, %v", b, err)
 		}
@@ -132,10 +132,10 @@ func TestFirstSetupResultWins(t *testing.T) {
 		t.Error(err)
 	}
 	second, err := s.Find(t.Context(), made(1).Key)
-	if err != nil || second.Result == first.Result {
-		t.Errorf("%s after %s, %v", second.Result.Short(), first.Result.Short(), err)
+	if err != nil || second.Manifest == first.Manifest {
+		t.Errorf("%s after %s, %v", second.Manifest.Short(), first.Manifest.Short(), err)
 	}
-	if err := s.Forget(t.Context(), first.Result); err != nil {
+	if err := s.Forget(t.Context(), first.Manifest); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Find(t.Context(), made(1).Key); err != nil {
@@ -176,18 +176,18 @@ func TestDamagedResult(t *testing.T) {
 	flip(t, dir)
 	for range 2 {
 		damaged, err := s.Find(t.Context(), made(1).Key)
-		if agentbox.CodeOf(err) != agentbox.Corrupt || damaged.Result.IsZero() {
-			t.Fatalf("found: %s, %v", damaged.Result.Short(), err)
+		if agentbox.CodeOf(err) != agentbox.Corrupt || damaged.Manifest.IsZero() {
+			t.Fatalf("found: %s, %v", damaged.Manifest.Short(), err)
 		}
-		if _, err := s.Nearest(t.Context(), made(2).Ingredients.Family()); agentbox.CodeOf(err) != agentbox.Corrupt {
+		if _, err := s.Nearest(t.Context(), made(2).Ingredients.LookupKey()); agentbox.CodeOf(err) != agentbox.Corrupt {
 			t.Errorf("nearest: %v", err)
 		}
-		if _, err := s.Open(t.Context(), damaged.Result, caches.Dirs); agentbox.CodeOf(err) != agentbox.Corrupt {
+		if _, err := s.Open(t.Context(), damaged.Manifest, caches.Dirs); agentbox.CodeOf(err) != agentbox.Corrupt {
 			t.Errorf("opened: %v", err)
 		}
 	}
 	damaged, _ := s.Find(t.Context(), made(1).Key)
-	if err := s.Forget(t.Context(), damaged.Result); err != nil {
+	if err := s.Forget(t.Context(), damaged.Manifest); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Find(t.Context(), made(1).Key); agentbox.CodeOf(err) != agentbox.NotFound {
@@ -237,10 +237,10 @@ func TestResultOfOtherIngredientsIsCorrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := s.Find(t.Context(), made(2).Key)
-	if agentbox.CodeOf(err) != agentbox.Corrupt || got.Result.IsZero() {
+	if agentbox.CodeOf(err) != agentbox.Corrupt || got.Manifest.IsZero() {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := s.Forget(t.Context(), got.Result); err != nil {
+	if err := s.Forget(t.Context(), got.Manifest); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Find(t.Context(), made(2).Key); agentbox.CodeOf(err) != agentbox.NotFound {

@@ -48,7 +48,7 @@ func TestVectors(t *testing.T) {
 
 // TestVectorOfABundle: the key is in it, so a key that is computed in another way is noticed too.
 func TestVectorOfABundle(t *testing.T) {
-	made := caches.Made{Key: exampleIngredients.Key(), Ingredients: exampleIngredients, Parts: []caches.Part{caches.Dirs, caches.Runtime}}
+	made := caches.Result{Key: exampleIngredients.Key(), Ingredients: exampleIngredients, Parts: []caches.Part{caches.Dirs, caches.Runtime}}
 	files := map[caches.Part]*os.File{}
 	for part, text := range map[caches.Part]string{caches.Dirs: "a tar archive", caches.Runtime: "another"} {
 		name := filepath.Join(t.TempDir(), string(part))

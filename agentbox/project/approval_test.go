@@ -218,7 +218,7 @@ func TestOrganisationsAreReadTogether(t *testing.T) {
 func TestSecretsHaveANarrowScope(t *testing.T) {
 	s := newStore(t)
 	secret := func(name, repository string, scope ...string) Secret {
-		out := Secret{From: secrets.Reference{Kind: secrets.Env, Of: "V"}, Project: repository, Secret: policy.Secret{Name: name}}
+		out := Secret{From: secrets.Reference{Kind: secrets.Env, Target: "V"}, Project: repository, Secret: policy.Secret{Name: name}}
 		for _, to := range scope {
 			out.Scope = append(out.Scope, rule(t, to))
 		}
@@ -238,7 +238,7 @@ func TestSecretsHaveANarrowScope(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	list, err := s.For(Project{Name: "/a"})
+	list, err := s.SecretsFor(Project{Name: "/a"})
 	if err != nil || len(list) != 1 || list[0].Host() != "new.example" {
 		t.Errorf("%+v, %v", list, err)
 	}
@@ -248,7 +248,7 @@ func TestSecretsHaveANarrowScope(t *testing.T) {
 	if _, err := s.RemoveSecret("TOKEN", Project{Name: "/a"}); err != nil {
 		t.Error(err)
 	}
-	if list, err := s.For(Project{Name: "/a"}); err != nil || len(list) != 1 || list[0].Host() != "all.example" {
+	if list, err := s.SecretsFor(Project{Name: "/a"}); err != nil || len(list) != 1 || list[0].Host() != "all.example" {
 		t.Errorf("%+v, %v", list, err)
 	}
 }
@@ -338,8 +338,8 @@ func TestRegistriesOfASlowToolAreNotForgotten(t *testing.T) {
 func TestTheNearerSecretCountsWhateverTheOrder(t *testing.T) {
 	s := newStore(t)
 	put(t, s.names.Secrets(), `[{"name":"TOKEN","to":["https://api.example"],"from":"env:ALL"},{"name":"TOKEN","to":["https://api.example"],"from":"env:OWN","project":"example.com/app"}]`)
-	list, err := s.For(Project{Name: "example.com/app"})
-	if err != nil || len(list) != 1 || list[0].Everywhere() {
+	list, err := s.SecretsFor(Project{Name: "example.com/app"})
+	if err != nil || len(list) != 1 || list[0].AllProjects() {
 		t.Errorf("%+v, %v", list, err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 // otherwise.
 var usualBranches = []string{"main", "master"}
 
-// Default reports whether a branch of the checkout at root is the project's default branch, whose
-// setup results serve every branch.
+// IsDefaultBranch reports whether a branch of the checkout at root is the project's default branch,
+// whose setup results serve every branch.
 //
 // The default branch is the one that refs/remotes/origin/HEAD of the git directory names, which
 // clone writes and `git remote set-head` changes. If the project has an origin but no such ref, it
@@ -23,8 +23,8 @@ var usualBranches = []string{"main", "master"}
 // and master count as its default branch.
 //
 // A detached commit is never on the default branch, and neither is any branch if a ref cannot be
-// read. root may be relative; branch comes without refs/heads/. Default starts no program.
-func Default(root, branch string, detached bool) bool {
+// read. root may be relative; branch comes without refs/heads/. IsDefaultBranch starts no program.
+func IsDefaultBranch(root, branch string, detached bool) bool {
 	abs, err := filepath.EvalSymlinks(root)
 	if err != nil || detached || branch == "" {
 		return false

@@ -14,7 +14,7 @@ func TestTheDefaultBranchIsWhatOriginSays(t *testing.T) {
 	clone := filepath.Join(dir, "clone")
 	is := func(root, branch string, want bool) {
 		t.Helper()
-		if got := Default(root, branch, false); got != want {
+		if got := IsDefaultBranch(root, branch, false); got != want {
 			t.Errorf("%s is the default of %s: %v", branch, filepath.Base(root), got)
 		}
 	}
@@ -37,7 +37,7 @@ func TestTheDefaultBranchIsWhatOriginSays(t *testing.T) {
 	is(clone, "master", false)
 	is(up, "main", true)
 	is(up, "trunk", false)
-	if Default(up, "main", true) {
+	if IsDefaultBranch(up, "main", true) {
 		t.Error("a commit that is on no branch is the default one")
 	}
 }
@@ -55,7 +55,7 @@ func TestUnreadableRefsNameNoDefaultBranch(t *testing.T) {
 	if err := os.Symlink("develop", head); err != nil { // as old versions of git made it
 		t.Fatal(err)
 	}
-	if Default(clone, "main", false) {
+	if IsDefaultBranch(clone, "main", false) {
 		t.Error("main is the default of a repository whose origin says develop")
 	}
 	if err := os.Remove(head); err != nil {
@@ -68,7 +68,7 @@ func TestUnreadableRefsNameNoDefaultBranch(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(clone, ".git", "reftable"), 0o700); err != nil { // has refs/remotes/origin/main, say
 		t.Fatal(err)
 	}
-	if Default(clone, "master", false) {
+	if IsDefaultBranch(clone, "master", false) {
 		t.Error("master is the default of a repository whose refs are in a table")
 	}
 }

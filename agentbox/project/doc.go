@@ -4,11 +4,12 @@
 // a repository contains. It reads a repository's files only to show what would change: no box is
 // governed by a file that its agent can write.
 //
-// Of and Default read the git directory of a checkout (of.go, branch.go). A Project's name is the
-// canonical URL of its origin (url.go). Store holds what people decided, below policy/ in the home
-// (agentbox/home has the names). Review compares what a repository asks for with what was approved,
-// and Approve records a person's decision. Registries remembers what this machine's tools report
-// about their registries. The callers are agentbox/host with its packages, and the daemon.
+// Identify and IsDefaultBranch read the git directory of a checkout (identify.go, branch.go). A
+// Project's name is the canonical URL of its origin (url.go). Store holds what people decided,
+// below policy/ in the home (agentbox/home has the names). Review compares what a repository asks
+// for with what was approved, and Approve records a person's decision. Registries remembers what
+// this machine's tools report about their registries. The callers are agentbox/host with its
+// packages, and the daemon.
 //
 // Invariants: Two checkouts with one name share approvals, rules and secrets. In doubt whether two
 // checkouts are one project, they are two. Nothing in a work tree, and nothing that a commit

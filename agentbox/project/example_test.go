@@ -10,7 +10,7 @@ import (
 
 // Clones of one repository are one project, however they were cloned; without an origin the path
 // is.
-func ExampleOf() {
+func ExampleIdentify() {
 	dir, err := os.MkdirTemp("", "clones")
 	if err != nil {
 		fmt.Println(err)
@@ -28,7 +28,7 @@ func ExampleOf() {
 			fmt.Println(err)
 			return
 		}
-		p, err := project.Of(root)
+		p, err := project.Identify(root)
 		fmt.Println(p, p.ID()[:12], err)
 	}
 	// Output:

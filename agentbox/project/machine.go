@@ -30,7 +30,7 @@ type Registries struct {
 
 // NewRegistries returns Registries that store the tools' answer in the file at path.
 func NewRegistries(path string) *Registries {
-	return &Registries{path: path, look: registries.Tools, has: onPath, looked: time.Now().Add(firstLook - staleAfter)}
+	return &Registries{path: path, look: registries.FromTools, has: onPath, looked: time.Now().Add(firstLook - staleAfter)}
 }
 
 // staleAfter is the age from which the tools are asked again.
@@ -54,7 +54,7 @@ type answer struct {
 // If no answer is remembered, Known asks the tools itself, which takes seconds while other callers
 // wait. Errors are those of ctx or of the file.
 func (r *Registries) Known(ctx context.Context, environ []string, later func(refresh func(context.Context) (changed bool, err error))) ([]registries.Found, error) {
-	m := registries.Host("", environ)
+	m := registries.HostMachine("", environ)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m.Answers = r.readBoxAnswers()
@@ -70,7 +70,7 @@ func (r *Registries) Known(ctx context.Context, environ []string, later func(ref
 		r.refreshing = true
 		later(func(ctx context.Context) (bool, error) { return r.refresh(ctx, m) })
 	}
-	return slices.Concat(registries.Files(m), a.Found), nil
+	return slices.Concat(registries.FromFiles(m), a.Found), nil
 }
 
 // refresh asks the tools without holding the lock, because that takes long. It reports whether the

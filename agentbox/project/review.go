@@ -46,7 +46,7 @@ func (s *Store) Review(p Project, root, wanted string, asks []Ask) (Review, erro
 	// The empty document comes last: what asks for no more than that needs no approval.
 	for i, granted := range append(approved, Request{}) {
 		plan := r.Proposed.plan(granted)
-		if !policy.Widens(plan) {
+		if !policy.IsWider(plan) {
 			r.Plan, r.InForce = nil, r.Digest
 			if i < len(approved) && granted.Digest() == r.Digest {
 				return r, nil
@@ -58,7 +58,7 @@ func (s *Store) Review(p Project, root, wanted string, asks []Ask) (Review, erro
 		}
 	}
 	restrictions := Request{Policy: policy.File{Deny: r.Proposed.Policy.Deny}}
-	if w := policy.Width(r.Proposed.Policy.Preset); w >= 0 && w < policy.Width(policy.DefaultPreset) {
+	if w := policy.Breadth(r.Proposed.Policy.Preset); w >= 0 && w < policy.Breadth(policy.DefaultPreset) {
 		restrictions.Policy.Preset = r.Proposed.Policy.Preset
 	}
 	r.InForce = restrictions.Digest()
@@ -73,7 +73,7 @@ func (r Review) Pending() (pending, host bool) {
 
 // proposed returns the policy that a repository names.
 func proposed(root, wanted string) (policy.File, error) {
-	if wanted == "" || policy.Width(wanted) >= 0 {
+	if wanted == "" || policy.Breadth(wanted) >= 0 {
 		return policy.File{Preset: wanted}, nil
 	}
 	data, err := readInside(root, wanted)

@@ -21,12 +21,12 @@ type Secret struct {
 	Project string            `json:"project,omitempty"` // name of the only project whose boxes may use it
 }
 
-// Everywhere reports whether the boxes of all projects may use the secret.
-func (s Secret) Everywhere() bool { return s.Project == "" }
+// AllProjects reports whether the boxes of all projects may use the secret.
+func (s Secret) AllProjects() bool { return s.Project == "" }
 
 // Applies reports whether boxes of the project may use the secret.
 func (s Secret) Applies(p Project) bool {
-	return s.Everywhere() || s.Project == p.Name
+	return s.AllProjects() || s.Project == p.Name
 }
 
 // Host returns the first host in the scope that is no pattern, for commands that need a host to
@@ -62,17 +62,17 @@ func (s *Store) Secrets() ([]Secret, error) {
 // nearerFirst orders secrets of one project before those of all projects, then by name.
 func nearerFirst(a, b Secret) int {
 	switch {
-	case a.Everywhere() == b.Everywhere():
+	case a.AllProjects() == b.AllProjects():
 		return strings.Compare(a.Name, b.Name)
-	case b.Everywhere():
+	case b.AllProjects():
 		return -1
 	}
 	return 1
 }
 
-// For lists the secrets that boxes of a project get. A secret of the project hides a secret of all
-// projects with the same name.
-func (s *Store) For(p Project) ([]Secret, error) {
+// SecretsFor lists the secrets that boxes of a project get. A secret of the project hides a secret
+// of all projects with the same name.
+func (s *Store) SecretsFor(p Project) ([]Secret, error) {
 	all, err := s.Secrets()
 	if err != nil {
 		return nil, err

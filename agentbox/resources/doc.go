@@ -6,11 +6,11 @@
 // as it writes to it, so promises may exceed the machine; how far is decided here.
 //
 // Measure and Machine are what this machine has, within the limits of this process's control
-// groups; Share is what one box gets of it (Full, Next), Room how many more there may be, Pool how
-// many machines are kept ready. Callers are agentbox/host (capacity, templates) and the daemon's
-// queue of tasks. The figures are in resources.go, with their reasons, and docs/resources.md has
-// them for users.
+// groups; Share is what one box gets of it (Full, NextShare), Headroom how many more there may be,
+// Pool how many machines are kept ready. Callers are agentbox/host (capacity, templates) and the
+// daemon's queue of tasks. The figures are in resources.go, with their reasons, and
+// docs/resources.md has them for users.
 //
-// Linux's numbers are samples of one moment, and boxes grow later: Next is an estimate that must be
-// right most of the time, and a reserve covers the rest.
+// Linux's numbers are samples of one moment, and boxes grow later: NextShare is an estimate that
+// must be right most of the time, and a reserve covers the rest.
 package resources

@@ -7,9 +7,9 @@ type Machine struct {
 	Available int64 `json:"available"` // bytes that can be had now without swapping
 }
 
-// Promised is what running boxes may grow to together. That is more than they hold now: a machine
+// Allocated is what running boxes may grow to together. That is more than they hold now: a machine
 // takes memory as it writes to it.
-type Promised struct {
+type Allocated struct {
 	Boxes  int   `json:"boxes"`
 	CPUs   int   `json:"cpus"`
 	Memory int64 `json:"memory"` // bytes
@@ -45,7 +45,7 @@ func (m Machine) reserve() int64 { return m.Memory / keptFree }
 
 // free is what may be promised to one more box: what is available beyond the reserve, while all
 // promises together stay within one and a half times the machine's memory.
-func (m Machine) free(p Promised) int64 {
+func (m Machine) free(p Allocated) int64 {
 	return min(m.Available-m.reserve(), m.Memory/2*3-p.Memory)
 }
 
@@ -54,9 +54,9 @@ func (m Machine) Full() Share {
 	return Share{CPUs: clamp(m.CPUs/2, min(minCPUs, max(m.CPUs, 1)), maxCPUs), Memory: clamp(m.Memory/boxesPlanned, minMemory, maxMemory)}
 }
 
-// Next is the share of the next box. fits is false if the machine lacks room even for the smallest
-// share, which is returned all the same: what boxes really take is known only later.
-func (m Machine) Next(p Promised) (s Share, fits bool) {
+// NextShare is the share of the next box. fits is false if the machine lacks room even for the
+// smallest share, which is returned all the same: what boxes really take is known only later.
+func (m Machine) NextShare(p Allocated) (s Share, fits bool) {
 	s = m.Full()
 	for free := m.free(p); s.Memory > free && s.Memory > minMemory; {
 		s.Memory /= 2
@@ -67,16 +67,16 @@ func (m Machine) Next(p Promised) (s Share, fits bool) {
 	return s, s.Memory <= m.free(p)
 }
 
-// Room estimates for people how many more boxes fit, if each gets the default share and takes all
-// of it. It is no promise.
-func (m Machine) Room(p Promised) int {
+// Headroom estimates for people how many more boxes fit, if each gets the default share and takes
+// all of it. It is no promise.
+func (m Machine) Headroom(p Allocated) int {
 	for n := 0; ; n++ {
-		s, fits := m.Next(p)
+		s, fits := m.NextShare(p)
 		if !fits {
 			return n
 		}
 		m.Available -= s.Memory
-		p = Promised{Boxes: p.Boxes + 1, CPUs: p.CPUs + s.CPUs, Memory: p.Memory + s.Memory}
+		p = Allocated{Boxes: p.Boxes + 1, CPUs: p.CPUs + s.CPUs, Memory: p.Memory + s.Memory}
 	}
 }
 

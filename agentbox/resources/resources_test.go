@@ -34,22 +34,22 @@ func TestNextFollowsWhatRuns(t *testing.T) {
 	laptop := Machine{CPUs: 8, Memory: 16 * gib}
 	for what, c := range map[string]struct {
 		available int64
-		promised  Promised
+		promised  Allocated
 		want      Share
 		fits      bool
 	}{
-		"idle":                        {12 * gib, Promised{}, Share{4, 2 * gib}, true},
-		"a browser has taken most":    {3 * gib, Promised{}, Share{4, 1 * gib}, true},
-		"nothing is left":             {2 * gib, Promised{}, Share{4, 1 * gib}, false},
-		"much is promised, not taken": {10 * gib, Promised{11, 16, 23 * gib}, Share{4, 1 * gib}, true},
-		"all is promised":             {10 * gib, Promised{12, 16, 24 * gib}, Share{4, 1 * gib}, false},
-		"the CPUs are promised":       {10 * gib, Promised{6, 24, 12 * gib}, Share{2, 2 * gib}, true},
-		"some of the CPUs":            {10 * gib, Promised{6, 22, 12 * gib}, Share{2, 2 * gib}, true},
-		"one box took a great deal":   {9 * gib, Promised{1, 4, 64 * gib}, Share{4, 1 * gib}, false},
+		"idle":                        {12 * gib, Allocated{}, Share{4, 2 * gib}, true},
+		"a browser has taken most":    {3 * gib, Allocated{}, Share{4, 1 * gib}, true},
+		"nothing is left":             {2 * gib, Allocated{}, Share{4, 1 * gib}, false},
+		"much is promised, not taken": {10 * gib, Allocated{11, 16, 23 * gib}, Share{4, 1 * gib}, true},
+		"all is promised":             {10 * gib, Allocated{12, 16, 24 * gib}, Share{4, 1 * gib}, false},
+		"the CPUs are promised":       {10 * gib, Allocated{6, 24, 12 * gib}, Share{2, 2 * gib}, true},
+		"some of the CPUs":            {10 * gib, Allocated{6, 22, 12 * gib}, Share{2, 2 * gib}, true},
+		"one box took a great deal":   {9 * gib, Allocated{1, 4, 64 * gib}, Share{4, 1 * gib}, false},
 	} {
 		m := laptop
 		m.Available = c.available
-		if got, fits := m.Next(c.promised); got != c.want || fits != c.fits {
+		if got, fits := m.NextShare(c.promised); got != c.want || fits != c.fits {
 			t.Errorf("%s: %+v %v, want %+v %v", what, got, fits, c.want, c.fits)
 		}
 	}
@@ -62,14 +62,14 @@ func TestTenAgentsOnALaptop(t *testing.T) {
 		takes int64 // of what was promised, in tenths
 		fit   int
 	}{{3, 10}, {5, 10}, {10, 5}} {
-		m, p, fit := Machine{CPUs: 8, Memory: 16 * gib, Available: 12 * gib}, Promised{}, 0
+		m, p, fit := Machine{CPUs: 8, Memory: 16 * gib, Available: 12 * gib}, Allocated{}, 0
 		for range 10 {
-			s, fits := m.Next(p)
+			s, fits := m.NextShare(p)
 			if fits {
 				fit++
 			}
 			m.Available -= s.Memory * c.takes / 10
-			p = Promised{p.Boxes + 1, p.CPUs + s.CPUs, p.Memory + s.Memory}
+			p = Allocated{p.Boxes + 1, p.CPUs + s.CPUs, p.Memory + s.Memory}
 		}
 		if fit != c.fit {
 			t.Errorf("boxes that take %d0%% of their memory: %d of 10 fit, want %d", c.takes, fit, c.fit)
@@ -83,16 +83,16 @@ func TestTenAgentsOnALaptop(t *testing.T) {
 func TestRoom(t *testing.T) {
 	for what, c := range map[string]struct {
 		m    Machine
-		p    Promised
+		p    Allocated
 		want int
 	}{
-		"a laptop":        {Machine{8, 16 * gib, 11 * gib}, Promised{}, 5},
-		"a full one":      {Machine{8, 16 * gib, 2 * gib}, Promised{}, 0},
-		"all is promised": {Machine{8, 16 * gib, 14 * gib}, Promised{12, 24, 24 * gib}, 0},
-		"a server":        {Machine{64, 256 * gib, 250 * gib}, Promised{}, 28},
-		"nothing":         {Machine{}, Promised{}, 0},
+		"a laptop":        {Machine{8, 16 * gib, 11 * gib}, Allocated{}, 5},
+		"a full one":      {Machine{8, 16 * gib, 2 * gib}, Allocated{}, 0},
+		"all is promised": {Machine{8, 16 * gib, 14 * gib}, Allocated{12, 24, 24 * gib}, 0},
+		"a server":        {Machine{64, 256 * gib, 250 * gib}, Allocated{}, 28},
+		"nothing":         {Machine{}, Allocated{}, 0},
 	} {
-		if got := c.m.Room(c.p); got != c.want {
+		if got := c.m.Headroom(c.p); got != c.want {
 			t.Errorf("%s: %d, want %d", what, got, c.want)
 		}
 	}

@@ -21,8 +21,8 @@ type Difference struct {
 	Truncated bool   // Text or Files is incomplete
 }
 
-// Look says how to format Text. The zero value is a patch without colours.
-type Look struct {
+// DiffOptions says how to format Text. The zero value is a patch without colours.
+type DiffOptions struct {
 	Stat  bool // one line per file, without contents
 	Color bool
 	Width int // of a line of Stat; 0 is git's default
@@ -38,7 +38,7 @@ var diffOptions = []string{"--no-ext-diff", "--no-textconv", "--find-renames", "
 // Diff compares, in the mirror, what was kept with what the box began with. It fails with code
 // Conflict if git cannot compare the two. Text contains file contents unescaped and, with
 // look.Color, git's escape sequences: show it in a pager or make it printable first.
-func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
+func Diff(ctx context.Context, kept Kept, look DiffOptions) (Difference, error) {
 	m := mirror{kept.Mirror}
 	base, err := m.baseOf(ctx, kept)
 	if err != nil {
@@ -61,12 +61,12 @@ func Diff(ctx context.Context, kept Kept, look Look) (Difference, error) {
 		args = append(args, "--color=always")
 	}
 	var text bytes.Buffer
-	w := &bounded.Head{W: &text, Left: maxText}
+	w := &bounded.Head{W: &text, Remaining: maxText}
 	_, _, err = m.Run(ctx, git.Call{Args: append(args, base, kept.Whole), Stdout: w})
 	if err != nil {
 		return Difference{}, diffError(err)
 	}
-	return Difference{Files: files, Text: text.Bytes(), Truncated: more || w.Left == 0}, nil
+	return Difference{Files: files, Text: text.Bytes(), Truncated: more || w.Remaining == 0}, nil
 }
 
 // Changes returns the Files of a Difference, truncated if there are very many. It needs one
@@ -84,12 +84,12 @@ func Changes(ctx context.Context, kept Kept) ([]agentbox.FileChange, error) {
 // changes lists the files that differ, truncated at maxText bytes of git's output.
 func (m mirror) changes(ctx context.Context, from, to string) (files []agentbox.FileChange, truncated bool, err error) {
 	var out bytes.Buffer
-	w := &bounded.Head{W: &out, Left: maxText}
+	w := &bounded.Head{W: &out, Remaining: maxText}
 	args := slices.Concat([]string{"diff"}, diffOptions, []string{"--raw", "--numstat", "-z", "--no-abbrev", from, to})
 	if _, _, err := m.Run(ctx, git.Call{Args: args, Stdout: w}); err != nil {
 		return nil, false, diffError(err)
 	}
-	return parseChanges(out.String()), w.Left == 0, nil
+	return parseChanges(out.String()), w.Remaining == 0, nil
 }
 
 // diffError returns the error for commits that git cannot compare, for example because they

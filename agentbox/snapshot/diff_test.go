@@ -19,7 +19,7 @@ func TestDiff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := Diff(t.Context(), kept, Look{})
+	d, err := Diff(t.Context(), kept, DiffOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestDiff(t *testing.T) {
 	if got := gitOut(t, w.repo, "write-tree"); got != gitOut(t, kept.Mirror, "rev-parse", kept.Commit+"^{tree}") {
 		t.Error("the patch makes another tree")
 	}
-	if d, err = Diff(t.Context(), kept, Look{Stat: true, Color: true, Width: 60}); err != nil || !strings.Contains(string(d.Text), "\x1b[32m+") || !strings.Contains(string(d.Text), "6 files changed") {
+	if d, err = Diff(t.Context(), kept, DiffOptions{Stat: true, Color: true, Width: 60}); err != nil || !strings.Contains(string(d.Text), "\x1b[32m+") || !strings.Contains(string(d.Text), "6 files changed") {
 		t.Errorf("%s, %v", d.Text, err)
 	}
 }
@@ -49,7 +49,7 @@ func TestDiffOfAnUnbornBranch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err := Diff(t.Context(), kept, Look{}); err != nil || len(d.Files) != 1 || d.Files[0].Status != "added" {
+	if d, err := Diff(t.Context(), kept, DiffOptions{}); err != nil || len(d.Files) != 1 || d.Files[0].Status != "added" {
 		t.Errorf("%+v, %v", d, err)
 	}
 }

@@ -19,9 +19,9 @@
 //	})
 //	// refs/agentbox/tasks/<id> in the mirror now points to kept.Commit.
 //
-// Begin runs earlier, when a workspace is made, and records the uncommitted changes at that
-// moment, which are not the box's work (begin.go). Diff, Changes and Pull use what Keep saved.
-// The callers are agentbox/host/work and staging, and the daemon for tasks.
+// RecordBaseline runs earlier, when a workspace is made, and records the uncommitted changes at
+// that moment, which are not the box's work (baseline.go). Diff, Changes and Pull use what Keep
+// saved. The callers are agentbox/host/work and staging, and the daemon for tasks.
 //
 // The box is not trusted: its answers are parsed as data (facts.go), git checks its objects
 // (agentbox/git) before they enter the mirror, and this package chooses the names of refs. The

@@ -35,7 +35,7 @@ func (k *keepRun) files(ctx context.Context) (f facts, err error) {
 	}
 	// The work tree holds what a box sent, so git reads it through a view: of the box's
 	// configuration and attributes, only files in the tree apply.
-	view, err := git.NewView(filepath.Join(dir, "view"), git.Ingredients{WorkTree: tree, Format: k.mirror.format(ctx)})
+	view, err := git.NewView(filepath.Join(dir, "view"), git.ViewConfig{WorkTree: tree, Format: k.mirror.format(ctx)})
 	if err != nil {
 		return facts{}, err
 	}

@@ -34,5 +34,5 @@ func (c Connection) Exec(ctx context.Context, cmd environment.Command) (environm
 
 // Files implements Guest. It omits .git.
 func (c Connection) Files(ctx context.Context, dir string, w io.Writer) error {
-	return environment.Export{Root: dir, Skip: []string{dir + "/.git"}}.Take(ctx, c.Client, w)
+	return environment.Export{Root: dir, Skip: []string{dir + "/.git"}}.Receive(ctx, c.Client, w)
 }

@@ -27,7 +27,7 @@ type Request struct {
 	Mirror        string        // the project's mirror (home.Mirror); created if missing
 	Ref           string        // the ref to set in it: TaskRef or BoxRef
 	Base          string        // the commit that the workspace began with; "" for none
-	Begin         string        // the directory that Begin wrote for the box; if "" or absent, everything was committed
+	Baseline      string        // the directory that RecordBaseline wrote for the box; if "" or absent, everything was committed
 	Checkout      string        // the checkout the box came from; may be "" or gone
 	SkipUntouched bool          // return early, with no ref and Kept.Nothing true, if a quick look at git finds the box unchanged
 	Export        bool          // set the ref in the checkout, too
@@ -45,19 +45,19 @@ const (
 
 // Kept describes what was kept. Its commits are full hex and exist in the mirror.
 type Kept struct {
-	Ref     string
-	Commit  string   // the box's work; equal to Head if nothing was uncommitted
-	Whole   string   // Commit plus what was uncommitted when the box began, where that still exists
-	Begin   string   // Base plus what was uncommitted when the box began; "" if nothing was
-	Same    bool     // nothing changed since Begin, except for commits
-	Mixed   bool     // Commit includes what was uncommitted at the beginning, because the two cannot be told apart
-	Head    string   // what was checked out; "" before the first commit
-	Base    string   // as requested
-	Commits int      // commits in Head that Base does not contain
-	Files   int      // files that were uncommitted or changed
-	Also    []Branch // branches and stashes in the mirror that Commit does not contain
-	Missing []string // what could not be kept and why, one line each
-	Lost    bool     // Missing lists more than the contents of nested repositories
+	Ref       string
+	Commit    string   // the box's work; equal to Head if nothing was uncommitted
+	Whole     string   // Commit plus what was uncommitted when the box began, where that still exists
+	Baseline  string   // Base plus what was uncommitted when the box began; "" if nothing was
+	Same      bool     // nothing changed since Baseline, except for commits
+	Mixed     bool     // Commit includes what was uncommitted at the beginning, because the two cannot be told apart
+	Head      string   // what was checked out; "" before the first commit
+	Base      string   // as requested
+	Commits   int      // commits in Head that Base does not contain
+	Files     int      // files that were uncommitted or changed
+	OtherRefs []Branch // branches and stashes in the mirror that Commit does not contain
+	Missing   []string // what could not be kept and why, one line each
+	Lost      bool     // Missing lists more than the contents of nested repositories
 	// Unexported says why the checkout did not get Ref although it was requested. The mirror has
 	// the ref, so nothing is lost.
 	Unexported string
@@ -155,7 +155,7 @@ func (k *keepRun) setRefs(ctx context.Context, f facts) error {
 	for i, b := range f.also {
 		b.Ref = branchesRef + name + "/" + strconv.Itoa(i+1)
 		refs[b.Ref] = b.Commit
-		k.kept.Also = append(k.kept.Also, b)
+		k.kept.OtherRefs = append(k.kept.OtherRefs, b)
 	}
 	return k.mirror.setRefs(ctx, refs)
 }
@@ -215,7 +215,7 @@ func (k *keepRun) fetch(ctx context.Context) (facts, error) {
 	var f facts
 	var complaints bytes.Buffer
 	err = background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
-		cmd.Stdout, cmd.Stderr = w, &bounded.Head{W: &complaints, Left: maxFact}
+		cmd.Stdout, cmd.Stderr = w, &bounded.Head{W: &complaints, Remaining: maxFact}
 		status, err := k.guest.Exec(ctx, cmd)
 		if err == nil && status.Code != 0 {
 			why, _, _ := strings.Cut(strings.TrimSpace(complaints.String()), "\n")

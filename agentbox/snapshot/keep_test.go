@@ -240,7 +240,7 @@ func TestKeep(t *testing.T) {
 				t.Error("the checkout has no ref, or has changed")
 			}
 			names := ""
-			for _, b := range kept.Also {
+			for _, b := range kept.OtherRefs {
 				names += b.Name + "\n"
 				gitOut(t, kept.Mirror, "cat-file", "-e", b.Ref)
 			}

@@ -47,8 +47,8 @@ func TaskRef(id string) string { return namespace + "tasks/" + id }
 // BoxRef returns the ref of the work of a box, as it was when last kept.
 func BoxRef(id agentbox.BoxID) string { return namespace + "boxes/" + id.String() }
 
-// Again rebuilds a result of Keep from its saved form. dir is the project's home.Mirror.
-func Again(dir string, kept Kept) Kept {
+// Rebuild rebuilds a result of Keep from its saved form. dir is the project's home.Mirror.
+func Rebuild(dir string, kept Kept) Kept {
 	kept.Whole, kept.Mirror = kept.Commit, mirrorFor(dir, len(kept.Commit))
 	return kept
 }

@@ -48,7 +48,7 @@ const maxQuickStatus = 256 << 10
 // It returns false when in doubt, which leads to a full look. A box that lies loses only its own
 // work.
 func (k *keepRun) untouched(ctx context.Context) bool {
-	began, err := readBegin(k.req.Begin)
+	began, err := readBegin(k.req.Baseline)
 	if err != nil || k.req.Base == "" || k.req.Checkout == "" {
 		return false
 	}
@@ -56,14 +56,14 @@ func (k *keepRun) untouched(ctx context.Context) bool {
 	// The box must then have the tree of the beginning, file by file.
 	if began != "" {
 		var n int
-		if tree, n, err = readTree(k.req.Begin); err != nil {
+		if tree, n, err = readTree(k.req.Baseline); err != nil {
 			return false
 		}
 		files = strconv.Itoa(n)
 	}
 	var out bytes.Buffer
 	status, err := k.guest.Exec(ctx, environment.Command{
-		Argv: []string{"sh", "-c", quickStatus}, Dir: k.req.Dir, Env: map[string]string{"FILES": files}, Stdout: &bounded.Head{W: &out, Left: maxQuickStatus},
+		Argv: []string{"sh", "-c", quickStatus}, Dir: k.req.Dir, Env: map[string]string{"FILES": files}, Stdout: &bounded.Head{W: &out, Remaining: maxQuickStatus},
 	})
 	if err != nil || status.Code != 0 {
 		return false

@@ -26,7 +26,7 @@ func (s *Supervisor) handler() http.Handler {
 		}
 		return s.status(ctx, api.StatusRequest{})
 	})
-	api.Handle(mux, api.SupervisorStatusE, func(ctx context.Context, req api.StatusRequest, _ agentbox.Progress) (api.SupervisorStatus, error) {
+	api.Handle(mux, api.SupervisorShow, func(ctx context.Context, req api.StatusRequest, _ agentbox.Progress) (api.SupervisorStatus, error) {
 		return s.status(ctx, req)
 	})
 	api.Handle(mux, api.SupervisorWait, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {

@@ -83,9 +83,9 @@ func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 // while somebody works in the box.
 func (s *Supervisor) leaseStatus() api.LeaseStatus {
 	left, workers, term := s.lease.remaining()
-	st := api.LeaseStatus{Left: max(left, 0), Term: term, Working: workers}
+	st := api.LeaseStatus{Left: max(left, 0), Term: term, Holders: workers}
 	if why := s.pauseErr.Load(); why != nil && workers == 0 {
-		st.Unpaused = *why
+		st.PauseError = *why
 	}
 	return st
 }

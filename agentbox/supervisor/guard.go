@@ -87,7 +87,7 @@ func (g *guard) enforce(_ context.Context, req api.PolicyInForce) error {
 	}
 	g.meter.limit(req.Limits)
 	g.resolver.Retain(req.Secrets)
-	g.apply(policy.New(req.Spec, gateway.IsOwn))
+	g.apply(policy.New(req.Spec, gateway.IsHostAddress))
 	g.resolver.Set(req.Secrets, req.Env)
 	return nil
 }

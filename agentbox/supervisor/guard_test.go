@@ -277,7 +277,7 @@ func TestConcurrentConnectionLimit(t *testing.T) {
 func TestSecretSources(t *testing.T) {
 	g, _, _ := newTestGuard(t)
 	req := inForce(t)
-	req.Secrets = map[string]secrets.Source{"T": {From: secrets.Reference{Kind: secrets.Env, Of: "V"}}}
+	req.Secrets = map[string]secrets.Source{"T": {From: secrets.Reference{Kind: secrets.Env, Target: "V"}}}
 	req.Env = map[string]string{"V": "value"}
 	if err := g.enforce(t.Context(), req); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ const (
 // keepAlive drops the connection to a guest that has stopped answering, so that no command waits
 // for it for ever. The next use greets the guest anew.
 func (s *Supervisor) keepAlive(ctx context.Context) {
-	pulse := environment.Pulse{Every: keepAliveEvery, Within: keepAliveTimeout, Excused: s.frozen}
+	pulse := environment.KeepAliveOptions{Interval: keepAliveEvery, Timeout: keepAliveTimeout, Suspended: s.frozen}
 	for ok := ctx.Err() == nil; ok; ok = background.Sleep(ctx, keepAliveEvery) {
 		if c := s.link.liveConnection(); c != nil {
 			if err := environment.KeepAlive(ctx, c.SSH(), pulse); err != nil {

@@ -162,7 +162,7 @@ func (m *meter) costExceeded(l api.Limits) agentbox.Limit {
 	switch {
 	case l.Tokens > 0 && tokensOf(m.used()) >= l.Tokens:
 		return agentbox.Limit{Kind: agentbox.LimitTokens, Count: l.Tokens}
-	case l.Cost > 0 && l.Rates != nil && l.Rates.Of(m.used()).Amount >= l.Cost:
+	case l.Cost > 0 && l.Rates != nil && l.Rates.Cost(m.used()).Amount >= l.Cost:
 		return agentbox.Limit{Kind: agentbox.LimitCost, Cost: l.Cost, Currency: l.Rates.Currency}
 	}
 	return agentbox.Limit{}

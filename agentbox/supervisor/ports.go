@@ -18,14 +18,14 @@ import (
 type ports struct {
 	ctx     context.Context // of the supervisor: forwardings end with it
 	backend environment.Backend
-	watch   environment.Watch
+	watch   environment.ForwardHooks
 
 	mu   sync.Mutex
 	byID map[int]*environment.Forwarding // by port in the box
 }
 
 // newPorts has none open. backend connects to the guest; watch observes connections and their data.
-func newPorts(ctx context.Context, backend environment.Backend, watch environment.Watch) *ports {
+func newPorts(ctx context.Context, backend environment.Backend, watch environment.ForwardHooks) *ports {
 	return &ports{ctx: ctx, backend: backend, watch: watch, byID: map[int]*environment.Forwarding{}}
 }
 

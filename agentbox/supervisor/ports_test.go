@@ -27,7 +27,7 @@ func freePort(t *testing.T) int {
 }
 
 func TestPorts(t *testing.T) {
-	p := newPorts(t.Context(), noGuest, environment.Watch{})
+	p := newPorts(t.Context(), noGuest, environment.ForwardHooks{})
 	defer p.closeAll()
 	port := freePort(t)
 	same := "127.0.0.1:" + strconv.Itoa(port)
@@ -80,7 +80,7 @@ func TestTakenPort(t *testing.T) {
 	}
 	defer taken.Close()
 	number := taken.Addr().(*net.TCPAddr).Port
-	p := newPorts(t.Context(), noGuest, environment.Watch{})
+	p := newPorts(t.Context(), noGuest, environment.ForwardHooks{})
 	defer p.closeAll()
 	if _, err := p.open(80, number); agentbox.CodeOf(err) != agentbox.Exists {
 		t.Errorf("asked for: %v", err)
@@ -91,7 +91,7 @@ func TestTakenPort(t *testing.T) {
 }
 
 func TestInvalidPorts(t *testing.T) {
-	p := newPorts(t.Context(), noGuest, environment.Watch{})
+	p := newPorts(t.Context(), noGuest, environment.ForwardHooks{})
 	for _, c := range [][2]int{{0, 0}, {-1, 0}, {65536, 0}, {80, -1}, {80, 65536}} {
 		if _, err := p.open(c[0], c[1]); agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("%v: %v", c, err)

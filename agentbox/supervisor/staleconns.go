@@ -46,7 +46,7 @@ func (s *Supervisor) resetStaleConns(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, staleConnsTimeout)
 	defer cancel()
 	var table bytes.Buffer // 256 bytes are enough for each connection
-	if _, err := environment.Exec(ctx, client, environment.Command{Argv: []string{"cat", "/proc/net/tcp"}, Stdout: &bounded.Head{W: &table, Left: 256 * maxStaleConns}}); err != nil {
+	if _, err := environment.Exec(ctx, client, environment.Command{Argv: []string{"cat", "/proc/net/tcp"}, Stdout: &bounded.Head{W: &table, Remaining: 256 * maxStaleConns}}); err != nil {
 		s.log.Warn("cannot ask the guest for the connections it has kept", "error", err)
 		return
 	}

@@ -99,7 +99,7 @@ func (s *Supervisor) greetGuest(ctx context.Context, become *api.AttachRequest) 
 // openAccess opens the way in: ports, the SSH relay and jobs. It also keeps the connection to the
 // guest alive, and the guest's clock right.
 func (s *Supervisor) openAccess(ctx context.Context, sshListener net.Listener, wg *sync.WaitGroup) {
-	s.ports = newPorts(ctx, s.guest, environment.Watch{Opened: s.lease.hold, Passed: s.meter.touch})
+	s.ports = newPorts(ctx, s.guest, environment.ForwardHooks{OnOpen: s.lease.hold, OnData: s.meter.touch})
 	relay := environment.NewRelay(s.link.hostKey, s.link.localKey.PublicKey(), s.guest, s.log)
 	s.keepJobs(ctx, relay, wg)
 	wg.Go(func() { _ = relay.Serve(ctx, countingListener{sshListener, s.meter}) })

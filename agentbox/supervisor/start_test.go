@@ -65,7 +65,7 @@ func TestHandshakeError(t *testing.T) {
 func TestStatusDuringAttach(t *testing.T) {
 	s := &Supervisor{
 		started: make(chan struct{}), link: &link{}, lease: newLease(time.Hour), meter: newMeter(nil, nil),
-		ports: newPorts(t.Context(), nil, environment.Watch{}),
+		ports: newPorts(t.Context(), nil, environment.ForwardHooks{}),
 	}
 	defer s.lease.stop()
 	s.guard = newGuard(s.cfg, t.TempDir(), s.meter, slog.New(slog.DiscardHandler))

@@ -263,7 +263,7 @@ func (s *Supervisor) status(ctx context.Context, req api.StatusRequest) (api.Sup
 	}
 	st := api.SupervisorStatus{
 		PID: os.Getpid(), Life: s.cfg.Life, Attached: s.attached.Load(), Ports: s.ports.list(), Kernel: s.link.kernel(),
-		NoCard: s.network == nil, Unlogged: s.guard.failed.Load(), Lease: s.leaseStatus(),
+		NoNetworkCard: s.network == nil, AuditLogFailed: s.guard.failed.Load(), Lease: s.leaseStatus(),
 	}
 	if req.Processes {
 		st.Machine = s.machine.PIDs()

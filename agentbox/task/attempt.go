@@ -329,7 +329,7 @@ func (r *run) jobResult(ctx context.Context, info api.JobInfo) agentbox.Result {
 	default:
 		result.State, result.Reason = agentbox.TaskFailed, fmt.Sprintf("exit code %d", *info.Job.Exit)
 	}
-	if result.LeftOut = info.Job.LeftOut; result.Limit.IsZero() { // what a limit ended has no status of its own
+	if result.Omitted = info.Job.Omitted; result.Limit.IsZero() { // what a limit ended has no status of its own
 		result.Exit = info.Job.Exit
 	}
 	if err := r.keepTranscript(info.Dir); err != nil {

@@ -78,8 +78,8 @@ func (h *fakeHost) List(context.Context, api.ListRequest, agentbox.Progress) ([]
 	return all, nil
 }
 
-func (h *fakeHost) Unlimit(context.Context, api.BoxRef) error { return nil }
-func (h *fakeHost) Stop(context.Context, api.BoxRef) error    { return nil }
+func (h *fakeHost) LiftLimits(context.Context, api.BoxRef) error { return nil }
+func (h *fakeHost) Stop(context.Context, api.BoxRef) error       { return nil }
 
 func (h *fakeHost) Remove(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (agentbox.Box, error) {
 	b, err := h.Find(ctx, ref)

@@ -22,8 +22,8 @@ type Boxes interface {
 	Up(context.Context, api.UpRequest, agentbox.Progress) (api.UpResponse, error)
 	Find(context.Context, api.BoxRef) (agentbox.Box, error)
 	List(context.Context, api.ListRequest, agentbox.Progress) ([]agentbox.Box, error)
-	Unlimit(context.Context, api.BoxRef) error // lifts its limits, so that its work can be looked at
-	Stop(context.Context, api.BoxRef) error    // ends its machine; the workspace stays
+	LiftLimits(context.Context, api.BoxRef) error // lifts its limits, so that its work can be looked at
+	Stop(context.Context, api.BoxRef) error       // ends its machine; the workspace stays
 	Remove(context.Context, api.BoxRef, agentbox.Progress) (agentbox.Box, error)
 }
 

@@ -123,7 +123,7 @@ func (s Store) Read(id agentbox.TaskID) (agentbox.Task, error) {
 	}
 	for _, a := range t.Attempts {
 		if a.Result != nil {
-			t.Account(a.Result.Used, a.Result.Cost)
+			t.AddUsage(a.Result.Used, a.Result.Cost)
 		}
 	}
 	t.State = s.state(t)

@@ -120,7 +120,7 @@ func (r *run) snapshotWork(ctx context.Context, box agentbox.Box, evidence func(
 		return Kept{}, err
 	}
 	for range maxKeepAttempts {
-		if err = r.q.Boxes.Unlimit(ctx, r.ref()); err == nil {
+		if err = r.q.Boxes.LiftLimits(ctx, r.ref()); err == nil {
 			kept, err = r.q.Snapshotter.Keep(ctx, box, t)
 		}
 		if err == nil || ctx.Err() != nil {

@@ -20,16 +20,16 @@ const (
 	claimPoll  = time.Second
 )
 
-// Once makes sure that one machine of the team at a time makes something. get fetches the result of
-// another machine and returns NotFound while there is none. make makes it here. report tells the
-// user what we are waiting for.
+// MakeOnce makes sure that one machine of the team at a time makes something. get fetches the
+// result of another machine and returns NotFound while there is none. make makes it here. report
+// tells the user what we are waiting for.
 //
 // If the machine that holds the claim disappears or takes too long, another one takes over. Without
 // a team, Once only calls make. It calls make at most once, and get often. An error of get other
 // than NotFound is shown to the user, and the result is then made here. key names the result and is
 // visible to the whole team.
-func (t *Team) Once(ctx context.Context, key string, report func(string), get, make func(ctx context.Context) error) error {
-	w := onceCall{key, report, get, make}
+func (t *Team) MakeOnce(ctx context.Context, key string, report func(string), get, make func(ctx context.Context) error) error {
+	w := makeOnceCall{key, report, get, make}
 	waited := identity.PeerID{}
 	for {
 		// Before any claim, since the result has usually existed for a long time.
@@ -72,8 +72,8 @@ func (t *Team) Once(ctx context.Context, key string, report func(string), get, m
 	}
 }
 
-// onceCall holds the arguments of one call of Once.
-type onceCall struct {
+// makeOnceCall holds the arguments of one call of Once.
+type makeOnceCall struct {
 	key       string
 	report    func(string)
 	get, make func(ctx context.Context) error
@@ -81,7 +81,7 @@ type onceCall struct {
 
 // fetch gets the result of another machine. missing reports whether there is none. If there is one
 // that cannot be fetched, fetch shows the error to the user and makes the result here.
-func (w onceCall) fetch(ctx context.Context) (missing bool, err error) {
+func (w makeOnceCall) fetch(ctx context.Context) (missing bool, err error) {
 	err = w.get(ctx)
 	switch {
 	case err == nil || ctx.Err() != nil:
@@ -95,7 +95,7 @@ func (w onceCall) fetch(ctx context.Context) (missing bool, err error) {
 
 // fetchOrMake is called by the machine whose turn it is. It fetches first, because the previous
 // holder of the claim may have finished since we last looked.
-func (w onceCall) fetchOrMake(ctx context.Context) error {
+func (w makeOnceCall) fetchOrMake(ctx context.Context) error {
 	if missing, err := w.fetch(ctx); !missing {
 		return err
 	}
@@ -115,7 +115,7 @@ func claim(m *mesh.Mesh, c *catalogue.Store, key string) (holder identity.PeerID
 // makeClaimed makes what we claimed, and renews the claim meanwhile. lost reports whether another
 // machine claimed it at the same time and takes precedence. The context of make is cancelled when
 // the claim is lost, but what make has finished by then counts.
-func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store, w onceCall) (lost bool, err error) {
+func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store, w makeOnceCall) (lost bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	made := make(chan error, 1)

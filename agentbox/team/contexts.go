@@ -76,15 +76,15 @@ func printable(s string) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// Announced is a context as announced by the machine that works on it.
-type Announced struct {
+// AnnouncedContext is a context as announced by the machine that works on it.
+type AnnouncedContext struct {
 	Context
 	Owner identity.PeerID
 }
 
 // TeamContexts lists what the machines of the team work on. It reads only memory and asks no
 // machine, so a machine that is offline is listed with what it announced last.
-func (t *Team) TeamContexts() []Announced {
+func (t *Team) TeamContexts() []AnnouncedContext {
 	m, c := t.catalogues()
 	if c == nil {
 		return nil
@@ -93,14 +93,14 @@ func (t *Team) TeamContexts() []Announced {
 	if err != nil {
 		return nil
 	}
-	var out []Announced
+	var out []AnnouncedContext
 	for _, p := range peers {
 		_, records, _ := c.Records(p.ID)
 		for _, r := range records {
 			if r.Kind != catalogue.Box && r.Kind != catalogue.Task {
 				continue
 			}
-			announced := Announced{Owner: p.ID}
+			announced := AnnouncedContext{Owner: p.ID}
 			if json.Unmarshal([]byte(r.Text), &announced.Context) != nil {
 				continue // written by another version of agentbox
 			}

@@ -91,7 +91,7 @@ func (t *Team) KernelFetched() { t.TemplateMade() }
 // must not contain files of this host. Without a team it does nothing, because packing a template
 // takes time that would then be wasted.
 func (t *Team) KeepTemplate(ctx context.Context, key string, image agentbox.Digest, dir string) error {
-	if !t.Waits() {
+	if !t.HasPeers() {
 		return nil
 	}
 	img, err := t.Files.Get(image.String())
@@ -113,7 +113,7 @@ func (t *Team) ForgetTemplate(ctx context.Context, key string) error {
 
 // KeepKernel is KeepTemplate for a kernel that was fetched here.
 func (t *Team) KeepKernel(ctx context.Context, release, dir string) error {
-	if !t.Waits() {
+	if !t.HasPeers() {
 		return nil
 	}
 	n := layers.KernelName(runtime.GOARCH, release)
@@ -121,9 +121,9 @@ func (t *Team) KeepKernel(ctx context.Context, release, dir string) error {
 	return t.archives().Add(ctx, n, dir)
 }
 
-// Distrusts reports whether results of a member must no longer be used. by is a PeerID; "" is this
+// IsRevoked reports whether results of a member must no longer be used. by is a PeerID; "" is this
 // machine.
-func (t *Team) Distrusts(by string) bool {
+func (t *Team) IsRevoked(by string) bool {
 	m := t.mesh.Load()
 	if m == nil || by == "" {
 		return false

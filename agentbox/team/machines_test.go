@@ -75,7 +75,7 @@ func TestTemplatesAndKernelsAreShared(t *testing.T) {
 	}
 	eventually(t, "they go", func() bool {
 		names, err := needs.SetupResults.Revoked(t.Context())
-		return needs.Distrusts(has.mesh.Self().String()) && err == nil && len(names) == 0
+		return needs.IsRevoked(has.mesh.Self().String()) && err == nil && len(names) == 0
 	})
 	if _, _, err := needs.Template(t.Context(), key, t.TempDir(), nil); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Error(err)

@@ -44,7 +44,7 @@ func (t *Team) dropRevoked(ctx context.Context) {
 // images that are gone for good. A template or kernel that a box needs stays, for that box only.
 func (t *Team) dropMachines(ctx context.Context, gone map[agentbox.Digest]bool) {
 	if t.DropMachines != nil {
-		t.DropMachines(ctx, func(by string, image agentbox.Digest) bool { return gone[image] || t.Distrusts(by) })
+		t.DropMachines(ctx, func(by string, image agentbox.Digest) bool { return gone[image] || t.IsRevoked(by) })
 	}
 	if len(gone) == 0 {
 		return

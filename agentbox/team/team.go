@@ -210,8 +210,8 @@ func (t *Team) Run(ctx context.Context) {
 	}
 }
 
-// Waits reports whether other machines may want what is made here (host.Team).
-func (t *Team) Waits() bool {
+// HasPeers reports whether other machines may want what is made here (host.Team).
+func (t *Team) HasPeers() bool {
 	_, c := t.catalogues()
 	return c != nil
 }

@@ -256,7 +256,7 @@ func (m *machine) result(ctx context.Context, t *testing.T, in caches.Ingredient
 	if err := os.WriteFile(file, make([]byte, 10240), 0o600); err != nil {
 		return err
 	}
-	made := caches.Made{Key: in.Key(), Ingredients: in, Parts: []caches.Part{caches.Dirs}}
+	made := caches.Result{Key: in.Key(), Ingredients: in, Parts: []caches.Part{caches.Dirs}}
 	return m.SetupResults.Publish(ctx, made, map[caches.Part]string{caches.Dirs: file})
 }
 
@@ -274,7 +274,7 @@ func TestOnceRunsOnOneMachine(t *testing.T) {
 				_, err := m.Setup(ctx, in.Key(), nil)
 				return err
 			}
-			err := m.Once(t.Context(), "setup/"+in.Key().Hex(), func(string) { waiting.Add(1) }, get, func(ctx context.Context) error {
+			err := m.MakeOnce(t.Context(), "setup/"+in.Key().Hex(), func(string) { waiting.Add(1) }, get, func(ctx context.Context) error {
 				making.Add(1)
 				defer making.Add(-1)
 				select {
@@ -308,14 +308,14 @@ func TestFailureReleasesClaim(t *testing.T) {
 	none := func(context.Context) error { return agentbox.Errorf(agentbox.NotFound, "nobody") }
 	began, end := make(chan struct{}), make(chan struct{})
 	go func() {
-		_ = all[0].Once(t.Context(), "k", func(string) {}, none, func(context.Context) error { close(began); <-end; return fails })
+		_ = all[0].MakeOnce(t.Context(), "k", func(string) {}, none, func(context.Context) error { close(began); <-end; return fails })
 	}()
 	<-began
 	eventually(t, "the claim is seen", func() bool { _, ok := all[1].mesh.Catalogues().Holder("k"); return ok })
 	waits := make(chan string, 8)
 	done := make(chan error, 1)
 	go func() {
-		done <- all[1].Once(t.Context(), "k", func(s string) { waits <- s }, none, func(context.Context) error { return nil })
+		done <- all[1].MakeOnce(t.Context(), "k", func(s string) { waits <- s }, none, func(context.Context) error { return nil })
 	}()
 	<-waits
 	close(end)
@@ -359,7 +359,7 @@ func TestContextsAreSanitized(t *testing.T) {
 func TestNonBuilderClaimsNothing(t *testing.T) {
 	all := newTeam(t, false)
 	none := func(context.Context) error { return agentbox.Errorf(agentbox.NotFound, "nobody") }
-	err := all[1].Once(t.Context(), "k", func(string) {}, none, func(context.Context) error {
+	err := all[1].MakeOnce(t.Context(), "k", func(string) {}, none, func(context.Context) error {
 		if _, records, _ := all[1].mesh.Catalogues().Records(all[1].mesh.Self()); len(records) != 0 {
 			t.Errorf("%+v", records)
 		}
@@ -373,7 +373,7 @@ func TestNonBuilderClaimsNothing(t *testing.T) {
 	}
 	eventually(t, "the claim is seen", func() bool { return all[0].knows(catalogue.Claim, "k") })
 	made := false
-	err = all[0].Once(t.Context(), "k", func(s string) { t.Error(s) }, none, func(context.Context) error { made = true; return nil })
+	err = all[0].MakeOnce(t.Context(), "k", func(s string) { t.Error(s) }, none, func(context.Context) error { made = true; return nil })
 	if err != nil || !made {
 		t.Errorf("%v, made %v", err, made)
 	}
@@ -389,7 +389,7 @@ func TestPrivateResultsAreNotOffered(t *testing.T) {
 	var keys []agentbox.Digest
 	for _, private := range []bool{true, false} {
 		in := caches.Ingredients{Project: "p", Setup: []string{"a\nb"}, Env: map[string]agentbox.Digest{"X": {byte(len(keys))}}, Lockfiles: map[string]agentbox.Digest{}}
-		made := caches.Made{Key: in.Key(), Ingredients: in, Parts: []caches.Part{caches.Dirs}, Private: private}
+		made := caches.Result{Key: in.Key(), Ingredients: in, Parts: []caches.Part{caches.Dirs}, Private: private}
 		if err := all[0].SetupResults.Publish(t.Context(), made, map[caches.Part]string{caches.Dirs: file}); err != nil {
 			t.Fatal(err)
 		}
@@ -416,7 +416,7 @@ func TestLeaveDuringCalls(t *testing.T) {
 				m.TeamContexts()
 				_, _ = m.Image(ctx, agentbox.Digest{1}, "")
 				none := func(context.Context) error { return agentbox.Errorf(agentbox.NotFound, "nobody") }
-				_ = m.Once(ctx, "k", func(string) {}, none, func(context.Context) error { return nil })
+				_ = m.MakeOnce(ctx, "k", func(string) {}, none, func(context.Context) error { return nil })
 			}
 		})
 	}
@@ -440,14 +440,14 @@ func TestImageWithoutHoldersIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if needs.Lost(t.Context(), got) != nil || needs.Lost(t.Context(), img) != nil {
+	if needs.CheckAvailable(t.Context(), got) != nil || needs.CheckAvailable(t.Context(), img) != nil {
 		t.Error("it is lost while its holder is here")
 	}
 	if err := has.mesh.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is lost", func() bool { return needs.Lost(t.Context(), got) != nil })
-	if needs.Lost(t.Context(), img) != nil {
+	eventually(t, "it is lost", func() bool { return needs.CheckAvailable(t.Context(), got) != nil })
+	if needs.CheckAvailable(t.Context(), img) != nil {
 		t.Error("an image that is all here is lost")
 	}
 }

@@ -14,9 +14,9 @@ var npmPackage = agentbox.Pattern(`^(@[a-z0-9][a-z0-9._-]{0,63}/)?[a-z0-9][a-z0-
 // elsewhere.
 var pipPackage = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(==[0-9][0-9A-Za-z.]{0,31})?$`)
 
-// Ask makes a Need from a configuration. The version "" or "*" means any. file is shown to people
-// as the origin of the need. The error has no code.
-func Ask(t Tool, version, file string) (Need, error) {
+// NewNeed makes a Need from a configuration. The version "" or "*" means any. file is shown to
+// people as the origin of the need. The error has no code.
+func NewNeed(t Tool, version, file string) (Need, error) {
 	n := Need{Tool: t, File: file, Key: "toolchain." + string(t)}
 	if version == "" || version == "*" {
 		return n, nil

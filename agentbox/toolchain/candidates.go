@@ -58,10 +58,10 @@ func upstream(v string) string {
 	return v
 }
 
-// Settled reports whether every needed tool is among the installed packages, so that no other
+// SatisfiedBy reports whether every needed tool is among the installed packages, so that no other
 // candidates matter. A version that does not satisfy a constraint does not matter here, as Resolve
 // handles that. The exception is Node.js, of which the npm registry has other versions.
-func (n Needs) Settled(installed Candidates) bool {
+func (n Needs) SatisfiedBy(installed Candidates) bool {
 	for _, t := range n.Tools() {
 		packages := installed.packages(t)
 		if len(packages) == 0 || installed[packages[0]] == "" {

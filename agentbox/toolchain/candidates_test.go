@@ -23,15 +23,15 @@ func TestALongLineHidesNoCandidate(t *testing.T) {
 func TestWhatIsInstalledIsNotAddedAgain(t *testing.T) {
 	have := Installed([]string{"python3=3.11.2-1+b1", "python3-venv:amd64=3.11.2-1+b1", "make=4.3-4.1", "odd"})
 	needs := Needs{{Tool: Python}, {Tool: Make}}
-	if !needs.Settled(have) || append(needs, Need{Tool: Go}).Settled(have) || append(needs, Need{Tool: PNPM}).Settled(have) {
+	if !needs.SatisfiedBy(have) || append(needs, Need{Tool: Go}).SatisfiedBy(have) || append(needs, Need{Tool: PNPM}).SatisfiedBy(have) {
 		t.Error("settled is wrong")
 	}
-	p := Resolve(needs, Offer{Distribution: have}).Without(have)
+	p := Resolve(needs, Available{Distribution: have}).Without(have)
 	if got := strings.Join(p.Packages, " "); got != "python3-dev python3-pip" {
 		t.Errorf("adds %s", got)
 	}
 	have["nodejs"] = "18.1.0"
-	if !(Needs{{Tool: Node, Constraint: ">=18"}}).Settled(have) || (Needs{{Tool: Node, Constraint: ">=18"}, {Tool: Node, Constraint: "20"}}).Settled(have) {
+	if !(Needs{{Tool: Node, Constraint: ">=18"}}).SatisfiedBy(have) || (Needs{{Tool: Node, Constraint: ">=18"}, {Tool: Node, Constraint: "20"}}).SatisfiedBy(have) {
 		t.Error("an old Node.js settles what asks for a new one")
 	}
 }

@@ -6,11 +6,11 @@
 // A need is one tool that one file asks for. A constraint is its version in the notation of that
 // tool's ecosystem. The candidate is the version of a package that the distribution has.
 //
-// Detect reads the files, with one reader for each ecosystem, and returns Needs. Ask makes a Need
-// from agentbox.yaml or an agent's profile. ParseCandidates reads what the distribution has,
+// Detect reads the files, with one reader for each ecosystem, and returns Needs. NewNeed makes a
+// Need from agentbox.yaml or an agent's profile. ParseCandidates reads what the distribution has,
 // Resolve makes a Plan of both, and agentbox/host/setup runs Plan.Commands as root in a clean box.
-// Ecosystems tells package policy from whose registries the tools download. Recipe is an ingredient
-// of the key of the resulting image.
+// Ecosystems tells package policy from whose registries the tools download. Fingerprint is an
+// ingredient of the key of the resulting image.
 //
 // Invariants: A constraint has passed a pattern that allows neither quotes, dollars nor a leading
 // dash, and is always an argument of its own. A version that no pattern matches is Refused: it is

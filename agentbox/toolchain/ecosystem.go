@@ -23,7 +23,7 @@ func (n Needs) Ecosystems() []string {
 		out = append(out, ecosystemsOf[t]...)
 	}
 	isFirst := func(version string) bool { major, _, _ := strings.Cut(version, "."); return major == "1" }
-	if yarns := n.Constraints(Yarn); len(n.Of(Yarn)) > 0 && (len(yarns) == 0 || slices.ContainsFunc(yarns, isFirst)) {
+	if yarns := n.Constraints(Yarn); len(n.ForTool(Yarn)) > 0 && (len(yarns) == 0 || slices.ContainsFunc(yarns, isFirst)) {
 		out = append(out, yarn1)
 	}
 	slices.Sort(out)

@@ -96,8 +96,8 @@ func (n Needs) Sort() {
 	})
 }
 
-// Of returns the needs for one tool. The caller owns the slice.
-func (n Needs) Of(t Tool) Needs {
+// ForTool returns the needs for one tool. The caller owns the slice.
+func (n Needs) ForTool(t Tool) Needs {
 	return slices.DeleteFunc(slices.Clone(n), func(need Need) bool { return need.Tool != t })
 }
 
@@ -105,7 +105,7 @@ func (n Needs) Of(t Tool) Needs {
 func (n Needs) Tools() []Tool {
 	var out []Tool
 	for _, t := range Tools {
-		if len(n.Of(t)) > 0 {
+		if len(n.ForTool(t)) > 0 {
 			out = append(out, t)
 		}
 	}
@@ -115,7 +115,7 @@ func (n Needs) Tools() []Tool {
 // Constraints returns the distinct constraints on one tool, without "" (any version).
 func (n Needs) Constraints(t Tool) []string {
 	var out []string
-	for _, need := range n.Of(t) {
+	for _, need := range n.ForTool(t) {
 		if need.Constraint != "" && !slices.Contains(out, need.Constraint) {
 			out = append(out, need.Constraint)
 		}
@@ -123,10 +123,10 @@ func (n Needs) Constraints(t Tool) []string {
 	return out
 }
 
-// Together returns one version of a tool, in the notation of a configuration, that satisfies all
+// Combined returns one version of a tool, in the notation of a configuration, that satisfies all
 // files. If the notation cannot express that, it returns the first constraint. `init` writes it to
 // agentbox.yaml. "" is any version.
-func (n Needs) Together(t Tool) string {
+func (n Needs) Combined(t Tool) string {
 	wanted := n.Constraints(t)
 	if len(wanted) < 2 {
 		return strings.Join(wanted, "")
@@ -140,15 +140,15 @@ func (n Needs) Together(t Tool) string {
 	case Python:
 		together = strings.Join(wanted, ", ")
 	}
-	if _, err := Ask(t, together, ""); err != nil {
+	if _, err := NewNeed(t, together, ""); err != nil {
 		return wanted[0]
 	}
 	return together
 }
 
-// Sum returns a line for each needed tool. Needs that result in the same tools have the same Sum,
-// however many files ask for them.
-func (n Needs) Sum() string {
+// Fingerprint returns a line for each needed tool. Needs that result in the same tools have the
+// same Sum, however many files ask for them.
+func (n Needs) Fingerprint() string {
 	var text strings.Builder
 	for _, t := range n.Tools() {
 		wanted := n.Constraints(t)

@@ -51,7 +51,7 @@ func readNode(s *scan, dir string) {
 	// A lock asks for the program that wrote it, unless packageManager names a version.
 	for tool, lock := range map[Tool]string{PNPM: "pnpm-lock.yaml", Yarn: "yarn.lock"} {
 		file := path.Join(dir, lock)
-		if content, ok := s.head(file); ok && len(s.found.Needs.Of(tool)) == 0 {
+		if content, ok := s.head(file); ok && len(s.found.Needs.ForTool(tool)) == 0 {
 			n := Need{Tool: tool, File: file, Constraint: lockfileMajor(tool, content)}
 			if n.Constraint != "" {
 				n.Key = lockKeys[tool]

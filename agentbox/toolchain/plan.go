@@ -55,8 +55,8 @@ var newerOf = map[Tool][]string{
 	Rust: {"rustc-web", "cargo-web", "rustfmt-web"},
 }
 
-// Offer is what a box can get, and what it already has.
-type Offer struct {
+// Available is what a box can get, and what it already has.
+type Available struct {
 	Distribution Candidates // what the distribution has
 	// Node is the version of the box's Node.js if it has npm, wherever both come from; "" for none.
 	Node string
@@ -66,7 +66,7 @@ type Offer struct {
 
 // PackagesToQuery returns the packages whose candidates Resolve needs, given all of the offer but
 // Distribution.
-func (n Needs) PackagesToQuery(have Offer) []string {
+func (n Needs) PackagesToQuery(have Available) []string {
 	var out []string
 	for _, t := range n.Tools() {
 		if wanted := n.Constraints(Node); t == Node {
@@ -80,16 +80,16 @@ func (n Needs) PackagesToQuery(have Offer) []string {
 }
 
 // Has reports whether the box has a Node.js that all ranges accept.
-func (o Offer) Has(wanted []string) bool { return o.Node != "" && accepts(wanted, o.Node) }
+func (o Available) Has(wanted []string) bool { return o.Node != "" && accepts(wanted, o.Node) }
 
 // DistributionHas reports whether the distribution has a Node.js that all ranges accept.
-func (o Offer) DistributionHas(wanted []string) bool {
+func (o Available) DistributionHas(wanted []string) bool {
 	candidate := o.Distribution[packagesOf[Node][0]]
 	return candidate != "" && accepts(wanted, candidate)
 }
 
 // releases returns a Node.js of the npm registry that all ranges accept, and the npm for it.
-func (o Offer) releases(wanted []string) (node, npm Release, ok bool) {
+func (o Available) releases(wanted []string) (node, npm Release, ok bool) {
 	if node, ok = o.Nodes.node(wanted); ok {
 		npm, ok = o.NPMs.npm(node)
 	}
@@ -108,23 +108,23 @@ func (have Candidates) packages(t Tool) []string {
 
 // Resolve makes a plan for needs. It is a pure function: equal needs and offers result in equal
 // plans. It does not fail: needs that it cannot meet are in Unmet.
-func Resolve(needs Needs, offer Offer) Plan {
+func Resolve(needs Needs, offer Available) Plan {
 	have := offer.Distribution
 	var p Plan
 	for _, t := range needs.Tools() {
 		switch t {
 		case Go:
-			p.resolveGo(needs.Of(t), have["golang-go"])
+			p.resolveGo(needs.ForTool(t), have["golang-go"])
 		case Node:
-			p.resolveNode(needs.Of(t), offer)
+			p.resolveNode(needs.ForTool(t), offer)
 		case PNPM, Yarn:
-			p.resolveGlobal(needs.Of(t))
+			p.resolveGlobal(needs.ForTool(t))
 		case Package:
 			p.Global = append(p.Global, needs.Constraints(t)...)
 		case PipPackage:
 			p.Pip = append(p.Pip, needs.Constraints(t)...)
 		default:
-			p.resolveDistribution(needs.Of(t), have)
+			p.resolveDistribution(needs.ForTool(t), have)
 		}
 	}
 	return p
@@ -155,7 +155,7 @@ func newestOf(versions []string) (newest string) {
 // resolveNode takes a version that every file accepts: the one in the box, or otherwise that of the
 // npm registry, which is two archives, or otherwise that of the distribution, whose npm is some
 // four hundred packages.
-func (p *Plan) resolveNode(needs Needs, offer Offer) {
+func (p *Plan) resolveNode(needs Needs, offer Available) {
 	wanted, candidate := needs.Constraints(Node), offer.Distribution["nodejs"]
 	node, npm, found := offer.releases(wanted)
 	switch {
@@ -294,9 +294,9 @@ func (u Unmet) String() string {
 	return asks
 }
 
-// Recipe identifies how plans are carried out, so that images with differently installed tools have
-// different keys. It is hex, and changes with the scripts and the lists of packages.
-func Recipe() string {
+// Fingerprint identifies how plans are carried out, so that images with differently installed tools
+// have different keys. It is hex, and changes with the scripts and the lists of packages.
+func Fingerprint() string {
 	h := sha256.New()
 	for _, part := range []string{askRegistry, installGo, installNode, installPrograms, installPip} {
 		h.Write([]byte(part))

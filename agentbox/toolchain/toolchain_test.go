@@ -164,7 +164,7 @@ func TestResolve(t *testing.T) {
 			if name == "rust of browsers" {
 				have["rustc-web"] = "1.96.0"
 			}
-			if got := Resolve(test.needs, Offer{Distribution: have}); !reflect.DeepEqual(got, test.want) {
+			if got := Resolve(test.needs, Available{Distribution: have}); !reflect.DeepEqual(got, test.want) {
 				t.Errorf("got  %+v\nwant %+v", got, test.want)
 			}
 		})
@@ -205,7 +205,7 @@ func TestResolveNode(t *testing.T) {
 			for _, c := range append(test.wanted, "") {
 				needs = append(needs, Need{Tool: Node, Constraint: c})
 			}
-			offer := Offer{Node: test.has, Nodes: nodes, NPMs: npms}
+			offer := Available{Node: test.has, Nodes: nodes, NPMs: npms}
 			if got := strings.Join(needs.PackagesToQuery(offer), " "); got != test.asks {
 				t.Errorf("the distribution is asked for %q", got)
 			}
@@ -269,7 +269,7 @@ func FuzzDetect(f *testing.F) {
 			if strings.ContainsAny(n.Constraint+n.Refused, "\x1b\n\x00") || strings.HasPrefix(n.Constraint, "--") || !slices.Contains(names, n.File) {
 				t.Errorf("%+v", n)
 			}
-			if _, err := json.Marshal(Resolve(Needs{n}, Offer{Distribution: Candidates{"nodejs": "18.1.0", "python3": "3.11.2"}, Nodes: releasesOf("20.1.0"), NPMs: releasesOf("10.1.0")})); err != nil {
+			if _, err := json.Marshal(Resolve(Needs{n}, Available{Distribution: Candidates{"nodejs": "18.1.0", "python3": "3.11.2"}, Nodes: releasesOf("20.1.0"), NPMs: releasesOf("10.1.0")})); err != nil {
 				t.Error(err)
 			}
 		}
@@ -301,7 +301,7 @@ func TestTogether(t *testing.T) {
 		">=3.9, <4": asks(Python, ">=3.9", "<4"), "9.1.0": asks(PNPM, "9.1.0", "8"), "": asks(CMake, ""),
 		strings.Repeat("1", 70): asks(Node, strings.Repeat("1", 70), strings.Repeat("2", 70)),
 	} {
-		if got := needs.Together(needs[0].Tool); got != want {
+		if got := needs.Combined(needs[0].Tool); got != want {
 			t.Errorf("%v: %q", needs, got)
 		}
 	}
@@ -312,18 +312,18 @@ func TestEqualNeedsHaveOneSum(t *testing.T) {
 	newer := Need{Tool: Rust, Constraint: "1.85", File: "Cargo.toml"}
 	found := Needs{any, any, first, newer, {Tool: Rust}, {Tool: CMake}}
 	written := Needs{any, newer, {Tool: CMake}} // as init writes it
-	if found.Sum() != written.Sum() {
-		t.Errorf("%q and %q", found.Sum(), written.Sum())
+	if found.Fingerprint() != written.Fingerprint() {
+		t.Errorf("%q and %q", found.Fingerprint(), written.Fingerprint())
 	}
 	sums := map[string]Needs{}
 	for _, needs := range []Needs{
 		nil, {any}, {{Tool: Node, Constraint: "18"}}, {newer}, {first}, {{Tool: CMake}}, {any, {Tool: CMake}},
 		{{Tool: Package, Constraint: "a"}}, {{Tool: Package, Constraint: "b"}}, {{Tool: Package, Constraint: "a"}, {Tool: Package, Constraint: "b"}},
 	} {
-		if other, found := sums[needs.Sum()]; found {
+		if other, found := sums[needs.Fingerprint()]; found {
 			t.Errorf("%v and %v are told apart by nothing", needs, other)
 		}
-		sums[needs.Sum()] = needs
+		sums[needs.Fingerprint()] = needs
 	}
 }
 

@@ -177,9 +177,9 @@ func isHex(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// Gone reports whether the checkout at root no longer exists; it is false for "". Any failure
+// IsDeleted reports whether the checkout at root no longer exists; it is false for "". Any failure
 // other than a missing path counts as not gone.
-func Gone(root string) bool {
+func IsDeleted(root string) bool {
 	if root == "" {
 		return false
 	}

@@ -7,8 +7,8 @@
 // Describe finds the checkout that a directory belongs to (Repo), which most functions take.
 // Stage and StageTemp make the copy: tree.go copies the work tree, gitdir.go and gitconfig.go
 // the git directory, objects.go the objects, and nested.go submodules and nested repositories.
-// Overlay adds the files that setup made. Begin commits uncommitted changes, so that they can be
-// told apart from the box's own work. Unsaved and related functions compare a box with its
+// Overlay adds the files that setup made. RecordBaseline commits uncommitted changes, so that they
+// can be told apart from the box's own work. Unsaved and related functions compare a box with its
 // checkout. The callers are agentbox/host with its subpackages, and agentbox/snapshot.
 //
 // A checkout is untrusted: it may have come from an archive or out of a box. Git therefore reads

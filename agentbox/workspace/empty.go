@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// Empty makes dir, which must be an empty directory, a repository without commits on the branch
+// InitEmpty makes dir, which must be an empty directory, a repository without commits on the branch
 // main. It is for boxes that start without code.
-func Empty(ctx context.Context, dir string) (Repo, error) {
+func InitEmpty(ctx context.Context, dir string) (Repo, error) {
 	// This is what `git init` creates, without the user's templates and configuration.
 	for _, name := range []string{"objects", "refs/heads"} {
 		if err := os.MkdirAll(filepath.Join(dir, ".git", name), 0o700); err != nil {

@@ -13,7 +13,7 @@ import (
 // Use it only to read refs and configuration; files and objects are read through a git.View. A
 // non-zero exit status is a *git.Error.
 func ask(ctx context.Context, dir string, args ...string) ([]byte, error) {
-	out, _, err := git.Run(ctx, git.Call{Dir: dir, Args: args, Personal: true})
+	out, _, err := git.Run(ctx, git.Call{Dir: dir, Args: args, UserConfig: true})
 	return out, err
 }
 

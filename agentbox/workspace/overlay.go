@@ -22,7 +22,7 @@ import (
 // followed out of it. files counts the regular files and links that the tree did not have. tree
 // is changed in place and not restored on error; callers discard it then. An archive that is
 // unreadable or leads out of the tree fails with code Corrupt. Overlay does not bound the size;
-// the code that makes the archive does (environment.Bound).
+// the code that makes the archive does (environment.Limits).
 func Overlay(ctx context.Context, tree string, archive io.Reader) (files int, err error) {
 	root, err := os.OpenRoot(tree)
 	if err != nil {

@@ -34,7 +34,7 @@ type viewSource struct {
 // file names and are read in place. Line-ending conversion follows the repository's settings and
 // then the user's, because it decides whether a file matches the index.
 func (l viewSource) newView(dir string) (*git.View, error) {
-	in := git.Ingredients{WorkTree: l.root, Objects: l.objects, Format: settingValue(l.local, "extensions.objectformat"),
+	in := git.ViewConfig{WorkTree: l.root, Objects: l.objects, Format: settingValue(l.local, "extensions.objectformat"),
 		Files: map[string]string{"index": filepath.Join(l.gitDir, "index"), "info/exclude": filepath.Join(l.commonDir, "info/exclude"), "info/sparse-checkout": filepath.Join(l.gitDir, "info/sparse-checkout"),
 			"shallow": filepath.Join(l.commonDir, "shallow")}}
 	entries, err := git.ReadDir(l.gitDir)

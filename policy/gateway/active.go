@@ -37,7 +37,7 @@ func (q *activeFlow) review(p *policy.Policy) policy.Verdict {
 	switch {
 	case v.Allow && !mayCarrySecrets(p, q):
 		return policy.Verdict{Source: policy.Builtin, Reason: "a secret it carries may not be sent there any more"}
-	case v.Allow && v.Inside && q.uninspected.Load():
+	case v.Allow && v.NeedsInspection && q.uninspected.Load():
 		// Only the box and the server have its keys, so it cannot be decrypted any more.
 		return policy.Verdict{Source: policy.Builtin, Reason: "requests there are decided one by one from now on, and this connection was not opened: connect again"}
 	}

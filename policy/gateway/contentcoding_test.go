@@ -79,7 +79,7 @@ func TestCompressedAnswersSayWhatTheyUsed(t *testing.T) {
 // not say.
 func TestWhatIsNotReadOfCompressedAnswersPasses(t *testing.T) {
 	const usage = `"usage":{"input_tokens":5}}`
-	said, unsaid := agentbox.Tokens{Answers: 1, Input: 5}, agentbox.Tokens{Answers: 1, Unsaid: 1}
+	said, unsaid := agentbox.Tokens{Answers: 1, Input: 5}, agentbox.Tokens{Answers: 1, Unreported: 1}
 	bomb := `{"padding":"` + strings.Repeat("0", maxDecoded) + `",` + usage
 	var wide bytes.Buffer
 	z, err := zstd.NewWriter(&wide, zstd.WithWindowSize(2*maxWindow), zstd.WithSingleSegment(false))

@@ -180,9 +180,9 @@ func (e Evaluator) checkAddresses(ctx context.Context, f, connection policy.Flow
 	return out
 }
 
-// IsOwn tells whether an address is this host's; it is for policy.New. It asks each time, because
-// laptops move.
-func IsOwn(a netip.Addr) bool {
+// IsHostAddress tells whether an address is this host's; it is for policy.New. It asks each time,
+// because laptops move.
+func IsHostAddress(a netip.Addr) bool {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
 		return true // safe: the address may be ours

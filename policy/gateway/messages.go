@@ -39,7 +39,7 @@ func parseMessages(r io.Reader, report usageFunc) {
 		if message || h.isControl() {
 			continue
 		}
-		if model, t := a.result(); t.Unsaid == 0 {
+		if model, t := a.result(); t.Unreported == 0 {
 			report(model, t)
 		}
 		a = usageParser{model: a.model}

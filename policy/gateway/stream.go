@@ -69,7 +69,7 @@ func (g *Gateway) Stream(ctx context.Context, f policy.Flow, c net.Conn) error {
 	switch {
 	case s.flow.Port == 80:
 		return s.http(ctx)
-	case s.verdict.Inside:
+	case s.verdict.NeedsInspection:
 		return s.inspect(ctx)
 	}
 	return s.passThrough(ctx)

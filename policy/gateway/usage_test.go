@@ -36,7 +36,7 @@ var answers = map[string]struct {
 		"gpt-x", agentbox.Tokens{Answers: 1, Input: 15, CacheRead: 4, Output: 10}},
 	"openai chat stream": {true, "data: {\"model\":\"gpt-x\",\"choices\":[{\"delta\":{\"content\":\"x\"}}],\"usage\":null}\n\ndata: {\"model\":\"gpt-x\",\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":6}}\n\ndata: [DONE]\n\n",
 		"gpt-x", agentbox.Tokens{Answers: 1, Input: 5, Output: 6}},
-	"openai chat stream without usage": {true, "data: {\"model\":\"gpt-x\",\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\ndata: [DONE]\n\n", "gpt-x", agentbox.Tokens{Answers: 1, Unsaid: 1}},
+	"openai chat stream without usage": {true, "data: {\"model\":\"gpt-x\",\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\ndata: [DONE]\n\n", "gpt-x", agentbox.Tokens{Answers: 1, Unreported: 1}},
 	"gemini": {false, `{"candidates":[{"content":{"parts":[{"text":"x"}]}}],"usageMetadata":{"promptTokenCount":10,"cachedContentTokenCount":4,"toolUsePromptTokenCount":3,"candidatesTokenCount":5,
 		"thoughtsTokenCount":2,"totalTokenCount":20,"promptTokensDetails":[{"modality":"TEXT","tokenCount":10}]},"modelVersion":"gemini-x"}`,
 		"gemini-x", agentbox.Tokens{Answers: 1, Input: 9, CacheRead: 4, Output: 7}},
@@ -44,11 +44,11 @@ var answers = map[string]struct {
 		"gemini-x", agentbox.Tokens{Answers: 1, Input: 8, Output: 9}},
 	"gemini list": {false, `[{"usageMetadata":{"promptTokenCount":8,"candidatesTokenCount":1},"modelVersion":"gemini-x"},
 		{"usageMetadata":{"promptTokenCount":8,"candidatesTokenCount":9}}]`, "gemini-x", agentbox.Tokens{Answers: 1, Input: 8, Output: 9}},
-	"no document":  {false, `<html>`, "", agentbox.Tokens{Answers: 1, Unsaid: 1}},
-	"lies":         {false, `{"model":"a b","usage":{"input_tokens":-5,"output_tokens":99999999999999999999}}`, "", agentbox.Tokens{Answers: 1, Unsaid: 1}},
-	"no numbers":   {false, `{"usage":{"input_tokens":"5","output_tokens":1.5}}`, "", agentbox.Tokens{Answers: 1, Unsaid: 1}},
-	"another's":    {false, `{"x":{"usage":{"input_tokens":5}},"usage":[{"input_tokens":5}],"a":{"b":{"c":{"d":{"e":{"usage":{"input_tokens":5}}}}}}}`, "", agentbox.Tokens{Answers: 1, Unsaid: 1}},
-	"over the end": {false, `}}}{"usage":{"input_tokens":5}}`, "", agentbox.Tokens{Answers: 1, Unsaid: 1}},
+	"no document":  {false, `<html>`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
+	"lies":         {false, `{"model":"a b","usage":{"input_tokens":-5,"output_tokens":99999999999999999999}}`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
+	"no numbers":   {false, `{"usage":{"input_tokens":"5","output_tokens":1.5}}`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
+	"another's":    {false, `{"x":{"usage":{"input_tokens":5}},"usage":[{"input_tokens":5}],"a":{"b":{"c":{"d":{"e":{"usage":{"input_tokens":5}}}}}}}`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
+	"over the end": {false, `}}}{"usage":{"input_tokens":5}}`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
 }
 
 func TestAnswersSayWhatTheyUsed(t *testing.T) {
@@ -136,7 +136,7 @@ func TestTheGatewayTellsWhatModelsUsed(t *testing.T) {
 	w := newWorld(t, withToken(grants("http://a.test:80", "https://a.test:443", "https://b.test:443"), "https://a.test:443"))
 	copyToTap := make(chan string, 10)
 	w.g.cfg.Usage = func(model string, t agentbox.Tokens) {
-		copyToTap <- fmt.Sprintf("%q %d unsaid, %d in, %d out", model, t.Unsaid, t.Input, t.Output)
+		copyToTap <- fmt.Sprintf("%q %d unsaid, %d in, %d out", model, t.Unreported, t.Input, t.Output)
 	}
 	serve := func(rw http.ResponseWriter, r *http.Request) {
 		a := answers["anthropic stream"]

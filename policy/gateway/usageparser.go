@@ -109,7 +109,7 @@ func (p *usageParser) result() (model string, t agentbox.Tokens) {
 		Output: n[outputTokens] + n[reasoning],
 	}
 	if !p.reported {
-		t.Unsaid = 1
+		t.Unreported = 1
 	}
 	return p.model, t
 }

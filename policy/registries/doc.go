@@ -3,10 +3,10 @@
 // machine's files and tools, from an index that they name (files.go), or from the distribution's
 // tools in a clean box (questions.go).
 //
-// A Machine is where to look; Host returns the one that runs us, tests make others of a map of
-// files. Files, Tools and Remotes look, and each returns what was Found: a rule and its origin.
-// Layer makes the preset's layer of that, Variables and AptProxies the configuration with which
-// tools in a box use the same places. agentbox/project asks and remembers the answers,
+// A Machine is where to look; HostMachine returns the one that runs us, tests make others of a map
+// of files. FromFiles, FromTools and FromRemotes look, and each returns what was Found: a rule and
+// its origin. Layer makes the preset's layer of that, Variables and AptProxies the configuration
+// with which tools in a box use the same places. agentbox/project asks and remembers the answers,
 // agentbox/host/egress makes policies of them. What a box or repository says plays no part, except
 // for the remotes of the user's own checkout.
 //

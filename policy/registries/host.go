@@ -16,10 +16,10 @@ import (
 // several.
 const toolTimeout = 20 * time.Second
 
-// Host is this machine, as a user with this environment (NAME=value) sees it. directory is the
-// absolute path of the repository, "" for none. Its Run starts programs from the PATH of this
+// HostMachine is this machine, as a user with this environment (NAME=value) sees it. directory is
+// the absolute path of the repository, "" for none. Its Run starts programs from the PATH of this
 // process with that environment.
-func Host(directory string, environ []string) Machine {
+func HostMachine(directory string, environ []string) Machine {
 	m := Machine{Root: os.DirFS("/"), Directory: directory, Env: map[string]string{}}
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")

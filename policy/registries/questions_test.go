@@ -35,7 +35,7 @@ func TestCleanBoxAnswersForMissingTool(t *testing.T) {
 
 func TestNpmrcRegistry(t *testing.T) {
 	m := machine(map[string]string{"home/ada/.npmrc": "@org:registry=https://npm.corp.example/\nregistry = https://npm.example/\n"}, nil)
-	if got := Variables(Files(m)); len(got) != 2 || got["NPM_CONFIG_REGISTRY"] != "https://npm.example/" {
+	if got := Variables(FromFiles(m)); len(got) != 2 || got["NPM_CONFIG_REGISTRY"] != "https://npm.example/" {
 		t.Errorf("boxes are told %q", got)
 	}
 }

@@ -48,9 +48,9 @@ func (f Found) Equal(g Found) bool {
 	return f.Rule.String() == g.Rule.String() && f.From == g.From && f.Variable == g.Variable && f.Value == g.Value
 }
 
-// Files lists the hosts in files and variables of the machine, in a fixed order. It is fast, as it
-// runs nothing.
-func Files(m Machine) []Found {
+// FromFiles lists the hosts in files and variables of the machine, in a fixed order. It is fast, as
+// it runs nothing.
+func FromFiles(m Machine) []Found {
 	var l collector
 	l.apt(m)
 	l.goProxy(m.Env["GOPROXY"], m.Env["GOSUMDB"]) // of a machine without the tool
@@ -60,11 +60,11 @@ func Files(m Machine) []Found {
 	return l.found
 }
 
-// Tools lists the hosts that the tools themselves name, for what their files do not say, and those
-// on which all their indexes keep files. What is missing or fails adds nothing. answered is false
-// if one was too slow, so that the result should not be kept. It takes a second or two: the tools
-// are asked concurrently, the indexes after them.
-func Tools(ctx context.Context, m Machine) (found []Found, answered bool) {
+// FromTools lists the hosts that the tools themselves name, for what their files do not say, and
+// those on which all their indexes keep files. What is missing or fails adds nothing. answered is
+// false if one was too slow, so that the result should not be kept. It takes a second or two: the
+// tools are asked concurrently, the indexes after them.
+func FromTools(ctx context.Context, m Machine) (found []Found, answered bool) {
 	lists := make([]collector, 5)
 	var wg sync.WaitGroup
 	wg.Go(func() { lists[0].golang(ctx, m) })
@@ -93,7 +93,7 @@ func Variables(found []Found) map[string]string {
 	env := map[string]string{}
 	for _, f := range found {
 		if _, set := env[f.Variable]; f.Variable != "" && !set && !strings.Contains(f.Value, "@") {
-			env[f.Variable] = ForBox(f.Value)
+			env[f.Variable] = RewriteLoopback(f.Value)
 		}
 	}
 	// Yarn since version 2 reads nothing of npm's, and all of them serve the same packages.
@@ -106,8 +106,10 @@ func Variables(found []Found) map[string]string {
 // loopback matches the start of a URL that leads to this machine itself.
 var loopback = agentbox.Pattern(`://(localhost|127\.[0-9.]+|\[::1\])([:/,;"\s]|$)`)
 
-// ForBox rewrites the URLs in a text that lead to this machine's loopback.
-func ForBox(text string) string { return loopback().ReplaceAllString(text, "://"+policy.HostName+"$2") }
+// RewriteLoopback rewrites the URLs in a text that lead to this machine's loopback.
+func RewriteLoopback(text string) string {
+	return loopback().ReplaceAllString(text, "://"+policy.HostName+"$2")
+}
 
 // Layer makes the preset's layer of what was found, each rule once, with its first origin as its
 // note.
@@ -124,7 +126,7 @@ func Layer(found []Found) policy.Layer {
 	return l
 }
 
-// collector collects what is found. Each goroutine of Tools has its own.
+// collector collects what is found. Each goroutine of FromTools has its own.
 type collector struct {
 	found     []Found
 	urlsFound []mentionedURL // the URLs that were found

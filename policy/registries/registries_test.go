@@ -29,7 +29,7 @@ func machine(files map[string]string, outputs map[string]string) Machine {
 
 // tools are what the tools say that have answered.
 func tools(m Machine) []Found {
-	found, _ := Tools(context.Background(), m)
+	found, _ := FromTools(context.Background(), m)
 	return found
 }
 
@@ -49,7 +49,7 @@ func TestDetect(t *testing.T) {
 			"remote.box.url agentbox::abc\nremote.disk.url /srv/a:b.git\nremote.s.url ssh://git@code3.example:2222/x\n",
 	})
 	var got []string
-	for _, f := range slices.Concat(Files(m), tools(m), Remotes(context.Background(), m)) {
+	for _, f := range slices.Concat(FromFiles(m), tools(m), FromRemotes(context.Background(), m)) {
 		got = append(got, f.Rule.String()+" "+f.From)
 	}
 	want := []string{
@@ -72,7 +72,7 @@ func TestVariablesAndProxiesForBoxes(t *testing.T) {
 		"go env GOPROXY GOSUMDB": "http://localhost:3000|https://goproxy.example,direct\noff\n", "npm config get registry": "https://npm.example/\n",
 		"pip config list": "global.index-url='https://user:pass@pip.example/simple'\nglobal.extra-index-url='https://extra.example/simple'\n",
 	})
-	got := Variables(slices.Concat(Files(m), tools(m)))
+	got := Variables(slices.Concat(FromFiles(m), tools(m)))
 	want := map[string]string{
 		"GOPROXY": "http://host.agentbox.internal:3000|https://goproxy.example,direct", "NPM_CONFIG_REGISTRY": "https://npm.example/",
 		"YARN_NPM_REGISTRY_SERVER": "https://npm.example/", "PIP_EXTRA_INDEX_URL": "https://extra.example/simple",
@@ -86,7 +86,7 @@ func TestVariablesAndProxiesForBoxes(t *testing.T) {
 }
 
 func TestDetectOnAMachineWithNothing(t *testing.T) {
-	if got := slices.Concat(Files(machine(nil, nil)), tools(machine(nil, nil))); len(got) != 0 {
+	if got := slices.Concat(FromFiles(machine(nil, nil)), tools(machine(nil, nil))); len(got) != 0 {
 		t.Errorf("found %v", got)
 	}
 }
@@ -100,7 +100,7 @@ func TestAConfiguredIndexReplacesTheDefault(t *testing.T) {
 
 func TestSlowToolTimesOut(t *testing.T) {
 	m := machine(nil, map[string]string{"go env GOPROXY GOSUMDB": "https://goproxy.example\noff\n"})
-	if found, answered := Tools(context.Background(), m); len(found) != 1 || !answered {
+	if found, answered := FromTools(context.Background(), m); len(found) != 1 || !answered {
 		t.Errorf("with tools that are missing: %v, answered %v", found, answered)
 	}
 	run := m.Run
@@ -110,7 +110,7 @@ func TestSlowToolTimesOut(t *testing.T) {
 		}
 		return run(ctx, argv...)
 	}
-	if found, answered := Tools(context.Background(), m); len(found) != 1 || answered {
+	if found, answered := FromTools(context.Background(), m); len(found) != 1 || answered {
 		t.Errorf("with one that is slow: %v, answered %v", found, answered)
 	}
 }
@@ -118,7 +118,7 @@ func TestSlowToolTimesOut(t *testing.T) {
 func TestHostReportsTimeout(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := Host("", []string{"PATH=/usr/bin:/bin"}).Run(ctx, "sleep", "100"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := HostMachine("", []string{"PATH=/usr/bin:/bin"}).Run(ctx, "sleep", "100"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a tool that was too slow: %v", err)
 	}
 }

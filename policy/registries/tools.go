@@ -35,7 +35,7 @@ func AptProxies(m Machine) string {
 	var out strings.Builder
 	for _, line := range m.lines(m.glob(aptConf...)) {
 		if aptProxy().MatchString(line) && !strings.Contains(line, "@") {
-			out.WriteString(ForBox(line) + "\n")
+			out.WriteString(RewriteLoopback(line) + "\n")
 		}
 	}
 	return out.String()
@@ -161,8 +161,9 @@ func (l *collector) cargo(m Machine) {
 	}
 }
 
-// Remotes lists the hosts of the repository's git remotes, which a box fetches from and pushes to.
-func Remotes(ctx context.Context, m Machine) []Found {
+// FromRemotes lists the hosts of the repository's git remotes, which a box fetches from and pushes
+// to.
+func FromRemotes(ctx context.Context, m Machine) []Found {
 	var l collector
 	l.git(ctx, m)
 	return l.found

@@ -34,12 +34,12 @@ func run(ctx context.Context, line, host string) (string, error) {
 	cmd.WaitDelay = time.Second
 	var out bytes.Buffer
 	tooMuch := errors.New("it prints too much")
-	stdout := &bounded.AtMost{W: &out, Left: 4 * maxValue, Err: tooMuch}
+	stdout := &bounded.LimitedWriter{W: &out, Remaining: 4 * maxValue, Err: tooMuch}
 	cmd.Stdout = stdout
 	switch err := cmd.Run(); {
 	case err == nil:
 		return password(out.String()), nil
-	case stdout.Left == 0:
+	case stdout.Remaining == 0:
 		return "", tooMuch
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("it did not answer within %s", commandTime)

@@ -27,7 +27,7 @@ func TestJSONFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.Value(t.Context(), Asker{Name: "TOKEN"})
+		return r.Value(t.Context(), Purpose{Name: "TOKEN"})
 	}
 	put(`{"tokens": {"access_token": "first", "expires": 3}, "a-b": "dash"}`)
 	for of, want := range map[string]string{file + "#tokens.access_token": "first", file + "#a-b": "dash"} {
@@ -104,7 +104,7 @@ func TestAttackJSONFile(t *testing.T) {
 			if what == "a link for a directory" {
 				path = "/e/other.json"
 			}
-			v, err := Reference{File, home + path + "#a"}.Value(t.Context(), Asker{Name: "TOKEN"})
+			v, err := Reference{File, home + path + "#a"}.Value(t.Context(), Purpose{Name: "TOKEN"})
 			if err == nil || !strings.Contains(err.Error(), c.want) || v != "" {
 				t.Errorf("%q, %v", v, err)
 			}

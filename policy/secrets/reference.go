@@ -27,8 +27,8 @@ const (
 // Reference is where a value is kept. Its text is KIND:OF, in JSON too; for Keyring, :OF may be
 // left out. It is no secret itself.
 type Reference struct {
-	Kind Kind
-	Of   string // variable, absolute path, command line for sh -c, or account in the keyring
+	Kind   Kind
+	Target string // variable, absolute path, command line for sh -c, or account in the keyring
 }
 
 // Parse parses a reference. A file must have an absolute path: the process that reads it runs
@@ -55,10 +55,10 @@ func Parse(s string) (Reference, error) {
 }
 
 func (r Reference) String() string {
-	if r.Of == "" {
+	if r.Target == "" {
 		return string(r.Kind)
 	}
-	return string(r.Kind) + ":" + r.Of
+	return string(r.Kind) + ":" + r.Target
 }
 
 // MarshalText is String.
@@ -74,8 +74,8 @@ func (r *Reference) UnmarshalText(b []byte) error {
 // Service is the name of our entries in the keyring.
 const Service = "agentbox"
 
-// Asker is what a value is wanted for.
-type Asker struct {
+// Purpose is what a value is wanted for.
+type Purpose struct {
 	Name string // of the secret
 	Host string // it is for, for commands that keep several
 	// Env looks up a variable of the environment in which agentbox was called, which is not the
@@ -89,7 +89,7 @@ const maxValue = 16 << 10
 // Value gets the present value, without line breaks at its end. It is not empty, has at most 16
 // KiB, and fits into a header. Errors name the secret and the reference, never what was read. A
 // command takes at most commandTime, or until ctx ends; a keyring as long as it takes.
-func (r Reference) Value(ctx context.Context, a Asker) (string, error) {
+func (r Reference) Value(ctx context.Context, a Purpose) (string, error) {
 	v, err := r.get(ctx, a)
 	v = strings.TrimRight(v, "\r\n")
 	switch {
@@ -108,15 +108,15 @@ func (r Reference) Value(ctx context.Context, a Asker) (string, error) {
 }
 
 // get reads the raw value.
-func (r Reference) get(ctx context.Context, a Asker) (string, error) {
+func (r Reference) get(ctx context.Context, a Purpose) (string, error) {
 	switch r.Kind {
 	case Env:
-		if v, ok := a.Env(r.Of); ok {
+		if v, ok := a.Env(r.Target); ok {
 			return v, nil
 		}
 		return "", errors.New("the variable is not set where agentbox was last called from")
 	case File:
-		path, keys := splitJSON(r.Of)
+		path, keys := splitJSON(r.Target)
 		if keys == nil {
 			return readFile(path)
 		}
@@ -126,7 +126,7 @@ func (r Reference) get(ctx context.Context, a Asker) (string, error) {
 		}
 		return readJSON(home, path, keys)
 	case Command:
-		return run(ctx, r.Of, a.Host)
+		return run(ctx, r.Target, a.Host)
 	case Keyring:
 		v, err := keyring.Get(Service, r.account(a.Name))
 		if errors.Is(err, keyring.ErrNotFound) {
@@ -138,7 +138,7 @@ func (r Reference) get(ctx context.Context, a Asker) (string, error) {
 }
 
 // account is the entry's name in the keyring: that of the reference, else the secret's.
-func (r Reference) account(name string) string { return cmp.Or(r.Of, name) }
+func (r Reference) account(name string) string { return cmp.Or(r.Target, name) }
 
 // Store writes a value to the keyring, the only kind that can be written. It replaces an earlier
 // one.

@@ -49,7 +49,7 @@ func TestValues(t *testing.T) {
 		"command:f() { sed -n 's/^host=/password=for-/p'; }; f": "for-git.example",
 		"command:printf 'printed without a line break' && true": "printed without a line break",
 	} {
-		got, err := parse(t, in).Value(t.Context(), Asker{Name: "N", Host: "git.example", Env: env})
+		got, err := parse(t, in).Value(t.Context(), Purpose{Name: "N", Host: "git.example", Env: env})
 		if err != nil || got != want {
 			t.Errorf("%s gives %q, %v; want %q", in, got, err, want)
 		}
@@ -77,7 +77,7 @@ func TestValuesThatAreNone(t *testing.T) {
 		"command:echo username=hunter2;:":         "it is empty",
 		"command:yes hunter2":                     "it prints too much",
 	} {
-		_, err := parse(t, in).Value(t.Context(), Asker{Name: "N", Env: noEnv})
+		_, err := parse(t, in).Value(t.Context(), Purpose{Name: "N", Env: noEnv})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(strings.TrimPrefix(err.Error(), "secret N from "+in), "hunter2") {
 			t.Errorf("%s: %v, want %q", in, err, want)
 		}

@@ -32,7 +32,7 @@ type Resolver struct {
 // Source is one secret of the box.
 type Source struct {
 	From Reference `json:"from"`
-	Host string    `json:"host,omitempty"` // as Asker's
+	Host string    `json:"host,omitempty"` // as Purpose's
 }
 
 // cached is a value, and how long it is fresh.
@@ -81,7 +81,7 @@ func (k *Resolver) Value(ctx context.Context, name string) (string, error) {
 	}
 	flight := strings.Join([]string{name, source.Host, source.From.String()}, "\x00")
 	v, err, _ := k.group.Do(flight, func() (any, error) {
-		return source.From.Value(context.WithoutCancel(ctx), Asker{Name: name, Host: source.Host, Env: k.lookup})
+		return source.From.Value(context.WithoutCancel(ctx), Purpose{Name: name, Host: source.Host, Env: k.lookup})
 	})
 	if err != nil {
 		return "", err
@@ -95,7 +95,7 @@ func (k *Resolver) Value(ctx context.Context, name string) (string, error) {
 	return v.(string), nil
 }
 
-// lookup implements Asker.Env.
+// lookup implements Purpose.Env.
 func (k *Resolver) lookup(name string) (string, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -54,7 +54,7 @@ func (l *bootstrapLog) line(s string) {
 			if strings.Contains(info, "hook") {
 				info = "reading the lists of packages"
 			}
-			l.progress.Move(step, what+" "+strings.TrimSuffix(info, "..."), 0, 0)
+			l.progress.Update(step, what+" "+strings.TrimSuffix(info, "..."), 0, 0)
 		}
 	}
 }

@@ -149,13 +149,13 @@ func (b *build) write(ctx context.Context, path string) error {
 	err = b.tree.Write(ctx, f, func(done int64) {
 		if done-reported >= 8<<20 {
 			reported = done
-			b.progress.Move(step, fmt.Sprintf("write %d MiB", done>>20), done, 0)
+			b.progress.Update(step, fmt.Sprintf("write %d MiB", done>>20), done, 0)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	b.progress.Move(step, "hash", 0, 0)
+	b.progress.Update(step, "hash", 0, 0)
 	synced := make(chan error, 1)
 	go func() { synced <- f.Sync() }()
 	digest, err := agentbox.DigestFile(path)

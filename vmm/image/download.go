@@ -156,7 +156,7 @@ func (d *download) count(n int64) {
 	d.have += n
 	if d.have == d.total || time.Since(d.reported) > 100*time.Millisecond {
 		d.reported = time.Now()
-		d.b.progress.Move(step, "fetch "+d.source, d.have, d.total)
+		d.b.progress.Update(step, "fetch "+d.source, d.have, d.total)
 	}
 }
 

@@ -103,7 +103,7 @@ func (s *Store) ensureBase(ctx context.Context, r Recipe, pin agentbox.Digest, p
 	case err != nil || pin.IsZero() || img.Digest == pin:
 		return img, err
 	case r.samePackages(img):
-		p.Say(fmt.Sprintf("agentbox.lock pins %s, and the same packages gave %s here: a key that a package made, say, differs; agentbox image pull --from REMOTE gets the very bytes",
+		p.Note(fmt.Sprintf("agentbox.lock pins %s, and the same packages gave %s here: a key that a package made, say, differs; agentbox image pull --from REMOTE gets the very bytes",
 			pin.Short(), img.Digest.Short()))
 		return img, nil
 	}
@@ -172,7 +172,7 @@ func (s *Store) findOrMake(ctx context.Context, key string, p agentbox.Progress,
 		return s.open(d)
 	}
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, key), func() {
-		p.Move(step, "wait another process makes this image", 0, 0)
+		p.Update(step, "wait another process makes this image", 0, 0)
 	})
 	if err != nil {
 		return Image{}, err

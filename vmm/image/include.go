@@ -39,7 +39,7 @@ type hostFile struct {
 // refuses what must not leave the host. Errors: Invalid for a path that must not be included,
 // NotFound, Missing for one that this user may not read, Conflict where a link leads elsewhere than
 // what was approved.
-func resolveIncludes(ctx context.Context, list []Include, never Exclusions) ([]included, error) {
+func resolveIncludes(ctx context.Context, list []Include, excluded Exclusions) ([]included, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -54,7 +54,7 @@ func resolveIncludes(ctx context.Context, list []Include, never Exclusions) ([]i
 		if err != nil {
 			return nil, err
 		}
-		one, err := resolveInclude(ctx, inc, from, home, never)
+		one, err := resolveInclude(ctx, inc, from, home, excluded)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func Resolve(ctx context.Context, from string) (string, error) {
 
 // resolveInclude checks the two paths of an include and lists its files. It checks the resolved
 // path, so no link leads around the checks.
-func resolveInclude(ctx context.Context, inc Include, from, home string, never Exclusions) (included, error) {
+func resolveInclude(ctx context.Context, inc Include, from, home string, excluded Exclusions) (included, error) {
 	to := inc.To
 	if to == "" || !strings.HasPrefix(to, "/") && to != "~" && !strings.HasPrefix(to, "~/") {
 		return included{}, agentbox.Errorf(agentbox.Invalid, "include of %s needs an absolute path in the box, not %q", inc.From, to)
@@ -116,10 +116,10 @@ func resolveInclude(ctx context.Context, inc Include, from, home string, never E
 		return included{}, err
 	}
 	// Paths below agentbox's own directories are refused here, those above them by walk.
-	if err := never.above(inc.From, real); err != nil {
+	if err := excluded.above(inc.From, real); err != nil {
 		return included{}, err
 	}
-	files, err := walk(ctx, real, home, never)
+	files, err := walk(ctx, real, home, excluded)
 	if errors.Is(err, fs.ErrPermission) {
 		return included{}, agentbox.Errorf(agentbox.Missing, "include of %s: %w", inc.From, err).WithHint("include only what you may read")
 	}
@@ -158,7 +158,7 @@ func (s *Store) ensureIncluded(ctx context.Context, base Image, r Recipe, list [
 		b.image.Include = r.Include
 		b.tree.NextLayer()
 		for _, i := range list {
-			b.progress.Move(step, "include "+i.from, 0, 0)
+			b.progress.Update(step, "include "+i.from, 0, 0)
 			if err := b.include(i); err != nil {
 				return err
 			}

@@ -19,11 +19,11 @@ const walkers = 8
 
 // walker lists the files of an include.
 type walker struct {
-	ctx   context.Context
-	from  string
-	home  string
-	never Exclusions
-	group *errgroup.Group
+	ctx      context.Context
+	from     string
+	home     string
+	excluded Exclusions
+	group    *errgroup.Group
 
 	mu    sync.Mutex
 	files []hostFile
@@ -32,10 +32,10 @@ type walker struct {
 // walk lists everything at and below from, a directory before what is in it. It leaves out
 // credentials, git directories, and what is no file, directory or symlink. It does not follow
 // links, and returns the first error.
-func walk(ctx context.Context, from, home string, never Exclusions) ([]hostFile, error) {
+func walk(ctx context.Context, from, home string, excluded Exclusions) ([]hostFile, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(walkers)
-	w := &walker{ctx: ctx, from: from, home: home, never: never, group: group}
+	w := &walker{ctx: ctx, from: from, home: home, excluded: excluded, group: group}
 	info, err := os.Lstat(from)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (w *walker) dir(rel string) error {
 		if err != nil {
 			return err
 		}
-		if err := w.never.check(w.from, filepath.Join(w.from, below), info); err != nil {
+		if err := w.excluded.check(w.from, filepath.Join(w.from, below), info); err != nil {
 			return err
 		}
 		if stat, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -30,11 +30,11 @@ func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update 
 		return img, err
 	}
 	for _, change := range changes(pinned.Versions, img.Versions) {
-		p.Move(step, "update "+change, 0, 0)
+		p.Update(step, "update "+change, 0, 0)
 	}
 	err = s.pin(ctx, path, r, img, update)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		p.Say("the image is not pinned: cannot write " + path)
+		p.Note("the image is not pinned: cannot write " + path)
 		return img, nil
 	}
 	return img, err

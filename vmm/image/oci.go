@@ -55,7 +55,7 @@ func (b *build) oci(ctx context.Context, r Recipe) error {
 		open = d.open
 	}
 	for i, id := range config.RootFS.DiffIDs {
-		b.progress.Move(step, fmt.Sprintf("unpack layer %d of %d", i+1, len(layers)), int64(i), int64(len(layers)))
+		b.progress.Update(step, fmt.Sprintf("unpack layer %d of %d", i+1, len(layers)), int64(i), int64(len(layers)))
 		if err := b.layer(ctx, id, open, i); err != nil {
 			return ociError(r.Source, err)
 		}

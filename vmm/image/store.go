@@ -46,7 +46,7 @@ func (s *Store) findRemote(ctx context.Context, pin agentbox.Digest, key string,
 	}
 	if err != nil {
 		if agentbox.CodeOf(err) != agentbox.NotFound {
-			p.Say(err.Error())
+			p.Note(err.Error())
 		}
 		return Image{}, false
 	}

@@ -16,7 +16,7 @@ import (
 // Capacity is what this machine has beside the boxes that run.
 type Capacity struct {
 	// Allocated is what the running boxes, except one, may grow to.
-	Allocated func(except agentbox.BoxID) resources.Promised
+	Allocated func(except agentbox.BoxID) resources.Allocated
 	Measure   func() (resources.Machine, error)
 	Log       *slog.Logger
 }
@@ -32,14 +32,14 @@ func (c Capacity) Share(id agentbox.BoxID, cfg *config.Config, progress agentbox
 	if err != nil {
 		c.Log.Warn("cannot measure this machine: boxes get the least", "error", err)
 	}
-	s, fits := machine.Next(c.Allocated(id))
+	s, fits := machine.NextShare(c.Allocated(id))
 	if cfg.CPUs != 0 {
 		s.CPUs = cfg.CPUs
 	}
 	if cfg.Memory != 0 {
 		s.Memory = cfg.Memory
 	} else if !fits && err == nil {
-		progress.Say(fmt.Sprintf("memory is short: %.1f GiB are available, and this box may grow to %s; agentbox top shows what boxes take, agentbox pause frees it",
+		progress.Note(fmt.Sprintf("memory is short: %.1f GiB are available, and this box may grow to %s; agentbox top shows what boxes take, agentbox pause frees it",
 			float64(machine.Available)/(1<<30), config.FormatSize(s.Memory)))
 	}
 	return s.CPUs, s.Memory
@@ -53,6 +53,6 @@ func (c Capacity) Report() (api.Resources, error) {
 		return api.Resources{}, agentbox.Errorf(agentbox.Unavailable, "cannot measure this machine: %w", err)
 	}
 	p := c.Allocated(agentbox.BoxID{})
-	next, _ := machine.Next(p)
-	return api.Resources{Machine: machine, Promised: p, Next: next, Room: machine.Room(p)}, nil
+	next, _ := machine.NextShare(p)
+	return api.Resources{Machine: machine, Allocated: p, Next: next, Room: machine.Headroom(p)}, nil
 }

@@ -14,9 +14,9 @@ import (
 const gib = 1 << 30
 
 // of is the capacity of a machine beside boxes that were promised so much.
-func of(m resources.Machine, p resources.Promised, err error) Capacity {
+func of(m resources.Machine, p resources.Allocated, err error) Capacity {
 	return Capacity{
-		Allocated: func(agentbox.BoxID) resources.Promised { return p }, Log: slog.New(slog.DiscardHandler),
+		Allocated: func(agentbox.BoxID) resources.Allocated { return p }, Log: slog.New(slog.DiscardHandler),
 		Measure: func() (resources.Machine, error) { return m, err },
 	}
 }
@@ -24,10 +24,10 @@ func of(m resources.Machine, p resources.Promised, err error) Capacity {
 // A configuration that says a size gets it, and each half that it leaves open follows the machine.
 func TestShare(t *testing.T) {
 	big := resources.Machine{CPUs: 8, Memory: 56 * gib, Available: 50 * gib}
-	full := resources.Promised{Boxes: 20, CPUs: 24, Memory: 84 * gib}
+	full := resources.Allocated{Boxes: 20, CPUs: 24, Memory: 84 * gib}
 	for name, c := range map[string]struct {
 		machine resources.Machine
-		running resources.Promised
+		running resources.Allocated
 		err     error
 		cfg     config.Config
 		cpus    int
@@ -51,9 +51,9 @@ func TestShare(t *testing.T) {
 }
 
 func TestLook(t *testing.T) {
-	machine, running := resources.Machine{CPUs: 8, Memory: 56 * gib, Available: 50 * gib}, resources.Promised{Boxes: 1, CPUs: 4, Memory: 8 * gib}
+	machine, running := resources.Machine{CPUs: 8, Memory: 56 * gib, Available: 50 * gib}, resources.Allocated{Boxes: 1, CPUs: 4, Memory: 8 * gib}
 	got, err := of(machine, running, nil).Report()
-	if err != nil || got.Machine != machine || got.Promised != running || got.Next.Memory != 8*gib || got.Room < 1 {
+	if err != nil || got.Machine != machine || got.Allocated != running || got.Next.Memory != 8*gib || got.Room < 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := of(machine, running, errors.New("no /proc")).Report(); agentbox.CodeOf(err) != agentbox.Unavailable {

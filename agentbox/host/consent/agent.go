@@ -18,7 +18,7 @@ func (d Approvals) Agent(ctx context.Context, root, name string, environ []strin
 	if err != nil || profile.Origin != agents.Repository {
 		return profile, err
 	}
-	review, err := d.At(ctx, root, environ)
+	review, err := d.ReviewDirectory(ctx, root, environ)
 	if err != nil {
 		return profile, err
 	}

@@ -46,17 +46,17 @@ type Approvals struct {
 	Store *project.Store
 	// Agents is the directory of the user's agent profiles.
 	Agents string
-	// Has tells whether the image of a recipe is here.
-	Has func(image.Recipe) bool
-	// Best is the strongest kind of machine that is fast on this host.
-	Best func(context.Context) (agentbox.Isolation, error)
+	// HasBase tells whether the image of a recipe is here.
+	HasBase func(image.Recipe) bool
+	// BestKind is the strongest kind of machine that is fast on this host.
+	BestKind func(context.Context) (agentbox.Isolation, error)
 }
 
 // Review compares what the repository at root asks for with what is approved for its project. The
 // flags of the command line are applied to cfg already; what they ask for is the user's wish and
 // needs no approval.
 func (d Approvals) Review(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) (project.Review, error) {
-	p, err := project.Of(root)
+	p, err := project.Identify(root)
 	if err != nil {
 		return project.Review{}, err
 	}
@@ -75,8 +75,8 @@ func (d Approvals) Review(ctx context.Context, root string, cfg *config.Config, 
 	return d.Store.Review(p, root, cfg.Policy, asks)
 }
 
-// At is Review for callers without flags: it loads the configuration of a directory.
-func (d Approvals) At(ctx context.Context, root string, environ []string) (project.Review, error) {
+// ReviewDirectory is Review for callers without flags: it loads the configuration of a directory.
+func (d Approvals) ReviewDirectory(ctx context.Context, root string, environ []string) (project.Review, error) {
 	cfg, err := config.Load(ctx, root)
 	if err != nil {
 		return project.Review{}, err
@@ -104,14 +104,14 @@ func (d Approvals) Report(r project.Review, progress agentbox.Progress) error {
 	if !pending {
 		return nil
 	}
-	progress.Say("the repository asks for more than is approved for " + r.Project.Name + ":")
+	progress.Note("the repository asks for more than is approved for " + r.Project.Name + ":")
 	for _, c := range r.Plan {
-		progress.Say("  " + c.String() + describeAsk(c.What))
+		progress.Note("  " + c.String() + describeAsk(c.What))
 	}
 	if host {
 		return r.Unapproved()
 	}
-	progress.Say(fmt.Sprintf("what needs no approval is in force; to approve this: agentbox policy approve %s", r.Digest))
+	progress.Note(fmt.Sprintf("what needs no approval is in force; to approve this: agentbox policy approve %s", r.Digest))
 	return nil
 }
 
@@ -139,7 +139,7 @@ func (d Approvals) listAsks(ctx context.Context, root string, cfg *config.Config
 		asks = append(asks, project.Ask{What: askKernel, Which: cfg.Kernel})
 	}
 	if asked.Image == "" {
-		if image.Privileged(cfg.Image) != "" || !d.Has(RecipeOf(cfg)) && image.LeadsToPrivate(ctx, cfg.Image) {
+		if image.Privileged(cfg.Image) != "" || !d.HasBase(RecipeOf(cfg)) && image.LeadsToPrivate(ctx, cfg.Image) {
 			asks = append(asks, project.Ask{What: askImage, Which: cfg.Image})
 		}
 	}
@@ -171,7 +171,7 @@ func pinOf(root string, cfg *config.Config) string {
 // RecordPin remembers the pin of an image that was made from the lock file, or for which we wrote
 // it. If the repository changes the pin later, that is an Ask.
 func (d Approvals) RecordPin(lockPath string, r image.Recipe) error {
-	p, err := project.Of(filepath.Dir(lockPath))
+	p, err := project.Identify(filepath.Dir(lockPath))
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (d Approvals) isWeaker(ctx context.Context, cfg *config.Config, asked flags
 	if asked.Isolation != "" || !slices.Contains(isolation.Kinds, cfg.Isolation) {
 		return false
 	}
-	best, err := d.Best(ctx)
+	best, err := d.BestKind(ctx)
 	return err == nil && best != cfg.Isolation // on an error, making the box fails and says why
 }
 

@@ -40,8 +40,8 @@ func newTestApprovals(t *testing.T) testApprovals {
 		t.Fatal(err)
 	}
 	d := Approvals{
-		Store: project.NewStore(h), Has: func(image.Recipe) bool { return false },
-		Best: func(context.Context) (agentbox.Isolation, error) { return agentbox.MicroVM, nil },
+		Store: project.NewStore(h), HasBase: func(image.Recipe) bool { return false },
+		BestKind: func(context.Context) (agentbox.Isolation, error) { return agentbox.MicroVM, nil },
 	}
 	policies := egress.New(egress.Config{Home: h, Store: d.Store, Registries: project.NewRegistries(h.Registries()), Review: d, Boxes: noBoxes{}, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(policies.Close)

@@ -33,7 +33,7 @@ func (e *Policies) projectOf(ctx context.Context, ref api.BoxRef) (string, proje
 	if err != nil {
 		return "", project.Project{}, err
 	}
-	p, err := project.Of(root)
+	p, err := project.Identify(root)
 	return root, p, err
 }
 
@@ -69,7 +69,7 @@ func (e *Policies) Show(ctx context.Context, ref api.PolicyRef, progress agentbo
 // report is what is in force for a checkout, and what it asks for beyond that, with the digest to
 // approve.
 func (e *Policies) report(ctx context.Context, root string, environ []string) (api.PolicyReport, error) {
-	r, err := e.Review.At(ctx, root, environ)
+	r, err := e.Review.ReviewDirectory(ctx, root, environ)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
@@ -83,11 +83,11 @@ func (e *Policies) report(ctx context.Context, root string, environ []string) (a
 // scopeAt is the scope of the checkout at root now. A repository whose configuration cannot be read
 // has no rules of its own, and still those of its project.
 func (e *Policies) scopeAt(ctx context.Context, root string, environ []string) (Scope, error) {
-	p, err := project.Of(root)
+	p, err := project.Identify(root)
 	if err != nil {
 		return Scope{}, err
 	}
-	r, err := e.Review.At(ctx, root, environ)
+	r, err := e.Review.ReviewDirectory(ctx, root, environ)
 	if err != nil {
 		return Scope{Root: root, Project: p}, nil //nolint:nilerr // making a box fails for the same reason, and reports it
 	}
@@ -115,7 +115,7 @@ func (e *Policies) Approve(ctx context.Context, req api.ApproveRequest, progress
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	r, err := e.Review.At(ctx, root, req.Environ)
+	r, err := e.Review.ReviewDirectory(ctx, root, req.Environ)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
@@ -148,7 +148,7 @@ func (e *Policies) changed(ctx context.Context, root string, environ []string, p
 	if root == "" {
 		return api.PolicyReport{Boxes: e.Notify(nil, progress)}, nil
 	}
-	p, err := project.Of(root)
+	p, err := project.Identify(root)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
@@ -159,7 +159,7 @@ func (e *Policies) changed(ctx context.Context, root string, environ []string, p
 		if out, err = e.reportInForce(ctx, Scope{Root: root, Project: p}, environ); err != nil {
 			return api.PolicyReport{}, err
 		}
-		progress.Say("what the repository itself asks for cannot be read: " + mistakes.Error())
+		progress.Note("what the repository itself asks for cannot be read: " + mistakes.Error())
 	}
 	out.Boxes = notified
 	return out, nil
@@ -214,7 +214,7 @@ func checkEffective(req api.ChangeRequest, r policy.Rule) error {
 // host (*) is refused.
 func change(f *policy.File, req api.ChangeRequest, rules []policy.Rule) error {
 	if req.Preset != nil {
-		if *req.Preset != "" && policy.Width(*req.Preset) < 0 {
+		if *req.Preset != "" && policy.Breadth(*req.Preset) < 0 {
 			return agentbox.Errorf(agentbox.Invalid, "%q is not a preset%s", *req.Preset, yamlfile.Suggest(*req.Preset, policy.Presets)).
 				WithHint("none leaves the choice to the repository again")
 		}
@@ -261,7 +261,7 @@ func (e *Policies) Check(ctx context.Context, req api.CheckRequest, _ agentbox.P
 	if err != nil {
 		return api.CheckReport{}, err
 	}
-	answer := gateway.Evaluator{Policy: policy.New(f.spec, gateway.IsOwn)}.Check(ctx, flow)
+	answer := gateway.Evaluator{Policy: policy.New(f.spec, gateway.IsHostAddress)}.Check(ctx, flow)
 	out := api.CheckReport{URL: req.URL, Verdict: answer.Verdict, Secrets: answer.Secrets}
 	for _, a := range answer.Addresses {
 		out.Addresses = append(out.Addresses, a.String())
@@ -279,7 +279,7 @@ func (e *Policies) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Prog
 	if agentbox.CodeOf(err) != agentbox.NotFound || len(ref.Box) < 2 {
 		return api.AuditLocation{}, err
 	}
-	entries, readErr := os.ReadDir(e.Home.Audits())
+	entries, readErr := os.ReadDir(e.Home.AuditLogs())
 	if readErr != nil && !os.IsNotExist(readErr) {
 		return api.AuditLocation{}, readErr
 	}
@@ -292,5 +292,5 @@ func (e *Policies) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Prog
 	if len(found) != 1 {
 		return api.AuditLocation{}, err
 	}
-	return api.AuditLocation{Box: found[0], Directory: filepath.Join(e.Home.Audits(), found[0])}, nil
+	return api.AuditLocation{Box: found[0], Directory: filepath.Join(e.Home.AuditLogs(), found[0])}, nil
 }

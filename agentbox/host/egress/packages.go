@@ -25,9 +25,9 @@ func (e *Policies) Packages(ctx context.Context, suite string) (env, files map[s
 	}
 	// The image may be here although its sources are gone.
 	if sources, err := image.AptSources(suite); err == nil {
-		files[protocol.AptSources] = registries.ForBox(sources)
+		files[protocol.AptSources] = registries.RewriteLoopback(sources)
 	}
-	if proxies := registries.AptProxies(registries.Host("", environ)); proxies != "" {
+	if proxies := registries.AptProxies(registries.HostMachine("", environ)); proxies != "" {
 		files[protocol.AptSettings] = proxies
 	}
 	return env, files

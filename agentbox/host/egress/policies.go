@@ -36,7 +36,7 @@ type Config struct {
 // Reviewer compares what the repository at root asks for, with the caller's environment, with what
 // is approved.
 type Reviewer interface {
-	At(ctx context.Context, root string, environ []string) (project.Review, error)
+	ReviewDirectory(ctx context.Context, root string, environ []string) (project.Review, error)
 }
 
 // Boxes are the boxes that policies govern. Its methods may be called at any time, also while a box
@@ -57,10 +57,11 @@ type Box interface {
 	// Apply puts the present policy in force in its machine. If it fails, the machine keeps its
 	// policy.
 	Apply(ctx context.Context) error
-	// Runs tells whether the box still has its machine.
-	Runs() bool
-	// Unlogged tells whether the audit log could not be written, so that nothing leaves the box.
-	Unlogged(ctx context.Context) bool
+	// IsRunning tells whether the box still has its machine.
+	IsRunning() bool
+	// AuditLogFailed tells whether the audit log could not be written, so that nothing leaves the
+	// box.
+	AuditLogFailed(ctx context.Context) bool
 	// Stop ends its machine.
 	Stop() error
 }
@@ -76,13 +77,13 @@ type Subject struct {
 
 // Machine is where a policy is enforced (supervisors.Supervisor).
 type Machine interface {
-	// Govern puts in force what compose returns. Of two calls, the later one is in force in the
-	// end.
-	Govern(ctx context.Context, compose func() (api.PolicyInForce, error)) error
+	// ApplyPolicy puts in force what compose returns. Of two calls, the later one is in force in
+	// the end.
+	ApplyPolicy(ctx context.Context, compose func() (api.PolicyInForce, error)) error
 }
 
 // Policies composes the policy of each box from what was decided about its repository. mu guards
-// env and skipped. Composing reads files without a lock; Machine.Govern ensures that an older
+// env and skipped. Composing reads files without a lock; Machine.ApplyPolicy ensures that an older
 // policy does not replace a newer one.
 type Policies struct {
 	Config
@@ -130,7 +131,7 @@ func (e *Policies) ScopeOf(s Subject) Scope {
 	if g.Root == "" { // a clean box that installs tools
 		return g
 	}
-	if now, err := project.Of(g.Root); err == nil || g.Project.IsZero() {
+	if now, err := project.Identify(g.Root); err == nil || g.Project.IsZero() {
 		g.Project = now
 	}
 	if g.Project.IsZero() {
@@ -152,7 +153,7 @@ func (e *Policies) compose(ctx context.Context, g Scope, environ []string) (comp
 	errs[2] = err
 	asked, err := e.Store.InForce(g.Project, g.Document)
 	src.Repository, errs[3] = asked.Policy, err
-	list, err := e.Store.For(g.Project)
+	list, err := e.Store.SecretsFor(g.Project)
 	errs[4] = err
 	if err := errors.Join(errs[:]...); err != nil {
 		return composed{}, err
@@ -192,7 +193,7 @@ func (e *Policies) machineLayer(ctx context.Context, root string, environ []stri
 		return policy.Layer{}, err
 	}
 	if root != "" {
-		found = append(found, registries.Remotes(ctx, registries.Host(root, environ))...)
+		found = append(found, registries.FromRemotes(ctx, registries.HostMachine(root, environ))...)
 	}
 	return registries.Layer(found), nil
 }
@@ -200,7 +201,7 @@ func (e *Policies) machineLayer(ctx context.Context, root string, environ []stri
 // Enforce puts the present policy of a box in force in its machine. If it fails, the machine keeps
 // its policy; a fresh machine has none, and nothing leaves it.
 func (e *Policies) Enforce(ctx context.Context, m Machine, s Subject) error {
-	return m.Govern(ctx, func() (api.PolicyInForce, error) { return e.inForce(ctx, s) })
+	return m.ApplyPolicy(ctx, func() (api.PolicyInForce, error) { return e.inForce(ctx, s) })
 }
 
 // inForce is the policy of a box for its supervisor: the composed policy with the box's
@@ -237,7 +238,7 @@ func placeholder(seed, name string) string {
 
 // Placeholders are the variables in a box's environment that stand for secrets.
 func (e *Policies) Placeholders(s Subject) map[string]string {
-	list, err := e.Store.For(e.ScopeOf(s).Project)
+	list, err := e.Store.SecretsFor(e.ScopeOf(s).Project)
 	if err != nil {
 		return nil // applying the policy fails for the same reason, and reports it
 	}
@@ -259,8 +260,8 @@ func (e *Policies) RememberEnv(environ []string) error {
 	defer e.mu.Unlock()
 	for _, s := range list {
 		for _, kv := range environ {
-			if v, ok := strings.CutPrefix(kv, s.From.Of+"="); ok && s.From.Kind == secrets.Env {
-				e.env[s.From.Of] = v
+			if v, ok := strings.CutPrefix(kv, s.From.Target+"="); ok && s.From.Kind == secrets.Env {
+				e.env[s.From.Target] = v
 			}
 		}
 	}
@@ -273,8 +274,8 @@ func (e *Policies) variables(list []project.Secret) map[string]string {
 	defer e.mu.Unlock()
 	env := map[string]string{}
 	for _, s := range list {
-		if v, ok := e.env[s.From.Of]; ok && s.From.Kind == secrets.Env {
-			env[s.From.Of] = v
+		if v, ok := e.env[s.From.Target]; ok && s.From.Kind == secrets.Env {
+			env[s.From.Target] = v
 		}
 	}
 	return env
@@ -302,7 +303,7 @@ func (e *Policies) Notify(concerned func(Scope) bool, progress agentbox.Progress
 		switch {
 		case err == nil:
 			notified = append(notified, b.Name())
-		case e.ctx.Err() == nil && b.Runs(): // else its machine or the daemon has ended
+		case e.ctx.Err() == nil && b.IsRunning(): // else its machine or the daemon has ended
 			e.stopUnnotified(b, err, progress)
 		}
 	}
@@ -313,12 +314,12 @@ func (e *Policies) Notify(concerned func(Scope) bool, progress agentbox.Progress
 // stopUnnotified stops a running box whose policy cannot be changed, unless nothing leaves it
 // anyway.
 func (e *Policies) stopUnnotified(b Box, why error, progress agentbox.Progress) {
-	if b.Unlogged(e.ctx) {
-		progress.SayProblem(b.Name(), agentbox.Problem{Kind: agentbox.ProblemUnlogged})
+	if b.AuditLogFailed(e.ctx) {
+		progress.NoteProblem(b.Name(), agentbox.Problem{Kind: agentbox.ProblemAuditLog})
 		return
 	}
 	e.Log.Error("cannot change the policy of a running box, so it is stopped", "box", b.Name(), "error", why)
-	progress.Say("box " + b.Name() + ": its policy cannot be changed, so it is stopped: " + why.Error())
+	progress.Note("box " + b.Name() + ": its policy cannot be changed, so it is stopped: " + why.Error())
 	if err := b.Stop(); err != nil {
 		e.Log.Error("cannot stop a box", "box", b.Name(), "error", err)
 	}

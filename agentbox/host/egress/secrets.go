@@ -51,7 +51,7 @@ func (e *Policies) ListSecrets(ctx context.Context, ref api.PolicyRef, _ agentbo
 	if err != nil {
 		return nil, err
 	}
-	list, err := e.Store.For(p)
+	list, err := e.Store.SecretsFor(p)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (e *Policies) RemoveSecret(ctx context.Context, ref api.SecretRef, progress
 	e.Notify(func(g Scope) bool { return s.Applies(g.Project) }, progress)
 	out := secretInfo(s)
 	// An entry with a name of its own may belong to others.
-	if s.From.Kind == secrets.Keyring && s.From.Of == "" {
+	if s.From.Kind == secrets.Keyring && s.From.Target == "" {
 		if err := s.From.Forget(s.Name); err != nil {
 			out.Problem = "its entry in the keyring is still there: " + err.Error()
 		}
@@ -101,7 +101,7 @@ func (e *Policies) describeSecret(ctx context.Context, s project.Secret) api.Sec
 		return out
 	}
 	env := e.variables([]project.Secret{s})
-	_, err := s.From.Value(ctx, secrets.Asker{Name: s.Name, Host: s.Host(), Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})
+	_, err := s.From.Value(ctx, secrets.Purpose{Name: s.Name, Host: s.Host(), Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})
 	if err != nil {
 		out.Problem = err.Error()
 	}

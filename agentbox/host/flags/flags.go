@@ -32,9 +32,9 @@ type Flags struct {
 	Variables map[string]string `json:"variables,omitempty"`
 }
 
-// Of returns the flags of a request, with the needs of its agent, if it names one, and the caller's
-// variables that includes name. It fails if the agent's needs cannot be read.
-func Of(req api.UpRequest, cfg *config.Config, agent agents.Profile) (o Flags, err error) {
+// New returns the flags of a request, with the needs of its agent, if it names one, and the
+// caller's variables that includes name. It fails if the agent's needs cannot be read.
+func New(req api.UpRequest, cfg *config.Config, agent agents.Profile) (o Flags, err error) {
 	o = Flags{
 		Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory, Agent: agent.Name,
 		Variables: Variables(cfg, req.Environ),

@@ -62,7 +62,7 @@ func (i *Images) storeNew() {
 			return
 		case <-i.imageAdded:
 		}
-		if i.Waits == nil || !i.Waits() {
+		if i.HasPeers == nil || !i.HasPeers() {
 			continue
 		}
 		list, err := i.Store.List()

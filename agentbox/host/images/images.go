@@ -16,18 +16,18 @@ import (
 type Config struct {
 	Store      *image.Store
 	ChunkStore ChunkStore // nil: images are only made here
-	// Waits tells whether other machines wait for what is made here; nil: none do.
-	Waits func() bool
-	// Lost says why part of an image can no longer be had from anyone, nil while all may still
-	// arrive. Without the function, images are waited for indefinitely.
-	Lost func(context.Context, image.Image) error
+	// HasPeers tells whether other machines wait for what is made here; nil: none do.
+	HasPeers func() bool
+	// CheckAvailable says why part of an image can no longer be had from anyone, nil while all may
+	// still arrive. Without the function, images are waited for indefinitely.
+	CheckAvailable func(context.Context, image.Image) error
 	// UsedBy names the boxes that run from an image.
 	UsedBy func(agentbox.Digest) []string
-	// Whole says why machines of a kind cannot start from a part of an image here, nil if they can.
-	// err: there are no such machines.
-	Whole func(agentbox.Isolation) (why, err error)
-	Home  string // the source that is shown for this machine's complete images
-	Log   *slog.Logger
+	// NeedsComplete says why machines of a kind cannot start from a part of an image here, nil if
+	// they can. err: there are no such machines.
+	NeedsComplete func(agentbox.Isolation) (why, err error)
+	Home          string // the source that is shown for this machine's complete images
+	Log           *slog.Logger
 }
 
 // Images are the images of this machine. Its methods may be called concurrently. No lock is held
@@ -108,7 +108,7 @@ func (i *Images) Ensure(ctx context.Context, w Want, progress agentbox.Progress)
 	img, err := i.retryIfLost(ctx, progress, func() (image.Image, error) { return i.withCompleteImage(ctx, progress, find) })
 	i.StoreNow()
 	if err != nil {
-		return image.Image{}, agentbox.OrNoSpace(err)
+		return image.Image{}, agentbox.MarkNoSpace(err)
 	}
 	end(img.Digest.Short())
 	return img, nil
@@ -122,7 +122,7 @@ func (i *Images) retryIfLost(ctx context.Context, progress agentbox.Progress, fi
 	if lost == nil {
 		return img, err
 	}
-	progress.Say(lost.Error() + ": it is made anew")
+	progress.Note(lost.Error() + ": it is made anew")
 	if err := i.Forget(ctx, img.Digest); err != nil {
 		return img, err
 	}
@@ -131,10 +131,10 @@ func (i *Images) retryIfLost(ctx context.Context, progress agentbox.Progress, fi
 
 // lost says why an incomplete image can never be completed, unless a box runs from it.
 func (i *Images) lost(ctx context.Context, img image.Image, err error) error {
-	if err != nil || img.Lazy == nil || i.Lost == nil || len(i.UsedBy(img.Digest)) > 0 {
+	if err != nil || img.Lazy == nil || i.CheckAvailable == nil || len(i.UsedBy(img.Digest)) > 0 {
 		return nil
 	}
-	return i.Lost(ctx, img)
+	return i.CheckAvailable(ctx, img)
 }
 
 // pinned returns the image that the lock file pins, or makes and pins it.
@@ -166,7 +166,7 @@ func (i *Images) Derive(ctx context.Context, base image.Image, d image.Derivatio
 		return i.withCompleteImage(ctx, progress, func() (image.Image, error) { return i.Store.Derive(ctx, base, d, progress) })
 	})
 	i.StoreNow()
-	return img, agentbox.OrNoSpace(err)
+	return img, agentbox.MarkNoSpace(err)
 }
 
 // FindBase returns the base of a recipe if it was made here and still exists.
@@ -187,7 +187,7 @@ func (i *Images) Describe(img image.Image) api.Image {
 	out := api.Image{Digest: img.Digest, Name: img.Name, Source: img.Source, Size: img.Size, Created: img.Created, UsedBy: i.UsedBy(img.Digest)}
 	if img.Lazy != nil && i.ChunkStore != nil {
 		out.From = img.Lazy.From
-		out.Here = i.completions.presentBytes(i.ctx, img)
+		out.Present = i.completions.presentBytes(i.ctx, img)
 	}
 	return out
 }

@@ -71,10 +71,10 @@ func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress 
 		return i.Describe(here), nil
 	}
 	if err := i.ChunkStore.Prepare(ctx, img); err != nil {
-		return api.Image{}, agentbox.OrNoSpace(err)
+		return api.Image{}, agentbox.MarkNoSpace(err)
 	}
 	if img, err = i.Store.AddLazy(ctx, img); err != nil {
-		return api.Image{}, agentbox.OrNoSpace(err)
+		return api.Image{}, agentbox.MarkNoSpace(err)
 	}
 	if !req.Lazy && img.Lazy != nil {
 		if img, err = i.completeImage(ctx, img, progress); err != nil {
@@ -123,10 +123,10 @@ func (i *Images) Export(ctx context.Context, req api.ImageExportRequest, progres
 	}
 	end := progress.Begin("export", req.Directory)
 	err = i.ChunkStore.Export(ctx, img, i.Store.Trace(img.Digest), req.Directory, func(done, total int) {
-		progress.Move("export", req.Directory, int64(done), int64(total))
+		progress.Update("export", req.Directory, int64(done), int64(total))
 	})
 	if err != nil {
-		return api.Image{}, agentbox.OrNoSpace(err)
+		return api.Image{}, agentbox.MarkNoSpace(err)
 	}
 	end(img.Digest.Short())
 	return i.Describe(img), nil
@@ -144,7 +144,7 @@ func (i *Images) completeImage(ctx context.Context, img image.Image, progress ag
 	ctx, stop := f.untilDropped(ctx)
 	defer stop()
 	err = f.Complete(ctx, func(done, total int) {
-		progress.Move("image", "fetch from "+img.Lazy.From, int64(done)*f.BlockSize(), int64(total)*f.BlockSize())
+		progress.Update("image", "fetch from "+img.Lazy.From, int64(done)*f.BlockSize(), int64(total)*f.BlockSize())
 	})
 	if err == nil {
 		err = f.finish(ctx)
@@ -153,7 +153,7 @@ func (i *Images) completeImage(ctx context.Context, img image.Image, progress ag
 		return img, dropped
 	}
 	if err != nil {
-		return img, agentbox.OrNoSpace(unavailable(img, err))
+		return img, agentbox.MarkNoSpace(unavailable(img, err))
 	}
 	end(img.Digest.Short())
 	return i.Store.Get(img.Digest.String())
@@ -218,14 +218,14 @@ func (i *Images) Lazy(ctx context.Context, kind agentbox.Isolation, file string,
 	if err != nil || img.Lazy == nil {
 		return nil, err
 	}
-	why, err := i.Whole(kind)
+	why, err := i.NeedsComplete(kind)
 	if err != nil {
 		return nil, err
 	}
 	if why == nil {
 		return &img, nil
 	}
-	progress.Say(fmt.Sprintf("%s here cannot start from a part of an image, so all of it comes first: %v", kind, why))
+	progress.Note(fmt.Sprintf("%s here cannot start from a part of an image, so all of it comes first: %v", kind, why))
 	_, err = i.completeImage(ctx, img, progress)
 	return nil, err
 }

@@ -29,7 +29,7 @@ func TestLostImageFailsAtOnce(t *testing.T) {
 		}
 		i := New(Config{
 			Store: store, Log: slog.New(slog.DiscardHandler),
-			Lost: func(_ context.Context, img image.Image) error {
+			CheckAvailable: func(_ context.Context, img image.Image) error {
 				if img.Digest == half {
 					return agentbox.Errorf(agentbox.NotFound, "half of it is with nobody")
 				}

@@ -93,7 +93,7 @@ func (i *Images) Show(_ context.Context, req api.ImageRef, _ agentbox.Progress) 
 	out := api.ImageDetail{Image: i.Describe(img), Maker: img.Origin, BaseMakers: img.BaseMakers, Base: img.Base, Manifest: img.Manifest, Received: []api.ImageReceived{}}
 	here := img.Size
 	if img.Lazy != nil {
-		here = out.Here
+		here = out.Present
 	}
 	out.Missing = img.Size - here
 	list := i.receivedOf(img.Digest)

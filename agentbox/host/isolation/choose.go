@@ -116,9 +116,9 @@ func (c Chooser) Auto(ctx context.Context) (Choice, error) {
 	return Choice{}, agentbox.Errorf(e.Code, "no kind of isolation works here: microvm: %s; gvisor: %w", why, e).WithHint("%s", e.Hint)
 }
 
-// Keep is the choice for a box that has its kind already. The reason changes only if the machine
-// now runs in another way.
-func (c Chooser) Keep(ctx context.Context, box agentbox.Box) (Choice, error) {
+// ChooseExisting is the choice for a box that has its kind already. The reason changes only if the
+// machine now runs in another way.
+func (c Chooser) ChooseExisting(ctx context.Context, box agentbox.Box) (Choice, error) {
 	facts, err := c.Probe(ctx, box.Isolation, false)
 	if err != nil {
 		return Choice{}, err

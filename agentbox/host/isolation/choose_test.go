@@ -115,11 +115,11 @@ func TestChooseRequestedKind(t *testing.T) {
 
 func TestKeep(t *testing.T) {
 	box := agentbox.Box{Name: "mine", Isolation: agentbox.GVisor, Reason: "as it was"}
-	if got, err := hostWith(kvm, soft).Keep(t.Context(), box); err != nil || got.Kind != agentbox.GVisor || got.Reason != "as it was" {
+	if got, err := hostWith(kvm, soft).ChooseExisting(t.Context(), box); err != nil || got.Kind != agentbox.GVisor || got.Reason != "as it was" {
 		t.Errorf("%s, %v", got, err)
 	}
 	emulated := agentbox.Box{Isolation: agentbox.MicroVM, Accel: "tcg", Reason: "as it was"}
-	if got, err := hostWith(kvm, soft).Keep(t.Context(), emulated); err != nil || got.String() != "microvm/kvm: KVM works" {
+	if got, err := hostWith(kvm, soft).ChooseExisting(t.Context(), emulated); err != nil || got.String() != "microvm/kvm: KVM works" {
 		t.Errorf("after KVM came to the host: %s, %v", got, err)
 	}
 	for flag, want := range map[agentbox.Isolation]agentbox.Code{"": "", agentbox.Auto: "", agentbox.GVisor: "", agentbox.MicroVM: agentbox.Conflict, "jail": agentbox.Invalid, agentbox.Lima: agentbox.Invalid} {

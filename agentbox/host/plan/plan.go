@@ -33,8 +33,8 @@ type Facts struct {
 	Box     *Box // the existing box; nil: a new one is made
 }
 
-// Found tells whether what a new box starts from is here: api.UpHere, api.UpMissing, or "" if that
-// depends on an earlier step. It says how long a step takes; each step looks again.
+// Found tells whether what a new box starts from is here: api.UpPresent, api.UpMissing, or "" if
+// that depends on an earlier step. It says how long a step takes; each step looks again.
 type Found struct {
 	Image, Tools, Setup, Template string
 }
@@ -61,7 +61,7 @@ func Up(f Facts) (Plan, error) {
 // Plan is a list of steps, in order.
 type Plan []api.UpStep
 
-func (p *Plan) add(do api.UpAction, how string) { *p = append(*p, api.UpStep{Do: do, How: how}) }
+func (p *Plan) add(do api.UpAction, how string) { *p = append(*p, api.UpStep{Action: do, How: how}) }
 
 // addIf adds a step if is holds.
 func (p *Plan) addIf(is bool, do api.UpAction, how string) {
@@ -72,7 +72,7 @@ func (p *Plan) addIf(is bool, do api.UpAction, how string) {
 
 // Has tells whether a plan has a step.
 func (p Plan) Has(do api.UpAction) bool {
-	return slices.ContainsFunc(p, func(s api.UpStep) bool { return s.Do == do })
+	return slices.ContainsFunc(p, func(s api.UpStep) bool { return s.Action == do })
 }
 
 // planNew plans a new box. Nothing of the box exists before the step that makes it.
@@ -103,28 +103,28 @@ func (f Facts) planNew() (p Plan, err error) {
 func (f Facts) planMachine() (p Plan) {
 	pending, host := f.Review.Pending()
 	if host {
-		return Plan{{Do: api.UpApproval, How: api.UpStop}}
+		return Plan{{Action: api.UpApproval, How: api.UpStop}}
 	}
-	p.addIf(pending, api.UpApproval, api.UpLater)
+	p.addIf(pending, api.UpApproval, api.UpPartial)
 	p.add(api.UpImage, f.Found.Image)
 	p.addIf(f.Kind.Kind == agentbox.MicroVM, api.UpKernel, "")
 	p.addIf(len(f.Config.Toolchain) > 0 && f.Config.Suite() != "", api.UpTools, f.Found.Tools)
-	p.addIf(f.setup() == api.UpOnce, api.UpSetup, f.Found.Setup)
+	p.addIf(f.setup() == api.UpIfFailed, api.UpSetup, f.Found.Setup)
 	p.addIf(!f.Request.Cold, api.UpTemplate, f.Found.Template)
 	return p
 }
 
-// setup is api.UpOnce if setup runs once for its key, in a clean box, and "" if it runs in every
-// box. It has a key if the configuration says what it depends on or what it fills.
+// setup is api.UpIfFailed if setup runs once for its key, in a clean box, and "" if it runs in
+// every box. It has a key if the configuration says what it depends on or what it fills.
 func (f Facts) setup() string {
 	if f.Results && f.Config.SetupOnce() {
-		return api.UpOnce
+		return api.UpIfFailed
 	}
 	return ""
 }
 
 // onlyReports tells whether a plan only reports what waits for approval.
-func (p Plan) onlyReports() bool { return p[0] == api.UpStep{Do: api.UpApproval, How: api.UpStop} }
+func (p Plan) onlyReports() bool { return p[0] == api.UpStep{Action: api.UpApproval, How: api.UpStop} }
 
 // planExisting plans the use of an existing box. Changes of the configuration take effect at the
 // next reset.
@@ -140,9 +140,9 @@ func (f Facts) planExisting() (p Plan, err error) {
 	p.add(api.UpChanges, "")
 	// While something waits for approval the box stays as it was made. A reset applies it later.
 	pending, _ := f.Review.Pending()
-	p.addIf(pending, api.UpApproval, api.UpLater)
-	p.addIf(!pending && b.Approved != f.Review.InForce, api.UpGovern, "")
-	p.add(api.UpWake, string(b.State))
+	p.addIf(pending, api.UpApproval, api.UpPartial)
+	p.addIf(!pending && b.Approved != f.Review.InForce, api.UpPolicy, "")
+	p.add(api.UpEnsureRunning, string(b.State))
 	p.addIf(f.Flags.Agent != "" && f.Flags.Agent != b.Agent, api.UpAgent, "")
 	p.addIf(b.SetupDue, api.UpRunSetup, "")
 	p.addIf(len(b.Start) > 0 && (b.StartDue || b.State == agentbox.Stopped), api.UpRunStart, "")

@@ -21,7 +21,7 @@ import (
 func text(p Plan) string {
 	var steps []string
 	for _, s := range p {
-		step := string(s.Do)
+		step := string(s.Action)
 		if s.How != "" {
 			step += " (" + s.How + ")"
 		}
@@ -70,7 +70,7 @@ func TestUp(t *testing.T) {
 		}),
 		"image (here), template (missing), box (restore)": facts(func(f *Facts) {
 			f.Config.Image, f.Config.Toolchain = "example.com/image", toolchain.Needs{{Tool: "go"}} // which takes no package
-			f.Found = Found{Image: api.UpHere, Tools: api.UpHere, Setup: api.UpHere, Template: api.UpMissing}
+			f.Found = Found{Image: api.UpPresent, Tools: api.UpPresent, Setup: api.UpPresent, Template: api.UpMissing}
 		}),
 		"image, template, box (restore), run setup": facts(func(f *Facts) { f.Config.Setup = []string{"make"} }),
 		"image, setup, template, box (restore), run setup (once)": facts(func(f *Facts) {

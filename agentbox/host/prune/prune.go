@@ -75,7 +75,7 @@ func (p Pruner) Prune(ctx context.Context, req api.PruneRequest, progress agentb
 		}
 		for _, item := range items {
 			if item.Kind == boxKind && !req.Boxes {
-				progress.Say(fmt.Sprintf("box %s stays: %s, but there may be work in it; `agentbox rm %s` asks, `agentbox prune --boxes` removes it all the same", item.Name, item.Why, item.Name))
+				progress.Note(fmt.Sprintf("box %s stays: %s, but there may be work in it; `agentbox rm %s` asks, `agentbox prune --boxes` removes it all the same", item.Name, item.Why, item.Name))
 				continue
 			}
 			if !req.DryRun {
@@ -105,14 +105,14 @@ type prunable struct {
 // audits are the logs of boxes that have been gone for auditRetention, counted from the last change
 // of the directory.
 func (p Pruner) audits(context.Context) ([]prunable, error) {
-	entries, err := os.ReadDir(p.Home.Audits())
+	entries, err := os.ReadDir(p.Home.AuditLogs())
 	if err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
 	var out []prunable
 	for _, e := range entries {
 		id, err := agentbox.ParseBoxID(e.Name())
-		info, infoErr := os.Stat(filepath.Join(p.Home.Audits(), e.Name()))
+		info, infoErr := os.Stat(filepath.Join(p.Home.AuditLogs(), e.Name()))
 		if err != nil || infoErr != nil || p.Boxes.Known(id) || time.Since(info.ModTime()) < auditRetention {
 			continue
 		}
@@ -131,7 +131,7 @@ func (p Pruner) boxes(ctx context.Context) ([]prunable, error) {
 	for _, b := range p.Boxes.Idle() {
 		why := ""
 		switch {
-		case workspace.Gone(b.Directory):
+		case workspace.IsDeleted(b.Directory):
 			why = "its directory is gone"
 		case b.Lifetime == agentbox.LifetimeBranch && branchGone(ctx, b):
 			why = "its branch " + b.Branch + " is gone"

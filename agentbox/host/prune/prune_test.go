@@ -69,7 +69,7 @@ func pruner(t *testing.T, w *fakeBoxes) Pruner {
 			}
 		}
 	}
-	if err := os.WriteFile(filepath.Join(h.Audits(), "stranger"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(h.AuditLogs(), "stranger"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return Pruner{Home: h, Boxes: w, Templates: fakeTemplates{w}, Images: fakeImages{w}}
@@ -108,7 +108,7 @@ func TestPrune(t *testing.T) {
 	if want := []string{"box lost", "image " + agentbox.Digest{1}.Short(), "template 0123456789abcdef"}; err != nil || !slices.Equal(kinds(got.Items), all) || !slices.Equal(w.removed, want) {
 		t.Errorf("%v, %v went, %v", kinds(got.Items), w.removed, err)
 	}
-	if left, err := os.ReadDir(p.Home.Audits()); err != nil || len(left) != 3 { // of the box that is known, of the young one, and what is none
+	if left, err := os.ReadDir(p.Home.AuditLogs()); err != nil || len(left) != 3 { // of the box that is known, of the young one, and what is none
 		t.Errorf("%v, %v", left, err)
 	}
 }

@@ -32,7 +32,7 @@ func (c Connection) Export(ctx context.Context, root string, dirs []string, w io
 	for _, dir := range dirs {
 		what.Paths = append(what.Paths, path.Join(root, dir))
 	}
-	return what.Take(ctx, c.Client, w)
+	return what.Receive(ctx, c.Client, w)
 }
 
 // Import implements Guest. Files are written by the box's own user, so nothing in the archive can
@@ -51,7 +51,7 @@ const maxHome = 4 << 10
 // Home implements Guest.
 func (c Connection) Home(ctx context.Context) (string, error) {
 	var home bytes.Buffer
-	status, err := environment.Exec(ctx, c.Client, environment.Command{Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &bounded.AtMost{W: &home, Left: maxHome, Err: errTooLarge()}})
+	status, err := environment.Exec(ctx, c.Client, environment.Command{Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &bounded.LimitedWriter{W: &home, Remaining: maxHome, Err: errTooLarge()}})
 	if err != nil {
 		return "", err
 	}

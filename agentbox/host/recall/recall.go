@@ -70,7 +70,7 @@ func (r *Recall) Save(ctx context.Context, b Box, dirs map[string][]string, prog
 	for _, agent := range slices.Sorted(maps.Keys(dirs)) {
 		if err := r.saveAgent(ctx, b, agent, dirs[agent]); err != nil {
 			r.Log.Warn("cannot keep an agent's history", "box", b.ID, "agent", agent, "error", err)
-			progress.Say("what " + agent + " remembers of its latest conversations in box " + b.Name + " is not kept: " + err.Error())
+			progress.Note("what " + agent + " remembers of its latest conversations in box " + b.Name + " is not kept: " + err.Error())
 		}
 	}
 }
@@ -81,11 +81,11 @@ func (r *Recall) saveAgent(ctx context.Context, b Box, agent string, dirs []stri
 	kept := r.archivePath(b, agent)
 	defer r.keys.Lock(kept)()
 	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
-		return agentbox.OrNoSpace(err)
+		return agentbox.MarkNoSpace(err)
 	}
 	fresh, err := os.CreateTemp(filepath.Dir(kept), ".tmp-box-")
 	if err != nil {
-		return agentbox.OrNoSpace(err)
+		return agentbox.MarkNoSpace(err)
 	}
 	defer os.Remove(fresh.Name())
 	defer fresh.Close()
@@ -98,10 +98,10 @@ func (r *Recall) saveAgent(ctx context.Context, b Box, agent string, dirs []stri
 	if err != nil {
 		return err
 	}
-	if err := guest.Export(ctx, root, dirs, &bounded.AtMost{W: fresh, Left: maxHistory, Err: errTooLarge()}); err != nil {
-		return agentbox.OrNoSpace(err)
+	if err := guest.Export(ctx, root, dirs, &bounded.LimitedWriter{W: fresh, Remaining: maxHistory, Err: errTooLarge()}); err != nil {
+		return agentbox.MarkNoSpace(err)
 	}
-	return agentbox.OrNoSpace(merge(kept, fresh, dirs))
+	return agentbox.MarkNoSpace(merge(kept, fresh, dirs))
 }
 
 // merge merges fresh into the archive kept, which is replaced as a whole. history decides where

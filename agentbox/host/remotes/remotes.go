@@ -31,7 +31,7 @@ func (r Remotes) Add(ctx context.Context, repo workspace.Repo, box agentbox.Box,
 	case err == nil:
 		return box.Name, nil
 	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
-		progress.Say("the box is no git remote of its checkout: " + err.Error())
+		progress.Note("the box is no git remote of its checkout: " + err.Error())
 		return "", nil
 	}
 	return "", err
@@ -40,7 +40,7 @@ func (r Remotes) Add(ctx context.Context, repo workspace.Repo, box agentbox.Box,
 // Remove removes the remote of a box from the user's repository. Failures are logged, since a
 // repository that is gone, or that git refuses, must not keep a box from being removed.
 func (r Remotes) Remove(name string, box agentbox.Box) {
-	if name == "" || workspace.Gone(box.Directory) {
+	if name == "" || workspace.IsDeleted(box.Directory) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -73,7 +73,7 @@ func ReportMoved(ctx context.Context, m Machine, ports []agentbox.ConfiguredPort
 		return // the next use of the box reports that
 	}
 	for _, line := range movedPorts(ports, st.Ports) {
-		progress.Say(line)
+		progress.Note(line)
 	}
 }
 

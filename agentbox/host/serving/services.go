@@ -77,7 +77,7 @@ func reportServices(name string, services []agentbox.Service, progress agentbox.
 		if s.Error != "" {
 			line = fmt.Sprintf("service %s is not ready (%s: %s)", s.Name, s.State, s.Error)
 		}
-		progress.Say(line + ": agentbox logs " + name + " " + s.Name)
+		progress.Note(line + ": agentbox logs " + name + " " + s.Name)
 	}
 }
 

@@ -43,7 +43,7 @@ func openLog(b Box) (*setupLogFile, error) {
 			return nil, errors.Join(err, f.Close())
 		}
 	}
-	return &setupLogFile{File: f, head: bounded.Head{W: f, Left: maxLog}}, nil
+	return &setupLogFile{File: f, head: bounded.Head{W: f, Remaining: maxLog}}, nil
 }
 
 // Write implements io.Writer. It drops what exceeds the bound.
@@ -60,7 +60,7 @@ func Run(ctx context.Context, b Box, step string, commands []string, hint string
 	end := progress.Begin(step, b.Name)
 	log, err := openLog(b)
 	if err != nil {
-		return agentbox.OrNoSpace(err)
+		return agentbox.MarkNoSpace(err)
 	}
 	defer log.Close()
 	client, err := environment.Open(ctx, b.Address, b.User)
@@ -69,7 +69,7 @@ func Run(ctx context.Context, b Box, step string, commands []string, hint string
 	}
 	defer client.Close()
 	for _, command := range commands {
-		out, complaints := &lineWriter{log: log, report: progress.Say}, &lineWriter{log: log, report: progress.Say}
+		out, complaints := &lineWriter{log: log, report: progress.Note}, &lineWriter{log: log, report: progress.Note}
 		status, err := environment.Exec(ctx, client, environment.Command{
 			Argv: []string{"sh", "-c", command}, Dir: protocol.WorkspaceDir, Stdout: out, Stderr: complaints,
 		})

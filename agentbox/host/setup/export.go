@@ -19,17 +19,17 @@ import (
 
 // resultLimits bounds each part of a setup result, so that a box cannot fill this host's disk or
 // keep the daemon busy.
-var resultLimits = environment.Bound{Bytes: 32 << 30, Files: 2_000_000, Time: time.Hour}
+var resultLimits = environment.Limits{Bytes: 32 << 30, Files: 2_000_000, Time: time.Hour}
 
 // resultParts are the parts of a setup result: the caches as a whole, and changes of everything
 // else. Git's directory is not part of it, since each box has its own.
 func resultParts(dirs []string) map[caches.Part]environment.Export {
 	all := map[caches.Part]environment.Export{
-		caches.Runtime:   {Root: "/", Skip: slices.Concat(dirs, machineOnly), Whole: image.PerBoxDirectories(), Bound: resultLimits},
-		caches.Workspace: {Root: protocol.WorkspaceDir, Skip: []string{protocol.WorkspaceDir + "/.git"}, Bound: resultLimits},
+		caches.Runtime:   {Root: "/", Skip: slices.Concat(dirs, machineOnly), Whole: image.PerBoxDirectories(), Limits: resultLimits},
+		caches.Workspace: {Root: protocol.WorkspaceDir, Skip: []string{protocol.WorkspaceDir + "/.git"}, Limits: resultLimits},
 	}
 	if len(dirs) > 0 {
-		all[caches.Dirs] = environment.Export{Root: "/", Paths: dirs, Bound: resultLimits}
+		all[caches.Dirs] = environment.Export{Root: "/", Paths: dirs, Limits: resultLimits}
 	}
 	return all
 }
@@ -71,7 +71,7 @@ func (s *Setup) receive(ctx context.Context, b Box, what environment.Export, to 
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.connected(ctx, b, f, what.Take), f.Close())
+	return errors.Join(s.connected(ctx, b, f, what.Receive), f.Close())
 }
 
 // connected calls do with a connection into a box. Each step has its own, because a command may run

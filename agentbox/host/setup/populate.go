@@ -25,9 +25,9 @@ import (
 //
 // The box is never ready, so nobody else finds it, and it is always removed: here or, after a
 // crash, by the next daemon.
-func (s *Setup) populate(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (caches.Made, error) {
-	made := caches.Made{Key: in.Key(), Ingredients: in, Private: len(base.Include) > 0}
-	progress.Say("setup runs in a clean box, once for key " + made.Key.Short())
+func (s *Setup) populate(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (caches.Result, error) {
+	made := caches.Result{Key: in.Key(), Ingredients: in, Private: len(base.Include) > 0}
+	progress.Note("setup runs in a clean box, once for key " + made.Key.Short())
 	img, err := s.nearestImage(ctx, base, in, progress)
 	if err != nil {
 		return made, err
@@ -48,21 +48,21 @@ var machineOnly = slices.Concat([]string{
 // export runs setup in the box and publishes the result: an inventory of the files, then the
 // commands, then everything that has changed. The archives are temporary files in the box's
 // directory.
-func (s *Setup) export(ctx context.Context, b Box, cfg *config.Config, made caches.Made, progress agentbox.Progress) (caches.Made, error) {
+func (s *Setup) export(ctx context.Context, b Box, cfg *config.Config, made caches.Result, progress agentbox.Progress) (caches.Result, error) {
 	paths, err := s.cachePaths(ctx, b, cfg.Caches)
 	if err != nil {
 		return made, err
 	}
 	dir, err := os.MkdirTemp(b.Dir, ".tmp-export-")
 	if err != nil {
-		return made, agentbox.OrNoSpace(err)
+		return made, agentbox.MarkNoSpace(err)
 	}
 	defer os.RemoveAll(dir)
 	all := resultParts(paths)
 	known, err := s.inventories(ctx, b, all, dir)
 	defer known.close()
 	if err != nil {
-		return made, agentbox.OrNoSpace(err)
+		return made, agentbox.MarkNoSpace(err)
 	}
 	if err := Run(ctx, b, "setup", cfg.Setup, "", progress); err != nil {
 		return made, err
@@ -74,7 +74,7 @@ func (s *Setup) export(ctx context.Context, b Box, cfg *config.Config, made cach
 		files[part] = filepath.Join(dir, string(part)+".tar")
 		made.Parts = append(made.Parts, part)
 		if err := s.receive(ctx, b, what, files[part]); err != nil {
-			return made, agentbox.OrNoSpace(err)
+			return made, agentbox.MarkNoSpace(err)
 		}
 	}
 	slices.Sort(made.Parts)
@@ -88,15 +88,15 @@ func (s *Setup) export(ctx context.Context, b Box, cfg *config.Config, made cach
 // publish stores the result of a populate run and returns the result that its key stands for from
 // now on. That is another one if a trusted one was there first. The user is told, since the same
 // ingredients should give the same result.
-func (s *Setup) publish(ctx context.Context, made caches.Made, files map[caches.Part]string, progress agentbox.Progress) (caches.Made, error) {
+func (s *Setup) publish(ctx context.Context, made caches.Result, files map[caches.Part]string, progress agentbox.Progress) (caches.Result, error) {
 	err := s.Results.Publish(ctx, made, files)
 	if err == nil {
 		return s.find(ctx, made.Key, progress)
 	}
 	if agentbox.CodeOf(err) != agentbox.Conflict {
-		return made, agentbox.OrNoSpace(err)
+		return made, agentbox.MarkNoSpace(err)
 	}
-	progress.Say("setup made something else this time, which is not used: " + err.Error() + " (agentbox cache show --why " + made.Key.Short() + ")")
+	progress.Note("setup made something else this time, which is not used: " + err.Error() + " (agentbox cache show --why " + made.Key.Short() + ")")
 	return s.find(ctx, made.Key, progress)
 }
 
@@ -137,7 +137,7 @@ func queryHome(ctx context.Context, user string, exec func(context.Context, envi
 	none := agentbox.Errorf(agentbox.Conflict, "user %s of the box has no home directory", user)
 	var home bytes.Buffer
 	status, err := exec(ctx, environment.Command{
-		Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &bounded.AtMost{W: &home, Left: maxHome, Err: none},
+		Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &bounded.LimitedWriter{W: &home, Remaining: maxHome, Err: none},
 	})
 	switch {
 	case err != nil:

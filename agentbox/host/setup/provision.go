@@ -49,7 +49,7 @@ func (s *Setup) Drop(ctx context.Context, err error, progress agentbox.Progress)
 	if !errors.As(err, &d) {
 		return err
 	}
-	progress.Say("what setup made is damaged and will be made again: " + err.Error())
+	progress.Note("what setup made is damaged and will be made again: " + err.Error())
 	return s.Results.Forget(ctx, d.Result)
 }
 
@@ -75,7 +75,7 @@ func (s *Setup) Provision(ctx context.Context, req Request, previous agentbox.Bo
 		if err == nil {
 			return Result{Image: img, Cache: previous.Cache}, nil
 		}
-		progress.Say("the image that the box started from is gone: " + err.Error())
+		progress.Note("the image that the box started from is gone: " + err.Error())
 	}
 	defer s.keys.Lock("setup " + in.Key().Hex())()
 	r, err := s.provision(ctx, req, base, in, progress)
@@ -91,18 +91,18 @@ func (s *Setup) Provision(ctx context.Context, req Request, previous agentbox.Bo
 func (s *Setup) provision(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (Result, error) {
 	made, img, err := s.setupImage(ctx, req, base, in, progress)
 	if agentbox.CodeOf(err) == agentbox.Conflict && ctx.Err() == nil { // setup itself failed
-		progress.Say(err.Error() + "; it will run in the box itself")
+		progress.Note(err.Error() + "; it will run in the box itself")
 		img, err = s.nearestImage(ctx, base, in, progress)
 		return Result{Image: img}, err
 	}
-	return Result{Image: img, Cache: in.Key(), Made: made.Result}, err
+	return Result{Image: img, Cache: in.Key(), Made: made.Manifest}, err
 }
 
 // dropDamaged calls find again as long as it finds damaged results, which it drops.
-func (s *Setup) dropDamaged(ctx context.Context, progress agentbox.Progress, find func() (caches.Made, error)) (caches.Made, error) {
+func (s *Setup) dropDamaged(ctx context.Context, progress agentbox.Progress, find func() (caches.Result, error)) (caches.Result, error) {
 	for {
 		made, err := find()
-		err = damaged(made.Result, err)
+		err = damaged(made.Manifest, err)
 		if err == nil || s.Drop(ctx, err, progress) != nil {
 			return made, err
 		}
@@ -110,8 +110,8 @@ func (s *Setup) dropDamaged(ctx context.Context, progress agentbox.Progress, fin
 }
 
 // find returns the local result of a key and drops damaged ones. NotFound if there is none.
-func (s *Setup) find(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (caches.Made, error) {
-	return s.dropDamaged(ctx, progress, func() (caches.Made, error) { return s.Results.Find(ctx, key) })
+func (s *Setup) find(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (caches.Result, error) {
+	return s.dropDamaged(ctx, progress, func() (caches.Result, error) { return s.Results.Find(ctx, key) })
 }
 
 // Has tells whether the setup result of a request is here, for its own branch or the default one.
@@ -130,10 +130,10 @@ func (s *Setup) Has(ctx context.Context, req Request, base image.Image) bool {
 
 // setupImage is base with the setup result of these ingredients, which is made first if nobody has
 // it.
-func (s *Setup) setupImage(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (caches.Made, image.Image, error) {
+func (s *Setup) setupImage(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (caches.Result, image.Image, error) {
 	made, err := s.find(ctx, in.Key(), progress)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
-		made, err = s.onceInTeam(ctx, in, progress, func(ctx context.Context) (caches.Made, error) {
+		made, err = s.onceInTeam(ctx, in, progress, func(ctx context.Context) (caches.Result, error) {
 			return s.populate(ctx, req, base, in, progress)
 		})
 	}
@@ -153,7 +153,7 @@ func (s *Setup) nearestImage(ctx context.Context, base image.Image, in caches.In
 	if err != nil {
 		return base, err
 	}
-	progress.Say("starts over the caches of the nearest key, " + made.Key.Short())
+	progress.Note("starts over the caches of the nearest key, " + made.Key.Short())
 	return s.derive(ctx, base, made, progress, caches.Dirs)
 }
 
@@ -184,8 +184,8 @@ func (s *Setup) resultIngredients(ctx context.Context, in caches.Ingredients, pr
 
 // nearest is the newest result of the box's branch that differs only in lockfiles, else that of the
 // default branch. NotFound if there is none.
-func (s *Setup) nearest(ctx context.Context, in caches.Ingredients, progress agentbox.Progress) (caches.Made, error) {
-	of := func() (caches.Made, error) { return s.Results.Nearest(ctx, in.Family()) }
+func (s *Setup) nearest(ctx context.Context, in caches.Ingredients, progress agentbox.Progress) (caches.Result, error) {
+	of := func() (caches.Result, error) { return s.Results.Nearest(ctx, in.LookupKey()) }
 	made, err := s.dropDamaged(ctx, progress, of)
 	if agentbox.CodeOf(err) == agentbox.NotFound && in.Branch != "" {
 		in.Branch = ""
@@ -202,7 +202,7 @@ func newIngredients(req Request, base image.Image) (caches.Ingredients, error) {
 		Image: base.Digest, Arch: runtime.GOARCH, User: req.User, Setup: req.Config.Setup, Caches: req.Config.Caches,
 	}
 	in.Project = project.Project{Name: req.Project}.ID()
-	if !project.Default(req.Directory, req.Branch, req.Detached) {
+	if !project.IsDefaultBranch(req.Directory, req.Branch, req.Detached) {
 		in.Branch = req.Branch
 	}
 	in.SetEnv(req.Config.Env)
@@ -211,7 +211,7 @@ func newIngredients(req Request, base image.Image) (caches.Ingredients, error) {
 
 // derive adds parts of a result to base, those of them that it has. Archives are opened only if the
 // image has to be made.
-func (s *Setup) derive(ctx context.Context, base image.Image, made caches.Made, progress agentbox.Progress, parts ...caches.Part) (image.Image, error) {
+func (s *Setup) derive(ctx context.Context, base image.Image, made caches.Result, progress agentbox.Progress, parts ...caches.Part) (image.Image, error) {
 	d := image.Derivation{Key: derivationKey(base, made, parts), Name: "with setup"}
 	if len(parts) == 1 {
 		d.Name = "with caches"
@@ -223,15 +223,15 @@ func (s *Setup) derive(ctx context.Context, base image.Image, made caches.Made, 
 		if !slices.Contains(made.Parts, part) {
 			continue
 		}
-		d.Layers = append(d.Layers, func() (io.ReadCloser, error) { return s.open(ctx, made.Result, part) })
+		d.Layers = append(d.Layers, func() (io.ReadCloser, error) { return s.open(ctx, made.Manifest, part) })
 	}
 	return s.Images.Derive(ctx, base, d, progress)
 }
 
 // derivationKey identifies an image by what it is made from, including the result, since a key may
 // have had another one before.
-func derivationKey(base image.Image, made caches.Made, parts []caches.Part) agentbox.Digest {
-	text := base.Digest.String() + "\n" + made.Key.String() + "\n" + made.Result.String() + "\n"
+func derivationKey(base image.Image, made caches.Result, parts []caches.Part) agentbox.Digest {
+	text := base.Digest.String() + "\n" + made.Key.String() + "\n" + made.Manifest.String() + "\n"
 	for _, p := range parts {
 		text += string(p) + "\n"
 	}

@@ -20,22 +20,24 @@ type fakeResults struct {
 	parts []string // of result i+1
 }
 
-func (s *fakeResults) newest() (caches.Made, error) {
+func (s *fakeResults) newest() (caches.Result, error) {
 	for i, text := range s.parts {
-		made := caches.Made{Key: s.key, Result: agentbox.Digest{byte(i + 1)}, Parts: []caches.Part{caches.Dirs, caches.Workspace}}
+		made := caches.Result{Key: s.key, Manifest: agentbox.Digest{byte(i + 1)}, Parts: []caches.Part{caches.Dirs, caches.Workspace}}
 		switch text {
 		case "forgotten":
 			continue
 		case "damaged":
-			return caches.Made{Result: made.Result}, agentbox.Errorf(agentbox.Corrupt, "a bit is wrong")
+			return caches.Result{Manifest: made.Manifest}, agentbox.Errorf(agentbox.Corrupt, "a bit is wrong")
 		}
 		return made, nil
 	}
-	return caches.Made{}, agentbox.Errorf(agentbox.NotFound, "nobody has published it")
+	return caches.Result{}, agentbox.Errorf(agentbox.NotFound, "nobody has published it")
 }
 
-func (s *fakeResults) Find(context.Context, agentbox.Digest) (caches.Made, error) { return s.newest() }
-func (s *fakeResults) Nearest(context.Context, agentbox.Digest) (caches.Made, error) {
+func (s *fakeResults) Find(context.Context, agentbox.Digest) (caches.Result, error) {
+	return s.newest()
+}
+func (s *fakeResults) Nearest(context.Context, agentbox.Digest) (caches.Result, error) {
 	return s.newest()
 }
 

@@ -47,7 +47,7 @@ func (s *Setup) askRegistries(ctx context.Context, req Request, base image.Image
 		return
 	}
 	s.Registries.SkipQuestions(questions)
-	progress.Say("cannot find out where " + ecosystems(questions) + " is had from, so boxes reach what agentbox policy allow permits: " + err.Error())
+	progress.Note("cannot find out where " + ecosystems(questions) + " is had from, so boxes reach what agentbox policy allow permits: " + err.Error())
 }
 
 // openQuestions are the open questions for a repository that a clean box can answer: none if its

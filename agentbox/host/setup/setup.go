@@ -62,13 +62,13 @@ type Images interface {
 
 // Results keeps setup results by key. What it returns was verified.
 type Results interface {
-	// Find returns the result of a key. NotFound if there is none; Corrupt, with Made.Result set,
+	// Find returns the result of a key. NotFound if there is none; Corrupt, with Made.Manifest set,
 	// if it is damaged.
-	Find(ctx context.Context, key agentbox.Digest) (caches.Made, error)
+	Find(ctx context.Context, key agentbox.Digest) (caches.Result, error)
 	// Nearest returns the newest result for any key of a family, with the same errors.
-	Nearest(ctx context.Context, family agentbox.Digest) (caches.Made, error)
+	Nearest(ctx context.Context, family agentbox.Digest) (caches.Result, error)
 	// Publish stores what a populate run made, completely or not at all.
-	Publish(ctx context.Context, made caches.Made, parts map[caches.Part]string) error
+	Publish(ctx context.Context, made caches.Result, parts map[caches.Part]string) error
 	// Forget removes a damaged result. One that does not exist is no error.
 	Forget(ctx context.Context, result agentbox.Digest) error
 	// Open reads one part of a result. NotFound if it has no such part; Corrupt, also from Read, if

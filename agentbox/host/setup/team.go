@@ -12,27 +12,27 @@ type Team interface {
 	// Setup fetches the setup result of a key into Results, and says who made it. NotFound if
 	// nobody offers it.
 	Setup(ctx context.Context, key agentbox.Digest, progress func(done, total int)) (by string, err error)
-	// Once calls make unless get succeeds, on one machine of the team at a time.
-	Once(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error
+	// MakeOnce calls make unless get succeeds, on one machine of the team at a time.
+	MakeOnce(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error
 }
 
 // findOrFetch returns the local setup result of a key, or fetches it from the team. NotFound if
 // nobody has it.
-func (s *Setup) findOrFetch(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (caches.Made, error) {
+func (s *Setup) findOrFetch(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (caches.Result, error) {
 	made, err := s.find(ctx, key, progress)
 	if s.Team == nil || agentbox.CodeOf(err) != agentbox.NotFound {
 		return made, err
 	}
-	by, err := s.Team.Setup(ctx, key, func(done, total int) { progress.Move("setup", "from the team", int64(done), int64(total)) })
+	by, err := s.Team.Setup(ctx, key, func(done, total int) { progress.Update("setup", "from the team", int64(done), int64(total)) })
 	if err != nil {
 		return made, err
 	}
-	progress.Say("what setup makes comes from " + by)
+	progress.Note("what setup makes comes from " + by)
 	return s.find(ctx, key, progress)
 }
 
 // onceInTeam makes a setup result, unless another machine has made it or is making it.
-func (s *Setup) onceInTeam(ctx context.Context, in caches.Ingredients, progress agentbox.Progress, populate func(context.Context) (caches.Made, error)) (made caches.Made, err error) {
+func (s *Setup) onceInTeam(ctx context.Context, in caches.Ingredients, progress agentbox.Progress, populate func(context.Context) (caches.Result, error)) (made caches.Result, err error) {
 	if s.Team == nil {
 		return populate(ctx)
 	}
@@ -40,7 +40,7 @@ func (s *Setup) onceInTeam(ctx context.Context, in caches.Ingredients, progress 
 		made, err = s.findOrFetch(ctx, in.Key(), progress)
 		return err
 	}
-	err = s.Team.Once(ctx, "setup/"+in.Key().Hex(), progress.Say, get, func(ctx context.Context) (err error) {
+	err = s.Team.MakeOnce(ctx, "setup/"+in.Key().Hex(), progress.Note, get, func(ctx context.Context) (err error) {
 		made, err = populate(ctx)
 		return err
 	})

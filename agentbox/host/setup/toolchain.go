@@ -106,7 +106,7 @@ func (s *Setup) cachedImage(ctx context.Context, key agentbox.Digest, progress a
 // toolsKey identifies an image with tools by what it is made from, including the way of
 // installing them.
 func toolsKey(base agentbox.Digest, needs toolchain.Needs) agentbox.Digest {
-	text := "toolchain 2\n" + base.String() + "\n" + toolchain.Recipe() + "\n" + needs.Sum()
+	text := "toolchain 2\n" + base.String() + "\n" + toolchain.Fingerprint() + "\n" + needs.Fingerprint()
 	d, _, _ := agentbox.DigestOf(strings.NewReader(text)) // reading a string cannot fail
 	return d
 }
@@ -114,8 +114,8 @@ func toolsKey(base agentbox.Digest, needs toolchain.Needs) agentbox.Digest {
 // install plans what to install, and does so unless nothing has to be added.
 func (s *Setup) install(ctx context.Context, req Request, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (toolsRecord, image.Image, error) {
 	installed := toolchain.Installed(base.Versions)
-	if needs.Settled(installed) {
-		if plan := toolchain.Resolve(needs, toolchain.Offer{Distribution: installed}).Without(installed); len(plan.Commands()) == 0 {
+	if needs.SatisfiedBy(installed) {
+		if plan := toolchain.Resolve(needs, toolchain.Available{Distribution: installed}).Without(installed); len(plan.Commands()) == 0 {
 			return toolsRecord{plan, base.Digest}, base, nil
 		}
 	}
@@ -126,7 +126,7 @@ func (s *Setup) install(ctx context.Context, req Request, needs toolchain.Needs,
 	}
 	plan, img, err := s.installIn(ctx, b.Box, needs, base, key, progress)
 	if err = errors.Join(err, b.Remove()); err != nil {
-		return toolsRecord{}, base, agentbox.OrNoSpace(err)
+		return toolsRecord{}, base, agentbox.MarkNoSpace(err)
 	}
 	end(img.Digest.Short())
 	return toolsRecord{plan, img.Digest}, img, nil
@@ -146,14 +146,14 @@ func toolNames(needs toolchain.Needs) string {
 func (s *Setup) installIn(ctx context.Context, b Box, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (toolchain.Plan, image.Image, error) {
 	dir, err := os.MkdirTemp(b.Dir, ".tmp-toolchain-")
 	if err != nil {
-		return toolchain.Plan{}, base, agentbox.OrNoSpace(err)
+		return toolchain.Plan{}, base, agentbox.MarkNoSpace(err)
 	}
 	defer os.RemoveAll(dir)
-	what := environment.Export{Root: "/", Skip: machineOnly, Whole: image.PerBoxDirectories(), Bound: resultLimits}
+	what := environment.Export{Root: "/", Skip: machineOnly, Whole: image.PerBoxDirectories(), Limits: resultLimits}
 	known, err := s.inventories(ctx, b, map[caches.Part]environment.Export{caches.Runtime: what}, dir)
 	defer known.close()
 	if err != nil {
-		return toolchain.Plan{}, base, agentbox.OrNoSpace(err)
+		return toolchain.Plan{}, base, agentbox.MarkNoSpace(err)
 	}
 	what.Known = known[caches.Runtime]
 	plan, err := s.Install(ctx, b, needs, toolchain.Installed(base.Versions))
@@ -188,11 +188,11 @@ func (s *Setup) Install(ctx context.Context, b Box, needs toolchain.Needs, insta
 // candidates is which of the needed tools a box has and can get. The distribution is asked only for
 // what has to come from it, because its package lists take longer to fetch than some tools. If
 // npm's registry does not answer, that is an error unless the distribution's Node.js will do.
-func (s *Setup) candidates(ctx context.Context, b Box, needs toolchain.Needs) (toolchain.Offer, error) {
-	var offer toolchain.Offer
+func (s *Setup) candidates(ctx context.Context, b Box, needs toolchain.Needs) (toolchain.Available, error) {
+	var offer toolchain.Available
 	var silent error
 	wanted := needs.Constraints(toolchain.Node)
-	if len(needs.Of(toolchain.Node)) > 0 {
+	if len(needs.ForTool(toolchain.Node)) > 0 {
 		silent = s.nodeCandidates(ctx, b, wanted, &offer)
 	}
 	asked := needs.PackagesToQuery(offer)
@@ -216,7 +216,7 @@ func (s *Setup) candidates(ctx context.Context, b Box, needs toolchain.Needs) (t
 
 // nodeCandidates finds out which Node.js the box has and, if that is not what is wanted, which ones
 // the npm registry offers.
-func (s *Setup) nodeCandidates(ctx context.Context, b Box, wanted []string, offer *toolchain.Offer) error {
+func (s *Setup) nodeCandidates(ctx context.Context, b Box, wanted []string, offer *toolchain.Available) error {
 	said, err := s.query(ctx, b, maxAnswer, toolchain.AskNode())
 	if err != nil {
 		return err
@@ -243,7 +243,7 @@ const maxAnswer = 4 << 20
 func (s *Setup) query(ctx context.Context, b Box, most int64, argv []string) (*bytes.Buffer, error) {
 	var said bytes.Buffer
 	tooLong := agentbox.Errorf(agentbox.Conflict, "%s in a clean box says more than %d MiB", argv[0], most>>20)
-	err := s.asRoot(ctx, b, &bounded.AtMost{W: &said, Left: most, Err: tooLong}, argv...)
+	err := s.asRoot(ctx, b, &bounded.LimitedWriter{W: &said, Remaining: most, Err: tooLong}, argv...)
 	return &said, err
 }
 
@@ -285,7 +285,7 @@ func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string
 // reportUnmet reports what a repository asks for and its box lacks.
 func reportUnmet(p toolchain.Plan, progress agentbox.Progress) {
 	for _, u := range p.Unmet {
-		progress.Say(u.String())
+		progress.Note(u.String())
 	}
 }
 
@@ -301,5 +301,5 @@ func (s *Setup) writeToolsRecord(key agentbox.Digest, e toolsRecord) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return agentbox.OrNoSpace(durable.WriteJSON(path, e, 0o600))
+	return agentbox.MarkNoSpace(durable.WriteJSON(path, e, 0o600))
 }

@@ -54,7 +54,7 @@ func (s Stager) Fill(ctx context.Context, driver vmm.Driver, to Target, repo wor
 		return err
 	}
 	for _, note := range stats.Notes {
-		progress.Say(note)
+		progress.Note(note)
 	}
 	end(agentbox.Plural(stats.Files, "file") + ", " + describeBranch(repo))
 	return nil
@@ -103,7 +103,7 @@ func (s Stager) recordBaseline(ctx context.Context, to Target, tree string) erro
 	if to.Begin == "" {
 		return nil
 	}
-	err := snapshot.Begin(ctx, tree, to.Commit, to.Begin)
+	err := snapshot.RecordBaseline(ctx, tree, to.Commit, to.Begin)
 	if err != nil && ctx.Err() == nil {
 		s.Log.Warn("cannot tell what was uncommitted when a box began", "box", to.Box, "error", err)
 		err = os.RemoveAll(to.Begin)

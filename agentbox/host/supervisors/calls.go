@@ -15,7 +15,7 @@ import (
 // why.
 func Ask[Req, Resp any](ctx context.Context, s *Supervisor, e api.Endpoint[Req, Resp], req Req) (Resp, error) {
 	resp, err := api.Call(ctx, s.Client, e, req, nil)
-	if api.Unreached(err) {
+	if api.IsUnreachable(err) {
 		err = ExplainExit(s.Box, err)
 	}
 	return resp, err
@@ -38,7 +38,7 @@ func ExplainExit(names home.Box, err error) error {
 		}
 		return why
 	}
-	if api.Unreached(err) {
+	if api.IsUnreachable(err) {
 		return errBoxEnded(id, agentbox.End{Cause: agentbox.EndKilled}).WithHint("run the command again: nothing of the workspace is lost")
 	}
 	return err
@@ -54,7 +54,7 @@ func errBoxEnded(id string, end agentbox.End) *agentbox.Error {
 // Status is a supervisor's report of itself and, on request, of its guest. It waits while the
 // machine starts.
 func (s *Supervisor) Status(ctx context.Context, req api.StatusRequest) (api.SupervisorStatus, error) {
-	return api.Call(ctx, s.Client, api.SupervisorStatusE, req, nil)
+	return api.Call(ctx, s.Client, api.SupervisorShow, req, nil)
 }
 
 // Save saves the state of the machine, which goes on.
@@ -63,9 +63,9 @@ func (s *Supervisor) Save(ctx context.Context, req api.SaveRequest) error {
 	return err
 }
 
-// Govern puts in force what compose returns. compose is called with the lock held, so of two calls
-// the one that composed later is in force in the end.
-func (s *Supervisor) Govern(ctx context.Context, compose func() (api.PolicyInForce, error)) error {
+// ApplyPolicy puts in force what compose returns. compose is called with the lock held, so of two
+// calls the one that composed later is in force in the end.
+func (s *Supervisor) ApplyPolicy(ctx context.Context, compose func() (api.PolicyInForce, error)) error {
 	s.policy.Lock()
 	defer s.policy.Unlock()
 	req, err := compose()

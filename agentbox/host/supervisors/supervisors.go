@@ -50,7 +50,7 @@ type Supervisors struct {
 func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Supervisor, error) {
 	names := m.Home.Box(cfg.Box)
 	if err := os.MkdirAll(names.Run, 0o700); err != nil {
-		return nil, agentbox.OrNoSpace(err)
+		return nil, agentbox.MarkNoSpace(err)
 	}
 	files, err := supervisorFiles(names, template)
 	if err != nil {
@@ -66,7 +66,7 @@ func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Super
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	stderr, err := os.OpenFile(names.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, agentbox.OrNoSpace(err)
+		return nil, agentbox.MarkNoSpace(err)
 	}
 	defer stderr.Close()
 	cmd.Stderr = stderr
@@ -106,12 +106,12 @@ func supervisorFiles(names home.Box, template vmm.Template) (supervisor.Files, e
 		return files, agentbox.Errorf(agentbox.Conflict, "%s is held: the box already has a supervisor: %w", names.Lock(), err)
 	}
 	if err != nil {
-		return files, agentbox.OrNoSpace(err)
+		return files, agentbox.MarkNoSpace(err)
 	}
 	files.Lock = lock
 	if err := lock.Truncate(0); err != nil { // of who held it last
 		lock.Close()
-		return files, agentbox.OrNoSpace(err)
+		return files, agentbox.MarkNoSpace(err)
 	}
 	if files.Control, err = listen(names.Control()); err == nil {
 		files.SSH, err = listen(names.SSH())

@@ -15,15 +15,15 @@ import (
 // Team is what templates need from the other machines of a team (agentbox/team).
 type Team interface {
 	// Template fills dir, which is empty, with a template that another machine made for a key. by
-	// identifies that machine for Distrusts, name is for people. NotFound if nobody offers it.
+	// identifies that machine for IsRevoked, name is for people. NotFound if nobody offers it.
 	// progress may be nil.
 	Template(ctx context.Context, key, dir string, progress func(done, total int)) (by, name string, err error)
 	// TemplateMade says that there is a new template here. It does not block.
 	TemplateMade()
 	// ForgetTemplate withdraws the offer of a template that is no longer here.
 	ForgetTemplate(ctx context.Context, key string) error
-	// Distrusts tells whether what a member made must not be used. "" is this machine.
-	Distrusts(by string) bool
+	// IsRevoked tells whether what a member made must not be used. "" is this machine.
+	IsRevoked(by string) bool
 }
 
 // Origin says where a template came from.
@@ -64,7 +64,7 @@ func (t *Templates) Origins() (map[string]Origin, error) {
 
 // trusts tells whether machines may start from a template.
 func (t *Templates) trusts(template *Template) bool {
-	return t.Team == nil || !t.Team.Distrusts(template.By)
+	return t.Team == nil || !t.Team.IsRevoked(template.By)
 }
 
 // fetch gets a template that another machine made, as a whole or not at all. False means that none
@@ -76,7 +76,7 @@ func (t *Templates) fetch(ctx context.Context, m Machine, key string, progress a
 	by, err := t.install(ctx, m, key, progress)
 	switch {
 	case err == nil:
-		progress.Say("the template comes from " + by)
+		progress.Note("the template comes from " + by)
 		t.Team.TemplateMade()
 	case agentbox.CodeOf(err) != agentbox.NotFound && ctx.Err() == nil:
 		t.Log.Warn("a template of the team does not come", "key", ShortKey(key), "error", err)
@@ -91,7 +91,7 @@ func (t *Templates) install(ctx context.Context, m Machine, key string, progress
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	move := func(done, total int) { progress.Move("template", "from the team", int64(done), int64(total)) }
+	move := func(done, total int) { progress.Update("template", "from the team", int64(done), int64(total)) }
 	peer, by, err := t.Team.Template(ctx, key, dir, move)
 	if err != nil {
 		return "", err

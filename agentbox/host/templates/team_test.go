@@ -41,7 +41,7 @@ func (f *fakeTeam) ForgetTemplate(_ context.Context, key string) error {
 	f.forgotten = append(f.forgotten, key)
 	return nil
 }
-func (f *fakeTeam) Distrusts(by string) bool { return by != "" && by == f.distrusts }
+func (f *fakeTeam) IsRevoked(by string) bool { return by != "" && by == f.distrusts }
 
 // noImages are never needed: what is not got from the team would be booted.
 type noImages struct{}

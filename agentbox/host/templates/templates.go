@@ -120,7 +120,7 @@ func (t *Templates) Open(ctx context.Context, m Machine, progress agentbox.Progr
 	defer t.keys.Lock(key)()
 	got, err := t.loadOrDiscard(ctx, snapshotter, key, progress)
 	if got != nil && !t.trusts(got) {
-		progress.Say("the template is by a machine that is no builder of the team any more; booting without it")
+		progress.Note("the template is by a machine that is no builder of the team any more; booting without it")
 		return nil, nil
 	}
 	if got != nil || err != nil {
@@ -132,7 +132,7 @@ func (t *Templates) Open(ctx context.Context, m Machine, progress agentbox.Progr
 		}
 	}
 	if err := t.build(ctx, m, driver, snapshotter, key, progress); err != nil {
-		return nil, agentbox.OrNoSpace(err)
+		return nil, agentbox.MarkNoSpace(err)
 	}
 	return t.load(ctx, snapshotter, key)
 }
@@ -147,7 +147,7 @@ func (t *Templates) loadOrDiscard(ctx context.Context, s vmm.Snapshotter, key st
 	if err == nil || agentbox.CodeOf(err) != agentbox.Corrupt && !errors.Is(err, os.ErrNotExist) {
 		return got, err
 	}
-	progress.Say("the template is damaged and will be made again: " + err.Error())
+	progress.Note("the template is damaged and will be made again: " + err.Error())
 	return nil, t.Discard(key)
 }
 

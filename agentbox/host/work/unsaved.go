@@ -69,8 +69,8 @@ func queryState(ctx context.Context, b Box) (workspace.State, error) {
 	var stdout, stderr bytes.Buffer
 	status, err := guest.Exec(ctx, environment.Command{
 		Argv: []string{"sh", "-c", workspace.StateScript}, Dir: protocol.WorkspaceDir,
-		Stdout: &bounded.AtMost{W: &stdout, Left: maxStatus, Err: agentbox.Errorf(agentbox.Conflict, "git in box %s says more than %d MiB of its workspace", b.Name, maxStatus>>20)},
-		Stderr: &bounded.Head{W: &stderr, Left: maxStderr},
+		Stdout: &bounded.LimitedWriter{W: &stdout, Remaining: maxStatus, Err: agentbox.Errorf(agentbox.Conflict, "git in box %s says more than %d MiB of its workspace", b.Name, maxStatus>>20)},
+		Stderr: &bounded.Head{W: &stderr, Remaining: maxStderr},
 	})
 	if err != nil {
 		return workspace.State{}, err

@@ -48,7 +48,7 @@ func (w Work) Diff(ctx context.Context, req api.DiffRequest, progress agentbox.P
 	if err != nil {
 		return api.WorkDiff{}, err
 	}
-	d, err := snapshot.Diff(ctx, kept, snapshot.Look{Stat: req.Stat, Color: req.Color, Width: req.Width})
+	d, err := snapshot.Diff(ctx, kept, snapshot.DiffOptions{Stat: req.Stat, Color: req.Color, Width: req.Width})
 	if err != nil {
 		return api.WorkDiff{}, err
 	}
@@ -70,8 +70,8 @@ func (w Work) Pull(ctx context.Context, req api.PullRequest, progress agentbox.P
 	}
 	out := api.PulledWork{Box: b.ID, Name: b.Name, Commit: kept.Commit, Base: kept.Base, Commits: kept.Commits, Files: kept.Files,
 		Missing: kept.Missing, Mixed: kept.Mixed}
-	for _, also := range kept.Also {
-		out.Also = append(out.Also, also.Name)
+	for _, also := range kept.OtherRefs {
+		out.OtherRefs = append(out.OtherRefs, also.Name)
 	}
 	if kept.Commit == kept.Base {
 		return out, agentbox.Errorf(agentbox.NotFound, "nothing was done in box %s", b.Name).WithHint("git log shows the same commit there and here")
@@ -91,12 +91,12 @@ func (w Work) mirrorWork(ctx context.Context, ref api.BoxRef, progress agentbox.
 		return b, snapshot.Kept{}, err
 	}
 	defer guest.Close()
-	p, err := project.Of(b.Directory)
+	p, err := project.Identify(b.Directory)
 	if err != nil { // the checkout is gone: its path still names it
 		p = project.Project{Name: b.Directory}
 	}
 	kept, err := snapshot.Keep(ctx, guest, snapshot.Request{
-		Mirror: w.Home.Mirror(p.ID()), Ref: snapshot.BoxRef(b.ID), Base: b.Commit, Begin: w.Home.Box(b.ID).Begin(), Checkout: b.Directory, Dir: protocol.WorkspaceDir,
+		Mirror: w.Home.Mirror(p.ID()), Ref: snapshot.BoxRef(b.ID), Base: b.Commit, Baseline: w.Home.Box(b.ID).Baseline(), Checkout: b.Directory, Dir: protocol.WorkspaceDir,
 	})
 	return b, kept, err
 }

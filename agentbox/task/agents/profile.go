@@ -62,7 +62,7 @@ func (s Secret) Reference(home string) (r secrets.Reference, ok bool) {
 	if !ok {
 		return r, false
 	}
-	return secrets.Reference{Kind: secrets.File, Of: filepath.Join(home, rest)}, true
+	return secrets.Reference{Kind: secrets.File, Target: filepath.Join(home, rest)}, true
 }
 
 // homePrefix begins every From: people's tokens are below their homes.
@@ -181,7 +181,7 @@ func (p Profile) Needs() (toolchain.Needs, error) {
 	var needs toolchain.Needs
 	var failed error
 	ask := func(tool toolchain.Tool, version string) {
-		n, err := toolchain.Ask(tool, version, "agent "+p.Name)
+		n, err := toolchain.NewNeed(tool, version, "agent "+p.Name)
 		needs, failed = append(needs, n), cmp.Or(failed, err)
 	}
 	for tool, version := range p.Toolchain {

@@ -51,7 +51,7 @@ type Bind struct {
 
 // Event is a message of the launcher.
 type Event struct {
-	Started bool   `json:"started,omitempty"` // the sandbox runs; with a connection to Plan.Dial, and the cable if NoCard is ""
+	Started bool   `json:"started,omitempty"` // the sandbox runs; with a connection to Plan.Dial, and the cable if NoNetworkCard is ""
 	NoCard  string `json:"no_card,omitempty"` // why the machine has no network interface
 	Image   bool   `json:"image,omitempty"`   // Plan.Image is mounted; with the descriptor to serve it, before Started
 	Failed  string `json:"failed,omitempty"`  // why the sandbox could not be started; the launcher ends

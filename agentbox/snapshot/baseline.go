@@ -30,10 +30,10 @@ const (
 	packFile  = "pack"
 )
 
-// Begin records in dir the uncommitted changes of a staged tree, relative to the commit head
-// (full hex, "" for none), before a box works on it. dir must not exist. Afterwards it is absent
-// if everything was committed or the changes were too large (workspace.MaxBegin).
-func Begin(ctx context.Context, tree, head, dir string) error {
+// RecordBaseline records in dir the uncommitted changes of a staged tree, relative to the commit
+// head (full hex, "" for none), before a box works on it. dir must not exist. Afterwards it is
+// absent if everything was committed or the changes were too large (workspace.MaxBaseline).
+func RecordBaseline(ctx context.Context, tree, head, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func Begin(ctx context.Context, tree, head, dir string) error {
 	if err != nil {
 		return err
 	}
-	begun, err := workspace.Begin(ctx, tree, head, filepath.Join(dir, "work"), pack)
+	begun, err := workspace.RecordBaseline(ctx, tree, head, filepath.Join(dir, "work"), pack)
 	if err = errors.Join(err, pack.Close()); err != nil || begun.Commit == "" {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
@@ -76,7 +76,7 @@ func readBegin(dir string) (string, error) {
 // commit would otherwise have no history; without it, the box's work is compared with the base
 // alone.
 func (k *keepRun) begin(ctx context.Context) error {
-	commit, err := readBegin(k.req.Begin)
+	commit, err := readBegin(k.req.Baseline)
 	if err != nil || commit == "" {
 		return err
 	}
@@ -86,11 +86,11 @@ func (k *keepRun) begin(ctx context.Context) error {
 	if err != nil || base != "" && !has[base] {
 		return err
 	}
-	k.kept.Begin = commit
+	k.kept.Baseline = commit
 	if has[commit] {
 		return nil
 	}
-	pack, err := os.Open(filepath.Join(k.req.Begin, packFile))
+	pack, err := os.Open(filepath.Join(k.req.Baseline, packFile))
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (k *keepRun) begin(ctx context.Context) error {
 	_, err = k.mirror.git(ctx, pack, "index-pack", "--stdin", "--fix-thin")
 	// The pack was written without fsync, so a power loss may have truncated it.
 	if _, failed := errors.AsType[*git.Error](err); failed {
-		k.kept.Begin, k.kept.Mixed = "", true
+		k.kept.Baseline, k.kept.Mixed = "", true
 		return nil
 	}
 	if err != nil {
@@ -113,7 +113,7 @@ func (k *keepRun) begin(ctx context.Context) error {
 // HEAD, and the other side is everything. f.top becomes the commit of the work.
 func (k *keepRun) separateWork(ctx context.Context, f *facts) error {
 	k.kept.Whole = f.top
-	if k.kept.Begin == "" || f.head != "" && len(f.head) != len(k.kept.Begin) {
+	if k.kept.Baseline == "" || f.head != "" && len(f.head) != len(k.kept.Baseline) {
 		return nil
 	}
 	side := func(commit string) (string, error) {
@@ -124,7 +124,7 @@ func (k *keepRun) separateWork(ctx context.Context, f *facts) error {
 				return "", err
 			}
 		}
-		return git.Commit(ctx, k.mirror, tree, k.kept.Begin, "")
+		return git.Commit(ctx, k.mirror, tree, k.kept.Baseline, "")
 	}
 	// Both sides are commits on top of the beginning: HEAD alone, and everything. The difference
 	// between them was not committed; whatever in it is unchanged since the beginning is not the
@@ -141,7 +141,7 @@ func (k *keepRun) separateWork(ctx context.Context, f *facts) error {
 	// messages about files.
 	var out bytes.Buffer
 	_, _, err = k.mirror.Run(ctx, git.Call{Args: []string{"-c", "merge.renames=false", "merge-tree", "--write-tree", ours, theirs},
-		Stdout: &bounded.Head{W: &out, Left: maxFact}})
+		Stdout: &bounded.Head{W: &out, Remaining: maxFact}})
 	if _, failed := errors.AsType[*git.Error](err); failed { // a conflict, or a git that cannot do this
 		k.kept.Mixed = true
 		return nil
@@ -150,7 +150,7 @@ func (k *keepRun) separateWork(ctx context.Context, f *facts) error {
 		return err
 	}
 	tree, _, _ := strings.Cut(out.String(), "\n")
-	if _, err := k.mirror.git(ctx, nil, "diff-tree", "--quiet", k.kept.Begin, theirs); err == nil {
+	if _, err := k.mirror.git(ctx, nil, "diff-tree", "--quiet", k.kept.Baseline, theirs); err == nil {
 		k.kept.Same = true
 	}
 	return k.setWork(ctx, f, tree)
@@ -220,13 +220,13 @@ func (c *counter) Write(p []byte) (int, error) {
 // Nothing reports whether the box holds nothing but what it began with, as far as could be
 // examined. The caller may then remove the box without a ref.
 func (k Kept) Nothing() bool {
-	return (k.Whole == k.Base || k.Same && k.Head == k.Base) && len(k.Also) == 0 && !k.Lost
+	return (k.Whole == k.Base || k.Same && k.Head == k.Base) && len(k.OtherRefs) == 0 && !k.Lost
 }
 
 // began returns the commit to compare with; "" means that the box began without files.
 func (k Kept) began() string {
-	if k.Begin != "" {
-		return k.Begin
+	if k.Baseline != "" {
+		return k.Baseline
 	}
 	return k.Base
 }

@@ -10,12 +10,12 @@ import (
 	"agentbox/agentbox/bounded"
 )
 
-// errTooLong is the cause of a context that Bound ended, and so distinguishes it from one that the
+// errTooLong is the cause of a context that Limits ended, and so distinguishes it from one that the
 // caller ended.
 var errTooLong = errors.New("it takes too long")
 
 // context is ctx with the bound's time.
-func (b Bound) context(ctx context.Context) (context.Context, context.CancelFunc) {
+func (b Limits) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	if b.Time == 0 {
 		return context.WithCancel(ctx)
 	}
@@ -23,17 +23,17 @@ func (b Bound) context(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 // exceeded is the error for exceeding the bound. format continues a sentence that begins with "it".
-func (b Bound) exceeded(format string, args ...any) error {
+func (b Limits) exceeded(format string, args ...any) error {
 	return agentbox.Errorf(agentbox.Conflict, "what setup made is too much to keep: it "+format, args...).
 		WithHint("let setup remove what boxes do not need, or name less in `caches:`")
 }
 
 // writer passes on what the bound allows.
-func (b Bound) writer(w io.Writer) io.Writer {
+func (b Limits) writer(w io.Writer) io.Writer {
 	if b.Bytes == 0 {
 		return w
 	}
-	return &bounded.AtMost{W: w, Left: b.Bytes, Err: b.exceeded("has more than %d MiB", b.Bytes>>20)}
+	return &bounded.LimitedWriter{W: w, Remaining: b.Bytes, Err: b.exceeded("has more than %d MiB", b.Bytes>>20)}
 }
 
 // failingWriter keeps the error of the writer behind it and calls failed, which ends the command
@@ -57,7 +57,7 @@ func (f *failingWriter) Write(p []byte) (int, error) {
 // countFiles reads an archive in parallel with the writer that keeps it, and fails beyond the
 // bound. done ends it and waits for it. An archive that cannot be read is no error here: its users
 // refuse it.
-func countFiles(b Bound) (w io.Writer, done func() error) {
+func countFiles(b Limits) (w io.Writer, done func() error) {
 	r, pipe := io.Pipe()
 	result := make(chan error, 1)
 	go func() {

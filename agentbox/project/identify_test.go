@@ -47,7 +47,7 @@ func realDir(t *testing.T) string {
 
 func expect(t *testing.T, dir, want string) {
 	t.Helper()
-	if p, err := Of(dir); err != nil || p.Name != want {
+	if p, err := Identify(dir); err != nil || p.Name != want {
 		t.Errorf("%s is of the project %q, %v; want %q", dir, p.Name, err, want)
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// Of returns the project that the checkout at root belongs to. It reads the configuration in the
-// git directory, which belongs to the person who cloned the repository. It runs nothing, and
-// nothing that the repository contains can change the result: Of reads and follows no file of the
-// work tree, and ignores includes, per-worktree configuration and the user's own configuration.
+// Identify returns the project that the checkout at root belongs to. It reads the configuration in
+// the git directory, which belongs to the person who cloned the repository. It runs nothing, and
+// nothing that the repository contains can change the result: Identify reads and follows no file of
+// the work tree, and ignores includes, per-worktree configuration and the user's own configuration.
 //
 // A git directory elsewhere counts only if it names this checkout as its own, as those of worktrees
 // and submodules do. Otherwise the checkout is a project by itself, named by its path. root may be
@@ -24,7 +24,7 @@ import (
 //
 // The error, of code Invalid, means that a directory or a configuration cannot be read. Guessing
 // then could give a checkout the approvals of another.
-func Of(root string) (Project, error) {
+func Identify(root string) (Project, error) {
 	abs, err := filepath.Abs(root)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)

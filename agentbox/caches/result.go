@@ -12,12 +12,12 @@ const (
 	Workspace Part = "workspace" // changes of setup in the workspace
 )
 
-// Made describes a setup result, as it was published.
-type Made struct {
+// Result describes a setup result, as it was published.
+type Result struct {
 	Key         agentbox.Digest `json:"key"`
 	Ingredients Ingredients     `json:"ingredients"`
 	Parts       []Part          `json:"parts"`
-	Result      agentbox.Digest `json:"-"` // identifies the published result; set by lookups
+	Manifest    agentbox.Digest `json:"-"` // identifies the published result; set by lookups
 	By          string          `json:"-"` // PeerID of the member who made it, "" for this host; set by lookups
 	Private     bool            `json:"-"` // made with access to files of this host, so for this host alone
 }

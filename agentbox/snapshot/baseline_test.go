@@ -17,9 +17,9 @@ func dirty(t *testing.T, in, inBox string) (world, Request) {
 	isolateGit(t)
 	w := newWorld(t, `base; cd ../repo; `+in+`; rm -rf ../box; cp -a . ../box`)
 	req := w.request()
-	req.Begin = filepath.Join(w.dir, "begin")
+	req.Baseline = filepath.Join(w.dir, "begin")
 	before := gitOut(t, w.box, "status", "--porcelain=v2")
-	if err := Begin(t.Context(), w.box, w.base, req.Begin); err != nil {
+	if err := RecordBaseline(t.Context(), w.box, w.base, req.Baseline); err != nil {
 		t.Fatal(err)
 	}
 	if after := gitOut(t, w.box, "status", "--porcelain=v2"); after != before {
@@ -62,7 +62,7 @@ func TestWhatWasUncommittedIsNotTheBoxs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, err := Diff(t.Context(), kept, Look{})
+			d, err := Diff(t.Context(), kept, DiffOptions{})
 			if err != nil || paths(d) != c.changes {
 				t.Errorf("%q, not %q: %v", paths(d), c.changes, err)
 			}
@@ -105,7 +105,7 @@ func TestTheSameLines(t *testing.T) {
 // the same, and not told apart.
 func TestABeginningThatIsDamagedKeepsNoWorkBack(t *testing.T) {
 	w, req := dirty(t, `echo mine >mine`, `echo new >new`)
-	if err := os.Truncate(filepath.Join(req.Begin, packFile), 0); err != nil {
+	if err := os.Truncate(filepath.Join(req.Baseline, packFile), 0); err != nil {
 		t.Fatal(err)
 	}
 	kept, err := Keep(t.Context(), localGuest{}, req)
@@ -119,8 +119,8 @@ func TestBeginOfAnUnbornBranch(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `git init -q repo; git init -q box; : >base; cd repo; echo u >u; cp u ../box`)
 	req := w.request()
-	req.Begin = filepath.Join(w.dir, "begin")
-	if err := Begin(t.Context(), w.box, "", req.Begin); err != nil {
+	req.Baseline = filepath.Join(w.dir, "begin")
+	if err := RecordBaseline(t.Context(), w.box, "", req.Baseline); err != nil {
 		t.Fatal(err)
 	}
 	gitOut(t, w.box, "update-index", "--add", "--cacheinfo", "100644,"+gitOut(t, w.box, "hash-object", "-w", "u")+",v")
@@ -128,7 +128,7 @@ func TestBeginOfAnUnbornBranch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err := Diff(t.Context(), kept, Look{}); err != nil || kept.Nothing() != (paths(d) == "") {
+	if d, err := Diff(t.Context(), kept, DiffOptions{}); err != nil || kept.Nothing() != (paths(d) == "") {
 		t.Errorf("%q %v %+v", paths(d), err, kept)
 	}
 }
@@ -139,7 +139,7 @@ func TestBeginRunsNothing(t *testing.T) {
 	w := newWorld(t, `base; touch ../canary.sh; c="touch $PWD/../canary; cat"
 		for k in filter.x.clean filter.x.process core.fsmonitor core.hooksPath; do git config $k "$c"; done; git config filter.x.required true
 		echo '* filter=x' >.gitattributes; echo new >new`)
-	if err := Begin(t.Context(), w.box, w.base, filepath.Join(w.dir, "begin")); err != nil {
+	if err := RecordBaseline(t.Context(), w.box, w.base, filepath.Join(w.dir, "begin")); err != nil {
 		t.Log(err) // it may well fail, and must not run it
 	}
 	if exists(filepath.Join(w.dir, "canary")) {
@@ -151,10 +151,10 @@ func TestBeginOfTooMuch(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `base; truncate -s 300M big`)
 	dir := filepath.Join(w.dir, "begin")
-	if err := Begin(t.Context(), w.box, w.base, dir); err != nil || exists(dir) {
+	if err := RecordBaseline(t.Context(), w.box, w.base, dir); err != nil || exists(dir) {
 		t.Errorf("%v", err)
 	}
-	if _, err := workspace.Begin(t.Context(), filepath.Join(w.dir, "none"), "", dir, io.Discard); err == nil {
+	if _, err := workspace.RecordBaseline(t.Context(), filepath.Join(w.dir, "none"), "", dir, io.Discard); err == nil {
 		t.Error("a tree that is not there was looked at")
 	}
 }

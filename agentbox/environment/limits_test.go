@@ -30,14 +30,14 @@ func archive(t *testing.T, files int) []byte {
 
 func TestWhatIsTakenOfABoxHasABound(t *testing.T) {
 	for _, c := range []struct {
-		bound Bound
+		bound Limits
 		data  []byte
 		want  string
 	}{
-		{Bound{Bytes: 1 << 20, Files: 10}, archive(t, 10), ""},
-		{Bound{Files: 9}, archive(t, 10), "more than 9 files"},
-		{Bound{Files: 9}, bytes.Repeat([]byte("no archive"), 1000), ""},
-		{Bound{Bytes: 1 << 20}, make([]byte, 1<<20+1), "more than 1 MiB"},
+		{Limits{Bytes: 1 << 20, Files: 10}, archive(t, 10), ""},
+		{Limits{Files: 9}, archive(t, 10), "more than 9 files"},
+		{Limits{Files: 9}, bytes.Repeat([]byte("no archive"), 1000), ""},
+		{Limits{Bytes: 1 << 20}, make([]byte, 1<<20+1), "more than 1 MiB"},
 	} {
 		counted, counting := countFiles(c.bound)
 		_, err := io.Copy(io.MultiWriter(c.bound.writer(io.Discard), counted), bytes.NewReader(c.data))

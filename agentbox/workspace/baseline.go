@@ -15,55 +15,56 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// MaxBegin is the maximum size, in bytes of regular files, of the uncommitted changes that Begin
-// records. Begin makes a copy of all of them.
-const MaxBegin = 256 << 20
+// MaxBaseline is the maximum size, in bytes of regular files, of the uncommitted changes that
+// RecordBaseline records. RecordBaseline makes a copy of all of them.
+const MaxBaseline = 256 << 20
 
 // stat makes git trust the index of a copy, in which inodes and change times differ from those
 // of the original. In a sparse checkout, git would refuse to add files outside of its patterns.
 var stat = []string{"-c", "core.checkStat=minimal", "-c", "core.trustctime=false", "-c", "core.sparseCheckout=false", "-c", "core.compression=0", "-c", "core.safecrlf=false",
 	"-c", "core.bigFileThreshold=64m", "-c", "advice.addEmbeddedRepo=false"}
 
-// Begun describes the uncommitted changes in a staged tree. Commit's parent is the commit
+// Baseline describes the uncommitted changes in a staged tree. Commit's parent is the commit
 // checked out there. No ref of the checkout names Commit; it exists only in the pack.
-type Begun struct {
+type Baseline struct {
 	Commit string // full hex; "" when everything is committed
 	Tree   string // of Commit
 	Files  int    // not in the index, or different from it
 }
 
-// Begin commits the uncommitted changes of a staged tree on top of head, the commit checked out
-// there ("" for none), so that they can be told apart from the box's own work. tree must come
-// from Stage, with its own .git, and stays unchanged. Begin writes to pack what the commit has
-// and head lacks; the pack is thin, so only a repository that has head can use it. It works
-// below dir, which must not exist and is removed again. No hook or filter of the repository
-// runs. Begun.Commit is "" when everything is committed, or when the changes exceed MaxBegin.
-func Begin(ctx context.Context, tree, head, dir string, pack io.Writer) (begun Begun, err error) {
-	b, err := newBeginning(ctx, tree, head, dir)
+// RecordBaseline commits the uncommitted changes of a staged tree on top of head, the commit
+// checked out there ("" for none), so that they can be told apart from the box's own work. tree
+// must come from Stage, with its own .git, and stays unchanged. RecordBaseline writes to pack what
+// the commit has and head lacks; the pack is thin, so only a repository that has head can use it.
+// It works below dir, which must not exist and is removed again. No hook or filter of the
+// repository runs. Baseline.Commit is "" when everything is committed, or when the changes exceed
+// MaxBaseline.
+func RecordBaseline(ctx context.Context, tree, head, dir string, pack io.Writer) (begun Baseline, err error) {
+	b, err := newBaselineView(ctx, tree, head, dir)
 	if err != nil {
 		return begun, err
 	}
 	defer os.RemoveAll(dir)
 	begun.Tree, begun.Files, err = b.top(ctx)
 	if begun.Tree == "" || err != nil {
-		return Begun{}, err
+		return Baseline{}, err
 	}
 	if begun.Commit, err = git.Commit(ctx, b.view, begun.Tree, head, "What was uncommitted when the box began"); err != nil {
-		return Begun{}, agentbox.Errorf(agentbox.Internal, "cannot commit what is uncommitted in %s: %w", tree, err)
+		return Baseline{}, agentbox.Errorf(agentbox.Internal, "cannot commit what is uncommitted in %s: %w", tree, err)
 	}
 	return begun, git.Pack(ctx, b.view, pack, begun.Commit, head)
 }
 
-// beginning is one run of Begin. Through its view, git reads the tree's objects and writes new
-// ones elsewhere.
-type beginning struct {
+// baselineView is one run of RecordBaseline. Through its view, git reads the tree's objects and
+// writes new ones elsewhere.
+type baselineView struct {
 	tree, head string
 	view       *git.View
 }
 
-// newBeginning creates the view of the tree. New objects go below dir; the tree's own are
+// newBaselineView creates the view of the tree. New objects go below dir; the tree's own are
 // alternates.
-func newBeginning(ctx context.Context, tree, head, dir string) (*beginning, error) {
+func newBaselineView(ctx context.Context, tree, head, dir string) (*baselineView, error) {
 	gitDir := filepath.Join(tree, ".git")
 	local, err := readConfig(filepath.Join(gitDir, "config"))
 	if err != nil {
@@ -79,11 +80,11 @@ func newBeginning(ctx context.Context, tree, head, dir string) (*beginning, erro
 		os.RemoveAll(dir)
 		return nil, err
 	}
-	return &beginning{tree, head, v.With("GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(gitDir, "objects"), "GIT_LITERAL_PATHSPECS=1")}, nil
+	return &baselineView{tree, head, v.With("GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(gitDir, "objects"), "GIT_LITERAL_PATHSPECS=1")}, nil
 }
 
 // run runs git in the tree with the options that make it trust the index.
-func (b *beginning) run(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
+func (b *baselineView) run(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
 	out, _, err := b.view.Run(ctx, git.Call{Dir: b.tree, Args: slices.Concat(stat, args), Stdin: stdin})
 	return string(out), err
 }
@@ -91,7 +92,7 @@ func (b *beginning) run(ctx context.Context, stdin io.Reader, args ...string) (s
 // list lists the files that differ from the index or are not in it. A name that ends in a slash is
 // a nested repository. unseen lists the present files that git takes for unchanged without a look
 // (git update-index --assume-unchanged, --skip-worktree). Both omit names that no tree can hold.
-func (b *beginning) list(ctx context.Context) (names, unseen []string, err error) {
+func (b *baselineView) list(ctx context.Context) (names, unseen []string, err error) {
 	out, err := b.run(ctx, nil, "ls-files", "-z", "-v", "--cached", "--modified", "--others", "--exclude-standard")
 	for line := range strings.SplitSeq(out, "\x00") {
 		tag, name, _ := strings.Cut(line, " ")
@@ -111,7 +112,7 @@ func (b *beginning) list(ctx context.Context) (names, unseen []string, err error
 }
 
 // reveal makes git look at files that it takes for unchanged, and lists again.
-func (b *beginning) reveal(ctx context.Context, unseen []string) (names []string, err error) {
+func (b *baselineView) reveal(ctx context.Context, unseen []string) (names []string, err error) {
 	if _, err := b.run(ctx, strings.NewReader(strings.Join(unseen, "\x00")+"\x00"), "update-index", "-z", "--no-skip-worktree", "--stdin"); err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func (b *beginning) reveal(ctx context.Context, unseen []string) (names []string
 }
 
 // size returns the total size of the regular files in bytes.
-func (b *beginning) size(names []string) (size int64) {
+func (b *baselineView) size(names []string) (size int64) {
 	for _, name := range names {
 		if info, err := os.Lstat(filepath.Join(b.tree, name)); err == nil && info.Mode().IsRegular() {
 			size += info.Size()
@@ -140,10 +141,10 @@ func isGit(err error) bool {
 }
 
 // top returns the tree of all files and the number of those that differ from the index. The tree
-// is "" when it equals head's or when MaxBegin is exceeded. Usually nothing is uncommitted, so
+// is "" when it equals head's or when MaxBaseline is exceeded. Usually nothing is uncommitted, so
 // the index is compared with head's tree while the work tree is scanned: run one after the
 // other, the git processes would delay every box by their sum.
-func (b *beginning) top(ctx context.Context) (tree string, files int, err error) {
+func (b *baselineView) top(ctx context.Context) (tree string, files int, err error) {
 	var names, unseen []string
 	var was, staged string
 	var unstaged error // a conflict in the index, which git add resolves
@@ -163,7 +164,7 @@ func (b *beginning) top(ctx context.Context) (tree string, files int, err error)
 		names, err = b.reveal(ctx, unseen)
 	}
 	// Too many changes is not an error: the box can still be made.
-	if err != nil || b.size(names) > MaxBegin {
+	if err != nil || b.size(names) > MaxBaseline {
 		return "", 0, explain(err, b.tree)
 	}
 	// Add only the changed files, since the whole tree was scanned already.
