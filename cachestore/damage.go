@@ -35,7 +35,7 @@ func (s *Store) damage(d agentbox.Digest, p index.Location, why error) error {
 		}
 	}
 	return agentbox.Errorf(agentbox.Corrupt, "%s in %s at %d is damaged: %w", d.Short(), file, p.Off, why).
-		WithHint("it has been put aside; agentbox cache verify repairs what another copy can be found of")
+		WithHint("it is quarantined; agentbox cache verify repairs it if another copy can be found")
 }
 
 // unclaim removes a claim and the mark that its image file is complete. It returns false if the

@@ -97,7 +97,7 @@ func (s *Store) openOrReplaceIndex() error {
 	if agentbox.CodeOf(err) == agentbox.NoSpace || isFull(err) || isIO(err) || isReadOnly(err) {
 		return s.hostError(err)
 	}
-	s.log.Error("store: the index cannot be read and is made anew", "error", err)
+	s.log.Error("store: the index cannot be read and is rebuilt", "error", err)
 	if err := s.rebuilds.begin(); err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func (p Pin) check() error {
 	}
 	for _, d := range p.Manifests {
 		if d.IsZero() {
-			return agentbox.Errorf(agentbox.Corrupt, "pin %s is of nothing", p.Name)
+			return agentbox.Errorf(agentbox.Corrupt, "pin %s names no manifest", p.Name)
 		}
 	}
 	return nil

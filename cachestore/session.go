@@ -84,7 +84,7 @@ type pollingSession struct {
 // wait for those under way on the same link.
 const pollers = 3
 
-var errSessionClosed = agentbox.Errorf(agentbox.Unavailable, "nothing is fetched for this blob any more")
+var errSessionClosed = agentbox.Errorf(agentbox.Unavailable, "the transfer of this blob is closed")
 
 func (p *pollingSession) Fetch(ctx context.Context, priority Priority, chunks []int) error {
 	if !p.enter(priority) {

@@ -76,7 +76,7 @@ func (m *Mesh) listen() (*wire.Node, error) {
 func (m *Mesh) loadAddresses(node *wire.Node) {
 	known := map[identity.PeerID][]netip.AddrPort{}
 	if err := readJSON(m.addressesFile(), &known); err != nil {
-		m.cfg.Log.Warn("mesh: where members were is not known any more", "error", err)
+		m.cfg.Log.Warn("mesh: the stored addresses of members cannot be read", "error", err)
 	}
 	for id, addresses := range known {
 		node.AddAddresses(id, addresses...)
@@ -91,6 +91,6 @@ func (m *Mesh) saveAddresses(node *wire.Node) {
 		}
 	}
 	if err := durable.WriteJSON(m.addressesFile(), known, 0o600); err != nil {
-		m.cfg.Log.Warn("mesh: remember where members are", "error", err)
+		m.cfg.Log.Warn("mesh: store the addresses of members", "error", err)
 	}
 }

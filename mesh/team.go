@@ -135,7 +135,7 @@ func (m *Mesh) announceLeave(ctx context.Context, r *running) {
 		if err == nil {
 			return
 		}
-		m.cfg.Log.Warn("mesh: say that this machine leaves", "peer", id.Short(), "error", err)
+		m.cfg.Log.Warn("mesh: announce that this machine leaves", "peer", id.Short(), "error", err)
 	}
 }
 

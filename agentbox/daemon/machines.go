@@ -33,7 +33,7 @@ func (d *daemon) keepMachines(ctx context.Context) {
 			continue
 		}
 		if err := errors.Join(d.keepTemplates(ctx), d.keepKernels(ctx)); err != nil && ctx.Err() == nil {
-			d.cfg.Log.Warn("what machines start from is not offered to the team", "error", err)
+			d.cfg.Log.Warn("templates and kernels are not offered to the team", "error", err)
 		}
 	}
 }
@@ -69,6 +69,6 @@ func (d *daemon) dropMachines(ctx context.Context, gone func(by string, image ag
 		d.boxes.DropTemplates(func(o templates.Origin) bool { return gone(o.By, o.Image) }),
 		kernel.Drop(ctx, d.cfg.Home.Kernels(), func(by string) bool { return gone(by, agentbox.Digest{}) }))
 	if err != nil && ctx.Err() == nil {
-		d.cfg.Log.Error("templates or kernels by who is no builder any more stay", "error", err)
+		d.cfg.Log.Error("templates or kernels of a former builder cannot be removed", "error", err)
 	}
 }

@@ -58,7 +58,7 @@ func (d *daemon) checkStore(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if damaged := s.Damaged(); len(damaged) > 0 {
-		return "", agentbox.Errorf(agentbox.Corrupt, "chunks of the store that are damaged and put aside: %d, the first %s in %s at %d: %s",
+		return "", agentbox.Errorf(agentbox.Corrupt, "damaged chunks in quarantine: %d, the first %s in %s at %d: %s",
 			len(damaged), damaged[0].Digest.Short(), damaged[0].File, damaged[0].Offset, damaged[0].Why).
 			WithHint("agentbox cache verify --from REMOTE gets them again; look at the disk (dmesg, smartctl)")
 	}

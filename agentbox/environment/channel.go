@@ -102,7 +102,7 @@ func openError(err error) error {
 // connectionLostError is the error for a connection that ended before an answer came.
 func connectionLostError(err error) *agentbox.Error {
 	return agentbox.Errorf(agentbox.Unavailable, "the connection to the box was lost: %w", err).
-		WithHint("agentbox show tells what became of it")
+		WithHint("agentbox show gives its state")
 }
 
 // maxMessage bounds what one request carries, in bytes: some less than an SSH packet may have. A
@@ -197,7 +197,7 @@ func probe(ctx context.Context, client *ssh.Client, within time.Duration) error 
 	return err
 }
 
-var errUnresponsive = agentbox.Errorf(agentbox.Unavailable, "the box gave no sign of life")
+var errUnresponsive = agentbox.Errorf(agentbox.Unavailable, "the box did not answer")
 
 // copyBuffer is the most that one direction of a stream holds between the two windows of flow
 // control, in bytes.

@@ -48,7 +48,7 @@ func (a adoption) all() error {
 			continue
 		}
 		if err := a.box(id); err != nil {
-			a.machines.log.Error("cannot take up a box", "box", id, "error", err)
+			a.machines.log.Error("cannot adopt a box", "box", id, "error", err)
 			if !a.boxes.known(id) {
 				a.boxes.unread = append(a.boxes.unread, fmt.Sprintf("box %s is not taken up: %v", id, err))
 			}
@@ -122,7 +122,7 @@ func (a adoption) settle(b *box) error {
 	}
 	_, err := os.Stat(names.Resuming())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("what a resume left: %w", err)
+		return fmt.Errorf("clean up after a resume: %w", err)
 	}
 	if err == nil {
 		// A resume was cut short, and the machine may have run on the disks since.

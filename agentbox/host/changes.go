@@ -31,10 +31,10 @@ func (m *Manager) reportChanges(b *box, cfg *config.Config, asked flags.Flags, p
 			rec.Box.Name, strings.Join(names, ", ")))
 	}
 	if asked.Isolation != "" && asked.Isolation != agentbox.Auto && asked.Isolation != rec.Box.Isolation {
-		progress.Note(fmt.Sprintf("box %s keeps its isolation for life, %s: agentbox rm and up make another", rec.Box.Name, rec.Box.Isolation))
+		progress.Note(fmt.Sprintf("box %s keeps its kind of isolation, %s: agentbox rm and up make another", rec.Box.Name, rec.Box.Isolation))
 	}
 	if rec.Box.Disk != cfg.Disk {
-		progress.Note(fmt.Sprintf("box %s keeps the size of its disk for life: agentbox rm and up make another", rec.Box.Name))
+		progress.Note(fmt.Sprintf("box %s keeps the size of its disk: agentbox rm and up make another", rec.Box.Name))
 	}
 	if !slices.Contains(slices.Collect(maps.Values(asked.Set())), true) {
 		return nil

@@ -327,7 +327,7 @@ func (m *machines) persistEnd(b *box) {
 		return
 	}
 	if err := b.change(m.home, func(*record) {}); err != nil {
-		m.log.Warn("cannot write down why a machine ended", "box", rec.Box.ID, "error", err)
+		m.log.Warn("cannot record why a machine ended", "box", rec.Box.ID, "error", err)
 	}
 }
 

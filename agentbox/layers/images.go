@@ -110,8 +110,8 @@ func scopeOf(img image.Image) blob.Scope {
 
 // revoked is the error for an image that came from somebody who is no member any more.
 func revoked(img image.Image) error {
-	return agentbox.Errorf(agentbox.Conflict, "image %s was made by member %.12s, whose word does not count in the team any more", img.Digest.Short(), img.Origin).
-		WithHint("agentbox image rm %s; the next up makes it anew", img.Digest.Short())
+	return agentbox.Errorf(agentbox.Conflict, "image %s was made by member %.12s, who is not a builder of the team any more", img.Digest.Short(), img.Origin).
+		WithHint("agentbox image rm %s; the next up makes it again", img.Digest.Short())
 }
 
 // ImageOf returns which image a name of ours is of. ok is false for other namespaces, and for the

@@ -190,7 +190,7 @@ func (i *Images) Adopt(ctx context.Context, img image.Image, n blob.Name) error 
 // which is not its own is Corrupt: a member could otherwise put a result in the place of another's.
 func (s SetupResults) Adopt(ctx context.Context, remotes *Remotes, n blob.Name, progress func(done, total int)) error {
 	if _, ok := KeyOf(n); !ok {
-		return agentbox.Errorf(agentbox.Corrupt, "%.80q is no name of what setup made", n.Key)
+		return agentbox.Errorf(agentbox.Corrupt, "%.80q is not the name of a setup result", n.Key)
 	}
 	store, err := s.Store(ctx)
 	if err != nil {

@@ -97,7 +97,7 @@ func madeAs(ctx context.Context, store *cachestore.Store, n blob.Name) (caches.R
 	made := b.head.Made
 	made.Manifest = n.Manifest
 	if nameOf(made) != n.Key {
-		err = agentbox.Errorf(agentbox.Corrupt, "what is published as %.80s is of another key", n.Key)
+		err = agentbox.Errorf(agentbox.Corrupt, "the setup result published as %.80s is of another key", n.Key)
 	}
 	return made, errors.Join(err, b.blob.Close())
 }

@@ -60,7 +60,7 @@ func readFacts(r *bufio.Reader) (facts, error) {
 		}
 		f.take(what, value)
 	}
-	return f, errors.New("it says too much")
+	return f, errors.New("it is too long")
 }
 
 // take records one line and ignores lines of unknown kinds.

@@ -68,7 +68,7 @@ func (s *Supervisor) sampleAccount(memory bool) {
 		s.accounting.measureMemory(pids, time.Now())
 	}
 	if err := s.accounting.write(); err != nil {
-		s.log.Warn("cannot write down what the box has used", "error", err)
+		s.log.Warn("cannot record what the box has used", "error", err)
 	}
 }
 

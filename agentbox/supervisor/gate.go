@@ -29,7 +29,7 @@ var _ netstack.Handler = (*gate)(nil)
 func newGate(ca *gateway.CA, g *guard, m *meter, b *accounting, log *slog.Logger) *gate {
 	usage := func(model string, t agentbox.Tokens) {
 		if err := b.tokens(model, t); err != nil {
-			log.Warn("cannot write down what a model has used", "error", err)
+			log.Warn("cannot record what a model has used", "error", err)
 		}
 	}
 	gw := gateway.New(gateway.Config{Policy: denyAll(), Values: g.resolver, CA: ca, Audit: g.record, Usage: usage})

@@ -122,7 +122,7 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 	s.attached.Store(cfg.Saved != "") // a saved machine had its workspace already
 	s.meter = newMeter(s.cpuTime, s.noteLimit)
 	if s.accounting, err = openAccounting(s.names.Account(), s.meter.hasAccount); err != nil {
-		log.Warn("what this box has used is counted from here", "error", err)
+		log.Warn("the usage of this box is counted from now on", "error", err)
 	}
 	s.meter.used = s.accounting.used
 	s.ca = sync.OnceValues(func() (*gateway.CA, error) { return authority(s.names) })

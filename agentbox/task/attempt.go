@@ -82,7 +82,7 @@ func (q *Queue) runAttempt(ctx context.Context, rec record) {
 	result.Ended = time.Now().UTC()
 	r.timeline.add("ended", strings.TrimSuffix(string(result.State)+": "+result.Reason, ": "))
 	if err := q.Store.finish(rec.ID, r.Number, result); err != nil {
-		q.Log.Error("cannot write how a task ended", "task", rec.ID, "error", err)
+		q.Log.Error("cannot record how a task ended", "task", rec.ID, "error", err)
 		return
 	}
 	if box != nil && result.Box == "" {

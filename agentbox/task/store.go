@@ -176,7 +176,7 @@ func (s Store) attempts(id agentbox.TaskID) ([]agentbox.Attempt, error) {
 func (s Store) finish(id agentbox.TaskID, n int, r agentbox.Result) error {
 	path := filepath.Join(s.Attempt(id, n), resultFile)
 	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("attempt %d of task %s has a result already", n, id)
+		return fmt.Errorf("attempt %d of task %s already has a result", n, id)
 	}
 	return write(path, r)
 }

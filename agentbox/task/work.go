@@ -29,7 +29,7 @@ func (r *run) startGathering(ctx context.Context, box agentbox.Box) (evidence fu
 			t, err = r.q.Evidence.Gather(ctx, box, r.dir)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.q.Log.Warn("not all is known of how a task went", "task", r.rec.ID, "error", err)
+			r.q.Log.Warn("a task's result is incomplete", "task", r.rec.ID, "error", err)
 		}
 		result <- t
 	}()

@@ -134,7 +134,7 @@ func (t *Team) makeClaimed(ctx context.Context, m *mesh.Mesh, c *catalogue.Store
 			// Offer the result before the claim ends. Otherwise a machine that is waiting would
 			// start to make it.
 			if offerErr := t.offer(context.WithoutCancel(ctx)); offerErr != nil {
-				t.Log.Warn("team: what was made cannot be offered", "key", w.key, "error", offerErr)
+				t.Log.Warn("team: a new result cannot be offered", "key", w.key, "error", offerErr)
 			}
 			drop()
 			return false, err

@@ -118,7 +118,7 @@ func (t *Team) describe(ctx context.Context, o offer) (image.Image, error) {
 	}
 	// We asked for a recipe's key, but this image was made from another recipe.
 	if img.Key != o.Alias {
-		return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "peer %s offers image %s for what it was not made of", o.Owner.Short(), digest.Short())
+		return image.Image{}, agentbox.Errorf(agentbox.Corrupt, "peer %s offers image %s for a recipe that it was not made from", o.Owner.Short(), digest.Short())
 	}
 	maker := identity.PeerOf(o.name.Producer)
 	if img.Origin = maker.String(); maker == t.self() {

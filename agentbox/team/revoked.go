@@ -75,7 +75,7 @@ func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image)
 	}
 	names, err := t.SetupResults.NamesByImage(ctx, func(d agentbox.Digest) bool { return gone[d] })
 	if err != nil {
-		t.Log.Error("team: cannot look through what setup made", "error", err)
+		t.Log.Error("team: cannot list setup results", "error", err)
 	}
 	for _, n := range names {
 		t.drop(ctx, n)
@@ -89,7 +89,7 @@ func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image)
 // drop removes a name and frees the space of its blob.
 func (t *Team) drop(ctx context.Context, n blob.Name) {
 	if err := t.SetupResults.Drop(ctx, n); err != nil {
-		t.Log.Error("team: what was made by who is no builder any more stays", "name", n.Namespace+"/"+n.Key, "error", err)
+		t.Log.Error("team: what a former builder made cannot be removed", "name", n.Namespace+"/"+n.Key, "error", err)
 	}
 }
 

@@ -111,7 +111,7 @@ func (t *Team) Attach(node *wire.Node) (detach func()) {
 		Self: node.Self(), Network: p.network, Holders: t, Store: t.Sharing, Upload: t.Upload, Log: t.Log,
 	})
 	if err != nil {
-		t.Log.Error("team: nothing is exchanged", "error", err)
+		t.Log.Error("team: the exchange of blobs cannot start", "error", err)
 		return func() {}
 	}
 	p.network.Answer(p.exchange)
@@ -186,7 +186,7 @@ func (t *Team) Run(ctx context.Context) {
 			return
 		case <-second.C:
 			if err := t.announceContexts(ctx); err != nil && ctx.Err() == nil {
-				t.Log.Error("team: what this machine works on cannot be told", "error", err)
+				t.Log.Error("team: boxes and tasks cannot be announced", "error", err)
 			}
 			if offered {
 				continue
@@ -203,7 +203,7 @@ func (t *Team) Run(ctx context.Context) {
 		m, c := t.catalogues()
 		err := t.offer(ctx)
 		if err != nil && ctx.Err() == nil && offered {
-			t.Log.Error("team: what is here cannot be offered", "error", err)
+			t.Log.Error("team: local results cannot be offered", "error", err)
 		}
 		offered = err == nil && (m == nil || c != nil)
 		t.dropRevoked(ctx)

@@ -22,7 +22,7 @@ func NewNeed(t Tool, version, file string) (Need, error) {
 		return n, nil
 	}
 	if notations[t].pattern == nil {
-		return n, fmt.Errorf("%s comes in the version that the distribution has: write \"\"", t)
+		return n, fmt.Errorf("%s has only the distribution's version: write \"\"", t)
 	}
 	if n = needOf(t, file, n.Key, version); n.Refused != "" {
 		return n, fmt.Errorf("%q is no version of %s", n.Refused, t)

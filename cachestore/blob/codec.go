@@ -76,7 +76,7 @@ func (c *Codec) Decode(p []byte, e Encoding, size int) ([]byte, error) {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "zstd: %w", err)
 	}
 	if len(out) != size {
-		return nil, invalid("zstd: %d bytes came out, not %d", len(out), size)
+		return nil, invalid("zstd: decoded %d bytes, not %d", len(out), size)
 	}
 	return out, nil
 }

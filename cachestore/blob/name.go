@@ -94,7 +94,7 @@ func (n Name) check() error {
 	case n.Version != nameVersion:
 		return invalid("name: version %d is not known", n.Version)
 	case n.Manifest.IsZero():
-		return invalid("name %s/%s names nothing", n.Namespace, n.Key)
+		return invalid("name %s/%s has no manifest", n.Namespace, n.Key)
 	case n.Scope != Team && n.Scope != Local:
 		return invalid("name %s/%s: unknown scope %q", n.Namespace, n.Key, n.Scope)
 	case len(n.Producer) != ed25519.PublicKeySize:

@@ -22,7 +22,7 @@ func Same(t *testing.T, name string, written []byte) []byte {
 	t.Helper()
 	want := Read(t, name, written)
 	if !bytes.Equal(written, want) {
-		t.Errorf("%s is no longer what was written:\n%s", name, hex.Dump(written))
+		t.Errorf("%s has changed since it was written:\n%s", name, hex.Dump(written))
 	}
 	return want
 }

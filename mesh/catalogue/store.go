@@ -92,7 +92,7 @@ func Open(cfg Config, list identity.List) (*Store, error) {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	// Nobody is making what a daemon that died had claimed.
 	if err := s.Update(func(e *Edit) { e.Replace(Claim, nil) }); err != nil {
-		cfg.Log.Warn("mesh: claims of before are not taken back", "error", err)
+		cfg.Log.Warn("mesh: earlier claims cannot be withdrawn", "error", err)
 	}
 	cfg.Node.Handle(wire.Catalogue, wire.AnswerHandler(maxRequest, s.serve))
 	return s, nil
@@ -134,7 +134,7 @@ func (s *Store) load() error {
 		switch {
 		case err != nil && owner == s.self:
 			// The others have it, and what we announce next must not have a number that they know.
-			s.cfg.Log.Warn("mesh: this machine's catalogue cannot be read, beginning anew", "error", err)
+			s.cfg.Log.Warn("mesh: this machine's catalogue cannot be read, starting an empty one", "error", err)
 		case err != nil:
 			s.cfg.Log.Warn("mesh: a catalogue cannot be read, it is fetched again", "peer", owner.Short(), "error", err)
 		case owner == s.self:

@@ -115,7 +115,7 @@ func (t *Transfer) missingError(n, first int) error {
 	}
 	return agentbox.Errorf(agentbox.NotFound, "no peer that can be reached has %d of the %d pieces of %s, the first of them piece %d (%s); %s asked",
 		n, len(t.b.m.Chunks), t.b.digest.Short(), first, t.b.m.Chunks[first].Digest.Short(), agentbox.Plural(peers, "peer")).
-		WithHint("agentbox mesh peers shows who is away")
+		WithHint("agentbox mesh peers shows who is absent")
 }
 
 // discover opens sessions with holders that have none yet: those that the catalogue names, and

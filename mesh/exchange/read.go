@@ -125,7 +125,7 @@ func (s *session) onPiece(b []byte) error {
 		return err
 	}
 	if len(s.incoming) >= schedule.MaxQueued || s.incoming[head.ID] != nil {
-		return malformed("a piece in answer to nothing")
+		return malformed("a piece that was not asked for")
 	}
 	if head.Number == manifestNumber {
 		if head.ID != manifestNumber || s.blob.known {

@@ -82,9 +82,9 @@ type incoming struct {
 // Why sessions end, for the callers that asked by them and for logs. None is told to the peer.
 var (
 	errNotShared  = agentbox.Errorf(agentbox.NotFound, "the blob is not shared")
-	errDuplicate  = agentbox.Errorf(agentbox.Conflict, "there is a session with this peer about the same blob")
+	errDuplicate  = agentbox.Errorf(agentbox.Conflict, "there is already a session with this peer for this blob")
 	errWrongBytes = agentbox.Errorf(agentbox.Corrupt, "the peer sent wrong bytes")
-	errIdle       = agentbox.Errorf(agentbox.Unavailable, "nobody needed the session")
+	errIdle       = agentbox.Errorf(agentbox.Unavailable, "the session was idle")
 	errTooMany    = agentbox.Errorf(agentbox.Unavailable, "too many sessions are open")
 )
 

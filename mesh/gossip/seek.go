@@ -41,7 +41,7 @@ func (g *Gossip) seeker() {
 		last = now
 		if current := listenAddresses(g.cfg.Node.Addr()); slept || !slices.Equal(current, addresses) {
 			addresses = current
-			g.cfg.Log.Info("mesh: this machine slept or moved, connecting anew", "slept", slept, "addresses", current)
+			g.cfg.Log.Info("mesh: this machine slept or changed its network, reconnecting", "slept", slept, "addresses", current)
 			g.transport.dropAll()
 			_ = g.Announce(func(m *Meta) { m.Addresses = current })
 		}

@@ -110,7 +110,7 @@ func (r *Roster) guests(s wire.Service) wire.Handler {
 	return wire.AnswerHandler(maxJoin, func(c *wire.Conn, req joinRequest) (any, error) {
 		answer, err := r.admit(s, c, req)
 		if err != nil {
-			r.cfg.Log.Warn("mesh: an invitation was not taken up", "peer", c.Peer().Short(), "error", err)
+			r.cfg.Log.Warn("mesh: a join by invitation failed", "peer", c.Peer().Short(), "error", err)
 		}
 		return answer, err
 	})

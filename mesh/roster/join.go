@@ -43,7 +43,7 @@ func (r *Roster) Join(ctx context.Context, node *wire.Node, invite identity.Invi
 
 // invitationOver is the error when the machine that answers does not know the invitation.
 func invitationOver() error {
-	return agentbox.Errorf(agentbox.Conflict, "the invitation was taken up, has expired, or is of another machine").
+	return agentbox.Errorf(agentbox.Conflict, "the invitation was used, has expired, or is of another machine").
 		WithHint("ask for a new one: agentbox mesh invite")
 }
 

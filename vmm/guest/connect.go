@@ -126,7 +126,7 @@ func clientConfig(key ed25519.PrivateKey) (*ssh.ClientConfig, error) {
 // Refused is why a guest will not begin a life, in its own words made printable. It must be killed.
 type Refused struct{ Reason string }
 
-func (r *Refused) Error() string { return "the guest could not begin its life: " + r.Reason }
+func (r *Refused) Error() string { return "the guest could not become ready: " + r.Reason }
 
 // clean makes text from a guest fit for a message: one printable line of bounded length.
 func clean(s string) string {

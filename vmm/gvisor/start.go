@@ -283,7 +283,7 @@ func (m *machine) receive() (e plan.Event, fds []int, rest []byte, err error) {
 	}
 	first, rest, found := bytes.Cut(buf[:n], []byte("\n"))
 	if !found {
-		return e, nil, nil, errors.New("the launcher said half a line")
+		return e, nil, nil, errors.New("the launcher sent an incomplete line")
 	}
 	if err := json.Unmarshal(first, &e); err != nil {
 		return e, nil, nil, fmt.Errorf("the launcher's answer: %w", err)

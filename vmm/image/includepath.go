@@ -91,7 +91,7 @@ func (v *variables) askGo() error {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return agentbox.Errorf(agentbox.Missing, "include needs to ask go where it is: %w %s", err, strings.TrimSpace(stderr.String())).
+		return agentbox.Errorf(agentbox.Missing, "include needs to ask go for its directories: %w %s", err, strings.TrimSpace(stderr.String())).
 			WithHint("install Go, or write the directory instead of the variable")
 	}
 	if err := json.Unmarshal(out, &v.goEnv); err != nil {

@@ -29,7 +29,7 @@ func (e *NotHereError) Error() string {
 // one from now on. Code Invalid for an image without Lazy, Digest or Size.
 func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 	if img.Lazy == nil || img.Digest.IsZero() || img.Size <= 0 {
-		return Image{}, agentbox.Errorf(agentbox.Invalid, "image %s: it is not said where its file comes from", img.Name)
+		return Image{}, agentbox.Errorf(agentbox.Invalid, "image %s: the description names no remote for its file", img.Name)
 	}
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, tmpLockName), nil)
 	if err != nil {
@@ -88,8 +88,8 @@ func (s *Store) Completed(ctx context.Context, d agentbox.Digest, file string) e
 		if img.Lazy != nil {
 			from = img.Lazy.From
 		}
-		return agentbox.Errorf(agentbox.Corrupt, "image %s: what came from %s is another image, %s", d.Short(), from, got.Short()).
-			WithHint("agentbox image rm %s; whoever made that list of images has to mend it", d.Short())
+		return agentbox.Errorf(agentbox.Corrupt, "image %s: %s sent another image, %s", d.Short(), from, got.Short()).
+			WithHint("agentbox image rm %s; the owner of that list of images has to repair it", d.Short())
 	}
 	dir := s.imageDir(d)
 	fresh := filepath.Join(dir, imageFileName+".tmp")

@@ -128,7 +128,7 @@ func TestLazyImageIsVerified(t *testing.T) {
 	bad := img
 	bad.Lazy = nil
 	_, err := s.AddLazy(t.Context(), bad)
-	wantCode(t, err, agentbox.Invalid, "where its file comes from")
+	wantCode(t, err, agentbox.Invalid, "names no remote")
 	bad = img
 	bad.Key = "../../escape"
 	if _, err := s.AddLazy(t.Context(), bad); err != nil {

@@ -140,7 +140,7 @@ func (f *File) await(ctx context.Context, block int) error {
 		return err
 	}
 	if !f.readable(block) {
-		return fmt.Errorf("block %d of the image was promised and is not there", block)
+		return fmt.Errorf("block %d of the image was reported as present and is missing", block)
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func (m *monitor) read() {
 	for lines.Scan() {
 		var msg message
 		if err := json.Unmarshal(lines.Bytes(), &msg); err != nil {
-			m.fail(fmt.Errorf("QEMU's control socket said something that is not JSON: %w", err))
+			m.fail(fmt.Errorf("QEMU's control socket sent something that is not JSON: %w", err))
 			return
 		}
 		m.dispatch(msg)

@@ -25,7 +25,7 @@ func (e *Policies) SetSecret(ctx context.Context, req api.SecretRequest, progres
 	}
 	for _, to := range req.To {
 		if err := s.AddScope(to); err != nil {
-			return api.SecretInfo{}, agentbox.Errorf(agentbox.Invalid, "--to %q says no place to send a secret to: %w", to, err).WithHint("for example https://api.example.com, or 'GET https://api.example.com/v1/**'")
+			return api.SecretInfo{}, agentbox.Errorf(agentbox.Invalid, "--to %q is not a host that a secret can be sent to: %w", to, err).WithHint("for example https://api.example.com, or 'GET https://api.example.com/v1/**'")
 		}
 	}
 	if req.Value != "" {

@@ -66,7 +66,7 @@ func (c *completions) open(ctx context.Context, img image.Image) (*completion, e
 		return got, nil
 	}
 	if img.Lazy == nil {
-		return nil, agentbox.Errorf(agentbox.Conflict, "image %s is all here", img.Digest.Short())
+		return nil, agentbox.Errorf(agentbox.Conflict, "image %s is complete already", img.Digest.Short())
 	}
 	filling, err := c.images.ChunkStore.Open(ctx, img)
 	if err != nil {
@@ -126,7 +126,7 @@ func (f *completion) run() {
 		return
 	}
 	if err := f.finish(ctx); err != nil && ctx.Err() == nil {
-		f.images.Log.Error("an image that came lazily cannot be taken in", "image", f.img.Digest.Short(), "error", err)
+		f.images.Log.Error("a lazily fetched image cannot be added to the store", "image", f.img.Digest.Short(), "error", err)
 	}
 }
 
@@ -136,7 +136,7 @@ func (f *completion) persist(ctx context.Context, what string, do func() error) 
 	logged := false
 	_ = partial.Retry(ctx, maxRetryDelay, do, func(err error) bool { // the remaining error is the end of ctx
 		if !logged {
-			f.images.Log.Warn("an image that comes lazily: cannot "+what, "image", f.img.Digest.Short(), "from", f.img.Lazy.From, "error", err)
+			f.images.Log.Warn("a lazily fetched image: cannot "+what, "image", f.img.Digest.Short(), "from", f.img.Lazy.From, "error", err)
 		}
 		logged = true
 		return true

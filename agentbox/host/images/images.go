@@ -234,11 +234,11 @@ func (i *Images) Drop(ctx context.Context, d agentbox.Digest) bool {
 		return agentbox.CodeOf(err) == agentbox.NotFound
 	}
 	if by := i.UsedBy(d); len(by) > 0 {
-		i.Log.Warn("an image was made by who is no builder of the team any more, and a box runs from it: remove it and make it anew", "image", d.Short(), "box", by[0])
+		i.Log.Warn("an image was made by a former builder of the team, and a box runs from it: remove the image and make it again", "image", d.Short(), "box", by[0])
 		return false
 	}
 	if err := i.Forget(ctx, d); err != nil {
-		i.Log.Error("an image was made by who is no builder of the team any more, and cannot be removed", "image", d.Short(), "error", err)
+		i.Log.Error("an image was made by a former builder of the team, and cannot be removed", "image", d.Short(), "error", err)
 		return false
 	}
 	return true

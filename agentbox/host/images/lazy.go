@@ -284,5 +284,5 @@ func (i *Images) Stalled(img *image.Image, err error) error {
 		return err
 	}
 	return agentbox.Errorf(agentbox.Unavailable, "bytes of image %s do not come from %s: %s", img.Digest.Short(), w.From, w.Why).
-		WithHint("run the command again when they can be had; what came is kept")
+		WithHint("run the command again when they are available; what was fetched is kept")
 }

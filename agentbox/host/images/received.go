@@ -54,7 +54,7 @@ func (f *completion) recordReceived() {
 	if err == nil {
 		f.recorded = sum
 	} else if !errors.Is(err, os.ErrNotExist) { // the image is being removed
-		f.images.Log.Warn("it cannot be written down from whom an image comes", "image", f.img.Digest.Short(), "error", err)
+		f.images.Log.Warn("cannot record who sent an image", "image", f.img.Digest.Short(), "error", err)
 	}
 }
 

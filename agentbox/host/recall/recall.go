@@ -132,7 +132,7 @@ func merge(kept string, fresh *os.File, dirs []string) error {
 
 // errTooLarge is the error of a box that sends more than is kept.
 func errTooLarge() error {
-	return agentbox.Errorf(agentbox.Conflict, "the box says more than can be kept: delete old conversations in it")
+	return agentbox.Errorf(agentbox.Conflict, "the box sends more than can be kept: delete old conversations in it")
 }
 
 // archivePath is the archive of an agent's conversations about a project.

@@ -237,7 +237,7 @@ func KillHolder(lock string) error {
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
 	if err != nil || pid <= 1 {
-		return fmt.Errorf("%s is held by a process that has not said who it is", filepath.Clean(lock))
+		return fmt.Errorf("%s is locked by an unknown process", filepath.Clean(lock))
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("kill the supervisor (process %d): %w", pid, err)

@@ -40,7 +40,7 @@ const originFile = kernel.FileOrigin
 func (t *Templates) origin(key string) (Origin, error) {
 	var o Origin
 	if err := durable.ReadJSON(filepath.Join(t.Home.Template(key), originFile), &o); err != nil {
-		return o, agentbox.Errorf(agentbox.Corrupt, "nobody can tell where a template came from: %w", err)
+		return o, agentbox.Errorf(agentbox.Corrupt, "the origin of a template is unknown: %w", err)
 	}
 	return o, nil
 }

@@ -120,7 +120,7 @@ func (t *Templates) Open(ctx context.Context, m Machine, progress agentbox.Progr
 	defer t.keys.Lock(key)()
 	got, err := t.loadOrDiscard(ctx, snapshotter, key, progress)
 	if got != nil && !t.trusts(got) {
-		progress.Note("the template is by a machine that is no builder of the team any more; booting without it")
+		progress.Note("the template is of a former builder of the team; booting without it")
 		return nil, nil
 	}
 	if got != nil || err != nil {

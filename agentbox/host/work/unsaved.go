@@ -69,7 +69,7 @@ func queryState(ctx context.Context, b Box) (workspace.State, error) {
 	var stdout, stderr bytes.Buffer
 	status, err := guest.Exec(ctx, environment.Command{
 		Argv: []string{"sh", "-c", workspace.StateScript}, Dir: protocol.WorkspaceDir,
-		Stdout: &bounded.LimitedWriter{W: &stdout, Remaining: maxStatus, Err: agentbox.Errorf(agentbox.Conflict, "git in box %s says more than %d MiB of its workspace", b.Name, maxStatus>>20)},
+		Stdout: &bounded.LimitedWriter{W: &stdout, Remaining: maxStatus, Err: agentbox.Errorf(agentbox.Conflict, "git in box %s prints more than %d MiB about its workspace", b.Name, maxStatus>>20)},
 		Stderr: &bounded.Head{W: &stderr, Remaining: maxStderr},
 	})
 	if err != nil {

@@ -32,7 +32,7 @@ func (g *gvisorBox) endForkBomb(now time.Time) {
 	}
 	g.fullSince = time.Time{}
 	if group := forkBombOf(g.processes(), readNumber(filepath.Join(g.dir, "pids.max"), ""), syscall.Getpgid); group != 0 {
-		g.log.Warn("a program had filled the box with processes: killed its group", "group", group)
+		g.log.Warn("a fork bomb had filled the box with processes: killed its group", "group", group)
 		killGroup(group)
 		g.forkBombs.Add(1)
 	}

@@ -42,7 +42,7 @@ func (a *Agent) begin(out *output, line []byte) *life {
 		server, err = b.prepare()
 	}
 	if err != nil {
-		a.Log.Error("life did not begin", "err", err)
+		a.Log.Error("the machine did not become ready", "err", err)
 		a.goRecover("refuse", func() { a.answer(out, protocol.Ready{Token: hello.Token, Error: err.Error()}) })
 		return nil
 	}
@@ -109,7 +109,7 @@ func (b *handshake) renew() {
 		{"attach", b.attach},
 	})
 	if b.err != nil {
-		b.agent.Log.Error("life did not begin", "err", b.err)
+		b.agent.Log.Error("the machine did not become ready", "err", b.err)
 	}
 }
 

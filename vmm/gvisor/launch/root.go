@@ -57,7 +57,7 @@ func pivot(root string) error {
 		return os.NewSyscallError("pivot_root", err)
 	}
 	if err := syscall.Unmount(".", syscall.MNT_DETACH); err != nil {
-		return fmt.Errorf("let go of the host's root: %w", err)
+		return fmt.Errorf("unmount the host's root: %w", err)
 	}
 	return os.Chdir("/")
 }
