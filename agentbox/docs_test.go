@@ -45,7 +45,7 @@ var (
 )
 
 // Links within the documents must lead to an existing page and heading.
-func TestLinksOfTheDocumentsLead(t *testing.T) {
+func TestDocumentLinks(t *testing.T) {
 	all := pages(t)
 	anchors := map[string]map[string]bool{}
 	for name, text := range all {
@@ -249,7 +249,7 @@ var (
 )
 
 // The list must say what each direct dependency is for.
-func TestEveryLibraryIsListed(t *testing.T) {
+func TestLibrariesAreListed(t *testing.T) {
 	mod, err := os.ReadFile(filepath.Join("..", "go.mod"))
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"agentbox/agentbox"
 )
 
-func TestALimitIsReadAsItWasWritten(t *testing.T) {
+func TestLimitRoundTrip(t *testing.T) {
 	for text, l := range map[string]agentbox.Limit{
 		"wall 10s":      {Kind: agentbox.LimitWall, Time: 10 * time.Second},
 		"idle 15m0s":    {Kind: agentbox.LimitIdle, Time: 15 * time.Minute},

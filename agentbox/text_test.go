@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestClipDividesNoCharacter(t *testing.T) {
+func TestClipKeepsRunesWhole(t *testing.T) {
 	for n := range 5 {
 		text := strings.Repeat("a", n) + strings.Repeat("\u20ac", 40)
 		got := Clip(text)

@@ -61,16 +61,18 @@ func TestNetTest(t *testing.T) {
 // Without a valid time, the sample fails.
 func TestNetTestWithoutOutput(t *testing.T) {
 	for _, said := range []string{"", "soon\n", "-1\n"} {
-		if ms, err := netTests[0].run(t.Context(), saying(said)); err == nil {
+		if ms, err := netTests[0].run(t.Context(), scriptedClient(said)); err == nil {
 			t.Errorf("%q became %v ms", said, ms)
 		}
 	}
 }
 
-type saying string
+type scriptedClient string
 
-func (s saying) perl(context.Context, string, ...string) ([]byte, error) { return []byte(s), nil }
-func (saying) server() (string, int)                                     { return "", 0 }
+func (s scriptedClient) perl(context.Context, string, ...string) ([]byte, error) {
+	return []byte(s), nil
+}
+func (scriptedClient) server() (string, int) { return "", 0 }
 
 // close ends idle connections, those with invalid requests, and those whose client is gone.
 func TestNetServerClose(t *testing.T) {

@@ -47,7 +47,7 @@ func TestProcessesOf(t *testing.T) {
 }
 
 // The processor time of a process counts, and so does that of its children.
-func TestProcessorTimeOfAContainer(t *testing.T) {
+func TestProcessorTimeOf(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")
 	}

@@ -10,19 +10,19 @@ import (
 	"testing"
 )
 
-// writtenDown is a target that records scripts instead of running them.
-type writtenDown struct {
+// recordingTarget is a target that records scripts instead of running them.
+type recordingTarget struct {
 	scripts []string
 	err     error
 }
 
-func (n *writtenDown) run(_ context.Context, script string) (float64, error) {
+func (n *recordingTarget) run(_ context.Context, script string) (float64, error) {
 	n.scripts = append(n.scripts, script)
 	return float64(len(n.scripts)), n.err
 }
 
 func TestJobIsPrepared(t *testing.T) {
-	n := &writtenDown{}
+	n := &recordingTarget{}
 	s := job{"a", "prepare", "do"}.scenario("work/a", n)
 	if err := s.Setup(t.Context()); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func appendN(t *testing.T, l *Log, n int) {
 	}
 }
 
-func TestLogIsAChainAcrossOpens(t *testing.T) {
+func TestLogChainAcrossOpens(t *testing.T) {
 	dir := t.TempDir()
 	for range 3 {
 		l := openLog(t, dir)
@@ -48,7 +48,7 @@ func TestLogIsAChainAcrossOpens(t *testing.T) {
 	}
 }
 
-func TestVerifySeesEveryChange(t *testing.T) {
+func TestVerifyDetectsEveryChange(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(lines []string) []string
@@ -157,7 +157,7 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-func TestFollowSeesNewEntriesAcrossSegments(t *testing.T) {
+func TestFollowAcrossSegments(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir)
 	l.limit = 1 << 10
@@ -190,7 +190,7 @@ func TestFollowSeesNewEntriesAcrossSegments(t *testing.T) {
 }
 
 // A log is read while its box goes on: a segment that is begun meanwhile hides no entry.
-func TestReadWhileASegmentIsBegun(t *testing.T) {
+func TestReadDuringRotation(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir)
 	l.limit = 1 << 10
@@ -234,9 +234,9 @@ func FuzzAuditDecode(f *testing.F) {
 	})
 }
 
-// TestOpeningALogKeepsWhatWasChanged has every line of the current file changed: whoever did it must
+// TestOpenKeepsTamperedEntries has every line of the current file changed: whoever did it must
 // not have the next machine of the box clear the traces away.
-func TestOpeningALogKeepsWhatWasChanged(t *testing.T) {
+func TestOpenKeepsTamperedEntries(t *testing.T) {
 	for _, before := range []int{0, 5} { // entries in a full file before
 		dir := t.TempDir()
 		l := openLog(t, dir)

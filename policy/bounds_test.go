@@ -110,7 +110,7 @@ func TestAttackMethodsInDatagrams(t *testing.T) {
 var requestRules = []string{"GET *", "*/v1/**", "GET a.example", "a.example/v1/**", "GET 203.0.113.7", "GET *:*", "GET *.example:*"}
 
 // A rule with a method or a path is about HTTP requests. Nobody can read them in datagrams.
-func TestAttackDatagramsByARuleAboutRequests(t *testing.T) {
+func TestAttackDatagramsByRequestRule(t *testing.T) {
 	for _, text := range requestRules {
 		p := New(Spec{Layers: []Layer{{Source: User, Allow: rules(t, text)}}}, nil)
 		for _, f := range []Flow{
@@ -125,7 +125,7 @@ func TestAttackDatagramsByARuleAboutRequests(t *testing.T) {
 }
 
 // Without a port such a rule is about those of the web, as any other, and each connection is opened.
-func TestARuleAboutRequestsIsTCPOnly(t *testing.T) {
+func TestRequestRuleIsTCPOnly(t *testing.T) {
 	for _, text := range []string{"GET *", "*/v1/**"} {
 		p := New(Spec{Layers: []Layer{{Source: User, Allow: rules(t, text)}}}, nil)
 		for _, port := range []uint16{22, 25, 8443} {
@@ -160,7 +160,7 @@ func TestClassOfRules(t *testing.T) {
 }
 
 // A range with a port is no address with a path, which would deny nothing that anybody means.
-func TestARangeMayHaveAPort(t *testing.T) {
+func TestRangeWithPort(t *testing.T) {
 	for text, want := range map[string]string{
 		"10.0.0.0/8:5432": "[10.0.0.0/8]:5432", "[10.0.0.0/8]:5432": "[10.0.0.0/8]:5432", "192.0.2.0/24:*": "[192.0.2.0/24]:*",
 		"udp://192.0.2.0/24:5000-5010": "udp://[192.0.2.0/24]:5000-5010", "192.0.2.0/24": "192.0.2.0/24",

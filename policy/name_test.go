@@ -27,7 +27,7 @@ func TestCanonicalName(t *testing.T) {
 }
 
 // Names that mean one thing to a rule and another to whoever resolves or prints them.
-func TestNamesThatAreNone(t *testing.T) {
+func TestInvalidNames(t *testing.T) {
 	for _, in := range []string{
 		"", ".", "..", "a..b", ".example.com", "example.com..", "example.com\x00.evil.example", "example.com\r\nHost: evil",
 		"example.com\n", " example.com", "example.com%00", "example%2ecom", "example.com/evil", "user@example.com", "example.com:80",

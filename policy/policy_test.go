@@ -190,7 +190,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-func TestRulesAreWrittenAsTheyAreRead(t *testing.T) {
+func TestRuleRoundTrip(t *testing.T) {
 	for in, want := range map[string]string{
 		"example.com": "example.com", "EXAMPLE.com.": "example.com", "https://example.com": "example.com:443", "*": "*", "*:443": "*:443",
 		"*:*": "*:*", "*.Example.com:*": "*.example.com:*", "get,post https://example.com/v1/*": "GET,POST example.com:443/v1/*",

@@ -63,7 +63,7 @@ func TestEveryErrorCodeCrossesTheWire(t *testing.T) {
 	}
 }
 
-func TestAnErrorAfterEventsIsStillAnError(t *testing.T) {
+func TestErrorAfterEvents(t *testing.T) {
 	client := serve(t, func(_ context.Context, _ string, progress agentbox.Progress) (string, error) {
 		progress.Note("on the way")
 		return "", agentbox.Errorf(agentbox.NotFound, "nothing there")
@@ -75,7 +75,7 @@ func TestAnErrorAfterEventsIsStillAnError(t *testing.T) {
 	}
 }
 
-func TestAServerThatKnowsNoSuchCallIsOfAnotherVersion(t *testing.T) {
+func TestUnknownCall(t *testing.T) {
 	client := serve(t, nil)
 	_, err := api.Call(t.Context(), client, api.Endpoint[string, string]{Path: "/v1/newer"}, "", nil)
 	if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Unavailable || !strings.Contains(e.Hint, "another version") {
@@ -83,7 +83,7 @@ func TestAServerThatKnowsNoSuchCallIsOfAnotherVersion(t *testing.T) {
 	}
 }
 
-func TestEventsArriveInOrderBeforeTheResult(t *testing.T) {
+func TestEventOrder(t *testing.T) {
 	client := serve(t, func(_ context.Context, req string, progress agentbox.Progress) (string, error) {
 		end := progress.Begin("step", "one")
 		progress.Note("a <line> & more")
@@ -97,7 +97,7 @@ func TestEventsArriveInOrderBeforeTheResult(t *testing.T) {
 	}
 }
 
-func TestAResultThatIsNothingIsAResult(t *testing.T) {
+func TestEmptyResult(t *testing.T) {
 	list := api.Endpoint[api.None, []string]{Path: "/v1/list"}
 	mux := http.NewServeMux()
 	api.Handle(mux, list, func(context.Context, api.None, agentbox.Progress) ([]string, error) { return nil, nil })
@@ -106,7 +106,7 @@ func TestAResultThatIsNothingIsAResult(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNoJSONIsAnError(t *testing.T) {
+func TestInvalidAnswer(t *testing.T) {
 	ratio := api.Endpoint[string, float64]{Path: "/v1/ratio"}
 	mux := http.NewServeMux()
 	api.Handle(mux, ratio, func(context.Context, string, agentbox.Progress) (float64, error) { return math.NaN(), nil })
@@ -115,7 +115,7 @@ func TestAnAnswerThatIsNoJSONIsAnError(t *testing.T) {
 	}
 }
 
-func TestABadRequestIsTheCallersMistake(t *testing.T) {
+func TestInvalidRequest(t *testing.T) {
 	client := serve(t, nil)
 	for name, req := range map[string]any{"another type": 1, "too long": strings.Repeat("x", 5<<20)} {
 		_, err := api.Call(t.Context(), client, api.Endpoint[any, string](echo), req, nil)
@@ -125,7 +125,7 @@ func TestABadRequestIsTheCallersMistake(t *testing.T) {
 	}
 }
 
-func TestTheHandlerIsToldThatItsClientHungUp(t *testing.T) {
+func TestClientDisconnectCancelsHandler(t *testing.T) {
 	told := make(chan struct{})
 	client := serve(t, func(ctx context.Context, _ string, progress agentbox.Progress) (string, error) {
 		progress.Note("waiting")
@@ -172,7 +172,7 @@ func TestNoAnswerIsUnavailable(t *testing.T) {
 	})
 }
 
-func TestAServerThatIsNotThereOrHangsUpIsUnreached(t *testing.T) {
+func TestIsUnreachable(t *testing.T) {
 	client := serve(t, func(context.Context, string, agentbox.Progress) (string, error) { panic(http.ErrAbortHandler) })
 	if _, err := api.Call(t.Context(), client, echo, "", nil); !api.IsUnreachable(err) || agentbox.CodeOf(err) != agentbox.Unavailable {
 		t.Errorf("got %v", err)
@@ -189,7 +189,7 @@ func TestAServerThatIsNotThereOrHangsUpIsUnreached(t *testing.T) {
 	}
 }
 
-func TestACallThatEndsWithItsServerSaysSo(t *testing.T) {
+func TestServerShutdownDuringCall(t *testing.T) {
 	mux := http.NewServeMux()
 	ctx, end := context.WithCancel(t.Context())
 	api.Handle(mux, echo, func(ctx context.Context, _ string, _ agentbox.Progress) (string, error) {

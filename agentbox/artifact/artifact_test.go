@@ -59,7 +59,7 @@ func archive(t *testing.T, headers ...tar.Header) *bytes.Buffer {
 	return &b
 }
 
-func TestNothingLeadsOut(t *testing.T) {
+func TestCollectStaysInDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "artifacts")
 	in := archive(t, tar.Header{Name: "out/a"}, tar.Header{Name: "../out/b"}, tar.Header{Name: "/out/c"}, tar.Header{Name: "out/../../d"},
 		tar.Header{Name: "out/link", Typeflag: tar.TypeSymlink, Linkname: "/etc"}, tar.Header{Name: "out/link/passwd"}, tar.Header{Name: "out/hard", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"},
@@ -110,7 +110,7 @@ func TestDirectoriesAreBounded(t *testing.T) {
 }
 
 // Whatever names the files have, the statement about as many as are kept can be read.
-func TestALargeStatementIsRead(t *testing.T) {
+func TestLargeStatement(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestALargeStatementIsRead(t *testing.T) {
 	}
 }
 
-func TestAStatementHoldsItsFiles(t *testing.T) {
+func TestStatementListsFiles(t *testing.T) {
 	dir := t.TempDir()
 	collected, err := Collect(t.Context(), archive(t, tar.Header{Name: "a"}, tar.Header{Name: "b"}, tar.Header{Name: "c"}), []string{"**"}, dir, DefaultLimits)
 	if err != nil {

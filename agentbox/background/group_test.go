@@ -9,7 +9,7 @@ import (
 
 // Many begin something while others close: what was begun has ended when Close returns, and nothing
 // begins after.
-func TestNothingBeginsAfterClose(t *testing.T) {
+func TestNoGoAfterClose(t *testing.T) {
 	for range 200 {
 		var g background.Group
 		var mu sync.Mutex

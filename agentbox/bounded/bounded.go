@@ -50,13 +50,13 @@ func (a *LimitedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadLine reads a line of at most most bytes, without its newline. A longer line is ErrLong; one
+// ReadLine reads a line of at most limit bytes, without its newline. A longer line is ErrLong; one
 // without a newline is io.EOF.
-func ReadLine(r *bufio.Reader, most int) ([]byte, error) {
+func ReadLine(r *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := r.ReadSlice('\n')
-		if line = append(line, part...); len(line) > most+1 {
+		if line = append(line, part...); len(line) > limit+1 {
 			return nil, ErrLong
 		}
 		if err == nil {

@@ -19,7 +19,7 @@ type ReadAhead struct {
 	mu      sync.Mutex
 	changed *sync.Cond // one of the fields below has changed
 	bytes   []byte     // that were read and not asked for yet
-	most    int
+	limit   int
 	err     error // of the source, told behind the last byte
 	closed  bool
 }
@@ -27,10 +27,10 @@ type ReadAhead struct {
 // readAheadPiece is how much is read from the source at once, in bytes.
 const readAheadPiece = 32 << 10
 
-// NewReadAhead begins to read from r and keeps at most most bytes, or readAheadPiece if that is
+// NewReadAhead begins to read from r and keeps at most limit bytes, or readAheadPiece if that is
 // more. The caller calls Close, and sees to it that a Read of r that waits ends then.
-func NewReadAhead(r io.Reader, most int) *ReadAhead {
-	a := &ReadAhead{done: make(chan struct{}), most: max(most, readAheadPiece)}
+func NewReadAhead(r io.Reader, limit int) *ReadAhead {
+	a := &ReadAhead{done: make(chan struct{}), limit: max(limit, readAheadPiece)}
 	a.changed = sync.NewCond(&a.mu)
 	go func() {
 		defer close(a.done)
@@ -45,7 +45,7 @@ func (a *ReadAhead) fill(r io.Reader) {
 	for {
 		n, err := r.Read(piece)
 		a.mu.Lock()
-		for len(a.bytes)+n > a.most && !a.closed {
+		for len(a.bytes)+n > a.limit && !a.closed {
 			a.changed.Wait()
 		}
 		a.bytes, a.err = append(a.bytes, piece[:n]...), err

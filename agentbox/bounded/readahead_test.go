@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-func TestReadAheadGivesEveryByteAndThenTheError(t *testing.T) {
+func TestReadAheadReturnsAllBytesThenError(t *testing.T) {
 	want := make([]byte, 1<<20)
 	rand.Read(want)
 	broken := errors.New("the line broke")
@@ -52,7 +52,7 @@ func (c *tally) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestReadAheadKeepsNoMoreThanItsBound(t *testing.T) {
+func TestReadAheadIsBounded(t *testing.T) {
 	const most = 256 << 10
 	source := &tally{full: make(chan struct{}), most: most}
 	a := NewReadAhead(source, most)
@@ -100,7 +100,7 @@ func (a ahead) Read(p []byte) (int, error) { return a.r.Read(p) }
 
 // Two SSH peers that both write much, and answer from the loop that reads: each can wait for the
 // other to read. It is enough that one of them reads ahead.
-func TestReadAheadKeepsTwoSSHPeersFromWaitingForEachOther(t *testing.T) {
+func TestReadAheadPreventsSSHDeadlock(t *testing.T) {
 	near, far := smallPair(t)
 	_, key, _ := ed25519.GenerateKey(rand.Reader)
 	signer, err := ssh.NewSignerFromKey(key)

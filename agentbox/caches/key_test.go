@@ -21,7 +21,7 @@ func ingredients(t *testing.T, root string, lockfiles ...string) Ingredients {
 	return i
 }
 
-func TestKeyFollowsEveryIngredient(t *testing.T) {
+func TestKeyDependsOnEveryIngredient(t *testing.T) {
 	root := t.TempDir()
 	lock := filepath.Join(root, "go.sum")
 	if err := os.WriteFile(lock, []byte("one"), 0o644); err != nil {
@@ -63,7 +63,7 @@ func TestKeyFollowsEveryIngredient(t *testing.T) {
 	}
 }
 
-func TestLockfilesStayInTheRepository(t *testing.T) {
+func TestLockfilesStayInRepository(t *testing.T) {
 	root := t.TempDir()
 	if err := os.Symlink("/etc/passwd", filepath.Join(root, "link")); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestLockfilesStayInTheRepository(t *testing.T) {
 	}
 }
 
-func TestALockfileThatIsAPipeIsNotWaitedFor(t *testing.T) {
+func TestLockfileIsPipe(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(filepath.Join(dir, "go.sum"), 0o600); err != nil {
 		t.Skip(err)

@@ -33,7 +33,7 @@ func runMain(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, readOut(), readErr()
 }
 
-func TestAMistakeOnTheCommandLineIsOneLineAndAHint(t *testing.T) {
+func TestUsageErrors(t *testing.T) {
 	for args, want := range map[string][2]string{
 		"lss":                       {`"lss" is not a command`, "agentbox ls"},
 		"xyzzyplugh":                {`"xyzzyplugh" is not a command`, "--help"},
@@ -95,7 +95,7 @@ func TestHelpNeedsNoDaemon(t *testing.T) {
 	}
 }
 
-func TestWhatComesAfterTheDashesIsTheCommands(t *testing.T) {
+func TestArgumentsAfterDashes(t *testing.T) {
 	for _, c := range []struct {
 		args          string
 		ours, command []string

@@ -64,7 +64,7 @@ func runProgram(t *testing.T, args ...string) (code int, stdout, stderr string) 
 }
 
 // Only a missing or dead daemon may be reported as such.
-func TestStatusTellsOtherErrorsFromNoDaemon(t *testing.T) {
+func TestStatusDistinguishesErrors(t *testing.T) {
 	t.Setenv(home.EnvDir, t.TempDir())
 	h, err := home.Find()
 	if err == nil {
@@ -90,7 +90,7 @@ func TestStatusTellsOtherErrorsFromNoDaemon(t *testing.T) {
 	}
 }
 
-func TestLastLogLineReadsTheEnd(t *testing.T) {
+func TestLastLogLine(t *testing.T) {
 	a := &app{home: home.Home{Dir: t.TempDir()}}
 	if got := a.lastLogLine(); !strings.Contains(got, "no such file") {
 		t.Errorf("without a log: %q", got)
@@ -113,7 +113,7 @@ func TestLastLogLineReadsTheEnd(t *testing.T) {
 	}
 }
 
-func TestAnArtifactIsCopiedOnce(t *testing.T) {
+func TestArtifactIsNotOverwritten(t *testing.T) {
 	r := api.ArtifactReport{Files: []api.Artifact{{Name: "a", SHA256: "1"}, {Name: "b/c", SHA256: "2"}, {Name: "extra"}}}
 	for names, want := range map[string]int{"": 2, "a": 1, "a a ./a": 1, "b/c a": 2, "a none none": -1, "extra": -1} {
 		got, err := chooseArtifacts(r, strings.Fields(names))
@@ -124,7 +124,7 @@ func TestAnArtifactIsCopiedOnce(t *testing.T) {
 }
 
 // A script that asks for JSON relies on the same exit code as one that does not.
-func TestJSONHasTheExitCodeOfTheText(t *testing.T) {
+func TestJSONExitCode(t *testing.T) {
 	fakeDaemon(t, func(mux *http.ServeMux) {
 		serve(mux, api.Doctor, api.DoctorReport{Checks: []api.Check{{Name: "disk", Detail: "full"}}})
 		serve(mux, api.CheckPolicy, api.CheckReport{URL: "https://no.example/"})

@@ -285,7 +285,7 @@ func bounds(words []string) (least, most int) {
 }
 
 // The arguments that a command accepts must be those in its help.
-func TestArgumentsAreThoseOfTheHelp(t *testing.T) {
+func TestHelpMatchesArguments(t *testing.T) {
 	for usage, of := range argumentsBy {
 		least, most := bounds(strings.Fields(usage))
 		if most == 1<<10 {

@@ -14,7 +14,7 @@ import (
 )
 
 // Hosts of a built-in agent must be granted once, however its profile writes the rules.
-func TestHostsOfAgentsAreGrantedOnce(t *testing.T) {
+func TestAgentHostsAreGrantedOnce(t *testing.T) {
 	for _, name := range []string{"aider", "claude", "codex", "gemini", "opencode", "qwen"} {
 		profile, err := agents.Dirs{User: t.TempDir()}.Find(name)
 		if err != nil {
@@ -37,7 +37,7 @@ func TestHostsOfAgentsAreGrantedOnce(t *testing.T) {
 	}
 }
 
-func TestAProfileThatIsWrongHidesNoOther(t *testing.T) {
+func TestInvalidProfileHidesNoOther(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if out, err := exec.Command("git", "init", "-q").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

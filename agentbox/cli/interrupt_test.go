@@ -28,7 +28,7 @@ func raise(t *testing.T) {
 
 // An interrupt must cancel a run that only waits for the end of its task. If the daemon does not
 // answer to that, a second interrupt must end the wait.
-func TestInterruptEndsTheWaitForATask(t *testing.T) {
+func TestInterruptWhileWaitingForTask(t *testing.T) {
 	id := agentbox.NewTaskID()
 	held, cancelled := make(chan struct{}), make(chan struct{}, 8)
 	fakeDaemon(t, func(mux *http.ServeMux) {
@@ -56,7 +56,7 @@ func TestInterruptEndsTheWaitForATask(t *testing.T) {
 }
 
 // An interrupt must end the command while it connects to a box, which may not answer for a minute.
-func TestInterruptEndsTheConnectionToASilentBox(t *testing.T) {
+func TestInterruptWhileConnecting(t *testing.T) {
 	h := fakeDaemon(t, func(*http.ServeMux) {})
 	c := silentBox(t, h.Dir)
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -71,7 +71,7 @@ func TestInterruptEndsTheConnectionToASilentBox(t *testing.T) {
 }
 
 // An interrupt must end the wait for an older daemon that does not exit.
-func TestInterruptEndsTheWaitForAnOlderDaemon(t *testing.T) {
+func TestInterruptWhileWaitingForDaemon(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	h := fakeDaemon(t, func(mux *http.ServeMux) {
 		api.Handle(mux, api.Shutdown, func(context.Context, api.None, agentbox.Progress) (api.None, error) { return api.None{}, nil })

@@ -13,7 +13,7 @@ import (
 	"agentbox/policy"
 )
 
-func TestNumbersReadAtAGlance(t *testing.T) {
+func TestNumberFormats(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1 KiB", 1<<20 - 1: "1023 KiB", 1 << 20: "1 MiB", 3 << 29: "1.5 GiB"} {
 		if got := bytesText(n); got != want {
 			t.Errorf("bytesText(%d) = %s, want %s", n, got, want)
@@ -35,7 +35,7 @@ func TestNumbersReadAtAGlance(t *testing.T) {
 	}
 }
 
-func TestAMessageStaysOnItsLine(t *testing.T) {
+func TestOneLine(t *testing.T) {
 	for in, want := range map[string]string{"": "", "a": "a", "a\nb\r\nc": "a; b; c", "\na\n": "a", "a\x1b[2Jb\xff\u202e\tc": "a\ufffd[2Jb\ufffd\ufffd c"} {
 		if got := oneLine(in); got != want {
 			t.Errorf("%q is %q", in, got)
@@ -43,7 +43,7 @@ func TestAMessageStaysOnItsLine(t *testing.T) {
 	}
 }
 
-func TestShareIsABarOfOneWidth(t *testing.T) {
+func TestProgressBarWidth(t *testing.T) {
 	for _, c := range []struct {
 		done, total int64
 		want        string
@@ -83,7 +83,7 @@ func pipe(t *testing.T) (*os.File, func() string) {
 	}
 }
 
-func TestProgressOnAPipeIsPlainLines(t *testing.T) {
+func TestProgressOnPipe(t *testing.T) {
 	events := []agentbox.Event{
 		{Step: "image", Detail: "debian"},
 		{Step: "image", Done: 1, Total: 2},
@@ -107,7 +107,7 @@ func TestProgressOnAPipeIsPlainLines(t *testing.T) {
 }
 
 // A line as wide as the terminal would wrap, and could not be erased.
-func TestProgressFitsTheTerminal(t *testing.T) {
+func TestProgressFitsTerminal(t *testing.T) {
 	e := agentbox.Event{Step: "image", Detail: strings.Repeat("ä long detail ", 20), Done: 30, Total: 100}
 	for width, ends := range map[int]string{200: "…  [======              ]  30%  1m40s", 80: "…  [======              ]  30%  1m40s", 20: "…", 1: "…"} {
 		line := statusLine(e, 100*time.Second, width)
@@ -157,7 +157,7 @@ app   020000000000  running  microvm/tcg  main    3 min  /src       1 MiB   1.0 
 
 // Text from a repository, a box, a peer or a registry must not act on the terminal that shows it: a
 // plan could hide what it asks the user to approve.
-func TestForeignWordsDoNotReachTheTerminal(t *testing.T) {
+func TestTerminalOutputIsSanitized(t *testing.T) {
 	const foreign = "/home/me\x1b[2K\r/data\n+ nothing"
 	for name, show := range map[string]func(a *app) error{
 		"a plan": func(a *app) error {

@@ -7,9 +7,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// TestValueOfASecret: a value is stored whole or refused. Half a key would fail much later, and an
+// TestReadSecretValue: a value is stored whole or refused. Half a key would fail much later, and an
 // empty answer would leave the old value in the keyring.
-func TestValueOfASecret(t *testing.T) {
+func TestReadSecretValue(t *testing.T) {
 	for in, want := range map[string]string{
 		"key":                           "key",
 		"key\r\n":                       "key",

@@ -20,7 +20,7 @@ import (
 )
 
 // Every cause of an end must have its own words, with its details.
-func TestEveryEndIsToldInWords(t *testing.T) {
+func TestEveryEndHasText(t *testing.T) {
 	for want, end := range map[string]agentbox.End{
 		"it reached its limit: wall 10s":                                  {Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitWall, Time: 10 * time.Second}},
 		"it reached its limit: disk 256 MiB, which its workspace exceeds": {Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitDisk, Count: 256 << 20}},
@@ -41,7 +41,7 @@ func TestEveryEndIsToldInWords(t *testing.T) {
 }
 
 // The API carries facts, and people read words, both in notes and in errors.
-func TestFactsOfAnotherProcessBecomeWords(t *testing.T) {
+func TestUnknownFactsHaveText(t *testing.T) {
 	killed := agentbox.End{Cause: agentbox.EndKilled}
 	var p agentbox.Progress
 	var said []string

@@ -47,7 +47,7 @@ func TestTasksAreSummed(t *testing.T) {
 }
 
 // The last line of a list must say what all tasks used. Names of models are a server's words.
-func TestAListOfTasksEndsWithTheirSum(t *testing.T) {
+func TestTaskListEndsWithSum(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{stdout: &out}
 	if err := a.report(taskFacts(someTasks())); err != nil {
@@ -66,7 +66,7 @@ func TestAListOfTasksEndsWithTheirSum(t *testing.T) {
 	}
 }
 
-func TestWhatAShortTaskHeldIsNotNothing(t *testing.T) {
+func TestShortTaskUsageIsShown(t *testing.T) {
 	for held, want := range map[float64]string{0: "0", 0.00004: "<0.001", 0.0312: "0.031", 0.5: "0.5", 0.999: "1", 1: "1.0", 12.34: "12.3", 1234.5: "1234.5"} {
 		if got := heldText(held); got != want {
 			t.Errorf("%v GiB-s: %s", held, got)
@@ -74,7 +74,7 @@ func TestWhatAShortTaskHeldIsNotNothing(t *testing.T) {
 	}
 }
 
-func TestWhatAnAttemptLeftIsSaid(t *testing.T) {
+func TestAttemptEvidenceIsShown(t *testing.T) {
 	ref := "refs/agentbox/tasks/t-1"
 	for want, r := range map[string]agentbox.Result{
 		"no work; artifacts that could not be copied are in box b": {Box: "b", Uncollected: true},

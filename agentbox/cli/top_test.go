@@ -7,7 +7,7 @@ import (
 	"agentbox/agentbox"
 )
 
-func TestLoadIsWhatWasUsedSince(t *testing.T) {
+func TestLoadsOf(t *testing.T) {
 	box := func(n byte, cpu int64) agentbox.Box {
 		return agentbox.Box{ID: agentbox.BoxID{n}, Usage: &agentbox.Usage{CPUMillis: cpu}}
 	}

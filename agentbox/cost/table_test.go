@@ -22,7 +22,7 @@ models:
   big-cheap: {input: 1}
 `
 
-func TestWhatThingsCost(t *testing.T) {
+func TestCost(t *testing.T) {
 	rates, err := Parse(strings.NewReader(table))
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestWhatThingsCost(t *testing.T) {
 	}
 }
 
-func TestATableThatIsWrongSaysSo(t *testing.T) {
+func TestInvalidTables(t *testing.T) {
 	for text, want := range map[string]string{
 		"cpu: 1": "currency", "currency: EUR\ncpu: -1": "cpu: -1 is no rate", "currency: EUR\nmodels: {m: {input: .inf}}": "models: m: input",
 		"currency: EUR\ncpus: 1": "cpus not found", "currency: EUR\nmodels: {m: {inputs: 1}}": "inputs", "currency: [": "yaml", "currency: \"E\\nU\"": "currency",

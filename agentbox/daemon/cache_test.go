@@ -58,7 +58,7 @@ func put(t *testing.T, d *daemon, b []byte, name string) agentbox.Digest {
 	return st.Manifest
 }
 
-func TestTheStoreThroughTheAPI(t *testing.T) {
+func TestStoreThroughAPI(t *testing.T) {
 	dir := t.TempDir()
 	d := withStore(t, dir)
 	m := put(t, d, bytes.Repeat([]byte("agentbox"), 200<<10), "deps")

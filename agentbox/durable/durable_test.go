@@ -26,7 +26,7 @@ func TestWriteFileReplacesContentAndMode(t *testing.T) {
 	}
 }
 
-func TestFailureLeavesTheOldFileAndNothingElse(t *testing.T) {
+func TestFailedWriteKeepsOldFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "directory") // which no file can replace
 	if err := os.Mkdir(path, 0o755); err != nil {
@@ -45,7 +45,7 @@ func TestFailureLeavesTheOldFileAndNothingElse(t *testing.T) {
 }
 
 // A reader at any moment sees one writer's bytes, all of them.
-func TestReadersSeeWholeFiles(t *testing.T) {
+func TestWriteFileIsAtomic(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	version := func(n int) string { return strings.Repeat(fmt.Sprintf("%d,", n), 1000) }
 	if err := WriteFile(path, []byte(version(0)), 0o600); err != nil {
@@ -74,7 +74,7 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 }
 
 // Who starts processes meanwhile must not keep a program from being run.
-func TestAProgramIsRunAsSoonAsItIsWritten(t *testing.T) {
+func TestWrittenProgramCanRun(t *testing.T) {
 	done := make(chan struct{})
 	var others sync.WaitGroup
 	for range 4 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestJSONIsWrittenAndRead(t *testing.T) {
+func TestJSONRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.json")
 	v := map[string]int{"was": 1}
 	if err := ReadJSON(path, &v); err != nil || v["was"] != 1 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestALockExcludesAndIsLetGo(t *testing.T) {
+func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	if held, err := Held(path); held || err != nil {
 		t.Fatalf("a lock that is not there: %v, %v", held, err)
@@ -39,7 +39,7 @@ func TestALockExcludesAndIsLetGo(t *testing.T) {
 }
 
 // Asking whether a lock is held must not make it look held to others who ask.
-func TestLookingHoldsNothing(t *testing.T) {
+func TestHeldTakesNoLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	f, err := TryLock(path)
 	if err != nil {

@@ -58,7 +58,7 @@ func TestTaskChaos(t *testing.T) {
 // disk, and a commit when it ends.
 const taskScript = `echo begun >>"begun-$1" && sync "begun-$1" && echo written; sleep 2; echo done >"done-$1"; git add "done-$1"; git commit -qm "task $1"; echo late >"late-$1"`
 
-// round submits tasks and kills processes until the tasks have ended, at most most times. It
+// round submits tasks and kills processes until the tasks have ended, at most limit times. It
 // returns the number of kills.
 func (c *taskChaos) round(most uint64) (kills uint64) {
 	ids := c.submit()

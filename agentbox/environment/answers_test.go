@@ -42,12 +42,12 @@ func (e endless) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
 	if r.Method == "List" {
 		return e, nil
 	}
-	return lines{sized{lie{path.Base(r.Filepath), 0o644}, e.size}}, nil
+	return lines{sized{falseInfo{path.Base(r.Filepath), 0o644}, e.size}}, nil
 }
 
 func (e endless) ListAt(to []fs.FileInfo, _ int64) (int, error) {
 	for i := range to {
-		to[i] = lie{strings.Repeat("x", 250), 0o644}
+		to[i] = falseInfo{strings.Repeat("x", 250), 0o644}
 	}
 	return len(to), nil
 }
@@ -56,13 +56,13 @@ func (e endless) Fileread(*sftp.Request) (io.ReaderAt, error) { return e, nil }
 func (e endless) ReadAt(p []byte, _ int64) (int, error)       { return len(p), nil }
 
 type sized struct {
-	lie
+	falseInfo
 	size int64
 }
 
 func (s sized) Size() int64 { return s.size }
 
-func TestListingWithoutEndIsGivenUp(t *testing.T) {
+func TestListingIsBounded(t *testing.T) {
 	f := lyingFiles(t, sftp.Handlers{FileList: endless{}})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -71,7 +71,7 @@ func TestListingWithoutEndIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestFileWithoutSizeOrEndIsGivenUp(t *testing.T) {
+func TestFileSizeIsBounded(t *testing.T) {
 	for name, size := range map[string]int64{"no size": 0, "some": 100 << 10, "more than there can be": math.MinInt64} {
 		t.Run(name, func(t *testing.T) {
 			f := lyingFiles(t, sftp.Handlers{FileList: endless{size}, FileGet: endless{size}})
@@ -101,7 +101,7 @@ func (b *endlessTree) list(_ context.Context, from string) (all []fs.FileInfo, e
 		return nil, nil
 	}
 	for range 1000 {
-		all = append(all, lie{"d", fs.ModeDir | 0o755})
+		all = append(all, falseInfo{"d", fs.ModeDir | 0o755})
 	}
 	return all, nil
 }
@@ -117,9 +117,9 @@ func (b *endlessTree) link(string, string, fs.FileInfo) error                  {
 func (b *endlessTree) setAttributes(string, fs.FileInfo) error                 { return nil }
 func (b *endlessTree) label(_, to string) string                               { return to }
 
-func TestTreeWithoutEndIsGivenUp(t *testing.T) {
+func TestTreeIsBounded(t *testing.T) {
 	tr := transfer{ends: &endlessTree{}, meter: &meter{}}
-	if err := tr.run(t.Context(), "/d", "d", lie{"d", fs.ModeDir | 0o755}); agentbox.CodeOf(err) != agentbox.Conflict {
+	if err := tr.run(t.Context(), "/d", "d", falseInfo{"d", fs.ModeDir | 0o755}); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Errorf("got %v", err)
 	}
 }
@@ -165,7 +165,7 @@ func asked(answers []byte) (entries []fs.FileInfo, err error) {
 
 // A server that answers some requests and then says nothing, or stops within an answer, is not
 // waited for without end.
-func TestEachAnswerThatIsOwedHasADeadline(t *testing.T) {
+func TestAnswerDeadlines(t *testing.T) {
 	open, handle := packet(3, 1, "/f"), packet(102, 1, "h")
 	for name, c := range map[string]struct {
 		said [][]byte
@@ -195,7 +195,7 @@ func TestEachAnswerThatIsOwedHasADeadline(t *testing.T) {
 	}
 }
 
-func TestAnswersMakeNoLongErrors(t *testing.T) {
+func TestErrorsAreShort(t *testing.T) {
 	_, err := asked(packet(101, 1, 4, strings.Repeat("no ", 50_000), "en"))
 	if err == nil || len(err.Error()) > 2*maxComplaint {
 		t.Errorf("an error of %d bytes", len(err.Error()))

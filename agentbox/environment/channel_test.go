@@ -27,7 +27,7 @@ func (d unresponsiveConn) Wait() error {
 	return io.EOF
 }
 
-func TestAChannelIsNotWaitedForLongerThanItsConnectionLasts(t *testing.T) {
+func TestOpenChannelEndsWithConnection(t *testing.T) {
 	d := unresponsiveConn{ended: make(chan struct{})}
 	client := &ssh.Client{Conn: d}
 	time.AfterFunc(10*time.Millisecond, func() { close(d.ended) })

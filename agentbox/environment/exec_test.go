@@ -131,7 +131,7 @@ type counter int64
 
 func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
 
-func TestExecStopsWhenNobodyReads(t *testing.T) {
+func TestExecBackpressure(t *testing.T) {
 	everyWay(t, func(t *testing.T, c *ssh.Client) {
 		full := errors.New("full")
 		_, err := Exec(t.Context(), c, Command{Argv: []string{"yes"}, Stdout: failing{full}})
@@ -145,7 +145,7 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-func TestExecTellsLossFromExit(t *testing.T) {
+func TestExecDistinguishesLossFromExit(t *testing.T) {
 	s := startServer(t, false)
 	c := s.dial(t)
 	r, w := io.Pipe()

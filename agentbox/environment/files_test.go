@@ -223,28 +223,28 @@ type lyingServer struct{ name string }
 
 func (l lyingServer) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
 	if r.Method == "List" && r.Filepath == "/d" {
-		return lines{lie{l.name, 0}}, nil
+		return lines{falseInfo{l.name, 0}}, nil
 	}
 	if r.Method == "List" {
 		return lines{}, nil
 	}
-	return lines{lie{filepath.Base(r.Filepath), fs.ModeDir | 0o755}}, nil
+	return lines{falseInfo{filepath.Base(r.Filepath), fs.ModeDir | 0o755}}, nil
 }
 func (lyingServer) Fileread(*sftp.Request) (io.ReaderAt, error) {
 	return strings.NewReader("evil"), nil
 }
 
-type lie struct {
+type falseInfo struct {
 	name string
 	mode fs.FileMode
 }
 
-func (l lie) Name() string       { return l.name }
-func (l lie) Size() int64        { return 4 }
-func (l lie) Mode() fs.FileMode  { return l.mode }
-func (l lie) ModTime() time.Time { return longAgo }
-func (l lie) IsDir() bool        { return l.mode.IsDir() }
-func (l lie) Sys() any           { return nil }
+func (l falseInfo) Name() string       { return l.name }
+func (l falseInfo) Size() int64        { return 4 }
+func (l falseInfo) Mode() fs.FileMode  { return l.mode }
+func (l falseInfo) ModTime() time.Time { return longAgo }
+func (l falseInfo) IsDir() bool        { return l.mode.IsDir() }
+func (l falseInfo) Sys() any           { return nil }
 
 type lines []fs.FileInfo
 
@@ -255,7 +255,7 @@ func (l lines) ListAt(to []fs.FileInfo, off int64) (int, error) {
 	return copy(to, l[off:]), nil
 }
 
-func TestCopyFromALiar(t *testing.T) {
+func TestCopyFromHostileServer(t *testing.T) {
 	for _, name := range []string{"../escaped", "/tmp/escaped", "..", "a/../../escaped", "nul\x00byte"} {
 		here := t.TempDir()
 		a, b := pipes()

@@ -13,7 +13,7 @@ import (
 	"agentbox/agentbox"
 )
 
-func TestGitDirectoriesStayInTheBox(t *testing.T) {
+func TestGitDirectoriesAreNotCopied(t *testing.T) {
 	f := openFiles(t)
 	box, here := t.TempDir(), t.TempDir()
 	for _, d := range []string{"/m/.git", "/m/sub/.GIT", "/m/sub/.git-not"} {
@@ -66,7 +66,7 @@ func TestGitDirectoriesStayInTheBox(t *testing.T) {
 	}
 }
 
-func TestNothingIsCopiedIntoAGitDirectory(t *testing.T) {
+func TestNoCopyIntoGitDirectory(t *testing.T) {
 	f := openFiles(t)
 	box, here := t.TempDir(), t.TempDir()
 	os.MkdirAll(box+"/link", 0o755)

@@ -28,7 +28,7 @@ func archive(t *testing.T, files int) []byte {
 	return b.Bytes()
 }
 
-func TestWhatIsTakenOfABoxHasABound(t *testing.T) {
+func TestExportIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		bound Limits
 		data  []byte

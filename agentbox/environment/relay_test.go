@@ -74,7 +74,7 @@ func TestRelayBackpressure(t *testing.T) {
 	<-done
 }
 
-func TestRelaySaysWhenTheBackendIsGone(t *testing.T) {
+func TestRelayReportsLostBackend(t *testing.T) {
 	s := startServer(t, false)
 	path := startRelay(t, s, fixed(s.dial(t)))
 	c := dialRelay(t, path, s.login())
@@ -91,7 +91,7 @@ func TestRelaySaysWhenTheBackendIsGone(t *testing.T) {
 	}
 }
 
-func TestRelayWithoutABackend(t *testing.T) {
+func TestRelayWithoutBackend(t *testing.T) {
 	s := startServer(t, false)
 	path := startRelay(t, s, func(context.Context) (*ssh.Client, error) { return nil, errors.New("its machine died") })
 	_, err := Exec(t.Context(), dialRelay(t, path, s.login()), Command{Argv: []string{"true"}})
@@ -101,7 +101,7 @@ func TestRelayWithoutABackend(t *testing.T) {
 	}
 }
 
-func TestRelayFollowsANewBackend(t *testing.T) {
+func TestRelayUsesNewBackend(t *testing.T) {
 	s := startServer(t, false)
 	path := startRelay(t, s, func(context.Context) (*ssh.Client, error) {
 		conn, err := net.Dial("unix", s.addr)
@@ -157,7 +157,7 @@ func TestRelayRefuses(t *testing.T) {
 
 // A box gets nothing of the host over the connection that the host made to it, whoever controls
 // the box.
-func TestABoxOpensNothingTowardsTheHost(t *testing.T) {
+func TestBoxCannotOpenChannels(t *testing.T) {
 	s := startServer(t, false)
 	c := dialRelay(t, startRelay(t, s, fixed(s.dial(t))), s.login())
 	run(t, c, Command{Argv: []string{"true"}})

@@ -36,7 +36,7 @@ func TestTail(t *testing.T) {
 }
 
 // A log may be cut between the question for its size and the reading.
-func TestLastLinesOfAFileThatWasCut(t *testing.T) {
+func TestLastLinesOfTruncatedFile(t *testing.T) {
 	for text, want := range map[string]int64{"a\nb\n": 2, "": 0} {
 		if at, err := lastLines(strings.NewReader(text), 3*copyBuffer, 1); err != nil || at != want {
 			t.Errorf("%q: %d, %v", text, at, err)

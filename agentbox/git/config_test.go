@@ -75,7 +75,7 @@ func sameAsGit(t *testing.T, text string) {
 	}
 }
 
-func TestAConfigurationIsReadAsGitReadsIt(t *testing.T) {
+func TestParseConfigMatchesGit(t *testing.T) {
 	for _, text := range configurations {
 		sameAsGit(t, text)
 	}

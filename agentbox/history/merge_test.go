@@ -70,7 +70,7 @@ func contents(t testing.TB, r io.Reader) map[string]string {
 	}
 }
 
-func TestMergeKeepsWhatIsNewAndWhatWas(t *testing.T) {
+func TestMergeKeepsNewAndOld(t *testing.T) {
 	var out bytes.Buffer
 	fresh := archive(t, entry{name: ".claude/projects/w/a.jsonl", text: "a2"}, entry{name: "./.claude/projects/w/b.jsonl", text: "b"})
 	kept := archive(t, entry{name: ".claude/projects/w/a.jsonl", text: "a1"}, entry{name: ".claude/projects/w/c.jsonl", text: "c"})
@@ -108,7 +108,7 @@ func TestAttackMerge(t *testing.T) {
 	}
 }
 
-func TestTheOldestGoesFirst(t *testing.T) {
+func TestOldestIsDroppedFirst(t *testing.T) {
 	var entries []entry
 	for i := range MaxFiles + 10 {
 		entries = append(entries, entry{name: fmt.Sprintf(".claude/projects/%d", i), text: "x", age: time.Duration(i) * time.Hour})

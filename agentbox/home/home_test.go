@@ -29,7 +29,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-func TestFindPrefersTheNearerSetting(t *testing.T) {
+func TestFindPrecedence(t *testing.T) {
 	for _, c := range []struct{ own, data, user, want string }{
 		{"/own", "/data", "/user", "/own"},
 		{"/own/./x/..", "", "", "/own"},
@@ -43,7 +43,7 @@ func TestFindPrefersTheNearerSetting(t *testing.T) {
 	}
 }
 
-func TestFindWithoutAnyDirectorySaysWhatToSet(t *testing.T) {
+func TestFindWithoutDirectory(t *testing.T) {
 	setenv(t, "", "", "", "")
 	_, err := home.Find()
 	if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Missing || !strings.Contains(e.Hint, home.EnvDir) {
@@ -51,7 +51,7 @@ func TestFindWithoutAnyDirectorySaysWhatToSet(t *testing.T) {
 	}
 }
 
-func TestFindRefusesWhatIsTooLongForASocket(t *testing.T) {
+func TestFindRefusesLongPath(t *testing.T) {
 	const socketPath = 107 // bytes, on Linux
 	fits := 0
 	for n := 1; n < 2*socketPath; n++ {
@@ -73,7 +73,7 @@ func TestFindRefusesWhatIsTooLongForASocket(t *testing.T) {
 	}
 }
 
-func TestCreateIsPrivateAndCanBeRepeated(t *testing.T) {
+func TestCreate(t *testing.T) {
 	own := filepath.Join(t.TempDir(), "deep", "home")
 	setenv(t, own, "", "", t.TempDir())
 	h := home.Home{Dir: own}
@@ -89,7 +89,7 @@ func TestCreateIsPrivateAndCanBeRepeated(t *testing.T) {
 	}
 }
 
-func TestCreateWhereNothingCanBeWritten(t *testing.T) {
+func TestCreateReadOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestCreateWhereNothingCanBeWritten(t *testing.T) {
 	}
 }
 
-func TestSocketsOfTheDefaultHomeLiveInTheSession(t *testing.T) {
+func TestDefaultHomeSockets(t *testing.T) {
 	session := t.TempDir()
 	setenv(t, "", shortDir(t), "", session)
 	h, err := home.Find()
@@ -129,7 +129,7 @@ func TestSocketsOfTheDefaultHomeLiveInTheSession(t *testing.T) {
 	}
 }
 
-func TestASessionThatIsGoneDoesNotKeepAHomeFromWorking(t *testing.T) {
+func TestSessionDirectoryIsGone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestASessionThatIsGoneDoesNotKeepAHomeFromWorking(t *testing.T) {
 	}
 }
 
-func TestTwoHomesInOneSessionShareNoSocket(t *testing.T) {
+func TestTwoHomesInOneSession(t *testing.T) {
 	session := t.TempDir()
 	targets := map[string]bool{}
 	for range 2 {

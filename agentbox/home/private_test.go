@@ -10,7 +10,7 @@ import (
 	"agentbox/agentbox/home"
 )
 
-func TestAHomeThatOthersCanWriteIsRefused(t *testing.T) {
+func TestWritableHomeIsRefused(t *testing.T) {
 	for _, name := range []string{".", "boxes", "run", "host", "images"} {
 		own := filepath.Join(t.TempDir(), "h")
 		setenv(t, own, "", "", "")
@@ -36,7 +36,7 @@ func TestAHomeThatOthersCanWriteIsRefused(t *testing.T) {
 	}
 }
 
-func TestAHomeOfSomebodyElseIsRefused(t *testing.T) {
+func TestForeignHomeIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives a directory away")
 	}

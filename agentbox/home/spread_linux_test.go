@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestBoxesAreSpreadOverTheDisk(t *testing.T) {
+func TestTopDirectoryFlag(t *testing.T) {
 	h := Home{Dir: t.TempDir()}
 	var st unix.Statfs_t
 	if err := unix.Statfs(h.Dir, &st); err != nil || st.Type != unix.EXT4_SUPER_MAGIC {

@@ -10,7 +10,7 @@ import (
 
 // A box can make directories whose path is longer than the kernel takes, and what is in them counts
 // towards its quota.
-func TestDiskUsageSeesWhatIsTooDeepForAPath(t *testing.T) {
+func TestDiskUsageOfDeepTree(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
 	if err != nil {

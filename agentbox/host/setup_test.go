@@ -99,7 +99,7 @@ func TestUpSurvivesDamagedSetupResult(t *testing.T) {
 
 // A hint names nothing that does not help: start runs again at a start only, and the box of a run
 // is gone.
-func TestHintOfAFailedCommand(t *testing.T) {
+func TestFailedCommandHint(t *testing.T) {
 	rec := newTestRecord("mine")
 	for step, want := range map[string]string{
 		"setup": "the box is there: agentbox shell mine; agentbox up tries again",

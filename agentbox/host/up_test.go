@@ -105,7 +105,7 @@ func TestPlanHasNoSideEffects(t *testing.T) {
 
 // An up that names an agent and another flag as well still installs the agent: the flags that wait
 // for the next reset must not make the box look as if it had the agent already.
-func TestUpInstallsAnAgentBesideOtherFlags(t *testing.T) {
+func TestUpInstallsAgentWithOtherFlags(t *testing.T) {
 	h := newHome(t)
 	repo, err := workspace.Describe(t.Context(), repository(t))
 	if err != nil {

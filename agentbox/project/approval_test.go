@@ -44,7 +44,7 @@ func put(t *testing.T, path, text string) {
 
 var app = Project{Name: "example.com/org/app"}
 
-func TestOnlyWhatWidensWaitsForAPerson(t *testing.T) {
+func TestOnlyWiderRequestsNeedApproval(t *testing.T) {
 	s, root := newStore(t), t.TempDir()
 	file := filepath.Join(root, "p.yaml")
 	review := func(wanted string, pending bool) Review {
@@ -93,7 +93,7 @@ func TestOnlyWhatWidensWaitsForAPerson(t *testing.T) {
 	}
 }
 
-func TestWhatIsAskedOfTheHostIsPartOfTheDocument(t *testing.T) {
+func TestDocumentIncludesHostRequests(t *testing.T) {
 	s, root := newStore(t), t.TempDir()
 	review := func(asks ...Ask) Review {
 		t.Helper()
@@ -156,7 +156,7 @@ func TestApprovalNeedsTheFullDigest(t *testing.T) {
 	}
 }
 
-func TestAPolicyFileStaysInsideItsRepository(t *testing.T) {
+func TestPolicyFileStaysInRepository(t *testing.T) {
 	s, root := newStore(t), t.TempDir()
 	outside := filepath.Join(t.TempDir(), "secret")
 	put(t, outside, "preset: open\n")
@@ -178,7 +178,7 @@ func TestAPolicyFileStaysInsideItsRepository(t *testing.T) {
 	}
 }
 
-func TestRulesOfOneProjectAreNoOthers(t *testing.T) {
+func TestRulesArePerProject(t *testing.T) {
 	s := newStore(t)
 	add := func(root, name string) {
 		t.Helper()
@@ -201,7 +201,7 @@ func TestRulesOfOneProjectAreNoOthers(t *testing.T) {
 	}
 }
 
-func TestOrganisationsAreReadTogether(t *testing.T) {
+func TestOrganisationPolicies(t *testing.T) {
 	s := newStore(t)
 	put(t, s.system, "preset: strict\n")
 	put(t, s.names.Organisation(), "deny: [evil.example]\n")
@@ -215,7 +215,7 @@ func TestOrganisationsAreReadTogether(t *testing.T) {
 	}
 }
 
-func TestSecretsHaveANarrowScope(t *testing.T) {
+func TestSecretScope(t *testing.T) {
 	s := newStore(t)
 	secret := func(name, repository string, scope ...string) Secret {
 		out := Secret{From: secrets.Reference{Kind: secrets.Env, Target: "V"}, Project: repository, Secret: policy.Secret{Name: name}}
@@ -253,7 +253,7 @@ func TestSecretsHaveANarrowScope(t *testing.T) {
 	}
 }
 
-func TestRegistriesAreAskedOnceAndThenBehindOnesBack(t *testing.T) {
+func TestRegistriesRefreshInBackground(t *testing.T) {
 	asked := 0
 	r := NewRegistries(filepath.Join(t.TempDir(), "registries.json"))
 	r.look = func(context.Context, registries.Machine) ([]registries.Found, bool) {
@@ -296,7 +296,7 @@ func TestRegistriesAreAskedOnceAndThenBehindOnesBack(t *testing.T) {
 
 // A tool that is too slow on a busy machine is asked again by whoever comes next, and takes nothing
 // away meanwhile.
-func TestRegistriesOfASlowToolAreNotForgotten(t *testing.T) {
+func TestSlowToolKeepsRegistries(t *testing.T) {
 	answers := [][]string{{"go.example"}, {"npm.example"}, {"go.example", "npm.example"}}
 	r := NewRegistries(filepath.Join(t.TempDir(), "registries.json"))
 	r.look = func(context.Context, registries.Machine) (found []registries.Found, answered bool) {
@@ -335,7 +335,7 @@ func TestRegistriesOfASlowToolAreNotForgotten(t *testing.T) {
 }
 
 // The file of secrets may be edited by hand, in any order.
-func TestTheNearerSecretCountsWhateverTheOrder(t *testing.T) {
+func TestProjectSecretHidesGlobal(t *testing.T) {
 	s := newStore(t)
 	put(t, s.names.Secrets(), `[{"name":"TOKEN","to":["https://api.example"],"from":"env:ALL"},{"name":"TOKEN","to":["https://api.example"],"from":"env:OWN","project":"example.com/app"}]`)
 	list, err := s.SecretsFor(Project{Name: "example.com/app"})

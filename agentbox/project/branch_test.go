@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestTheDefaultBranchIsWhatOriginSays(t *testing.T) {
+func TestDefaultBranch(t *testing.T) {
 	dir := realDir(t)
 	up := checkout(t, filepath.Join(dir, "up"), "")
 	gitIn(t, up, "checkout", "-q", "-b", "trunk")
@@ -43,7 +43,7 @@ func TestTheDefaultBranchIsWhatOriginSays(t *testing.T) {
 }
 
 // What cannot be read does not make a branch the default one.
-func TestUnreadableRefsNameNoDefaultBranch(t *testing.T) {
+func TestDefaultBranchUnreadableRefs(t *testing.T) {
 	dir := realDir(t)
 	checkout(t, filepath.Join(dir, "up"), "")
 	gitIn(t, dir, "clone", "-q", "up", "clone")

@@ -62,9 +62,9 @@ const (
 
 var errNotRegular = errors.New("it is not a regular file")
 
-// readFile reads a regular file. It follows no link and waits for no pipe. A file of more than most
-// bytes is an error.
-func readFile(path string, most int64) ([]byte, error) {
+// readFile reads a regular file. It follows no link and waits for no pipe. A file of more than
+// limit bytes is an error.
+func readFile(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
 		return nil, errNotRegular
@@ -76,9 +76,9 @@ func readFile(path string, most int64) ([]byte, error) {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, errNotRegular
 	}
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = agentbox.Errorf(agentbox.Invalid, "%s is larger than %d KiB", path, most>>10)
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = agentbox.Errorf(agentbox.Invalid, "%s is larger than %d KiB", path, limit>>10)
 	}
 	return data, err
 }

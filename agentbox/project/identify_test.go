@@ -52,7 +52,7 @@ func expect(t *testing.T, dir, want string) {
 	}
 }
 
-func TestClonesAndWorktreesAreOneProject(t *testing.T) {
+func TestClonesAndWorktrees(t *testing.T) {
 	dir := realDir(t)
 	a := checkout(t, filepath.Join(dir, "a"), "https://user:secret@Example.com:443/Org/App.git")
 	const name = "example.com/Org/App"
@@ -68,7 +68,7 @@ func TestClonesAndWorktreesAreOneProject(t *testing.T) {
 	expect(t, filepath.Join(dir, "link"), name)
 }
 
-func TestWithoutAnOriginThePathIsTheProject(t *testing.T) {
+func TestProjectWithoutOrigin(t *testing.T) {
 	dir := realDir(t)
 	a := checkout(t, filepath.Join(dir, "a"), "")
 	expect(t, a, a)
@@ -87,7 +87,7 @@ func TestWithoutAnOriginThePathIsTheProject(t *testing.T) {
 	expect(t, plain, plain)
 }
 
-func TestASubmoduleIsItsOwnProject(t *testing.T) {
+func TestSubmodule(t *testing.T) {
 	dir := realDir(t)
 	lib := checkout(t, filepath.Join(dir, "lib"), "")
 	app := checkout(t, filepath.Join(dir, "app"), "https://example.com/app")
@@ -99,7 +99,7 @@ func TestASubmoduleIsItsOwnProject(t *testing.T) {
 
 // What others may have put into a directory must not make it the project of somebody else's
 // repository.
-func TestNoFileOfACheckoutMakesItAnotherProject(t *testing.T) {
+func TestCheckoutCannotChangeProject(t *testing.T) {
 	dir := realDir(t)
 	victim := checkout(t, filepath.Join(dir, "victim"), "https://example.com/victim")
 	gitIn(t, victim, "worktree", "add", "-q", "../tree")
@@ -172,7 +172,7 @@ func TestNoFileOfACheckoutMakesItAnotherProject(t *testing.T) {
 	}
 }
 
-func TestAnIDIsAFileNameAndStays(t *testing.T) {
+func TestIDIsStableFileName(t *testing.T) {
 	if id := (Project{Name: "example.com/org/app"}).ID(); id != "663a5a4e6672771bf2b5cf46c8274cb1" { // records are kept under it
 		t.Errorf("id %s", id)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // What this machine's tools and files do not say, a clean box is asked once.
-func TestWhatNobodySaysIsAskedOnce(t *testing.T) {
+func TestQuestionsAreAskedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "registries.json")
 	r := NewRegistries(path)
 	here := []string{"go"}
@@ -47,7 +47,7 @@ func TestWhatNobodySaysIsAskedOnce(t *testing.T) {
 
 // Answers that come while the tools are asked count from the next look on, and none of several that
 // come at once is lost.
-func TestAnswersOfBoxesAreNotLost(t *testing.T) {
+func TestBoxAnswersAreKept(t *testing.T) {
 	r := NewRegistries(filepath.Join(t.TempDir(), "registries.json"))
 	var said []int // how many answers each look knew of
 	during := func() {}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestOneRepositoryHasOneName(t *testing.T) {
+func TestEquivalentURLs(t *testing.T) {
 	for want, urls := range map[string][]string{
 		"example.com/org/app": {
 			"https://example.com/org/app", "https://example.com/org/app.git", "https://example.com/org/app.git/", "HTTPS://Example.COM/org/app",
@@ -36,7 +36,7 @@ func TestOneRepositoryHasOneName(t *testing.T) {
 
 // A name is shown to people and to the team, so it must not have the password of a URL that we
 // cannot take apart. A checkout with such an origin is named by its path.
-func TestANameHasNoPassword(t *testing.T) {
+func TestNameHasNoPassword(t *testing.T) {
 	for _, url := range []string{
 		"https://user:s3@cret@example.com/org/app", "https://s3@cret@example.com/org/app", "https://user:s3cret@-example-/org/app", "https://s3?cret@example.com/org/app",
 		"ssh://user:s3cret@-example-/org/app", "ssh://user:s3@cret@example.com/app", "ssh://u:s3cret@example.com/~/app", "[u:s3cret@example.com]:app", "[u:s3@cret@example.com]:app",
@@ -52,7 +52,7 @@ func TestANameHasNoPassword(t *testing.T) {
 }
 
 // Two repositories must never have one name, or one would get what was approved for the other.
-func TestOtherRepositoriesHaveOtherNames(t *testing.T) {
+func TestDifferentURLs(t *testing.T) {
 	seen := map[string]string{}
 	for _, url := range []string{
 		"https://example.com/org/app", "https://example.com/Org/App", "https://example.com/org/app/x", "https://example.com/org", "https://example.com/org/app.git.git",

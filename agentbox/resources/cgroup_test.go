@@ -8,7 +8,7 @@ import (
 )
 
 // Boxes have what the daemon's cgroup has, not what the machine has.
-func TestTheLimitOfACgroupBoundsTheMachine(t *testing.T) {
+func TestCgroupLimit(t *testing.T) {
 	const stat1 = "cache 1\ninactive_file 7\ntotal_inactive_file 1073741824\ntotal_active_file 1073741824\n"
 	const stat2 = "anon 5\ninactive_file 1073741824\nactive_file 0\nshmem 3\n"
 	v1 := []procfs.Cgroup{{HierarchyID: 4, Controllers: []string{"memory"}, Path: "/a/b"}, {HierarchyID: 3, Controllers: []string{"cpuset"}, Path: "/"}}

@@ -30,7 +30,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-func TestNextFollowsWhatRuns(t *testing.T) {
+func TestNextShare(t *testing.T) {
 	laptop := Machine{CPUs: 8, Memory: 16 * gib}
 	for what, c := range map[string]struct {
 		available int64
@@ -80,7 +80,7 @@ func TestTenAgentsOnALaptop(t *testing.T) {
 	}
 }
 
-func TestRoom(t *testing.T) {
+func TestHeadroom(t *testing.T) {
 	for what, c := range map[string]struct {
 		m    Machine
 		p    Allocated

@@ -44,7 +44,7 @@ func paths(d Difference) string {
 	return strings.Join(all, ", ")
 }
 
-func TestWhatWasUncommittedIsNotTheBoxs(t *testing.T) {
+func TestBaselineIsNotBoxWork(t *testing.T) {
 	for _, c := range []struct{ name, in, box, changes, files, long string }{
 		{"nothing done", mine, `true`, "", "", ""},
 		{"another file", mine, `echo new >new`, "added new", "new", ""},
@@ -90,7 +90,7 @@ func TestWhatWasUncommittedIsNotTheBoxs(t *testing.T) {
 	}
 }
 
-func TestTheSameLines(t *testing.T) {
+func TestBothSidesChangedSameLines(t *testing.T) {
 	_, req := dirty(t, mine, `sed -i s/^mine$/both/ long`)
 	kept, err := Keep(t.Context(), localGuest{}, req)
 	if err != nil || !kept.Mixed {
@@ -103,7 +103,7 @@ func TestTheSameLines(t *testing.T) {
 
 // After a power loss the pack may be empty, as nothing waited for the disk: the work is kept all
 // the same, and not told apart.
-func TestABeginningThatIsDamagedKeepsNoWorkBack(t *testing.T) {
+func TestDamagedBaseline(t *testing.T) {
 	w, req := dirty(t, `echo mine >mine`, `echo new >new`)
 	if err := os.Truncate(filepath.Join(req.Baseline, packFile), 0); err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestABeginningThatIsDamagedKeepsNoWorkBack(t *testing.T) {
 	gitOut(t, w.repo, "show", kept.Commit+":mine", kept.Commit+":new")
 }
 
-func TestBeginOfAnUnbornBranch(t *testing.T) {
+func TestBaselineOfUnbornBranch(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `git init -q repo; git init -q box; : >base; cd repo; echo u >u; cp u ../box`)
 	req := w.request()
@@ -134,7 +134,7 @@ func TestBeginOfAnUnbornBranch(t *testing.T) {
 }
 
 // What a repository has set up to be run on its files is not run.
-func TestBeginRunsNothing(t *testing.T) {
+func TestBaselineRunsNothing(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `base; touch ../canary.sh; c="touch $PWD/../canary; cat"
 		for k in filter.x.clean filter.x.process core.fsmonitor core.hooksPath; do git config $k "$c"; done; git config filter.x.required true
@@ -147,7 +147,7 @@ func TestBeginRunsNothing(t *testing.T) {
 	}
 }
 
-func TestBeginOfTooMuch(t *testing.T) {
+func TestBaselineTooLarge(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `base; truncate -s 300M big`)
 	dir := filepath.Join(w.dir, "begin")

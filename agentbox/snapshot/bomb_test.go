@@ -7,8 +7,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// forest makes a commit of ten to the tenth files out of twelve objects.
-const forest = `b=$(echo x | git hash-object -w --stdin)
+// hugeTree makes a commit of ten to the tenth files out of twelve objects.
+const hugeTree = `b=$(echo x | git hash-object -w --stdin)
 t=$(for i in 0 1 2 3 4 5 6 7 8 9; do printf '100644 blob %s\tf%s\n' $b $i; done | git mktree)
 for level in 1 2 3 4 5 6 7 8 9; do
 	t=$(for i in 0 1 2 3 4 5 6 7 8 9; do printf '040000 tree %s\td%s\n' $t $i; done | git mktree)
@@ -32,9 +32,9 @@ func telling(t *testing.T, w world, head string) scriptedGuest {
 
 // A few objects may mean more files than anybody can list: they are kept, and that they cannot be
 // listed is said.
-func TestAForestWithoutEndIsKept(t *testing.T) {
+func TestHugeTreeIsKept(t *testing.T) {
 	isolateGit(t)
-	w := newWorld(t, "base\n"+forest)
+	w := newWorld(t, "base\n"+hugeTree)
 	commit := gitOut(t, w.box, "rev-parse", "HEAD")
 	kept, err := Keep(t.Context(), telling(t, w, commit), w.request())
 	if err != nil || kept.Commits != 1 || kept.Commit != commit || len(kept.Missing) > 0 {
@@ -46,8 +46,8 @@ func TestAForestWithoutEndIsKept(t *testing.T) {
 }
 
 // The same where what was uncommitted is to be told apart from it.
-func TestAForestBesideWhatWasUncommittedIsKept(t *testing.T) {
-	w, req := dirty(t, "echo mine >mine", "git config user.name t; git config user.email t@example.com; git commit -q --allow-empty -m begin; "+forest)
+func TestHugeTreeWithBaseline(t *testing.T) {
+	w, req := dirty(t, "echo mine >mine", "git config user.name t; git config user.email t@example.com; git commit -q --allow-empty -m begin; "+hugeTree)
 	commit := gitOut(t, w.box, "rev-parse", "HEAD")
 	kept, err := Keep(t.Context(), telling(t, w, w.base), req)
 	if err != nil || kept.Whole != commit || len(kept.Missing) > 0 {
@@ -59,7 +59,7 @@ func TestAForestBesideWhatWasUncommittedIsKept(t *testing.T) {
 }
 
 // A name in a commit may be longer than any file's.
-func TestALongNameIsCut(t *testing.T) {
+func TestLongNameIsTruncated(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `base
 b=$(echo x | git hash-object -w --stdin)

@@ -42,7 +42,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-func TestDiffOfAnUnbornBranch(t *testing.T) {
+func TestDiffOfUnbornBranch(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `git init -q repo; git init -q box; : >base; cd box; echo n >new`)
 	kept, err := Keep(t.Context(), localGuest{}, w.request())

@@ -254,7 +254,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-func TestKeepWithoutGitInTheBox(t *testing.T) {
+func TestKeepWithoutGit(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `base; echo u >u; echo o >x.o`)
 	bin := t.TempDir()
@@ -289,7 +289,7 @@ func TestKeepWithoutGitKeepsWhatGitCanTake(t *testing.T) {
 	}
 }
 
-func TestKeepWithoutACheckout(t *testing.T) {
+func TestKeepWithoutCheckout(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `base; echo u >u`)
 	req := w.request()
@@ -361,7 +361,7 @@ func (s scriptedGuest) Files(context.Context, string, io.Writer) error {
 	return agentbox.Errorf(agentbox.Unavailable, "no files")
 }
 
-func TestKeepFromALiar(t *testing.T) {
+func TestKeepFromHostileBox(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `base`)
 	for name, out := range map[string]string{
@@ -406,7 +406,7 @@ func TestRefsStayInTheirNamespace(t *testing.T) {
 
 // What a checkout's file shallow says may have come in an archive: it must neither break the
 // mirror, which all checkouts of the project share, nor cut a history that the mirror has.
-func TestAShallowFileCannotHarmTheMirror(t *testing.T) {
+func TestHostileShallowFile(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `base; echo u >u`)
 	shallow := filepath.Join(w.repo, ".git", "shallow")
@@ -435,7 +435,7 @@ func TestAShallowFileCannotHarmTheMirror(t *testing.T) {
 }
 
 // Boxes of one project are looked at beside each other, and each may come from a shallow checkout.
-func TestShallowCheckoutsAreBorrowedFromAtOnce(t *testing.T) {
+func TestConcurrentShallowCheckouts(t *testing.T) {
 	isolateGit(t)
 	m, err := openMirror(t.Context(), filepath.Join(t.TempDir(), "m.git"), 40)
 	if err != nil {

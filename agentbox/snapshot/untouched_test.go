@@ -49,7 +49,7 @@ func (c *counting) Exec(ctx context.Context, cmd environment.Command) (environme
 }
 
 // What was uncommitted when the box began is no change, and is told at a glance: one question.
-func TestUntouchedWithWhatWasUncommitted(t *testing.T) {
+func TestUntouchedWithBaseline(t *testing.T) {
 	for _, c := range []struct {
 		in, box string
 		same    bool

@@ -73,7 +73,7 @@ func TestAccountSumsLives(t *testing.T) {
 }
 
 // Limits are compared with what was used while answers go on to be counted.
-func TestUsedIsACopy(t *testing.T) {
+func TestUsedReturnsCopy(t *testing.T) {
 	b := newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
 	modelAnswer(t, b, "m", agentbox.Tokens{Answers: 1})
 	used := b.used()
@@ -121,7 +121,7 @@ func TestAccountMeasuresProcess(t *testing.T) {
 }
 
 // Models are a server's words: so many are told apart, and the others counted together.
-func TestAnAccountIsBounded(t *testing.T) {
+func TestAccountIsBounded(t *testing.T) {
 	b := newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
 	for i := range 100 {
 		modelAnswer(t, b, string(rune('a'+i)), agentbox.Tokens{Answers: 1, Input: 1})

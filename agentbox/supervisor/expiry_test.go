@@ -10,7 +10,7 @@ import (
 
 // The end of a lease is acted on after whatever else is being done to the machine, and may have been
 // overtaken by then: somebody has come, or the lease was renewed.
-func TestALeaseThatWasRenewedInTimeEndsNothing(t *testing.T) {
+func TestRenewedLeaseEndsNothing(t *testing.T) {
 	for name, pauses := range map[string]bool{"box": true, "task": false} {
 		for what, come := range map[string]func(l *lease){
 			"renewed": func(l *lease) { l.renew(time.Hour) },

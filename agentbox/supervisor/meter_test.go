@@ -78,7 +78,7 @@ func TestMeterStartsWithBox(t *testing.T) {
 
 // A box that somebody may come back to is not idle while a client is in it, however silent; a run
 // is.
-func TestMeterOfABoxInUse(t *testing.T) {
+func TestMeterOfBoxInUse(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func TestRetryAddsAttempt(t *testing.T) {
 	}
 }
 
-func TestACancelledTaskEnds(t *testing.T) {
+func TestCancelledTaskEnds(t *testing.T) {
 	h := newFakeHost(t)
 	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
 	all := submit(t, q, 5, "never", "never", "never", "never")

@@ -13,14 +13,14 @@ func TestParseCandidates(t *testing.T) {
 	}
 }
 
-func TestALongLineHidesNoCandidate(t *testing.T) {
+func TestCandidatesAfterLongLine(t *testing.T) {
 	shown := "Package: a\nVersion: 1\nDescription: " + strings.Repeat("x", 1<<20) + "\n\nPackage: b\nVersion: 2\n"
 	if got := ParseCandidates(strings.NewReader(shown)); !maps.Equal(got, Candidates{"a": "1", "b": "2"}) {
 		t.Errorf("%v", got)
 	}
 }
 
-func TestWhatIsInstalledIsNotAddedAgain(t *testing.T) {
+func TestInstalledPackagesAreNotAdded(t *testing.T) {
 	have := Installed([]string{"python3=3.11.2-1+b1", "python3-venv:amd64=3.11.2-1+b1", "make=4.3-4.1", "odd"})
 	needs := Needs{{Tool: Python}, {Tool: Make}}
 	if !needs.SatisfiedBy(have) || append(needs, Need{Tool: Go}).SatisfiedBy(have) || append(needs, Need{Tool: PNPM}).SatisfiedBy(have) {

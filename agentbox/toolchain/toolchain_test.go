@@ -99,7 +99,7 @@ func TestDetectFindsLockfiles(t *testing.T) {
 
 // A repository cannot make this host read files outside of it, wait for ever, or send control
 // characters to a terminal.
-func TestDetectOfAHostileRepository(t *testing.T) {
+func TestDetectHostileRepository(t *testing.T) {
 	dir, secret := t.TempDir(), filepath.Join(t.TempDir(), "go.mod")
 	if err := os.WriteFile(secret, []byte("module m\n\ngo 1.20\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -289,7 +289,7 @@ func TestEcosystems(t *testing.T) {
 }
 
 // The one version that init writes must satisfy several files.
-func TestTogether(t *testing.T) {
+func TestCombined(t *testing.T) {
 	asks := func(t Tool, versions ...string) (needs Needs) {
 		for _, v := range versions {
 			needs = append(needs, Need{Tool: t, Constraint: v})
@@ -307,7 +307,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-func TestEqualNeedsHaveOneSum(t *testing.T) {
+func TestEqualNeedsHaveEqualFingerprints(t *testing.T) {
 	any, first := Need{Tool: Node, File: "a/package.json"}, Need{Tool: Rust, Constraint: "1.78", File: "Cargo.lock"}
 	newer := Need{Tool: Rust, Constraint: "1.85", File: "Cargo.toml"}
 	found := Needs{any, any, first, newer, {Tool: Rust}, {Tool: CMake}}
@@ -327,9 +327,9 @@ func TestEqualNeedsHaveOneSum(t *testing.T) {
 	}
 }
 
-// TestAToolchainFileWithoutAChannel has a pin that only selects components, and so accepts any
+// TestToolchainFileWithoutChannel has a pin that only selects components, and so accepts any
 // version.
-func TestAToolchainFileWithoutAChannel(t *testing.T) {
+func TestToolchainFileWithoutChannel(t *testing.T) {
 	n := channelNeed("rust-toolchain.toml", "[toolchain]\nprofile = \"minimal\"\n")
 	if n != (Need{Tool: Rust, File: "rust-toolchain.toml"}) {
 		t.Errorf("%+v", n)
@@ -339,9 +339,9 @@ func TestAToolchainFileWithoutAChannel(t *testing.T) {
 	}
 }
 
-// TestADirectoryOfTooManyIsSkipped has a directory with more entries than are read. Their order
+// TestHugeDirectoryIsSkipped has a directory with more entries than are read. Their order
 // depends on the file system, but the same files must result in the same needs.
-func TestADirectoryOfTooManyIsSkipped(t *testing.T) {
+func TestHugeDirectoryIsSkipped(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 10*maxDirs + 1 {
 		if err := os.Mkdir(filepath.Join(dir, fmt.Sprintf("d%d", i)), 0o700); err != nil {

@@ -64,10 +64,10 @@ var programs = []struct{ name, script string }{
 	{"config.worktree", `git config extensions.worktreeConfig true; printf '[core]\n\tfsmonitor = %s\n' "$CANARY" >.git/config.worktree`},
 }
 
-// TestNoConfigurationRunsAProgram plants each of them in a checkout, or in a repository inside it
-// and a submodule's git directory, and does everything with it that agentbox does before there is a
-// box.
-func TestNoConfigurationRunsAProgram(t *testing.T) {
+// TestHostileConfigurationRunsNothing plants each of them in a checkout, or in a repository inside
+// it and a submodule's git directory, and does everything with it that agentbox does before there
+// is a box.
+func TestHostileConfigurationRunsNothing(t *testing.T) {
 	isolateGit(t)
 	ready := makeFixtures(t)
 	for _, p := range programs {
@@ -180,9 +180,9 @@ var ways = []struct{ name, script string }{
 
 const hostSecret = "canary-of-the-host"
 
-// TestNothingOutsideIsRead tries each of them and looks for the secret, and for the other
+// TestOutsideIsNotRead tries each of them and looks for the secret, and for the other
 // repository, in the copy.
-func TestNothingOutsideIsRead(t *testing.T) {
+func TestOutsideIsNotRead(t *testing.T) {
 	isolateGit(t)
 	ready := makeFixtures(t)
 	for _, w := range ways {
@@ -260,8 +260,8 @@ func readNothing(t *testing.T, tree, secret string) {
 	}
 }
 
-// TestNoPipeIsWaitedFor puts pipes and other things that are no files where git and agentbox read.
-func TestNoPipeIsWaitedFor(t *testing.T) {
+// TestPipesAreNotRead puts pipes and other things that are no files where git and agentbox read.
+func TestPipesAreNotRead(t *testing.T) {
 	isolateGit(t)
 	ready := makeFixtures(t)
 	for _, name := range []string{".git", ".git/HEAD", ".git/config", ".git/index", ".git/packed-refs", ".git/commondir", ".git/info/exclude", ".git/objects/info/alternates",
@@ -288,9 +288,9 @@ func TestNoPipeIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAPipeForIgnoreRulesIsAnEmptyFile has pipes where git reads ignore rules, at the top and
+// TestPipeAsIgnoreFile has pipes where git reads ignore rules, at the top and
 // below.
-func TestAPipeForIgnoreRulesIsAnEmptyFile(t *testing.T) {
+func TestPipeAsIgnoreFile(t *testing.T) {
 	isolateGit(t)
 	dir := build(t, `base; mkdir -p sub/deep; echo u >sub/deep/untracked; mkfifo .gitignore sub/deep/.gitignore sub/pipe`)
 	repo, err := workspace.Describe(t.Context(), filepath.Join(dir, "repo"))
@@ -307,10 +307,10 @@ func TestAPipeForIgnoreRulesIsAnEmptyFile(t *testing.T) {
 	}
 }
 
-// TestNoRepositoryInsideGovernsTheOneAround goes into a bare repository that a checkout has brought
+// TestNestedRepositoryDoesNotGovernOuter goes into a bare repository that a checkout has brought
 // and that takes a directory above it for its work tree, as it would be in a home under git's
 // control.
-func TestNoRepositoryInsideGovernsTheOneAround(t *testing.T) {
+func TestNestedRepositoryDoesNotGovernOuter(t *testing.T) {
 	isolateGit(t)
 	for name, script := range map[string]string{
 		"bare":     `base; mkdir -p in/evil; git clone -q --bare . in/evil/x.git; cd in/evil/x.git; git config core.bare false; git config core.worktree ../../..`,
@@ -330,8 +330,8 @@ func TestNoRepositoryInsideGovernsTheOneAround(t *testing.T) {
 	}
 }
 
-// TestHugeFilesOfGitAreRefused has files that pretend to be larger than any memory.
-func TestHugeFilesOfGitAreRefused(t *testing.T) {
+// TestHugeGitFilesAreRefused has files that pretend to be larger than any memory.
+func TestHugeGitFilesAreRefused(t *testing.T) {
 	isolateGit(t)
 	for _, name := range []string{"HEAD", "packed-refs", "config", "commondir", "objects/info/alternates"} {
 		dir := build(t, `base; git pack-refs --all; rm -rf .git/refs/heads/*`)

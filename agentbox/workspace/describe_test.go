@@ -55,7 +55,7 @@ func TestDescribeDetached(t *testing.T) {
 	}
 }
 
-func TestDescribeFromAHook(t *testing.T) {
+func TestDescribeFromHook(t *testing.T) {
 	isolateGit(t)
 	dir := build(t, `base; git init -q ../other`)
 	t.Setenv("GIT_DIR", filepath.Join(dir, "other", ".git"))

@@ -57,7 +57,7 @@ func TestModesTimesAndHoles(t *testing.T) {
 	}
 }
 
-func TestSpecialFilesAreSkippedWithANote(t *testing.T) {
+func TestSpecialFilesAreSkipped(t *testing.T) {
 	isolateGit(t)
 	dir := build(t, `base; rm a.txt; mkfifo a.txt`)
 	stats := stage(t, filepath.Join(dir, "repo"), filepath.Join(dir, "copy"), workspace.Options{})
@@ -66,7 +66,7 @@ func TestSpecialFilesAreSkippedWithANote(t *testing.T) {
 	}
 }
 
-func TestOtherWorkTreesStayOut(t *testing.T) {
+func TestOtherWorktreesAreNotCopied(t *testing.T) {
 	isolateGit(t)
 	dir := build(t, `base; git worktree add -q trees/other -b other`)
 	stats := stage(t, filepath.Join(dir, "repo"), filepath.Join(dir, "copy"), workspace.Options{})
@@ -158,7 +158,7 @@ func fingerprint(t *testing.T, dir string) []string {
 
 // While somebody edits, commits and repacks, every copy must be whole: no missing object, no
 // half-written file.
-func TestCopyWhileTheUserWorks(t *testing.T) {
+func TestCopyDuringChanges(t *testing.T) {
 	isolateGit(t)
 	dir := build(t, `base; i=0; while [ $i -lt 50 ]; do echo $i >f$i; i=$((i+1)); done; git add .; git commit -qm many`)
 	worker := exec.Command("sh", "-c", prelude+`cd repo; i=1000; while [ ! -e ../stop ]; do i=$((i+1)); echo $i >f$((i%50)); git add .; git commit -qm $i
@@ -218,7 +218,7 @@ func TestStageTemp(t *testing.T) {
 	}
 }
 
-func TestStageWithinALimit(t *testing.T) {
+func TestStageLimit(t *testing.T) {
 	isolateGit(t)
 	dir := build(t, `base; head -c 100000 /dev/zero >large`)
 	repo, dst := describe(t, filepath.Join(dir, "repo")), t.TempDir()

@@ -89,7 +89,7 @@ func TestOverlayAddsAndReplacesNothing(t *testing.T) {
 	}
 }
 
-func TestOverlayStaysInTheTree(t *testing.T) {
+func TestOverlayStaysInTree(t *testing.T) {
 	outside := t.TempDir()
 	for _, entries := range [][]tar.Header{
 		{{Name: "../escaped", Typeflag: tar.TypeReg}},
@@ -121,7 +121,7 @@ func TestOverlayStaysInTheTree(t *testing.T) {
 
 // A box can write an archive whose names no file system has: each of their parts would cost a look
 // at all that is above it, and a directory that is hard to remove.
-func TestOverlayTakesNoNamesBeyondAPathsLength(t *testing.T) {
+func TestOverlayRefusesLongPaths(t *testing.T) {
 	tree := t.TempDir()
 	deep := strings.Repeat("a/", maxName/2) + "end"
 	for _, h := range []tar.Header{{Name: deep, Typeflag: tar.TypeReg}, {Name: deep + "/", Typeflag: tar.TypeDir}} {
@@ -183,14 +183,14 @@ func writeAll(w io.Writer, text string) error {
 }
 
 // A few bytes of an archive can stand for a file that fills the disk.
-func TestOverlayTakesNoSparseFile(t *testing.T) {
+func TestOverlayRefusesSparseFiles(t *testing.T) {
 	if files, err := Overlay(t.Context(), t.TempDir(), sparseArchive(t, 1<<26)); files != 0 || agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("%d files, %v", files, err)
 	}
 }
 
 // A deep tree, such as a box can have made, is taken over like any other.
-func TestOverlayOfADeepTree(t *testing.T) {
+func TestOverlayOfDeepTree(t *testing.T) {
 	tree := t.TempDir()
 	deep := strings.Repeat("a/", 200)
 	var entries []tar.Header

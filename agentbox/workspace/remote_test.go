@@ -108,7 +108,7 @@ func TestRemoteLeavesNoTrace(t *testing.T) {
 	}
 }
 
-func TestRemoteOfTheUserStays(t *testing.T) {
+func TestUserRemoteIsKept(t *testing.T) {
 	isolateGit(t)
 	dir := build(t, `base; git remote add box https://example.com/x.git; git config remote.half.proxy none`)
 	src := filepath.Join(dir, "repo")
@@ -133,7 +133,7 @@ func TestRemoteOfTheUserStays(t *testing.T) {
 	}
 }
 
-func TestRemoteOfAnEarlierBoxIsReplaced(t *testing.T) {
+func TestStaleRemoteIsReplaced(t *testing.T) {
 	isolateGit(t)
 	src := filepath.Join(build(t, `base`), "repo")
 	repo := describe(t, src)

@@ -93,7 +93,7 @@ var asked = []string{
 	"config --get-all remote.o.fetch", "config alias.st", "rev-parse --is-shallow-repository",
 }
 
-func TestCopySaysTheSame(t *testing.T) {
+func TestCopyIsEquivalent(t *testing.T) {
 	isolateGit(t)
 	for _, sc := range scenarios {
 		t.Run(sc.name, func(t *testing.T) {

@@ -65,7 +65,7 @@ func TestUnsaved(t *testing.T) {
 	}
 }
 
-func TestStateThatIsNoneIsRefused(t *testing.T) {
+func TestInvalidState(t *testing.T) {
 	for _, out := range []string{"", "commit x\n", "change 1 2 3\n"} {
 		if s, err := workspace.ReadState([]byte(out)); err == nil {
 			t.Errorf("%q is %+v", out, s)

@@ -101,8 +101,8 @@ func (r Record) Check() error {
 
 // isText reports whether a text is printable, as people are shown it, and has at most that many
 // bytes.
-func isText(s string, most int) bool {
-	return len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+func isText(s string, limit int) bool {
+	return len(s) <= limit && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // digestOf is what a head signs: the records in order, a line of JSON each. Size is that of all

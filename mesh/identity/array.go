@@ -8,7 +8,7 @@ import (
 // DecodeArray reads a JSON array of at most that many elements; null is an empty one. Longer ones
 // are Corrupt. json.Unmarshal would make all elements before anybody can count them, and an element
 // that a peer writes as {} takes a hundred times as much memory as in its message.
-func DecodeArray[T any](b []byte, most int) ([]T, error) {
+func DecodeArray[T any](b []byte, limit int) ([]T, error) {
 	in := json.NewDecoder(bytes.NewReader(b))
 	switch t, err := in.Token(); {
 	case err != nil:
@@ -20,8 +20,8 @@ func DecodeArray[T any](b []byte, most int) ([]T, error) {
 	}
 	var out []T
 	for in.More() {
-		if len(out) == most {
-			return nil, corrupt("a list of more than %d", most)
+		if len(out) == limit {
+			return nil, corrupt("a list of more than %d", limit)
 		}
 		var v T
 		if err := in.Decode(&v); err != nil {

@@ -33,14 +33,14 @@ func WriteMessage(w io.Writer, v any) error {
 // ReadMessage reads what WriteMessage wrote, at most that many bytes, into v. Corrupt when it is
 // longer or no JSON, Unavailable when it is cut off. The caller sets the deadline. Lists in v that
 // a peer could make long should bound themselves (identity.DecodeArray).
-func ReadMessage(r io.Reader, v any, most int) error {
+func ReadMessage(r io.Reader, v any, limit int) error {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "read a message: %w", err)
 	}
 	n := binary.BigEndian.Uint32(head[:])
-	if int64(n) > int64(most) {
-		return agentbox.Errorf(agentbox.Corrupt, "a message of %d bytes, at most %d", n, most)
+	if int64(n) > int64(limit) {
+		return agentbox.Errorf(agentbox.Corrupt, "a message of %d bytes, at most %d", n, limit)
 	}
 	// Memory grows with what arrives, not with what was announced.
 	b, err := io.ReadAll(io.LimitReader(r, int64(n)))
@@ -57,7 +57,7 @@ func ReadMessage(r io.Reader, v any, most int) error {
 // ends. AnswerHandler serves it at the other end. Unavailable without an answer, Corrupt for a
 // malformed one, Conflict when the peer ended the connection because it no longer takes us for a
 // member.
-func (c *Conn) Ask(ctx context.Context, question, answer any, most int) error {
+func (c *Conn) Ask(ctx context.Context, question, answer any, limit int) error {
 	s, err := c.OpenStream(ctx)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (c *Conn) Ask(ctx context.Context, question, answer any, most int) error {
 		return c.wrapError(err)
 	}
 	_ = s.Close()
-	if err = ReadMessage(s, answer, most); endedAsNonMember(err) {
+	if err = ReadMessage(s, answer, limit); endedAsNonMember(err) {
 		return c.wrapError(err)
 	}
 	return err
@@ -79,7 +79,7 @@ func (c *Conn) Ask(ctx context.Context, question, answer any, most int) error {
 // AnswerHandler returns the Handler of a service of questions, of at most that many bytes, and
 // answers. When reply fails, the stream just ends and the peer is not told why: reply logs what
 // should be known.
-func AnswerHandler[Q any](most int, reply func(c *Conn, question Q) (answer any, err error)) Handler {
+func AnswerHandler[Q any](limit int, reply func(c *Conn, question Q) (answer any, err error)) Handler {
 	return func(ctx context.Context, c *Conn) {
 		var all errgroup.Group
 		all.SetLimit(maxAnswers)
@@ -92,7 +92,7 @@ func AnswerHandler[Q any](most int, reply func(c *Conn, question Q) (answer any,
 				defer s.Abort()
 				_ = s.SetDeadline(time.Now().Add(answerTimeout))
 				var q Q
-				err := ReadMessage(s, &q, most)
+				err := ReadMessage(s, &q, limit)
 				if err != nil {
 					return err
 				}

@@ -127,7 +127,7 @@ func TestAttackUnsoundHTTP2(t *testing.T) {
 
 // A server that changes protocols where none was to be changed is in league with its client: the
 // connection goes on, and so does the check of what comes on it.
-func TestAttackAProtocolChangedUnasked(t *testing.T) {
+func TestAttackUnrequestedUpgrade(t *testing.T) {
 	for what, asked := range map[string]string{"unasked": "", "to another": "Connection: Upgrade\r\nUpgrade: websocket\r\n"} {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t, grants("a.test"))

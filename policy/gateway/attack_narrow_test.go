@@ -93,7 +93,7 @@ func ask(c net.Conn, request string) string {
 
 // A kept connection to a server is not used for requests when its address has been denied since,
 // busy or not.
-func TestAttackKeptConnectionsToADeniedAddress(t *testing.T) {
+func TestAttackKeepAliveToDeniedAddress(t *testing.T) {
 	spec := withToken(grants("a.test"), "https://a.test") // opened, so requests share connections outside
 	w := newWorld(t, spec)
 	started := make(chan struct{})
@@ -126,7 +126,7 @@ func TestAttackKeptConnectionsToADeniedAddress(t *testing.T) {
 
 // A connection that was dialled under an earlier policy serves no later request, even if it is busy
 // and still allowed: it may be about to end.
-func TestRequestsAfterAChangeOfPolicyDialAnew(t *testing.T) {
+func TestPolicyChangeRedials(t *testing.T) {
 	spec := withToken(grants("a.test"), "https://a.test")
 	w := newWorld(t, spec)
 	from := make(chan string, 16)
@@ -158,7 +158,7 @@ func TestRequestsAfterAChangeOfPolicyDialAnew(t *testing.T) {
 
 // While the value of a secret is fetched, which may take a person's time, the policy changes: the
 // decision is taken again.
-func TestAttackPolicySwappedWhileASecretIsFetched(t *testing.T) {
+func TestAttackPolicyChangeDuringSecretFetch(t *testing.T) {
 	before := withToken(grants("a.test"), "https://a.test")
 	for what, after := range map[string]*policy.Policy{
 		"the request is denied":      denying(before, "GET a.test"),
@@ -206,7 +206,7 @@ func (s *slowValues) Value(ctx context.Context, _ string) (string, error) {
 
 // A policy that changes while the place outside is dialled counts for the connection that comes of
 // it.
-func TestAttackPolicySwappedWhileDialling(t *testing.T) {
+func TestAttackPolicyChangeDuringDial(t *testing.T) {
 	w := newWorld(t, grants("a.test"))
 	w.serveTLS(echo)
 	resolving, go_ := make(chan struct{}), make(chan struct{})

@@ -152,7 +152,7 @@ func (w *world) set(name, value string) {
 
 // A secret goes over TLS unless somebody wrote http:// before the host, and a request in the clear
 // says so.
-func TestAttackSecretInTheClear(t *testing.T) {
+func TestAttackSecretInClear(t *testing.T) {
 	for _, c := range []struct {
 		scope string
 		clear bool

@@ -14,7 +14,7 @@ import (
 )
 
 // A policy that is swapped ends what it denies, in the middle of it.
-func TestAttackPolicySwappedMidFlow(t *testing.T) {
+func TestAttackPolicyChangeMidFlow(t *testing.T) {
 	w := newWorld(t, grants("a.test", "b.test"))
 	hold := func(rw http.ResponseWriter, r *http.Request) {
 		rw.(http.Flusher).Flush()

@@ -42,8 +42,8 @@ func coded(t testing.TB, coding, text string) string {
 	return b.String()
 }
 
-// readAlong passes a body through the reading, and gives what came out and what was told.
-func readAlong(t testing.TB, coding string, events bool, body io.Reader, slots decoders) (out, model string, got agentbox.Tokens) {
+// tapAnswer passes a body through the reading, and gives what came out and what was told.
+func tapAnswer(t testing.TB, coding string, events bool, body io.Reader, slots decoders) (out, model string, got agentbox.Tokens) {
 	t.Helper()
 	res := &http.Response{Header: http.Header{"Content-Encoding": {coding}, "Content-Type": {"application/json"}}}
 	if events {
@@ -58,13 +58,13 @@ func readAlong(t testing.TB, coding string, events bool, body io.Reader, slots d
 	return string(b), model, got
 }
 
-func TestCompressedAnswersSayWhatTheyUsed(t *testing.T) {
+func TestUsageOfCompressedAnswers(t *testing.T) {
 	slots := newDecoders()
 	for _, coding := range append(contentCodings, "GZIP") {
 		for what, a := range answers {
 			body := coded(t, strings.ToLower(coding), a.body)
 			for name, r := range map[string]io.Reader{"whole": strings.NewReader(body), "bytewise": iotest.OneByteReader(strings.NewReader(body)), "with its end": iotest.DataErrReader(strings.NewReader(body))} {
-				if out, model, got := readAlong(t, coding, a.events, r, slots); out != body || model != a.model || got != a.want {
+				if out, model, got := tapAnswer(t, coding, a.events, r, slots); out != body || model != a.model || got != a.want {
 					t.Errorf("%s, %s, %s: %q %+v", coding, what, name, model, got)
 				}
 			}
@@ -77,7 +77,7 @@ func TestCompressedAnswersSayWhatTheyUsed(t *testing.T) {
 
 // What cannot be read, or not within bounds, passes all the same, and counts as an answer that did
 // not say.
-func TestWhatIsNotReadOfCompressedAnswersPasses(t *testing.T) {
+func TestUnreadableCompressedAnswersPass(t *testing.T) {
 	const usage = `"usage":{"input_tokens":5}}`
 	said, unsaid := agentbox.Tokens{Answers: 1, Input: 5}, agentbox.Tokens{Answers: 1, Unreported: 1}
 	bomb := `{"padding":"` + strings.Repeat("0", maxDecoded) + `",` + usage
@@ -118,7 +118,7 @@ func TestWhatIsNotReadOfCompressedAnswersPasses(t *testing.T) {
 		"another's checksum": {"gzip", zipped[:len(zipped)-8] + "12345678", said},
 	} {
 		slots := newDecoders()
-		if out, _, got := readAlong(t, a.coding, false, strings.NewReader(a.body), slots); out != a.body || got != a.want || len(slots) != 0 {
+		if out, _, got := tapAnswer(t, a.coding, false, strings.NewReader(a.body), slots); out != a.body || got != a.want || len(slots) != 0 {
 			t.Errorf("%s: %d bytes of %d, %+v", what, len(out), len(a.body), got)
 		}
 	}
@@ -126,12 +126,12 @@ func TestWhatIsNotReadOfCompressedAnswersPasses(t *testing.T) {
 	for range cap(full) {
 		full <- struct{}{}
 	}
-	if out, _, got := readAlong(t, "gzip", false, strings.NewReader(zipped), full); out != zipped || got != unsaid {
+	if out, _, got := tapAnswer(t, "gzip", false, strings.NewReader(zipped), full); out != zipped || got != unsaid {
 		t.Errorf("with no decoder free: %+v", got)
 	}
 }
 
-func TestModelsAreAskedForWhatIsRead(t *testing.T) {
+func TestModelRequestCodings(t *testing.T) {
 	for had, want := range map[string]string{
 		"gzip, deflate, br, zstd": "gzip, deflate, br, zstd", "br;q=1.0, compress;q=0.9, gzip ; q=0.8, *;q=0.1": "br;q=1.0, gzip ; q=0.8", "compress": "identity", "*": "identity", "identity": "identity",
 	} {
@@ -159,7 +159,7 @@ func FuzzCoded(f *testing.F) {
 			return
 		}
 		slots := newDecoders()
-		out, model, got := readAlong(t, contentCodings[coding], events, &steps{b, step}, slots)
+		out, model, got := tapAnswer(t, contentCodings[coding], events, &steps{b, step}, slots)
 		if out != string(b) || len(slots) != 0 || got.Answers != 1 {
 			t.Fatalf("%d bytes of %d, %+v", len(out), len(b), got)
 		}
@@ -171,7 +171,7 @@ func FuzzCoded(f *testing.F) {
 				return // how much comes out before the damage is seen depends on how it is cut
 			}
 		}
-		if _, again, twice := readAlong(t, contentCodings[coding], events, bytes.NewReader(b), slots); again != model || twice != got {
+		if _, again, twice := tapAnswer(t, contentCodings[coding], events, bytes.NewReader(b), slots); again != model || twice != got {
 			t.Fatalf("cut it says %q %+v, whole %q %+v", model, got, again, twice)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 
 // A server that answers before it has the whole request is heard to the end, though its client
 // sends nothing more when it sees that it need not.
-func TestAnAnswerThatComesEarlyEnds(t *testing.T) {
+func TestEarlyAnswer(t *testing.T) {
 	const says = "enough"
 	w := newWorld(t, withToken(grants("a.test"), "https://a.test"))
 	w.serveTLS(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {

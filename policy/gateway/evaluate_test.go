@@ -12,7 +12,7 @@ import (
 )
 
 // What `policy check` says is what the gateway does: each case goes through both.
-func TestCheckSaysWhatTheGatewayDoes(t *testing.T) {
+func TestCheckMatchesGateway(t *testing.T) {
 	loopback, other, metadata := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.9.8.7"), netip.MustParseAddr("169.254.169.254")
 	own := netip.MustParseAddr("198.51.100.7")
 	addrs := map[string][]netip.Addr{

@@ -14,7 +14,7 @@ import (
 
 // The server calls its reader back when it has answered a request. What has come of the next one's
 // head until then is no client that is late.
-func TestAReaderThatIsCalledBackIsNotLate(t *testing.T) {
+func TestInterruptedReadHasNoTimeout(t *testing.T) {
 	box, host := net.Pipe()
 	defer box.Close()
 	f := newCheckedConn(host, func(err error, _ bool) { t.Errorf("refused: %v", err) })
@@ -52,7 +52,7 @@ func TestAReaderThatIsCalledBackIsNotLate(t *testing.T) {
 
 // apt sends its next requests before it has the answer to the first, and the network cuts them
 // anywhere.
-func TestARequestThatCameInPartsDuringAnother(t *testing.T) {
+func TestRequestArrivingDuringAnother(t *testing.T) {
 	w := newWorld(t, grants("a.test"))
 	w.serveHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Path) }))
 	c, err := w.dial(dest("a.test", 80))

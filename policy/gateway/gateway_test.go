@@ -76,7 +76,7 @@ func TestTLSPassesThrough(t *testing.T) {
 	w.entry("the connection", func(e policy.Entry) bool { return e.Allow && e.Proto == policy.TLS && e.Out > 0 && e.In > 0 })
 }
 
-func TestTLSIsOpenedWhereASecretNeedsIt(t *testing.T) {
+func TestTLSIsInspectedForSecrets(t *testing.T) {
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(proto, func(t *testing.T) {
 			w := newWorld(t, withToken(grants("a.test", "b.test"), "https://a.test/v1/**"))
@@ -247,7 +247,7 @@ func (w *world) serveRaw(port uint16, serve func(net.Conn)) net.Listener {
 }
 
 // A connection that fails outside fails in the box before anything is read.
-func TestRefusedOutsideIsRefused(t *testing.T) {
+func TestUpstreamRefusal(t *testing.T) {
 	w := newWorld(t, grants("a.test"))
 	w.g.up.ports[443] = closedPort(t)
 	w.g.up.ports[80] = w.g.up.ports[443]

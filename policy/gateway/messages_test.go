@@ -47,7 +47,7 @@ func hear(t testing.TB, r io.Reader) (out []byte, said []string) {
 	return out, said
 }
 
-func TestMessagesSayWhatTheyUsed(t *testing.T) {
+func TestUsageOfMessages(t *testing.T) {
 	all := spoken(70_000)
 	for name, r := range map[string]io.Reader{"whole": bytes.NewReader(all), "bytewise": iotest.OneByteReader(bytes.NewReader(all))} {
 		if out, said := hear(t, r); !bytes.Equal(out, all) || strings.Join(said, "|") != "gpt-x 30 7 11|gpt-x 30 7 11" {
@@ -72,7 +72,7 @@ func TestMessagesSayWhatTheyUsed(t *testing.T) {
 
 // Through the gateway: the server is asked not to compress, what it says arrives as it is, and each
 // answer is told once.
-func TestTheGatewayTellsWhatMessagesUsed(t *testing.T) {
+func TestGatewayReportsMessageUsage(t *testing.T) {
 	w := newWorld(t, grants("http://a.test:80"))
 	var told []string
 	w.g.cfg.Usage = func(model string, u agentbox.Tokens) { told = append(told, fmt.Sprintf("%s %d", model, u.Total())) }

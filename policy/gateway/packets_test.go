@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestAOneWayFlowIsNotSilent: a stream of datagrams that only one side sends, such as telemetry or
+// TestOneWayFlowIsNotIdle: a stream of datagrams that only one side sends, such as telemetry or
 // video, is in use for as long as they come.
-func TestAOneWayFlowIsNotSilent(t *testing.T) {
+func TestOneWayFlowIsNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		box, client := net.Pipe()
 		away, server := net.Pipe()

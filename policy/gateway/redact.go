@@ -33,7 +33,7 @@ func (r *redactor) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads at most most bytes, once, and finds how much of the buffer cannot change any more. At
+// fill reads at most limit bytes, once, and finds how much of the buffer cannot change any more. At
 // the end of the stream that is all of it, since the beginning of a secret is none.
 func (r *redactor) fill(size int) {
 	have := len(r.buf)

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// gulps reads a stream in pieces of given sizes, and calls before each.
-type gulps struct {
+// chunkedReader reads a stream in pieces of given sizes, and calls before each.
+type chunkedReader struct {
 	from   io.Reader
 	sizes  []int
 	before func(room int)
 }
 
-func (g *gulps) Read(p []byte) (int, error) {
+func (g *chunkedReader) Read(p []byte) (int, error) {
 	g.before(len(p))
 	if len(g.sizes) == 0 {
 		return 0, io.EOF
@@ -28,7 +28,7 @@ func (g *gulps) Read(p []byte) (int, error) {
 
 // Who carries much has a large buffer, for as long as it does, and bytes arrive as they were
 // whatever they are carried in.
-func TestCarryBorrowsForBulk(t *testing.T) {
+func TestBulkBuffers(t *testing.T) {
 	var want bytes.Buffer
 	sizes := []int{10, spliceBuffer, bulkBuffer, bulkBuffer + 1, spliceBuffer / 2, 3 * bulkBuffer}
 	for _, n := range sizes {
@@ -37,7 +37,7 @@ func TestCarryBorrowsForBulk(t *testing.T) {
 		}
 	}
 	var rooms []int
-	from := &gulps{from: bytes.NewReader(want.Bytes()), sizes: sizes, before: func(room int) { rooms = append(rooms, room) }}
+	from := &chunkedReader{from: bytes.NewReader(want.Bytes()), sizes: sizes, before: func(room int) { rooms = append(rooms, room) }}
 	var got bytes.Buffer
 	if err := copyBuffered(&got, from); err != nil || !bytes.Equal(got.Bytes(), want.Bytes()) {
 		t.Errorf("%d of %d bytes arrived: %v", got.Len(), want.Len(), err)
@@ -52,12 +52,12 @@ func TestCarryBorrowsForBulk(t *testing.T) {
 
 // However many carry much, no more than so many have large buffers; the others go on with small
 // ones.
-func TestCarryBorrowsNoMoreThanThereIs(t *testing.T) {
+func TestBulkBuffersAreLimited(t *testing.T) {
 	started, free, done := make(chan struct{}), make(chan struct{}), make(chan error)
 	const carriers = maxBulk + 5
 	for range carriers {
 		reads := 0
-		from := &gulps{from: bytes.NewReader(make([]byte, 2*spliceBuffer)), sizes: []int{spliceBuffer, spliceBuffer}, before: func(int) {
+		from := &chunkedReader{from: bytes.NewReader(make([]byte, 2*spliceBuffer)), sizes: []int{spliceBuffer, spliceBuffer}, before: func(int) {
 			if reads++; reads == 2 {
 				started <- struct{}{}
 				<-free

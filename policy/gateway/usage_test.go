@@ -51,7 +51,7 @@ var answers = map[string]struct {
 	"over the end": {false, `}}}{"usage":{"input_tokens":5}}`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
 }
 
-func TestAnswersSayWhatTheyUsed(t *testing.T) {
+func TestUsageOfAnswers(t *testing.T) {
 	for what, a := range answers {
 		var r usageParser
 		r.events = a.events
@@ -95,7 +95,7 @@ func FuzzAnswer(f *testing.F) {
 }
 
 // What passes is what was sent, read in pieces of any size, whoever listens.
-func TestWhatIsReadAlongPassesAsItIs(t *testing.T) {
+func TestTappedBodyIsUnchanged(t *testing.T) {
 	for what, a := range answers {
 		for name, wrap := range map[string]func(io.Reader) io.Reader{"whole": func(r io.Reader) io.Reader { return r }, "bytewise": iotest.OneByteReader, "with its end": iotest.DataErrReader} {
 			told := 0
@@ -116,7 +116,7 @@ func TestWhatIsReadAlongPassesAsItIs(t *testing.T) {
 	}
 }
 
-func TestOnlyAnswersOfModelsAreReadAlong(t *testing.T) {
+func TestOnlyModelAnswersAreTapped(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/v1/messages": true, "/v1/messages?beta=true": true, "/proxy/v1/chat/completions": true, "/v1/responses": true, "/v1beta/models/gemini-x:streamGenerateContent?alt=sse": true,
 		"/v1/messages/count_tokens": false, "/": false, "/v1/models": false,
@@ -132,7 +132,7 @@ func TestOnlyAnswersOfModelsAreReadAlong(t *testing.T) {
 
 // Through the gateway: what is opened for a secret is told, what passes unopened is not, and what
 // cannot be read counts as unread.
-func TestTheGatewayTellsWhatModelsUsed(t *testing.T) {
+func TestGatewayReportsModelUsage(t *testing.T) {
 	w := newWorld(t, withToken(grants("http://a.test:80", "https://a.test:443", "https://b.test:443"), "https://a.test:443"))
 	copyToTap := make(chan string, 10)
 	w.g.cfg.Usage = func(model string, t agentbox.Tokens) {

@@ -85,13 +85,13 @@ func TestVariablesAndProxiesForBoxes(t *testing.T) {
 	}
 }
 
-func TestDetectOnAMachineWithNothing(t *testing.T) {
+func TestDetectOnEmptyMachine(t *testing.T) {
 	if got := slices.Concat(FromFiles(machine(nil, nil)), tools(machine(nil, nil))); len(got) != 0 {
 		t.Errorf("found %v", got)
 	}
 }
 
-func TestAConfiguredIndexReplacesTheDefault(t *testing.T) {
+func TestConfiguredIndexReplacesDefault(t *testing.T) {
 	m := machine(nil, map[string]string{"pip config list": "global.index-url='https://corp.example/simple'\n", "pip install --help": "Base URL of the Python Package Index (default https://pip.example/simple)"})
 	if got := tools(m); len(got) != 1 || got[0].Rule.String() != "corp.example" {
 		t.Errorf("found %v", got)

@@ -57,7 +57,7 @@ func TestValues(t *testing.T) {
 }
 
 // No failure says what was read.
-func TestValuesThatAreNone(t *testing.T) {
+func TestInvalidValues(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -139,7 +139,7 @@ func TestResolverSeesRotationAndRevocation(t *testing.T) {
 
 // A command is asked for the password of one host while the secret is given to another: the second
 // question is not answered with what the first one brings.
-func TestAValueIsThatOfTheHostOfTheSource(t *testing.T) {
+func TestValueOfSourceHost(t *testing.T) {
 	dir := t.TempDir()
 	begun, release := filepath.Join(dir, "begun"), filepath.Join(dir, "release")
 	for _, fifo := range []string{begun, release} {

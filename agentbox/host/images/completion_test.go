@@ -75,7 +75,7 @@ func soon(t *testing.T, what string, do func() error) {
 }
 
 // Machines that read one image do not wait for the remotes of another.
-func TestASilentRemoteHoldsUpNoOtherImage(t *testing.T) {
+func TestSilentRemoteBlocksNoOtherImage(t *testing.T) {
 	i, r := fromRemote(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -100,7 +100,7 @@ func TestASilentRemoteHoldsUpNoOtherImage(t *testing.T) {
 
 // The hint of an image whose bytes do not come says `image rm`, so that has to work while somebody
 // waits for them.
-func TestAnImageThatSomebodyWaitsForCanBeDropped(t *testing.T) {
+func TestDropWhileWaiting(t *testing.T) {
 	i, r := fromRemote(t)
 	waited := make(chan error, 1)
 	go func() {

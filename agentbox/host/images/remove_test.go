@@ -82,7 +82,7 @@ func (unforgetting) Forget(context.Context, agentbox.Digest) error {
 }
 
 // An image of a revoked member whose removal failed is tried again, so it must not count as gone.
-func TestDropThatFailed(t *testing.T) {
+func TestFailedDrop(t *testing.T) {
 	store, img := oneImage(t)
 	i := New(Config{Store: store, ChunkStore: unforgetting{}, Log: slog.New(slog.DiscardHandler), UsedBy: func(agentbox.Digest) []string { return nil }})
 	if i.Drop(t.Context(), img.Digest) {

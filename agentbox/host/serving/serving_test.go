@@ -110,7 +110,7 @@ func TestReopen(t *testing.T) {
 	ReportMoved(t.Context(), none, ports, func(e agentbox.Event) { t.Errorf("said %q of a machine that does not answer", e.Detail) })
 }
 
-func TestPortsOfAReference(t *testing.T) {
+func TestPorts(t *testing.T) {
 	missing := errors.New("no such box")
 	p := Ports{
 		EnsureRunning: func(_ context.Context, ref api.BoxRef, _ agentbox.Progress) (Machine, error) {

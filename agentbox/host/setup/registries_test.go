@@ -25,7 +25,7 @@ func (o *open) SkipQuestions(q []registries.Question) { o.skipped += len(q) }
 
 // A question that could not be asked is skipped for as long as the daemon runs. One that a user
 // interrupted could have been.
-func TestAnInterruptSkipsNoQuestion(t *testing.T) {
+func TestInterruptSkipsNoQuestion(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     error // of the clean box
 		stop    bool

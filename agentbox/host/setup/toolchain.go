@@ -239,11 +239,11 @@ func (s *Setup) nodeCandidates(ctx context.Context, b Box, wanted []string, offe
 // A distribution's answer about dozens of packages is a tenth of that.
 const maxAnswer = 4 << 20
 
-// query is the output of a command that root runs in a box, at most most bytes.
-func (s *Setup) query(ctx context.Context, b Box, most int64, argv []string) (*bytes.Buffer, error) {
+// query is the output of a command that root runs in a box, at most limit bytes.
+func (s *Setup) query(ctx context.Context, b Box, limit int64, argv []string) (*bytes.Buffer, error) {
 	var said bytes.Buffer
-	tooLong := agentbox.Errorf(agentbox.Conflict, "%s in a clean box prints more than %d MiB", argv[0], most>>20)
-	err := s.asRoot(ctx, b, &bounded.LimitedWriter{W: &said, Remaining: most, Err: tooLong}, argv...)
+	tooLong := agentbox.Errorf(agentbox.Conflict, "%s in a clean box prints more than %d MiB", argv[0], limit>>20)
+	err := s.asRoot(ctx, b, &bounded.LimitedWriter{W: &said, Remaining: limit, Err: tooLong}, argv...)
 	return &said, err
 }
 

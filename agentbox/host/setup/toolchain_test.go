@@ -19,8 +19,8 @@ import (
 	"agentbox/agentbox/toolchain"
 )
 
-// boxThatSays is a box in which every command prints the same.
-func boxThatSays(t *testing.T, text []byte) Box {
+// boxWithOutput is a box in which every command prints the same.
+func boxWithOutput(t *testing.T, text []byte) Box {
 	t.Helper()
 	return boxThatAnswers(t, func(string) ([]byte, exit) { return text, 0 })
 }
@@ -110,10 +110,10 @@ func serveAnswers(conn net.Conn, config *ssh.ServerConfig, answer func(string) (
 }
 
 // What the npm registry says of a package is read up to the bound that toolchain has for it.
-func TestAnswersAreReadUpToTheirBound(t *testing.T) {
+func TestAnswersAreBounded(t *testing.T) {
 	s := New(Config{})
 	for _, size := range []int{0, 100, 6 << 20, toolchain.MaxAnswer} {
-		b := boxThatSays(t, bytes.Repeat([]byte("x"), size))
+		b := boxWithOutput(t, bytes.Repeat([]byte("x"), size))
 		got, err := s.query(t.Context(), b, toolchain.MaxAnswer, toolchain.AskRegistry("npm"))
 		if err != nil {
 			t.Errorf("%d bytes: %v", size, err)
@@ -123,7 +123,7 @@ func TestAnswersAreReadUpToTheirBound(t *testing.T) {
 			t.Errorf("%d bytes of %d: %v", len(text), size, err)
 		}
 	}
-	b := boxThatSays(t, make([]byte, toolchain.MaxAnswer+1))
+	b := boxWithOutput(t, make([]byte, toolchain.MaxAnswer+1))
 	if _, err := s.query(t.Context(), b, toolchain.MaxAnswer, toolchain.AskRegistry("npm")); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Errorf("more than is read: %v", err)
 	}

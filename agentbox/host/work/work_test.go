@@ -18,13 +18,13 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// here is the guest of a box whose workspace is a directory of this machine.
-type here struct {
+// localBox is the guest of a box whose workspace is a directory of this machine.
+type localBox struct {
 	dir    string
 	closed *int
 }
 
-func (h here) Exec(ctx context.Context, c environment.Command) (environment.Status, error) {
+func (h localBox) Exec(ctx context.Context, c environment.Command) (environment.Status, error) {
 	if c.Dir != protocol.WorkspaceDir {
 		return environment.Status{}, errors.New("it runs in " + c.Dir)
 	}
@@ -41,11 +41,11 @@ func (h here) Exec(ctx context.Context, c environment.Command) (environment.Stat
 	return environment.Status{}, err
 }
 
-func (h here) Files(context.Context, string, io.Writer) error {
+func (h localBox) Files(context.Context, string, io.Writer) error {
 	return errors.New("git could say what the files are")
 }
 
-func (h here) Close() error { *h.closed++; return nil }
+func (h localBox) Close() error { *h.closed++; return nil }
 
 func git(t *testing.T, dir, script string) {
 	t.Helper()
@@ -77,7 +77,7 @@ func made(t *testing.T) (w Work, checkout, box string, closed *int) {
 	}
 	b := Box{
 		ID: agentbox.NewBoxID(), Name: "mine", Directory: checkout, Commit: strings.TrimSpace(string(head)),
-		Open: func(context.Context) (Guest, error) { return here{box, closed}, nil },
+		Open: func(context.Context) (Guest, error) { return localBox{box, closed}, nil },
 	}
 	w = Work{Home: h, Enter: func(_ context.Context, ref api.BoxRef, _ agentbox.Progress) (Box, error) {
 		if ref.Box != b.Name {
@@ -188,7 +188,7 @@ func TestPullEndsIfNoBranchFits(t *testing.T) {
 
 // flood is a box whose git was replaced by something that does not stop.
 type flood struct {
-	here
+	localBox
 	complains bool
 }
 
@@ -211,7 +211,7 @@ func TestOversizedStatusIsRefused(t *testing.T) {
 	w, _, box, closed := made(t)
 	for _, complains := range []bool{false, true} {
 		w.Enter = func(context.Context, api.BoxRef, agentbox.Progress) (Box, error) {
-			open := func(context.Context) (Guest, error) { return flood{here{box, closed}, complains}, nil }
+			open := func(context.Context) (Guest, error) { return flood{localBox{box, closed}, complains}, nil }
 			return Box{Name: "mine", Directory: box, Open: open}, nil
 		}
 		_, err := w.Unsaved(t.Context(), mine, nil)

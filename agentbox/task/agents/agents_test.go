@@ -152,7 +152,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func TestProfilesOfARepository(t *testing.T) {
+func TestRepositoryProfiles(t *testing.T) {
 	dirs := Dirs{User: t.TempDir(), Repository: t.TempDir()}
 	dir := filepath.Join(dirs.Repository, InRepository)
 	write(t, filepath.Join(dir, "ours.yaml"), inRepository)
