@@ -159,7 +159,7 @@ func (r record) stagingTarget(h home.Home) staging.Target {
 		Box: r.Box.ID, Path: r.workspacePath(h), Size: r.Box.Disk, Staging: filepath.Join(names.Dir, "staging"), Commit: r.Box.Commit, Setup: r.SetupResult,
 	}
 	if r.Box.Directory != "" {
-		to.Begin = names.Baseline()
+		to.Baseline = names.Baseline()
 	}
 	return to
 }

@@ -25,9 +25,9 @@ const (
 // tells the user what we are waiting for.
 //
 // If the machine that holds the claim disappears or takes too long, another one takes over. Without
-// a team, Once only calls make. It calls make at most once, and get often. An error of get other
-// than NotFound is shown to the user, and the result is then made here. key names the result and is
-// visible to the whole team.
+// a team, MakeOnce only calls make. It calls make at most once, and get often. An error of get
+// other than NotFound is shown to the user, and the result is then made here. key names the result
+// and is visible to the whole team.
 func (t *Team) MakeOnce(ctx context.Context, key string, report func(string), get, make func(ctx context.Context) error) error {
 	w := makeOnceCall{key, report, get, make}
 	waited := identity.PeerID{}

@@ -16,8 +16,8 @@ const searchTimeout = 3 * time.Second
 
 // CheckAvailable returns an error if nobody can supply the missing pieces of a team image: the
 // holders that can be reached lack them too, and no other remote is known. The caller then makes
-// the image anew, so in doubt Lost returns nil, which means that the rest may still come. After
-// this machine has left the team, the error has code Unavailable; otherwise it is NotFound.
+// the image anew, so in doubt CheckAvailable returns nil, which means that the rest may still come.
+// After this machine has left the team, the error has code Unavailable; otherwise it is NotFound.
 func (t *Team) CheckAvailable(ctx context.Context, img image.Image) error {
 	if img.Lazy == nil || img.Lazy.From != layers.Team || t.Images.Remotes.Any() {
 		return nil

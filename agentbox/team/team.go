@@ -34,7 +34,7 @@ type Team struct {
 	// It returns false if a box still runs from the image.
 	DropImage func(ctx context.Context, image agentbox.Digest) bool
 	// DropMachines drops the templates and kernels of this machine for which gone returns true. by
-	// is who made them (Distrusts). image is what a template's machine booted, or zero for a
+	// is who made them (IsRevoked). image is what a template's machine booted, or zero for a
 	// kernel. DropMachines may be nil.
 	DropMachines func(ctx context.Context, gone func(by string, image agentbox.Digest) bool)
 	// OnJoin is called when this machine begins to take part. It must not block.

@@ -39,20 +39,20 @@ type Baseline struct {
 // It works below dir, which must not exist and is removed again. No hook or filter of the
 // repository runs. Baseline.Commit is "" when everything is committed, or when the changes exceed
 // MaxBaseline.
-func RecordBaseline(ctx context.Context, tree, head, dir string, pack io.Writer) (begun Baseline, err error) {
+func RecordBaseline(ctx context.Context, tree, head, dir string, pack io.Writer) (baseline Baseline, err error) {
 	b, err := newBaselineView(ctx, tree, head, dir)
 	if err != nil {
-		return begun, err
+		return baseline, err
 	}
 	defer os.RemoveAll(dir)
-	begun.Tree, begun.Files, err = b.top(ctx)
-	if begun.Tree == "" || err != nil {
+	baseline.Tree, baseline.Files, err = b.top(ctx)
+	if baseline.Tree == "" || err != nil {
 		return Baseline{}, err
 	}
-	if begun.Commit, err = git.Commit(ctx, b.view, begun.Tree, head, "What was uncommitted when the box began"); err != nil {
+	if baseline.Commit, err = git.Commit(ctx, b.view, baseline.Tree, head, "What was uncommitted when the box began"); err != nil {
 		return Baseline{}, agentbox.Errorf(agentbox.Internal, "cannot commit what is uncommitted in %s: %w", tree, err)
 	}
-	return begun, git.Pack(ctx, b.view, pack, begun.Commit, head)
+	return baseline, git.Pack(ctx, b.view, pack, baseline.Commit, head)
 }
 
 // baselineView is one run of RecordBaseline. Through its view, git reads the tree's objects and

@@ -32,11 +32,11 @@ type Target struct {
 	Path    string // the reserved workspace
 	Size    int64  // of it, in bytes
 	Staging string // a directory for a driver that makes its own form of it
-	// Begin is where to record what the workspace holds beyond its commit; "" for a box that nobody
-	// takes work from.
-	Begin  string
-	Commit string
-	Setup  agentbox.Digest // the setup result that belongs in it; zero for none
+	// Baseline is where to record what the workspace holds beyond its commit; "" for a box that
+	// nobody takes work from.
+	Baseline string
+	Commit   string
+	Setup    agentbox.Digest // the setup result that belongs in it; zero for none
 }
 
 // Fill copies a repository into a box's reserved workspace, while the machine starts. If it fails,
@@ -100,13 +100,13 @@ func (s Stager) inPlace(ctx context.Context, driver vmm.DirectoryWorkspaces, to 
 // recordBaseline records what a staged workspace holds beyond its commit, so that diff and pull can
 // tell it from the box's work. A failure is logged and does not stop the box.
 func (s Stager) recordBaseline(ctx context.Context, to Target, tree string) error {
-	if to.Begin == "" {
+	if to.Baseline == "" {
 		return nil
 	}
-	err := snapshot.RecordBaseline(ctx, tree, to.Commit, to.Begin)
+	err := snapshot.RecordBaseline(ctx, tree, to.Commit, to.Baseline)
 	if err != nil && ctx.Err() == nil {
 		s.Log.Warn("cannot tell what was uncommitted when a box began", "box", to.Box, "error", err)
-		err = os.RemoveAll(to.Begin)
+		err = os.RemoveAll(to.Baseline)
 	}
 	return err
 }

@@ -101,7 +101,7 @@ func TestFill(t *testing.T) {
 	for name, d := range map[string]vmm.Driver{"staged": &copies{}, "in place": direct} {
 		for _, key := range []agentbox.Digest{{}, {1}} {
 			to := reserved(t, d, repo)
-			to.Setup, to.Begin = key, filepath.Join(filepath.Dir(to.Path), "begin")
+			to.Setup, to.Baseline = key, filepath.Join(filepath.Dir(to.Path), "begin")
 			output := ""
 			err := stager("by setup").Fill(t.Context(), d, to, repo, func(e agentbox.Event) { output += e.Detail })
 			if err != nil {
@@ -122,7 +122,7 @@ func TestFill(t *testing.T) {
 			if _, err := os.Stat(to.Staging); err == nil {
 				t.Errorf("%s: the staging directory is left", name)
 			}
-			if b, err := os.ReadFile(filepath.Join(to.Begin, "tree")); err != nil || len(b) == 0 {
+			if b, err := os.ReadFile(filepath.Join(to.Baseline, "tree")); err != nil || len(b) == 0 {
 				t.Errorf("%s: what was uncommitted is not written down: %v", name, err)
 			}
 			if !strings.Contains(output, "main at "+repo.Commit[:12]) {
