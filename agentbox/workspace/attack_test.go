@@ -128,7 +128,7 @@ func runAllOperations(t *testing.T, dir string, within time.Duration) {
 	t.Log(has, err)
 	branch, err := workspace.HasBranch(ctx, repo, "main")
 	t.Log(branch, err)
-	work, err := workspace.Unsaved(ctx, repo, workspace.State{Commits: []workspace.Commit{{ID: strings.Repeat("1", 40)}}, Changed: []string{"100644 " + strings.Repeat("2", 40) + " a.txt"}}, "refs/agentbox/pulled/b")
+	work, err := workspace.Unsaved(ctx, repo, workspace.State{Commits: []workspace.Commit{{ID: repo.Commit}}, Changed: []string{"100644 " + strings.Repeat("2", 40) + " a.txt"}}, strings.Repeat("1", 40), "refs/agentbox/pulled/b")
 	t.Log(work, err)
 	r := workspace.Remote{Name: "box", Box: "0123456789ab", Binary: "/usr/bin/agentbox"}
 	t.Log(workspace.AddRemote(ctx, repo, r), workspace.RemoveRemote(ctx, repo, "box", ""))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -11,8 +13,8 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// MaxCommits is how many commits of a workspace, newest first, are checked for being nowhere
-// else. Older ones are assumed to be known.
+// MaxCommits is how many commits of a workspace are counted and named, newest first, besides those
+// that its refs point to.
 const MaxCommits = 1000
 
 // filesTree is shell code that sets $files to the tree which committing all files of the
@@ -38,9 +40,15 @@ const printFiles = `git ls-tree -r "$files" | sed "s/^\([0-9]*\) [a-z]* \([0-9a-
 // StateScript prints the State of the checkout it runs in, for ReadState. Each line begins with
 // its kind. The last is "end"; without it the output was cut short. Names are quoted as git
 // quotes them, so each file takes one line. The box needs sh, sed, mktemp and git.
+//
+// It prints the newest commits and every commit that a ref, a HEAD or an entry of the stash points
+// to: if all of the latter are saved, so is everything that they contain, whatever its date. Refs
+// that only follow another repository are left out, since their commits come from there.
 var StateScript = filesTree + fmt.Sprintf(`
-refs="--branches $(git rev-parse -q --verify refs/stash || true) $(git rev-parse -q --verify HEAD || true)"
-git log --no-show-signature --max-count=%d --format='commit %%H %%s' $refs
+stashes=$(git log -g --no-show-signature --format=%%H refs/stash -- 2>/dev/null || true)
+commits() { git log --no-show-signature --format='commit %%H %%s' "$@" --exclude='refs/remotes/*' --exclude='refs/agentbox/*' --all $stashes --; }
+commits --max-count=%d
+commits --no-walk
 if git rev-parse -q --verify HEAD >/dev/null; then
 	git diff-tree -r --no-renames 'HEAD^{tree}' "$files" | sed "s/^:[0-9]* \([0-9]*\) [0-9a-f]* \([0-9a-f]*\) [A-Z]*$tab/change \1 \2 /"
 else
@@ -49,11 +57,10 @@ fi
 echo end
 `, MaxCommits, strings.TrimSpace(printFiles)+" | sed 's/^/change /'")
 
-// State is what a checkout in a box holds: its commits, newest first, and the files that differ
-// from the commit checked out there. All of it is untrusted: ids need not be hex, and paths can
-// be anything.
+// State is what a checkout in a box holds: its commits, and the files that differ from the commit
+// checked out there. All of it is untrusted: ids need not be hex, and paths can be anything.
 type State struct {
-	Commits []Commit
+	Commits []Commit // each once; the newest first, then those that refs point to
 	Changed []string // "MODE BLOB PATH"; an all-zero mode marks a deleted file
 }
 
@@ -74,12 +81,16 @@ type Commit struct{ ID, Title string }
 // "end" is missing. The caller bounds the size of out.
 func ReadState(out []byte) (State, error) {
 	var s State
+	seen := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
 		what, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		switch what {
 		case "commit":
 			id, title, _ := strings.Cut(value, " ")
-			s.Commits = append(s.Commits, Commit{id, title})
+			if !seen[id] {
+				s.Commits = append(s.Commits, Commit{id, title})
+			}
+			seen[id] = true
 		case "change":
 			s.Changed = append(s.Changed, value)
 		case "end":
@@ -96,11 +107,12 @@ type Work struct {
 }
 
 // Unsaved returns what a workspace in the given state holds that its checkout does not. A commit
-// counts as saved if the checkout's repository has it, on any branch. Files are compared with
-// the checkout as it is now, and with the last pull from the box, which the ref memory records
-// (MoveBranch), as long as a branch has it. An id that is not an object name fails with code
-// Invalid, because it would become an argument of git.
-func Unsaved(ctx context.Context, repo Repo, in State, memory string) (Work, error) {
+// counts as saved if its checkout keeps it (lost), or if the box began with it: base, full hex or
+// "", is the commit that was checked out then. Files are compared with the checkout as it is now,
+// and with the last pull from the box, which the ref memory records (MoveBranch), as long as a
+// branch has it. An id that is not an object name fails with code Invalid, because it would become
+// an argument of git.
+func Unsaved(ctx context.Context, repo Repo, in State, base, memory string) (Work, error) {
 	// Validate the ids before git sees any of them.
 	for _, c := range in.Commits {
 		if !isHex(c.ID) {
@@ -113,7 +125,7 @@ func Unsaved(ctx context.Context, repo Repo, in State, memory string) (Work, err
 	}
 	defer done()
 	var work Work
-	if work.Commits, err = unknownCommits(ctx, v, in.Commits); err != nil || len(in.Changed) == 0 {
+	if work.Commits, err = lost(ctx, v, repo, in.Commits, base); err != nil || len(in.Changed) == 0 {
 		return work, err
 	}
 	pulled, err := pulledFiles(ctx, v, repo, memory)
@@ -154,12 +166,80 @@ func pulledFiles(ctx context.Context, v *git.View, repo Repo, memory string) (ma
 	return files, nil
 }
 
-// unknownCommits returns the commits that the repository lacks.
-func unknownCommits(ctx context.Context, v *git.View, commits []Commit) ([]Commit, error) {
+// lost returns the commits that the checkout does not keep: those that no ref and no HEAD of its
+// work trees contains, nor an entry of its stash, nor base. An object that merely lies there, for
+// example after a pull that could not make its branch, is lost with the next git gc. The record of
+// the last pull keeps nothing either, since a user who deletes the branch does not see that ref.
+func lost(ctx context.Context, v *git.View, repo Repo, commits []Commit, base string) ([]Commit, error) {
 	var ids []string
 	for _, c := range commits {
 		ids = append(ids, c.ID)
 	}
 	have, err := git.Commits(ctx, v, ids...)
-	return slices.DeleteFunc(slices.Clone(commits), func(c Commit) bool { return have[c.ID] }), err
+	if err != nil || len(have) == 0 {
+		return commits, explain(err, repo.Root)
+	}
+	keeping, err := tips(ctx, repo)
+	if err != nil {
+		return nil, err
+	}
+	list := slices.Collect(maps.Keys(have))
+	for _, id := range append(keeping, base) {
+		if isHex(id) {
+			list = append(list, "^"+id)
+		}
+	}
+	// A ref may name a missing object, and base may be missing.
+	out, _, err := v.Run(ctx, git.Call{Args: []string{"rev-list", "--ignore-missing", "--stdin"}, Stdin: strings.NewReader(strings.Join(list, "\n") + "\n")})
+	for id := range strings.FieldsSeq(string(out)) {
+		delete(have, id)
+	}
+	return slices.DeleteFunc(slices.Clone(commits), func(c Commit) bool { return have[c.ID] }), explain(err, repo.Root)
+}
+
+// pulledRefs are the refs that record the last pull from each box.
+const pulledRefs = "refs/agentbox/pulled/"
+
+// tips returns the objects that git keeps for the user of a checkout, with all that they contain: of
+// its refs, the HEADs of its work trees, and its stash. Not all of them need be object names.
+func tips(ctx context.Context, repo Repo) (ids []string, err error) {
+	refs, err := ask(ctx, repo.Root, "for-each-ref", "--format=%(objectname) %(refname)")
+	if err != nil {
+		return nil, explain(err, repo.Root)
+	}
+	for line := range strings.Lines(string(refs)) {
+		if id, name, _ := strings.Cut(line, " "); !strings.HasPrefix(name, pulledRefs) {
+			ids = append(ids, id)
+		}
+	}
+	// A HEAD on a branch is no name, and its branch is among the refs.
+	dirs := []string{repo.CommonDir}
+	trees, _ := git.ReadDir(filepath.Join(repo.CommonDir, "worktrees")) // usually there is none
+	for _, tree := range trees {
+		dirs = append(dirs, filepath.Join(repo.CommonDir, "worktrees", tree.Name()))
+	}
+	for _, dir := range dirs {
+		if head, err := git.ReadPlain(filepath.Join(dir, "HEAD"), maxPointer); err == nil {
+			ids = append(ids, strings.TrimSpace(string(head)))
+		}
+	}
+	return append(append(ids, repo.Commit), stashes(repo)...), nil
+}
+
+// maxStashes bounds the size of the log of the stash that is read, in bytes.
+const maxStashes = 16 << 20
+
+// stashes returns the commits of a checkout's stash. Git keeps all but the latest only in the log
+// of the ref. If that cannot be read there are none, and rm asks although nothing would be lost.
+func stashes(repo Repo) (ids []string) {
+	log, err := git.ReadPlain(filepath.Join(repo.CommonDir, "logs/refs/stash"), maxStashes)
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(log)) {
+		if f := strings.Fields(line); len(f) > 1 { // OLD NEW ...
+			ids = append(ids, f[1])
+		}
+	}
+	return ids
 }

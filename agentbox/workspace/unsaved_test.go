@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"agentbox/agentbox/workspace"
@@ -12,33 +14,53 @@ import (
 // pulled brings all files of the copy into the checkout as the last pull's ref.
 const pulled = `cp -a ../copy ../third; cd ../third; git add -A; git commit -q -m pulled; cd ../repo; git fetch -q ../third HEAD:refs/agentbox/pulled/b`
 
+// commit makes one in the copy.
+const commit = "git commit -q --allow-empty -m new"
+
 // TestUnsaved compares a copy of a checkout, as a box has it, with the checkout.
 func TestUnsaved(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, inside, outside string // run in the checkout, then in the copy, then in the checkout
 		commits, files          int
 	}{
-		"nothing was done":                  {"base", ":", ":", 0, 0},
-		"dirty from the start":              {"base; echo x >>file; echo y >new", ":", ":", 0, 0},
-		"a commit":                          {"base", "echo x >new && git add new && git commit -q -m new", ":", 1, 0},
-		"a commit that was fetched":         {"base", "echo x >new && git add new && git commit -q -m new", "git fetch -q ../copy && git merge -q FETCH_HEAD", 0, 0},
-		"commits on a branch of its own":    {"base", "git checkout -q -b side && git commit -q --allow-empty -m 1 && git commit -q --allow-empty -m 2 && git checkout -q -", ":", 2, 0},
-		"a commit on no branch":             {"base", "git checkout -q --detach && git commit -q --allow-empty -m adrift", ":", 1, 0},
-		"a stash":                           {"base; echo base >file; git add file; git commit -q -m file", "echo x >>file && git stash -q", ":", 2, 0},
-		"files":                             {"base", "echo x >new && mkdir d && echo y >d/other", ":", 0, 2},
-		"some of them the checkout has too": {"base", "echo x >new; echo y >another; chmod +x a.txt; rm run.sh", "echo x >new; rm run.sh", 0, 2},
-		"odd names":                         {"base", "echo x >'a b'; echo x >'tab\there'; printf x >\"$(printf 'new\\nline')\"", "echo x >'a b'", 0, 2},
-		"files that the checkout has too":   {"base", "echo x >new", "echo x >new", 0, 0},
-		"the checkout moved on":             {"base", ":", "git commit -q --allow-empty -m on; echo z >z", 0, 0},
-		"ignored files are nobody's loss":   {"base; echo log >.gitignore; git add .; git commit -q -m i", "echo x >log", ":", 0, 0},
-		"files that were pulled":            {"base", "echo x >new; rm a.txt; ln -s run.sh link; echo x >'a b'", pulled + "; git branch pulled refs/agentbox/pulled/b", 0, 0},
-		"and changed since":                 {"base", "echo x >new; rm a.txt", pulled + "; git branch pulled refs/agentbox/pulled/b; cd ../copy; echo y >new; chmod -x run.sh; cd ../repo", 0, 2},
-		"pulled to a branch that is gone":   {"base", "echo x >new; rm a.txt", pulled, 0, 2},
-		"a repository without a commit":     {"git init -q repo; cd repo; ident", "echo x >new", ":", 0, 1},
-		"without a commit and nothing done": {"git init -q repo; cd repo; ident; echo x >new", ":", ":", 0, 0},
+		"nothing was done":                        {"base", ":", ":", 0, 0},
+		"dirty from the start":                    {"base; echo x >>file; echo y >new", ":", ":", 0, 0},
+		"a commit":                                {"base", "echo x >new && git add new && git commit -q -m new", ":", 1, 0},
+		"a commit that was fetched":               {"base", "echo x >new && git add new && git commit -q -m new", "git fetch -q ../copy && git merge -q FETCH_HEAD", 0, 0},
+		"commits on a branch of its own":          {"base", "git checkout -q -b side && git commit -q --allow-empty -m 1 && git commit -q --allow-empty -m 2 && git checkout -q -", ":", 2, 0},
+		"a commit on no branch":                   {"base", "git checkout -q --detach && git commit -q --allow-empty -m adrift", ":", 1, 0},
+		"a stash":                                 {"base; echo base >file; git add file; git commit -q -m file", "echo x >>file && git stash -q", ":", 2, 0},
+		"two stashes":                             {"base", "export GIT_AUTHOR_DATE=2030-01-01T00:00:00Z GIT_COMMITTER_DATE=2030-01-01T00:00:00Z; echo x >>a.txt && git stash -q && echo y >>a.txt && git stash -q", ":", 3, 0},
+		"stashes that the checkout has":           {"base; echo x >>a.txt; git stash -q; echo y >>a.txt; git stash -q", ":", ":", 0, 0},
+		"a commit that only a tag has":            {"base", "git checkout -q --detach && git commit -q --allow-empty -m tagged && git tag t && git checkout -q -", ":", 1, 0},
+		"an old commit that only a work tree has": {"base", "git worktree add -q --detach ../tree && cd ../tree && GIT_COMMITTER_DATE=2001-01-01T00:00:00Z git commit -q --allow-empty -m old", ":", 1, 0},
+		"an old commit on many new ones": {"base", "c=$(git rev-parse HEAD); for i in $(seq " + strconv.Itoa(workspace.MaxCommits) + "); do printf 'commit refs/heads/many\nmark :%d\ncommitter a <a> 4000000000 +0000\ndata 0\n%s\n' $i \"$([ $i -gt 1 ] || echo from $c)\"; done | git fast-import --quiet && git checkout -q many && GIT_COMMITTER_DATE=2001-01-01T00:00:00Z git commit -q --allow-empty -m old",
+			"git fetch -q ../copy && git branch many FETCH_HEAD~1", 1, 0},
+		"objects without a ref":              {"base", commit, "git fetch -q ../copy", 1, 0},
+		"objects of a pull without a branch": {"base", commit, "git fetch -q ../copy HEAD:refs/agentbox/pulled/b", 1, 0},
+		"objects that only a log has":        {"base", commit, "git fetch -q ../copy && git reset -q --hard FETCH_HEAD && git reset -q --hard HEAD~1", 1, 0},
+		"a commit that a remote has":         {"base", commit, "git fetch -q ../copy HEAD:refs/remotes/b/main", 0, 0},
+		"a commit that a tag has":            {"base", commit, "git fetch -q ../copy && git tag -a -m t t FETCH_HEAD", 0, 0},
+		"a commit that is checked out":       {"base", commit, "git fetch -q ../copy && git checkout -q FETCH_HEAD", 0, 0},
+		"a commit that a work tree has":      {"base", commit, "git fetch -q ../copy && git worktree add -q --detach ../tree FETCH_HEAD", 0, 0},
+		"a commit in the stash":              {"base", commit, "git fetch -q ../copy && git checkout -q FETCH_HEAD && echo x >>a.txt && git stash -q && git checkout -q -; echo y >>a.txt && git stash -q", 0, 0},
+		"a ref to nothing":                   {"base", commit, "git fetch -q ../copy && mkdir -p .git/refs/heads/x && echo 1111111111111111111111111111111111111111 >.git/refs/heads/x/y", 1, 0},
+		"a commit that the checkout amended": {"base", ":", "git commit -q --amend -m other", 0, 0},
+		"and one on top of it":               {"base", commit, "git fetch -q ../copy; git commit -q --amend -m other", 1, 0},
+		"files":                              {"base", "echo x >new && mkdir d && echo y >d/other", ":", 0, 2},
+		"some of them the checkout has too":  {"base", "echo x >new; echo y >another; chmod +x a.txt; rm run.sh", "echo x >new; rm run.sh", 0, 2},
+		"odd names":                          {"base", "echo x >'a b'; echo x >'tab\there'; printf x >\"$(printf 'new\\nline')\"", "echo x >'a b'", 0, 2},
+		"files that the checkout has too":    {"base", "echo x >new", "echo x >new", 0, 0},
+		"the checkout moved on":              {"base", ":", "git commit -q --allow-empty -m on; echo z >z", 0, 0},
+		"ignored files are nobody's loss":    {"base; echo log >.gitignore; git add .; git commit -q -m i", "echo x >log", ":", 0, 0},
+		"files that were pulled":             {"base", "echo x >new; rm a.txt; ln -s run.sh link; echo x >'a b'", pulled + "; git branch pulled refs/agentbox/pulled/b", 0, 0},
+		"and changed since":                  {"base", "echo x >new; rm a.txt", pulled + "; git branch pulled refs/agentbox/pulled/b; cd ../copy; echo y >new; chmod -x run.sh; cd ../repo", 0, 2},
+		"pulled to a branch that is gone":    {"base", "echo x >new; rm a.txt", pulled, 0, 2},
+		"a repository without a commit":      {"git init -q repo; cd repo; ident", "echo x >new", ":", 0, 1},
+		"without a commit and nothing done":  {"git init -q repo; cd repo; ident; echo x >new", ":", ":", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := build(t, c.before+"; cd .. ; cp -a repo copy; cd copy; "+c.inside+"; cd ../repo; "+c.outside)
+			dir := build(t, c.before+"; git rev-parse -q --verify HEAD >../began || true; cd .. ; cp -a repo copy; cd copy; "+c.inside+"; cd ../repo; "+c.outside)
 			sh := exec.Command("sh", "-c", workspace.StateScript)
 			sh.Dir = filepath.Join(dir, "copy")
 			out, err := sh.Output()
@@ -54,7 +76,11 @@ func TestUnsaved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			work, err := workspace.Unsaved(t.Context(), repo, in, "refs/agentbox/pulled/b")
+			began, err := os.ReadFile(filepath.Join(dir, "began"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			work, err := workspace.Unsaved(t.Context(), repo, in, strings.TrimSpace(string(began)), "refs/agentbox/pulled/b")
 			if err != nil || len(work.Commits) != c.commits || len(work.Files) != c.files {
 				t.Errorf("%q, %v; want %d commits and %d files", work, err, c.commits, c.files)
 			}
@@ -71,7 +97,7 @@ func TestInvalidState(t *testing.T) {
 			t.Errorf("%q is %+v", out, s)
 		}
 	}
-	if _, err := workspace.Unsaved(t.Context(), workspace.Repo{Root: t.TempDir()}, workspace.State{Commits: []workspace.Commit{{ID: "--help"}}}, "refs/agentbox/pulled/b"); err == nil {
+	if _, err := workspace.Unsaved(t.Context(), workspace.Repo{Root: t.TempDir()}, workspace.State{Commits: []workspace.Commit{{ID: "--help"}}}, "", "refs/agentbox/pulled/b"); err == nil {
 		t.Error("an option is taken for a commit")
 	}
 }

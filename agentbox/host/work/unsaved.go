@@ -32,7 +32,7 @@ func (w Work) Unsaved(ctx context.Context, ref api.BoxRef, progress agentbox.Pro
 	if err != nil { // the checkout is gone, so everything in the box would be lost
 		return unsavedResponse(out, workspace.Work{Commits: state.Commits, Files: state.Paths()}), nil
 	}
-	work, err := workspace.Unsaved(ctx, repo, state, snapshot.PulledRef(b.ID.String()))
+	work, err := workspace.Unsaved(ctx, repo, state, b.Commit, snapshot.PulledRef(b.ID.String()))
 	return unsavedResponse(out, work), err
 }
 
