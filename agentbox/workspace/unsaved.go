@@ -20,15 +20,29 @@ const MaxCommits = 1000
 // filesTree is shell code that sets $files to the tree which committing all files of the
 // checkout would produce. It changes nothing there: new objects go into a temporary directory.
 // The box's git runs it, so its output is untrusted.
+//
+// Git must see each file. So the copy of the index keeps its time, which tells git whose contents
+// to compare. In it, no file is taken for unchanged, except for absent ones with the skip-worktree
+// bit: a sparse checkout leaves them out. No checkout is sparse, because git would then not add
+// files outside of its patterns.
 const filesTree = `
 set -e
+git() { command git -c core.sparseCheckout=false "$@"; }
 cd "$(git rev-parse --show-toplevel)"
 t=$(mktemp -d)
 trap 'rm -rf "$t"' EXIT
 objects=$(git rev-parse --path-format=absolute --git-path objects)
-cp "$(git rev-parse --git-path index)" "$t/index" 2>/dev/null || true
+cp -p "$(git rev-parse --git-path index)" "$t/index" 2>/dev/null || true
 mkdir "$t/objects"
 export GIT_INDEX_FILE="$t/index" GIT_OBJECT_DIRECTORY="$t/objects" GIT_ALTERNATE_OBJECT_DIRECTORIES="$objects"
+git ls-files -v | sed -n 's/^[a-zS] //p' >"$t/hidden"
+if [ -s "$t/hidden" ]; then
+	git update-index --no-assume-unchanged --stdin <"$t/hidden"
+	git ls-files --deleted >"$t/deleted"
+	git update-index --no-skip-worktree --stdin <"$t/hidden"
+	git ls-files --deleted >"$t/absent"
+	sort "$t/deleted" "$t/deleted" "$t/absent" | uniq -u | git update-index --skip-worktree --stdin
+fi
 git add -A 2>/dev/null
 files=$(git write-tree)
 tab=$(printf '\t')
@@ -39,7 +53,7 @@ const printFiles = `git ls-tree -r "$files" | sed "s/^\([0-9]*\) [a-z]* \([0-9a-
 
 // StateScript prints the State of the checkout it runs in, for ReadState. Each line begins with
 // its kind. The last is "end"; without it the output was cut short. Names are quoted as git
-// quotes them, so each file takes one line. The box needs sh, sed, mktemp and git.
+// quotes them, so each file takes one line. The box needs sh, sed, sort, uniq, mktemp and git.
 //
 // It prints the newest commits and every commit that a ref, a HEAD or an entry of the stash points
 // to: if all of the latter are saved, so is everything that they contain, whatever its date. Refs
@@ -200,8 +214,8 @@ func lost(ctx context.Context, v *git.View, repo Repo, commits []Commit, base st
 // pulledRefs are the refs that record the last pull from each box.
 const pulledRefs = "refs/agentbox/pulled/"
 
-// tips returns the objects that git keeps for the user of a checkout, with all that they contain: of
-// its refs, the HEADs of its work trees, and its stash. Not all of them need be object names.
+// tips returns the objects that git keeps for the user of a checkout, with all that they contain:
+// those of refs, of the HEADs of work trees, and of the stash. Some may be no object names.
 func tips(ctx context.Context, repo Repo) (ids []string, err error) {
 	refs, err := ask(ctx, repo.Root, "for-each-ref", "--format=%(objectname) %(refname)")
 	if err != nil {
