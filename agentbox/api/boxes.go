@@ -66,7 +66,8 @@ type UpRequest struct {
 	// Command means that a command or a shell follows, so the caller's directory must exist in the
 	// box, and up waits for its services.
 	Command bool `json:"command,omitempty"`
-	// Cold makes the machine boot instead of being restored from a template, to measure or debug.
+	// Cold makes the machine boot instead of being restored from a template, to measure or debug. It
+	// lasts until the box is reset.
 	Cold bool `json:"cold,omitempty"`
 
 	// TaskLimits override those of the configuration. They apply to a Task only.

@@ -35,6 +35,10 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 	parent.op.Lock()
 	release := sync.OnceFunc(parent.op.Unlock)
 	defer release()
+	prec := parent.record()
+	if err := m.templates.CheckSavable(ctx, prec.machine(m.home), prec.Box.Template, "forked"); err != nil {
+		return agentbox.Box{}, err
+	}
 	child, err := m.maker.childRecord(parent, req.Name)
 	if err != nil {
 		return agentbox.Box{}, err

@@ -223,8 +223,8 @@ func (s *Supervisor) save(ctx context.Context, req api.SaveRequest) error {
 func (s *Supervisor) saveFrozen(ctx context.Context, dir string, how vmm.Saving) error {
 	snapshotter, ok := s.driver.(vmm.Snapshotter)
 	if !ok || !s.cfg.Template {
-		return agentbox.Errorf(agentbox.Conflict, "box %s cannot be saved: it was booted, not restored from a template", s.cfg.Box).
-			WithHint("agentbox reset %s, then try again", s.cfg.Box)
+		return agentbox.Errorf(agentbox.Conflict, "the machine cannot be saved: it was booted, not restored from a template").
+			WithHint("agentbox reset starts the box from one, and keeps only the workspace")
 	}
 	if s.stalled() { // its devices cannot come to rest
 		return agentbox.Errorf(agentbox.Unavailable, "box %s waits for bytes of its image", s.cfg.Box).WithHint("agentbox show %s says from where", s.cfg.Box)

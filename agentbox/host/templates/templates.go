@@ -202,7 +202,8 @@ func (t *Templates) checkRestorable(ctx context.Context, driver vmm.Driver, m Ma
 // be done to its box.
 func (t *Templates) CheckSavable(ctx context.Context, m Machine, key, what string) error {
 	if key == "" {
-		return nil // saving it fails and reports that
+		return agentbox.Errorf(agentbox.Conflict, "box %s cannot be %s: it was booted, not restored from a template", m.Box, what).
+			WithHint("agentbox reset %s starts it from one, and keeps only the workspace", m.Box)
 	}
 	driver, err := t.Driver(m.Isolation)
 	if err == nil {
