@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"strings"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -62,13 +63,35 @@ func (m *Manager) KeepHistory(ctx context.Context, ref api.BoxRef, progress agen
 	return api.None{}, err
 }
 
-// keepHistory saves the agents' conversations in a box if it runs. It is called before anything
-// that ends a machine (pause, reset, remove). Failures are reported and stop nothing, since no
-// conversation is worth a box that cannot be removed.
+// keepHistory saves the agents' conversations in a box if it runs. Failures are reported and stop
+// nothing, since no conversation is worth a box that cannot be paused or removed.
 func (m *Manager) keepHistory(ctx context.Context, b *box, progress agentbox.Progress) {
 	if rec := b.record(); len(rec.Histories) > 0 && b.supervisor() != nil {
 		m.recall.Save(ctx, m.recallBox(rec), rec.Histories, progress)
 	}
+}
+
+// wakeTimeout is how long a paused box may take to wake before it is dropped. A resume that is under
+// way by then goes on for resumeGrace.
+const wakeTimeout = 30 * time.Second
+
+// keepLastHistory is keepHistory before the memory and the home of a box are dropped. It wakes a
+// paused box, because nobody has saved its conversations if it was paused at the end of its lease or
+// at a limit. A box that cannot be woken loses them, and the user is told. The caller holds op. The
+// only error is that of ctx: somebody who interrupts has lost nothing yet.
+func (m *Manager) keepLastHistory(ctx context.Context, b *box, progress agentbox.Progress) error {
+	if rec := b.record(); len(rec.Histories) > 0 && rec.Phase == phaseReady && b.state(m.home) == agentbox.Paused {
+		waking, cancel := context.WithTimeoutCause(ctx, wakeTimeout, agentbox.Errorf(agentbox.Unavailable, "it takes longer than %s", wakeTimeout))
+		if err := m.resume(waking, b, progress); err != nil && ctx.Err() == nil {
+			m.log.Warn("cannot wake a box to keep its agents' history", "box", rec.Box.ID, "error", err)
+			progress.Note("the latest conversations of agents in box " + rec.Box.Name + " are not kept: " + agentbox.AsError(err).Message)
+		}
+		cancel()
+	}
+	if ctx.Err() == nil {
+		m.keepHistory(ctx, b, progress)
+	}
+	return context.Cause(ctx)
 }
 
 // recallBox is a box as package recall sees it.

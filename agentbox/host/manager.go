@@ -218,7 +218,7 @@ func (m *Manager) makeBoxParts(cfg Config) (err error) {
 			return machineOf(m.boxes.find(ctx, ref))
 		},
 	}
-	m.Pruner = prune.Pruner{Home: cfg.Home, Boxes: prunableBoxes{m.boxes, m.maker}, Templates: m.templates, Images: m.Images}
+	m.Pruner = prune.Pruner{Home: cfg.Home, Boxes: prunableBoxes{m.boxes, m.removeIdle}, Templates: m.templates, Images: m.Images}
 	return err
 }
 

@@ -125,16 +125,17 @@ func TestPruneKeepsRestartedBox(t *testing.T) {
 	boxes, b := newTable(h), &box{rec: rec}
 	boxes.put(b)
 	driver := func(agentbox.Isolation) (vmm.Driver, error) { return noMachines{}, nil }
-	idle := prunableBoxes{boxes, &maker{home: h, boxes: boxes, disk: disk{h, driver, t.Context()}}}.Idle()
+	m := &Manager{home: h, maker: &maker{home: h, boxes: boxes, disk: disk{h, driver, t.Context()}}}
+	idle := prunableBoxes{boxes, m.removeIdle}.Idle()
 	if len(idle) != 1 {
 		t.Fatalf("%d idle", len(idle))
 	}
 	b.sup = &supervisors.Supervisor{}
-	if err := idle[0].Remove(); agentbox.CodeOf(err) != agentbox.Conflict || !exists(names.Record()) {
+	if err := idle[0].Remove(t.Context(), nil); agentbox.CodeOf(err) != agentbox.Conflict || !exists(names.Record()) {
 		t.Errorf("%v", err)
 	}
 	b.sup = nil
-	if err := idle[0].Remove(); err != nil || exists(names.Record()) {
+	if err := idle[0].Remove(t.Context(), nil); err != nil || exists(names.Record()) {
 		t.Errorf("%v", err)
 	}
 }

@@ -12,15 +12,20 @@ import (
 )
 
 // Remove removes a box: machine, runtime, checkpoints and workspace. It returns the box as it was.
-// It does not look for unsaved work; the command line asks about that first (Unsaved).
+// It keeps the conversations of agents, and does not look for unsaved work; the command line asks
+// about that first (Unsaved).
 func (m *Manager) Remove(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
 	shown := m.describe(ctx, b, brief)
-	m.keepHistory(ctx, b, progress)
-	return shown, m.maker.remove(b)
+	b.op.Lock()
+	defer b.op.Unlock()
+	if err := m.keepLastHistory(ctx, b, progress); err != nil {
+		return shown, err
+	}
+	return shown, m.maker.removeLocked(b)
 }
 
 // remove is removeLocked for callers that do not hold op.
@@ -30,14 +35,17 @@ func (m *maker) remove(b *box) error {
 	return m.removeLocked(b)
 }
 
-// removeIdle is remove for a box that had no machine a moment ago: Conflict if it has one now.
-func (m *maker) removeIdle(b *box) error {
+// removeIdle is Remove for a box that had no machine a moment ago: Conflict if it has one now.
+func (m *Manager) removeIdle(ctx context.Context, b *box, progress agentbox.Progress) error {
 	b.op.Lock()
 	defer b.op.Unlock()
 	if b.supervisor() != nil {
 		return agentbox.Errorf(agentbox.Conflict, "box %s runs again, and stays", b.record().Box.Name)
 	}
-	return m.removeLocked(b)
+	if err := m.keepLastHistory(ctx, b, progress); err != nil {
+		return err
+	}
+	return m.maker.removeLocked(b)
 }
 
 // removeLocked removes all of a box; the caller holds op. The record says first that the box is

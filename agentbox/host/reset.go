@@ -24,7 +24,9 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 			return err
 		}
 		rec := u.rec
-		m.keepHistory(ctx, b, progress)
+		if err := m.keepLastHistory(ctx, b, progress); err != nil {
+			return err
+		}
 		if err := b.end(); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"strings"
 	"sync"
 
@@ -139,7 +140,7 @@ func (t *table) templates() map[string]bool {
 // prunableBoxes implements prune.Boxes.
 type prunableBoxes struct {
 	*table
-	maker *maker
+	remove func(ctx context.Context, b *box, progress agentbox.Progress) error // removeIdle
 }
 
 // Unreadable implements prune.Boxes.
@@ -155,7 +156,9 @@ func (p prunableBoxes) Templates() map[string]bool { return p.templates() }
 func (p prunableBoxes) Idle() (idle []prune.Box) {
 	for _, b := range p.all() {
 		if rec := b.record(); rec.Phase == phaseReady && b.state(p.home) != agentbox.Running {
-			idle = append(idle, prune.Box{Box: rec.Box, Detached: rec.Detached, Dir: rec.names(p.home).Dir, Remove: func() error { return p.maker.removeIdle(b) }})
+			idle = append(idle, prune.Box{Box: rec.Box, Detached: rec.Detached, Dir: rec.names(p.home).Dir, Remove: func(ctx context.Context, progress agentbox.Progress) error {
+				return p.remove(ctx, b, progress)
+			}})
 		}
 	}
 	return idle

@@ -41,9 +41,11 @@ type Boxes interface {
 // Box is a box without a machine.
 type Box struct {
 	agentbox.Box
-	Detached bool         // its Branch is a commit
-	Dir      string       // of its files
-	Remove   func() error // Conflict if the box has a machine by now
+	Detached bool   // its Branch is a commit
+	Dir      string // of its files
+	// Remove is Conflict if the box has a machine by now. It may wake the box, to keep what its
+	// agents remember.
+	Remove func(ctx context.Context, progress agentbox.Progress) error
 }
 
 // Templates are what boxes start from (templates.Templates).
@@ -68,8 +70,8 @@ func (p Pruner) Prune(ctx context.Context, req api.PruneRequest, progress agentb
 	if err := p.Boxes.Unreadable(); err != nil {
 		return out, err
 	}
-	for _, find := range []func(context.Context) ([]prunable, error){p.boxes, p.templates, p.images, p.audits} {
-		items, err := find(ctx)
+	for _, find := range []func(context.Context, agentbox.Progress) ([]prunable, error){p.boxes, p.templates, p.images, p.audits} {
+		items, err := find(ctx, progress)
 		if err != nil {
 			return out, err
 		}
@@ -104,7 +106,7 @@ type prunable struct {
 
 // audits are the logs of boxes that have been gone for auditRetention, counted from the last change
 // of the directory.
-func (p Pruner) audits(context.Context) ([]prunable, error) {
+func (p Pruner) audits(context.Context, agentbox.Progress) ([]prunable, error) {
 	entries, err := os.ReadDir(p.Home.AuditLogs())
 	if err != nil && !os.IsNotExist(err) {
 		return nil, err
@@ -126,7 +128,7 @@ func (p Pruner) audits(context.Context) ([]prunable, error) {
 }
 
 // boxes are those without a machine whose checkout, or its branch that they were made for, is gone.
-func (p Pruner) boxes(ctx context.Context) ([]prunable, error) {
+func (p Pruner) boxes(ctx context.Context, progress agentbox.Progress) ([]prunable, error) {
 	var out []prunable
 	for _, b := range p.Boxes.Idle() {
 		why := ""
@@ -140,7 +142,7 @@ func (p Pruner) boxes(ctx context.Context) ([]prunable, error) {
 		}
 		out = append(out, prunable{
 			PruneItem: api.PruneItem{Kind: boxKind, Name: b.Name, Bytes: home.DiskUsage(b.Dir), Why: why},
-			remove:    b.Remove,
+			remove:    func() error { return b.Remove(ctx, progress) },
 		})
 	}
 	return out, nil
@@ -159,7 +161,7 @@ func branchGone(ctx context.Context, b Box) bool {
 }
 
 // templates are those that neither a box nor a machine of the pool was made from.
-func (p Pruner) templates(context.Context) ([]prunable, error) {
+func (p Pruner) templates(context.Context, agentbox.Progress) ([]prunable, error) {
 	keys, err := p.Templates.Unneeded(p.Boxes.Templates())
 	var out []prunable
 	for _, key := range keys {
@@ -172,7 +174,7 @@ func (p Pruner) templates(context.Context) ([]prunable, error) {
 }
 
 // images are those without a user for a week, see images.Unneeded.
-func (p Pruner) images(ctx context.Context) ([]prunable, error) {
+func (p Pruner) images(ctx context.Context, _ agentbox.Progress) ([]prunable, error) {
 	list, err := p.Images.Unneeded()
 	var out []prunable
 	for _, img := range list {

@@ -90,7 +90,7 @@ func TestPrune(t *testing.T) {
 	w := &fakeBoxes{known: agentbox.NewBoxID()}
 	dir := t.TempDir()
 	for name, directory := range map[string]string{"here": dir, "lost": filepath.Join(dir, "gone"), "of nothing": ""} {
-		w.idle = append(w.idle, Box{Box: agentbox.Box{Name: name, Directory: directory}, Remove: w.remove("box " + name)})
+		w.idle = append(w.idle, Box{Box: agentbox.Box{Name: name, Directory: directory}, Remove: func(context.Context, agentbox.Progress) error { return w.remove("box " + name)() }})
 	}
 	p := pruner(t, w)
 	all := []string{"audit", "box", "image", "template"}

@@ -1,7 +1,7 @@
 // Package recall keeps agents' conversations by project and gives them to later boxes, so that an
-// agent does not forget them with a reset or a new box. It wakes no box, and nothing fails because
-// of it: a box that does not answer within half a minute loses its latest conversations, and the
-// user is told.
+// agent does not forget them with a reset or a new box. It wakes no box; its caller does. Nothing
+// fails because of it: a box that does not answer within half a minute loses its latest
+// conversations, and the user is told.
 //
 // There is one archive for each project and agent (home.Sessions), which package history merges.
 // Its files are data from boxes; history bounds their number and size and decides what is kept.
