@@ -113,7 +113,7 @@ func unsavedError(boxes []removal) error {
 		it = "them"
 	}
 	return agentbox.Errorf(agentbox.Conflict, "%s", strings.Join(texts, "; ")).
-		WithHint("agentbox pull %s gets all of it as a branch; agentbox rm --force %s removes %s anyway", box, strings.Join(all, " "), it)
+		WithHint("agentbox pull %s gets what is checked out there as a branch, git fetch %s all of its branches; agentbox rm --force %s removes %s anyway", box, box, strings.Join(all, " "), it)
 }
 
 // removeBox removes one box. It asks first if something would be lost.

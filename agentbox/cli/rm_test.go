@@ -14,11 +14,11 @@ func TestEveryLossIsNamed(t *testing.T) {
 		message, hint string
 	}{
 		{[]removal{a}, "box a has work",
-			"agentbox pull a gets all of it as a branch; agentbox rm --force a removes it anyway"},
+			"agentbox pull a gets what is checked out there as a branch, git fetch a all of its branches; agentbox rm --force a removes it anyway"},
 		{[]removal{clean, a}, "box a has work",
-			"agentbox pull a gets all of it as a branch; agentbox rm --force clean a removes them anyway"},
+			"agentbox pull a gets what is checked out there as a branch, git fetch a all of its branches; agentbox rm --force clean a removes them anyway"},
 		{[]removal{a, clean, b}, "box a has work; box b has work",
-			"agentbox pull BOX gets all of it as a branch; agentbox rm --force a clean b removes them anyway"},
+			"agentbox pull BOX gets what is checked out there as a branch, git fetch BOX all of its branches; agentbox rm --force a clean b removes them anyway"},
 	} {
 		if e := agentbox.AsError(unsavedError(c.boxes)); e.Message != c.message || e.Hint != c.hint {
 			t.Errorf("%+v: %q, %q", c.boxes, e.Message, e.Hint)
