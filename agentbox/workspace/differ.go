@@ -30,10 +30,10 @@ func parseChange(line string) change {
 func (c change) deleted() bool { return strings.Trim(c.mode, "0") == "" }
 
 // isIn reports whether files has the same file at this path, or none if it was deleted. files
-// maps paths to "MODE BLOB".
+// maps paths to "MODE BLOB". Of a repository, files has the name of a commit and not the commit.
 func (c change) isIn(files map[string]string) bool {
 	file, ok := files[unquotePath(c.path)]
-	return ok && file == c.mode+" "+c.blob || !ok && c.deleted()
+	return ok && c.mode != "160000" && file == c.mode+" "+c.blob || !ok && c.deleted()
 }
 
 // differing returns the paths of the changes that the checkout does not have in the same form,
@@ -48,7 +48,7 @@ func differing(ctx context.Context, v *git.View, repo Repo, changes []string) ([
 		switch same, ask := c.compare(repo); {
 		case ask:
 			regular = append(regular, c)
-		case !same:
+		case !same && !c.isKept(ctx, v, repo):
 			differ = append(differ, c.path)
 		}
 	}
@@ -88,6 +88,32 @@ func (c change) compare(repo Repo) (same, contents bool) {
 	// Git tracks no other permission than this.
 	executable := fi.Mode()&0o100 != 0
 	return false, c.mode == "100644" && !executable || c.mode == "100755" && executable
+}
+
+// isKept reports whether the change is a repository whose commit the checkout keeps: in its own
+// repository, where a fetch from the box brings it (ModuleRefs), or in the one at that path. That
+// another commit is checked out there loses nothing.
+func (c change) isKept(ctx context.Context, v *git.View, repo Repo) bool {
+	path := unquotePath(c.path)
+	if c.mode != "160000" || !isHex(c.blob) || !validName(path) {
+		return false
+	}
+	commit := []Commit{{ID: c.blob}}
+	if lacking, err := lost(ctx, v, repo, commit, ""); err == nil && len(lacking) == 0 {
+		return true
+	}
+	root := filepath.Join(repo.Root, filepath.FromSlash(path))
+	nested, err := Describe(ctx, root)
+	if err != nil || nested.Root != root { // a submodule that is not checked out
+		return false
+	}
+	v, done, err := Objects(ctx, nested)
+	if err != nil {
+		return false
+	}
+	defer done()
+	lacking, err := lost(ctx, v, nested, commit, "")
+	return err == nil && len(lacking) == 0
 }
 
 // sameLink compares the target of a link, which is all that git stores of one.

@@ -26,8 +26,6 @@ const MaxCommits = 1000
 // bit: a sparse checkout leaves them out. No checkout is sparse, because git would then not add
 // files outside of its patterns.
 const filesTree = `
-set -e
-git() { command git -c core.sparseCheckout=false "$@"; }
 cd "$(git rev-parse --show-toplevel)"
 t=$(mktemp -d)
 trap 'rm -rf "$t"' EXIT
@@ -51,25 +49,52 @@ tab=$(printf '\t')
 // printFiles prints $files, one line "MODE BLOB PATH" per file.
 const printFiles = `git ls-tree -r "$files" | sed "s/^\([0-9]*\) [a-z]* \([0-9a-f]*\)$tab/\1 \2 /"` + "\n"
 
+// printNested prints the changes in the repositories that are checked out below the present one,
+// such as submodules, and which commit is checked out in each: only the repository there has it. If
+// one of them cannot tell, it counts as changed. A quoted name is one that printf understands.
+const printNested = `
+git ls-tree -r "$files" | sed -n "s/^160000 commit \([0-9a-f]*\)$tab/\1 /p" >"$t/repositories"
+while read -r id name; do
+	inner=${name#'"'}; inner=${inner%'"'}
+	dir=$(printf "$(printf %s "$inner" | sed 's/%/%%/g')")
+	[ -e "$dir/.git" ] || continue
+	prefix=$(printf %s "$inner" | sed 's/[\/&]/\\&/g')
+	(unset GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES; cd "./$dir"; state) |
+		sed -n 's/^\(change [0-9]* [0-9a-f]*\) "\(.*\)"$/\1 "'"$prefix"'\/\2"/p; t
+			s/^\(change [0-9]* [0-9a-f]*\) \(.*\)$/\1 "'"$prefix"'\/\2"/p; /^end$/p' >"$t/nested"
+	sed '/^end$/d' "$t/nested"
+	[ "$(tail -n 1 "$t/nested")" = end ] || id=0
+	printf 'change 160000 %s %s\n' "$id" "$name"
+done <"$t/repositories"
+`
+
 // StateScript prints the State of the checkout it runs in, for ReadState. Each line begins with
 // its kind. The last is "end"; without it the output was cut short. Names are quoted as git
-// quotes them, so each file takes one line. The box needs sh, sed, sort, uniq, mktemp and git.
+// quotes them, so each file takes one line. The box needs git, sh and mktemp, sed, sort,
+// tail and uniq.
 //
 // It prints the newest commits and every commit that a ref, a HEAD or an entry of the stash points
 // to: if all of the latter are saved, so is everything that they contain, whatever its date. Refs
 // that only follow another repository are left out, since their commits come from there.
-var StateScript = filesTree + fmt.Sprintf(`
-stashes=$(git log -g --no-show-signature --format=%%H refs/stash -- 2>/dev/null || true)
+var StateScript = fmt.Sprintf(`
+set -e
+git() { command git -c core.sparseCheckout=false "$@"; }
 commits() { git log --no-show-signature --format='commit %%H %%s' "$@" --exclude='refs/remotes/*' --exclude='refs/agentbox/*' --all $stashes --; }
-commits --max-count=%d
-commits --no-walk
-if git rev-parse -q --verify HEAD >/dev/null; then
-	git diff-tree -r --no-renames 'HEAD^{tree}' "$files" | sed "s/^:[0-9]* \([0-9]*\) [0-9a-f]* \([0-9a-f]*\) [A-Z]*$tab/change \1 \2 /"
-else
+state() {
 	%s
-fi
-echo end
-`, MaxCommits, strings.TrimSpace(printFiles)+" | sed 's/^/change /'")
+	stashes=$(git log -g --no-show-signature --format=%%H refs/stash -- 2>/dev/null || true)
+	commits --max-count=%d
+	commits --no-walk
+	if git rev-parse -q --verify HEAD >/dev/null; then
+		git diff-tree -r --no-renames 'HEAD^{tree}' "$files" | sed "s/^:[0-9]* \([0-9]*\) [0-9a-f]* \([0-9a-f]*\) [A-Z]*$tab/change \1 \2 /"
+	else
+		%s
+	fi
+	%s
+	echo end
+}
+state
+`, filesTree, MaxCommits, strings.TrimSpace(printFiles)+" | sed 's/^/change /'", printNested)
 
 // State is what a checkout in a box holds: its commits, and the files that differ from the commit
 // checked out there. All of it is untrusted: ids need not be hex, and paths can be anything.
@@ -97,14 +122,15 @@ func ReadState(out []byte) (State, error) {
 	var s State
 	seen := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
+		if seen[line] {
+			continue
+		}
+		seen[line] = true
 		what, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		switch what {
 		case "commit":
 			id, title, _ := strings.Cut(value, " ")
-			if !seen[id] {
-				s.Commits = append(s.Commits, Commit{id, title})
-			}
-			seen[id] = true
+			s.Commits = append(s.Commits, Commit{id, title})
 		case "change":
 			s.Changed = append(s.Changed, value)
 		case "end":

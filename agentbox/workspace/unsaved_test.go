@@ -14,11 +14,16 @@ import (
 // pulled brings all files of the copy into the checkout as the last pull's ref.
 const pulled = `cp -a ../copy ../third; cd ../third; git add -A; git commit -q -m pulled; cd ../repo; git fetch -q ../third HEAD:refs/agentbox/pulled/b`
 
+// nested makes a repository with a submodule, which has one, and with another repository.
+const nested = `sub; base; git submodule --quiet add ../sub sub; git submodule --quiet update --init --recursive
+	git init -q 'odd é/& %d'; (cd 'odd é/& %d'; ident; echo o >o; git add .; git commit -q -m o); git add . 2>/dev/null; git commit -q -m nested`
+
 // commit makes one in the copy.
 const commit = "git commit -q --allow-empty -m new"
 
 // TestUnsaved compares a copy of a checkout, as a box has it, with the checkout.
 func TestUnsaved(t *testing.T) {
+	isolateGit(t)
 	for name, c := range map[string]struct {
 		before, inside, outside string // run in the checkout, then in the copy, then in the checkout
 		commits, files          int
@@ -63,6 +68,16 @@ func TestUnsaved(t *testing.T) {
 		"files that were pulled":             {"base", "echo x >new; rm a.txt; ln -s run.sh link; echo x >'a b'", pulled + "; git branch pulled refs/agentbox/pulled/b", 0, 0},
 		"and changed since":                  {"base", "echo x >new; rm a.txt", pulled + "; git branch pulled refs/agentbox/pulled/b; cd ../copy; echo y >new; chmod -x run.sh; cd ../repo", 0, 2},
 		"pulled to a branch that is gone":    {"base", "echo x >new; rm a.txt", pulled, 0, 2},
+		"a file of a submodule":              {nested, "echo x >sub/new; echo x >>sub/s; (cd 'odd é/& %d'; echo x >'tab\\there')", ":", 0, 3},
+		"a commit in one that is committed":  {nested, "(cd sub; ident; git commit -q --allow-empty -m new); git commit -q -a -m sub", "git fetch -q --no-recurse-submodules ../copy HEAD:pulled", 0, 1},
+		"and pulled":                         {nested, "(cd sub; ident; git commit -q --allow-empty -m new); git commit -q -a -m sub", "git fetch -q --no-recurse-submodules ../copy HEAD:refs/agentbox/pulled/b; git branch pulled refs/agentbox/pulled/b", 0, 1},
+		"and fetched":                        {nested, "(cd sub; ident; git commit -q --allow-empty -m new); git commit -q -a -m sub", "git fetch -q --no-recurse-submodules ../copy HEAD:pulled; cd sub; git fetch -q ../../copy/sub HEAD:pulled", 0, 0},
+		"and fetched with the box":           {nested, "(cd sub; ident; git commit -q --allow-empty -m new); git commit -q -a -m sub", "git fetch -q --no-recurse-submodules ../copy HEAD:pulled; git fetch -q ../copy/sub HEAD:refs/agentbox/b/sub/HEAD", 0, 0},
+		"a submodule that moved on here":     {nested, ":", "cd sub; ident; git commit -q --allow-empty -m new", 0, 0},
+		"one that is gone here":              {nested, ":", "git submodule --quiet deinit -f --all", 0, 2},
+		"of one in another":                  {nested, "echo x >>sub/nested/ss", ":", 0, 1},
+		"of one that the checkout has too":   {nested + "; echo x >>sub/s; echo x >sub/nested/new", ":", ":", 0, 0},
+		"a commit in a submodule":            {nested, "(cd sub; ident; git commit -q --allow-empty -m new)", ":", 0, 1},
 		"a repository without a commit":      {"git init -q repo; cd repo; ident", "echo x >new", ":", 0, 1},
 		"without a commit and nothing done":  {"git init -q repo; cd repo; ident; echo x >new", ":", ":", 0, 0},
 	} {
