@@ -1,5 +1,7 @@
 package snapshot
 
+import "agentbox/agentbox/workspace"
+
 // maxLarge is the maximum size, in bytes, of an uncommitted file that is kept.
 const maxLarge = 512 << 20
 
@@ -65,15 +67,9 @@ again() { # begins with what is committed, for an index that git cannot read
 	rm -f "$t/index"
 	[ -z "$head" ] || git read-tree "$head" 2>/dev/null || fail "the commit of HEAD is damaged"
 }
-reveal() { # makes git look at files with the skip-worktree bit, but for those that a sparse checkout leaves out
-	git ls-files -t >"$t/files" && sed -n 's/^S //p' "$t/files" >"$t/skipped" || return
-	[ -s "$t/skipped" ] || return 0
-	git ls-files --deleted >"$t/deleted" && git update-index --no-skip-worktree --stdin <"$t/skipped" && git ls-files --deleted >"$t/absent" || return
-	sort "$t/deleted" "$t/deleted" "$t/absent" | uniq -u | git update-index --skip-worktree --stdin
-}
+` + workspace.Reveal + `
 add() {
 	reveal 2>"$t/why" || return
-	git update-index -q --really-refresh >/dev/null 2>&1
 	git add -A --ignore-errors --pathspec-from-file="$t/spec" --pathspec-file-nul >/dev/null 2>"$t/lost"
 	tree=$(git write-tree 2>"$t/why")
 }

@@ -21,10 +21,9 @@ const MaxCommits = 1000
 // checkout would produce. It changes nothing there: new objects go into a temporary directory.
 // The box's git runs it, so its output is untrusted.
 //
-// Git must see each file. So the copy of the index keeps its time, which tells git whose contents
-// to compare. In it, no file is taken for unchanged, except for absent ones with the skip-worktree
-// bit: a sparse checkout leaves them out. No checkout is sparse, because git would then not add
-// files outside of its patterns.
+// Git must see each file, see Reveal. The copy of the index keeps its time, which tells git whose
+// contents to compare. No checkout is sparse, because git would then not add files outside of its
+// patterns.
 const filesTree = `
 cd "$(git rev-parse --show-toplevel)"
 t=$(mktemp -d)
@@ -33,17 +32,24 @@ objects=$(git rev-parse --path-format=absolute --git-path objects)
 cp -p "$(git rev-parse --git-path index)" "$t/index" 2>/dev/null || true
 mkdir "$t/objects"
 export GIT_INDEX_FILE="$t/index" GIT_OBJECT_DIRECTORY="$t/objects" GIT_ALTERNATE_OBJECT_DIRECTORIES="$objects"
-git ls-files -v | sed -n 's/^[a-zS] //p' >"$t/hidden"
-if [ -s "$t/hidden" ]; then
-	git update-index --no-assume-unchanged --stdin <"$t/hidden"
-	git ls-files --deleted >"$t/deleted"
-	git update-index --no-skip-worktree --stdin <"$t/hidden"
-	git ls-files --deleted >"$t/absent"
-	sort "$t/deleted" "$t/deleted" "$t/absent" | uniq -u | git update-index --skip-worktree --stdin
-fi
+reveal
 git add -A 2>/dev/null
 files=$(git write-tree)
 tab=$(printf '\t')
+`
+
+// Reveal is shell code for the function reveal. In the index that git uses at that moment, it makes
+// git look at files which it takes for unchanged (git update-index --assume-unchanged,
+// --skip-worktree). Only absent files with the skip-worktree bit keep it: a sparse checkout leaves
+// them out, and they are not deleted. $t is a directory for its files.
+const Reveal = `
+reveal() {
+	git ls-files -v >"$t/files" && sed -n 's/^[a-zS] //p' "$t/files" >"$t/hidden" || return
+	[ -s "$t/hidden" ] || return 0
+	git update-index --no-assume-unchanged --stdin <"$t/hidden" && git ls-files --deleted >"$t/deleted" || return
+	git update-index --no-skip-worktree --stdin <"$t/hidden" && git ls-files --deleted >"$t/absent" || return
+	sort "$t/deleted" "$t/deleted" "$t/absent" | uniq -u | git update-index --skip-worktree --stdin
+}
 `
 
 // printFiles prints $files, one line "MODE BLOB PATH" per file.
@@ -79,6 +85,7 @@ done <"$t/repositories"
 var StateScript = fmt.Sprintf(`
 set -e
 git() { command git -c core.sparseCheckout=false "$@"; }
+%s
 commits() { git log --no-show-signature --format='commit %%H %%s' "$@" --exclude='refs/remotes/*' --exclude='refs/agentbox/*' --all $stashes --; }
 state() {
 	%s
@@ -94,7 +101,7 @@ state() {
 	echo end
 }
 state
-`, filesTree, MaxCommits, strings.TrimSpace(printFiles)+" | sed 's/^/change /'", printNested)
+`, Reveal, filesTree, MaxCommits, strings.TrimSpace(printFiles)+" | sed 's/^/change /'", printNested)
 
 // State is what a checkout in a box holds: its commits, and the files that differ from the commit
 // checked out there. All of it is untrusted: ids need not be hex, and paths can be anything.
