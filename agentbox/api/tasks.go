@@ -14,7 +14,7 @@ var (
 	ListTasks = Endpoint[TaskList, []agentbox.Task]{"/v1/task/list"}
 	// ShowTask returns a task with its evidence.
 	ShowTask = Endpoint[TaskRef, TaskInfo]{"/v1/task/show"}
-	// WaitTask returns when the task has ended.
+	// WaitTask returns when the task has ended, and its box has been removed or stays.
 	WaitTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/wait"}
 	// CancelTask returns before a running task has ended. It is Conflict for one that has ended.
 	CancelTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/cancel"}

@@ -29,6 +29,7 @@ type fakeHost struct {
 	removed  map[string]int
 	envs     map[string][]string // by name of a box
 	maxBoxes int
+	onRemove func() // called before a box is removed; nil for nothing
 }
 
 func newFakeHost(t *testing.T) *fakeHost {
@@ -83,6 +84,9 @@ func (h *fakeHost) Stop(context.Context, api.BoxRef) error       { return nil }
 
 func (h *fakeHost) Remove(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (agentbox.Box, error) {
 	b, err := h.Find(ctx, ref)
+	if h.onRemove != nil {
+		h.onRemove()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.boxes, b.Name)

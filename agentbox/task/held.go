@@ -153,11 +153,9 @@ func (q *Queue) Hold(ctx context.Context, id agentbox.TaskID) (agentbox.Task, er
 	w := q.watch(id)
 	w.addHolders(+1)
 	for {
-		if !q.isFollowing(id) || w.isRemoved(ctx, q.Boxes) {
-			if t, err := q.Store.Read(id); err != nil || t.State.Done() {
-				q.dropWatch(id)
-				return t, err
-			}
+		if t, over, err := q.readOver(ctx, id); over {
+			q.dropWatch(id)
+			return t, err
 		}
 		select {
 		case <-q.ctx.Done():
@@ -201,12 +199,18 @@ func (q *Queue) End(id agentbox.TaskID, limit agentbox.Limit) error {
 	return q.cancel(id, cancellation{Limit: limit})
 }
 
-// isFollowing tells whether this queue is following an attempt of a task.
-func (q *Queue) isFollowing(id agentbox.TaskID) bool {
+// readOver reads a task and tells whether it is over: it has ended, and its box has been removed or
+// stays. A task that cannot be read is over, too, with the reason.
+func (q *Queue) readOver(ctx context.Context, id agentbox.TaskID) (t agentbox.Task, over bool, err error) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	_, yes := q.running[id]
-	return yes
+	_, following := q.running[id]
+	w := q.watches[id]
+	q.mu.Unlock()
+	if following && (w == nil || !w.isRemoved(ctx, q.Boxes)) {
+		return t, false, nil
+	}
+	t, err = q.Store.Read(id)
+	return t, err != nil || t.State.Done(), err
 }
 
 // upRequest asks for the box of an attempt. The box's supervisor enforces the limits of the task,

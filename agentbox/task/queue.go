@@ -342,11 +342,12 @@ func hasWork(a agentbox.Attempt) bool {
 	return a.Result == nil || a.Result.Ref != "" || a.Result.Box != "" || a.Result.Commits > 0 || a.Result.Files > 0 || a.Result.Artifacts > 0
 }
 
-// Wait returns when a task has ended. The error is ctx's, or that of a task that cannot be read.
+// Wait returns when a task has ended, and its box has been removed or stays. The error is ctx's, or
+// that of a task that cannot be read.
 func (q *Queue) Wait(ctx context.Context, id agentbox.TaskID) (t agentbox.Task, err error) {
-	waited := poll(ctx, func() bool {
-		t, err = q.Store.Read(id)
-		return err != nil || t.State.Done()
+	waited := poll(ctx, func() (over bool) {
+		t, over, err = q.readOver(ctx, id)
+		return over
 	})
 	return t, cmp.Or(err, waited)
 }

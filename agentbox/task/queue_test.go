@@ -30,6 +30,17 @@ func TestTaskResult(t *testing.T) {
 	}
 }
 
+// TestWaitReturnsWhenTheBoxIsGone makes a removal take longer than Wait takes to see the result.
+func TestWaitReturnsWhenTheBoxIsGone(t *testing.T) {
+	h := newFakeHost(t)
+	h.onRemove = func() { time.Sleep(10 * pollFileEvery) }
+	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
+	wait(t, q, submit(t, q, 0, "0")[0].ID)
+	if boxes, _ := h.List(t.Context(), api.ListRequest{}, nil); len(boxes) != 0 {
+		t.Errorf("%d boxes are there when the task is over", len(boxes))
+	}
+}
+
 func TestTasksEndOnceAcrossRestarts(t *testing.T) {
 	h, store := newFakeHost(t), Store{t.TempDir()}
 	q, stop := h.serve(t, store, noChanges)
