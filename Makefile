@@ -7,9 +7,9 @@ GVISOR  := vmm/gvisor/runsc/embedded/.built
 TEST     = umask 022 && TMPDIR=/tmp $(GO) test
 LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
 
-# What `make test` has under way at once: a target for each CPU with 6 GiB of memory, and of each at least four packages, as
-# many wait more than they compute. The scripts of e2e count for themselves (agentbox/e2e/slots_test.go).
-TARGETS  = $(shell awk -v n=$$(nproc) '/^MemAvailable:/ { m = int($$2 / 6291456); if (m < n) n = m; print n < 1 ? 1 : n }' /proc/meminfo)
+# What `make test` has under way at once: a target for each two CPUs with 6 GiB of memory, and of each at least four packages,
+# as many wait more than they compute. The scripts of e2e count for themselves (agentbox/e2e/slots_test.go).
+TARGETS  = $(shell awk -v n=$$(nproc) '/^MemAvailable:/ { n = int(n / 2); m = int($$2 / 6291456); if (m < n) n = m; print n < 1 ? 1 : n }' /proc/meminfo)
 PACKAGES = $(shell n=$$(nproc); echo $$((n < 8 ? 4 : n / 2)))
 # The packages of which -short leaves something out; e2e has a target of its own.
 WHOLE    = $(shell grep -rl --include='*_test.go' 'testing\.Short()' agentbox bench cachestore mesh policy vmm | xargs -n 1 dirname | sort -u | grep -vx agentbox/e2e | sed 's,^,./,')
