@@ -206,7 +206,8 @@ func (c *taskChaos) checkAttempt(t agentbox.Task, a agentbox.Attempt) {
 		c.t.Errorf("%s succeeded, and was followed by another", what)
 	}
 	name := t.Command[len(t.Command)-1]
-	cast, _ := os.ReadFile(filepath.Join(c.home, "tasks", t.ID.String(), "attempts", fmt.Sprint(a.Number), "transcript.cast")) // absent if the command never ran
+	dir := filepath.Join(c.home, "tasks", t.ID.String(), "attempts", fmt.Sprint(a.Number))
+	cast, _ := os.ReadFile(filepath.Join(dir, "transcript.cast")) // absent if the command never ran
 	succeeded := a.Result.State == agentbox.TaskSucceeded
 	if !bytes.Contains(cast, []byte(`written\r\n`)) && !succeeded || a.Result.Box != "" {
 		return
@@ -218,7 +219,8 @@ func (c *taskChaos) checkAttempt(t agentbox.Task, a agentbox.Attempt) {
 	for prefix, content := range want {
 		out, err := c.program(c.dir, "git", "show", a.Result.Ref+":"+prefix+name).CombinedOutput()
 		if err != nil || string(out) != content {
-			c.t.Errorf("%s: its ref has %q as %s: %v; it ended so: %+v", what, out, prefix+name, err, *a.Result)
+			timeline, _ := os.ReadFile(filepath.Join(dir, "timeline.jsonl")) // evidence only
+			c.t.Errorf("%s: its ref has %q as %s: %v; it ended so: %+v\n%s", what, out, prefix+name, err, *a.Result, timeline)
 		}
 	}
 }

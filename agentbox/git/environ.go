@@ -25,7 +25,8 @@ var noUserConfig = []string{"HOME=/dev/null", "XDG_CONFIG_HOME=/dev/null", "GIT_
 	"GIT_CONFIG_NOSYSTEM=1", "GIT_ATTR_NOSYSTEM=1"}
 
 // overrides take precedence over all configuration files. They cover the keys that start a program
-// or reach another machine, and that the environment cannot control.
+// or reach another machine, and that the environment cannot control. Locks of refs are waited for,
+// in milliseconds: the git of a killed daemon may hold one for a moment longer.
 var overrides = []string{
 	"core.fsmonitor=false", "core.hooksPath=/dev/null", "core.sshCommand=false", "core.gitProxy=", "core.alternateRefsCommand=false",
 	"core.askPass=false", "core.pager=cat", "core.editor=false", "credential.helper=", "protocol.allow=never",
@@ -33,6 +34,7 @@ var overrides = []string{
 	"gpg.ssh.defaultKeyCommand=", "log.showSignature=false", "diff.external=", "interactive.diffFilter=", "sequence.editor=false",
 	"uploadpack.packObjectsHook=", "submodule.recurse=false", "fetch.recurseSubmodules=false", "gc.auto=0", "maintenance.auto=false",
 	"fetch.fsckObjects=true", "transfer.fsckObjects=true", "core.untrackedCache=keep",
+	"core.filesRefLockTimeout=10000", "core.packedRefsTimeout=10000",
 }
 
 // environment returns the environment of one git process. If a variable appears several times, the

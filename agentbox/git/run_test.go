@@ -6,7 +6,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 )
 
 // prepared is closed when git has said that it holds its locks.
@@ -55,5 +57,33 @@ func TestInterruptedGitLeavesNoLock(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "refs/x/*.lock")); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// The git of a killed daemon goes on for a moment, and may hold the lock of a ref that the next
+// daemon's git changes.
+func TestGitWaitsForTheLockOfARef(t *testing.T) {
+	dir := t.TempDir()
+	run := func(stdin string, args ...string) string {
+		out, _, err := Run(t.Context(), Call{Dir: dir, Args: args, Stdin: strings.NewReader(stdin)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	run("", "init", "-q", "--bare", ".")
+	tree := run("", "hash-object", "-t", "tree", "-w", os.DevNull)
+	lock := filepath.Join(dir, "refs/x/y.lock")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(lock), 0o700), os.WriteFile(lock, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	released := make(chan error, 1)
+	time.AfterFunc(time.Second, func() { released <- os.Remove(lock) })
+	run("", "update-ref", "refs/x/y", tree)
+	if err := <-released; err != nil {
+		t.Fatal(err)
+	}
+	if got := run("", "rev-parse", "refs/x/y"); got != tree {
+		t.Errorf("the ref is %s, not %s", got, tree)
 	}
 }
