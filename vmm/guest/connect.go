@@ -19,8 +19,9 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// ConnectTimeout bounds Connect: long enough for a cold boot under emulation on a busy host.
-const ConnectTimeout = 60 * time.Second
+// ConnectTimeout bounds Connect: long enough for a cold boot under emulation on a busy host, which
+// takes 6 seconds on an idle one and took more than a minute beside four others.
+const ConnectTimeout = 3 * time.Minute
 
 // UserName is the login of the host: the box's user, whatever its name is in the image.
 const UserName = "agentbox"
