@@ -179,7 +179,10 @@ func (s *Store) adopt(ctx context.Context, b *build) error {
 	if here, err := s.open(b.image.Digest); err == nil && here.Lazy == nil {
 		return nil
 	}
-	if err := errors.Join(os.RemoveAll(place), durable.SyncDir(b.dir), os.Rename(b.dir, place)); err != nil {
+	if err := errors.Join(os.RemoveAll(place), durable.SyncDir(b.dir)); err != nil {
+		return err
+	}
+	if err := os.Rename(b.dir, place); err != nil {
 		return err
 	}
 	return durable.SyncDir(filepath.Dir(place))

@@ -86,7 +86,7 @@ func writeDir(dir string, files map[string][]byte, manifest any) error {
 	return publish(tmp, dir)
 }
 
-// newDir makes a temporary directory below parent, in the file system to which appear renames it.
+// newDir makes a temporary directory below parent, beside which publish gives it its name.
 func newDir(parent string) (string, error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return "", err
@@ -94,7 +94,7 @@ func newDir(parent string) (string, error) {
 	return os.MkdirTemp(parent, ".new-")
 }
 
-// publish gives a complete directory its name. The name is durable when appear returns.
+// publish gives a complete directory its name. The name is durable when publish returns.
 func publish(tmp, dir string) error {
 	if err := errors.Join(os.Chmod(tmp, 0o755), durable.SyncDir(tmp)); err != nil {
 		return err

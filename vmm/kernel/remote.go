@@ -132,7 +132,8 @@ func Drop(ctx context.Context, root string, gone func(by string) bool) error {
 }
 
 // drop removes fetched parts, holding Root's lock. Kernel directories go first: after a crash the
-// parts still tell which ones are left.
+// parts still tell which ones are left. The parts lose their name before their first file, as
+// without their origin they would count as this host's own.
 func drop(ctx context.Context, root string, f Fetched) error {
 	unlock, err := durable.Lock(ctx, filepath.Join(root, "lock"), nil)
 	if err != nil {
@@ -141,7 +142,7 @@ func drop(ctx context.Context, root string, f Fetched) error {
 	defer unlock()
 	p, err := loadParts(f.Dir)
 	if err != nil {
-		return errors.Join(err, os.RemoveAll(f.Dir))
+		return errors.Join(err, removeDir(f.Dir))
 	}
 	made, err := filepath.Glob(filepath.Join(root, "*", FileManifest)) // the pattern is valid
 	for _, file := range made {
@@ -150,5 +151,14 @@ func drop(ctx context.Context, root string, f Fetched) error {
 			err = errors.Join(err, os.RemoveAll(filepath.Dir(file)))
 		}
 	}
-	return errors.Join(err, os.RemoveAll(f.Dir))
+	return errors.Join(err, removeDir(f.Dir))
+}
+
+// removeDir removes a directory, which takes another name first.
+func removeDir(dir string) error {
+	tmp, err := newDir(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(dir, filepath.Join(tmp, "removed")), durable.SyncDir(filepath.Dir(dir)), os.RemoveAll(tmp))
 }
