@@ -23,7 +23,7 @@ import (
 // one machine; localKey, which never reaches the guest, as long as the box. When the guest hangs
 // up, the next use greets it anew.
 //
-// connecting is a lock that is held while the guest is greeted, which takes up to a minute, so that
+// connecting is a lock that is held while the guest is greeted, which may take minutes, so that
 // of several callers one greets it and the others get its connection: there is one stream, so there
 // cannot be two connections. It is a channel, so that each caller waits for it no longer than its
 // own context allows. mu guards current for a moment, and is taken second: a caller that only asks
@@ -77,6 +77,10 @@ func (l *link) lock(ctx context.Context) error {
 
 func (l *link) unlock() { <-l.connecting }
 
+// reconnectTimeout bounds how long a guest that was connected before may take to answer again. It
+// does not boot, and a guest that hangs should be known soon.
+const reconnectTimeout = time.Minute
+
 // client returns the live connection, or makes one.
 func (l *link) client(ctx context.Context) (*guest.Client, error) {
 	if err := l.lock(ctx); err != nil {
@@ -86,6 +90,8 @@ func (l *link) client(ctx context.Context) (*guest.Client, error) {
 	if c := l.liveConnection(); c != nil {
 		return c, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, reconnectTimeout)
+	defer cancel()
 	return l.connect(ctx, nil)
 }
 

@@ -19,9 +19,9 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// ConnectTimeout bounds Connect: long enough for a cold boot under emulation on a busy host, which
+// BootTimeout bounds Connect: long enough for a cold boot under emulation on a busy host, which
 // takes 6 seconds on an idle one and took more than a minute beside four others.
-const ConnectTimeout = 3 * time.Minute
+const BootTimeout = 3 * time.Minute
 
 // UserName is the login of the host: the box's user, whatever its name is in the image.
 const UserName = "agentbox"
@@ -35,7 +35,7 @@ const UserName = "agentbox"
 // wraps *Refused comes from the guest itself. Lives begin one at a time on a stream, and nothing
 // else may read from it.
 func Connect(ctx context.Context, stream net.Conn, hello protocol.Hello) (*Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, BootTimeout)
 	defer cancel()
 	if err := ctx.Err(); err != nil {
 		return nil, unavailable(err)

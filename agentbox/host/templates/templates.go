@@ -98,7 +98,7 @@ func New(cfg Config) (*Templates, error) {
 
 // BootTimeout bounds the boot of a template's machine, which takes seconds even if everything is
 // emulated, and more than a minute if the host is busy, too.
-const BootTimeout = guest.ConnectTimeout + time.Minute
+const BootTimeout = guest.BootTimeout + time.Minute
 
 // Open returns the template for a machine: one that is here, else one from the team, else a new
 // one. A damaged template is made again. It returns nil if the machine is to boot, because its kind
