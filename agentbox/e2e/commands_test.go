@@ -91,7 +91,7 @@ func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
 	seconds, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	deadline := time.Now().Add(time.Duration(seconds) * busy * time.Second)
-	for {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 400*time.Millisecond) {
 		err := ts.Exec(args[1], args[2:]...)
 		if err == nil {
 			return
@@ -99,7 +99,7 @@ func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
 		if time.Now().After(deadline) {
 			ts.Fatalf("still failing after %d s: %v", seconds*busy, err)
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
