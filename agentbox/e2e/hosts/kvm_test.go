@@ -43,7 +43,7 @@ status=0
 cd /mnt/agentbox/vmm/qemu
 AGENTBOX_TEST_KERNEL=/mnt/kernel TMPDIR=/tmp ./qemu.test -test.v -test.count=1 -test.timeout=60m -test.run "$(cat /mnt/suite)" || status=1
 cd /mnt/agentbox/agentbox/e2e
-AGENTBOX_E2E_BIN=/mnt/bin AGENTBOX_E2E_KIND=microvm AGENTBOX_E2E_SEED=/var/seed TMPDIR=/tmp \
+AGENTBOX_E2E_BIN=/mnt/bin AGENTBOX_E2E_KIND=microvm AGENTBOX_E2E_EVERY_KIND=1 AGENTBOX_E2E_SEED=/var/seed TMPDIR=/tmp \
 	./e2e.test -test.v -test.count=1 -test.timeout=120m -test.run "$(cat /mnt/scripts)" || status=1
 echo $status >/dev/vdc
 sync; busybox poweroff -f
