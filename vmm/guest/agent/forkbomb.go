@@ -18,9 +18,20 @@ const forkBombDelay = 10 * time.Second
 // the host, so a fork bomb leaves the box next to no time, and the host little. watch calls it
 // again and again.
 func (g *gvisorBox) endForkBomb(now time.Time) {
+	if g.forkBomb == 0 {
+		g.forkBomb = g.findForkBomb(now)
+	}
+	if g.forkBomb != 0 && killGroup(g.forkBomb) {
+		g.forkBombs.Add(1)
+		g.forkBomb = 0
+	}
+}
+
+// findForkBomb returns the group of processes that has filled the box for forkBombDelay, or 0.
+func (g *gvisorBox) findForkBomb(now time.Time) int {
 	if !g.isFull() {
 		g.fullSince = time.Time{}
-		return
+		return 0
 	}
 	// The clock starts when the box is first seen to be full, and starts anew when it was not in
 	// between.
@@ -28,14 +39,14 @@ func (g *gvisorBox) endForkBomb(now time.Time) {
 		g.fullSince = now
 	}
 	if now.Sub(g.fullSince) < forkBombDelay {
-		return
+		return 0
 	}
 	g.fullSince = time.Time{}
-	if group := forkBombOf(g.processes(), readNumber(filepath.Join(g.dir, "pids.max"), ""), syscall.Getpgid); group != 0 {
-		g.log.Warn("a fork bomb had filled the box with processes: killed its group", "group", group)
-		killGroup(group)
-		g.forkBombs.Add(1)
+	group := forkBombOf(g.processes(), readNumber(filepath.Join(g.dir, "pids.max"), ""), syscall.Getpgid)
+	if group != 0 {
+		g.log.Warn("a fork bomb has filled the box with processes: killing its group", "group", group)
 	}
+	return group
 }
 
 // isFull reports whether hardly another process can be started. Being within a 32nd of the limit is
@@ -77,7 +88,8 @@ func forkBombOf(pids []int, limit int, groupOf func(pid int) (int, error)) int {
 }
 
 // killGroup repeats the signal until no process of the group is left, since one that is being
-// forked may be missed. It gives up after killTimeout.
-func killGroup(group int) {
-	poll(killTimeout, func() bool { return errors.Is(syscall.Kill(-group, syscall.SIGKILL), syscall.ESRCH) })
+// forked may be missed. After killTimeout it returns false; the caller tries again, because a box
+// whose host is busy may need longer.
+func killGroup(group int) bool {
+	return poll(killTimeout, func() bool { return errors.Is(syscall.Kill(-group, syscall.SIGKILL), syscall.ESRCH) })
 }

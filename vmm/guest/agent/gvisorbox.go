@@ -22,7 +22,7 @@ import (
 // gvisorBox is everything that is the user's, in one control group with a limit of processes.
 // gVisor has no freezer, no cgroup.kill and no limit of memory; the last two are done here. The
 // methods are those of Machine. watch runs for as long as the machine and is the only one that uses
-// fullSince.
+// fullSince and forkBomb.
 type gvisorBox struct {
 	dir   string
 	log   *slog.Logger
@@ -30,6 +30,7 @@ type gvisorBox struct {
 
 	forkBombs atomic.Int64 // groups of processes that were killed for want of room for others
 	fullSince time.Time    // since when there is no room; zero while there is some
+	forkBomb  int          // the group of processes that is being killed, or 0
 }
 
 // The control groups, which gVisor has in version 1. They are where no program looks for limits.
