@@ -110,10 +110,20 @@ func processesOf(dir string) (map[int]string, error) {
 		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
 		cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 		if names(environ, "AGENTBOX_HOME="+dir) || names(cmdline, dir) {
-			found[pid] = string(bytes.ReplaceAll(bytes.TrimRight(cmdline, "\x00"), []byte{0}, []byte{' '}))
+			found[pid] = string(bytes.ReplaceAll(bytes.TrimRight(cmdline, "\x00"), []byte{0}, []byte{' '})) + " of " + homeIn(environ)
 		}
 	}
 	return found, nil
+}
+
+// homeIn returns the AGENTBOX_HOME of an environment, for messages.
+func homeIn(environ []byte) string {
+	for _, kv := range strings.Split(string(environ), "\x00") {
+		if home, found := strings.CutPrefix(kv, "AGENTBOX_HOME="); found {
+			return home
+		}
+	}
+	return "no home"
 }
 
 // names reports whether text contains path or a path below it; /h1 does not match in /h12.
