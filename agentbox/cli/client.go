@@ -111,27 +111,27 @@ func (a *app) startDaemon(ctx context.Context, client *api.Client) error {
 		"the daemon does not answer within %s", startTimeout).WithHint("see %s", a.home.Log()))
 	defer cancel()
 	for {
-		died, err := a.spawnDaemon()
+		ours, died, err := a.spawnDaemon()
 		if err != nil {
 			return err
 		}
-		if err := a.awaitDaemon(ctx, client, died); !errors.Is(err, errAnotherRuns) {
+		if err := a.awaitDaemon(ctx, client, ours, died); !errors.Is(err, errAnotherRuns) {
 			return err
 		}
 	}
 }
 
 // spawnDaemon starts a daemon that outlives us: in its own session, in /, with none of our files
-// open. Its output goes to the home's log. If the daemon ends while we watch, died receives the
-// reason.
-func (a *app) spawnDaemon() (died <-chan error, err error) {
+// open. Its output goes to the home's log. It returns the daemon's process ID. If the daemon ends
+// while we watch, died receives the reason.
+func (a *app) spawnDaemon() (pid int, died <-chan error, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	log, err := os.OpenFile(a.home.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, agentbox.Errorf(agentbox.Missing, "cannot write the daemon's log: %w", err)
+		return 0, nil, agentbox.Errorf(agentbox.Missing, "cannot write the daemon's log: %w", err)
 	}
 	defer log.Close()
 	cmd := exec.Command(self, "daemon")
@@ -143,11 +143,11 @@ func (a *app) spawnDaemon() (died <-chan error, err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	inheritNoFiles()
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the daemon: %w", err)
+		return 0, nil, fmt.Errorf("start the daemon: %w", err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }() // ends with the daemon, or with us
-	return ended, nil
+	return cmd.Process.Pid, ended, nil
 }
 
 // inheritNoFiles keeps files that our caller left open from being inherited by the programs that we
@@ -171,14 +171,18 @@ var errAnotherRuns = errors.New("another daemon holds the home")
 // it.
 const anotherWait = 200 * time.Millisecond
 
-// awaitDaemon returns when any daemon answers. It returns errAnotherRuns if the one that we started
-// found another in the home, which has then not answered for anotherWait. If ours ends in any other
-// way, the error is the last line of its log.
-func (a *app) awaitDaemon(ctx context.Context, client *api.Client, died <-chan error) error {
+// awaitDaemon returns when a daemon answers, ours or another. If it is another, ours has ended: it
+// would take the home if the other one was stopped before ours had found it. It returns
+// errAnotherRuns if the one that we started found another in the home, which has then not answered
+// for anotherWait. If ours ends in any other way, the error is the last line of its log.
+func (a *app) awaitDaemon(ctx context.Context, client *api.Client, ours int, died <-chan error) error {
 	var another <-chan time.Time
+	answered := false
 	for {
-		if _, err := api.Call(ctx, client, api.Status, api.None{}, nil); err == nil {
-			return nil
+		if st, err := api.Call(ctx, client, api.Status, api.None{}, nil); err == nil {
+			if answered = true; st.PID == ours || died == nil {
+				return nil
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -189,6 +193,9 @@ func (a *app) awaitDaemon(ctx context.Context, client *api.Client, died <-chan e
 			var status *exec.ExitError
 			if !errors.As(err, &status) || status.ExitCode() != exitDaemonRuns {
 				return agentbox.Errorf(agentbox.Unavailable, "the daemon does not start: %s", a.lastLogLine()).WithHint("see %s", a.home.Log())
+			}
+			if answered {
+				return nil
 			}
 			// It is somebody else's daemon: give it a moment to answer, but no longer.
 			died, another = nil, time.After(anotherWait)
