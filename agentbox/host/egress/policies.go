@@ -301,9 +301,10 @@ func (e *Policies) Notify(concerned func(Scope) bool, progress agentbox.Progress
 		err := b.Apply(ctx)
 		cancel()
 		switch {
+		case !b.IsRunning(): // its machine has ended meanwhile
 		case err == nil:
 			notified = append(notified, b.Name())
-		case e.ctx.Err() == nil && b.IsRunning(): // else its machine or the daemon has ended
+		case e.ctx.Err() == nil: // else the daemon ends
 			e.stopUnnotified(b, err, progress)
 		}
 	}
