@@ -29,18 +29,18 @@ func TestWrongBytesAreChargedToSender(t *testing.T) {
 		return s
 	}
 	liar, honest := session(2), session(3)
-	to.mu.Lock()
+	to.Node.mu.Lock()
 	tr.join(liar)
 	sent := []arrival{arrivalOf(liar, 0), arrivalOf(liar, 1)}
 	tr.leave(liar)
 	tr.join(honest)
 	tr.join(liar)
-	to.mu.Unlock()
+	to.Node.mu.Unlock()
 	for _, a := range sent {
 		tr.reportResult(a, time.Now(), agentbox.Errorf(agentbox.Corrupt, "not what it should be"))
 	}
-	to.mu.Lock()
-	defer to.mu.Unlock()
+	to.Node.mu.Lock()
+	defer to.Node.mu.Unlock()
 	if !honest.joined || !tr.b.sessions[honest] {
 		t.Error("the honest peer is not asked any more")
 	}
