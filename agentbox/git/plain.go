@@ -38,8 +38,15 @@ func ReadPlain(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	var data []byte
+	if fi.Size() <= limit { // it may have grown since
+		data, err = io.ReadAll(io.LimitReader(f, limit+1))
+	}
+	if err == nil && max(fi.Size(), int64(len(data))) > limit {
 		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("it has more than %d bytes", limit)}
 	}
 	return data, err

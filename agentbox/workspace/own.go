@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,9 +27,10 @@ const (
 // there could lead out of it.
 var essential = []string{"HEAD", "config", "config.worktree", "commondir", "gitdir", "index", "packed-refs", "shallow", "objects", "refs", "info", "reftable"}
 
-// checkPlain fails when an essential entry of a git directory is a link, a pipe or a device.
-// HEAD may be a link to a ref, the form that old versions of git wrote. It checks only these
-// names, not what is below objects and refs: the walks there follow no links.
+// checkPlain fails when an essential entry of a git directory is a link, a pipe or a device, or is
+// to hold a path and so large that git would run out of memory. HEAD may be a link to a ref, the
+// form that old versions of git wrote. It checks only these names, not what is below objects and
+// refs: the walks there follow no links.
 func checkPlain(gitDir string) error {
 	for _, name := range essential {
 		path := filepath.Join(gitDir, name)
@@ -38,6 +40,8 @@ func checkPlain(gitDir string) error {
 			continue
 		case err != nil:
 			return unreadable(path, err)
+		case (name == "commondir" || name == "gitdir") && fi.Size() > maxPointer:
+			return unreadable(path, fmt.Errorf("it has more than %d bytes", maxPointer))
 		case fi.IsDir(), fi.Mode().IsRegular(), name == "HEAD" && linkedRef(path) != "":
 			continue
 		}
