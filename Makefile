@@ -14,7 +14,7 @@ PACKAGES = $(shell n=$$(nproc); echo $$((n < 8 ? 4 : n / 2)))
 # The packages of which -short leaves something out; e2e has a target of its own.
 WHOLE    = $(shell grep -rl --include='*_test.go' 'testing\.Short()' agentbox bench cachestore mesh policy vmm | xargs -n 1 dirname | sort -u | grep -vx agentbox/e2e | sed 's,^,./,')
 
-.PHONY: help up build binary modules compiled embedded agent test nightly unit race e2e machines e2e-qemu e2e-kvm reproducible vet fuzz chaos soak bench deps deps-test clean
+.PHONY: help up build binary modules compiled embedded agent test slow nightly unit race e2e e2e-quick e2e-slow machines e2e-qemu e2e-kvm reproducible vet fuzz chaos soak bench deps deps-test clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -60,25 +60,31 @@ build/gocache: go.mod
 	mkdir -p build/gocache
 	GOCACHE=$(CURDIR)/build/gocache GOFLAGS='-trimpath -buildvcs=false' CGO_ENABLED=0 $(GO) test -count=1 -run TestDigest ./agentbox
 
-test: deps-test build ## everything CI runs, with real machines
-	@$(MAKE) --no-print-directory -j $(TARGETS) BESIDE='-p $(PACKAGES)' e2e vet race machines
+test: deps-test build ## what a change has to pass, with real machines (some ten minutes)
+	@$(MAKE) --no-print-directory -j $(TARGETS) BESIDE='-p $(PACKAGES)' e2e-quick vet race
 
-nightly: build ## what is left out of test: scripts under the kind they are not for, chaos, a soak, fuzz (hours)
+slow: deps-test build ## what CI runs besides: the long scripts, random kills, whole sweeps, a minute of a team at work
+	@$(MAKE) --no-print-directory -j $(TARGETS) BESIDE='-p $(PACKAGES)' SOAK=1m e2e-slow machines soak
+
+nightly: build ## what is in neither: scripts under the kind they are not for, chaos, a soak, fuzz (hours)
 	export AGENTBOX_E2E_EVERY_KIND=1 && $(TEST) -count=1 -timeout 300m -run TestScript ./agentbox/e2e
 	@$(MAKE) --no-print-directory chaos soak fuzz
 
 unit: ## unit tests: nothing boots; a minute or two
 	$(TEST) -short ./...
 
-race: ## unit tests under the race detector, and a minute of a team at work
+race: ## unit tests under the race detector
 	$(TEST) -short -race $(BESIDE) ./...
-	export AGENTBOX_SOAK=1m && $(TEST) -count=1 -race -timeout 10m -run TestSoak ./agentbox/team
 
+SOAK ?= 10m
 soak: ## ten minutes of a team at work, under the race detector
-	export AGENTBOX_SOAK=10m && $(TEST) -count=1 -v -race -timeout 60m -run TestSoak ./agentbox/team
+	export AGENTBOX_SOAK=$(SOAK) && $(TEST) -count=1 -v -race -timeout 60m -run TestSoak ./agentbox/team
 
 e2e: build ## the scripts against real machines, and random kills
 	$(TEST) -count=1 -timeout 120m ./agentbox/e2e
+
+e2e-quick e2e-slow: build # its two parts
+	export AGENTBOX_E2E_PART=$(@:e2e-%=%) && $(TEST) -count=1 -timeout 120m ./agentbox/e2e
 
 machines: embedded ## the other tests that -short leaves out: real machines, whole sweeps
 	$(TEST) -count=1 $(BESIDE) -timeout 60m $(WHOLE)

@@ -40,9 +40,9 @@ import (
 //
 // Scripts run once for each kind of isolation, whose name is in $KIND. If the first line is
 // "# kinds: NAME", the script runs for that kind only, and the next line gives the reason. Among the
-// first comments, "# nightly" leaves a script out unless AGENTBOX_E2E_EVERY_KIND is set, "# minutes: N"
-// makes it start before shorter ones, and "# waits" makes it run in addition to those that need the
-// processor.
+// first comments, "# slow" leaves a script to make slow, "# slow: NAME" for that kind only, "# nightly"
+// leaves it out unless AGENTBOX_E2E_EVERY_KIND is set, "# minutes: N" makes it start before shorter
+// ones, and "# waits" makes it run in addition to those that need the processor.
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"repo": cmdRepo, "code": cmdCode, "waitfor": cmdWaitFor, "capture": cmdCapture, "json": cmdJSON, "jsonvar": cmdJSONVar,
 	"gone": cmdGone, "expire": cmdExpire, "ownhome": cmdOwnHome, "pty": cmdPTY, "asuser": cmdAsUser,

@@ -129,19 +129,47 @@ func runKind(t *testing.T, kind string, files []string, headers map[string]heade
 // everyKindEnv makes all scripts run, each for all kinds, some of which need many minutes.
 const everyKindEnv = "AGENTBOX_E2E_EVERY_KIND"
 
+// partEnv names the part that runs: "quick", which make test runs, or "slow", which make slow runs.
+// Both run without it.
+const partEnv = "AGENTBOX_E2E_PART"
+
+// inPart reports whether a test runs that is slow, or is not.
+func inPart(slow bool) bool {
+	switch os.Getenv(partEnv) {
+	case "quick":
+		return !slow
+	case "slow":
+		return slow
+	}
+	return true
+}
+
+func needSlow(t *testing.T) {
+	t.Helper()
+	needMachines(t)
+	if !inPart(true) {
+		t.Skip("make slow runs it")
+	}
+}
+
 // header is the content of a script's first comments: "# kinds: KIND", if it is for one kind only,
-// "# nightly", if make test leaves it out, "# minutes: N", if it takes one or more, and "# waits",
-// if it does little but wait.
+// "# slow" or "# slow: KIND", if make slow runs it, for all kinds or this one, "# nightly", if only
+// make nightly does, "# minutes: N", if it takes one or more, and "# waits", if it does little but
+// wait.
 type header struct {
 	kind    string
+	slow    []string // kinds
 	nightly bool
 	minutes int
 	waits   bool
 }
 
-// runs reports whether the script runs for a kind, as everyKindEnv asks.
+// runs reports whether the script runs for a kind, as everyKindEnv and partEnv ask.
 func (h header) runs(kind string) bool {
-	return os.Getenv(everyKindEnv) != "" || !h.nightly && (h.kind == "" || h.kind == kind)
+	if os.Getenv(everyKindEnv) != "" {
+		return true
+	}
+	return !h.nightly && (h.kind == "" || h.kind == kind) && inPart(slices.Contains(h.slow, kind))
 }
 
 func readHeader(t *testing.T, file string) header {
@@ -149,22 +177,33 @@ func readHeader(t *testing.T, file string) header {
 	if err != nil {
 		t.Fatal(err)
 	}
+	kindOf := func(text string) string {
+		if !slices.Contains(machineKinds, text) {
+			t.Fatalf("%s: unknown kind %q", file, text)
+		}
+		return text
+	}
 	var h header
 	for line := range strings.Lines(string(b)) {
-		if !strings.HasPrefix(line, "#") {
+		text, isComment := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "#")
+		if !isComment {
 			break
 		}
-		line = strings.TrimSuffix(line, "\n")
-		if minutes, found := strings.CutPrefix(line, "# minutes: "); found {
-			if h.minutes, err = strconv.Atoi(minutes); err != nil {
+		key, value, _ := strings.Cut(strings.TrimPrefix(text, " "), ": ")
+		switch {
+		case key == "kinds":
+			h.kind = kindOf(value)
+		case key == "slow" && value == "":
+			h.slow = machineKinds
+		case key == "slow":
+			h.slow = append(h.slow, kindOf(value))
+		case key == "nightly":
+			h.nightly = true
+		case key == "waits":
+			h.waits = true
+		case key == "minutes":
+			if h.minutes, err = strconv.Atoi(value); err != nil {
 				t.Fatalf("%s: %v", file, err)
-			}
-		}
-		h.waits = h.waits || line == "# waits"
-		h.nightly = h.nightly || line == "# nightly"
-		if kind, found := strings.CutPrefix(line, "# kinds: "); found {
-			if h.kind = kind; !slices.Contains(machineKinds, kind) {
-				t.Fatalf("%s: unknown kind %q", file, kind)
 			}
 		}
 	}
