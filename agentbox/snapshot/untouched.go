@@ -9,7 +9,6 @@ import (
 
 	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/environment"
-	"agentbox/agentbox/git"
 	"agentbox/agentbox/workspace"
 )
 
@@ -112,7 +111,8 @@ func readQuickStatus(text, base, tree string) (others []string, clean bool) {
 	return nil, false
 }
 
-// missingCommits returns the commits that the checkout lacks; all of them if there is no checkout.
+// missingCommits returns the commits that the checkout does not keep; all of them if there is no
+// checkout.
 func (k *keepRun) missingCommits(ctx context.Context, ids []string) ([]string, error) {
 	if k.repo == nil || len(ids) == 0 {
 		return ids, nil
@@ -122,8 +122,7 @@ func (k *keepRun) missingCommits(ctx context.Context, ids []string) ([]string, e
 		return nil, err
 	}
 	defer done()
-	have, err := git.Commits(ctx, view, ids...)
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return have[id] }), err
+	return workspace.Unkept(ctx, view, *k.repo, ids, "")
 }
 
 // dropKnown drops the branches and stashes that the checkout has, since they are not the box's

@@ -37,6 +37,24 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
+// A commit that merely lies in the checkout goes with its next git gc.
+func TestCommitWithoutRefIsBoxWork(t *testing.T) {
+	w := newWorld(t, `base`)
+	cmd := exec.Command("sh", "-ec", `git commit -q --allow-empty -m x; git branch b; git reset -q --hard HEAD~1; git -C ../repo fetch -q ../box b`)
+	cmd.Dir = w.box
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, quick := range []bool{true, false} {
+		req := w.request()
+		req.SkipUntouched = quick
+		kept, err := Keep(t.Context(), localGuest{}, req)
+		if err != nil || len(kept.OtherRefs) != 1 {
+			t.Errorf("quick %v: %+v, %v", quick, kept, err)
+		}
+	}
+}
+
 // counting is a box that tells how often it was asked for anything.
 type counting struct {
 	localGuest

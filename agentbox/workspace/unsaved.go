@@ -213,22 +213,33 @@ func pulledFiles(ctx context.Context, v *git.View, repo Repo, memory string) (ma
 	return files, nil
 }
 
-// lost returns the commits that the checkout does not keep: those that no ref and no HEAD of its
-// work trees contains, nor an entry of its stash, nor base. An object that merely lies there, for
-// example after a pull that could not make its branch, is lost with the next git gc. The record of
-// the last pull keeps nothing either, since a user who deletes the branch does not see that ref.
+// lost returns the commits that the checkout does not keep.
 func lost(ctx context.Context, v *git.View, repo Repo, commits []Commit, base string) ([]Commit, error) {
 	var ids []string
 	for _, c := range commits {
 		ids = append(ids, c.ID)
 	}
+	ids, err := Unkept(ctx, v, repo, ids, base)
+	unkept := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		unkept[id] = true
+	}
+	return slices.DeleteFunc(slices.Clone(commits), func(c Commit) bool { return !unkept[c.ID] }), err
+}
+
+// Unkept returns the commits that the checkout does not keep: those that no ref and no HEAD of its
+// work trees contains, nor an entry of its stash, nor base, which may be "". An object that merely
+// lies there, for example after a pull that could not make its branch, is lost with the next git
+// gc. The record of the last pull keeps nothing either, since a user who deletes the branch does
+// not see that ref. v shows the checkout's objects. On an error all commits are returned with it.
+func Unkept(ctx context.Context, v *git.View, repo Repo, ids []string, base string) ([]string, error) {
 	have, err := git.Commits(ctx, v, ids...)
 	if err != nil || len(have) == 0 {
-		return commits, explain(err, repo.Root)
+		return ids, explain(err, repo.Root)
 	}
 	keeping, err := tips(ctx, repo)
 	if err != nil {
-		return nil, err
+		return ids, err
 	}
 	list := slices.Collect(maps.Keys(have))
 	for _, id := range append(keeping, base) {
@@ -238,10 +249,13 @@ func lost(ctx context.Context, v *git.View, repo Repo, commits []Commit, base st
 	}
 	// A ref may name a missing object, and base may be missing.
 	out, _, err := v.Run(ctx, git.Call{Args: []string{"rev-list", "--ignore-missing", "--stdin"}, Stdin: strings.NewReader(strings.Join(list, "\n") + "\n")})
+	if err != nil {
+		return ids, explain(err, repo.Root)
+	}
 	for id := range strings.FieldsSeq(string(out)) {
 		delete(have, id)
 	}
-	return slices.DeleteFunc(slices.Clone(commits), func(c Commit) bool { return have[c.ID] }), explain(err, repo.Root)
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return have[id] }), nil
 }
 
 // pulledRefs are the refs that record the last pull from each box.
