@@ -51,6 +51,11 @@ func CanonicalName(s string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%q is not a host name", agentbox.Clip(s))
 	}
+	// The rule for text in two directions is applied to what s has, before it is mapped: a symbol can
+	// become a letter that may not stand there.
+	if again, err := profile.ToASCII(name); err != nil || again != name {
+		return "", fmt.Errorf("%q is not a host name", agentbox.Clip(s))
+	}
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
 	if len(name) > maxName {
 		return "", errors.New("the name is too long")
