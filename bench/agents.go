@@ -26,10 +26,10 @@ var openedAgents = []string{"claude", "codex", "gemini", "opencode"}
 func (l *Lab) Agents(box agentbox.Box) []Scenario {
 	var all []Scenario
 	for _, name := range openedAgents {
-		o := &openedAgent{name: name, installation: l.plain}
-		own := inBoxes(box, enterLimit, Scenario{Name: "agent/" + name, Setup: o.prepare, Measure: o.open, Teardown: o.removeBoxes})
+		o := &openedAgent{name: name, installation: l.Plain}
+		own := InBoxes(box, EnterLimit, Scenario{Name: "agent/" + name, Setup: o.prepare, Measure: o.open, Teardown: o.removeBoxes})
 		if box.Isolation == agentbox.GVisor {
-			bare := inBoxes(agentbox.Box{}, enterLimit, Scenario{Name: "runsc/agent-" + name, Setup: o.prepareBare, Measure: o.openBare, Teardown: o.stopBare})
+			bare := InBoxes(agentbox.Box{}, EnterLimit, Scenario{Name: "runsc/agent-" + name, Setup: o.prepareBare, Measure: o.openBare, Teardown: o.stopBare})
 			own[0].Baseline = bare[0].Name
 			all = append(all, bare...)
 		}
@@ -44,7 +44,7 @@ type openedAgent struct {
 	name string
 	// installation is the Lab's at first. prepare replaces it by a copy whose environment has the
 	// variables from which the profile takes its secrets.
-	installation *installation
+	installation *Installation
 	repo         string // "" until the box exists
 	program      string
 	// bare is the container beside the box, nil until it is needed.
@@ -53,7 +53,7 @@ type openedAgent struct {
 
 // argv returns the command line that is measured.
 func (o *openedAgent) argv() []string {
-	return slices.Concat([]string{"agent"}, o.installation.lab.machine, []string{o.name, "--", "--version"})
+	return slices.Concat([]string{"agent"}, o.installation.Lab.Flags, []string{o.name, "--", "--version"})
 }
 
 // prepare makes the box and installs the agent in it, once. Printing a version needs no model, so
@@ -62,24 +62,24 @@ func (o *openedAgent) prepare(ctx context.Context) error {
 	if o.repo != "" {
 		return nil
 	}
-	profile, err := agents.Dirs{User: o.installation.home.Agents()}.Find(o.name)
+	profile, err := agents.Dirs{User: o.installation.Home.Agents()}.Find(o.name)
 	if err != nil {
 		return err
 	}
 	here := *o.installation
 	for _, s := range profile.Secrets {
-		here.program.Env = append(slices.Clone(here.program.Env), s.Name+"=of-a-benchmark")
+		here.Program.Env = append(slices.Clone(here.Program.Env), s.Name+"=of-a-benchmark")
 	}
-	repo, err := here.lab.repo(ctx, "agent-"+o.name, smallRepository)
+	repo, err := here.Lab.Repo(ctx, "agent-"+o.name, SmallRepository)
 	if err != nil {
 		return err
 	}
 	// The command line installs the agent before it starts it: up to warmUpTime, once.
 	o.installation, o.program = &here, profile.Program
-	end := here.lab.say.Begin("agent", o.name)
-	ctx, cancel := context.WithTimeoutCause(ctx, warmUpTime, fmt.Errorf("the limit is %s", warmUpTime))
+	end := here.Lab.Say.Begin("agent", o.name)
+	ctx, cancel := context.WithTimeoutCause(ctx, WarmUpTime, fmt.Errorf("the limit is %s", WarmUpTime))
 	defer cancel()
-	if _, _, err = here.program.Run(ctx, repo, o.argv()...); err == nil {
+	if _, _, err = here.Program.Run(ctx, repo, o.argv()...); err == nil {
 		o.repo = repo
 		end("")
 	}
@@ -88,13 +88,13 @@ func (o *openedAgent) prepare(ctx context.Context) error {
 
 // open measures one start in the box, which is already running.
 func (o *openedAgent) open(ctx context.Context) (float64, error) {
-	cmd := exec.CommandContext(ctx, o.installation.program.Path, o.argv()...)
-	cmd.Dir, cmd.Env = o.repo, append(os.Environ(), o.installation.program.Env...)
+	cmd := exec.CommandContext(ctx, o.installation.Program.Path, o.argv()...)
+	cmd.Dir, cmd.Env = o.repo, append(os.Environ(), o.installation.Program.Env...)
 	return firstOutput(ctx, cmd)
 }
 
 // removeBoxes removes the boxes.
-func (o *openedAgent) removeBoxes(ctx context.Context) error { return o.installation.remove(ctx) }
+func (o *openedAgent) removeBoxes(ctx context.Context) error { return o.installation.Remove(ctx) }
 
 // prepareBare starts a container with the box's image, its environment and a clone of its
 // repository.
@@ -102,7 +102,7 @@ func (o *openedAgent) prepareBare(ctx context.Context) error {
 	if err := o.prepare(ctx); err != nil {
 		return err
 	}
-	out, err := o.installation.do(ctx, o.repo, "show", "--json")
+	out, err := o.installation.Do(ctx, o.repo, "show", "--json")
 	if err != nil {
 		return err
 	}
@@ -110,17 +110,17 @@ func (o *openedAgent) prepareBare(ctx context.Context) error {
 	if err := json.Unmarshal(out, &shown); err != nil {
 		return err
 	}
-	in := workBox{installation: o.installation, name: shown.ID.String()}
+	in := WorkBox{Installation: o.installation, Name: shown.ID.String()}
 	env, err := in.environment(ctx)
 	if err != nil {
 		return err
 	}
 	// A clone, because the box has a copy too: git runs in both.
 	clone := o.repo + "-bare"
-	if err := git(ctx, o.repo, "clone", "-q", o.repo, clone); err != nil {
+	if err := Git(ctx, o.repo, "clone", "-q", o.repo, clone); err != nil {
 		return err
 	}
-	if o.bare, err = o.installation.lab.bareTarget("bare-"+o.name, shown.Image, clone, "", env, option{}); err != nil {
+	if o.bare, err = o.installation.Lab.bareTarget("bare-"+o.name, shown.Image, clone, "", env, option{}); err != nil {
 		return err
 	}
 	return o.bare.start(ctx)
@@ -143,10 +143,10 @@ func (o *openedAgent) stopBare(ctx context.Context) error {
 // process group of its own, so that Ctrl-C reaches only us; the end of ctx ends it.
 func firstOutput(ctx context.Context, cmd *exec.Cmd) (float64, error) {
 	// Let the machine finish what the last sample left to do.
-	if err := sleep(ctx, settle); err != nil {
+	if err := Sleep(ctx, Settle); err != nil {
 		return 0, err
 	}
-	cmd.SysProcAttr, cmd.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, killAfter
+	cmd.SysProcAttr, cmd.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, KillAfter
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return 0, err
@@ -156,7 +156,7 @@ func firstOutput(ctx context.Context, cmd *exec.Cmd) (float64, error) {
 		return 0, err
 	}
 	_, err = io.ReadFull(out, make([]byte, 1))
-	took := milliseconds(time.Since(started))
+	took := InMilliseconds(time.Since(started))
 	_, restErr := io.Copy(io.Discard, out)
 	if err = errors.Join(err, restErr, cmd.Wait()); err != nil {
 		return took, fmt.Errorf("%s: %w", cmd, err)

@@ -47,7 +47,7 @@ const bareID = "bare"
 // bareContainers returns one container for each configuration, all with the image and environment
 // of a box (a locale alone makes scripts slower). The first is configured as boxes are; each of the
 // others has one of the options.
-func (m *material) bareContainers(ctx context.Context, of workBox, try []string) (all []*bareTarget, err error) {
+func (m *material) bareContainers(ctx context.Context, of WorkBox, try []string) (all []*bareTarget, err error) {
 	env, err := of.environment(ctx)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (m *material) bareContainers(ctx context.Context, of workBox, try []string)
 		if err != nil {
 			return nil, err
 		}
-		s, err := m.lab.bareTarget(name, of.image, clone, "", env, o)
+		s, err := m.lab.bareTarget(name, of.Image, clone, "", env, o)
 		if err != nil {
 			return nil, err
 		}
@@ -77,13 +77,13 @@ func (m *material) bareContainers(ctx context.Context, of workBox, try []string)
 // bareTarget describes a container called name with an image of the user's, in a bundle of its own,
 // without starting it. The runsc is the one that agentbox embeds, so that both sides run the same.
 func (l *Lab) bareTarget(name string, image agentbox.Digest, clone, netns string, env []string, try option) (*bareTarget, error) {
-	programs, err := runsc.New(filepath.Join(l.dir, "programs"), runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}).Ensure()
+	programs, err := runsc.New(filepath.Join(l.Dir, "programs"), runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}).Ensure()
 	if err != nil {
 		return nil, err
 	}
 	s := &bareTarget{
-		runsc: programs.Runsc, dir: filepath.Join(l.dir, name), clone: clone, netns: netns, env: env, try: try,
-		image: filepath.Join(l.user.Images(), "images", image.Hex(), "image.erofs"),
+		runsc: programs.Runsc, dir: filepath.Join(l.Dir, name), clone: clone, netns: netns, env: env, try: try,
+		image: filepath.Join(l.User.Images(), "images", image.Hex(), "image.erofs"),
 	}
 	for _, name := range []string{"root", "overlay", "state"} {
 		if err := os.MkdirAll(filepath.Join(s.dir, name), 0o755); err != nil {
@@ -145,17 +145,17 @@ func (s *bareTarget) command(ctx context.Context, args ...string) *exec.Cmd {
 		argv = s.user.enter(argv)
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.WaitDelay = s.dir, killAfter
+	cmd.Dir, cmd.WaitDelay = s.dir, KillAfter
 	return cmd
 }
 
 // scenario returns the scenario of a job in the container. The container lives as long as the
 // scenario.
-func (s *bareTarget) scenario(j job) Scenario {
-	out := j.scenario("runsc"+s.try.label+"/"+j.name, s)
-	out.Baseline = "native/" + j.name
+func (s *bareTarget) scenario(j Job) Scenario {
+	out := j.Scenario("runsc"+s.try.label+"/"+j.Name, s)
+	out.Baseline = "native/" + j.Name
 	if s.try.label != "" {
-		out.Baseline = "runsc/" + j.name
+		out.Baseline = "runsc/" + j.Name
 	}
 	// The container has to run before the job's setup runs the job once.
 	first := out.Setup
@@ -201,9 +201,9 @@ func (s *bareTarget) stop(ctx context.Context) error {
 	return err
 }
 
-// run runs a script in the container. It returns the milliseconds of the whole command, or of the
+// Run runs a script in the container. It returns the milliseconds of the whole command, or of the
 // processor time that the container used meanwhile.
-func (s *bareTarget) run(ctx context.Context, script string) (float64, error) {
+func (s *bareTarget) Run(ctx context.Context, script string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, workLimit, fmt.Errorf("the limit is %s", workLimit))
 	defer cancel()
 	cmd := s.command(ctx, "exec", "--cwd="+bareWork, bareID, "sh", "-c", script)
@@ -216,9 +216,9 @@ func (s *bareTarget) run(ctx context.Context, script string) (float64, error) {
 		took, err = after-before, errors.Join(err, errBefore, errAfter)
 	}
 	if err != nil {
-		return milliseconds(took), fmt.Errorf("%s in a bare runsc: %w: %s", script, err, lastLine(out))
+		return InMilliseconds(took), fmt.Errorf("%s in a bare runsc: %w: %s", script, err, LastLine(out))
 	}
-	return milliseconds(took), nil
+	return InMilliseconds(took), nil
 }
 
 // processorTime returns the processor time that the container's processes have used, or 0 when wall

@@ -32,7 +32,7 @@ func makeUserNamespace(ctx context.Context) (*userNamespace, error) {
 	}
 	// An interrupt must not end it: the container in it has to be deleted first.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "unshare", "--user", "--map-root-user", "--map-auto", "--net", "--", "sh", "-c", "echo ready; exec cat")
-	cmd.WaitDelay = killAfter
+	cmd.WaitDelay = KillAfter
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

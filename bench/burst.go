@@ -24,14 +24,14 @@ func (l *Lab) fleet(n int) *fleet {
 // previous one.
 func (c *fleet) burst() Scenario {
 	return Scenario{
-		Name: fmt.Sprintf("enter/burst-%d", len(c.names)), Ceiling: milliseconds(bootLimit), Setup: c.prepare,
+		Name: fmt.Sprintf("enter/burst-%d", len(c.names)), Ceiling: InMilliseconds(BootLimit), Setup: c.prepare,
 		Measure: func(ctx context.Context) (float64, error) {
 			if err := c.remove(ctx); err != nil {
 				return 0, err
 			}
 			start := time.Now()
 			err := c.up(ctx)
-			ms := milliseconds(time.Since(start))
+			ms := InMilliseconds(time.Since(start))
 			return ms, errors.Join(err, c.remove(ctx))
 		},
 	}
@@ -44,7 +44,7 @@ func (c *fleet) memory() Scenario {
 		Name: fmt.Sprintf("enter/memory-of-%d", len(c.names)), Unit: Bytes, Ceiling: machineMemory, Setup: c.prepare,
 		Measure: func(ctx context.Context) (float64, error) {
 			// Every other box too: one of the same template would bear a share of the cost.
-			if err := c.lab.plain.remove(ctx); err != nil {
+			if err := c.lab.Plain.Remove(ctx); err != nil {
 				return 0, err
 			}
 			each, err := c.idle(ctx)
@@ -59,11 +59,11 @@ func (c *fleet) idle(ctx context.Context) (each float64, err error) {
 	if err := c.up(ctx); err != nil {
 		return 0, err
 	}
-	if err := sleep(ctx, settle); err != nil {
+	if err := Sleep(ctx, Settle); err != nil {
 		return 0, err
 	}
 	for _, name := range c.names {
-		pss, err := c.lab.plain.pss(ctx, name)
+		pss, err := c.lab.Plain.pss(ctx, name)
 		if err != nil {
 			return 0, err
 		}
@@ -76,7 +76,7 @@ func (c *fleet) idle(ctx context.Context) (each float64, err error) {
 func (c *fleet) prepare(ctx context.Context) (err error) {
 	for i := range c.names {
 		c.names[i] = fmt.Sprintf("burst-%d", i)
-		if c.repos[i], err = c.lab.repo(ctx, c.names[i], smallRepository); err != nil {
+		if c.repos[i], err = c.lab.Repo(ctx, c.names[i], SmallRepository); err != nil {
 			return err
 		}
 	}
@@ -86,14 +86,14 @@ func (c *fleet) prepare(ctx context.Context) (err error) {
 // up makes all boxes at once, each by a process of its own, and runs a command in each. It returns
 // when all have ended, even when one fails.
 func (c *fleet) up(ctx context.Context) error {
-	p, errs := c.lab.plain, make([]error, len(c.names))
+	p, errs := c.lab.Plain, make([]error, len(c.names))
 	var wg sync.WaitGroup
 	for i := range c.names {
-		wg.Go(func() { _, errs[i] = p.timed(ctx, bootLimit, c.repos[i], p.up(c.names[i], "--", "true")...) })
+		wg.Go(func() { _, errs[i] = p.Timed(ctx, BootLimit, c.repos[i], p.Up(c.names[i], "--", "true")...) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
 // remove removes those that exist.
-func (c *fleet) remove(ctx context.Context) error { return c.lab.plain.remove(ctx, c.names...) }
+func (c *fleet) remove(ctx context.Context) error { return c.lab.Plain.Remove(ctx, c.names...) }

@@ -40,7 +40,7 @@ func fetchSource(ctx context.Context, pkg, scratch, dir string) error {
 		cmd := exec.CommandContext(ctx, "apt-get", append(options, verb...)...)
 		cmd.Dir, cmd.Env = down, append(os.Environ(), "LC_ALL=C")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return agentbox.Errorf(agentbox.Unavailable, "fetch the source of %s: %w: %s", pkg, err, lastLine(out)).
+			return agentbox.Errorf(agentbox.Unavailable, "fetch the source of %s: %w: %s", pkg, err, LastLine(out)).
 				WithHint("--only leaves out what needs it: --only 'work/[pg]*'")
 		}
 	}

@@ -11,8 +11,8 @@ import (
 // Deadlines, which are also the ceilings of scenarios. A sample that misses its deadline counts as
 // a failure of this length.
 const (
-	bootLimit  = 2 * time.Minute // for anything that boots a machine or makes ten
-	enterLimit = 30 * time.Second
+	BootLimit  = 2 * time.Minute // for anything that boots a machine or makes ten
+	EnterLimit = 30 * time.Second
 )
 
 // machineMemory is the size of every box here in bytes, and so the most memory that one can cost.
@@ -22,9 +22,9 @@ const machineMemory = 1 << 30
 // user types. They share the Lab and must run in this order, because several of them use the same
 // subject. box is the result of WarmUp; its kind is that of all boxes.
 func (l *Lab) Enter(box agentbox.Box) []Scenario {
-	s, ten := subject{installation: l.plain}, l.fleet(10)
-	cold := l.fresh("enter/cold-boot", bootLimit, "--cold")
-	template := l.fresh("enter/template", enterLimit)
+	s, ten := subject{installation: l.Plain}, l.fleet(10)
+	cold := l.fresh("enter/cold-boot", BootLimit, "--cold")
+	template := l.fresh("enter/template", EnterLimit)
 	template.Baseline = cold.Name // what a template saves
 	all := append([]Scenario{cold, template, l.warm()}, s.verbs()...)
 	all = append(all,
@@ -34,7 +34,7 @@ func (l *Lab) Enter(box agentbox.Box) []Scenario {
 		ten.memory(),
 		Scenario{Name: "enter/memory-paused", Unit: Bytes, Ceiling: machineMemory, Measure: s.memoryPaused},
 	)
-	return inBoxes(box, enterLimit, all...)
+	return InBoxes(box, EnterLimit, all...)
 }
 
 // WarmUp makes what is missing here (an image, a kernel, a template), so that no sample pays for
@@ -42,31 +42,31 @@ func (l *Lab) Enter(box agentbox.Box) []Scenario {
 // long as building an image.
 func (l *Lab) WarmUp(ctx context.Context) (agentbox.Box, error) {
 	const name = "warm-up"
-	repo, err := l.repo(ctx, name, smallRepository)
+	repo, err := l.Repo(ctx, name, SmallRepository)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, warmUpTime, fmt.Errorf("the limit is %s", warmUpTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, WarmUpTime, fmt.Errorf("the limit is %s", WarmUpTime))
 	defer cancel()
-	if _, _, err := l.plain.program.Run(ctx, repo, l.plain.up(name, "--", "true")...); err != nil {
+	if _, _, err := l.Plain.Program.Run(ctx, repo, l.Plain.Up(name, "--", "true")...); err != nil {
 		return agentbox.Box{}, err
 	}
-	box, err := l.plain.show(ctx, name)
+	box, err := l.Plain.Show(ctx, name)
 	if err != nil {
 		return box, err
 	}
-	return box, l.plain.remove(ctx)
+	return box, l.Plain.Remove(ctx)
 }
 
-// warmUpTime allows for building an image from packages on a slow line.
-const warmUpTime = 30 * time.Minute
+// WarmUpTime allows for building an image from packages on a slow line.
+const WarmUpTime = 30 * time.Minute
 
 // fresh measures from nothing to the end of a command in a new box. flags are those of up.
 func (l *Lab) fresh(name string, limit time.Duration, flags ...string) Scenario {
 	return Scenario{
-		Name: name, Ceiling: milliseconds(limit),
+		Name: name, Ceiling: InMilliseconds(limit),
 		Measure: func(ctx context.Context) (float64, error) {
-			return l.plain.measureFresh(ctx, "fresh", smallRepository, limit, flags...)
+			return l.Plain.measureFresh(ctx, "fresh", SmallRepository, limit, flags...)
 		},
 	}
 }
@@ -74,36 +74,36 @@ func (l *Lab) fresh(name string, limit time.Duration, flags ...string) Scenario 
 // large is the same with a repository of 100 MB.
 func (l *Lab) large() Scenario {
 	return Scenario{
-		Name: "enter/workspace-100mb", Ceiling: milliseconds(bootLimit),
+		Name: "enter/workspace-100mb", Ceiling: InMilliseconds(BootLimit),
 		Setup: func(ctx context.Context) error {
-			_, err := l.repo(ctx, "large", largeRepository)
+			_, err := l.Repo(ctx, "large", largeRepository)
 			return err
 		},
 		Measure: func(ctx context.Context) (float64, error) {
-			return l.plain.measureFresh(ctx, "large", largeRepository, bootLimit)
+			return l.Plain.measureFresh(ctx, "large", largeRepository, BootLimit)
 		},
 	}
 }
 
 // measureFresh makes a box called name of a repository, runs a command in it and removes it. It
 // returns the milliseconds of the first two steps.
-func (p *installation) measureFresh(ctx context.Context, name string, r repository, limit time.Duration, flags ...string) (ms float64, err error) {
-	repo, err := p.lab.repo(ctx, name, r)
+func (p *Installation) measureFresh(ctx context.Context, name string, r Repository, limit time.Duration, flags ...string) (ms float64, err error) {
+	repo, err := p.Lab.Repo(ctx, name, r)
 	if err != nil {
 		return 0, err
 	}
 	// up would reattach to a box that a failed sample left.
-	if err := p.remove(ctx, name); err != nil {
+	if err := p.Remove(ctx, name); err != nil {
 		return 0, err
 	}
 	// Let the kernel finish with the memory and files of the last box. Users rarely enter a box
 	// right after they removed another.
-	if err := sleep(ctx, settle); err != nil {
+	if err := Sleep(ctx, Settle); err != nil {
 		return 0, err
 	}
-	ms, err = p.timed(ctx, limit, repo, p.up(name, append(flags, "--", "true")...)...)
+	ms, err = p.Timed(ctx, limit, repo, p.Up(name, append(flags, "--", "true")...)...)
 	if err != nil {
 		return ms, err
 	}
-	return ms, p.remove(ctx, name)
+	return ms, p.Remove(ctx, name)
 }

@@ -124,7 +124,7 @@ func TestEnterCountsFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if results[0].Failures != 0 || results[1].Failures != 2 || results[1].P50 != milliseconds(enterLimit) {
+	if results[0].Failures != 0 || results[1].Failures != 2 || results[1].P50 != InMilliseconds(EnterLimit) {
 		t.Errorf("got %+v", results)
 	}
 	want := "enter/reset microvm, run 1 of 2 failed: agentbox reset subject: reset does not work today"
@@ -167,7 +167,7 @@ func TestKilledBenchmarkIsRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(first.dir); err != nil {
+	if _, err := os.Stat(first.Dir); err != nil {
 		t.Errorf("a benchmark removed the directory of one that runs: %v", err)
 	}
 	// As if killed: the lock is free, and everything else is unchanged.
@@ -176,7 +176,7 @@ func TestKilledBenchmarkIsRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(first.dir); !os.IsNotExist(err) {
+	if _, err := os.Stat(first.Dir); !os.IsNotExist(err) {
 		t.Errorf("the directory of a killed benchmark is still there: %v", err)
 	}
 	for _, l := range []*Lab{alive, second} {
@@ -189,7 +189,7 @@ func TestKilledBenchmarkIsRemoved(t *testing.T) {
 
 // TestTeardownWithoutPool makes Setup fail, after which Teardown has nothing to clean up.
 func TestTeardownWithoutPool(t *testing.T) {
-	l := &Lab{dir: filepath.Join(t.TempDir(), "gone")}
+	l := &Lab{Dir: filepath.Join(t.TempDir(), "gone")}
 	s := l.warm()
 	if err := s.Setup(t.Context()); err == nil {
 		t.Fatal("a home was made in a directory that is not there")

@@ -17,40 +17,40 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// installation is one home and the program that works on it. The first command that needs a daemon
+// Installation is one home and the program that works on it. The first command that needs a daemon
 // starts it; close stops it.
-type installation struct {
-	lab  *Lab
-	home home.Home
-	// program has the home and the size of the pool in its environment.
-	program Program
+type Installation struct {
+	Lab  *Lab
+	Home home.Home
+	// Program has the home and the size of the pool in its environment.
+	Program Program
 }
 
 // choreTimeout bounds each command between samples. It is far more than any of them takes, so it
 // cuts off only what hangs.
 const choreTimeout = 2 * time.Minute
 
-// installationOf returns the home called name in the Lab, whether or not it exists, with a pool of
+// InstallationOf returns the home called name in the Lab, whether or not it exists, with a pool of
 // that many machines.
-func (l *Lab) installationOf(name string, pool int) *installation {
-	h := home.Home{Dir: filepath.Join(l.dir, name)}
+func (l *Lab) InstallationOf(name string, pool int) *Installation {
+	h := home.Home{Dir: filepath.Join(l.Dir, name)}
 	env := []string{home.EnvDir + "=" + h.Dir, "AGENTBOX_POOL=" + strconv.Itoa(pool)}
-	return &installation{lab: l, home: h, program: Program{Path: l.binary, Env: env}}
+	return &Installation{Lab: l, Home: h, Program: Program{Path: l.binary, Env: env}}
 }
 
 // newInstallation makes a home. It shares the user's images and kernels, whose stores are safe for
 // several processes. It cannot share templates, because a daemon removes those that are half built,
 // so it links the complete ones file by file.
-func (l *Lab) newInstallation(name string, pool int) (*installation, error) {
-	p := l.installationOf(name, pool)
-	for _, dir := range []string{p.home.Dir, p.home.State(), p.home.Templates()} {
+func (l *Lab) newInstallation(name string, pool int) (*Installation, error) {
+	p := l.InstallationOf(name, pool)
+	for _, dir := range []string{p.Home.Dir, p.Home.State(), p.Home.Templates()} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err
 		}
 	}
-	err := errors.Join(os.Symlink(l.user.Images(), p.home.Images()), os.Symlink(l.user.Kernels(), p.home.Kernels()))
+	err := errors.Join(os.Symlink(l.User.Images(), p.Home.Images()), os.Symlink(l.User.Kernels(), p.Home.Kernels()))
 	if err == nil {
-		linkTemplates(p.home, l.user)
+		linkTemplates(p.Home, l.User)
 	}
 	return p, err
 }
@@ -83,51 +83,51 @@ func linkTree(to, from string) error {
 	return nil
 }
 
-// do runs a command between samples.
-func (p *installation) do(ctx context.Context, dir string, args ...string) ([]byte, error) {
+// Do runs a command between samples.
+func (p *Installation) Do(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, choreTimeout)
 	defer cancel()
-	out, _, err := p.program.Run(ctx, dir, args...)
+	out, _, err := p.Program.Run(ctx, dir, args...)
 	return out, err
 }
 
-// timed runs a command that is a sample, and returns its milliseconds.
-func (p *installation) timed(ctx context.Context, limit time.Duration, dir string, args ...string) (float64, error) {
+// Timed runs a command that is a sample, and returns its milliseconds.
+func (p *Installation) Timed(ctx context.Context, limit time.Duration, dir string, args ...string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the limit is %s", limit))
 	defer cancel()
-	_, took, err := p.program.Run(ctx, dir, args...)
-	return milliseconds(took), err
+	_, took, err := p.Program.Run(ctx, dir, args...)
+	return InMilliseconds(took), err
 }
 
-// milliseconds converts a duration to the unit of samples.
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+// InMilliseconds converts a duration to the unit of samples.
+func InMilliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// up returns the command line that makes a box of this benchmark, or finds it.
-func (p *installation) up(name string, flags ...string) []string {
-	return slices.Concat([]string{"up", "--name", name}, p.lab.machine, flags)
+// Up returns the command line that makes a box of this benchmark, or finds it.
+func (p *Installation) Up(name string, flags ...string) []string {
+	return slices.Concat([]string{"up", "--name", name}, p.Lab.Flags, flags)
 }
 
 // boxes lists all boxes.
-func (p *installation) boxes(ctx context.Context) (list []agentbox.Box, err error) {
-	err = p.ask(ctx, &list, "ls", "--json")
+func (p *Installation) boxes(ctx context.Context) (list []agentbox.Box, err error) {
+	err = p.Ask(ctx, &list, "ls", "--json")
 	return list, err
 }
 
-// show returns the current state of one box.
-func (p *installation) show(ctx context.Context, name string) (b agentbox.Box, err error) {
-	err = p.ask(ctx, &b, "show", "--json", name)
+// Show returns the current state of one box.
+func (p *Installation) Show(ctx context.Context, name string) (b agentbox.Box, err error) {
+	err = p.Ask(ctx, &b, "show", "--json", name)
 	return b, err
 }
 
 // status returns that of the daemon. It starts the daemon if necessary.
-func (p *installation) status(ctx context.Context) (st api.DaemonStatus, err error) {
-	err = p.ask(ctx, &st, "daemon", "status", "--json")
+func (p *Installation) status(ctx context.Context) (st api.DaemonStatus, err error) {
+	err = p.Ask(ctx, &st, "daemon", "status", "--json")
 	return st, err
 }
 
-// ask runs a command between samples and decodes its answer, which is JSON.
-func (p *installation) ask(ctx context.Context, answer any, args ...string) error {
-	out, err := p.do(ctx, p.home.Dir, args...)
+// Ask runs a command between samples and decodes its answer, which is JSON.
+func (p *Installation) Ask(ctx context.Context, answer any, args ...string) error {
+	out, err := p.Do(ctx, p.Home.Dir, args...)
 	if err != nil {
 		return err
 	}
@@ -137,8 +137,8 @@ func (p *installation) ask(ctx context.Context, answer any, args ...string) erro
 	return nil
 }
 
-// remove removes the boxes with these names that exist, or all boxes when there are no names.
-func (p *installation) remove(ctx context.Context, names ...string) error {
+// Remove removes the boxes with these names that exist, or all boxes when there are no names.
+func (p *Installation) Remove(ctx context.Context, names ...string) error {
 	list, err := p.boxes(ctx)
 	if err != nil {
 		return err
@@ -153,18 +153,18 @@ func (p *installation) remove(ctx context.Context, names ...string) error {
 	if len(args) == 2 {
 		return nil
 	}
-	_, err = p.do(ctx, p.home.Dir, args...)
+	_, err = p.Do(ctx, p.Home.Dir, args...)
 	return err
 }
 
-// close removes every box and stops the daemon. A home that was never used has neither.
-func (p *installation) close(ctx context.Context) error {
+// Close removes every box and stops the daemon. A home that was never used has neither.
+func (p *Installation) Close(ctx context.Context) error {
 	// Asking the daemon would start one.
-	boxes, _ := os.ReadDir(p.home.Boxes())
-	if _, err := os.Stat(p.home.Socket()); err != nil && len(boxes) == 0 {
+	boxes, _ := os.ReadDir(p.Home.Boxes())
+	if _, err := os.Stat(p.Home.Socket()); err != nil && len(boxes) == 0 {
 		return nil
 	}
-	err := p.remove(ctx)
-	_, stopErr := p.do(ctx, p.home.Dir, "daemon", "stop")
+	err := p.Remove(ctx)
+	_, stopErr := p.Do(ctx, p.Home.Dir, "daemon", "stop")
 	return errors.Join(err, stopErr)
 }

@@ -25,21 +25,21 @@ import (
 //	bench-<random>/pooled/  a home with one
 //	bench-<random>/repos/
 type Lab struct {
-	// dir is absolute.
-	dir string
+	// Dir is absolute.
+	Dir string
 	// lock is held while the Lab is in use. The kernel releases it with the process, so that a
 	// later benchmark finds what a killed one left.
 	lock   *os.File
 	binary string
-	// user is the user's own home, the source of images, kernels and templates.
-	user home.Home
+	// User is the user's own home, the source of images, kernels and templates.
+	User home.Home
 	// machine holds the flags of up that describe the machine. They are the same for every box, so
 	// that figures can be compared.
-	machine []string
-	say     agentbox.Progress
-	// plain has no pool, so that enter/template is a restore on every machine, whatever the
+	Flags []string
+	Say   agentbox.Progress
+	// Plain has no pool, so that enter/template is a restore on every machine, whatever the
 	// default.
-	plain *installation
+	Plain *Installation
 }
 
 // Config is what a Lab needs. All fields but Isolation and Progress are required.
@@ -75,11 +75,11 @@ func Open(ctx context.Context, cfg Config) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{
-		dir: dir, user: cfg.Home, say: cfg.Progress, binary: filepath.Join(dir, binaryName),
-		machine: []string{"--cpus", "2", "--memory", "1GiB"},
+		Dir: dir, User: cfg.Home, Say: cfg.Progress, binary: filepath.Join(dir, binaryName),
+		Flags: []string{"--cpus", "2", "--memory", "1GiB"},
 	}
 	if cfg.Isolation != "" {
-		l.machine = append(l.machine, "--isolation", string(cfg.Isolation))
+		l.Flags = append(l.Flags, "--isolation", string(cfg.Isolation))
 	}
 	if err := l.fill(ctx, cfg.Binary); err != nil {
 		return nil, errors.Join(err, l.Close(ctx))
@@ -98,7 +98,7 @@ func newLabDir(parent string) (string, error) {
 
 // fill locks the directory and creates its contents.
 func (l *Lab) fill(ctx context.Context, binary string) (err error) {
-	if l.lock, err = durable.TryLock(filepath.Join(l.dir, lockName)); err != nil {
+	if l.lock, err = durable.TryLock(filepath.Join(l.Dir, lockName)); err != nil {
 		return err
 	}
 	// Only with our own lock held, so that of two benchmarks that start at once neither removes the
@@ -108,10 +108,10 @@ func (l *Lab) fill(ctx context.Context, binary string) (err error) {
 	if err := os.Link(binary, l.binary); err != nil {
 		l.binary = binary
 	}
-	if err := os.Mkdir(filepath.Join(l.dir, reposName), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(l.Dir, reposName), 0o700); err != nil {
 		return err
 	}
-	l.plain, err = l.newInstallation(plainHome, 0)
+	l.Plain, err = l.newInstallation(plainHome, 0)
 	return err
 }
 
@@ -120,7 +120,7 @@ func (l *Lab) fill(ctx context.Context, binary string) (err error) {
 func (l *Lab) Kinds(ctx context.Context) ([]agentbox.Isolation, error) {
 	var report api.DoctorReport
 	// doctor prints its report even when it fails.
-	out, err := l.plain.do(ctx, l.plain.home.Dir, "doctor", "--json")
+	out, err := l.Plain.Do(ctx, l.Plain.Home.Dir, "doctor", "--json")
 	if jsonErr := json.Unmarshal(out, &report); jsonErr != nil {
 		return nil, errors.Join(err, jsonErr)
 	}
@@ -132,18 +132,18 @@ func (l *Lab) Kinds(ctx context.Context) ([]agentbox.Isolation, error) {
 
 // sweep removes labs whose benchmark was killed, which leaves their lock free.
 func (l *Lab) sweep(ctx context.Context) {
-	found, _ := filepath.Glob(filepath.Join(filepath.Dir(l.dir), labPrefix+"*"))
+	found, _ := filepath.Glob(filepath.Join(filepath.Dir(l.Dir), labPrefix+"*"))
 	for _, dir := range found {
-		if _, err := os.Stat(filepath.Join(dir, lockName)); dir == l.dir || err != nil {
+		if _, err := os.Stat(filepath.Join(dir, lockName)); dir == l.Dir || err != nil {
 			continue // not a lab, or one that is being created
 		}
 		lock, err := durable.TryLock(filepath.Join(dir, lockName))
 		if err != nil {
 			continue
 		}
-		left := &Lab{dir: dir, lock: lock, user: l.user, binary: filepath.Join(dir, binaryName)}
+		left := &Lab{Dir: dir, lock: lock, User: l.User, binary: filepath.Join(dir, binaryName)}
 		if err := left.Close(ctx); err != nil {
-			l.say.Note("a killed benchmark left " + dir + ": " + err.Error())
+			l.Say.Note("a killed benchmark left " + dir + ": " + err.Error())
 		}
 	}
 }
@@ -160,9 +160,9 @@ func (l *Lab) Close(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for _, name := range []string{plainHome, pooledHome} {
-		errs = append(errs, l.installationOf(name, 0).close(ctx))
+		errs = append(errs, l.InstallationOf(name, 0).Close(ctx))
 	}
-	errs = append(errs, l.killLeftovers(ctx), newVethPair(filepath.Base(l.dir)).remove(ctx), os.RemoveAll(l.dir))
+	errs = append(errs, l.killLeftovers(ctx), newVethPair(filepath.Base(l.Dir)).remove(ctx), os.RemoveAll(l.Dir))
 	if l.lock != nil {
 		errs = append(errs, l.lock.Close())
 	}
@@ -174,7 +174,7 @@ func (l *Lab) Close(ctx context.Context) error {
 func (l *Lab) killLeftovers(ctx context.Context) error {
 	deadline := time.Now().Add(exitTimeout)
 	for {
-		left, err := processesOf(l.dir + string(filepath.Separator))
+		left, err := processesOf(l.Dir + string(filepath.Separator))
 		left = excludeUnrelated(left)
 		if err != nil || len(left) == 0 {
 			return err
@@ -186,14 +186,14 @@ func (l *Lab) killLeftovers(ctx context.Context) error {
 			}
 			return errors.Join(errs...)
 		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+		if err := Sleep(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
 }
 
-// sleep waits for d, or until ctx ends, and then returns its cause.
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits for d, or until ctx ends, and then returns its cause.
+func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)

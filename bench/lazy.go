@@ -85,7 +85,7 @@ type LazyLab struct {
 	site *slowSite
 	// image is the image of the boxes, as it was exported.
 	image       api.Image
-	lazy, local *installation
+	lazy, local *Installation
 	fetched     float64 // bytes, by the end of the last first command
 }
 
@@ -111,29 +111,29 @@ func OpenLazyLab(ctx context.Context, cfg Config) (_ *LazyLab, box agentbox.Box,
 	if box, err = lab.WarmUp(ctx); err != nil {
 		return nil, box, err
 	}
-	src := filepath.Join(lab.dir, "export")
-	if err := lab.plain.ask(ctx, &l.image, "image", "export", "--json", box.Image.String(), src); err != nil {
+	src := filepath.Join(lab.Dir, "export")
+	if err := lab.Plain.Ask(ctx, &l.image, "image", "export", "--json", box.Image.String(), src); err != nil {
 		return nil, box, err
 	}
 	if l.site, err = newSlowSite(src, gigabit); err != nil {
 		return nil, box, err
 	}
-	for name, p := range map[string]**installation{lazyHome: &l.lazy, localHome: &l.local} {
+	for name, p := range map[string]**Installation{lazyHome: &l.lazy, localHome: &l.local} {
 		if *p, err = l.newHome(name); err != nil {
 			return nil, box, err
 		}
 	}
-	_, err = l.local.do(ctx, l.lab.dir, "image", "pull", "--from", src)
+	_, err = l.local.Do(ctx, l.lab.Dir, "image", "pull", "--from", src)
 	return l, box, err
 }
 
 // newHome makes a home with kernels and facts, and nothing else. Without the facts, its first box
 // would probe how this machine runs boxes, and the sample would include that.
-func (l *LazyLab) newHome(name string) (*installation, error) {
-	p := l.lab.installationOf(name, 0)
-	err := errors.Join(os.Mkdir(p.home.Dir, 0o700), os.Symlink(l.lab.user.Kernels(), p.home.Kernels()))
+func (l *LazyLab) newHome(name string) (*Installation, error) {
+	p := l.lab.InstallationOf(name, 0)
+	err := errors.Join(os.Mkdir(p.Home.Dir, 0o700), os.Symlink(l.lab.User.Kernels(), p.Home.Kernels()))
 	if err == nil {
-		err = os.CopyFS(p.home.State(), os.DirFS(l.lab.plain.home.State()))
+		err = os.CopyFS(p.Home.State(), os.DirFS(l.lab.Plain.Home.State()))
 	}
 	return p, err
 }
@@ -144,9 +144,9 @@ func (l *LazyLab) Close(ctx context.Context) error {
 	if l.site != nil {
 		errs = append(errs, l.site.server.Close())
 	}
-	for _, p := range []*installation{l.lazy, l.local} {
+	for _, p := range []*Installation{l.lazy, l.local} {
 		if p != nil {
-			errs = append(errs, p.close(context.WithoutCancel(ctx)))
+			errs = append(errs, p.Close(context.WithoutCancel(ctx)))
 		}
 	}
 	return errors.Join(append(errs, l.lab.Close(ctx))...)
@@ -162,7 +162,7 @@ func IsLazy(name string) bool { return strings.HasPrefix(name, "store/l") }
 // Scenarios measures the first command in a box that has no template, and how much of the image it
 // needs. box is the result of OpenLazyLab. Fetched bytes are those of one more sample.
 func (l *LazyLab) Scenarios(box agentbox.Box) []Scenario {
-	return inBoxes(box, bootLimit,
+	return InBoxes(box, BootLimit,
 		Scenario{Name: lazyNames[0], Measure: func(ctx context.Context) (float64, error) {
 			return l.first(ctx, l.local)
 		}},
@@ -179,15 +179,15 @@ func (l *LazyLab) Scenarios(box agentbox.Box) []Scenario {
 
 // firstLazy measures a first command while nothing of the image is on this machine.
 func (l *LazyLab) firstLazy(ctx context.Context) (float64, error) {
-	if _, err := os.Stat(l.lazy.home.Socket()); err == nil {
-		if _, err := l.lazy.do(ctx, l.lab.dir, "daemon", "stop"); err != nil {
+	if _, err := os.Stat(l.lazy.Home.Socket()); err == nil {
+		if _, err := l.lazy.Do(ctx, l.lab.Dir, "daemon", "stop"); err != nil {
 			return 0, err
 		}
 	}
-	if err := errors.Join(os.RemoveAll(l.lazy.home.Store()), os.RemoveAll(l.lazy.home.Images())); err != nil {
+	if err := errors.Join(os.RemoveAll(l.lazy.Home.Store()), os.RemoveAll(l.lazy.Home.Images())); err != nil {
 		return 0, err
 	}
-	if _, err := l.lazy.do(ctx, l.lab.dir, "image", "pull", "--lazy", "--from", l.site.url); err != nil {
+	if _, err := l.lazy.Do(ctx, l.lab.Dir, "image", "pull", "--lazy", "--from", l.site.url); err != nil {
 		return 0, err
 	}
 	return l.first(ctx, l.lazy)
@@ -195,23 +195,23 @@ func (l *LazyLab) firstLazy(ctx context.Context) (float64, error) {
 
 // first measures a box that has no template, from the start of the command line to the end of a
 // command that does nothing. It returns milliseconds, and records the bytes sent in fetched.
-func (l *LazyLab) first(ctx context.Context, p *installation) (ms float64, err error) {
-	if _, err := os.Stat(p.home.Templates()); err == nil {
-		if _, err := p.do(ctx, l.lab.dir, "prune"); err != nil {
+func (l *LazyLab) first(ctx context.Context, p *Installation) (ms float64, err error) {
+	if _, err := os.Stat(p.Home.Templates()); err == nil {
+		if _, err := p.Do(ctx, l.lab.Dir, "prune"); err != nil {
 			return 0, err
 		}
 	}
 	// A template would skip the boot, which is what reads the image.
-	left, _ := filepath.Glob(filepath.Join(p.home.Templates(), "*"))
+	left, _ := filepath.Glob(filepath.Join(p.Home.Templates(), "*"))
 	if len(left) > 0 {
-		return 0, fmt.Errorf("templates are left in %s", p.home.Templates())
+		return 0, fmt.Errorf("templates are left in %s", p.Home.Templates())
 	}
-	repo, err := l.lab.repo(ctx, "first", smallRepository)
+	repo, err := l.lab.Repo(ctx, "first", SmallRepository)
 	if err != nil {
 		return 0, err
 	}
 	before := l.site.bytes()
-	ms, err = p.timed(ctx, bootLimit, repo, p.up("first", "--", "true")...)
+	ms, err = p.Timed(ctx, BootLimit, repo, p.Up("first", "--", "true")...)
 	l.fetched = float64(l.site.bytes() - before)
-	return ms, errors.Join(err, p.remove(ctx, "first"))
+	return ms, errors.Join(err, p.Remove(ctx, "first"))
 }

@@ -37,7 +37,7 @@ const (
 )
 
 // manyFiles has as many files as a large project; git status looks at each of them.
-var manyFiles = repository{files: 5_000, size: 2_000, commits: 1}
+var manyFiles = Repository{files: 5_000, size: 2_000, commits: 1}
 
 // goEnv is the environment with which every target builds Go, so that all can use one cache.
 var goEnv = []string{"GOFLAGS=-trimpath -buildvcs=false", "GOTOOLCHAIN=local", "CGO_ENABLED=0", "GOPROXY=off"}
@@ -51,13 +51,13 @@ func (l *Lab) newMaterial(ctx context.Context, dir string) (*material, error) {
 				WithHint("apt-get install gcc libc6-dev make git tar")
 		}
 	}
-	m := &material{lab: l, goCache: filepath.Join(l.dir, "gocache")}
+	m := &material{lab: l, goCache: filepath.Join(l.Dir, "gocache")}
 	var err error
-	end := l.say.Begin("material", "5,000 files, zlib, a Go package")
-	if m.origin, err = l.repo(ctx, workRepository, manyFiles); err != nil {
+	end := l.Say.Begin("material", "5,000 files, zlib, a Go package")
+	if m.origin, err = l.Repo(ctx, workRepository, manyFiles); err != nil {
 		return nil, err
 	}
-	if err := fetchSource(ctx, "zlib", filepath.Join(l.dir, "source"), filepath.Join(m.origin, "c")); err != nil {
+	if err := fetchSource(ctx, "zlib", filepath.Join(l.Dir, "source"), filepath.Join(m.origin, "c")); err != nil {
 		return nil, err
 	}
 	if m.noGo = m.addGo(ctx, dir); m.noGo != "" {
@@ -67,7 +67,7 @@ func (l *Lab) newMaterial(ctx context.Context, dir string) (*material, error) {
 		return nil, err
 	}
 	for _, args := range [][]string{{"add", "-A", "-f"}, {"commit", "-q", "-m", "work"}} {
-		if err := git(ctx, m.origin, args...); err != nil {
+		if err := Git(ctx, m.origin, args...); err != nil {
 			return nil, err
 		}
 	}
@@ -125,8 +125,8 @@ func (m *material) config() string {
 // clone makes a working copy for one target, beside the repository, because one that builds must
 // not find the results of another.
 func (m *material) clone(ctx context.Context, name string) (string, error) {
-	dir := filepath.Join(m.lab.dir, reposName, workRepository+"-"+name)
-	return dir, git(ctx, filepath.Dir(dir), "clone", "-q", m.origin, dir)
+	dir := filepath.Join(m.lab.Dir, reposName, workRepository+"-"+name)
+	return dir, Git(ctx, filepath.Dir(dir), "clone", "-q", m.origin, dir)
 }
 
 // native makes the target that is the machine itself, and fills Go's cache with what a test needs.
@@ -137,37 +137,37 @@ func (m *material) native(ctx context.Context) (nativeTarget, error) {
 		return s, err
 	}
 	s.env = append(s.env, "PATH="+m.goRoot+"/bin:"+os.Getenv("PATH"))
-	_, err = s.run(ctx, "cd go && go test ./protocol")
+	_, err = s.Run(ctx, "cd go && go test ./protocol")
 	return s, err
 }
 
 // box makes a box of a kind to work in, with a copy of Go's cache. It stays as long as the Lab, and
 // making it is not measured.
-func (m *material) box(ctx context.Context, kind agentbox.Isolation) (workBox, error) {
-	b := workBox{installation: m.lab.plain, name: workRepository + "-" + string(kind)}
+func (m *material) box(ctx context.Context, kind agentbox.Isolation) (WorkBox, error) {
+	b := WorkBox{Installation: m.lab.Plain, Name: workRepository + "-" + string(kind)}
 	dir, err := m.clone(ctx, string(kind))
 	if err != nil {
 		return b, err
 	}
-	end := m.lab.say.Begin("box", string(kind))
-	warmCtx, cancel := context.WithTimeoutCause(ctx, warmUpTime, fmt.Errorf("the limit is %s", warmUpTime))
+	end := m.lab.Say.Begin("box", string(kind))
+	warmCtx, cancel := context.WithTimeoutCause(ctx, WarmUpTime, fmt.Errorf("the limit is %s", WarmUpTime))
 	defer cancel()
-	if _, _, err := b.installation.program.Run(warmCtx, dir, "up", "--approve", "--detach", "--name", b.name, "--isolation", string(kind)); err != nil {
+	if _, _, err := b.Installation.Program.Run(warmCtx, dir, "up", "--approve", "--detach", "--name", b.Name, "--isolation", string(kind)); err != nil {
 		return b, err
 	}
-	shown, err := b.installation.show(ctx, b.name)
+	shown, err := b.Installation.Show(ctx, b.Name)
 	if err != nil {
 		return b, err
 	}
-	b.kind, b.accel, b.image = shown.Isolation, shown.Accel, shown.Image
+	b.Kind, b.Accel, b.Image = shown.Isolation, shown.Accel, shown.Image
 	if m.goRoot != "" {
-		if _, err := b.run(ctx, "mkdir -p ~/.cache"); err != nil {
+		if _, err := b.Run(ctx, "mkdir -p ~/.cache"); err != nil {
 			return b, err
 		}
-		if _, err := b.installation.do(ctx, b.installation.home.Dir, "cp", m.goCache, b.name+":/home/agent/.cache/go-build"); err != nil {
+		if _, err := b.Installation.Do(ctx, b.Installation.Home.Dir, "cp", m.goCache, b.Name+":/home/agent/.cache/go-build"); err != nil {
 			return b, err
 		}
 	}
-	end(b.name)
+	end(b.Name)
 	return b, nil
 }

@@ -43,7 +43,7 @@ func (l *MeshLab) scenario(name, baseline string, measure func(ctx context.Conte
 		ctx, cancel := context.WithTimeout(ctx, meshCeiling*time.Millisecond)
 		defer cancel()
 		took, err := measure(ctx)
-		return milliseconds(took), err
+		return InMilliseconds(took), err
 	}}
 }
 
@@ -218,7 +218,7 @@ func simulated() []Scenario {
 		})
 		return Scenario{Name: name, Unit: Milliseconds, Ceiling: meshCeiling, Measure: func(ctx context.Context) (float64, error) {
 			took, err := next(ctx)
-			return milliseconds(took), err
+			return InMilliseconds(took), err
 		}}
 	}
 	return []Scenario{

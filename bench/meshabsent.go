@@ -54,7 +54,7 @@ func (l *MeshLab) absent() []Scenario {
 			return o.without(ctx, s.goes, s.comes)
 		}))
 	}
-	return inBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, sharing(o.open, o.close, out...)...)
+	return InBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, sharing(o.open, o.close, out...)...)
 }
 
 // cable unplugs the holder's cable, or plugs it in again.
@@ -143,7 +143,7 @@ func (o *absentTeam) without(ctx context.Context, leave, comeBack func(ctx conte
 		_, startErr := o.command(context.WithoutCancel(ctx), absentHolder, true, "mesh", "status")
 		err = errors.Join(err, startErr)
 	}()
-	if err := sleep(ctx, absentTime); err != nil {
+	if err := Sleep(ctx, absentTime); err != nil {
 		return 0, err
 	}
 	return o.enter(ctx, absentMember)

@@ -25,7 +25,7 @@ func (l *MeshLab) cold() []Scenario {
 	o := &coldCluster{daemons: daemons{l: l, name: "cold"}}
 	all := append(sharing(o.open, o.close, l.scenario("mesh/cold-box", "", o.enter)),
 		counted("mesh/cold-box-bytes", 1<<30, "mesh/cold-box", func() float64 { return float64(o.got) }))
-	return inBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, all...)
+	return InBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, all...)
 }
 
 // open makes the image on the first machine, and a network of the two. It checks that the first

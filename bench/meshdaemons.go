@@ -82,7 +82,7 @@ func (o *daemons) repository(ctx context.Context) error {
 		return err
 	}
 	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "."}, {"-c", "user.name=b", "-c", "user.email=b@localhost", "commit", "-q", "-m", "first"}} {
-		if err := git(ctx, o.repo, args...); err != nil {
+		if err := Git(ctx, o.repo, args...); err != nil {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func (o *daemons) peers(ctx context.Context, i int, until func([]api.MeshPeer) b
 		if len(peers) > 0 && until(peers) {
 			return peers, nil
 		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := Sleep(ctx, 50*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}

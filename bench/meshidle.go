@@ -41,7 +41,7 @@ func (l *MeshLab) idle() []Scenario {
 	return []Scenario{
 		memory,
 		o.cost("mesh/idle-traffic", Bytes, 1<<30, func(c idleCost) float64 { return c.traffic }),
-		o.cost("mesh/idle-processor", Milliseconds, 1000, func(c idleCost) float64 { return milliseconds(c.processor) }),
+		o.cost("mesh/idle-processor", Milliseconds, 1000, func(c idleCost) float64 { return InMilliseconds(c.processor) }),
 	}
 }
 
@@ -80,7 +80,7 @@ func (o *idleTeam) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return sleep(ctx, idleSettle)
+	return Sleep(ctx, idleSettle)
 }
 
 // allOnline reports whether a machine sees all others.
@@ -114,7 +114,7 @@ func (o *idleTeam) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, idleWatch); err != nil {
+	if err := Sleep(ctx, idleWatch); err != nil {
 		return err
 	}
 	after, err := costsOf(pids[:])

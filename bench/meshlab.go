@@ -98,7 +98,7 @@ func (l *MeshLab) Close() error { return os.RemoveAll(l.dir) }
 // they match one of the patterns.
 func (l *MeshLab) Missing(patterns []string) []Missing {
 	return slices.DeleteFunc(slices.Clone(l.missing), func(m Missing) bool {
-		ok, _ := matches(m.Name, patterns) // Select reports invalid patterns
+		ok, _ := Matches(m.Name, patterns) // Select reports invalid patterns
 		return !ok
 	})
 }

@@ -167,7 +167,7 @@ func retryUntil(ctx context.Context, try func() error) error {
 		if err == nil {
 			return nil
 		}
-		if sleep(ctx, 100*time.Millisecond) != nil {
+		if Sleep(ctx, 100*time.Millisecond) != nil {
 			return err
 		}
 	}

@@ -92,7 +92,7 @@ type netClient interface {
 func (e netTest) scenario(name string, c netClient) Scenario {
 	measure := func(ctx context.Context) (float64, error) { return e.run(ctx, c) }
 	return Scenario{
-		Name: name, Unit: Milliseconds, Ceiling: milliseconds(networkLimit), Measure: measure,
+		Name: name, Unit: Milliseconds, Ceiling: InMilliseconds(networkLimit), Measure: measure,
 		// The first run is slower, because code is loaded and (under emulation) translated.
 		Setup: func(ctx context.Context) error {
 			_, err := measure(ctx)
@@ -120,7 +120,7 @@ func (e netTest) run(ctx context.Context, c netClient) (float64, error) {
 // boxClient runs tests in a box along the way of its user's programs: the name, the policy, the
 // gateway.
 type boxClient struct {
-	installation *installation
+	installation *Installation
 	name         string
 	at           *netServer
 }
@@ -129,7 +129,7 @@ func (c boxClient) server() (string, int) { return policy.HostName, c.at.port() 
 
 // perl runs a command in the box. The script takes the time itself, so entering does not count.
 func (c boxClient) perl(ctx context.Context, script string, args ...string) ([]byte, error) {
-	out, _, err := c.installation.program.Run(ctx, c.installation.home.Dir, append([]string{"exec", c.name, "--", "perl", "-e", script}, args...)...)
+	out, _, err := c.installation.Program.Run(ctx, c.installation.Home.Dir, append([]string{"exec", c.name, "--", "perl", "-e", script}, args...)...)
 	return out, err
 }
 
@@ -164,9 +164,9 @@ func (l *Lab) Network(ctx context.Context) (all []Scenario, close func() error, 
 		if ctx.Err() != nil {
 			return nil, nil, errors.Join(err, close())
 		}
-		l.say.Note(name + " is left out: " + err.Error())
+		l.Say.Note(name + " is left out: " + err.Error())
 	}
-	ours := boxClient{installation: l.plain, name: networkName, at: server}
+	ours := boxClient{installation: l.Plain, name: networkName, at: server}
 	for _, e := range netTests {
 		s := e.scenario("network/"+e.name, ours)
 		s.Isolation, s.Accel = box.Isolation, box.Accel
@@ -193,7 +193,7 @@ func peerName(kind agentbox.Isolation) string {
 // networkPeer makes the machine with which a kind of box is compared. The returned func ends it,
 // and may be non-nil even with an error.
 func (l *Lab) networkPeer(ctx context.Context, box agentbox.Box, server *netServer) (netClient, func() error, error) {
-	end := l.say.Begin(peerName(box.Isolation), "")
+	end := l.Say.Begin(peerName(box.Isolation), "")
 	defer end("")
 	if box.Isolation == agentbox.GVisor {
 		return l.runscNet(ctx, box.Image)
@@ -204,21 +204,21 @@ func (l *Lab) networkPeer(ctx context.Context, box agentbox.Box, server *netServ
 // networkBox makes the box. In addition to the default, its policy allows the server and nothing
 // else.
 func (l *Lab) networkBox(ctx context.Context, server *netServer) (agentbox.Box, error) {
-	repo, err := l.repo(ctx, networkName, smallRepository)
+	repo, err := l.Repo(ctx, networkName, SmallRepository)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
 	to := fmt.Sprintf("%s:%d", policy.HostName, server.port())
-	if _, err := l.plain.do(ctx, repo, "policy", "allow", "--private", to); err != nil {
+	if _, err := l.Plain.Do(ctx, repo, "policy", "allow", "--private", to); err != nil {
 		return agentbox.Box{}, err
 	}
-	end := l.say.Begin("box", "image, kernel, template")
-	ctx, cancel := context.WithTimeoutCause(ctx, warmUpTime, fmt.Errorf("the limit is %s", warmUpTime))
+	end := l.Say.Begin("box", "image, kernel, template")
+	ctx, cancel := context.WithTimeoutCause(ctx, WarmUpTime, fmt.Errorf("the limit is %s", WarmUpTime))
 	defer cancel()
-	if _, _, err := l.plain.program.Run(ctx, repo, l.plain.up(networkName, "--detach")...); err != nil {
+	if _, _, err := l.Plain.Program.Run(ctx, repo, l.Plain.Up(networkName, "--detach")...); err != nil {
 		return agentbox.Box{}, err
 	}
-	box, err := l.plain.show(ctx, networkName)
+	box, err := l.Plain.Show(ctx, networkName)
 	end(string(box.Isolation))
 	return box, err
 }

@@ -48,7 +48,7 @@ func TestOptionReplacesFlag(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := (&bareTarget{try: o}).scenario(job{name: "job"})
+		s := (&bareTarget{try: o}).scenario(Job{Name: "job"})
 		if s.Name != want[0] || s.Baseline != want[1] {
 			t.Errorf("%q: %q against %q", text, s.Name, s.Baseline)
 		}

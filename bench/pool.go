@@ -18,36 +18,36 @@ const (
 // belongs to the daemon. It links the templates of the plain home, so that filling the pool builds
 // none.
 func (l *Lab) warm() Scenario {
-	var p *installation
+	var p *Installation
 	return Scenario{
 		Name: "enter/warm",
 		Setup: func(ctx context.Context) (err error) {
 			if p, err = l.newInstallation(pooledHome, poolSize); err != nil {
 				return err
 			}
-			linkTemplates(p.home, l.plain.home)
+			linkTemplates(p.Home, l.Plain.Home)
 			// A pool holds machines only of templates that were used since its daemon started.
-			_, err = p.measureFresh(ctx, "warm", smallRepository, bootLimit)
+			_, err = p.measureFresh(ctx, "warm", SmallRepository, BootLimit)
 			return err
 		},
 		Measure: func(ctx context.Context) (float64, error) {
 			if err := p.fillPool(ctx); err != nil {
 				return 0, err
 			}
-			return p.measureFresh(ctx, "warm", smallRepository, enterLimit)
+			return p.measureFresh(ctx, "warm", SmallRepository, EnterLimit)
 		},
 		Teardown: func(ctx context.Context) error {
 			if p == nil {
 				return nil // its home could not be made
 			}
-			return errors.Join(p.close(ctx), os.RemoveAll(p.home.Dir))
+			return errors.Join(p.Close(ctx), os.RemoveAll(p.Home.Dir))
 		},
 	}
 }
 
 // fillPool waits until the pool is full, because a sample that finds it empty would measure a boot.
 // It polls the daemon, which has no notification for this.
-func (p *installation) fillPool(ctx context.Context) error {
+func (p *Installation) fillPool(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, poolTime, fmt.Errorf("the pool does not fill up to %d machines within %s", poolSize, poolTime))
 	defer cancel()
 	for {
@@ -55,7 +55,7 @@ func (p *installation) fillPool(ctx context.Context) error {
 		if err != nil || st.Pool >= poolSize {
 			return err
 		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := Sleep(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}

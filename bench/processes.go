@@ -32,7 +32,7 @@ func processesOf(text string) ([]process, error) {
 	}
 	var out []process
 	for _, p := range all {
-		if !mentions(p, text) {
+		if !Mentions(p, text) {
 			continue
 		}
 		found := process{pid: p.PID}
@@ -61,7 +61,7 @@ func processorTimeOf(text string) (sum time.Duration, err error) {
 	counted := map[int]bool{os.Getpid(): false}
 	for _, p := range all {
 		st, err := p.Stat()
-		if err != nil || p.PID == os.Getpid() || !counted[st.PPID] && !mentions(p, text) {
+		if err != nil || p.PID == os.Getpid() || !counted[st.PPID] && !Mentions(p, text) {
 			continue
 		}
 		counted[p.PID] = true
@@ -74,8 +74,8 @@ func processorTimeOf(text string) (sum time.Duration, err error) {
 // architecture that we run on.
 const userHZ = 100
 
-// mentions returns false for processes that end meanwhile, and for those of other users.
-func mentions(p procfs.Proc, text string) bool {
+// Mentions returns false for processes that end meanwhile, and for those of other users.
+func Mentions(p procfs.Proc, text string) bool {
 	if argv, err := p.CmdLine(); err == nil && strings.Contains(strings.Join(argv, "\x00"), text) {
 		return true
 	}

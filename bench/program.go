@@ -20,9 +20,9 @@ type Program struct {
 	Env  []string // added to ours
 }
 
-// killAfter is how long a process may take to end after it was told to: long enough to end a
+// KillAfter is how long a process may take to end after it was told to: long enough to end a
 // machine properly.
-const killAfter = 20 * time.Second
+const KillAfter = 20 * time.Second
 
 // Run runs one command line in dir to its end. It returns the standard output, and the time from
 // before the start of the process until after its end. When ctx ends first, so does the process.
@@ -32,7 +32,7 @@ func (p Program) Run(ctx context.Context, dir string, args ...string) (stdout []
 	cmd := exec.CommandContext(ctx, p.Path, args...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), p.Env...), &out, &errs
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = killAfter
+	cmd.WaitDelay = KillAfter
 	// Ctrl-C is for us: we end properly what we started.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	start := time.Now()

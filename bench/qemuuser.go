@@ -32,11 +32,11 @@ type qemuUser struct {
 // is nil when there is nothing to end.
 func (l *Lab) qemuUser(ctx context.Context, box agentbox.Box, at *netServer) (_ netClient, end func() error, err error) {
 	log := slog.New(slog.DiscardHandler)
-	dir, err := drivers.NewKernels(l.user, log).Dir(ctx, "", l.say)
+	dir, err := drivers.NewKernels(l.User, log).Dir(ctx, "", l.Say)
 	if err != nil {
 		return nil, nil, err
 	}
-	state := filepath.Join(l.dir, "qemu-user")
+	state := filepath.Join(l.Dir, "qemu-user")
 	if err := os.Mkdir(state, 0o700); err != nil {
 		return nil, nil, err
 	}
@@ -45,7 +45,7 @@ func (l *Lab) qemuUser(ctx context.Context, box agentbox.Box, at *netServer) (_ 
 		Kernel: func(context.Context) (string, error) { return dir, nil },
 	})
 	m, err := driver.Boot(ctx, vmm.Spec{
-		Name: "qemu-user", Dir: state, Image: filepath.Join(l.user.Images(), "images", box.Image.Hex(), "image.erofs"), Kernel: dir,
+		Name: "qemu-user", Dir: state, Image: filepath.Join(l.User.Images(), "images", box.Image.Hex(), "image.erofs"), Kernel: dir,
 		CPUs: box.CPUs, Memory: box.Memory, Disk: box.Disk,
 	})
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *qemuUser) perl(ctx context.Context, script string, args ...string) ([]b
 	var out, errs bytes.Buffer
 	session.Stdout, session.Stderr = &out, &errs
 	if err := session.Run("perl -e '" + script + "' " + strings.Join(args, " ")); err != nil {
-		return nil, fmt.Errorf("perl in QEMU's user network: %w: %s", err, lastLine(errs.Bytes()))
+		return nil, fmt.Errorf("perl in QEMU's user network: %w: %s", err, LastLine(errs.Bytes()))
 	}
 	return out.Bytes(), nil
 }

@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// repository describes a git repository to generate. The same description always generates the same
+// Repository describes a git repository to generate. The same description always generates the same
 // files, so that samples of different days and machines measure the same work.
-type repository struct {
+type Repository struct {
 	// files of size bytes each are added in as many steps as there are commits; each step but the
 	// first also changes some of the existing files.
 	files   int
@@ -25,14 +25,14 @@ type repository struct {
 
 // A typical small project, and a large one: 100 MB in 5,000 files.
 var (
-	smallRepository = repository{files: 20, size: 2_000, commits: 2}
-	largeRepository = repository{files: 5_000, size: 20_000, commits: 10} // 100 MB
+	SmallRepository = Repository{files: 20, size: 2_000, commits: 2}
+	largeRepository = Repository{files: 5_000, size: 20_000, commits: 10} // 100 MB
 )
 
-// repo returns the directory of a repository of the Lab. The first call for a name generates it.
+// Repo returns the directory of a repository of the Lab. The first call for a name generates it.
 // After a failure nothing is left, so that the next call starts over.
-func (l *Lab) repo(ctx context.Context, name string, r repository) (string, error) {
-	dir := filepath.Join(l.dir, reposName, name)
+func (l *Lab) Repo(ctx context.Context, name string, r Repository) (string, error) {
+	dir := filepath.Join(l.Dir, reposName, name)
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
@@ -44,11 +44,11 @@ func (l *Lab) repo(ctx context.Context, name string, r repository) (string, erro
 
 // generate makes the repository. Commits have fixed times, so that objects have the same names
 // everywhere. It is packed like a clone.
-func (r repository) generate(ctx context.Context, dir string) error {
+func (r Repository) generate(ctx context.Context, dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	if err := git(ctx, dir, "init", "-q", "-b", "main"); err != nil {
+	if err := Git(ctx, dir, "init", "-q", "-b", "main"); err != nil {
 		return err
 	}
 	random := rand.New(rand.NewPCG(1, uint64(r.files)))
@@ -63,19 +63,19 @@ func (r repository) generate(ctx context.Context, dir string) error {
 				}
 			}
 		}
-		if err := git(ctx, dir, "add", "-A"); err != nil {
+		if err := Git(ctx, dir, "add", "-A"); err != nil {
 			return err
 		}
-		if err := git(ctx, dir, "commit", "-q", "-m", fmt.Sprintf("step %d of %d", c+1, r.commits)); err != nil {
+		if err := Git(ctx, dir, "commit", "-q", "-m", fmt.Sprintf("step %d of %d", c+1, r.commits)); err != nil {
 			return err
 		}
 	}
 	// Without searching for deltas, the slowest part.
-	return git(ctx, dir, "-c", "pack.window=0", "repack", "-a", "-d", "-q")
+	return Git(ctx, dir, "-c", "pack.window=0", "repack", "-a", "-d", "-q")
 }
 
 // write writes new content to file i. A directory has a hundred files.
-func (r repository) write(dir string, i int, random *rand.Rand) error {
+func (r Repository) write(dir string, i int, random *rand.Rand) error {
 	path := filepath.Join(dir, fmt.Sprintf("part%02d", i/100), fmt.Sprintf("file%04d.txt", i))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -99,9 +99,9 @@ func text(size int, random *rand.Rand) []byte {
 	return append(b.Bytes()[:size-1], '\n')
 }
 
-// git runs git without the user's configuration: no signatures, hooks or templates. Authors and
+// Git runs git without the user's configuration: no signatures, hooks or templates. Authors and
 // times are always the same.
-func git(ctx context.Context, dir string, args ...string) error {
+func Git(ctx context.Context, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir = dir
 	plain := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") })

@@ -14,7 +14,7 @@ func TestRepositoryIsReproducible(t *testing.T) {
 	}
 	// git sets these for hooks. The caller's own repository must not leak in.
 	t.Setenv("GIT_DIR", "/nonexistent")
-	r := repository{files: 30, size: 500, commits: 3}
+	r := Repository{files: 30, size: 500, commits: 3}
 	var heads []string
 	for _, name := range []string{"a", "b"} {
 		dir := filepath.Join(t.TempDir(), name)

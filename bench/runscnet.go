@@ -38,7 +38,7 @@ func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ netClient,
 	if os.Geteuid() != 0 {
 		return nil, nil, errors.New("only root can make a network for it")
 	}
-	c := &runscNet{wire: newVethPair(filepath.Base(l.dir))}
+	c := &runscNet{wire: newVethPair(filepath.Base(l.Dir))}
 	if err := c.wire.make(ctx); err != nil {
 		return nil, c.end, err
 	}
@@ -47,7 +47,7 @@ func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ netClient,
 		return nil, c.end, err
 	}
 	c.at = newNetServer(listener)
-	work := filepath.Join(l.dir, "runsc-net")
+	work := filepath.Join(l.Dir, "runsc-net")
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return nil, c.end, err
 	}
@@ -60,7 +60,7 @@ func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ netClient,
 // end removes everything that was made. It does not use the measurement's ctx, which may have
 // ended.
 func (c *runscNet) end() error {
-	ctx, cancel := context.WithTimeout(context.Background(), killAfter)
+	ctx, cancel := context.WithTimeout(context.Background(), KillAfter)
 	defer cancel()
 	var errs []error
 	if c.shop != nil {
@@ -76,7 +76,7 @@ func (c *runscNet) perl(ctx context.Context, script string, args ...string) ([]b
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return nil, fmt.Errorf("perl in a bare runsc: %w: %s", err, lastLine(exit.Stderr))
+		return nil, fmt.Errorf("perl in a bare runsc: %w: %s", err, LastLine(exit.Stderr))
 	}
 	return out, err
 }
@@ -125,7 +125,7 @@ func (w vethPair) remove(ctx context.Context) error {
 func ip(ctx context.Context, line string) error {
 	out, err := exec.CommandContext(ctx, "ip", strings.Fields(line)...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("ip %s: %w: %s", line, err, lastLine(out))
+		return fmt.Errorf("ip %s: %w: %s", line, err, LastLine(out))
 	}
 	return nil
 }

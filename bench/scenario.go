@@ -34,14 +34,14 @@ type Scenario struct {
 	Measure func(ctx context.Context) (float64, error)
 }
 
-// inBoxes sets the boxes in which scenarios are measured. Where they have no unit or ceiling of
+// InBoxes sets the boxes in which scenarios are measured. Where they have no unit or ceiling of
 // their own, the unit is Milliseconds and the ceiling is the argument.
-func inBoxes(box agentbox.Box, ceiling time.Duration, scenarios ...Scenario) []Scenario {
+func InBoxes(box agentbox.Box, ceiling time.Duration, scenarios ...Scenario) []Scenario {
 	for i := range scenarios {
 		s := &scenarios[i]
 		s.Isolation, s.Accel = box.Isolation, box.Accel
 		s.Unit = cmp.Or(s.Unit, Milliseconds)
-		s.Ceiling = cmp.Or(s.Ceiling, milliseconds(ceiling))
+		s.Ceiling = cmp.Or(s.Ceiling, InMilliseconds(ceiling))
 	}
 	return scenarios
 }
@@ -94,7 +94,7 @@ func Select(all []Scenario, patterns []string) ([]Scenario, error) {
 	}
 	var out []Scenario
 	for _, s := range all {
-		ok, err := matches(s.Name, patterns)
+		ok, err := Matches(s.Name, patterns)
 		if err != nil {
 			return nil, err
 		}
@@ -108,8 +108,8 @@ func Select(all []Scenario, patterns []string) ([]Scenario, error) {
 	return out, nil
 }
 
-// matches reports whether name matches one of the patterns; with no patterns it always does.
-func matches(name string, patterns []string) (bool, error) {
+// Matches reports whether name matches one of the patterns; with no patterns it always does.
+func Matches(name string, patterns []string) (bool, error) {
 	for _, p := range patterns {
 		ok, err := path.Match(p, name)
 		if err != nil {

@@ -72,7 +72,7 @@ func goTool(ctx context.Context, dir string, env []string, args ...string) ([]by
 	cmd.Dir, cmd.Env, cmd.Stderr = dir, append(os.Environ(), env...), &errs
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("go %s: %w: %.200s", args[0], err, lastLine(errs.Bytes()))
+		return nil, fmt.Errorf("go %s: %w: %.200s", args[0], err, LastLine(errs.Bytes()))
 	}
 	return out, nil
 }

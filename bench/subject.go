@@ -12,7 +12,7 @@ import (
 // sample first brings it into the state that the scenario requires, which is not measured, so
 // scenarios may run in any order.
 type subject struct {
-	installation *installation
+	installation *Installation
 }
 
 // Names of the box and of its fork.
@@ -24,17 +24,17 @@ const (
 // running ensures that the box exists and runs, whatever the last sample did to it: up makes,
 // resumes or finds it.
 func (s subject) running(ctx context.Context) error {
-	repo, err := s.installation.lab.repo(ctx, subjectName, smallRepository)
+	repo, err := s.installation.Lab.Repo(ctx, subjectName, SmallRepository)
 	if err != nil {
 		return err
 	}
-	_, err = s.installation.do(ctx, repo, s.installation.up(subjectName, "--detach")...)
+	_, err = s.installation.Do(ctx, repo, s.installation.Up(subjectName, "--detach")...)
 	return err
 }
 
 // answers proves, outside of the measured time, that a box is really running.
 func (s subject) answers(ctx context.Context, name string) error {
-	_, err := s.installation.do(ctx, s.installation.home.Dir, "exec", name, "--", "true")
+	_, err := s.installation.Do(ctx, s.installation.Home.Dir, "exec", name, "--", "true")
 	return err
 }
 
@@ -59,7 +59,7 @@ func (s subject) verb(before, after func(ctx context.Context) error, args ...str
 		if err := before(ctx); err != nil {
 			return 0, err
 		}
-		ms, err := s.installation.timed(ctx, enterLimit, s.installation.home.Dir, args...)
+		ms, err := s.installation.Timed(ctx, EnterLimit, s.installation.Home.Dir, args...)
 		if err != nil || after == nil {
 			return ms, err
 		}
@@ -78,7 +78,7 @@ func (s subject) gone(ctx context.Context) error {
 
 // processes finds the processes of the box by its id in /proc.
 func (s subject) processes(ctx context.Context) ([]process, error) {
-	b, err := s.installation.show(ctx, subjectName)
+	b, err := s.installation.Show(ctx, subjectName)
 	if err != nil {
 		return nil, err
 	}
@@ -90,13 +90,13 @@ func (s subject) paused(ctx context.Context) error {
 	if err := s.running(ctx); err != nil {
 		return err
 	}
-	_, err := s.installation.do(ctx, s.installation.home.Dir, "pause", subjectName)
+	_, err := s.installation.Do(ctx, s.installation.Home.Dir, "pause", subjectName)
 	return err
 }
 
 // alone ensures that the box runs and has no fork; an interrupted run may have left one.
 func (s subject) alone(ctx context.Context) error {
-	if err := s.installation.remove(ctx, forkName); err != nil {
+	if err := s.installation.Remove(ctx, forkName); err != nil {
 		return err
 	}
 	return s.running(ctx)
@@ -107,18 +107,18 @@ func (s subject) forked(ctx context.Context) error {
 	if err := s.answers(ctx, forkName); err != nil {
 		return err
 	}
-	return s.installation.remove(ctx, forkName)
+	return s.installation.Remove(ctx, forkName)
 }
 
-// settle is how long a box has been idle when its memory is measured, and the machine before a box
+// Settle is how long a box has been idle when its memory is measured, and the machine before a box
 // is made from nothing. Meanwhile the kernel frees the memory and files of the last box, which is
 // not part of the new one's work.
-const settle = time.Second
+const Settle = time.Second
 
 // memoryIdle measures the memory of a box that ran one command, including its supervisor. No other
 // box of the same template runs, so none shares the cost.
 func (s subject) memoryIdle(ctx context.Context) (float64, error) {
-	if err := s.installation.remove(ctx); err != nil {
+	if err := s.installation.Remove(ctx); err != nil {
 		return 0, err
 	}
 	if err := s.running(ctx); err != nil {
@@ -127,7 +127,7 @@ func (s subject) memoryIdle(ctx context.Context) (float64, error) {
 	if err := s.answers(ctx, subjectName); err != nil {
 		return 0, err
 	}
-	if err := sleep(ctx, settle); err != nil {
+	if err := Sleep(ctx, Settle); err != nil {
 		return 0, err
 	}
 	return s.installation.pss(ctx, subjectName)
@@ -136,8 +136,8 @@ func (s subject) memoryIdle(ctx context.Context) (float64, error) {
 // pss returns the memory of a running box and its supervisor in bytes, with shared pages divided
 // among the processes that share them. It is the daemon's figure. A box that does not run or has no
 // figure is an error.
-func (p *installation) pss(ctx context.Context, name string) (float64, error) {
-	b, err := p.show(ctx, name)
+func (p *Installation) pss(ctx context.Context, name string) (float64, error) {
+	b, err := p.Show(ctx, name)
 	if err == nil && (b.State != agentbox.Running || b.Usage == nil || b.Usage.PSS == 0) {
 		err = fmt.Errorf("box %s is %s and its memory unknown", b.Name, b.State)
 	}

@@ -20,8 +20,8 @@ import (
 // a task, attaching to a job and getting the result. They share the Lab and must run one after the
 // other. box is the result of WarmUp.
 func (l *Lab) Tasks(box agentbox.Box) []Scenario {
-	t := &worker{installation: l.plain}
-	return inBoxes(box, enterLimit,
+	t := &worker{installation: l.Plain}
+	return InBoxes(box, EnterLimit,
 		Scenario{Name: "task/run", Setup: t.prepare, Measure: t.run},
 		Scenario{Name: "task/begin", Setup: t.prepare, Measure: t.begin},
 		Scenario{Name: "task/result", Setup: t.prepare, Measure: t.result},
@@ -31,28 +31,28 @@ func (l *Lab) Tasks(box agentbox.Box) []Scenario {
 
 // worker submits tasks of one repository.
 type worker struct {
-	installation *installation
+	installation *Installation
 	repo         string
 	job          string // the one that attach joins
 }
 
 // prepare makes the repository.
 func (t *worker) prepare(ctx context.Context) (err error) {
-	t.repo, err = t.installation.lab.repo(ctx, "tasks", smallRepository)
+	t.repo, err = t.installation.Lab.Repo(ctx, "tasks", SmallRepository)
 	return err
 }
 
 // command returns the command line of a task, with those flags of up that tasks have too.
 func (t *worker) command(verb []string, argv ...string) []string {
-	return slices.Concat(verb, t.installation.lab.machine, []string{"--"}, argv)
+	return slices.Concat(verb, t.installation.Lab.Flags, []string{"--"}, argv)
 }
 
 // run measures a task that the user waits for, from the start of the command line to its end.
 func (t *worker) run(ctx context.Context) (float64, error) {
-	if err := sleep(ctx, settle); err != nil {
+	if err := Sleep(ctx, Settle); err != nil {
 		return 0, err
 	}
-	return t.installation.timed(ctx, enterLimit, t.repo, t.command([]string{"run", "-n"}, "true")...)
+	return t.installation.Timed(ctx, EnterLimit, t.repo, t.command([]string{"run", "-n"}, "true")...)
 }
 
 // begin measures from the start of task submit until the task's command runs.
@@ -88,7 +88,7 @@ func (t *worker) result(ctx context.Context) (float64, error) {
 func since(when time.Time, info api.TaskInfo, what string) (float64, error) {
 	for _, m := range info.Timeline {
 		if m.What == what {
-			return milliseconds(m.Time.Sub(when)), nil
+			return InMilliseconds(m.Time.Sub(when)), nil
 		}
 	}
 	return 0, fmt.Errorf("nothing is known of the %s of task %s", what, info.Task.ID)
@@ -97,20 +97,20 @@ func since(when time.Time, info api.TaskInfo, what string) (float64, error) {
 // submit submits a task and waits for its result. It also returns when it began, after a second of
 // idleness, and when the result was shown.
 func (t *worker) submit(ctx context.Context, argv ...string) (info api.TaskInfo, submitted, shown time.Time, err error) {
-	if err := sleep(ctx, settle); err != nil {
+	if err := Sleep(ctx, Settle); err != nil {
 		return info, submitted, shown, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, enterLimit, fmt.Errorf("the limit is %s", enterLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, EnterLimit, fmt.Errorf("the limit is %s", EnterLimit))
 	defer cancel()
 	submitted = time.Now()
-	out, _, err := t.installation.program.Run(ctx, t.repo, t.command([]string{"task", "submit", "-q", "--wait"}, argv...)...)
+	out, _, err := t.installation.Program.Run(ctx, t.repo, t.command([]string{"task", "submit", "-q", "--wait"}, argv...)...)
 	shown = time.Now()
 	if err != nil {
 		return info, submitted, shown, err
 	}
 	id := strings.TrimSpace(string(out))
-	if err = t.installation.ask(ctx, &info, "task", "show", "--json", id); err == nil {
-		_, err = t.installation.do(ctx, t.repo, "task", "rm", "-q", id)
+	if err = t.installation.Ask(ctx, &info, "task", "show", "--json", id); err == nil {
+		_, err = t.installation.Do(ctx, t.repo, "task", "rm", "-q", id)
 	}
 	return info, submitted, shown, err
 }
@@ -120,23 +120,23 @@ func (t *worker) startJob(ctx context.Context) error {
 	if err := t.prepare(ctx); err != nil {
 		return err
 	}
-	if _, err := t.installation.do(ctx, t.repo, t.installation.up(subjectName, "--detach")...); err != nil {
+	if _, err := t.installation.Do(ctx, t.repo, t.installation.Up(subjectName, "--detach")...); err != nil {
 		return err
 	}
-	out, err := t.installation.do(ctx, t.repo, "exec", "-d", "-q", subjectName, "--", "sh", "-c", "seq 24; exec sleep 1000000")
+	out, err := t.installation.Do(ctx, t.repo, "exec", "-d", "-q", subjectName, "--", "sh", "-c", "seq 24; exec sleep 1000000")
 	t.job = strings.TrimSpace(string(out))
 	return err
 }
 
 // removeBox removes the box of the job.
-func (t *worker) removeBox(ctx context.Context) error { return t.installation.remove(ctx) }
+func (t *worker) removeBox(ctx context.Context) error { return t.installation.Remove(ctx) }
 
 // attach measures from the start of the command line until the first line of the job's screen.
 func (t *worker) attach(ctx context.Context) (ms float64, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, enterLimit, fmt.Errorf("the limit is %s", enterLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, EnterLimit, fmt.Errorf("the limit is %s", EnterLimit))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, t.installation.program.Path, "attach", "-n", t.job)
-	cmd.Dir, cmd.Env = t.repo, append(os.Environ(), t.installation.program.Env...)
+	cmd := exec.CommandContext(ctx, t.installation.Program.Path, "attach", "-n", t.job)
+	cmd.Dir, cmd.Env = t.repo, append(os.Environ(), t.installation.Program.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -154,5 +154,5 @@ func (t *worker) attach(ctx context.Context) (ms float64, err error) {
 	if err == nil && line != "1\n" {
 		err = fmt.Errorf("attach shows %q", line)
 	}
-	return milliseconds(took), errors.Join(err, killed)
+	return InMilliseconds(took), errors.Join(err, killed)
 }

@@ -12,36 +12,36 @@ import (
 // workLimit bounds one sample. A C build on an emulated machine takes a fraction of it.
 const workLimit = 10 * time.Minute
 
-// job is typical work of developers. Both scripts run in the working copy, by sh; their output is
+// Job is typical work of developers. Both scripts run in the working copy, by sh; their output is
 // dropped.
-type job struct {
-	// name follows native/, work/ or runsc/ in the names of its scenarios.
-	name    string
+type Job struct {
+	// Name follows native/, work/ or runsc/ in the names of its scenarios.
+	Name    string
 	prepare string // before each sample, untimed; "" for nothing
 	script  string
 }
 
-// goTest is the one job that needs more than a compiler: a toolchain, and a cache that it can
+// GoTest is the one job that needs more than a compiler: a toolchain, and a cache that it can
 // reach.
-const goTest = "go-test"
+const GoTest = "go-test"
 
 // jobs are a C project and a Go package, built and tested as their developers do it, and three
 // operations of which builds consist.
-var jobs = []job{
+var jobs = []Job{
 	{"c-build", "cd c && { make distclean || true; } >/dev/null 2>&1", "cd c && { ./configure && make -j2; } >/dev/null"},
 	{"c-test", "cd c && { [ -x minigzip64 ] || { ./configure && make -j2; } >/dev/null; }", "cd c && make test >/dev/null"},
-	{goTest, "echo '//' >>go/protocol/argv.go", "cd go && go test -count=1 ./protocol >/dev/null"},
+	{GoTest, "echo '//' >>go/protocol/argv.go", "cd go && go test -count=1 ./protocol >/dev/null"},
 	{"processes-1000", "", "i=0; while [ $i -lt 1000 ]; do /bin/true; i=$((i + 1)); done"},
 	{"git-status-5000", "", "git status --porcelain >/dev/null"},
 	// Not removed, because ext4 is slow to create files after many were deleted.
 	{"files-10000", "[ ! -e many ] || mv many many.$(date +%s%N)", "mkdir many && cd many && i=0; while [ $i -lt 10000 ]; do echo $i >$i; i=$((i + 1)); done"},
 }
 
-// workTarget is where jobs run: on the machine itself, or in a box.
-type workTarget interface {
-	// run runs a script in the working copy to its end, and returns the milliseconds of the whole
+// WorkTarget is where jobs run: on the machine itself, or in a box.
+type WorkTarget interface {
+	// Run runs a script in the working copy to its end, and returns the milliseconds of the whole
 	// command.
-	run(ctx context.Context, script string) (float64, error)
+	Run(ctx context.Context, script string) (float64, error)
 }
 
 // Work returns the scenarios of real work in alternating runs: each job natively, which is the
@@ -58,7 +58,7 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 		return nil, err
 	}
 	bares, noBare := []*bareTarget(nil), errors.New("no box runs in gVisor")
-	var boxes []workBox
+	var boxes []WorkBox
 	for _, kind := range kinds {
 		b, err := m.box(ctx, kind)
 		if err != nil {
@@ -70,29 +70,29 @@ func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) 
 		}
 	}
 	if noBare != nil {
-		l.say.Note("runsc/* is left out: " + noBare.Error())
+		l.Say.Note("runsc/* is left out: " + noBare.Error())
 	}
 	var all []Scenario
 	for _, j := range jobs {
-		if j.name == goTest && m.goRoot == "" {
-			l.say.Note("work/" + goTest + " is left out: " + m.noGo)
+		if j.Name == GoTest && m.goRoot == "" {
+			l.Say.Note("work/" + GoTest + " is left out: " + m.noGo)
 			continue
 		}
-		all = append(all, j.scenario("native/"+j.name, native))
+		all = append(all, j.Scenario("native/"+j.Name, native))
 		for _, bare := range bares {
-			if j.name != goTest { // its container has neither Go's environment nor its cache
+			if j.Name != GoTest { // its container has neither Go's environment nor its cache
 				all = append(all, bare.scenario(j))
 			}
 		}
 		for i, b := range boxes {
-			s := j.scenario("work/"+j.name, b)
-			s.Isolation, s.Accel, s.Baseline = b.kind, b.accel, "native/"+j.name
+			s := j.Scenario("work/"+j.Name, b)
+			s.Isolation, s.Accel, s.Baseline = b.Kind, b.Accel, "native/"+j.Name
 			if i > 0 {
 				// Compare the kinds with each other, too.
-				s.Also = append(s.Also, Ref{s.Name, boxes[0].kind})
+				s.Also = append(s.Also, Ref{s.Name, boxes[0].Kind})
 			}
-			if b.kind == agentbox.GVisor {
-				s.Also = append(s.Also, Ref{Name: "runsc/" + j.name})
+			if b.Kind == agentbox.GVisor {
+				s.Also = append(s.Also, Ref{Name: "runsc/" + j.Name})
 			}
 			all = append(all, s)
 		}
@@ -122,7 +122,7 @@ func (l *Lab) Tries(ctx context.Context, dir string, try []string) ([]Scenario, 
 	var all []Scenario
 	for _, j := range jobs {
 		for _, bare := range bares {
-			if j.name != goTest {
+			if j.Name != GoTest {
 				bare.counted = true
 				all = append(all, bare.scenario(j))
 			}
@@ -131,10 +131,10 @@ func (l *Lab) Tries(ctx context.Context, dir string, try []string) ([]Scenario, 
 	return all, nil
 }
 
-// scenario returns the scenario called name of a job on a target.
-func (j job) scenario(name string, where workTarget) Scenario {
+// Scenario returns the scenario called name of a job on a target.
+func (j Job) Scenario(name string, where WorkTarget) Scenario {
 	return Scenario{
-		Name: name, Unit: Milliseconds, Ceiling: milliseconds(workLimit),
+		Name: name, Unit: Milliseconds, Ceiling: InMilliseconds(workLimit),
 		// The first run fills caches that later ones use.
 		Setup: func(ctx context.Context) error {
 			_, err := j.measure(ctx, where)
@@ -145,11 +145,11 @@ func (j job) scenario(name string, where workTarget) Scenario {
 }
 
 // measure takes one sample.
-func (j job) measure(ctx context.Context, where workTarget) (float64, error) {
+func (j Job) measure(ctx context.Context, where WorkTarget) (float64, error) {
 	if j.prepare != "" {
-		if _, err := where.run(ctx, j.prepare); err != nil {
+		if _, err := where.Run(ctx, j.prepare); err != nil {
 			return 0, err
 		}
 	}
-	return where.run(ctx, j.script)
+	return where.Run(ctx, j.script)
 }

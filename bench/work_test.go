@@ -16,14 +16,14 @@ type recordingTarget struct {
 	err     error
 }
 
-func (n *recordingTarget) run(_ context.Context, script string) (float64, error) {
+func (n *recordingTarget) Run(_ context.Context, script string) (float64, error) {
 	n.scripts = append(n.scripts, script)
 	return float64(len(n.scripts)), n.err
 }
 
 func TestJobIsPrepared(t *testing.T) {
 	n := &recordingTarget{}
-	s := job{"a", "prepare", "do"}.scenario("work/a", n)
+	s := Job{"a", "prepare", "do"}.Scenario("work/a", n)
 	if err := s.Setup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -40,13 +40,13 @@ func TestJobIsPrepared(t *testing.T) {
 func TestNativeTarget(t *testing.T) {
 	dir := t.TempDir()
 	s := nativeTarget{dir: dir, env: []string{"WHAT=made"}}
-	if _, err := s.run(t.Context(), "echo $WHAT >here"); err != nil {
+	if _, err := s.Run(t.Context(), "echo $WHAT >here"); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(filepath.Join(dir, "here")); err != nil || string(b) != "made\n" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if _, err := s.run(t.Context(), "echo begun; echo it broke >&2; exit 3"); err == nil || !strings.HasSuffix(err.Error(), "exit status 3: it broke") {
+	if _, err := s.Run(t.Context(), "echo begun; echo it broke >&2; exit 3"); err == nil || !strings.HasSuffix(err.Error(), "exit status 3: it broke") {
 		t.Errorf("%v", err)
 	}
 }
@@ -65,10 +65,10 @@ func TestGoJob(t *testing.T) {
 	}
 	s := nativeTarget{dir: m.origin, env: append([]string{"PATH=" + m.goRoot + "/bin:" + os.Getenv("PATH")}, goEnv...)}
 	for _, job := range jobs {
-		if job.name != goTest {
+		if job.Name != GoTest {
 			continue
 		}
-		if _, err := s.run(t.Context(), job.prepare+" && "+strings.ReplaceAll(job.script, ">/dev/null", "")); err != nil {
+		if _, err := s.Run(t.Context(), job.prepare+" && "+strings.ReplaceAll(job.script, ">/dev/null", "")); err != nil {
 			t.Errorf("away from its checkout: %v", err)
 		}
 	}
@@ -76,7 +76,7 @@ func TestGoJob(t *testing.T) {
 		t.Errorf("the configuration of its boxes:\n%s", text)
 	}
 	other := t.TempDir()
-	if err := git(t.Context(), other, "init", "-q"); err != nil {
+	if err := Git(t.Context(), other, "init", "-q"); err != nil {
 		t.Fatal(err)
 	}
 	if why := m.addGo(t.Context(), other); why != "this is no checkout of agentbox" {

@@ -19,47 +19,47 @@ type nativeTarget struct {
 	env []string
 }
 
-// run runs a script with sh, for at most workLimit, and returns the milliseconds from the start of
+// Run runs a script with sh, for at most workLimit, and returns the milliseconds from the start of
 // the shell to its end. For a script that fails it returns them too; the error has its last line of
 // output.
-func (s nativeTarget) run(ctx context.Context, script string) (float64, error) {
+func (s nativeTarget) Run(ctx context.Context, script string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, workLimit, fmt.Errorf("the limit is %s", workLimit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", script)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = s.dir, append(os.Environ(), s.env...), killAfter
+	cmd.Dir, cmd.Env, cmd.WaitDelay = s.dir, append(os.Environ(), s.env...), KillAfter
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
 	took := time.Since(start)
 	if err != nil {
-		return milliseconds(took), fmt.Errorf("%s: %w: %s", script, err, lastLine(out))
+		return InMilliseconds(took), fmt.Errorf("%s: %w: %s", script, err, LastLine(out))
 	}
-	return milliseconds(took), nil
+	return InMilliseconds(took), nil
 }
 
-// lastLine returns the last line of a program's output, which usually has the reason of a failure.
-func lastLine(out []byte) []byte {
+// LastLine returns the last line of a program's output, which usually has the reason of a failure.
+func LastLine(out []byte) []byte {
 	out = bytes.TrimSpace(out)
 	return out[bytes.LastIndexByte(out, '\n')+1:]
 }
 
-// workBox runs jobs in a box.
-type workBox struct {
-	installation *installation
-	name         string
-	kind         agentbox.Isolation
-	accel        string
-	// image is the image of the box, for a bare container to compare with.
-	image agentbox.Digest
+// WorkBox runs jobs in a box.
+type WorkBox struct {
+	Installation *Installation
+	Name         string
+	Kind         agentbox.Isolation
+	Accel        string
+	// Image is the image of the box, for a bare container to compare with.
+	Image agentbox.Digest
 }
 
-// run runs a command in the running box, and returns the milliseconds from the start of the command
+// Run runs a command in the running box, and returns the milliseconds from the start of the command
 // line to its end.
-func (b workBox) run(ctx context.Context, script string) (float64, error) {
-	return b.installation.timed(ctx, workLimit, b.installation.home.Dir, "exec", b.name, "--", "sh", "-c", script)
+func (b WorkBox) Run(ctx context.Context, script string) (float64, error) {
+	return b.Installation.Timed(ctx, workLimit, b.Installation.Home.Dir, "exec", b.Name, "--", "sh", "-c", script)
 }
 
 // environment returns the environment of its commands, as NAME=value.
-func (b workBox) environment(ctx context.Context) ([]string, error) {
-	out, err := b.installation.do(ctx, b.installation.home.Dir, "exec", b.name, "--", "env", "-0")
+func (b WorkBox) environment(ctx context.Context) ([]string, error) {
+	out, err := b.Installation.Do(ctx, b.Installation.Home.Dir, "exec", b.Name, "--", "env", "-0")
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"), err
 }
