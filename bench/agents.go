@@ -110,8 +110,7 @@ func (o *openedAgent) prepareBare(ctx context.Context) error {
 	if err := json.Unmarshal(out, &shown); err != nil {
 		return err
 	}
-	in := WorkBox{Installation: o.installation, Name: shown.ID.String()}
-	env, err := in.environment(ctx)
+	env, err := o.installation.Environment(ctx, shown.ID.String())
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ const bareID = "bare"
 // of a box (a locale alone makes scripts slower). The first is configured as boxes are; each of the
 // others has one of the options.
 func (m *material) bareContainers(ctx context.Context, of WorkBox, try []string) (all []*bareTarget, err error) {
-	env, err := of.environment(ctx)
+	env, err := of.Installation.Environment(ctx, of.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"agentbox/agentbox"
@@ -135,6 +136,12 @@ func (p *Installation) Ask(ctx context.Context, answer any, args ...string) erro
 		return fmt.Errorf("agentbox %v: cannot read its answer: %w", args, err)
 	}
 	return nil
+}
+
+// Environment returns the environment of a box's commands, as NAME=value.
+func (p *Installation) Environment(ctx context.Context, box string) ([]string, error) {
+	out, err := p.Do(ctx, p.Home.Dir, "exec", box, "--", "env", "-0")
+	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"), err
 }
 
 // Remove removes the boxes with these names that exist, or all boxes when there are no names.

@@ -25,15 +25,14 @@ import (
 //	bench-<random>/pooled/  a home with one
 //	bench-<random>/repos/
 type Lab struct {
-	// Dir is absolute.
-	Dir string
+	Dir string // absolute
 	// lock is held while the Lab is in use. The kernel releases it with the process, so that a
 	// later benchmark finds what a killed one left.
 	lock   *os.File
 	binary string
 	// User is the user's own home, the source of images, kernels and templates.
 	User home.Home
-	// machine holds the flags of up that describe the machine. They are the same for every box, so
+	// Flags are the flags of up that describe the machine. They are the same for every box, so
 	// that figures can be compared.
 	Flags []string
 	Say   agentbox.Progress
@@ -162,7 +161,7 @@ func (l *Lab) Close(ctx context.Context) error {
 	for _, name := range []string{plainHome, pooledHome} {
 		errs = append(errs, l.InstallationOf(name, 0).Close(ctx))
 	}
-	errs = append(errs, l.killLeftovers(ctx), newVethPair(filepath.Base(l.Dir)).remove(ctx), os.RemoveAll(l.Dir))
+	errs = append(errs, l.killLeftovers(ctx), os.RemoveAll(l.Dir))
 	if l.lock != nil {
 		errs = append(errs, l.lock.Close())
 	}

@@ -2,8 +2,8 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"agentbox/agentbox"
@@ -44,91 +44,62 @@ type WorkTarget interface {
 	Run(ctx context.Context, script string) (float64, error)
 }
 
-// Work returns the scenarios of real work in alternating runs: each job natively, which is the
-// baseline, and in a box of each kind; with gVisor also in a bare runsc. It makes the working
-// copies and the boxes; closing the Lab removes them. If dir is not a checkout of agentbox, the Go
-// job is left out.
-func (l *Lab) Work(ctx context.Context, kinds []agentbox.Isolation, dir string) ([]Scenario, error) {
+// Work is real work to measure: the jobs, and where they run.
+type Work struct {
+	Jobs  []Job     // without the Go job where it is impossible
+	Boxes []WorkBox // one of each kind
+
+	material *material
+	native   nativeTarget
+}
+
+// OpenWork makes the working copies, and a box of each kind; closing the Lab removes them. If dir
+// is not a checkout of agentbox, the Go job is left out.
+func (l *Lab) OpenWork(ctx context.Context, kinds []agentbox.Isolation, dir string) (*Work, error) {
 	m, err := l.newMaterial(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	native, err := m.native(ctx)
-	if err != nil {
+	w := &Work{Jobs: jobs, material: m}
+	if w.native, err = m.native(ctx); err != nil {
 		return nil, err
 	}
-	bares, noBare := []*bareTarget(nil), errors.New("no box runs in gVisor")
-	var boxes []WorkBox
 	for _, kind := range kinds {
 		b, err := m.box(ctx, kind)
 		if err != nil {
 			return nil, fmt.Errorf("make a %s box to work in: %w", kind, err)
 		}
-		boxes = append(boxes, b)
-		if kind == agentbox.GVisor {
-			bares, noBare = m.bareContainers(ctx, b, nil)
-		}
+		w.Boxes = append(w.Boxes, b)
 	}
-	if noBare != nil {
-		l.Say.Note("runsc/* is left out: " + noBare.Error())
+	if m.goRoot == "" {
+		l.Say.Note("work/" + GoTest + " is left out: " + m.noGo)
+		w.Jobs = slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return j.Name == GoTest })
 	}
+	return w, nil
+}
+
+// Clone makes one more working copy, called name.
+func (w *Work) Clone(ctx context.Context, name string) (string, error) {
+	return w.material.clone(ctx, name)
+}
+
+// Scenarios returns the scenarios of real work in alternating runs: each job natively, which is the
+// baseline, and in each box.
+func (w *Work) Scenarios() []Scenario {
 	var all []Scenario
-	for _, j := range jobs {
-		if j.Name == GoTest && m.goRoot == "" {
-			l.Say.Note("work/" + GoTest + " is left out: " + m.noGo)
-			continue
-		}
-		all = append(all, j.Scenario("native/"+j.Name, native))
-		for _, bare := range bares {
-			if j.Name != GoTest { // its container has neither Go's environment nor its cache
-				all = append(all, bare.scenario(j))
-			}
-		}
-		for i, b := range boxes {
+	for _, j := range w.Jobs {
+		all = append(all, j.Scenario("native/"+j.Name, w.native))
+		for i, b := range w.Boxes {
 			s := j.Scenario("work/"+j.Name, b)
 			s.Isolation, s.Accel, s.Baseline = b.Kind, b.Accel, "native/"+j.Name
 			if i > 0 {
 				// Compare the kinds with each other, too.
-				s.Also = append(s.Also, Ref{s.Name, boxes[0].Kind})
-			}
-			if b.Kind == agentbox.GVisor {
-				s.Also = append(s.Also, Ref{Name: "runsc/" + j.Name})
+				s.Also = append(s.Also, Ref{s.Name, w.Boxes[0].Kind})
 			}
 			all = append(all, s)
 		}
 	}
-	return all, nil
-}
-
-// Tries returns scenarios of the same work in bare runscs: one that is configured as boxes are,
-// which is the baseline, and one for each of the options in try. A sample is the processor time of
-// the whole container, which depends little on other load.
-func (l *Lab) Tries(ctx context.Context, dir string, try []string) ([]Scenario, error) {
-	m, err := l.newMaterial(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := m.native(ctx); err != nil { // fills the cache that a box gets
-		return nil, err
-	}
-	b, err := m.box(ctx, agentbox.GVisor)
-	if err != nil {
-		return nil, err
-	}
-	bares, err := m.bareContainers(ctx, b, try)
-	if err != nil {
-		return nil, err
-	}
-	var all []Scenario
-	for _, j := range jobs {
-		for _, bare := range bares {
-			if j.Name != GoTest {
-				bare.counted = true
-				all = append(all, bare.scenario(j))
-			}
-		}
-	}
-	return all, nil
+	return all
 }
 
 // Scenario returns the scenario called name of a job on a target.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"time"
 
 	"agentbox/agentbox"
@@ -48,7 +47,7 @@ type WorkBox struct {
 	Name         string
 	Kind         agentbox.Isolation
 	Accel        string
-	// Image is the image of the box, for a bare container to compare with.
+	// Image is the image of the box, for another runtime to compare with.
 	Image agentbox.Digest
 }
 
@@ -56,10 +55,4 @@ type WorkBox struct {
 // line to its end.
 func (b WorkBox) Run(ctx context.Context, script string) (float64, error) {
 	return b.Installation.Timed(ctx, workLimit, b.Installation.Home.Dir, "exec", b.Name, "--", "sh", "-c", script)
-}
-
-// environment returns the environment of its commands, as NAME=value.
-func (b WorkBox) environment(ctx context.Context) ([]string, error) {
-	out, err := b.Installation.Do(ctx, b.Installation.Home.Dir, "exec", b.Name, "--", "env", "-0")
-	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"), err
 }

@@ -30,17 +30,7 @@ func (a *app) benchCommand() *cli.Command {
 		Commands: []*cli.Command{
 			a.benchVerb("enter", "measure entering boxes: complete commands, as you type them",
 				"Uses a temporary home and temporary repositories. Let nothing else run meanwhile.", 20, measureByKind(boxes((*bench.Lab).Enter))),
-			a.benchVerb("tasks", "measure tasks: run, task submit, the result, attach",
-				"task/begin lasts from the start of task submit until the command runs; task/result from the end of a command that changed 20 files\n"+
-					"until its result is shown; task/attach until the job's output is shown. Let nothing else run meanwhile.", 20, measureByKind(boxes((*bench.Lab).Tasks))),
-			a.benchVerb("agent", "measure starting coding agents in boxes, compared with plain runsc",
-				"From the start of the command line to the agent's first output, which is its version. Each agent is installed first, which\n"+
-					"takes a minute or two; choose one with --only '*/*claude'. Let nothing else run meanwhile.", 20, measureByKind(boxes((*bench.Lab).Agents))),
 			a.benchWorkCommand(),
-			a.benchVerb("network", "measure the network of boxes, compared with that of plain QEMU and runsc",
-				"A program in the box moves 64 MiB each way and opens connections, to a server on this machine. Needs root to measure plain runsc.\n"+
-					"Let nothing else run meanwhile.", 10, measureByKind(benchNetwork)),
-			a.benchStoreCommand(), a.benchMeshCommand(), a.benchMeshNode(),
 		},
 	}
 }

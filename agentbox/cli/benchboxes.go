@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 
 	"github.com/urfave/cli/v3"
 
@@ -28,22 +27,10 @@ func boxes(of func(*bench.Lab, agentbox.Box) []bench.Scenario) func(context.Cont
 	}
 }
 
-// benchNetwork measures the network of boxes. Afterwards it removes the servers and devices of the
-// lab.
-func benchNetwork(ctx context.Context, r *benchRun, lab *bench.Lab) error {
-	all, end, err := lab.Network(ctx)
-	if err != nil {
-		return err
-	}
-	return errors.Join(r.measure(ctx, all), end())
-}
-
 // benchWorkCommand is `bench work`: the same work on the machine itself and in boxes, in
 // alternating runs. The builds are those of the repository in the current directory, and of zlib.
-// --try is for finding what makes a bare runsc faster, and does not use boxes.
 func (a *app) benchWorkCommand() *cli.Command {
-	var try []string
-	cmd := a.benchVerb("work", "measure builds and tests on this machine, outside and inside of boxes",
+	return a.benchVerb("work", "measure builds and tests on this machine, outside and inside of boxes",
 		"Needs gcc, make and the network, for the source of zlib. Let nothing else run meanwhile.", 5,
 		func(ctx context.Context, r *benchRun) error {
 			kinds, err := r.kinds(ctx)
@@ -55,21 +42,11 @@ func (a *app) benchWorkCommand() *cli.Command {
 				return err
 			}
 			return r.inLab(ctx, "", func(lab *bench.Lab) error {
-				// The two measurements answer different questions, so a run makes only one of them.
-				measure := func() ([]bench.Scenario, error) { return lab.Work(ctx, kinds, dir) }
-				if len(try) > 0 {
-					measure = func() ([]bench.Scenario, error) { return lab.Tries(ctx, dir, try) }
-				}
-				all, err := measure()
+				work, err := lab.OpenWork(ctx, kinds, dir)
 				if err != nil {
 					return err
 				}
-				return r.measure(ctx, all)
+				return r.measure(ctx, work.Scenarios())
 			})
 		})
-	cmd.Flags = append(cmd.Flags, &cli.StringSliceFlag{
-		Name: "try", Destination: &try,
-		Usage: "measure instead the processor time of plain runsc without and with `OPTION`: a runsc flag (--try=--dcache=0), an annotation, or tmpfs:DIR; separate several with commas",
-	})
-	return cmd
 }
