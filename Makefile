@@ -12,9 +12,9 @@ LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
 TARGETS  = $(shell awk -v n=$$(nproc) '/^MemAvailable:/ { n = int(n / 2); m = int($$2 / 6291456); if (m < n) n = m; print n < 1 ? 1 : n }' /proc/meminfo)
 PACKAGES = $(shell n=$$(nproc); echo $$((n < 8 ? 4 : n / 2)))
 # The packages of which -short leaves something out; e2e has a target of its own.
-WHOLE    = $(shell grep -rl --include='*_test.go' 'testing\.Short()' agentbox bench cachestore mesh policy vmm | xargs -n 1 dirname | sort -u | grep -vx agentbox/e2e | sed 's,^,./,')
+WHOLE    = $(shell grep -rl --include='*_test.go' 'testing\.Short()' agentbox bench cachestore mesh policy tools/lab vmm | xargs -n 1 dirname | sort -u | grep -vx agentbox/e2e | sed 's,^,./,')
 
-.PHONY: help up build binary modules compiled embedded agent test slow nightly unit race e2e e2e-quick e2e-slow machines e2e-qemu e2e-kvm reproducible vet fuzz chaos soak bench deps deps-test clean
+.PHONY: help up build binary modules compiled embedded agent test slow nightly unit race e2e e2e-quick e2e-slow machines e2e-qemu e2e-kvm reproducible vet fuzz chaos soak bench lab deps deps-test clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -113,7 +113,10 @@ vet: ## go vet, gofmt, staticcheck and whether go.mod is tidy
 bench: build ## the figures of docs/internals/benchmarks.md (on an idle machine)
 	bin/agentbox bench enter --runs 20
 
-bench-peers: ## what bench mesh --peers build/peers measures beside us: a registry and IPFS
+lab: embedded ## build/lab, which measures our own parts against other programs
+	$(GO) build -trimpath -o build/lab ./tools/lab
+
+bench-peers: ## what lab mesh --peers build/peers measures beside us: a registry and IPFS
 	$(GO) build -C tools/registry -trimpath -o $(CURDIR)/build/peers/registry github.com/distribution/distribution/v3/cmd/registry
 	CGO_ENABLED=0 $(GO) build -C tools/ipfs -trimpath -o $(CURDIR)/build/peers/ipfs github.com/ipfs/kubo/cmd/ipfs
 

@@ -116,7 +116,11 @@ var forbidden = []struct {
 	{"agentbox/vmm/netstack", "agentbox/vmm/qemu", nil, "the network stack knows only vmm.Link, so that it is the same for every driver"},
 	{"agentbox/policy/...", "agentbox/vmm/...", nil, "policy does not know machines"},
 	{"agentbox/policy/...", "agentbox/agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/bounded", "agentbox/agentbox/yamlfile"}, "leaves never import upward, except domain types, bounded reads and YAML files"},
-	{"agentbox/...", "agentbox/bench/...", []string{"agentbox/bench"}, "bench may import anything, but only the verb that runs it may import bench"},
+	{"agentbox/agentbox/...", "agentbox/mesh/netlab", nil, "networks of namespaces are for tests and the laboratory, not for users"},
+	{"agentbox/agentbox/...", "agentbox/mesh/exchange/simulation", nil, "a simulated exchange is for tests and the laboratory, not for users"},
+	{"agentbox/bench", "agentbox/mesh/...", nil, "what users measure is whole commands; the parts are measured by tools/lab"},
+	{"agentbox/bench", "agentbox/cachestore/...", nil, "what users measure is whole commands; the parts are measured by tools/lab"},
+	{"agentbox/bench", "agentbox/vmm/...", nil, "what users measure is whole commands; the parts are measured by tools/lab"},
 }
 
 func TestImportsGoDownward(t *testing.T) {

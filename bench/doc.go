@@ -1,20 +1,18 @@
 // Package bench measures agentbox as its users see it: whole processes from their start to their
 // end, in homes of its own. In the user's home it only adds the image and the kernel that it
 // needed, and it leaves no box, process or directory behind. It knows agentbox only by its command
-// line and its JSON, except for the store and the mesh, which it measures without a daemon.
+// line and its JSON. What measures its parts against other programs is tools/lab, which uses the
+// scenarios, runner and reports of this package.
 //
 // A scenario is one thing to measure. A sample is one measurement of it, in milliseconds or bytes.
 // The ceiling is what a failed sample counts as, so that a failure is never better than a success.
 // A baseline is a scenario that another is compared with. Both are measured in the same run,
-// alternating sample by sample, so that other load on the machine affects both. A peer is another
-// program that does the same.
+// alternating sample by sample, so that other load on the machine affects both.
 //
-// A lab makes scenarios and is where they run: Lab for boxes (Enter, Work, Agents, Tasks, Network),
-// LazyLab for images that are not on this machine, StoreLab for the store, MeshLab for the exchange
-// between machines. Select picks scenarios, a Runner takes the samples, and a Report presents the
-// results to people (WriteTable) or programs (WriteJSON, Schema). `agentbox bench` puts these
-// together (agentbox/cli). docs/internals/benchmarks.md has figures, and says how each was
-// measured.
+// A Lab makes scenarios of boxes (Enter, Work) and is where they run. Select picks scenarios, a
+// Runner takes the samples, and a Report presents the results to people (WriteTable) or programs
+// (WriteJSON, Schema). A Run puts these together, for the verbs of `agentbox bench` (agentbox/cli).
+// docs/internals/benchmarks.md has figures, and says how each was measured.
 //
 // Every scenario keeps three rules. Anything that is not the subject (building an image, running a
 // process for the first time, removing the last sample's box) happens outside of the measured time.

@@ -1,9 +1,13 @@
 package bench
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 )
 
 // Schema names the format of a Report. Fields may be added; existing fields keep their meaning, so
@@ -89,4 +93,25 @@ func (r Report) WriteJSON(w io.Writer) error {
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(r)
+}
+
+// Print writes the table for people to w and, if file is not "", the JSON to that file, which is
+// replaced as a whole: half of a report would look like a failed run. With "-" it writes the JSON
+// to w instead of the table.
+func (r Report) Print(w io.Writer, file string) error {
+	if file == "-" {
+		return r.WriteJSON(w)
+	}
+	if err := r.WriteTable(w); err != nil || file == "" {
+		return err
+	}
+	var b bytes.Buffer
+	err := r.WriteJSON(&b)
+	if err == nil {
+		err = durable.WriteFile(file, b.Bytes(), 0o644)
+	}
+	if err != nil {
+		return agentbox.Errorf(agentbox.Invalid, "cannot write the report to %s: %w", file, err)
+	}
+	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// workLimit bounds one sample. A C build on an emulated machine takes a fraction of it.
-const workLimit = 10 * time.Minute
+// WorkLimit bounds one sample. A C build on an emulated machine takes a fraction of it.
+const WorkLimit = 10 * time.Minute
 
 // Job is typical work of developers. Both scripts run in the working copy, by sh; their output is
 // dropped.
@@ -105,7 +105,7 @@ func (w *Work) Scenarios() []Scenario {
 // Scenario returns the scenario called name of a job on a target.
 func (j Job) Scenario(name string, where WorkTarget) Scenario {
 	return Scenario{
-		Name: name, Unit: Milliseconds, Ceiling: InMilliseconds(workLimit),
+		Name: name, Unit: Milliseconds, Ceiling: InMilliseconds(WorkLimit),
 		// The first run fills caches that later ones use.
 		Setup: func(ctx context.Context) error {
 			_, err := j.measure(ctx, where)

@@ -18,11 +18,11 @@ type nativeTarget struct {
 	env []string
 }
 
-// Run runs a script with sh, for at most workLimit, and returns the milliseconds from the start of
+// Run runs a script with sh, for at most WorkLimit, and returns the milliseconds from the start of
 // the shell to its end. For a script that fails it returns them too; the error has its last line of
 // output.
 func (s nativeTarget) Run(ctx context.Context, script string) (float64, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, workLimit, fmt.Errorf("the limit is %s", workLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, WorkLimit, fmt.Errorf("the limit is %s", WorkLimit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", script)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = s.dir, append(os.Environ(), s.env...), KillAfter
@@ -54,5 +54,5 @@ type WorkBox struct {
 // Run runs a command in the running box, and returns the milliseconds from the start of the command
 // line to its end.
 func (b WorkBox) Run(ctx context.Context, script string) (float64, error) {
-	return b.Installation.Timed(ctx, workLimit, b.Installation.Home.Dir, "exec", b.Name, "--", "sh", "-c", script)
+	return b.Installation.Timed(ctx, WorkLimit, b.Installation.Home.Dir, "exec", b.Name, "--", "sh", "-c", script)
 }

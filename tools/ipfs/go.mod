@@ -1,4 +1,4 @@
-// IPFS, built apart: bench mesh measures it beside the exchange between peers.
+// IPFS, built apart: lab mesh measures it beside the exchange between peers.
 module agentbox/tools/ipfs
 
 go 1.26.3

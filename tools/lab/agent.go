@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -14,22 +14,23 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/task/agents"
+	"agentbox/bench"
 )
 
 // openedAgents are the built-in agents that are measured. All of them come from the npm registry.
 var openedAgents = []string{"claude", "codex", "gemini", "opencode"}
 
-// Agents returns the scenarios that open a coding agent in a box that has it. A sample lasts from
+// agentScenarios returns the scenarios that open a coding agent in a box that has it. A sample lasts from
 // the start of the command line to the agent's first output; the agent is asked for its version. In
 // gVisor, each is compared with the same program in a bare runsc with the box's image. An agent is
 // installed before the first sample of its scenario. box is the result of WarmUp.
-func (l *Lab) Agents(box agentbox.Box) []Scenario {
-	var all []Scenario
+func agentScenarios(l *bench.Lab, box agentbox.Box) []bench.Scenario {
+	var all []bench.Scenario
 	for _, name := range openedAgents {
 		o := &openedAgent{name: name, installation: l.Plain}
-		own := InBoxes(box, EnterLimit, Scenario{Name: "agent/" + name, Setup: o.prepare, Measure: o.open, Teardown: o.removeBoxes})
+		own := bench.InBoxes(box, bench.EnterLimit, bench.Scenario{Name: "agent/" + name, Setup: o.prepare, Measure: o.open, Teardown: o.removeBoxes})
 		if box.Isolation == agentbox.GVisor {
-			bare := InBoxes(agentbox.Box{}, EnterLimit, Scenario{Name: "runsc/agent-" + name, Setup: o.prepareBare, Measure: o.openBare, Teardown: o.stopBare})
+			bare := bench.InBoxes(agentbox.Box{}, bench.EnterLimit, bench.Scenario{Name: "runsc/agent-" + name, Setup: o.prepareBare, Measure: o.openBare, Teardown: o.stopBare})
 			own[0].Baseline = bare[0].Name
 			all = append(all, bare...)
 		}
@@ -44,7 +45,7 @@ type openedAgent struct {
 	name string
 	// installation is the Lab's at first. prepare replaces it by a copy whose environment has the
 	// variables from which the profile takes its secrets.
-	installation *Installation
+	installation *bench.Installation
 	repo         string // "" until the box exists
 	program      string
 	// bare is the container beside the box, nil until it is needed.
@@ -70,14 +71,14 @@ func (o *openedAgent) prepare(ctx context.Context) error {
 	for _, s := range profile.Secrets {
 		here.Program.Env = append(slices.Clone(here.Program.Env), s.Name+"=of-a-benchmark")
 	}
-	repo, err := here.Lab.Repo(ctx, "agent-"+o.name, SmallRepository)
+	repo, err := here.Lab.Repo(ctx, "agent-"+o.name, bench.SmallRepository)
 	if err != nil {
 		return err
 	}
 	// The command line installs the agent before it starts it: up to warmUpTime, once.
 	o.installation, o.program = &here, profile.Program
 	end := here.Lab.Say.Begin("agent", o.name)
-	ctx, cancel := context.WithTimeoutCause(ctx, WarmUpTime, fmt.Errorf("the limit is %s", WarmUpTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, bench.WarmUpTime, fmt.Errorf("the limit is %s", bench.WarmUpTime))
 	defer cancel()
 	if _, _, err = here.Program.Run(ctx, repo, o.argv()...); err == nil {
 		o.repo = repo
@@ -116,10 +117,10 @@ func (o *openedAgent) prepareBare(ctx context.Context) error {
 	}
 	// A clone, because the box has a copy too: git runs in both.
 	clone := o.repo + "-bare"
-	if err := Git(ctx, o.repo, "clone", "-q", o.repo, clone); err != nil {
+	if err := bench.Git(ctx, o.repo, "clone", "-q", o.repo, clone); err != nil {
 		return err
 	}
-	if o.bare, err = o.installation.Lab.bareTarget("bare-"+o.name, shown.Image, clone, "", env, option{}); err != nil {
+	if o.bare, err = newBareTarget(o.installation.Lab, "bare-"+o.name, shown.Image, clone, "", env, option{}); err != nil {
 		return err
 	}
 	return o.bare.start(ctx)
@@ -142,10 +143,10 @@ func (o *openedAgent) stopBare(ctx context.Context) error {
 // process group of its own, so that Ctrl-C reaches only us; the end of ctx ends it.
 func firstOutput(ctx context.Context, cmd *exec.Cmd) (float64, error) {
 	// Let the machine finish what the last sample left to do.
-	if err := Sleep(ctx, Settle); err != nil {
+	if err := bench.Sleep(ctx, bench.Settle); err != nil {
 		return 0, err
 	}
-	cmd.SysProcAttr, cmd.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, KillAfter
+	cmd.SysProcAttr, cmd.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, bench.KillAfter
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return 0, err
@@ -155,7 +156,7 @@ func firstOutput(ctx context.Context, cmd *exec.Cmd) (float64, error) {
 		return 0, err
 	}
 	_, err = io.ReadFull(out, make([]byte, 1))
-	took := InMilliseconds(time.Since(started))
+	took := bench.InMilliseconds(time.Since(started))
 	_, restErr := io.Copy(io.Discard, out)
 	if err = errors.Join(err, restErr, cmd.Wait()); err != nil {
 		return took, fmt.Errorf("%s: %w", cmd, err)

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentbox/agentbox"
+	"agentbox/bench"
 	"agentbox/vmm/guest"
 	"agentbox/vmm/gvisor/runsc"
 )
@@ -47,7 +48,7 @@ const bareID = "bare"
 // bareContainers returns one container for each configuration, all with the image and environment
 // of a box (a locale alone makes scripts slower). The first is configured as boxes are; each of the
 // others has one of the options.
-func (m *material) bareContainers(ctx context.Context, of WorkBox, try []string) (all []*bareTarget, err error) {
+func bareContainers(ctx context.Context, w *bench.Work, of bench.WorkBox, try []string) (all []*bareTarget, err error) {
 	env, err := of.Installation.Environment(ctx, of.Name)
 	if err != nil {
 		return nil, err
@@ -61,11 +62,11 @@ func (m *material) bareContainers(ctx context.Context, of WorkBox, try []string)
 		if i > 0 {
 			name += strconv.Itoa(i)
 		}
-		clone, err := m.clone(ctx, name)
+		clone, err := w.Clone(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		s, err := m.lab.bareTarget(name, of.Image, clone, "", env, o)
+		s, err := newBareTarget(of.Installation.Lab, name, of.Image, clone, "", env, o)
 		if err != nil {
 			return nil, err
 		}
@@ -74,9 +75,9 @@ func (m *material) bareContainers(ctx context.Context, of WorkBox, try []string)
 	return all, nil
 }
 
-// bareTarget describes a container called name with an image of the user's, in a bundle of its own,
+// newBareTarget describes a container called name with an image of the user's, in a bundle of its own,
 // without starting it. The runsc is the one that agentbox embeds, so that both sides run the same.
-func (l *Lab) bareTarget(name string, image agentbox.Digest, clone, netns string, env []string, try option) (*bareTarget, error) {
+func newBareTarget(l *bench.Lab, name string, image agentbox.Digest, clone, netns string, env []string, try option) (*bareTarget, error) {
 	programs, err := runsc.New(filepath.Join(l.Dir, "programs"), runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}).Ensure()
 	if err != nil {
 		return nil, err
@@ -145,13 +146,13 @@ func (s *bareTarget) command(ctx context.Context, args ...string) *exec.Cmd {
 		argv = s.user.enter(argv)
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.WaitDelay = s.dir, KillAfter
+	cmd.Dir, cmd.WaitDelay = s.dir, bench.KillAfter
 	return cmd
 }
 
 // scenario returns the scenario of a job in the container. The container lives as long as the
 // scenario.
-func (s *bareTarget) scenario(j Job) Scenario {
+func (s *bareTarget) scenario(j bench.Job) bench.Scenario {
 	out := j.Scenario("runsc"+s.try.label+"/"+j.Name, s)
 	out.Baseline = "native/" + j.Name
 	if s.try.label != "" {
@@ -204,7 +205,7 @@ func (s *bareTarget) stop(ctx context.Context) error {
 // Run runs a script in the container. It returns the milliseconds of the whole command, or of the
 // processor time that the container used meanwhile.
 func (s *bareTarget) Run(ctx context.Context, script string) (float64, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, workLimit, fmt.Errorf("the limit is %s", workLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, bench.WorkLimit, fmt.Errorf("the limit is %s", bench.WorkLimit))
 	defer cancel()
 	cmd := s.command(ctx, "exec", "--cwd="+bareWork, bareID, "sh", "-c", script)
 	before, errBefore := s.processorTime()
@@ -216,9 +217,9 @@ func (s *bareTarget) Run(ctx context.Context, script string) (float64, error) {
 		took, err = after-before, errors.Join(err, errBefore, errAfter)
 	}
 	if err != nil {
-		return InMilliseconds(took), fmt.Errorf("%s in a bare runsc: %w: %s", script, err, LastLine(out))
+		return bench.InMilliseconds(took), fmt.Errorf("%s in a bare runsc: %w: %s", script, err, bench.LastLine(out))
 	}
-	return InMilliseconds(took), nil
+	return bench.InMilliseconds(took), nil
 }
 
 // processorTime returns the processor time that the container's processes have used, or 0 when wall

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bufio"
@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"agentbox/agentbox"
+	"agentbox/bench"
 )
 
 // userNamespace is a user namespace in which an ordinary user is root, because runsc wants to be
@@ -32,7 +33,7 @@ func makeUserNamespace(ctx context.Context) (*userNamespace, error) {
 	}
 	// An interrupt must not end it: the container in it has to be deleted first.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "unshare", "--user", "--map-root-user", "--map-auto", "--net", "--", "sh", "-c", "echo ready; exec cat")
-	cmd.WaitDelay = KillAfter
+	cmd.WaitDelay = bench.KillAfter
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

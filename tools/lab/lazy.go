@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/bench"
 )
 
 // gigabit is the rate of a link of 1 Gbit/s, in bytes per second.
@@ -81,11 +82,11 @@ func (s *slowSite) bytes() int64 {
 // kernels and the drivers' findings about the machine, and without templates. One already has the
 // image; the other gets it over a slow link as needed.
 type LazyLab struct {
-	lab  *Lab
+	lab  *bench.Lab
 	site *slowSite
 	// image is the image of the boxes, as it was exported.
 	image       api.Image
-	lazy, local *Installation
+	lazy, local *bench.Installation
 	fetched     float64 // bytes, by the end of the last first command
 }
 
@@ -97,8 +98,8 @@ const (
 
 // OpenLazyLab makes and exports the image that a repository without a configuration gets. It also
 // returns the box of WarmUp, whose kind is the one that is measured. The caller closes the lab.
-func OpenLazyLab(ctx context.Context, cfg Config) (_ *LazyLab, box agentbox.Box, err error) {
-	lab, err := Open(ctx, cfg)
+func OpenLazyLab(ctx context.Context, cfg bench.Config) (_ *LazyLab, box agentbox.Box, err error) {
+	lab, err := bench.Open(ctx, cfg)
 	if err != nil {
 		return nil, box, err
 	}
@@ -118,7 +119,7 @@ func OpenLazyLab(ctx context.Context, cfg Config) (_ *LazyLab, box agentbox.Box,
 	if l.site, err = newSlowSite(src, gigabit); err != nil {
 		return nil, box, err
 	}
-	for name, p := range map[string]**Installation{lazyHome: &l.lazy, localHome: &l.local} {
+	for name, p := range map[string]**bench.Installation{lazyHome: &l.lazy, localHome: &l.local} {
 		if *p, err = l.newHome(name); err != nil {
 			return nil, box, err
 		}
@@ -129,7 +130,7 @@ func OpenLazyLab(ctx context.Context, cfg Config) (_ *LazyLab, box agentbox.Box,
 
 // newHome makes a home with kernels and facts, and nothing else. Without the facts, its first box
 // would probe how this machine runs boxes, and the sample would include that.
-func (l *LazyLab) newHome(name string) (*Installation, error) {
+func (l *LazyLab) newHome(name string) (*bench.Installation, error) {
 	p := l.lab.InstallationOf(name, 0)
 	err := errors.Join(os.Mkdir(p.Home.Dir, 0o700), os.Symlink(l.lab.User.Kernels(), p.Home.Kernels()))
 	if err == nil {
@@ -144,7 +145,7 @@ func (l *LazyLab) Close(ctx context.Context) error {
 	if l.site != nil {
 		errs = append(errs, l.site.server.Close())
 	}
-	for _, p := range []*Installation{l.lazy, l.local} {
+	for _, p := range []*bench.Installation{l.lazy, l.local} {
 		if p != nil {
 			errs = append(errs, p.Close(context.WithoutCancel(ctx)))
 		}
@@ -161,16 +162,16 @@ func IsLazy(name string) bool { return strings.HasPrefix(name, "store/l") }
 
 // Scenarios measures the first command in a box that has no template, and how much of the image it
 // needs. box is the result of OpenLazyLab. Fetched bytes are those of one more sample.
-func (l *LazyLab) Scenarios(box agentbox.Box) []Scenario {
-	return InBoxes(box, BootLimit,
-		Scenario{Name: lazyNames[0], Measure: func(ctx context.Context) (float64, error) {
+func (l *LazyLab) Scenarios(box agentbox.Box) []bench.Scenario {
+	return bench.InBoxes(box, bench.BootLimit,
+		bench.Scenario{Name: lazyNames[0], Measure: func(ctx context.Context) (float64, error) {
 			return l.first(ctx, l.local)
 		}},
-		Scenario{Name: lazyNames[1], Baseline: lazyNames[0], Measure: l.firstLazy},
-		Scenario{Name: lazyNames[2], Unit: Bytes, Ceiling: float64(l.image.Size), Measure: func(context.Context) (float64, error) {
+		bench.Scenario{Name: lazyNames[1], Baseline: lazyNames[0], Measure: l.firstLazy},
+		bench.Scenario{Name: lazyNames[2], Unit: bench.Bytes, Ceiling: float64(l.image.Size), Measure: func(context.Context) (float64, error) {
 			return float64(l.image.Size), nil
 		}},
-		Scenario{Name: lazyNames[3], Unit: Bytes, Ceiling: float64(l.image.Size), Baseline: lazyNames[2], Measure: func(ctx context.Context) (float64, error) {
+		bench.Scenario{Name: lazyNames[3], Unit: bench.Bytes, Ceiling: float64(l.image.Size), Baseline: lazyNames[2], Measure: func(ctx context.Context) (float64, error) {
 			_, err := l.firstLazy(ctx)
 			return l.fetched, err
 		}},
@@ -195,7 +196,7 @@ func (l *LazyLab) firstLazy(ctx context.Context) (float64, error) {
 
 // first measures a box that has no template, from the start of the command line to the end of a
 // command that does nothing. It returns milliseconds, and records the bytes sent in fetched.
-func (l *LazyLab) first(ctx context.Context, p *Installation) (ms float64, err error) {
+func (l *LazyLab) first(ctx context.Context, p *bench.Installation) (ms float64, err error) {
 	if _, err := os.Stat(p.Home.Templates()); err == nil {
 		if _, err := p.Do(ctx, l.lab.Dir, "prune"); err != nil {
 			return 0, err
@@ -206,12 +207,12 @@ func (l *LazyLab) first(ctx context.Context, p *Installation) (ms float64, err e
 	if len(left) > 0 {
 		return 0, fmt.Errorf("templates are left in %s", p.Home.Templates())
 	}
-	repo, err := l.lab.Repo(ctx, "first", SmallRepository)
+	repo, err := l.lab.Repo(ctx, "first", bench.SmallRepository)
 	if err != nil {
 		return 0, err
 	}
 	before := l.site.bytes()
-	ms, err = p.Timed(ctx, BootLimit, repo, p.Up("first", "--", "true")...)
+	ms, err = p.Timed(ctx, bench.BootLimit, repo, p.Up("first", "--", "true")...)
 	l.fetched = float64(l.site.bytes() - before)
 	return ms, errors.Join(err, p.Remove(ctx, "first"))
 }

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/bench"
 	"agentbox/mesh/exchange/simulation"
 )
 
@@ -20,8 +21,8 @@ const (
 
 // Scenarios lists what can be measured here. It starts nothing: each group makes its links when its
 // first scenario is set up.
-func (l *MeshLab) Scenarios() []Scenario {
-	var out []Scenario
+func (l *MeshLab) Scenarios() []bench.Scenario {
+	var out []bench.Scenario
 	l.missing = nil
 	out = append(out, l.pair("1g", &cluster{l: l}, linkGigabit, l.cfg.Large, "mesh/tcp-copy-1g", "get-tcp")...)
 	out = append(out, l.pair("loopback", &cluster{l: l, loopback: true}, 0, l.cfg.Large, "mesh/quic-copy-loopback", "get-quic")...)
@@ -38,18 +39,18 @@ func (l *MeshLab) Scenarios() []Scenario {
 // scenario returns a scenario whose samples are times. The ctx of a sample ends at the ceiling, and
 // with it everything that the sample started. So a transfer that hangs is a failure of three
 // minutes and does not stop the run.
-func (l *MeshLab) scenario(name, baseline string, measure func(ctx context.Context) (time.Duration, error)) Scenario {
-	return Scenario{Name: name, Baseline: baseline, Unit: Milliseconds, Ceiling: meshCeiling, Measure: func(ctx context.Context) (float64, error) {
+func (l *MeshLab) scenario(name, baseline string, measure func(ctx context.Context) (time.Duration, error)) bench.Scenario {
+	return bench.Scenario{Name: name, Baseline: baseline, Unit: bench.Milliseconds, Ceiling: meshCeiling, Measure: func(ctx context.Context) (float64, error) {
 		ctx, cancel := context.WithTimeout(ctx, meshCeiling*time.Millisecond)
 		defer cancel()
 		took, err := measure(ctx)
-		return InMilliseconds(took), err
+		return bench.InMilliseconds(took), err
 	}}
 }
 
 // pair measures one machine that gets the image from another, compared with a plain copy. name is
 // the name of the link, copyOrder selects the transport of the copy.
-func (l *MeshLab) pair(name string, o *cluster, rate, size int64, baseline, copyOrder string) []Scenario {
+func (l *MeshLab) pair(name string, o *cluster, rate, size int64, baseline, copyOrder string) []bench.Scenario {
 	return sharing(func(ctx context.Context) error { return o.open(ctx, 2, rate, size) }, o.close,
 		l.scenario(baseline, "", func(ctx context.Context) (time.Duration, error) { return o.copy(ctx, copyOrder) }),
 		l.scenario("mesh/one-peer-"+name, baseline, func(ctx context.Context) (time.Duration, error) {
@@ -81,7 +82,7 @@ func (o *cluster) one(ctx context.Context, i int, order meshOrder) (took time.Du
 // swarm measures n-1 machines that get the image from one at the same time. Each of their times is
 // a sample. They know only the seed, and learn of each other from it. They are compared with a copy
 // to one machine over TCP and, with MeshConfig.Peers, with other programs that do the same.
-func (l *MeshLab) swarm(n int) []Scenario {
+func (l *MeshLab) swarm(n int) []bench.Scenario {
 	name := map[int]string{4: "mesh/swarm-4", meshMachines: "mesh/swarm-16"}[n]
 	o := &cluster{l: l}
 	copied := l.scenario("mesh/tcp-copy-100m-"+name[len("mesh/"):], "", func(ctx context.Context) (time.Duration, error) { return o.copy(ctx, "get-tcp") })
@@ -94,7 +95,7 @@ func (l *MeshLab) swarm(n int) []Scenario {
 	l.missing = append(l.missing, missing...)
 	open := func(ctx context.Context) error { return o.open(ctx, n, linkSlow, l.cfg.Small) }
 	// The bytes that the seed sent are those of the last swarm before the sample.
-	return append(sharing(open, o.close, append([]Scenario{copied, got}, beside...)...),
+	return append(sharing(open, o.close, append([]bench.Scenario{copied, got}, beside...)...),
 		counted(name+"-seed-sent", float64(n)*float64(l.cfg.Small), name, func() float64 { return float64(sent) }))
 }
 
@@ -138,7 +139,7 @@ func runConcurrently(n int, do func(i int) (time.Duration, error)) ([]time.Durat
 
 // holders measures a machine that gets an image from three others. The one that has all of it is
 // killed half way; the other two have a half each.
-func (l *MeshLab) holders() []Scenario {
+func (l *MeshLab) holders() []bench.Scenario {
 	o := &cluster{l: l}
 	open := func(ctx context.Context) error {
 		if o.links != nil {
@@ -205,8 +206,8 @@ func (o *cluster) fromThree(ctx context.Context, kill bool) (took time.Duration,
 // simulated measures transfers on a simulated clock. The figures show the protocol's rules and are
 // the same on any machine, so this part of the benchmark needs no privileges and no network. The
 // links are those of the measured swarm, and those of an office of a thousand machines.
-func simulated() []Scenario {
-	run := func(name string, cfg simulation.Config) Scenario {
+func simulated() []bench.Scenario {
+	run := func(name string, cfg simulation.Config) bench.Scenario {
 		next := oneByOne(func(context.Context) ([]time.Duration, error) {
 			// A new seed each time, so that samples differ as real ones do.
 			cfg.Seed++
@@ -216,12 +217,12 @@ func simulated() []Scenario {
 			}
 			return r.Times, nil
 		})
-		return Scenario{Name: name, Unit: Milliseconds, Ceiling: meshCeiling, Measure: func(ctx context.Context) (float64, error) {
+		return bench.Scenario{Name: name, Unit: bench.Milliseconds, Ceiling: meshCeiling, Measure: func(ctx context.Context) (float64, error) {
 			took, err := next(ctx)
-			return InMilliseconds(took), err
+			return bench.InMilliseconds(took), err
 		}}
 	}
-	return []Scenario{
+	return []bench.Scenario{
 		run("mesh/simulated-16", simulation.Config{Nodes: 15, Pieces: 128, PieceSize: 512 << 10, Rate: linkSlow / 8, Latency: 500 * time.Microsecond}),
 		run("mesh/simulated-1000", simulation.Config{Nodes: 999, Pieces: 128, PieceSize: 512 << 10, Rate: linkGigabit / 8, Latency: 500 * time.Microsecond, Neighbors: 24}),
 	}

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/bench"
 )
 
 // Machines of an absentTeam.
@@ -33,7 +34,7 @@ type absentTeam struct {
 // absent measures a machine that enters boxes for which its unreachable team has the setup result,
 // compared with one without a team. A machine can be gone in three ways: its daemon died, its cable
 // is out, or its packets are lost. Each of them shows the others less than the one before.
-func (l *MeshLab) absent() []Scenario {
+func (l *MeshLab) absent() []bench.Scenario {
 	o := &absentTeam{daemons: daemons{l: l, name: "absent"}}
 	baseline := l.scenario("mesh/up-no-team", "", func(ctx context.Context) (time.Duration, error) {
 		if err := o.vary(); err != nil {
@@ -41,7 +42,7 @@ func (l *MeshLab) absent() []Scenario {
 		}
 		return o.enter(ctx, absentNobody)
 	})
-	out := []Scenario{baseline}
+	out := []bench.Scenario{baseline}
 	for _, s := range []struct {
 		name        string
 		goes, comes func(ctx context.Context) error
@@ -54,7 +55,7 @@ func (l *MeshLab) absent() []Scenario {
 			return o.without(ctx, s.goes, s.comes)
 		}))
 	}
-	return InBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, sharing(o.open, o.close, out...)...)
+	return bench.InBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, sharing(o.open, o.close, out...)...)
 }
 
 // cable unplugs the holder's cable, or plugs it in again.
@@ -143,7 +144,7 @@ func (o *absentTeam) without(ctx context.Context, leave, comeBack func(ctx conte
 		_, startErr := o.command(context.WithoutCancel(ctx), absentHolder, true, "mesh", "status")
 		err = errors.Join(err, startErr)
 	}()
-	if err := Sleep(ctx, absentTime); err != nil {
+	if err := bench.Sleep(ctx, absentTime); err != nil {
 		return 0, err
 	}
 	return o.enter(ctx, absentMember)

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/bench"
 )
 
 // coldCluster is two machines: one has the image, the other one has nothing. Both run real daemons,
@@ -21,11 +22,11 @@ type coldCluster struct {
 // cold measures a machine with an empty home that joins the team and enters a box whose image the
 // other one has, as a new colleague does. The second scenario is the bytes of the image that this
 // took.
-func (l *MeshLab) cold() []Scenario {
+func (l *MeshLab) cold() []bench.Scenario {
 	o := &coldCluster{daemons: daemons{l: l, name: "cold"}}
 	all := append(sharing(o.open, o.close, l.scenario("mesh/cold-box", "", o.enter)),
 		counted("mesh/cold-box-bytes", 1<<30, "mesh/cold-box", func() float64 { return float64(o.got) }))
-	return InBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, all...)
+	return bench.InBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, all...)
 }
 
 // open makes the image on the first machine, and a network of the two. It checks that the first

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -16,8 +16,12 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
+	"agentbox/bench"
 	"agentbox/mesh/netlab"
 )
+
+// teardownTime bounds the end of a machine, or of all.
+const teardownTime = 2 * time.Minute
 
 // coldImage is the configuration of the repository whose boxes are entered. The image has about 175
 // MiB.
@@ -82,7 +86,7 @@ func (o *daemons) repository(ctx context.Context) error {
 		return err
 	}
 	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "."}, {"-c", "user.name=b", "-c", "user.email=b@localhost", "commit", "-q", "-m", "first"}} {
-		if err := Git(ctx, o.repo, args...); err != nil {
+		if err := bench.Git(ctx, o.repo, args...); err != nil {
 			return err
 		}
 	}
@@ -127,7 +131,7 @@ func (o *daemons) peers(ctx context.Context, i int, until func([]api.MeshPeer) b
 		if len(peers) > 0 && until(peers) {
 			return peers, nil
 		}
-		if err := Sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := bench.Sleep(ctx, 50*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 
 // TestMain lets the test binary also be a machine of a team, like the program that it replaces.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[1] == "bench" && os.Args[2] == MeshNodeVerb {
-		if err := RunMeshNode(context.Background(), os.Args[3], os.Stdin, os.Stdout); err != nil {
+	if len(os.Args) == 3 && os.Args[1] == MeshNodeVerb {
+		if err := RunMeshNode(context.Background(), os.Args[2], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -40,7 +40,7 @@ func freePorts(t *testing.T, n int) []uint16 {
 // It returns when more than half has arrived, which is when the caller is to kill the seed.
 func killedHalfWay(t *testing.T) (o *cluster, to *meshProcess) {
 	t.Helper()
-	l, err := OpenMeshLab(MeshConfig{Dir: t.TempDir(), Binary: os.Args[0], Small: 16 << 20})
+	l, err := OpenMeshLab(MeshConfig{Dir: t.TempDir(), Node: os.Args[0], Small: 16 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/bench"
 )
 
 // How long a team settles before it counts as idle, and how long it is watched then.
@@ -34,22 +35,22 @@ type idleTeam struct {
 // idle measures sixteen daemons of a team that have nothing to do. Each of them is a sample of one
 // watch, so the spread is that between machines. They share this machine's processors. Each has a
 // network namespace of its own, so that its traffic can be counted separately.
-func (l *MeshLab) idle() []Scenario {
+func (l *MeshLab) idle() []bench.Scenario {
 	o := &idleTeam{daemons: daemons{l: l, name: "idle"}}
-	memory := o.cost("mesh/idle-memory", Bytes, 1<<30, func(c idleCost) float64 { return float64(c.memory) })
+	memory := o.cost("mesh/idle-memory", bench.Bytes, 1<<30, func(c idleCost) float64 { return float64(c.memory) })
 	memory.Setup, memory.Teardown = o.open, o.close
-	return []Scenario{
+	return []bench.Scenario{
 		memory,
-		o.cost("mesh/idle-traffic", Bytes, 1<<30, func(c idleCost) float64 { return c.traffic }),
-		o.cost("mesh/idle-processor", Milliseconds, 1000, func(c idleCost) float64 { return InMilliseconds(c.processor) }),
+		o.cost("mesh/idle-traffic", bench.Bytes, 1<<30, func(c idleCost) float64 { return c.traffic }),
+		o.cost("mesh/idle-processor", bench.Milliseconds, 1000, func(c idleCost) float64 { return bench.InMilliseconds(c.processor) }),
 	}
 }
 
 // cost returns a scenario that takes one machine after the other as a sample. With more runs than
 // machines it starts over with the first.
-func (o *idleTeam) cost(name, unit string, ceiling float64, of func(idleCost) float64) Scenario {
+func (o *idleTeam) cost(name, unit string, ceiling float64, of func(idleCost) float64) bench.Scenario {
 	next := 0
-	return Scenario{Name: name, Unit: unit, Ceiling: ceiling, Measure: func(ctx context.Context) (float64, error) {
+	return bench.Scenario{Name: name, Unit: unit, Ceiling: ceiling, Measure: func(ctx context.Context) (float64, error) {
 		if err := o.watch(ctx); err != nil {
 			return 0, err
 		}
@@ -80,7 +81,7 @@ func (o *idleTeam) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return Sleep(ctx, idleSettle)
+	return bench.Sleep(ctx, idleSettle)
 }
 
 // allOnline reports whether a machine sees all others.
@@ -114,7 +115,7 @@ func (o *idleTeam) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := Sleep(ctx, idleWatch); err != nil {
+	if err := bench.Sleep(ctx, idleWatch); err != nil {
 		return err
 	}
 	after, err := costsOf(pids[:])

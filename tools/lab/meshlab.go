@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bufio"
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/bench"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/netlab"
 )
@@ -34,13 +35,14 @@ type MeshLab struct {
 	keys []ed25519.PrivateKey
 	list identity.List
 
-	missing []Missing // of the scenarios that Scenarios returned last
+	missing []bench.Missing // of the scenarios that Scenarios returned last
 }
 
 // MeshConfig is what a MeshLab needs. Sizes are multiples of a block (blob.BlockSize).
 type MeshConfig struct {
 	Dir    string // where to work
-	Binary string // the program to measure
+	Binary string // the agentbox to measure
+	Node   string // this program, which is also a machine (MeshNodeVerb)
 	Large  int64  // bytes of the image that goes from one machine to one other
 	Small  int64  // bytes of the image that goes to many
 	// Peers adds the scenarios of other programs that do the same.
@@ -55,7 +57,7 @@ const meshMachines = 16
 // OpenMeshLab makes the keys and member list of a team. It starts nothing: scenarios make links and
 // machines. The caller closes it.
 func OpenMeshLab(cfg MeshConfig) (*MeshLab, error) {
-	dir, err := os.MkdirTemp(cfg.Dir, labPrefix+"mesh-")
+	dir, err := os.MkdirTemp(cfg.Dir, "bench-mesh-")
 	if err != nil {
 		return nil, err
 	}
@@ -96,9 +98,9 @@ func (l *MeshLab) Close() error { return os.RemoveAll(l.dir) }
 
 // Missing lists the scenarios that Scenarios left out because a program is not installed, as far as
 // they match one of the patterns.
-func (l *MeshLab) Missing(patterns []string) []Missing {
-	return slices.DeleteFunc(slices.Clone(l.missing), func(m Missing) bool {
-		ok, _ := Matches(m.Name, patterns) // Select reports invalid patterns
+func (l *MeshLab) Missing(patterns []string) []bench.Missing {
+	return slices.DeleteFunc(slices.Clone(l.missing), func(m bench.Missing) bool {
+		ok, _ := bench.Matches(m.Name, patterns) // Select reports invalid patterns
 		return !ok
 	})
 }
@@ -174,9 +176,9 @@ func (o *cluster) start(ctx context.Context, i int, holders ...identity.PeerID) 
 		at = 0
 	}
 	if o.links == nil {
-		p.cmd = exec.CommandContext(ctx, o.l.cfg.Binary, "bench", MeshNodeVerb, p.dir)
+		p.cmd = exec.CommandContext(ctx, o.l.cfg.Node, MeshNodeVerb, p.dir)
 	} else {
-		p.cmd = o.links.Command(ctx, at, o.l.cfg.Binary, "bench", MeshNodeVerb, p.dir)
+		p.cmd = o.links.Command(ctx, at, o.l.cfg.Node, MeshNodeVerb, p.dir)
 	}
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -270,7 +272,7 @@ func killAll(all []*meshProcess) error {
 func newLinks(ctx context.Context, n int, rate int64) (*netlab.Net, error) {
 	l, err := netlab.New(ctx, n, rate)
 	if err != nil && os.Geteuid() != 0 {
-		return nil, agentbox.AsError(err).WithHint("run agentbox bench mesh as root; --only 'mesh/simulated-*' needs none")
+		return nil, agentbox.AsError(err).WithHint("run build/lab mesh as root; --only 'mesh/simulated-*' needs none")
 	}
 	return l, err
 }

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bufio"
@@ -21,7 +21,7 @@ import (
 	meshwire "agentbox/mesh/wire"
 )
 
-// MeshNodeVerb is the hidden command by which bench mesh starts the processes that it measures.
+// MeshNodeVerb is the hidden verb by which `lab mesh` starts the processes that it measures.
 const MeshNodeVerb = "mesh-node"
 
 // meshNodeConfig is the configuration of such a process, in node.json of its directory. The same

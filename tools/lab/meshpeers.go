@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bufio"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/bench"
 )
 
 // meshPeer is another program that distributes one image to many machines. Each has the settings
@@ -58,7 +59,7 @@ func (p meshPeer) find(dir string) (string, error) {
 
 // peerScenarios returns the scenarios of the installed peers, which do what mesh/swarm-N does, and
 // the names of those that are not installed.
-func (l *MeshLab) peerScenarios(o *cluster, n int, baseline string) (out []Scenario, missing []Missing) {
+func (l *MeshLab) peerScenarios(o *cluster, n int, baseline string) (out []bench.Scenario, missing []bench.Missing) {
 	if !l.cfg.Peers {
 		return nil, nil
 	}
@@ -67,7 +68,7 @@ func (l *MeshLab) peerScenarios(o *cluster, n int, baseline string) (out []Scena
 		// The report lists what is missing, so that nobody takes a shorter table for a result.
 		program, err := p.find(l.cfg.Tools)
 		if err != nil {
-			missing = append(missing, Missing{Name: name, Why: err.Error() + ": " + agentbox.AsError(err).Hint})
+			missing = append(missing, bench.Missing{Name: name, Why: err.Error() + ": " + agentbox.AsError(err).Hint})
 			continue
 		}
 		out = append(out, l.scenario(name, baseline, oneByOne(func(ctx context.Context) ([]time.Duration, error) {
@@ -167,7 +168,7 @@ func retryUntil(ctx context.Context, try func() error) error {
 		if err == nil {
 			return nil
 		}
-		if Sleep(ctx, 100*time.Millisecond) != nil {
+		if bench.Sleep(ctx, 100*time.Millisecond) != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentbox/bench"
 )
 
 // A program that is not installed is reported as missing, and not measured.
@@ -38,7 +40,7 @@ func TestMissingPeersAreListed(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	var out bytes.Buffer
-	if err := (Report{Missing: missing}).WriteTable(&out); err != nil || !strings.Contains(out.String(), "not measured: mesh/ipfs-swarm-16: ipfs is not here: make bench-peers") {
+	if err := (bench.Report{Missing: missing}).WriteTable(&out); err != nil || !strings.Contains(out.String(), "not measured: mesh/ipfs-swarm-16: ipfs is not here: make bench-peers") {
 		t.Errorf("%s, %v", &out, err)
 	}
 }

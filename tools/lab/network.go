@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/bench"
 	"agentbox/policy"
 )
 
@@ -89,10 +90,10 @@ type netClient interface {
 }
 
 // scenario returns the scenario of the test on a client.
-func (e netTest) scenario(name string, c netClient) Scenario {
+func (e netTest) scenario(name string, c netClient) bench.Scenario {
 	measure := func(ctx context.Context) (float64, error) { return e.run(ctx, c) }
-	return Scenario{
-		Name: name, Unit: Milliseconds, Ceiling: InMilliseconds(networkLimit), Measure: measure,
+	return bench.Scenario{
+		Name: name, Unit: bench.Milliseconds, Ceiling: bench.InMilliseconds(networkLimit), Measure: measure,
 		// The first run is slower, because code is loaded and (under emulation) translated.
 		Setup: func(ctx context.Context) error {
 			_, err := measure(ctx)
@@ -120,7 +121,7 @@ func (e netTest) run(ctx context.Context, c netClient) (float64, error) {
 // boxClient runs tests in a box along the way of its user's programs: the name, the policy, the
 // gateway.
 type boxClient struct {
-	installation *Installation
+	installation *bench.Installation
 	name         string
 	at           *netServer
 }
@@ -133,10 +134,10 @@ func (c boxClient) perl(ctx context.Context, script string, args ...string) ([]b
 	return out, err
 }
 
-// Network returns the scenarios of the network of one kind of box, each alternating with the same
+// networkScenarios returns the scenarios of the network of one kind of box, each alternating with the same
 // test without agentbox: on QEMU's own user network, or on runsc's own. It makes the machines for
 // both. close ends what the Lab does not end.
-func (l *Lab) Network(ctx context.Context) (all []Scenario, close func() error, err error) {
+func networkScenarios(ctx context.Context, l *bench.Lab) (all []bench.Scenario, close func() error, err error) {
 	local, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, nil, err
@@ -150,11 +151,11 @@ func (l *Lab) Network(ctx context.Context) (all []Scenario, close func() error, 
 		}
 		return errors.Join(errs...)
 	}
-	box, err := l.networkBox(ctx, server)
+	box, err := networkBox(ctx, l, server)
 	if err != nil {
 		return nil, nil, errors.Join(err, close())
 	}
-	peer, end, err := l.networkPeer(ctx, box, server)
+	peer, end, err := networkPeer(ctx, l, box, server)
 	if end != nil {
 		ends = append(ends, end)
 	}
@@ -192,19 +193,19 @@ func peerName(kind agentbox.Isolation) string {
 
 // networkPeer makes the machine with which a kind of box is compared. The returned func ends it,
 // and may be non-nil even with an error.
-func (l *Lab) networkPeer(ctx context.Context, box agentbox.Box, server *netServer) (netClient, func() error, error) {
+func networkPeer(ctx context.Context, l *bench.Lab, box agentbox.Box, server *netServer) (netClient, func() error, error) {
 	end := l.Say.Begin(peerName(box.Isolation), "")
 	defer end("")
 	if box.Isolation == agentbox.GVisor {
-		return l.runscNet(ctx, box.Image)
+		return newRunscNet(ctx, l, box.Image)
 	}
-	return l.qemuUser(ctx, box, server)
+	return newQEMUUser(ctx, l, box, server)
 }
 
 // networkBox makes the box. In addition to the default, its policy allows the server and nothing
 // else.
-func (l *Lab) networkBox(ctx context.Context, server *netServer) (agentbox.Box, error) {
-	repo, err := l.Repo(ctx, networkName, SmallRepository)
+func networkBox(ctx context.Context, l *bench.Lab, server *netServer) (agentbox.Box, error) {
+	repo, err := l.Repo(ctx, networkName, bench.SmallRepository)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
@@ -213,7 +214,7 @@ func (l *Lab) networkBox(ctx context.Context, server *netServer) (agentbox.Box, 
 		return agentbox.Box{}, err
 	}
 	end := l.Say.Begin("box", "image, kernel, template")
-	ctx, cancel := context.WithTimeoutCause(ctx, WarmUpTime, fmt.Errorf("the limit is %s", WarmUpTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, bench.WarmUpTime, fmt.Errorf("the limit is %s", bench.WarmUpTime))
 	defer cancel()
 	if _, _, err := l.Plain.Program.Run(ctx, repo, l.Plain.Up(networkName, "--detach")...); err != nil {
 		return agentbox.Box{}, err

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -113,7 +114,6 @@ func TestPeerName(t *testing.T) {
 	}
 }
 
-// cut finds the namespaces of a killed benchmark by the name of its directory.
 func TestWireIsRemoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes network namespaces")
@@ -121,7 +121,7 @@ func TestWireIsRemoved(t *testing.T) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("ip is not installed")
 	}
-	w := newVethPair("bench-test-" + t.Name())
+	w := newVethPair()
 	if err := w.make(t.Context()); err != nil {
 		_ = w.remove(t.Context())
 		t.Skipf("no network namespaces here: %v", err)
@@ -132,12 +132,39 @@ func TestWireIsRemoved(t *testing.T) {
 	} else {
 		l.Close()
 	}
+	if err := sweepVethPairs(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(w.path(w.guest)); err != nil {
+		t.Errorf("the namespaces of a running process were removed: %v", err)
+	}
 	for range 2 {
 		if err := w.remove(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
 	if _, err := os.Stat(w.path(w.guest)); err == nil {
+		t.Error("a namespace is left")
+	}
+}
+
+// The namespaces of a process that was killed are removed by the next one.
+func TestKilledWireIsRemoved(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes network namespaces")
+	}
+	cmd := exec.Command("true")
+	if err := cmd.Run(); err != nil {
+		t.Skip(err)
+	}
+	name := vethPrefix + strconv.Itoa(cmd.Process.Pid) + "-guest"
+	if err := ip(t.Context(), "netns add "+name); err != nil {
+		t.Skipf("no network namespaces here: %v", err)
+	}
+	if err := sweepVethPairs(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(vethPair{}.path(name)); err == nil {
 		t.Error("a namespace is left")
 	}
 }

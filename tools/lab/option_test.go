@@ -1,10 +1,12 @@
-package bench
+package main
 
 import (
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"agentbox/bench"
 )
 
 // An option changes the one thing that it names, and nothing else.
@@ -48,7 +50,7 @@ func TestOptionReplacesFlag(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := (&bareTarget{try: o}).scenario(Job{Name: "job"})
+		s := (&bareTarget{try: o}).scenario(bench.Job{Name: "job"})
 		if s.Name != want[0] || s.Baseline != want[1] {
 			t.Errorf("%q: %q against %q", text, s.Name, s.Baseline)
 		}

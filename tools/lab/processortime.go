@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"os"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"agentbox/bench"
 )
 
 // processorTimeOf returns the processor time so far of the processes that mention text and of all
@@ -24,7 +26,7 @@ func processorTimeOf(text string) (sum time.Duration, err error) {
 	counted := map[int]bool{os.Getpid(): false}
 	for _, p := range all {
 		st, err := p.Stat()
-		if err != nil || p.PID == os.Getpid() || !counted[st.PPID] && !Mentions(p, text) {
+		if err != nil || p.PID == os.Getpid() || !counted[st.PPID] && !bench.Mentions(p, text) {
 			continue
 		}
 		counted[p.PID] = true

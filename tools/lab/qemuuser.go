@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/drivers"
+	"agentbox/bench"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
 	"agentbox/vmm/guest/protocol"
@@ -28,9 +29,9 @@ type qemuUser struct {
 	at      *netServer
 }
 
-// qemuUser boots the machine with the driver of boxes, with one argument changed. end kills it, and
+// newQEMUUser boots the machine with the driver of boxes, with one argument changed. end kills it, and
 // is nil when there is nothing to end.
-func (l *Lab) qemuUser(ctx context.Context, box agentbox.Box, at *netServer) (_ netClient, end func() error, err error) {
+func newQEMUUser(ctx context.Context, l *bench.Lab, box agentbox.Box, at *netServer) (_ netClient, end func() error, err error) {
 	log := slog.New(slog.DiscardHandler)
 	dir, err := drivers.NewKernels(l.User, log).Dir(ctx, "", l.Say)
 	if err != nil {
@@ -107,7 +108,7 @@ func (c *qemuUser) perl(ctx context.Context, script string, args ...string) ([]b
 	var out, errs bytes.Buffer
 	session.Stdout, session.Stderr = &out, &errs
 	if err := session.Run("perl -e '" + script + "' " + strings.Join(args, " ")); err != nil {
-		return nil, fmt.Errorf("perl in QEMU's user network: %w: %s", err, LastLine(errs.Bytes()))
+		return nil, fmt.Errorf("perl in QEMU's user network: %w: %s", err, bench.LastLine(errs.Bytes()))
 	}
 	return out.Bytes(), nil
 }

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -9,11 +9,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"agentbox/agentbox"
+	"agentbox/bench"
 )
 
 // runscNet is a container of the embedded runsc with runsc's own network stack. A veth pair
@@ -32,14 +35,14 @@ const (
 	wireGuest  = "198.18.0.2"
 )
 
-// runscNet makes the network, the server in it and the container. end removes what was made. It is
+// newRunscNet makes the network, the server in it and the container. end removes what was made. It is
 // returned with an error too, except when this user may not make a network.
-func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ netClient, end func() error, err error) {
+func newRunscNet(ctx context.Context, l *bench.Lab, image agentbox.Digest) (_ netClient, end func() error, err error) {
 	if os.Geteuid() != 0 {
 		return nil, nil, errors.New("only root can make a network for it")
 	}
-	c := &runscNet{wire: newVethPair(filepath.Base(l.Dir))}
-	if err := c.wire.make(ctx); err != nil {
+	c := &runscNet{wire: newVethPair()}
+	if err := errors.Join(sweepVethPairs(ctx), c.wire.make(ctx)); err != nil {
 		return nil, c.end, err
 	}
 	listener, err := c.wire.listen()
@@ -51,7 +54,7 @@ func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ netClient,
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return nil, c.end, err
 	}
-	if c.shop, err = l.bareTarget(bareID, image, work, c.wire.path(c.wire.guest), []string{"PATH=/usr/local/bin:/usr/bin:/bin"}, option{}); err != nil {
+	if c.shop, err = newBareTarget(l, bareID, image, work, c.wire.path(c.wire.guest), []string{"PATH=/usr/local/bin:/usr/bin:/bin"}, option{}); err != nil {
 		return nil, c.end, err
 	}
 	return c, c.end, c.shop.start(ctx)
@@ -60,7 +63,7 @@ func (l *Lab) runscNet(ctx context.Context, image agentbox.Digest) (_ netClient,
 // end removes everything that was made. It does not use the measurement's ctx, which may have
 // ended.
 func (c *runscNet) end() error {
-	ctx, cancel := context.WithTimeout(context.Background(), KillAfter)
+	ctx, cancel := context.WithTimeout(context.Background(), bench.KillAfter)
 	defer cancel()
 	var errs []error
 	if c.shop != nil {
@@ -76,7 +79,7 @@ func (c *runscNet) perl(ctx context.Context, script string, args ...string) ([]b
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return nil, fmt.Errorf("perl in a bare runsc: %w: %s", err, LastLine(exit.Stderr))
+		return nil, fmt.Errorf("perl in a bare runsc: %w: %s", err, bench.LastLine(exit.Stderr))
 	}
 	return out, err
 }
@@ -84,11 +87,34 @@ func (c *runscNet) perl(ctx context.Context, script string, args ...string) ([]b
 // vethPair is two network namespaces joined by a veth pair.
 type vethPair struct{ guest, server string }
 
-// newVethPair names the namespaces after of, which is unique to us.
-func newVethPair(of string) vethPair { return vethPair{of + "-guest", of + "-server"} }
+// vethPrefix begins the names of the namespaces; the pid of their process follows.
+const vethPrefix = "ablab"
 
-// path returns the file of a namespace, as iproute2 keeps it.
-func (w vethPair) path(namespace string) string { return filepath.Join("/run/netns", namespace) }
+// newVethPair names the namespaces after this process.
+func newVethPair() vethPair {
+	of := vethPrefix + strconv.Itoa(os.Getpid())
+	return vethPair{of + "-guest", of + "-server"}
+}
+
+// sweepVethPairs removes the namespaces of processes that were killed.
+func sweepVethPairs(ctx context.Context) error {
+	found, err := filepath.Glob(filepath.Join(namespaces, vethPrefix+"*-*"))
+	errs := []error{err}
+	for _, path := range found {
+		name := filepath.Base(path)
+		of, _, _ := strings.Cut(strings.TrimPrefix(name, vethPrefix), "-")
+		if pid, err := strconv.Atoi(of); err == nil && syscall.Kill(pid, 0) == syscall.ESRCH {
+			errs = append(errs, ip(ctx, "netns del "+name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// namespaces is where iproute2 keeps their files.
+const namespaces = "/run/netns"
+
+// path returns the file of a namespace.
+func (w vethPair) path(namespace string) string { return filepath.Join(namespaces, namespace) }
 
 // make makes the namespaces and the veth pair.
 func (w vethPair) make(ctx context.Context) error {
@@ -125,7 +151,7 @@ func (w vethPair) remove(ctx context.Context) error {
 func ip(ctx context.Context, line string) error {
 	out, err := exec.CommandContext(ctx, "ip", strings.Fields(line)...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("ip %s: %w: %s", line, err, LastLine(out))
+		return fmt.Errorf("ip %s: %w: %s", line, err, bench.LastLine(out))
 	}
 	return nil
 }

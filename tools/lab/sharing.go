@@ -1,15 +1,16 @@
-package bench
+package main
 
 import (
 	"context"
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/bench"
 )
 
 // sharing gives scenarios a common subject. The first Setup makes it and the first Teardown ends
 // it, so both must do nothing when called again.
-func sharing(setup, teardown func(ctx context.Context) error, scenarios ...Scenario) []Scenario {
+func sharing(setup, teardown func(ctx context.Context) error, scenarios ...bench.Scenario) []bench.Scenario {
 	for i := range scenarios {
 		scenarios[i].Setup, scenarios[i].Teardown = setup, teardown
 	}
@@ -17,8 +18,8 @@ func sharing(setup, teardown func(ctx context.Context) error, scenarios ...Scena
 }
 
 // counted is a scenario whose value the scenario of determines as a by-product; 0 means not yet.
-func counted(name string, ceiling float64, of string, value func() float64) Scenario {
-	return Scenario{Name: name, Unit: Bytes, Ceiling: ceiling, Measure: func(context.Context) (float64, error) {
+func counted(name string, ceiling float64, of string, value func() float64) bench.Scenario {
+	return bench.Scenario{Name: name, Unit: bench.Bytes, Ceiling: ceiling, Measure: func(context.Context) (float64, error) {
 		if value() == 0 {
 			return 0, agentbox.Errorf(agentbox.Invalid, "it is counted in %s: measure both", of)
 		}

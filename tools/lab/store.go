@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/bench"
 	"agentbox/cachestore"
 	"agentbox/cachestore/blob"
 )
@@ -51,7 +52,7 @@ const (
 
 // OpenStoreLab makes the directory; Prepare makes what scenarios need. The caller closes it.
 func OpenStoreLab(ctx context.Context, cfg StoreConfig) (*StoreLab, error) {
-	dir, err := os.MkdirTemp(cfg.Dir, labPrefix+"store-")
+	dir, err := os.MkdirTemp(cfg.Dir, "bench-store-")
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +61,7 @@ func OpenStoreLab(ctx context.Context, cfg StoreConfig) (*StoreLab, error) {
 
 // Prepare makes what these scenarios need, including the image and the peers, and returns those
 // that can be measured.
-func (l *StoreLab) Prepare(ctx context.Context, scenarios []Scenario) ([]Scenario, error) {
+func (l *StoreLab) Prepare(ctx context.Context, scenarios []bench.Scenario) ([]bench.Scenario, error) {
 	if len(scenarios) == 0 {
 		return nil, nil
 	}
@@ -70,7 +71,7 @@ func (l *StoreLab) Prepare(ctx context.Context, scenarios []Scenario) ([]Scenari
 	}
 	end("")
 	l.peers = map[string]string{}
-	var out []Scenario
+	var out []bench.Scenario
 	for _, s := range scenarios {
 		i := slices.IndexFunc(peers, func(p peer) bool { return s.Name == "peer/"+p.name })
 		if i >= 0 {
@@ -104,26 +105,26 @@ const storeCeiling = 10 * 60 * 1000
 
 // Scenarios returns the scenarios of the store. Everything is in the page cache, for the peers as
 // for us. We sync what we write; the peers do as they usually do.
-func (l *StoreLab) Scenarios() []Scenario {
-	ms := func(name, baseline string, measure func(ctx context.Context) (time.Duration, error)) Scenario {
-		return Scenario{Name: name, Unit: Milliseconds, Ceiling: storeCeiling, Baseline: baseline, Measure: func(ctx context.Context) (float64, error) {
+func (l *StoreLab) Scenarios() []bench.Scenario {
+	ms := func(name, baseline string, measure func(ctx context.Context) (time.Duration, error)) bench.Scenario {
+		return bench.Scenario{Name: name, Unit: bench.Milliseconds, Ceiling: storeCeiling, Baseline: baseline, Measure: func(ctx context.Context) (float64, error) {
 			took, err := measure(ctx)
 			return float64(took.Microseconds()) / 1000, err
 		}}
 	}
-	out := []Scenario{
+	out := []bench.Scenario{
 		ms("peer/sha256sum", "", func(ctx context.Context) (time.Duration, error) { return timed(ctx, "", "sha256sum", l.image) }),
 		ms("store/ingest-cold", "peer/sha256sum", l.ingestCold),
 		ms("store/ingest-changed", "store/ingest-cold", l.ingestChanged),
 		{
-			Name: "store/stored-bytes", Unit: Bytes, Ceiling: float64(l.size),
+			Name: "store/stored-bytes", Unit: bench.Bytes, Ceiling: float64(l.size),
 			Measure: func(ctx context.Context) (float64, error) {
 				err := l.ensure(ctx)
 				return float64(l.stored.Written), err
 			},
 		},
 		{
-			Name: "store/changed-bytes", Unit: Bytes, Ceiling: float64(l.size), Baseline: "store/stored-bytes",
+			Name: "store/changed-bytes", Unit: bench.Bytes, Ceiling: float64(l.size), Baseline: "store/stored-bytes",
 			Measure: func(ctx context.Context) (float64, error) {
 				st, _, err := l.putChanged(ctx)
 				return float64(st.Written), err

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"os"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"agentbox/bench"
 )
 
 // TestStoreScenarios takes one sample of each scenario, with a small image and without peers.
@@ -21,14 +23,14 @@ func TestStoreScenarios(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	isPeer := func(s Scenario) bool {
+	isPeer := func(s bench.Scenario) bool {
 		return slices.ContainsFunc(peers, func(p peer) bool { return strings.HasSuffix(s.Name, "/"+p.name) })
 	}
 	scenarios, err := l.Prepare(t.Context(), slices.DeleteFunc(l.Scenarios(), isPeer))
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := Runner{Runs: 1}.Run(t.Context(), scenarios)
+	results, err := bench.Runner{Runs: 1}.Run(t.Context(), scenarios)
 	if err != nil || len(results) != 8 {
 		t.Fatalf("%d results, %v", len(results), err)
 	}

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/bench"
 )
 
 // peer is another program that stores files in chunks.
@@ -72,7 +73,7 @@ func goTool(ctx context.Context, dir string, env []string, args ...string) ([]by
 	cmd.Dir, cmd.Env, cmd.Stderr = dir, append(os.Environ(), env...), &errs
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("go %s: %w: %.200s", args[0], err, LastLine(errs.Bytes()))
+		return nil, fmt.Errorf("go %s: %w: %.200s", args[0], err, bench.LastLine(errs.Bytes()))
 	}
 	return out, nil
 }

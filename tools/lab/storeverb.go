@@ -1,8 +1,9 @@
-package cli
+package main
 
 import (
 	"context"
 	"errors"
+	"io"
 	"path/filepath"
 	"slices"
 
@@ -12,59 +13,54 @@ import (
 	"agentbox/bench"
 )
 
-// benchStoreCommand is `bench store`. Five samples are enough, because each moves hundreds of
-// megabytes.
-func (a *app) benchStoreCommand() *cli.Command {
-	return a.benchVerb("store", "measure the store, compared with sha256sum, cp, restic and desync",
+// storeVerb is `lab store`. Five samples are enough, because each moves hundreds of megabytes.
+func storeVerb(out io.Writer) *cli.Command {
+	return verb("store", "measure the store, compared with sha256sum, cp, restic and desync",
 		"Uses a temporary disk image (2 GiB with 600 MiB of this machine's files) and up to 4 GiB of space. If restic or desync is missing,\n"+
 			"it is built with the Go toolchain, if there is one. store/lazy-… measure a box whose image arrives over a link of 1 Gbit/s\n"+
-			"while the box runs. Let nothing else run meanwhile.", 5,
-		func(ctx context.Context, r *benchRun) error { return r.store(ctx) })
+			"while the box runs. Let nothing else run meanwhile.", 5, out, measureStore)
 }
 
-// store measures the store. If any such scenario is chosen, it then measures boxes whose image is
-// fetched lazily. These come last because they need a lab with a daemon, which is opened only then.
-func (r *benchRun) store(ctx context.Context) error {
-	if err := r.a.home.Create(); err != nil {
+// measureStore measures the store. If any such scenario is chosen, it then measures boxes whose
+// image is fetched lazily. These come last because they need a lab with a daemon, which is opened
+// only then.
+func measureStore(ctx context.Context, r *bench.Run) error {
+	if err := r.Home.Create(); err != nil {
 		return err
 	}
-	lab, err := bench.OpenStoreLab(ctx, bench.StoreConfig{
-		Dir: r.a.home.Dir, Tools: filepath.Join(r.a.home.State(), "bench-tools"),
-		Size: bench.StoreImageSize, Files: bench.StoreImageFiles, Progress: r.say,
+	lab, err := OpenStoreLab(ctx, StoreConfig{
+		Dir: r.Home.Dir, Tools: filepath.Join(r.Home.State(), "bench-tools"),
+		Size: StoreImageSize, Files: StoreImageFiles, Progress: r.Progress,
 	})
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.storeIn(ctx, lab), lab.Close())
+	return errors.Join(measureStoreIn(ctx, r, lab), lab.Close())
 }
 
-// storeIn measures the chosen scenarios in an open lab, which the caller closes.
-func (r *benchRun) storeIn(ctx context.Context, lab *bench.StoreLab) error {
-	lazy := func(s bench.Scenario) bool { return bench.IsLazy(s.Name) }
-	scenarios, err := r.choose(append(lab.Scenarios(), (&bench.LazyLab{}).Scenarios(agentbox.Box{})...))
+// measureStoreIn measures the chosen scenarios in an open lab, which the caller closes.
+func measureStoreIn(ctx context.Context, r *bench.Run, lab *StoreLab) error {
+	lazy := func(s bench.Scenario) bool { return IsLazy(s.Name) }
+	scenarios, err := bench.Select(append(lab.Scenarios(), (&LazyLab{}).Scenarios(agentbox.Box{})...), r.Patterns())
 	if err != nil {
 		return err
 	}
 	files := slices.DeleteFunc(slices.Clone(scenarios), lazy)
 	prepared, err := lab.Prepare(ctx, files)
 	if err == nil && len(prepared) > 0 {
-		err = r.measure(ctx, prepared)
+		err = r.Measure(ctx, prepared)
 	}
 	if err != nil || len(files) == len(scenarios) {
 		return err
 	}
-	return r.lazy(ctx)
+	return measureLazy(ctx, r)
 }
 
-// lazy measures boxes with lazily fetched images. Nothing else in this benchmark needs boxes.
-func (r *benchRun) lazy(ctx context.Context) error {
-	cfg, err := r.config(agentbox.Isolation(r.isolation))
+// measureLazy measures boxes with lazily fetched images. Nothing else in this benchmark needs boxes.
+func measureLazy(ctx context.Context, r *bench.Run) error {
+	lab, box, err := OpenLazyLab(ctx, r.LabConfig(r.Isolation))
 	if err != nil {
 		return err
 	}
-	lab, box, err := bench.OpenLazyLab(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	return errors.Join(r.measure(ctx, lab.Scenarios(box)), lab.Close(ctx))
+	return errors.Join(r.Measure(ctx, lab.Scenarios(box)), lab.Close(ctx))
 }

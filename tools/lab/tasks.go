@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bufio"
@@ -14,31 +14,32 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/bench"
 )
 
-// Tasks returns the scenarios of unattended work: the times that a person waits for when submitting
+// taskScenarios returns the scenarios of unattended work: the times that a person waits for when submitting
 // a task, attaching to a job and getting the result. They share the Lab and must run one after the
 // other. box is the result of WarmUp.
-func (l *Lab) Tasks(box agentbox.Box) []Scenario {
+func taskScenarios(l *bench.Lab, box agentbox.Box) []bench.Scenario {
 	t := &worker{installation: l.Plain}
-	return InBoxes(box, EnterLimit,
-		Scenario{Name: "task/run", Setup: t.prepare, Measure: t.run},
-		Scenario{Name: "task/begin", Setup: t.prepare, Measure: t.begin},
-		Scenario{Name: "task/result", Setup: t.prepare, Measure: t.result},
-		Scenario{Name: "task/attach", Setup: t.startJob, Measure: t.attach, Teardown: t.removeBox},
+	return bench.InBoxes(box, bench.EnterLimit,
+		bench.Scenario{Name: "task/run", Setup: t.prepare, Measure: t.run},
+		bench.Scenario{Name: "task/begin", Setup: t.prepare, Measure: t.begin},
+		bench.Scenario{Name: "task/result", Setup: t.prepare, Measure: t.result},
+		bench.Scenario{Name: "task/attach", Setup: t.startJob, Measure: t.attach, Teardown: t.removeBox},
 	)
 }
 
 // worker submits tasks of one repository.
 type worker struct {
-	installation *Installation
+	installation *bench.Installation
 	repo         string
 	job          string // the one that attach joins
 }
 
 // prepare makes the repository.
 func (t *worker) prepare(ctx context.Context) (err error) {
-	t.repo, err = t.installation.Lab.Repo(ctx, "tasks", SmallRepository)
+	t.repo, err = t.installation.Lab.Repo(ctx, "tasks", bench.SmallRepository)
 	return err
 }
 
@@ -49,10 +50,10 @@ func (t *worker) command(verb []string, argv ...string) []string {
 
 // run measures a task that the user waits for, from the start of the command line to its end.
 func (t *worker) run(ctx context.Context) (float64, error) {
-	if err := Sleep(ctx, Settle); err != nil {
+	if err := bench.Sleep(ctx, bench.Settle); err != nil {
 		return 0, err
 	}
-	return t.installation.Timed(ctx, EnterLimit, t.repo, t.command([]string{"run", "-n"}, "true")...)
+	return t.installation.Timed(ctx, bench.EnterLimit, t.repo, t.command([]string{"run", "-n"}, "true")...)
 }
 
 // begin measures from the start of task submit until the task's command runs.
@@ -88,7 +89,7 @@ func (t *worker) result(ctx context.Context) (float64, error) {
 func since(when time.Time, info api.TaskInfo, what string) (float64, error) {
 	for _, m := range info.Timeline {
 		if m.What == what {
-			return InMilliseconds(m.Time.Sub(when)), nil
+			return bench.InMilliseconds(m.Time.Sub(when)), nil
 		}
 	}
 	return 0, fmt.Errorf("nothing is known of the %s of task %s", what, info.Task.ID)
@@ -97,10 +98,10 @@ func since(when time.Time, info api.TaskInfo, what string) (float64, error) {
 // submit submits a task and waits for its result. It also returns when it began, after a second of
 // idleness, and when the result was shown.
 func (t *worker) submit(ctx context.Context, argv ...string) (info api.TaskInfo, submitted, shown time.Time, err error) {
-	if err := Sleep(ctx, Settle); err != nil {
+	if err := bench.Sleep(ctx, bench.Settle); err != nil {
 		return info, submitted, shown, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, EnterLimit, fmt.Errorf("the limit is %s", EnterLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, bench.EnterLimit, fmt.Errorf("the limit is %s", bench.EnterLimit))
 	defer cancel()
 	submitted = time.Now()
 	out, _, err := t.installation.Program.Run(ctx, t.repo, t.command([]string{"task", "submit", "-q", "--wait"}, argv...)...)
@@ -115,15 +116,18 @@ func (t *worker) submit(ctx context.Context, argv ...string) (info api.TaskInfo,
 	return info, submitted, shown, err
 }
 
+// attachedName is the name of the box of the job.
+const attachedName = "attached"
+
 // startJob has a box run a job that writes a screenful and then waits. Attaching shows that screen.
 func (t *worker) startJob(ctx context.Context) error {
 	if err := t.prepare(ctx); err != nil {
 		return err
 	}
-	if _, err := t.installation.Do(ctx, t.repo, t.installation.Up(subjectName, "--detach")...); err != nil {
+	if _, err := t.installation.Do(ctx, t.repo, t.installation.Up(attachedName, "--detach")...); err != nil {
 		return err
 	}
-	out, err := t.installation.Do(ctx, t.repo, "exec", "-d", "-q", subjectName, "--", "sh", "-c", "seq 24; exec sleep 1000000")
+	out, err := t.installation.Do(ctx, t.repo, "exec", "-d", "-q", attachedName, "--", "sh", "-c", "seq 24; exec sleep 1000000")
 	t.job = strings.TrimSpace(string(out))
 	return err
 }
@@ -133,7 +137,7 @@ func (t *worker) removeBox(ctx context.Context) error { return t.installation.Re
 
 // attach measures from the start of the command line until the first line of the job's screen.
 func (t *worker) attach(ctx context.Context) (ms float64, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, EnterLimit, fmt.Errorf("the limit is %s", EnterLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, bench.EnterLimit, fmt.Errorf("the limit is %s", bench.EnterLimit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, t.installation.Program.Path, "attach", "-n", t.job)
 	cmd.Dir, cmd.Env = t.repo, append(os.Environ(), t.installation.Program.Env...)
@@ -154,5 +158,5 @@ func (t *worker) attach(ctx context.Context) (ms float64, err error) {
 	if err == nil && line != "1\n" {
 		err = fmt.Errorf("attach shows %q", line)
 	}
-	return InMilliseconds(took), errors.Join(err, killed)
+	return bench.InMilliseconds(took), errors.Join(err, killed)
 }

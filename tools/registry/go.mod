@@ -1,4 +1,4 @@
-// A registry of container images, built apart: bench mesh measures its pulls beside the exchange between peers.
+// A registry of container images, built apart: lab mesh measures its pulls beside the exchange between peers.
 module agentbox/tools/registry
 
 go 1.26.3

@@ -4,7 +4,7 @@
 // result each time. It does not handle bytes: pieces have sizes and arrive.
 //
 // Run takes a Config and returns a Result. Its callers are tests, which hold the rules to what
-// docs/internals/benchmarks.md claims, and `bench mesh`. Nothing here runs in a daemon.
+// docs/internals/benchmarks.md claims, and `lab mesh`. Nothing here runs in a daemon.
 //
 // The links: each node has an uplink and a downlink. Transfers that share one get equal parts of
 // it, and what one cannot use because of its other end is lost, so results err towards slow. A
