@@ -72,6 +72,13 @@ func runChaos(t *testing.T, kind string) {
 	c.checkAll()
 }
 
+// checkKills fails where only clients were killed: then the other processes were not recognized.
+func (c *chaos) checkKills() {
+	if c.kills["daemon"]+c.kills["supervisor"]+c.kills["machine"] == 0 {
+		c.t.Errorf("nothing but clients was killed: %v", c.kills)
+	}
+}
+
 func numberFrom(t *testing.T, name string, otherwise uint64) uint64 {
 	s := os.Getenv(name)
 	if s == "" {
@@ -281,8 +288,8 @@ func (c *chaos) serving(verb string) []int {
 		c.t.Fatal(err)
 	}
 	var pids []int
-	for pid, line := range all {
-		if strings.HasSuffix(line, "agentbox "+verb) {
+	for pid, p := range all {
+		if strings.HasSuffix(p.command, "agentbox "+verb) {
 			pids = append(pids, pid)
 		}
 	}

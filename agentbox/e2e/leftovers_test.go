@@ -67,7 +67,7 @@ func showLogs(t testing.TB, home string) {
 }
 
 // endWait is how long processes may take to end after their last use, on a busy machine.
-const endWait = time.Minute
+const endWait = 5 * time.Minute
 
 // endAll waits for every process of a directory to end. It kills those that do not, and returns an
 // error.
@@ -83,8 +83,8 @@ func endAll(dir string) error {
 			continue
 		}
 		var told []error
-		for pid, name := range left {
-			told = append(told, fmt.Errorf("process %d is left: %s", pid, name))
+		for pid, p := range left {
+			told = append(told, fmt.Errorf("process %d is left: %s of %s", pid, p.command, p.home))
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 				told = append(told, err)
 			}
@@ -93,14 +93,19 @@ func endAll(dir string) error {
 	}
 }
 
+type process struct {
+	command string // line
+	home    string // for messages
+}
+
 // processesOf finds every process whose environment or command line contains dir or a path below
 // it.
-func processesOf(dir string) (map[int]string, error) {
+func processesOf(dir string) (map[int]process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
-	found := map[int]string{}
+	found := map[int]process{}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil || pid == os.Getpid() {
@@ -110,7 +115,8 @@ func processesOf(dir string) (map[int]string, error) {
 		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
 		cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 		if names(environ, "AGENTBOX_HOME="+dir) || names(cmdline, dir) {
-			found[pid] = string(bytes.ReplaceAll(bytes.TrimRight(cmdline, "\x00"), []byte{0}, []byte{' '})) + " of " + homeIn(environ)
+			command := bytes.ReplaceAll(bytes.TrimRight(cmdline, "\x00"), []byte{0}, []byte{' '})
+			found[pid] = process{command: string(command), home: homeIn(environ)}
 		}
 	}
 	return found, nil

@@ -52,6 +52,7 @@ func TestTaskChaos(t *testing.T) {
 		n += c.round(kills - n)
 	}
 	t.Logf("killed: %v", c.kills)
+	c.checkKills()
 }
 
 // taskScript writes the evidence of a task: a file as it begins, which it reports when it is on
