@@ -1,20 +1,29 @@
 # agentbox: see README.md. `make help` lists the targets.
 
 VERSION := 0.1.0
-GO       = PATH="$$HOME/go-toolchain/bin:$$PATH:/usr/local/go/bin" go
+WITHGO   = PATH="$$HOME/go-toolchain/bin:$$PATH:/usr/local/go/bin"
+GO       = $(WITHGO) go
 GVISOR  := vmm/gvisor/runsc/embedded/.built
-# Whatever the caller has: sockets need short paths, and modes are compared.
-TEST     = umask 022 && TMPDIR=/tmp $(GO) test
+# Whatever the caller has: sockets need short paths, and modes are compared. make vet does what -vet would.
+TEST     = umask 022 && TMPDIR=/tmp $(WITHGO) build/longest build/took go test -vet=off
 LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
 
 # What `make test` has under way at once: a target for each two CPUs with 6 GiB of memory, and of each at least four packages,
 # as many wait more than they compute. The scripts of e2e count for themselves (agentbox/e2e/slots_test.go).
 TARGETS  = $(shell awk -v n=$$(nproc) '/^MemAvailable:/ { n = int(n / 2); m = int($$2 / 6291456); if (m < n) n = m; print n < 1 ? 1 : n }' /proc/meminfo)
 PACKAGES = $(shell n=$$(nproc); echo $$((n < 8 ? 4 : n / 2)))
-# The packages of which -short leaves something out; e2e has a target of its own.
-WHOLE    = $(shell grep -rl --include='*_test.go' 'testing\.Short()' agentbox bench cachestore mesh policy tools/lab vmm | xargs -n 1 dirname | sort -u | grep -vx agentbox/e2e | sed 's,^,./,')
+# The packages in which goroutines are, in the code or in its tests. The race detector has nothing to find in the others, and
+# makes them twice as long; make nightly runs it on all.
+TESTED   = $(shell find agentbox bench cachestore mesh policy tools/lab tools/longest vmm -name '*_test.go' -not -path '*/testdata/*' | xargs -n 1 dirname | sort -u)
+RACED    = $(shell for d in $(TESTED); do if grep -qP '\bgo (func|[\w.]+)\x28|\.Go\x28' $$d/*.go; then echo ./$$d; fi; done)
+UNRACED  = $(filter-out $(RACED),$(addprefix ./,$(TESTED)))
 
-.PHONY: help up build binary modules compiled embedded agent test slow nightly unit race e2e e2e-quick e2e-slow machines e2e-qemu e2e-kvm reproducible vet fuzz chaos soak bench lab deps deps-test clean
+# The tests of which -short leaves something out: what make slow runs, and what make nightly does. agentbox/e2e compares them with
+# those that there are (TestEachTestBelongsToOnePart).
+GUARDED  = TestConformance|TestFaults|TestBoxSurvivesHostileUser|TestClonesDiffer|TestWorkspaceAfterWarmUp|TestDiskLimit|TestGuestCannotSeeHost|TestIdleMachineReleasesProgramPages|TestMachineProcessesAreConfined|TestWorkspaceBelongsToCaller
+SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory
+
+.PHONY: help up build binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps e2e-qemu e2e-kvm reproducible vet fuzz chaos soak bench lab bench-peers deps deps-test clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -60,53 +69,68 @@ build/gocache: go.mod
 	mkdir -p build/gocache
 	GOCACHE=$(CURDIR)/build/gocache GOFLAGS='-trimpath -buildvcs=false' CGO_ENABLED=0 $(GO) test -count=1 -run TestDigest ./agentbox
 
-test: deps-test build ## what a change has to pass, with real machines (some ten minutes)
-	@$(MAKE) --no-print-directory -j $(TARGETS) BESIDE='-p $(PACKAGES)' e2e-quick vet race
+test: deps-test build ## what a change has to pass, with real machines (some seven minutes)
+	@rm -f build/took
+	@$(MAKE) --no-print-directory -j $(TARGETS) BESIDE='-p $(PACKAGES)' e2e-quick vet race unraced
+	@build/longest build/took
 
-slow: deps-test build ## what CI runs besides: the long scripts, random kills, whole sweeps, a minute of a team at work
-	@$(MAKE) --no-print-directory -j $(TARGETS) BESIDE='-p $(PACKAGES)' SOAK=1m e2e-slow machines soak
+slow: deps-test build ## what CI runs besides: long scripts, attacks and faults on real machines (some eight minutes)
+	@rm -f build/took
+	@$(MAKE) --no-print-directory -j $(TARGETS) BESIDE='-p $(PACKAGES)' e2e-slow machines
+	@build/longest build/took
 
-nightly: build ## what is in neither: scripts under the kind they are not for, chaos, a soak, fuzz (hours)
-	export AGENTBOX_E2E_EVERY_KIND=1 && $(TEST) -count=1 -timeout 300m -run TestScript ./agentbox/e2e
-	@$(MAKE) --no-print-directory chaos soak fuzz
+nightly: deps-test build ## what is in neither: scripts in microVMs, whole sweeps, chaos, a soak, fuzz (hours)
+	@rm -f build/took
+	@$(MAKE) --no-print-directory e2e-nightly sweeps raced-all chaos soak fuzz
+	@build/longest build/took
 
-unit: ## unit tests: nothing boots; a minute or two
+unit: build/longest ## unit tests: nothing boots; a minute or two
 	$(TEST) -short ./...
 
-race: ## unit tests under the race detector
-	$(TEST) -short -race $(BESIDE) ./...
+race: build/longest # unit tests under the race detector, where goroutines are
+	$(TEST) -short -race $(BESIDE) $(RACED)
+
+unraced: build/longest # the others
+	$(TEST) -short $(BESIDE) $(UNRACED)
+
+raced-all: build/longest # all that boots nothing, under the race detector
+	$(TEST) -count=1 -short -race ./...
+
+build/longest: $(wildcard tools/longest/*.go)
+	$(GO) build -o $@ ./tools/longest
 
 SOAK ?= 10m
-soak: ## ten minutes of a team at work, under the race detector
-	export AGENTBOX_SOAK=$(SOAK) && $(TEST) -count=1 -v -race -timeout 60m -run TestSoak ./agentbox/team
+soak: build/longest ## ten minutes of a team at work, under the race detector
+	export AGENTBOX_SOAK=$(SOAK) && $(TEST) -count=1 -race -timeout 60m -run TestSoak ./agentbox/team
 
-e2e: build ## the scripts against real machines, and random kills
-	$(TEST) -count=1 -timeout 120m ./agentbox/e2e
+e2e: build build/longest ## all scripts in real machines, and random kills (hours)
+	$(TEST) -count=1 -timeout 600m ./agentbox/e2e
 
-e2e-quick e2e-slow: build # its two parts
-	export AGENTBOX_E2E_PART=$(@:e2e-%=%) && $(TEST) -count=1 -timeout 120m ./agentbox/e2e
+e2e-quick e2e-slow e2e-nightly: build build/longest # its parts
+	export AGENTBOX_E2E_PART=$(@:e2e-%=%) && $(TEST) -count=1 -timeout 600m ./agentbox/e2e
 
-machines: embedded ## the other tests that -short leaves out: real machines, whole sweeps
-	$(TEST) -count=1 $(BESIDE) -timeout 60m $(WHOLE)
+machines: embedded build/longest ## what must hold in machines of each kind: the suite, faults, attacks
+	$(TEST) -count=1 $(BESIDE) -timeout 120m -run '^($(GUARDED))$$' ./vmm/guest ./vmm/gvisor ./vmm/qemu
 
-# Exported for the whole recipe: before $(TEST) it would be for its first command alone.
-e2e-qemu e2e-kvm: export AGENTBOX_HOSTS = $(CURDIR)/build/.hosts
-reproducible: export AGENTBOX_REPRODUCIBLE = 1
+sweeps: embedded build/longest # each fault at each step, and what else takes minutes
+	export AGENTBOX_LARGE=1 && $(TEST) -count=1 -timeout 120m -run '^($(SWEEPS))$$' ./agentbox/environment ./cachestore/... ./mesh/gossip ./vmm/image
 
 # As root. The roots they make of Debian packages, some GB, stay in build/.hosts for the next run.
+HOSTS    = export AGENTBOX_HOSTS=$(CURDIR)/build/.hosts && umask 022 && TMPDIR=/tmp $(GO) test -count=1 -v
+
 e2e-qemu: agent ## machines with the QEMUs of Debian's oldstable, stable and testing (some 15 minutes)
-	$(TEST) -count=1 -v -timeout 120m -run TestEveryQEMU ./agentbox/e2e/hosts
+	$(HOSTS) -timeout 120m -run TestEveryQEMU ./agentbox/e2e/hosts
 
 e2e-kvm: embedded ## machines and scripts under kvm-amd, on an emulated host made for it (3 GB)
-	$(TEST) -count=1 -v -timeout 300m -run TestKVM ./agentbox/e2e/hosts
+	$(HOSTS) -timeout 300m -run TestKVM ./agentbox/e2e/hosts
 
 reproducible: ## ten sets of packages, each built twice, and what differs (a mirror, some 20 minutes)
-	$(TEST) -count=1 -v -timeout 180m -run TestReproducible ./vmm/image
+	export AGENTBOX_REPRODUCIBLE=1 && umask 022 && TMPDIR=/tmp $(GO) test -count=1 -v -timeout 180m -run TestReproducible ./vmm/image
 
 vet: ## go vet, gofmt, staticcheck and whether go.mod is tidy
 	$(GO) vet ./...
 	$(GO) build -C tools/lint -o $(CURDIR)/build/staticcheck honnef.co/go/tools/cmd/staticcheck
-	PATH="$$HOME/go-toolchain/bin:$$PATH:/usr/local/go/bin" build/staticcheck ./...
+	$(WITHGO) build/staticcheck ./...
 	$(GO) mod tidy -diff
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 
@@ -120,9 +144,9 @@ bench-peers: ## what lab mesh --peers build/peers measures beside us: a registry
 	$(GO) build -C tools/registry -trimpath -o $(CURDIR)/build/peers/registry github.com/distribution/distribution/v3/cmd/registry
 	CGO_ENABLED=0 $(GO) build -C tools/ipfs -trimpath -o $(CURDIR)/build/peers/ipfs github.com/ipfs/kubo/cmd/ipfs
 
-chaos: build ## a hundred random kills of boxes of each kind, two hundred of a store, and nothing lost or orphaned
-	umask 022 && AGENTBOX_CHAOS=100 TMPDIR=/tmp $(GO) test -count=1 -timeout 120m -run TestChaos ./agentbox/e2e
-	AGENTBOX_CHAOS=200 $(GO) test -count=1 -timeout 60m -run 'TestKilled|TestFaults|TestPower' ./cachestore
+chaos: build build/longest ## a hundred random kills of boxes of each kind and of a store's processes, and nothing lost or orphaned
+	export AGENTBOX_CHAOS=100 && $(TEST) -count=1 -timeout 240m -run 'TestChaos|TestTaskChaos' ./agentbox/e2e
+	export AGENTBOX_CHAOS=200 && $(TEST) -short -count=1 -timeout 60m -run 'TestKilledAtAnyStep' ./cachestore
 
 # Without its own limit, minimizing one input takes the whole half minute, and nothing is tried meanwhile.
 fuzz: ## every fuzz target, half a minute each

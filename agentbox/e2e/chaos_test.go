@@ -43,8 +43,8 @@ type chaos struct {
 // moments of random operations. Afterwards the next command must work or return a clear error,
 // every line that was reported as synced must exist, and no process may be orphaned.
 func TestChaos(t *testing.T) {
-	needSlow(t)
-	kinds := machineKinds
+	needPart(t, slow)
+	kinds := testedKinds()
 	if only := os.Getenv(kindOfChaos); only != "" {
 		kinds = []string{only}
 	}

@@ -24,7 +24,8 @@ import (
 //
 //	repo DIR             make a checkout with one commit and the usual agentbox.yaml
 //	code N CMD...        run CMD, which must exit with N
-//	waitfor SECS CMD...  run CMD until it succeeds, which takes at most SECS on an idle machine
+//	waitfor SECS CMD...  run CMD until it succeeds, which takes at most SECS on an idle machine; it
+//	                     fails only if it takes many times that
 //	capture NAME         put the last standard output into a variable
 //	json PATH REGEXP     a value of the last standard output, such as .ports.0.host, matches
 //	jsonvar NAME PATH    put such a value into a variable
@@ -38,11 +39,7 @@ import (
 //	goprogram NAME FILE  build a program of testdata
 //	example DOC TITLE FILE  the first example below that heading, in the language of FILE's extension
 //
-// Scripts run once for each kind of isolation, whose name is in $KIND. If the first line is
-// "# kinds: NAME", the script runs for that kind only, and the next line gives the reason. Among the
-// first comments, "# slow" leaves a script to make slow, "# slow: NAME" for that kind only, "# nightly"
-// leaves it out unless AGENTBOX_E2E_EVERY_KIND is set, "# minutes: N" makes it start before shorter
-// ones, and "# waits" makes it run in addition to those that need the processor.
+// The first comments of a script say for which kinds and when it runs: see header.
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"repo": cmdRepo, "code": cmdCode, "waitfor": cmdWaitFor, "capture": cmdCapture, "json": cmdJSON, "jsonvar": cmdJSONVar,
 	"gone": cmdGone, "expire": cmdExpire, "ownhome": cmdOwnHome, "pty": cmdPTY, "asuser": cmdAsUser,
@@ -84,14 +81,19 @@ func cmdCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// busy is how many times longer than on an idle machine scripts wait.
-const busy = 10
+// A command that scripts wait for may take busy times as long as on an idle machine, and patience at
+// least: what hangs costs that, and what works nothing.
+const (
+	busy     = 10
+	patience = 5 * time.Minute
+)
 
 func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) >= 2, "waitfor SECONDS CMD...")
 	seconds, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	deadline := time.Now().Add(time.Duration(seconds) * busy * time.Second)
+	within := max(time.Duration(seconds)*busy*time.Second, patience)
+	deadline := time.Now().Add(within)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 400*time.Millisecond) {
 		err := ts.Exec(args[1], args[2:]...)
 		if err == nil {
@@ -101,7 +103,7 @@ func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("the time limit of the script ended while it waited for: %s", strings.Join(args[1:], " "))
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("still failing after %d s: %v", seconds*busy, err)
+			ts.Fatalf("still failing after %s: %v", within, err)
 		}
 		time.Sleep(pause)
 	}

@@ -3,11 +3,11 @@ package e2e
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,11 +16,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// shared is the environment of all tests. It is made once, and nil when tests are skipped.
-var (
-	shared     *world
-	skipReason string
-)
+// shared is the environment of all tests. It is made once, and nil when no machine can boot.
+var shared *world
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -28,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	if skipReason = cannotRun(); skipReason != "" {
+	if cannotRun() != "" {
 		return m.Run()
 	}
 	w, err := newWorld()
@@ -67,8 +64,8 @@ func cannotRun() string {
 
 func needMachines(t *testing.T) {
 	t.Helper()
-	if skipReason != "" {
-		t.Skip(skipReason)
+	if reason := cannotRun(); reason != "" {
+		t.Skip(reason)
 	}
 }
 
@@ -85,14 +82,8 @@ const longTimeout = 90 * time.Minute
 // a checkout of its own. The longest start first, so that none of them is left alone at the end.
 func TestScript(t *testing.T) {
 	needMachines(t)
-	files, err := filepath.Glob("../../testdata/script/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	headers := make(map[string]header)
-	for _, file := range files {
-		headers[file] = readHeader(t, file)
-	}
+	headers := readHeaders(t)
+	files := slices.Sorted(maps.Keys(headers))
 	slices.SortStableFunc(files, func(a, b string) int { return headers[b].minutes - headers[a].minutes })
 	var kinds sync.WaitGroup
 	for _, kind := range testedKinds() {
@@ -124,90 +115,6 @@ func runKind(t *testing.T, kind string, files []string, headers map[string]heade
 			}
 		})
 	}
-}
-
-// everyKindEnv makes all scripts run, each for all kinds, some of which need many minutes.
-const everyKindEnv = "AGENTBOX_E2E_EVERY_KIND"
-
-// partEnv names the part that runs: "quick", which make test runs, or "slow", which make slow runs.
-// Both run without it.
-const partEnv = "AGENTBOX_E2E_PART"
-
-// inPart reports whether a test runs that is slow, or is not.
-func inPart(slow bool) bool {
-	switch os.Getenv(partEnv) {
-	case "quick":
-		return !slow
-	case "slow":
-		return slow
-	}
-	return true
-}
-
-func needSlow(t *testing.T) {
-	t.Helper()
-	needMachines(t)
-	if !inPart(true) {
-		t.Skip("make slow runs it")
-	}
-}
-
-// header is the content of a script's first comments: "# kinds: KIND", if it is for one kind only,
-// "# slow" or "# slow: KIND", if make slow runs it, for all kinds or this one, "# nightly", if only
-// make nightly does, "# minutes: N", if it takes one or more, and "# waits", if it does little but
-// wait.
-type header struct {
-	kind    string
-	slow    []string // kinds
-	nightly bool
-	minutes int
-	waits   bool
-}
-
-// runs reports whether the script runs for a kind, as everyKindEnv and partEnv ask.
-func (h header) runs(kind string) bool {
-	if os.Getenv(everyKindEnv) != "" {
-		return true
-	}
-	return !h.nightly && (h.kind == "" || h.kind == kind) && inPart(slices.Contains(h.slow, kind))
-}
-
-func readHeader(t *testing.T, file string) header {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kindOf := func(text string) string {
-		if !slices.Contains(machineKinds, text) {
-			t.Fatalf("%s: unknown kind %q", file, text)
-		}
-		return text
-	}
-	var h header
-	for line := range strings.Lines(string(b)) {
-		text, isComment := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "#")
-		if !isComment {
-			break
-		}
-		key, value, _ := strings.Cut(strings.TrimPrefix(text, " "), ": ")
-		switch {
-		case key == "kinds":
-			h.kind = kindOf(value)
-		case key == "slow" && value == "":
-			h.slow = machineKinds
-		case key == "slow":
-			h.slow = append(h.slow, kindOf(value))
-		case key == "nightly":
-			h.nightly = true
-		case key == "waits":
-			h.waits = true
-		case key == "minutes":
-			if h.minutes, err = strconv.Atoi(value); err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-		}
-	}
-	return h
 }
 
 func runScript(t *testing.T, kind, file string, room slots) {

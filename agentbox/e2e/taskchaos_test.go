@@ -41,7 +41,7 @@ type taskChaos struct {
 // must succeed in the end, everything that a command reported as written must exist, and no box may
 // be left.
 func TestTaskChaos(t *testing.T) {
-	needSlow(t)
+	needPart(t, slow)
 	t.Parallel()
 	kind := cmp.Or(os.Getenv(kindOfChaos), "gvisor")
 	kills, seed := numberFrom(t, killsEnv, chaosKills), numberFrom(t, seedOfChaos, uint64(time.Now().UnixNano()))
