@@ -8,9 +8,10 @@ GVISOR  := vmm/gvisor/runsc/embedded/.built
 TEST     = umask 022 && TMPDIR=/tmp $(WITHGO) build/longest build/took go test -vet=off
 LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
 
-# What `make test` has under way at once: a target for each two CPUs with 6 GiB of memory, and of each at least four packages,
-# as many wait more than they compute. The scripts of e2e count for themselves (agentbox/e2e/slots_test.go).
-TARGETS  = $(shell awk -v n=$$(nproc) '/^MemAvailable:/ { n = int(n / 2); m = int($$2 / 6291456); if (m < n) n = m; print n < 1 ? 1 : n }' /proc/meminfo)
+# What `make test` has under way at once: a target for each two CPUs with 6 GiB of memory, and two in any case of which one waits
+# while the other computes; and of each at least four packages, as many wait more than they compute. The scripts of e2e count for
+# themselves (agentbox/e2e/slots_test.go).
+TARGETS  = $(shell awk -v n=$$(nproc) '/^MemAvailable:/ { n = n < 4 ? 2 : int(n / 2); m = int($$2 / 6291456); if (m < n) n = m; print n < 1 ? 1 : n }' /proc/meminfo)
 PACKAGES = $(shell n=$$(nproc); echo $$((n < 8 ? 4 : n / 2)))
 # The packages in which goroutines are, in the code or in its tests. The race detector has nothing to find in the others, and
 # makes them twice as long; make nightly runs it on all.
@@ -85,16 +86,16 @@ nightly: deps-test build ## what is in neither: scripts in microVMs, whole sweep
 	@build/longest build/took
 
 unit: build/longest ## unit tests: nothing boots; a minute or two
-	$(TEST) -short ./...
+	$(TEST) -short -timeout 60m ./...
 
 race: build/longest # unit tests under the race detector, where goroutines are
-	$(TEST) -short -race $(BESIDE) $(RACED)
+	$(TEST) -short -race -timeout 60m $(BESIDE) $(RACED)
 
 unraced: build/longest # the others
-	$(TEST) -short $(BESIDE) $(UNRACED)
+	$(TEST) -short -timeout 60m $(BESIDE) $(UNRACED)
 
 raced-all: build/longest # all that boots nothing, under the race detector
-	$(TEST) -count=1 -short -race ./...
+	$(TEST) -count=1 -short -race -timeout 120m ./...
 
 build/longest: $(wildcard tools/longest/*.go)
 	$(GO) build -o $@ ./tools/longest

@@ -224,7 +224,7 @@ func TestGCKeepsChunksOfNewManifest(t *testing.T) {
 		_, err := s.EnsureManifest(t.Context(), d, nil)
 		added <- err
 	}()
-	for deadline := time.Now().Add(5 * time.Second); !isProtected(s, m.Chunks[0].Digest); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !isProtected(s, m.Chunks[0].Digest); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			s.metaMu.Unlock()
 			t.Fatalf("the chunks are not protected before the metadata is written, %v", <-added)
@@ -354,15 +354,15 @@ func TestNamesExpire(t *testing.T) {
 func TestGCConcurrentWithReadersAndWriters(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	far := openStore(t, t.TempDir())
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
 	shared := diskImage(1, 6)
 	keep := putImage(t, s, shared)
-	if err := s.Pin(ctx, "keep", keep.Manifest); err != nil {
+	if err := s.Pin(t.Context(), "keep", keep.Manifest); err != nil {
 		t.Fatal(err)
 	}
 	lazy := putImage(t, far, diskImage(77, 6)).Manifest
 	want := readBlob(t, far, lazy, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
 	var wg sync.WaitGroup
 	work := func(do func(i int) error) {
 		wg.Go(func() {

@@ -47,7 +47,7 @@ func TestDirectoryWithFIFO(t *testing.T) {
 		if agentbox.CodeOf(err) != agentbox.Corrupt {
 			t.Error(err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Error("it waits for somebody to write")
 	}
 }

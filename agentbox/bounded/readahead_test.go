@@ -121,7 +121,7 @@ func TestReadAheadPreventsSSHDeadlock(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Error("both ends wait for the other to read")
 	}
 	near.Close()

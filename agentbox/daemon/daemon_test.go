@@ -34,7 +34,7 @@ func TestOneDaemonPerHome(t *testing.T) {
 	client := api.NewClient(cfg.Home.Socket())
 	defer client.Close()
 	status, err := api.Call(ctx, client, api.Status, api.None{}, nil)
-	for deadline := time.Now().Add(time.Minute); err != nil && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); err != nil && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		status, err = api.Call(ctx, client, api.Status, api.None{}, nil)
 	}
 	if err != nil || status.Version != "1" || status.Home != dir || status.Boxes != 0 {
@@ -61,7 +61,7 @@ func TestOneDaemonPerHome(t *testing.T) {
 		if err != nil {
 			t.Errorf("it ended with %v", err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("it does not end")
 	}
 	if lock, err := acquire(filepath.Join(dir, "daemon.lock")); err != nil {

@@ -23,7 +23,7 @@ const (
 	kindOfChaos  = "AGENTBOX_CHAOS_KIND" // of isolation; "" for every kind
 	defaultKills = 12
 	maxDelay     = 600 * time.Millisecond // from the start of an operation to the kill
-	opTimeout    = 5 * time.Minute        // for any command, whatever was killed meanwhile; a busy machine is slow
+	opTimeout    = 15 * time.Minute       // for any command, whatever was killed meanwhile; a busy machine is slow
 )
 
 // chaos runs random operations on boxes while it kills random processes of theirs.

@@ -159,7 +159,7 @@ func (d *dialogue) step(verb, rest string) error {
 	return fmt.Errorf("no such step")
 }
 
-const dialogueWait = 2 * time.Minute
+const dialogueWait = 10 * time.Minute
 
 func (d *dialogue) expect(pattern string) error {
 	re, err := regexp.Compile(pattern)

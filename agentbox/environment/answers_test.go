@@ -64,7 +64,7 @@ func (s sized) Size() int64 { return s.size }
 
 func TestListingIsBounded(t *testing.T) {
 	f := lyingFiles(t, sftp.Handlers{FileList: endless{}})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if _, err := f.list(ctx, "/d"); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("got %v", err)

@@ -53,7 +53,7 @@ func TestTailFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var got watched
 	got.when = func(s string) {

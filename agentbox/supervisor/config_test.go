@@ -116,7 +116,7 @@ func TestConfigFilesAndLockAreInherited(t *testing.T) {
 		t.Error("the lock is free although the machine runs")
 	}
 	end.Close()
-	for deadline := time.Now().Add(time.Minute); held(t, lock); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); held(t, lock); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the lock is held by nobody")
 		}

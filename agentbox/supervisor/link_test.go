@@ -64,7 +64,7 @@ func TestSilentGuestBlocksNobodyElse(t *testing.T) {
 	}()
 	select {
 	case <-told:
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Error("what is known of a guest takes as long as its greeting")
 	}
 	stop()
@@ -87,7 +87,7 @@ func TestClientTimeoutDuringHandshake(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Error("it waits as long as the greeting takes")
 	}
 	stop()

@@ -35,7 +35,7 @@ func TestStopWhileAwaitingStart(t *testing.T) {
 		_, s.startErr = s.awaitStart(t.Context())
 		close(s.started)
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if _, err := s.stopAnytime(ctx, api.StopRequest{}, nil); agentbox.CodeOf(err) != agentbox.Unavailable || ctx.Err() != nil {
 		t.Error(err)

@@ -189,7 +189,7 @@ func submit(t *testing.T, q *Queue, retries int, statuses ...string) []agentbox.
 
 func wait(t *testing.T, q *Queue, id agentbox.TaskID) agentbox.Task {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	got, err := q.Wait(ctx, id)
 	if err != nil {

@@ -97,7 +97,7 @@ func TestCancelBeforeBegin(t *testing.T) {
 	h := newFakeHost(t)
 	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
 	one := submit(t, q, 5, "unready")[0]
-	for deadline := time.Now().Add(time.Minute); len(boxesOf(t, h)) == 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(5 * time.Minute); len(boxesOf(t, h)) == 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	if err := q.Cancel(one.ID); err != nil {

@@ -122,7 +122,7 @@ func TestDetectHostileRepository(t *testing.T) {
 		if len(found.Needs) != 1 || found.Needs[0].Refused != "]0;owned$(reboot)" || found.Needs[0].Constraint != "" {
 			t.Errorf("found %+v", found)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("waits for a FIFO")
 	}
 }

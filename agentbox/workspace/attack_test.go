@@ -301,7 +301,7 @@ func TestPipeAsIgnoreFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would be ten
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // it would be ten
 	defer cancel()
 	if _, err := workspace.Stage(ctx, repo, filepath.Join(dir, "copy"), workspace.Options{}); err != nil {
 		t.Fatal(err)

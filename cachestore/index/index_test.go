@@ -112,7 +112,7 @@ func TestCloseWithoutDirectory(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			case <-time.After(time.Minute):
+			case <-time.After(5 * time.Minute):
 				t.Error("it does not end")
 			}
 		})

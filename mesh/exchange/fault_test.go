@@ -281,7 +281,7 @@ func TestSilentHolders(t *testing.T) {
 	to := o.machine(3)
 	tr := to.begin(d, mf)
 	done := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a first dial of each takes ten seconds
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // a first dial of each takes ten seconds
 	defer cancel()
 	go func() { done <- tr.Fetch(ctx, schedule.Rest, upTo(100)) }()
 	to.awaits(50)
@@ -320,9 +320,9 @@ func TestHolderReturns(t *testing.T) {
 // awaits returns when so many pieces have come.
 func (m *machine) awaits(pieces int) {
 	m.o.t.Helper()
-	for deadline := time.Now().Add(time.Minute); m.count() < pieces; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); m.count() < pieces; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			m.o.t.Fatalf("%d of %d pieces came within a minute", m.count(), pieces)
+			m.o.t.Fatalf("%d of %d pieces came", m.count(), pieces)
 		}
 	}
 }
@@ -392,7 +392,7 @@ func TestNoLeaks(t *testing.T) {
 				to.chunks = map[agentbox.Digest][]byte{}
 				to.mu.Unlock()
 				tr := to.begin(d, mf)
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				if err := tr.Fetch(ctx, schedule.Rest, upTo(30)); err != nil {
 					t.Error(err)
 				}
@@ -404,8 +404,7 @@ func TestNoLeaks(t *testing.T) {
 			}
 		})
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for runtime.NumGoroutine() > before+2 {
+	for deadline := time.Now().Add(5 * time.Minute); runtime.NumGoroutine() > before+2; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			buf := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines more than before\n%s", runtime.NumGoroutine()-before, buf[:runtime.Stack(buf, true)])

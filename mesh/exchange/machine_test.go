@@ -261,7 +261,7 @@ func (m *machine) begin(d agentbox.Digest, mf blob.Manifest) *Transfer {
 // fetch gets all of a blob.
 func (m *machine) fetch(d agentbox.Digest, mf blob.Manifest) (*Transfer, error) {
 	t := m.begin(d, mf)
-	ctx, cancel := context.WithTimeout(m.o.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(m.o.t.Context(), 5*time.Minute)
 	defer cancel()
 	return t, t.Fetch(ctx, schedule.Rest, upTo(len(mf.Chunks)))
 }

@@ -118,7 +118,7 @@ func Introduce(team *Team, nodes ...*wire.Node) {
 // confirm (24 s of suspicion among four peers, after probes that slow down).
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(5 * time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
 			t.Fatalf("it never happened: %s", what)

@@ -55,7 +55,7 @@ func ExampleNode_Dial() {
 	ann.Admit(list)
 	bob.Admit(list)
 	ann.AddAddresses(bob.Self(), bob.Addr())
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	c, err := ann.Dial(ctx, bob.Self(), wire.Blobs)
 	if err != nil {

@@ -123,7 +123,7 @@ func TestRevokedPeerIsDisconnected(t *testing.T) {
 	b.Admit(team.List) // a does not know
 	select {
 	case <-c.Context().Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("the connection goes on")
 	}
 	_, err := a.Dial(t.Context(), b.Self(), wire.Blobs)
@@ -153,7 +153,7 @@ func TestExpiredMemberIsDisconnected(t *testing.T) {
 	}
 	select {
 	case <-c.Context().Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("the connection goes on")
 	}
 }

@@ -57,7 +57,7 @@ func TestHostReadsWhileWriteBlocks(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("both ends wait for the other to read")
 	}
 	if n, err := io.ReadFull(conn, make([]byte, much)); err != nil {

@@ -17,7 +17,7 @@ func TestIdleMachineReleasesProgramPages(t *testing.T) {
 	for name, pid := range map[string]int{"file server": m.PIDs()[1], "sandbox": m.PIDs()[2]} {
 		proc := ok(procfs.NewProc(pid))(t)
 		mapped := func() uint64 { return ok(proc.NewStatus())(t).RssFile }
-		for deadline := time.Now().Add(time.Minute); mapped() > enough; time.Sleep(100 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); mapped() > enough; time.Sleep(100 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Errorf("the %s has %d MiB of files mapped", name, mapped()>>20)
 				break

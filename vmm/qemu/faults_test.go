@@ -49,7 +49,7 @@ func testFlood(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm.Template)
 	}
 	g.Close()
 	for _, step := range []func(context.Context) error{m.Freeze, m.Thaw, m.Freeze, func(context.Context) error { return m.Kill() }} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		if err := step(ctx); err != nil {
 			t.Error(err)
 		}

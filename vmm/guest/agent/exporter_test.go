@@ -347,7 +347,7 @@ func TestExportOfReplacedFiles(t *testing.T) {
 		if err == nil {
 			t.Error("a pipe was written as a file")
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Error("the export waits for a writer of a pipe")
 	}
 }

@@ -231,7 +231,7 @@ func TestJobsAnswerDuringStart(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Error("the other job waits for the start")
 	}
 	frozen.Store(false)
