@@ -2,7 +2,9 @@ package supervisor
 
 import (
 	"context"
-	"crypto/ed25519"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -31,7 +33,7 @@ import (
 type link struct {
 	stream   net.Conn
 	hostname string
-	hostSeed []byte // of hostKey
+	hostRaw  []byte // hostKey, as a Hello has it
 	hostKey  ssh.Signer
 	localKey ssh.Signer
 	log      *slog.Logger
@@ -46,11 +48,15 @@ type link struct {
 // newLink makes the keys of a life and writes the host key where clients look for it. The guest
 // cannot be reached before.
 func newLink(stream net.Conn, hostname string, names home.Box, log *slog.Logger) (*link, error) {
-	_, key, err := ed25519.GenerateKey(nil)
+	// A process that uses ed25519 computes a table first, for a millisecond; that of P-256 is in the program.
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{stream: stream, hostname: hostname, hostSeed: key.Seed(), log: log, connecting: make(chan struct{}, 1)}
+	l := &link{stream: stream, hostname: hostname, log: log, connecting: make(chan struct{}, 1)}
+	if l.hostRaw, err = key.Bytes(); err != nil {
+		return nil, err
+	}
 	if l.hostKey, err = ssh.NewSignerFromKey(key); err != nil {
 		return nil, err
 	}
@@ -117,7 +123,7 @@ func (l *link) handshake(ctx context.Context, attach *protocol.AttachRequest) er
 // connecting.
 func (l *link) connect(ctx context.Context, attach json.RawMessage) (*guest.Client, error) {
 	hello := guest.NewHello(l.hostname)
-	hello.HostKey, hello.Attach = l.hostSeed, attach
+	hello.HostKey, hello.Attach = l.hostRaw, attach
 	if l.last != nil {
 		// Otherwise a user that notices its end late would end its successor, on the same stream.
 		l.last.Close()

@@ -1,7 +1,8 @@
 package supervisor
 
 import (
-	"crypto/ed25519"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/pem"
 	"os"
@@ -23,7 +24,7 @@ func localKey(names home.Box) (ssh.Signer, error) {
 			return signer, nil
 		}
 	}
-	_, key, err := ed25519.GenerateKey(rand.Reader)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,8 @@ package guest
 import (
 	"bufio"
 	"context"
-	"crypto/ed25519"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"errors"
 	"fmt"
 	"net"
@@ -78,7 +79,11 @@ func unavailable(err error) error {
 // handshake sends the hello and logs in. The login's first bytes follow the hello at once; its
 // first read waits for the Ready.
 func handshake(conn *lifeConn, hello protocol.Hello) (*Client, error) {
-	config, err := clientConfig(ed25519.NewKeyFromSeed(hello.HostKey))
+	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), hello.HostKey)
+	if err != nil {
+		return nil, fmt.Errorf("host key: %w", err)
+	}
+	config, err := clientConfig(key)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +110,7 @@ func handshake(conn *lifeConn, hello protocol.Hello) (*Client, error) {
 
 // clientConfig offers one algorithm of each kind: both ends are ours, and each further one delays
 // the login. The ciphers add no protection to the stream; SSH has no connection without.
-func clientConfig(key ed25519.PrivateKey) (*ssh.ClientConfig, error) {
+func clientConfig(key *ecdsa.PrivateKey) (*ssh.ClientConfig, error) {
 	host, err := ssh.NewPublicKey(key.Public())
 	if err != nil {
 		return nil, err
@@ -119,7 +124,7 @@ func clientConfig(key ed25519.PrivateKey) (*ssh.ClientConfig, error) {
 		User:              UserName,
 		BannerCallback:    func(reason string) error { return &Refused{clean(reason)} },
 		HostKeyCallback:   ssh.FixedHostKey(host),
-		HostKeyAlgorithms: []string{ssh.KeyAlgoED25519},
+		HostKeyAlgorithms: []string{ssh.KeyAlgoECDSA256},
 		ClientVersion:     "SSH-2.0-agentbox",
 	}, nil
 }

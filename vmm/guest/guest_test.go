@@ -2,8 +2,10 @@ package guest
 
 import (
 	"bufio"
+	"bytes"
 	"context"
-	"crypto/ed25519"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"io"
 	"net"
 	"path/filepath"
@@ -86,7 +88,11 @@ func greeted(stream net.Conn, seed []byte) (*ssh.ServerConn, error) {
 	if seed == nil {
 		seed = hello.HostKey
 	}
-	key, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(seed))
+	raw, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), seed)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ssh.NewSignerFromKey(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +129,7 @@ func TestWrongHostKeyIsRefused(t *testing.T) {
 	host, stream := streams(t)
 	login := make(chan error, 1)
 	go func() {
-		_, err := greeted(stream, make([]byte, ed25519.SeedSize))
+		_, err := greeted(stream, bytes.Repeat([]byte{1}, 32))
 		login <- err
 	}()
 	if _, err := Connect(t.Context(), host, NewHello("box")); err == nil || !strings.Contains(err.Error(), "host key mismatch") {

@@ -14,6 +14,7 @@ import (
 func NewHello(hostname string) protocol.Hello {
 	var random [64 + 16 + 16 + 32]byte
 	rand.Read(random[:]) // never fails since Go 1.24
+	random[96] &= 0x7f   // below the order of P-256, so that it is a private key
 	return protocol.Hello{
 		Version:   protocol.Version,
 		Token:     hex.EncodeToString(random[64:80]),

@@ -3,7 +3,8 @@
 package agent
 
 import (
-	"crypto/ed25519"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"fmt"
 
 	"golang.org/x/crypto/ssh"
@@ -22,7 +23,11 @@ type connection struct {
 // newServer configures the server with the host key of this life. A client needs no key to log in:
 // nobody but the host can write to the stream that the Hello came from.
 func newServer(b *handshake) (*ssh.ServerConfig, error) {
-	host, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(b.hello.HostKey))
+	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), b.hello.HostKey)
+	if err != nil {
+		return nil, fmt.Errorf("host key: %w", err)
+	}
+	host, err := ssh.NewSignerFromKey(key)
 	if err != nil {
 		return nil, fmt.Errorf("host key: %w", err)
 	}

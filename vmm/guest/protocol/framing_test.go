@@ -105,7 +105,7 @@ func FuzzReadReady(f *testing.F) {
 }
 
 func FuzzParseHello(f *testing.F) {
-	f.Add([]byte(`{"version":2,"token":"x","hostname":"a","machine_id":"0"}`))
+	f.Add([]byte(`{"version":3,"token":"x","hostname":"a","machine_id":"0"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		if h, err := ParseHello(line); err == nil && (h.Token == "" || len(h.HostKey) != 32) {
 			t.Fatalf("accepted %+v", h)

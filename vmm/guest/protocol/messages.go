@@ -7,7 +7,7 @@ import (
 
 // Version is the protocol's version. A host only talks to agents of its own, so both sides must
 // agree.
-const Version = 2
+const Version = 3
 
 // Hello begins a new life of the guest: after a boot, a restore, a resume or a fork. No user
 // process runs until everything in the Hello has replaced what the life before had. The host may
@@ -20,7 +20,7 @@ type Hello struct {
 	Time      time.Time `json:"time"`       // the host's clock
 	Hostname  string    `json:"hostname"`   //
 	MachineID string    `json:"machine_id"` // 32 hex digits
-	HostKey   []byte    `json:"host_key"`   // 32-byte ed25519 seed of the SSH host key, minted for this lease
+	HostKey   []byte    `json:"host_key"`   // 32-byte P-256 key of the SSH host, made for this lease
 	// An AttachRequest whose workspace has its content. The guest carries it out while SSH is set
 	// up, and the login waits for it.
 	Attach json.RawMessage `json:"attach,omitempty"`
