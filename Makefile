@@ -41,8 +41,10 @@ up: deps ## a box of this very repository, with one of its tests run inside
 build: embedded ## the one binary, at bin/agentbox
 	@$(MAKE) --no-print-directory binary
 
+# The daemon and the supervisor first: the binary carries them (agentbox/programs). It resolves no names, so it needs no libc.
 binary:
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/agentbox .
+	$(GO) generate ./agentbox/programs
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/agentbox .
 
 # What takes long the first time, in an order in which nothing is compiled twice and no core waits for a download. What fails
 # here fails again in what needs it, and says so there.
@@ -60,7 +62,7 @@ agent: ## the guest agent that is embedded in the binary
 	$(GO) generate ./vmm/guest
 
 # gVisor and its launcher, embedded too. Making them takes minutes the first time, so only when their source has changed.
-$(GVISOR): $(wildcard tools/runsc/* tools/runsc/filters/*) $(wildcard vmm/guest/netconfig/*.go vmm/guest/protocol/*.go) $(wildcard vmm/gvisor/launch/*.go vmm/gvisor/plan/*.go vmm/gvisor/runsc/*.sh vmm/gvisor/runsc/pack/*.go)
+$(GVISOR): $(wildcard tools/runsc/* tools/runsc/filters/*) $(wildcard vmm/guest/netconfig/*.go vmm/guest/protocol/*.go) $(wildcard vmm/gvisor/launch/*.go vmm/gvisor/plan/*.go vmm/gvisor/runsc/*.sh agentbox/packed/*.go agentbox/packed/pack/*.go)
 	$(GO) generate ./vmm/gvisor/runsc
 	@touch $@
 
@@ -164,4 +166,4 @@ deps-test: ## install what the tests need
 	@tools/deps test >/dev/null
 
 clean: ## remove what was built here
-	rm -rf bin build vmm/guest/embedded/agentbox-guest* vmm/gvisor/runsc/embedded/*.zst vmm/gvisor/runsc/embedded/*.json $(GVISOR)
+	rm -rf bin build agentbox/programs/embedded/*.zst agentbox/programs/embedded/*.json vmm/guest/embedded/agentbox-guest* vmm/gvisor/runsc/embedded/*.zst vmm/gvisor/runsc/embedded/*.json $(GVISOR)

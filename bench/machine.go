@@ -27,9 +27,6 @@ func ThisMachine(ctx context.Context) Machine {
 	return m
 }
 
-// versionNumber matches QEMU's version in the output of --version.
-var versionNumber = regexp.MustCompile(`version (\S+)`)
-
 // qemuVersion returns "" where there is no QEMU for this machine's own processor.
 func qemuVersion(ctx context.Context) string {
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
@@ -39,7 +36,7 @@ func qemuVersion(ctx context.Context) string {
 	if err != nil {
 		return ""
 	}
-	if m := versionNumber.FindSubmatch(out); m != nil {
+	if m := regexp.MustCompile(`version (\S+)`).FindSubmatch(out); m != nil {
 		return string(m[1])
 	}
 	return ""

@@ -196,6 +196,10 @@ var (
 	Doctor = Endpoint[DoctorRequest, DoctorReport]{"/v1/doctor"}
 )
 
+// ExitDaemonRuns is the exit code of a daemon that finds another one in its home. It differs from
+// that of a daemon that fails.
+const ExitDaemonRuns = 3
+
 // DaemonStatus describes the running daemon.
 type DaemonStatus struct {
 	Version string    `json:"version"` // build of the running binary

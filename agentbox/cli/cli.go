@@ -96,10 +96,14 @@ func (a *app) finish(err error) int {
 	return exitFailed
 }
 
-// root returns the program: every command, made strict about its command line. Each run makes a new
-// tree, because flags are bound to variables of their verb.
+// root returns the program, made strict about its command line. Each run makes a new tree, because
+// flags are bound to variables of their verb. If the first word is a verb, it is the only one in the
+// tree: the library sets up every command that it is given, which takes longer than most verbs.
 func (a *app) root() *cli.Command {
 	root := a.tree()
+	if i := slices.IndexFunc(root.Commands, func(c *cli.Command) bool { return len(a.args) > 1 && c.Name == a.args[1] }); i >= 0 {
+		root.Commands = root.Commands[i : i+1]
+	}
 	a.strict(root)
 	return root
 }
@@ -167,8 +171,8 @@ func (a *app) verbs() []*cli.Command {
 		// These are about this machine rather than one box.
 		a.initCommand(), a.imageCommand(), a.cacheCommand(), a.meshCommand(), a.serviceCommand(), a.pruneCommand(), a.doctorCommand(), a.benchCommand(),
 		a.daemonCommand(), a.versionCommand(),
-		// Other programs run these: our daemon, ssh and git. They are no part of the contract with
+		// Other programs run these: ssh and git. They are no part of the contract with
 		// users, and may change with any build.
-		a.superviseCommand(), a.sshProxyCommand(), a.gitServeCommand(),
+		a.sshProxyCommand(), a.gitServeCommand(),
 	}
 }

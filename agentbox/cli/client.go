@@ -125,7 +125,7 @@ func (a *app) startDaemon(ctx context.Context, client *api.Client) error {
 // open. Its output goes to the home's log. It returns the daemon's process ID. If the daemon ends
 // while we watch, died receives the reason.
 func (a *app) spawnDaemon() (pid int, died <-chan error, err error) {
-	self, err := os.Executable()
+	program, args, err := a.daemonProgram()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -134,7 +134,7 @@ func (a *app) spawnDaemon() (pid int, died <-chan error, err error) {
 		return 0, nil, agentbox.Errorf(agentbox.Missing, "cannot write the daemon's log: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(self, "daemon")
+	cmd := &exec.Cmd{Path: program, Args: args}
 	cmd.Dir = "/"
 	// Our own setting may be relative to the current directory.
 	cmd.Env = append(os.Environ(), home.EnvDir+"="+a.home.Dir)
@@ -191,7 +191,7 @@ func (a *app) awaitDaemon(ctx context.Context, client *api.Client, ours int, die
 			return errAnotherRuns
 		case err := <-died:
 			var status *exec.ExitError
-			if !errors.As(err, &status) || status.ExitCode() != exitDaemonRuns {
+			if !errors.As(err, &status) || status.ExitCode() != api.ExitDaemonRuns {
 				return agentbox.Errorf(agentbox.Unavailable, "the daemon does not start: %s", a.lastLogLine()).WithHint("see %s", a.home.Log())
 			}
 			if answered {

@@ -2,24 +2,18 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strconv"
+	"syscall"
 
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/daemon"
-	"agentbox/agentbox/supervisor"
+	"agentbox/agentbox/programs"
 )
-
-// exitDaemonRuns is the daemon's exit code if another one serves the home. It must differ from that
-// of a daemon that fails, because awaitDaemon relies on it.
-const exitDaemonRuns = 3
 
 // daemonCommand is `daemon`. Without a subcommand it serves in the foreground until it is told to
 // stop, which is how systemd and spawnDaemon start it. The three subcommands query or end the
@@ -27,19 +21,13 @@ const exitDaemonRuns = 3
 func (a *app) daemonCommand() *cli.Command {
 	return &cli.Command{
 		Name: "daemon", Category: catHost, Usage: "run the daemon of this home; other commands start it when they need it",
-		Action: func(ctx context.Context, _ *cli.Command) error {
-			// It is read here rather than in Run, so that tests can set it.
-			pool, err := daemon.PoolFromEnv()
+		Action: func(context.Context, *cli.Command) error {
+			program, args, err := a.daemonProgram()
 			if err != nil {
 				return err
 			}
-			log := slog.New(slog.NewTextHandler(a.stderr, nil))
-			err = daemon.Run(ctx, daemon.Config{Home: a.home, Version: buildID(), Pool: pool, Log: log})
-			if errors.Is(err, daemon.ErrRunning) {
-				fmt.Fprintln(a.stderr, "agentbox:", err)
-				return exit(exitDaemonRuns)
-			}
-			return err
+			// From here on this process is the daemon, for who watches it: systemd, for example.
+			return agentbox.Errorf(agentbox.Missing, "cannot run %s: %w", program, syscall.Exec(program, args, os.Environ()))
 		},
 		Commands: []*cli.Command{
 			{Name: "status", Usage: "show whether the daemon runs", Action: a.daemonStatus},
@@ -92,13 +80,18 @@ func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error {
 	return a.stopDaemon(ctx, client, st.PID)
 }
 
-// superviseCommand is the hidden verb of the process behind one box. The daemon passes its sockets,
-// lock and template to it as open files (supervisor.Main), so it cannot be run by hand.
-func (a *app) superviseCommand() *cli.Command {
-	return &cli.Command{
-		Name: supervisor.Verb, Hidden: true, Usage: "run one box; started by the daemon",
-		Action: func(ctx context.Context, _ *cli.Command) error { return supervisor.Main(ctx, a.stdin) },
+// daemonProgram unpacks the daemon that this program carries. args are its arguments, the name
+// included: what it has to know of this program.
+func (a *app) daemonProgram() (path string, args []string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", nil, err
 	}
+	if err := a.home.Create(); err != nil {
+		return "", nil, err
+	}
+	path, err = programs.Daemon(a.home.Programs())
+	return path, []string{"agentbox", "daemon", "-client", self, "-build", buildID()}, err
 }
 
 // pruneCommand is `prune`. It removes boxes only with --boxes, because there may be work in them.

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/agext/levenshtein"
@@ -170,13 +171,13 @@ const undefinedFlag = "flag provided but not defined: "
 // invalidDuration is the library's error for a flag whose value is not a duration: the value,
 // quoted, and the flag. As with undefinedFlag, only the wording is lost if a new version words it
 // differently.
-var invalidDuration = regexp.MustCompile(`^invalid value (".*") for flag -(\S+): time: `)
+var invalidDuration = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^invalid value (".*") for flag -(\S+): time: `) })
 
 // usageError turns a mistake on the command line into one of our errors: what is wrong, and what
 // the user may have meant.
 func (a *app) usageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 	e := agentbox.Errorf(agentbox.Invalid, "%w", err).WithHint("%s --help", cmd.FullName())
-	if m := invalidDuration.FindStringSubmatch(err.Error()); m != nil {
+	if m := invalidDuration().FindStringSubmatch(err.Error()); m != nil {
 		e = agentbox.Errorf(agentbox.Invalid, "%s: %s is not a duration", flagText(m[2]), m[1]).WithHint("write it as 90s, 15m or 1h30m")
 	}
 	if name, ok := strings.CutPrefix(err.Error(), undefinedFlag); ok {

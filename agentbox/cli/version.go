@@ -9,7 +9,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"agentbox/agentbox/drivers"
+	"agentbox/agentbox/programs"
 )
 
 // version is set by the Makefile (-X); "dev" is a build by go build or go test.
@@ -38,7 +38,7 @@ func (a *app) versionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "version", Category: catHost, Usage: "print the version",
 		Action: func(context.Context, *cli.Command) error {
-			gvisor, err := drivers.EmbeddedGVisor()
+			gvisor, err := programs.GVisor()
 			if a.json {
 				return a.printJSON(map[string]string{
 					"version": version, "build": buildID(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH, "gvisor": gvisor,

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -27,7 +28,8 @@ import (
 // Config configures a daemon. It is read once.
 type Config struct {
 	Home    home.Home
-	Version string // version of the build that serves
+	Client  string // path of the program that users run, from which this daemon came
+	Version string // identifies that program's build
 	Pool    int    // machines kept ready per template; -1 chooses a size for this machine
 	Log     *slog.Logger
 }
@@ -132,14 +134,14 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	return d, nil
 }
 
-// hostConfig returns the configuration for boxes: this program's own path, which supervisors and
-// git remotes run, and drivers that are each opened once.
+// hostConfig returns the configuration for boxes: the programs that git remotes and boxes run, and
+// drivers that are each opened once.
 func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, error) {
-	binary, err := os.Executable()
+	self, err := os.Executable()
 	kernels := drivers.NewKernels(cfg.Home, cfg.Log)
 	kernels.Team = shared.team
 	return host.Config{
-		Home: cfg.Home, Binary: binary, Images: images, Results: shared.results, ChunkStore: chunkStore{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
+		Home: cfg.Home, Client: cfg.Client, Supervisor: filepath.Join(filepath.Dir(self), home.SupervisorProgram), Images: images, Results: shared.results, ChunkStore: chunkStore{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
 		Driver: cacheDrivers(kernels.Open),
 		Kernel: kernels.Dir,
 	}, err

@@ -123,11 +123,7 @@ func receiveBuffer() int {
 // checkService reports whether the team sees this machine while nobody is logged in. A missing
 // service is no failure, because most machines of a team need not be visible at night.
 func (d *daemon) checkService(ctx context.Context) (string, error) {
-	binary, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	st, err := service.Service{Binary: binary, Home: d.cfg.Home.Dir, Default: os.Getenv(home.EnvDir) == ""}.Status(ctx)
+	st, err := service.Service{Binary: d.cfg.Client, Home: d.cfg.Home.Dir, Default: os.Getenv(home.EnvDir) == ""}.Status(ctx)
 	switch {
 	case err != nil:
 		return "", err

@@ -21,10 +21,6 @@ import (
 	"agentbox/vmm/qemu"
 )
 
-// EmbeddedGVisor is the version of the gVisor in this build. An error of code Missing says why
-// there is none.
-func EmbeddedGVisor() (string, error) { return runsc.Version() }
-
 // Open returns the driver of a kind of isolation. Whether the kind works here is for the driver's
 // own check. The error for an unknown kind has code Invalid.
 func Open(kind agentbox.Isolation, h home.Home, log *slog.Logger) (vmm.Driver, error) {

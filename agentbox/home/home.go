@@ -17,6 +17,7 @@ import (
 //	images/                 layer 0, see vmm/image
 //	kernels/                guest kernels, see vmm/kernel
 //	templates/<key>/        booted, quiesced machines
+//	programs/<build>/       the daemon's and the supervisor's programs, unpacked
 //	store/                  everything that can be fetched or made again, see cachestore
 //	store.key               signs the names in it; its hash is this machine's PeerID
 //	mesh/                   the team, see mesh
@@ -33,6 +34,12 @@ import (
 type Home struct {
 	Dir string
 }
+
+// The programs in a directory of Home.Programs.
+const (
+	DaemonProgram     = "agentbox-daemon"
+	SupervisorProgram = "agentbox-supervisor"
+)
 
 // EnvDir is the environment variable that sets the home.
 const EnvDir = "AGENTBOX_HOME"
@@ -101,8 +108,11 @@ func (h Home) createRun() error {
 	return os.Symlink(target, h.Run())
 }
 
-func (h Home) Lock() string      { return filepath.Join(h.Dir, "daemon.lock") }
-func (h Home) Log() string       { return filepath.Join(h.Dir, "daemon.log") }
+func (h Home) Lock() string { return filepath.Join(h.Dir, "daemon.lock") }
+func (h Home) Log() string  { return filepath.Join(h.Dir, "daemon.log") }
+
+// Programs has a directory for the build that was used last, with these two programs in it.
+func (h Home) Programs() string  { return filepath.Join(h.Dir, "programs") }
 func (h Home) State() string     { return filepath.Join(h.Dir, "host") }
 func (h Home) Images() string    { return filepath.Join(h.Dir, "images") }
 func (h Home) Kernels() string   { return filepath.Join(h.Dir, "kernels") }

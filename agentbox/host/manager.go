@@ -48,9 +48,10 @@ type Team interface {
 
 // Config is what a Manager needs. It uses all of it for as long as it lives.
 type Config struct {
-	Home   home.Home
-	Binary string // this program's file, for supervisors and git remotes
-	Images *image.Store
+	Home       home.Home
+	Client     string // path of the program that users run, for git remotes
+	Supervisor string // path of the supervisor's program
+	Images     *image.Store
 	// Driver opens the driver of a kind of machine; it may be called often.
 	Driver func(agentbox.Isolation) (vmm.Driver, error)
 	// Kernel finds or fetches the guest kernel that override asks for, "" for the default.
@@ -186,13 +187,13 @@ func (m *Manager) makePolicyParts(cfg Config) {
 // makeBoxParts makes the parts that create boxes and through which boxes are used. All of them
 // exist even if it fails.
 func (m *Manager) makeBoxParts(cfg Config) (err error) {
-	start := supervisors.Supervisors{Home: cfg.Home, Binary: cfg.Binary}.Start
+	start := supervisors.Supervisors{Home: cfg.Home, Program: cfg.Supervisor}.Start
 	m.machines = &machines{home: cfg.Home, disk: m.disk, images: m.Images, policies: m.Policies, spawn: start, log: cfg.Log, ctx: m.ctx, running: &m.running}
 	m.templates, err = templates.New(templates.Config{Home: cfg.Home, Driver: cfg.Driver, Images: m.Images, Team: cfg.Team, Log: cfg.Log})
 	m.maker = &maker{
 		home: cfg.Home, boxes: m.boxes, disk: m.disk, machines: m.machines, templates: m.templates, driver: cfg.Driver,
 		stager:  staging.Stager{Overlay: m.setup.Overlay, Log: cfg.Log},
-		remotes: remotes.Remotes{Home: cfg.Home, Binary: cfg.Binary, Log: cfg.Log},
+		remotes: remotes.Remotes{Home: cfg.Home, Binary: cfg.Client, Log: cfg.Log},
 	}
 	m.pool = templates.NewPool(templates.PoolConfig[record, *box]{
 		Want: cfg.Pool, Make: m.maker.makePooled, Live: func(b *box) bool { return b.supervisor() != nil }, Remove: m.maker.remove, Log: cfg.Log,

@@ -48,7 +48,7 @@ func manage(t *testing.T, h home.Home) *Manager {
 		t.Fatal(err)
 	}
 	m, err := New(Config{
-		Home: h, Binary: os.Args[0], Images: images, Log: slog.New(slog.DiscardHandler),
+		Home: h, Client: os.Args[0], Supervisor: os.Args[0], Images: images, Log: slog.New(slog.DiscardHandler),
 		Driver: func(agentbox.Isolation) (vmm.Driver, error) { return noMachines{}, nil },
 		Kernel: func(context.Context, string, agentbox.Progress) (string, error) { return "kernel", nil },
 	})

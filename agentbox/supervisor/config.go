@@ -17,11 +17,8 @@ import (
 	"agentbox/vmm/partial"
 )
 
-// Verb is the hidden verb of the binary that runs a supervisor.
-const Verb = "supervise"
-
 // Config is what the daemon tells a new supervisor on its standard input. Reader and writer are
-// always the same build, as the daemon starts its own binary.
+// always of one build: the daemon starts the supervisor that came with it.
 type Config struct {
 	Box       agentbox.BoxID     `json:"box"`
 	Home      string             `json:"home"`

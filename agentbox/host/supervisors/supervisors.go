@@ -41,8 +41,8 @@ type Supervisor struct {
 
 // Supervisors starts the supervisors of a home.
 type Supervisors struct {
-	Home   home.Home
-	Binary string // this program's file
+	Home    home.Home
+	Program string // path of the supervisor's program
 }
 
 // Start starts a supervisor and returns at once. Its sockets exist already, and calls wait until it
@@ -58,7 +58,8 @@ func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Super
 	}
 	// The child has copies; the template's files belong to the template.
 	defer closeAll(files.Lock, files.Control, files.SSH)
-	cmd := exec.Command(m.Binary, supervisor.Verb)
+	cmd := exec.Command(m.Program)
+	cmd.Args = []string{"agentbox", "supervise"} // what ps shows
 	cmd.Env = append(os.Environ(), home.EnvDir+"="+m.Home.Dir)
 	cmd.Dir = names.Dir
 	cmd.ExtraFiles = files.List()

@@ -18,5 +18,5 @@ fi
 	go build -trimpath -buildvcs=false $overlay -ldflags="-s -w -buildid= -X gvisor.dev/gvisor/runsc/version.version=$version" -o "$tmp/runsc" .)
 go build -trimpath -buildvcs=false -ldflags="-s -w -buildid=" -o "$tmp/launch" ../launch
 unset GOOS GOARCH
-go run -trimpath -buildvcs=false ./pack "$tmp/runsc" "embedded/runsc-linux-$arch" "$version"
-go run -trimpath -buildvcs=false ./pack "$tmp/launch" "embedded/launch-linux-$arch" "$version"
+go run -trimpath -buildvcs=false ../../../agentbox/packed/pack "$tmp/runsc" "embedded/runsc-linux-$arch" "$version"
+go run -trimpath -buildvcs=false ../../../agentbox/packed/pack "$tmp/launch" "embedded/launch-linux-$arch" "$version"

@@ -12,6 +12,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
+	"agentbox/agentbox/packed"
 	"agentbox/vmm/statedir"
 )
 
@@ -86,25 +87,42 @@ func (u *Unpacker) Ensure() (Programs, error) {
 	return p, nil
 }
 
-// program is what one of the programs must be, and where its bytes come from.
+// program is what one of the programs must be, and how it gets into a file.
 type program struct {
 	name   string
 	digest agentbox.Digest
-	bytes  func() ([]byte, error)
+	put    func(file string) error
 }
 
 // programs describes all three, and returns the version of gVisor. It unpacks nothing.
 func (u *Unpacker) programs() (all []program, version string, err error) {
 	for _, name := range []string{runscName, launchName} {
-		a, err := aboutEmbedded(u.from, name)
+		p := embeddedIn(u.from, name)
+		about, err := p.About()
 		if err != nil {
-			return nil, "", err
+			return nil, "", withoutGVisor(err)
 		}
-		all = append(all, program{name, a.Digest, func() ([]byte, error) { return unpack(u.from, name, a.Size) }})
-		version = cmp.Or(version, a.Version) // runsc's
+		all = append(all, program{name, about.Digest, p.Put})
+		version = cmp.Or(version, about.Version) // runsc's
 	}
 	digest, err := u.agent.Digest()
-	return append(all, program{agentName, digest, u.agent.Bytes}), version, err
+	return append(all, program{agentName, digest, u.putAgent}), version, err
+}
+
+// putAgent writes the guest agent to file, unless it is there already.
+func (u *Unpacker) putAgent(file string) error {
+	want, err := u.agent.Digest()
+	if err != nil || packed.Holds(file, want) {
+		return err
+	}
+	b, err := u.agent.Bytes()
+	if err != nil {
+		return err
+	}
+	if sha256.Sum256(b) != want {
+		return agentbox.Errorf(agentbox.Corrupt, "the embedded guest agent is damaged").WithHint("install agentbox again, or build it with `make build`")
+	}
+	return durable.WriteFile(file, b, 0o755)
 }
 
 // placed returns the paths of the files below root, whether they exist or not.
@@ -143,7 +161,7 @@ func (p Programs) verify(all []program) (identities, error) {
 	}
 	for _, want := range all {
 		if err := want.put(filepath.Join(dir, want.name)); err != nil {
-			return identities{}, err
+			return identities{}, withoutGVisor(err)
 		}
 	}
 	if err := removeOthers(dir); err != nil {
@@ -154,29 +172,6 @@ func (p Programs) verify(all []program) (identities, error) {
 		return ids, err
 	}
 	return ids, durable.WriteJSON(p.memo(), ids, 0o600)
-}
-
-// put writes the program to path, unless it is there already.
-func (p program) put(path string) error {
-	if isRegular(path) {
-		if d, err := agentbox.DigestFile(path); err == nil && d == p.digest {
-			return nil
-		}
-	}
-	b, err := p.bytes()
-	if err != nil {
-		return err
-	}
-	if digestOf(b) != p.digest {
-		return damaged(p.name)
-	}
-	return durable.WriteFile(path, b, 0o755)
-}
-
-// isRegular is false for a link, which must not be followed, and for a missing file.
-func isRegular(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && info.Mode().IsRegular()
 }
 
 // removeOthers removes the directories of other versions. Running machines have their programs
@@ -190,5 +185,3 @@ func removeOthers(dir string) error {
 	}
 	return err
 }
-
-func digestOf(b []byte) agentbox.Digest { return agentbox.Digest(sha256.Sum256(b)) }

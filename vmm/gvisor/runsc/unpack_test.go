@@ -1,6 +1,7 @@
 package runsc
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"maps"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/packed"
 )
 
 // built is what a build embeds, with programs of a few bytes.
@@ -24,12 +26,12 @@ func built(t *testing.T, version string) fstest.MapFS {
 	files := fstest.MapFS{}
 	for _, program := range []string{runscName, launchName} {
 		content := []byte(program + " of " + version)
-		about, err := json.Marshal(About{Version: version, Size: int64(len(content)), Digest: digestOf(content)})
+		about, err := json.Marshal(packed.About{Version: version, Size: int64(len(content)), Digest: sha256.Sum256(content)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		files[embeddedName(program)+".zst"] = &fstest.MapFile{Data: enc.EncodeAll(content, nil)}
-		files[embeddedName(program)+".json"] = &fstest.MapFile{Data: about}
+		files[embeddedIn(files, program).Name+".zst"] = &fstest.MapFile{Data: enc.EncodeAll(content, nil)}
+		files[embeddedIn(files, program).Name+".json"] = &fstest.MapFile{Data: about}
 	}
 	return files
 }
@@ -37,7 +39,7 @@ func built(t *testing.T, version string) fstest.MapFS {
 func unpacker(root string, from fstest.MapFS) *Unpacker {
 	agent := []byte("agent")
 	u := New(root, Agent{
-		Digest: func() (agentbox.Digest, error) { return digestOf(agent), nil },
+		Digest: func() (agentbox.Digest, error) { return sha256.Sum256(agent), nil },
 		Bytes:  func() ([]byte, error) { return agent, nil },
 	})
 	u.from = from
