@@ -279,17 +279,17 @@ func (c *chaos) kill(victim string, op *operation) bool {
 }
 
 // daemons and supervisors find processes by their command lines and their home.
-func (c *chaos) daemons() []int     { return c.serving("daemon") }
-func (c *chaos) supervisors() []int { return c.serving("supervise") }
+func (c *chaos) daemons() []int     { return c.serving("agentbox daemon -client ") }
+func (c *chaos) supervisors() []int { return c.serving("agentbox supervise") }
 
-func (c *chaos) serving(verb string) []int {
+func (c *chaos) serving(command string) []int {
 	all, err := processesOf(c.home)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	var pids []int
 	for pid, p := range all {
-		if strings.HasSuffix(p.command, "agentbox "+verb) {
+		if strings.Contains(p.command, command) {
 			pids = append(pids, pid)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -71,12 +72,16 @@ func (p Program) missing() error {
 
 // Holds tells whether file has the bytes with this digest. A link is not followed, and holds none.
 func Holds(file string, digest agentbox.Digest) bool {
-	info, err := os.Lstat(file)
-	if err != nil || !info.Mode().IsRegular() {
+	if !isFile(file) {
 		return false
 	}
 	d, err := agentbox.DigestFile(file)
 	return err == nil && d == digest
+}
+
+func isFile(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 func unpack(packed []byte, size int64) ([]byte, error) {
@@ -88,24 +93,27 @@ func unpack(packed []byte, size int64) ([]byte, error) {
 	return dec.DecodeAll(packed, make([]byte, 0, size))
 }
 
-// Pack writes out.zst and out.json for a program, each whole or not at all.
+// Pack writes out.zst and out.json for a program, each whole or not at all, unless they are there.
 func Pack(program, out, version string) error {
 	b, err := os.ReadFile(program)
 	if err != nil {
 		return err
 	}
+	want := About{Version: version, Size: int64(len(b)), Digest: sha256.Sum256(b)}
+	made := Program{From: os.DirFS(filepath.Dir(out)), Name: filepath.Base(out)}
+	if is, err := made.About(); err == nil && is == want && isFile(out+".zst") {
+		return nil
+	}
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression))
 	if err != nil {
 		return err
 	}
-	about, err := json.Marshal(About{Version: version, Size: int64(len(b)), Digest: sha256.Sum256(b)})
+	about, err := json.Marshal(want)
 	if err != nil {
 		return err
 	}
-	for name, content := range map[string][]byte{out + ".zst": enc.EncodeAll(b, nil), out + ".json": append(about, '\n')} {
-		if err := durable.WriteFile(name, content, 0o644); err != nil {
-			return err
-		}
+	if err := durable.WriteFile(out+".zst", enc.EncodeAll(b, nil), 0o644); err != nil {
+		return err
 	}
-	return nil
+	return durable.WriteFile(out+".json", append(about, '\n'), 0o644)
 }

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Builds the programs that the command line starts and that are embedded in it: `go generate ./agentbox/programs`, after
-# the guest agent and gVisor, which they embed in their turn.
+# the guest agent and gVisor, which they embed in their turn. They stay in build/, where go need not link them again.
 set -eu
 cd "$(dirname "$0")"
 arch=$(go env GOARCH)
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+out=../../build/programs
+mkdir -p "$out"
 version=$(sed -n 's/.*"version":"\([^"]*\)".*/\1/p' "../../vmm/gvisor/runsc/embedded/runsc-linux-$arch.json")
-go build -trimpath -ldflags='-s -w' -o "$tmp/daemon" ../daemon/agentbox-daemon
-go build -tags supervisor -trimpath -ldflags='-s -w' -o "$tmp/supervisor" ../supervisor/agentbox-supervisor
-go run -trimpath ../packed/pack "$tmp/daemon" "embedded/agentbox-daemon-linux-$arch" "$version"
-go run -trimpath ../packed/pack "$tmp/supervisor" "embedded/agentbox-supervisor-linux-$arch" ''
+go build -trimpath -buildvcs=false -ldflags='-s -w' -o "$out/daemon" ../daemon/agentbox-daemon
+go build -tags supervisor -trimpath -buildvcs=false -ldflags='-s -w' -o "$out/supervisor" ../supervisor/agentbox-supervisor
+go run -trimpath -buildvcs=false ../packed/pack "$out/daemon" "embedded/agentbox-daemon-linux-$arch" "$version"
+go run -trimpath -buildvcs=false ../packed/pack "$out/supervisor" "embedded/agentbox-supervisor-linux-$arch" ""
