@@ -21,12 +21,14 @@ const (
 	fetchPause = 300 * time.Millisecond // between two fetches of one catalogue
 	askPause   = time.Second            // until those who are here are asked, doubled each time
 	headsTime  = 30 * time.Second       // between two exchanges of heads with somebody
+	maxExtras  = 16                     // fetched for the sake of an Extra in one of these
 )
 
 // request is the first message on a stream of the catalogue service.
 type request struct {
 	Owner identity.PeerID `json:"owner,omitzero"` // whose catalogue; zero: all heads
 	Since uint64          `json:"since,omitempty"`
+	Extra uint64          `json:"extra,omitempty"` // the sequence number of the Extra that the reader has
 }
 
 // fetchTarget is a catalogue of which something newer exists, which fetchUntilNewest is fetching.
@@ -142,11 +144,11 @@ func (s *Store) fetch(ctx context.Context, owner, from identity.PeerID) error {
 	}
 	defer c.Close()
 	s.mu.Lock()
-	since := s.sequence(owner)
+	since, extra := s.sequence(owner), s.extraSequence(owner)
 	s.mu.Unlock()
 	for {
 		var d Delta
-		err := c.Ask(ctx, request{Owner: owner, Since: since}, &d, maxDelta)
+		err := c.Ask(ctx, request{Owner: owner, Since: since, Extra: extra}, &d, maxDelta)
 		if err == nil {
 			err = s.accept(owner, d)
 		}
@@ -195,7 +197,7 @@ func (s *Store) replace(owner identity.PeerID, old, next *set) (taken bool, err 
 	case next.head.Sequence < known:
 		s.counters.RolledBack.Add(1)
 		return false, corrupt("the catalogue of %s is older than what is known", owner.Short())
-	case next.head.Sequence == known:
+	case next.head.Sequence == known && (old == nil || next.head.Digest != old.head.Digest || next.extraHead.Sequence <= old.extraHead.Sequence):
 		if old != nil && next.head.Digest != old.head.Digest {
 			s.counters.Forked.Add(1)
 			s.cfg.Log.Warn("mesh: a peer signed two catalogues of one number", "peer", owner.Short(), "sequence", known)
@@ -221,10 +223,15 @@ func (s *Store) Exchange(ctx context.Context, from identity.PeerID) error {
 	if err := c.Ask(ctx, request{}, &theirs, maxHeads); err != nil {
 		return err
 	}
+	extras := 0
 	for _, h := range theirs {
-		if h.Owner == s.self {
+		switch {
+		case h.Owner == s.self:
 			err = s.skipUsedNumbers(h)
-		} else {
+		case s.lacksExtra(h) && extras < maxExtras:
+			extras++
+			err = s.fetch(ctx, h.Owner, from)
+		default:
 			err = s.onHead(h, from)
 		}
 		if err != nil {
@@ -232,6 +239,15 @@ func (s *Store) Exchange(ctx context.Context, from identity.PeerID) error {
 		}
 	}
 	return nil
+}
+
+// lacksExtra reports whether we have the catalogue of a head, but without the Extra that whoever
+// showed it has: it came from a build that does not pass it on. The number is not signed, so it
+// makes us ask once and no more.
+func (s *Store) lacksExtra(h Head) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return h.Sequence > 0 && h.Sequence == s.sequence(h.Owner) && h.Extra > s.extraSequence(h.Owner) && s.list.Admits(h.Owner, time.Now())
 }
 
 // onHead is ObserveSequence for a head that a peer showed. Only heads that their owner signed are
@@ -244,7 +260,7 @@ func (s *Store) onHead(h Head, from identity.PeerID) error {
 	if known || !m.Active(time.Now()) {
 		return nil
 	}
-	if err := h.verify(team, m.Key); err != nil {
+	if err := h.verify(headDomain, team, m.Key); err != nil {
 		s.counters.Refused.Add(1)
 		return err
 	}

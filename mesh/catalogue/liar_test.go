@@ -31,23 +31,27 @@ func TestForgedCataloguesAreRejected(t *testing.T) {
 	}
 	defer s.Close()
 	good := signedSet(t, team, ownerKey, 5, Record{Kind: Image, Key: "k", Changed: 5})
-	if err := s.accept(owner, good.since(0)); err != nil {
+	if err := s.accept(owner, good.since(0, 0)); err != nil {
 		t.Fatal(err)
 	}
-	newer := signedSet(t, team, ownerKey, 6, Record{Kind: Image, Key: "new", Changed: 6}).since(0)
+	newer := signedSet(t, team, ownerKey, 6, Record{Kind: Image, Key: "new", Changed: 6}).since(0, 0)
 	removing := func(key string, sequence uint64) Delta {
 		next := signedSet(t, team, ownerKey, 6, Record{Kind: Image, Key: "k", Changed: 5}, Record{Kind: Image, Key: "new", Changed: 6})
 		next.floor, next.removed = 5, []removal{{Image, key, sequence}}
-		d := next.since(5)
+		d := next.since(5, 0)
 		d.Removed = next.removed
 		return d
 	}
 	cases := map[string]func(d Delta) any{
-		"another record":  func(d Delta) any { d.Records[0].Key = "evil"; return d },
-		"signed by liar":  func(d Delta) any { d.Head = d.Head.sign(team.List.Team(), liarKey); d.Head.Owner = owner; return d },
-		"of the liar":     func(d Delta) any { return signedSet(t, team, liarKey, 9).since(0) },
+		"another record": func(d Delta) any { d.Records[0].Key = "evil"; return d },
+		"signed by liar": func(d Delta) any {
+			d.Head = d.Head.sign(headDomain, team.List.Team(), liarKey)
+			d.Head.Owner = owner
+			return d
+		},
+		"of the liar":     func(d Delta) any { return signedSet(t, team, liarKey, 9).since(0, 0) },
 		"other number":    func(d Delta) any { d.Head.Sequence = 99; return d },
-		"older":           func(Delta) any { return signedSet(t, team, ownerKey, 4).since(0) },
+		"older":           func(Delta) any { return signedSet(t, team, ownerKey, 4).since(0, 0) },
 		"wrong base":      func(d Delta) any { d.Since = 3; return d },
 		"too many":        func(d Delta) any { d.Records = make([]Record, MaxRecords+1); return d },
 		"not a catalogue": func(Delta) any { return []string{"hello"} },
@@ -98,7 +102,7 @@ func TestForgedCataloguesAreRejected(t *testing.T) {
 		t.Error(err)
 	}
 	// The owner itself signs two catalogues of one number.
-	fork := signedSet(t, team, ownerKey, 5, Record{Kind: Image, Key: "other", Changed: 5}).since(0)
+	fork := signedSet(t, team, ownerKey, 5, Record{Kind: Image, Key: "other", Changed: 5}).since(0, 0)
 	if err := s.accept(owner, fork); err != nil || s.Counters().Forked.Load() != 1 {
 		t.Errorf("%v, %+v", err, s.Counters())
 	}
@@ -128,7 +132,7 @@ func TestRevocationDuringWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.accept(owner, good.since(0)); err != nil {
+	if err := s.accept(owner, good.since(0, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(s.path(owner)); !os.IsNotExist(err) {
@@ -150,7 +154,7 @@ func signedSet(t *testing.T, team *meshtest.Team, key ed25519.PrivateKey, sequen
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.head = Head{Sequence: sequence, Digest: d}.sign(team.List.Team(), key)
+	s.head = Head{Sequence: sequence, Digest: d}.sign(headDomain, team.List.Team(), key)
 	s.floor = sequence
 	return s
 }
@@ -197,14 +201,14 @@ func FuzzDelta(f *testing.F) {
 		s.records[r.id()] = r
 	}
 	d, _, _ := digestOf(s.records)
-	s.head = Head{Sequence: 2, Digest: d}.sign(agentbox.Digest{1}, key)
-	b, _ := json.Marshal(s.since(0))
+	s.head = Head{Sequence: 2, Digest: d}.sign(headDomain, agentbox.Digest{1}, key)
+	b, _ := json.Marshal(s.since(0, 0))
 	f.Add(b)
-	b, _ = json.Marshal(s.since(1))
+	b, _ = json.Marshal(s.since(1, 0))
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var in Delta
-		if json.Unmarshal(b, &in) != nil || in.Head.verify(agentbox.Digest{1}, key.Public().(ed25519.PublicKey)) != nil {
+		if json.Unmarshal(b, &in) != nil || in.Head.verify(headDomain, agentbox.Digest{1}, key.Public().(ed25519.PublicKey)) != nil {
 			return
 		}
 		next, err := (&set{head: Head{Owner: owner, Sequence: 1}, records: map[id]Record{}}).apply(in)

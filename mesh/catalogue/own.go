@@ -31,7 +31,10 @@ func (s *Store) Update(change func(*Edit)) error {
 
 // publish signs, stores and announces a set of our own. The caller holds s.editing.
 func (s *Store) publish(next *set, team agentbox.Digest) error {
-	next.head = next.head.sign(team, s.cfg.Key)
+	next.head = next.head.sign(headDomain, team, s.cfg.Key)
+	if next.extraHead.Sequence == next.head.Sequence {
+		next.extraHead = next.extraHead.sign(extraDomain, team, s.cfg.Key)
+	}
 	if err := s.write(next, true); err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "keep this machine's catalogue: %w", err)
 	}
@@ -55,12 +58,17 @@ func (s *Store) skipUsedNumbers(h Head) error {
 	if h.Sequence < own.head.Sequence || h.Sequence == own.head.Sequence && h.Digest == own.head.Digest {
 		return nil
 	}
-	if err := h.verify(team, s.cfg.Key.Public().(ed25519.PublicKey)); err != nil {
+	if err := h.verify(headDomain, team, s.cfg.Key.Public().(ed25519.PublicKey)); err != nil {
 		s.counters.Refused.Add(1)
 		return err
 	}
 	// Others have other records under older numbers, so no difference to these can be given.
-	next := &set{head: Head{Sequence: h.Sequence + 1, Digest: own.head.Digest}, records: own.records, floor: h.Sequence + 1}
+	next := &set{head: Head{Sequence: h.Sequence + 1, Digest: own.head.Digest}, records: own.records, floor: h.Sequence + 1, extra: own.extra}
+	if own.extraHead.Sequence > 0 {
+		if err := next.headExtra(); err != nil {
+			return err
+		}
+	}
 	s.cfg.Log.Warn("mesh: others know a newer catalogue of this machine, going on after it", "sequence", h.Sequence)
 	return s.publish(next, team)
 }

@@ -11,12 +11,13 @@ import (
 	"unicode/utf8"
 
 	"agentbox/agentbox"
+	"agentbox/mesh/identity"
 )
 
 // Kind says what a record is about.
 type Kind string
 
-// The kinds. Readers refuse a catalogue with a record of an unknown kind.
+// The kinds.
 const (
 	Image    Kind = "image"    // Key: the image's digest in hex; Alias: its recipe
 	Setup    Kind = "setup"    // Key: FAMILY/KEY of what setup made
@@ -27,6 +28,16 @@ const (
 	Claim    Kind = "claim"    // Key: what is about to be made; TTL: for how long
 )
 
+// kinds are those that this build understands. Records of others are kept and passed on, and not
+// used. A kind that is added here travels in Extra.
+var kinds = map[Kind]struct {
+	first bool // the first builds understand it, which refuse a catalogue with any other kind
+	ttl   bool // a record has a time to live
+}{
+	Image: {first: true}, Setup: {first: true}, Kernel: {first: true}, Template: {first: true}, Task: {first: true}, Box: {first: true},
+	Claim: {first: true, ttl: true},
+}
+
 // Bounds of a catalogue, in bytes except MaxRecords and maxTTL. Every member has all catalogues
 // in memory.
 const (
@@ -35,7 +46,9 @@ const (
 	MaxKey     = 512
 	MaxText    = 512
 	MaxName    = 4 << 10
-	maxTTL     = 3600 // seconds
+	MaxKind    = 32
+	MaxLine    = 16 << 10 // of one record, encoded
+	maxTTL     = 3600     // seconds
 )
 
 // Record is one line of a catalogue, identified by Kind and Key. Which other fields are set depends
@@ -56,6 +69,47 @@ type Record struct {
 	// Changed is the catalogue's sequence number when the record was written. It tells which
 	// records a reader lacks.
 	Changed uint64 `json:"changed"`
+
+	// line is the record as its owner wrote it, if there is more in it than the fields above; nil
+	// otherwise. It is what the owner signed, so it is passed on as it is.
+	line []byte
+}
+
+// fields are the fields of a record that this build understands.
+type fields Record
+
+// UnmarshalJSON reads a record. Of one of an unknown kind, it understands Kind, Key and Changed.
+func (r *Record) UnmarshalJSON(b []byte) error {
+	if len(b) > MaxLine {
+		return corrupt("a record of %d bytes, at most %d", len(b), MaxLine)
+	}
+	var head struct {
+		Kind    Kind   `json:"kind"`
+		Key     string `json:"key"`
+		Changed uint64 `json:"changed"`
+	}
+	if err := json.Unmarshal(b, &head); err != nil {
+		return err
+	}
+	f := fields{Kind: head.Kind, Key: head.Key, Changed: head.Changed}
+	if _, ok := kinds[head.Kind]; ok {
+		f = fields{}
+		if err := json.Unmarshal(b, &f); err != nil {
+			return err
+		}
+	}
+	line, err := identity.UnknownPart(b, f)
+	*r = Record(f)
+	r.line = line
+	return err
+}
+
+// MarshalJSON writes a record, of a peer's the line that it signed.
+func (r Record) MarshalJSON() ([]byte, error) {
+	if r.line != nil {
+		return r.line, nil
+	}
+	return json.Marshal(fields(r))
 }
 
 // id identifies a record within a catalogue.
@@ -71,22 +125,23 @@ func compare(a, b Record) int {
 	return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Key, b.Key))
 }
 
-// Check verifies that a record may be in a catalogue; the error has code Corrupt. Its kind is
-// known, its texts are printable and within bounds, and only a claim has a time to live.
+// understood reports whether this build knows the kind.
+func (r Record) understood() bool {
+	_, ok := kinds[r.Kind]
+	return ok
+}
+
+// Check verifies that a record may be in a catalogue; the error has code Corrupt. Its texts are
+// printable and within bounds, and only a claim has a time to live.
 func (r Record) Check() error {
-	switch r.Kind {
-	case Image, Setup, Kernel, Template, Task, Box:
-		if r.TTL != 0 {
-			return corrupt("a record of kind %s with a time to live", r.Kind)
-		}
-	case Claim:
-		if r.TTL < 1 || r.TTL > maxTTL {
-			return corrupt("a claim for %d seconds, at most %d", r.TTL, maxTTL)
-		}
-	default:
-		return corrupt("a record of unknown kind %.20q", r.Kind)
-	}
+	kind, understood := kinds[r.Kind]
 	switch {
+	case r.Kind == "" || !isText(string(r.Kind), MaxKind):
+		return corrupt("a record whose kind is not text of 1 to %d bytes", MaxKind)
+	case understood && !kind.ttl && r.TTL != 0:
+		return corrupt("a record of kind %s with a time to live", r.Kind)
+	case kind.ttl && (r.TTL < 1 || r.TTL > maxTTL):
+		return corrupt("a claim for %d seconds, at most %d", r.TTL, maxTTL)
 	case r.Key == "" || !isText(r.Key, MaxKey):
 		return corrupt("a %s whose key is not text of 1 to %d bytes", r.Kind, MaxKey)
 	case !isText(r.Alias, MaxKey), !isText(r.Text, MaxText):

@@ -22,7 +22,7 @@ func (s *Store) delta(req request) (Delta, error) {
 	if got == nil || got.head.Sequence == 0 {
 		return Delta{}, agentbox.Errorf(agentbox.NotFound, "no catalogue of %s", req.Owner.Short())
 	}
-	return got.since(req.Since), nil
+	return got.since(req.Since, req.Extra), nil
 }
 
 // heads lists the heads of all our catalogues, sorted by owner. Our own is left out while it was
@@ -32,10 +32,10 @@ func (s *Store) heads() []Head {
 	defer s.mu.Unlock()
 	out := []Head{}
 	if s.own.head.Sequence > 0 {
-		out = append(out, s.own.head)
+		out = append(out, s.own.shown())
 	}
 	for _, got := range s.peers {
-		out = append(out, got.head)
+		out = append(out, got.shown())
 	}
 	slices.SortFunc(out, func(a, b Head) int { return a.Owner.Compare(b.Owner) })
 	return out

@@ -39,6 +39,9 @@ type set struct {
 	// floor on.
 	removed []removal
 	floor   uint64
+	// extra are the records of later kinds, which extraHead's digest covers.
+	extraHead Head
+	extra     map[id]Record
 }
 
 // Delta is the difference from a set at one sequence number to its head, or a whole set. It is the
@@ -48,6 +51,8 @@ type Delta struct {
 	Since   uint64   `json:"since"` // 0: all of it
 	Records records  `json:"records,omitempty"`
 	Removed removals `json:"removed,omitempty"`
+	// Extra is nil if the reader has the newest one.
+	Extra *Extra `json:"extra,omitempty"`
 }
 
 // records, removals and heads are what a peer sends of each: no more of them than a message may
@@ -76,13 +81,14 @@ func (h *heads) UnmarshalJSON(b []byte) (err error) {
 	return err
 }
 
-// since returns the difference for a reader at a sequence number. It is the whole set for 0, for a
-// number that was never used, or when the removals since then are not known any more.
-func (s *set) since(n uint64) Delta {
+// since returns the difference for a reader at a sequence number, which has the Extra of another.
+// It is the whole set for 0, for a number that was never used, or when the removals since then are
+// not known any more.
+func (s *set) since(n, extra uint64) Delta {
 	if n == 0 || n < s.floor || n > s.head.Sequence {
-		return Delta{Head: s.head, Records: sorted(s.records)}
+		return Delta{Head: s.head, Records: sorted(s.records), Extra: s.extraSince(extra)}
 	}
-	d := Delta{Head: s.head, Since: n}
+	d := Delta{Head: s.head, Since: n, Extra: s.extraSince(extra)}
 	for _, r := range sorted(s.records) {
 		if r.Changed > n {
 			d.Records = append(d.Records, r)
@@ -99,7 +105,8 @@ func (s *set) since(n uint64) Delta {
 // apply returns the set that results from a delta. The head's signature has been verified; apply
 // checks that the records are those that it covers.
 func (s *set) apply(d Delta) (*set, error) {
-	next := &set{head: d.Head, records: map[id]Record{}, floor: d.Head.Sequence}
+	next := &set{head: d.Head, records: map[id]Record{}, floor: d.Head.Sequence, extraHead: s.extraHead, extra: s.extra}
+	next.head.Extra = 0
 	if d.Since != 0 {
 		if d.Since != s.head.Sequence {
 			return nil, corrupt("the catalogue of %s: a difference to %d, not %d", d.Head.Owner.Short(), d.Since, s.head.Sequence)
@@ -118,6 +125,9 @@ func (s *set) apply(d Delta) (*set, error) {
 			return nil, err
 		}
 		next.records[r.id()] = r
+	}
+	if err := next.takeExtra(d.Extra); err != nil {
+		return nil, err
 	}
 	return next, next.check()
 }
@@ -152,14 +162,15 @@ func (s *set) trim() {
 // call of Update that provided it.
 type Edit struct {
 	next *set
-	// changed: next differs from the old set, or a claim was renewed.
-	changed bool
+	// changed: next differs from the old set, or a claim was renewed; extra: in records of later
+	// kinds.
+	changed, extra bool
 }
 
 // Put adds a record, or replaces the one of the same kind and key. An identical one keeps its
 // number, and nothing is announced.
 func (e *Edit) Put(r Record) {
-	old, ok := e.next.records[r.id()]
+	old, ok := e.next.of(r.Kind)[r.id()]
 	r.Changed = old.Changed
 	if ok && reflect.DeepEqual(old, r) {
 		return
@@ -170,16 +181,22 @@ func (e *Edit) Put(r Record) {
 // Touch is Put that counts as a change even without a difference, to renew a claim.
 func (e *Edit) Touch(r Record) {
 	r.Changed = e.next.head.Sequence
-	e.next.records[r.id()] = r
+	e.next.of(r.Kind)[r.id()] = r
 	e.changed = true
+	e.extra = e.extra || !kinds[r.Kind].first
 }
 
 // Remove removes a record, if it is there.
 func (e *Edit) Remove(k Kind, key string) {
-	if _, ok := e.next.records[id{k, key}]; ok {
-		delete(e.next.records, id{k, key})
+	i := id{k, key}
+	if _, ok := e.next.records[i]; ok {
+		delete(e.next.records, i)
 		e.next.removed = append(e.next.removed, removal{k, key, e.next.head.Sequence})
 		e.changed = true
+	}
+	if _, ok := e.next.extra[i]; ok {
+		delete(e.next.extra, i)
+		e.changed, e.extra = true, true
 	}
 }
 
@@ -192,7 +209,7 @@ func (e *Edit) Replace(k Kind, records []Record) {
 			e.Put(r)
 		}
 	}
-	for i := range e.next.records {
+	for i := range e.next.of(k) {
 		if i.kind == k && !keep[i] {
 			e.Remove(k, i.key)
 		}
@@ -201,16 +218,20 @@ func (e *Edit) Replace(k Kind, records []Record) {
 
 // edit returns the set that results from a change, unsigned, or nil without an effect.
 func (s *set) edit(change func(*Edit)) (*set, error) {
-	next := &set{head: Head{Sequence: s.head.Sequence + 1}, records: maps.Clone(s.records), floor: s.floor, removed: slices.Clone(s.removed)}
+	next := &set{head: Head{Sequence: s.head.Sequence + 1}, records: maps.Clone(s.records), floor: s.floor, removed: slices.Clone(s.removed), extraHead: s.extraHead, extra: map[id]Record{}}
+	maps.Copy(next.extra, s.extra)
 	e := &Edit{next: next}
 	change(e)
 	if !e.changed {
 		return nil, nil
 	}
 	next.trim()
-	for _, r := range next.records {
-		if err := r.Check(); err != nil {
-			return nil, agentbox.Errorf(agentbox.Invalid, "%w", err)
+	if err := next.checkOwn(); err != nil {
+		return nil, err
+	}
+	if e.extra {
+		if err := next.headExtra(); err != nil {
+			return nil, err
 		}
 	}
 	d, size, err := digestOf(next.records)
@@ -220,4 +241,20 @@ func (s *set) edit(change func(*Edit)) (*set, error) {
 	}
 	next.head.Digest = d
 	return next, err
+}
+
+// checkOwn checks the records of this machine; the error has code Invalid.
+func (s *set) checkOwn() error {
+	for _, all := range []map[id]Record{s.records, s.extra} {
+		for _, r := range all {
+			err := r.Check()
+			if err == nil && !r.understood() {
+				err = corrupt("a record of unknown kind %.20q", r.Kind)
+			}
+			if err != nil {
+				return agentbox.Errorf(agentbox.Invalid, "%w", err)
+			}
+		}
+	}
+	return nil
 }

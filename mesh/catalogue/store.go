@@ -90,8 +90,8 @@ func Open(cfg Config, list identity.List) (*Store, error) {
 		return nil, err
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	// Nobody is making what a daemon that died had claimed.
-	if err := s.Update(func(e *Edit) { e.Replace(Claim, nil) }); err != nil {
+	// Nobody is making what a daemon that died had claimed, or keeps up what a later build wrote.
+	if err := s.Update(func(e *Edit) { e.Replace(Claim, nil); e.forgetUnknown() }); err != nil {
 		cfg.Log.Warn("mesh: earlier claims cannot be withdrawn", "error", err)
 	}
 	cfg.Node.Handle(wire.Catalogue, wire.AnswerHandler(maxRequest, s.serve))
@@ -163,7 +163,7 @@ func (s *Store) read(owner identity.PeerID) (*set, error) {
 // write writes all of a set to disk, as one message; sync makes it durable.
 func (s *Store) write(got *set, sync bool) error {
 	var b bytes.Buffer
-	if err := wire.WriteMessage(&b, got.since(0)); err != nil {
+	if err := wire.WriteMessage(&b, got.since(0, 0)); err != nil {
 		return err
 	}
 	if sync {
@@ -190,7 +190,10 @@ func (s *Store) applyVerified(old *set, d Delta, owner identity.PeerID) (*set, e
 	if d.Head.Owner != owner {
 		return nil, corrupt("the catalogue of %s instead of %s", d.Head.Owner.Short(), owner.Short())
 	}
-	if err := d.Head.verify(team, key); err != nil {
+	if err := d.Head.verify(headDomain, team, key); err != nil {
+		return nil, err
+	}
+	if err := d.verifyExtra(team, key); err != nil {
 		return nil, err
 	}
 	return old.apply(d)
@@ -200,14 +203,14 @@ func (s *Store) applyVerified(old *set, d Delta, owner identity.PeerID) (*set, e
 // yet.
 func (s *Store) set(owner identity.PeerID, next *set) {
 	if old := s.peers[owner]; old != nil {
-		for _, r := range old.records {
+		for _, r := range old.understood() {
 			s.unindex(owner, r)
 		}
 	}
 	delete(s.peers, owner)
 	if next != nil {
 		s.peers[owner] = next
-		for _, r := range next.records {
+		for _, r := range next.understood() {
 			s.reindex(owner, r)
 		}
 	}
@@ -312,7 +315,7 @@ func (s *Store) Lookup(k Kind, key string) []Found {
 	var out []Found
 	for _, p := range s.index[id{k, key}] {
 		if s.list.Admits(p.owner, now) {
-			out = append(out, Found{p.owner, s.peers[p.owner].records[p.id]})
+			out = append(out, Found{p.owner, s.peers[p.owner].record(p.id)})
 		}
 	}
 	slices.SortFunc(out, func(a, b Found) int { return a.Owner.Compare(b.Owner) })
@@ -339,14 +342,14 @@ func (s *Store) catalogueOf(owner identity.PeerID) *set {
 	return s.peers[owner]
 }
 
-// Records lists a peer's records, in the order of kinds and keys, with its head; our own too. It is
-// false for an unknown peer.
+// Records lists a peer's records that this build understands, in the order of kinds and keys, with
+// its head; our own too. It is false for an unknown peer.
 func (s *Store) Records(owner identity.PeerID) (Head, []Record, bool) {
 	got := s.catalogueOf(owner)
 	if got == nil {
 		return Head{}, nil, false
 	}
-	return got.head, sorted(got.records), true
+	return got.head, sorted(got.understood()), true
 }
 
 // Counters returns the live counters.

@@ -49,7 +49,13 @@ const (
 // has so many chunks.
 const manifestNumber = 1<<32 - 1
 
-// limit is the maximum length of the payload of a frame, in bytes; -1 for an unknown type.
+// maxUnknown is the most bytes of a frame of a later build, which are read and dropped.
+const maxUnknown = 64 << 10
+
+// known reports whether this build understands a type of frame.
+func (t frameType) known() bool { return t >= frameWelcome && t <= framePeers }
+
+// limit is the maximum length of the payload of a frame, in bytes.
 func (t frameType) limit() int {
 	switch t {
 	case frameWelcome, frameManifest:
@@ -69,7 +75,7 @@ func (t frameType) limit() int {
 	case framePeers:
 		return maxPeersNamed * len(PeerID{})
 	}
-	return -1
+	return maxUnknown
 }
 
 // malformed is the error of a peer that breaks the protocol. It has code Corrupt, so it counts as a
@@ -91,8 +97,7 @@ func readHeader(r io.Reader, buf *[headerSize]byte) (frameType, int, error) {
 		return 0, 0, err
 	}
 	t, n := frameType(buf[0]), binary.BigEndian.Uint32(buf[1:])
-	limit := t.limit()
-	if limit < 0 || int64(n) > int64(limit) {
+	if int64(n) > int64(t.limit()) {
 		return 0, 0, malformed("type %d with %d bytes", t, n)
 	}
 	return t, int(n), nil

@@ -64,6 +64,7 @@ func FuzzSession(f *testing.F) {
 	f.Add(frames)
 	f.Add(appendFrame(frames, framePiece, pieceHead{1, 2, blob.Plain, 300, 300}.encode()...))
 	f.Add(appendFrame(appendFrame(frames, frameManifest), frameCancel, 0, 0, 0, 1))
+	f.Add(appendFrame(appendFrame(frames, framePeers+1, 1, 2, 3), frameManifest))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o := newTestNetwork(t)
 		m := o.machine(1)

@@ -22,9 +22,12 @@ func (s *session) read() error {
 		if err != nil {
 			return err
 		}
-		if t == frameData {
+		switch {
+		case t == frameData:
 			err = s.readData(size)
-		} else {
+		case !t.known():
+			_, err = io.CopyN(io.Discard, s.stream, int64(size))
+		default:
 			payload := make([]byte, size)
 			if _, err = io.ReadFull(s.stream, payload); err == nil {
 				err = s.frame(t, payload)
@@ -36,8 +39,8 @@ func (s *session) read() error {
 	}
 }
 
-// frame handles a frame. readHeader has refused unknown types, so what the switch leaves is
-// framePeers. An error ends the session.
+// frame handles a frame of a known type; what the switch leaves is framePeers. An error ends the
+// session.
 func (s *session) frame(t frameType, b []byte) error {
 	s.n.mu.Lock()
 	defer s.n.mu.Unlock()

@@ -54,11 +54,13 @@ func (m Meta) Sign(key ed25519.PrivateKey) ([]byte, error) {
 }
 
 // DecodeMeta reads what Sign wrote, and verifies that the peer with this key signed it; otherwise
-// it is Corrupt. Any node of the team may have passed it on.
+// it is Corrupt. Any node of the team may have passed it on. A later build may have more addresses,
+// and bytes after them: the first MaxAddresses are used, the rest is covered by the signature and
+// passed over.
 func DecodeMeta(b []byte, key ed25519.PublicKey) (Meta, error) {
 	signed := len(b) - ed25519.SignatureSize
-	if signed < metaFixed || int(b[metaFixed-1]) > MaxAddresses || signed != metaFixed+int(b[metaFixed-1])*metaAddress {
-		return Meta{}, badMeta(key, "it is cut off, or of another form")
+	if signed < metaFixed || signed < metaFixed+int(b[metaFixed-1])*metaAddress {
+		return Meta{}, badMeta(key, "it is cut off")
 	}
 	body, signature := b[:signed], b[signed:]
 	if !ed25519.Verify(key, append([]byte(metaDomain), body...), signature) {
@@ -66,7 +68,7 @@ func DecodeMeta(b []byte, key ed25519.PublicKey) (Meta, error) {
 	}
 	m := Meta{Sequence: binary.BigEndian.Uint64(body), Digest: agentbox.Digest(body[8:40]), List: [8]byte(body[40:48])}
 	m.Load, m.Free = binary.BigEndian.Uint16(body[48:]), binary.BigEndian.Uint32(body[50:])
-	for rest := body[metaFixed:]; len(rest) > 0; rest = rest[metaAddress:] {
+	for rest := body[metaFixed:]; len(m.Addresses) < min(int(body[metaFixed-1]), MaxAddresses); rest = rest[metaAddress:] {
 		ip := netip.AddrFrom16([16]byte(rest[:16])).Unmap()
 		m.Addresses = append(m.Addresses, netip.AddrPortFrom(ip, binary.BigEndian.Uint16(rest[16:])))
 	}

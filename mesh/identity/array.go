@@ -34,3 +34,18 @@ func DecodeArray[T any](b []byte, limit int) ([]T, error) {
 	}
 	return out, nil
 }
+
+// UnknownPart returns nil if b is how the encoder writes understood, which was read from b. If there
+// is more in it, it returns b without white space: that is what was signed, and it is written again
+// as it is.
+func UnknownPart(b []byte, understood any) ([]byte, error) {
+	line, err := json.Marshal(json.RawMessage(b))
+	if err != nil {
+		return nil, err
+	}
+	again, err := json.Marshal(understood)
+	if err != nil || bytes.Equal(again, line) {
+		return nil, err
+	}
+	return line, nil
+}

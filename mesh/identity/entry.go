@@ -16,7 +16,7 @@ import (
 // Role is a right that a member has beyond membership.
 type Role string
 
-// The roles. Others are refused.
+// The roles. Others give no right here: they are of a later build, kept and passed on.
 const (
 	Builder Role = "builder" // what it built is used by the others
 	Admin   Role = "admin"   // may invite and revoke
@@ -39,6 +39,43 @@ type Entry struct {
 	Expires   time.Time       `json:"expires,omitzero"`  // UTC, whole seconds; zero: never
 	Signer    []byte          `json:"signer"`            // public key of the root, an admin, or the member
 	Signature []byte          `json:"signature"`
+
+	// line is the entry as its signer wrote it, if there is more in it than the fields above; nil
+	// otherwise.
+	line []byte
+}
+
+// Bounds of an entry, encoded, of its roles, and of one of these, in bytes but for the second.
+const (
+	maxEntry = 4 << 10
+	maxRoles = 16
+	maxRole  = 32
+)
+
+// fields are the fields of an entry that this build understands.
+type fields Entry
+
+// UnmarshalJSON reads an entry, and keeps what this build does not understand.
+func (e *Entry) UnmarshalJSON(b []byte) error {
+	if len(b) > maxEntry {
+		return corrupt("member list: an entry of %d bytes, at most %d", len(b), maxEntry)
+	}
+	var f fields
+	if err := json.Unmarshal(b, &f); err != nil {
+		return err
+	}
+	line, err := UnknownPart(b, f)
+	*e = Entry(f)
+	e.line = line
+	return err
+}
+
+// MarshalJSON writes an entry as its signer wrote it.
+func (e Entry) MarshalJSON() ([]byte, error) {
+	if e.line != nil {
+		return e.line, nil
+	}
+	return json.Marshal(fields(e))
 }
 
 // The greatest serial numbers of entries that a member signs about itself, and that an admin signs.
@@ -67,6 +104,7 @@ const entryDomain = "agentbox member 1\n"
 // Sign returns the entry with signer and signature. Its roles are sorted without duplicates, and
 // its times rounded down to whole seconds. The error says what is malformed.
 func (e Entry) Sign(key ed25519.PrivateKey) (Entry, error) {
+	e.line = nil // what it says is signed anew
 	e.Signer = key.Public().(ed25519.PublicKey)
 	e.Issued, e.Expires = e.Issued.UTC().Truncate(time.Second), e.Expires.UTC().Truncate(time.Second)
 	slices.Sort(e.Roles)
@@ -88,6 +126,10 @@ func (e Entry) Verify() error {
 	if err := e.check(); err != nil {
 		return err
 	}
+	// The first builds refuse a list with such an entry. Only who may add members can do that to them.
+	if e.line != nil && bytes.Equal(e.Signer, e.Key) {
+		return corrupt("member %s: it says more of itself than that it left", e.Peer().Short())
+	}
 	signed, err := e.signed()
 	if err != nil {
 		return err
@@ -101,11 +143,19 @@ func (e Entry) Verify() error {
 // Peer is the member that the entry is about.
 func (e Entry) Peer() PeerID { return PeerOf(e.Key) }
 
-// signed returns the bytes that the signature covers.
+// signed returns the bytes that the signature covers: the entry with null in place of the
+// signature, which is the last field in every build.
 func (e Entry) signed() ([]byte, error) {
-	e.Signature = nil
+	signature, err := json.Marshal(e.Signature)
+	if err != nil {
+		return nil, err
+	}
 	b, err := json.Marshal(e)
-	return append([]byte(entryDomain), b...), err
+	rest, ok := bytes.CutSuffix(b, append(signature, '}'))
+	if rest, named := bytes.CutSuffix(rest, []byte(`,"signature":`)); err == nil && ok && named {
+		return append(append([]byte(entryDomain), rest...), `,"signature":null}`...), nil
+	}
+	return nil, corrupt("member %s: the signature is not its last field", e.Peer().Short())
 }
 
 // check verifies everything in an entry but its signature.
@@ -119,12 +169,12 @@ func (e Entry) check() error {
 		return corrupt("member %s: has no serial number", e.Peer().Short())
 	case e.Serial > MaxSerial(e.Team, e.Signer, e.Key):
 		return corrupt("member %s: its serial number %d is too large", e.Peer().Short(), e.Serial)
-	case len(e.Roles) > 2 || !slices.IsSorted(e.Roles) || len(slices.Compact(slices.Clone(e.Roles))) != len(e.Roles):
+	case len(e.Roles) > maxRoles || !slices.IsSorted(e.Roles) || len(slices.Compact(slices.Clone(e.Roles))) != len(e.Roles):
 		return corrupt("member %s: roles are not sorted", e.Peer().Short())
 	}
 	for _, r := range e.Roles {
-		if r != Builder && r != Admin {
-			return corrupt("member %s: unknown role %q", e.Peer().Short(), r)
+		if CheckMemberName(string(r)) != nil || len(r) > maxRole {
+			return corrupt("member %s: a role that is not text of 1 to %d bytes", e.Peer().Short(), maxRole)
 		}
 	}
 	return CheckMemberName(e.Name)

@@ -73,7 +73,7 @@ func (i Invite) Token() (string, error) {
 	return tokenPrefix + strings.ToLower(tokenCoding.EncodeToString(b)), nil
 }
 
-// ParseToken reads what Token wrote, with white space around it. Anything else is Invalid, with a
+// ParseToken reads what Token wrote, with white space around it, and what a later build may add. Anything else is Invalid, with a
 // hint for the person who pasted it.
 func ParseToken(s string) (Invite, error) {
 	s = strings.ToLower(strings.TrimSpace(s))
@@ -93,11 +93,13 @@ func ParseToken(s string) (Invite, error) {
 	n := copy(i.Team[:], body)
 	n += copy(i.Secret[:], body[n:])
 	i.Expires = time.Unix(int64(binary.BigEndian.Uint32(body[n:])), 0).UTC()
-	for rest := body[n+5:]; len(rest) > 0 && len(rest) > int(rest[0]); rest = rest[1+int(rest[0]):] {
+	count := int(body[n+4])
+	for rest := body[n+5:]; len(i.Addresses) < count && len(rest) > 0 && len(rest) > int(rest[0]); rest = rest[1+int(rest[0]):] {
 		i.Addresses = append(i.Addresses, string(rest[1:1+int(rest[0])]))
 	}
-	// This also checks the number of addresses, and each of them.
-	if again, err := i.Token(); err != nil || again != s {
+	// What follows the addresses is of a later build. Token checks the number of addresses, and each
+	// of them; nothing may be written in two ways.
+	if _, err := i.Token(); err != nil || len(i.Addresses) != count || tokenPrefix+strings.ToLower(tokenCoding.EncodeToString(b)) != s {
 		return Invite{}, notAToken("it is not in the form in which tokens are written")
 	}
 	return i, nil

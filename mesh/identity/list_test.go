@@ -189,7 +189,9 @@ func TestUnauthorizedEntries(t *testing.T) {
 		"no team":         func(e *Entry) { e.Team = agentbox.Digest{} },
 		"short key":       func(e *Entry) { e.Key = e.Key[:31] },
 		"no serial":       func(e *Entry) { e.Serial = 0 },
-		"unknown role":    func(e *Entry) { e.Roles = []Role{"king"} },
+		"role of escapes": func(e *Entry) { e.Roles = []Role{"king\x1b[2J"} },
+		"long role":       func(e *Entry) { e.Roles = []Role{Role(bytes.Repeat([]byte("k"), maxRole+1))} },
+		"many roles":      func(e *Entry) { e.Roles = make([]Role, maxRoles+1) },
 		"no name":         func(e *Entry) { e.Name = "" },
 		"name of lines":   func(e *Entry) { e.Name = "a\nb" },
 		"name of escapes": func(e *Entry) { e.Name = "a\x1b[2J" },
@@ -252,6 +254,7 @@ func FuzzList(f *testing.F) {
 	l := listOf(f, root, signEntry(f, root, root, key(2), 1, admin), signEntry(f, root, key(2), key(3), 1, revoked))
 	b, _ := l.Encode()
 	f.Add(b)
+	f.Add(laterList(root, laterEntry(root, root, key(2), "")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := DecodeList(b, l.Team())
 		if err != nil {
