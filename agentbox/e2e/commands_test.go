@@ -37,13 +37,14 @@ import (
 //	asuser CMD...        run CMD as an ordinary user, who is made for it
 //	webserver VALUE      start a site with TLS at $WEB, which requires VALUE
 //	goprogram NAME FILE  build a program of testdata
+//	otherbuild REVISION|later FILE  build agentbox as it was, or as it may become
 //	example DOC TITLE FILE  the first example below that heading, in the language of FILE's extension
 //
 // The first comments of a script say for which kinds and when it runs: see header.
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"repo": cmdRepo, "code": cmdCode, "waitfor": cmdWaitFor, "capture": cmdCapture, "json": cmdJSON, "jsonvar": cmdJSONVar,
 	"gone": cmdGone, "expire": cmdExpire, "ownhome": cmdOwnHome, "pty": cmdPTY, "asuser": cmdAsUser,
-	"webserver": cmdWebServer, "goprogram": cmdGoProgram, "modelserver": cmdModelServer, "example": cmdExample, "image": cmdImage,
+	"webserver": cmdWebServer, "goprogram": cmdGoProgram, "otherbuild": cmdOtherBuild, "modelserver": cmdModelServer, "example": cmdExample, "image": cmdImage,
 }
 
 func usage(ts *testscript.TestScript, ok bool, text string) {

@@ -16,6 +16,7 @@ import (
 const (
 	maxRequest = 1 << 10
 	maxDelta   = MaxBytes*3/2 + 1<<20 // with removals, keys of the JSON around it, and the head
+	maxExtra   = maxExtraBytes + 64<<10
 	maxHeads   = 2 << 20
 	fetchTime  = 15 * time.Second
 	fetchPause = 300 * time.Millisecond // between two fetches of one catalogue
@@ -230,7 +231,7 @@ func (s *Store) Exchange(ctx context.Context, from identity.PeerID) error {
 			err = s.skipUsedNumbers(h)
 		case s.lacksExtra(h) && extras < maxExtras:
 			extras++
-			err = s.fetch(ctx, h.Owner, from)
+			s.fetchExtra(ctx, c, h.Owner)
 		default:
 			err = s.onHead(h, from)
 		}
@@ -239,6 +240,22 @@ func (s *Store) Exchange(ctx context.Context, from identity.PeerID) error {
 		}
 	}
 	return nil
+}
+
+// fetchExtra asks a peer for an Extra alone. It may fail: the number that made us ask is not signed.
+func (s *Store) fetchExtra(ctx context.Context, c *wire.Conn, owner identity.PeerID) {
+	s.mu.Lock()
+	q := request{Owner: owner, Since: s.sequence(owner), Extra: s.extraSequence(owner)}
+	s.mu.Unlock()
+	var d Delta
+	err := c.Ask(ctx, q, &d, maxExtra)
+	if err == nil {
+		err = s.accept(owner, d)
+	}
+	if err != nil {
+		s.counters.Failed.Add(1)
+		s.cfg.Log.Info("mesh: records of later kinds were not fetched", "owner", owner.Short(), "from", c.Peer().Short(), "error", err)
+	}
 }
 
 // lacksExtra reports whether we have the catalogue of a head, but without the Extra that whoever
