@@ -114,7 +114,10 @@ type Box struct {
 	Lifetime  Lifetime `json:"lifetime"`
 	Image     Digest   `json:"image"`
 	ImageName string   `json:"image_name"`
-	Template  string   `json:"template,omitempty"`
+	// Template is the key of the box's machine: what is saved of it fits machines of this key and no
+	// others. Where its kind has templates, the machine was restored from the one of this key. "" is
+	// a machine that was booted all the same, and cannot be saved.
+	Template string `json:"template,omitempty"`
 	// Cache is the key of the setup result that the box started from. It is zero if setup ran, or
 	// will run, in the box itself.
 	Cache      Digest       `json:"cache,omitzero"`
@@ -167,7 +170,6 @@ type Checkpoint struct {
 	Name    string    `json:"name,omitempty"`
 	Created time.Time `json:"created"`
 	Bytes   int64     `json:"bytes"`
-	// Template is the key of the template that the machine was restored from, which the checkpoint
-	// needs. It is "" after a cold boot.
+	// Template is the key of the machines that the checkpoint fits (Box.Template).
 	Template string `json:"template,omitempty"`
 }

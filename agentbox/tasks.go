@@ -85,7 +85,7 @@ type TaskSpec struct {
 	Isolation Isolation         `json:"isolation,omitempty"`
 	CPUs      int               `json:"cpus,omitempty"`
 	Memory    string            `json:"memory,omitempty"`
-	// Cold makes the machine boot instead of being restored from a template.
+	// Cold makes the machine boot if its kind is restored from a template otherwise.
 	Cold bool `json:"cold,omitempty"`
 	// Environ has NAME=VALUE pairs of the submitter's environment, only for variables that the
 	// configuration's includes name.

@@ -13,8 +13,8 @@ import (
 //   - A workspace is a path made by NewWorkspace. Only the driver knows whether it is a disk file or a directory. It
 //     outlives machines, and at most one machine has it at a time.
 //   - A template is a directory made by SaveTemplate: a quiesced machine that never had a real workspace, from which
-//     any number of machines are restored. It is immutable once saved.
-//   - A saved state is a directory made by Save: everything one machine is, relative to its template.
+//     any number of machines are restored. It is immutable once saved. Only a Templater has templates.
+//   - A saved state is a directory made by Save: everything one machine is, relative to its template where there is one.
 
 // Spec describes one machine completely: with the driver's version it determines what is started.
 type Spec struct {
@@ -23,7 +23,7 @@ type Spec struct {
 	Image     string // the erofs file of layer 0, read-only
 	Blocks    Blocks `json:"-"` // the same while it is not all here: Image is not opened then. nil: it is
 	Kernel    string // a kernel directory as vmm/kernel lays it out; ignored by drivers that bring their own
-	Workspace string // a path made by NewWorkspace or reserved; "" gives the guest an empty slot (templates)
+	Workspace string // a path made by NewWorkspace or reserved; "" gives the guest an empty slot
 	// Virtual CPUs, at least 1.
 	CPUs   int
 	Memory int64 // bytes
@@ -63,9 +63,9 @@ type Driver interface {
 	// something it depends on changes. fresh drops it first.
 	Probe(ctx context.Context, fresh bool) (Facts, error)
 
-	// Fingerprint covers everything, besides the bytes of the image, that a template made from spec
-	// depends on: two specs with one fingerprint may share a template. It contains no path of a
-	// single machine.
+	// Fingerprint covers everything, besides the bytes of the image, that a saved state or a template
+	// of a machine of spec depends on: what fits one of two specs with one fingerprint fits the
+	// other. It contains no path of a single machine.
 	Fingerprint(ctx context.Context, spec Spec) (string, error)
 
 	// ReserveWorkspace makes the place of a workspace at path, which must not exist. A machine may
@@ -127,6 +127,28 @@ type Machine interface {
 
 // Snapshotter is the optional ability of a Driver to save and restore machines.
 type Snapshotter interface {
+	// Save writes the full state of m to dir, which must not exist and appears complete or not at
+	// all. m is left frozen, on failure too. A Templater saves only machines that came from Restore
+	// (code Conflict otherwise).
+	Save(ctx context.Context, m Machine, dir string, how Saving) error
+
+	// Restore starts a machine from saved, a state that was saved from a machine of the same
+	// fingerprint. A Templater also needs the template that this machine came from, and restores the
+	// template itself if saved is ""; for all others t is nil and saved is not "".
+	//
+	// If the state holds disks, the runtime layer is copied from it into spec.Dir and the workspace
+	// to spec.Workspace, which must not exist then. The saved state is never changed, unless it is
+	// Transient, and may be removed as soon as Restore has returned. It returns when the guest's
+	// CPUs run. After an error nothing runs, and nothing of the guest ever ran unless the error is a
+	// MayHaveRun.
+	Restore(ctx context.Context, spec Spec, t Template, saved string) (Machine, error)
+}
+
+// Templater is the optional ability of a Snapshotter to start machines from templates, where that
+// is faster than a boot.
+type Templater interface {
+	Snapshotter
+
 	// SaveTemplate makes dir a template from a machine that the caller has quiesced and that was
 	// booted without a workspace. The machine has ended when it returns, on failure too. dir must
 	// not exist; it appears complete or not at all.
@@ -140,19 +162,6 @@ type Snapshotter interface {
 	// InheritTemplate makes a Template from the Files of one that another process opened and passed
 	// on by fork.
 	InheritTemplate(files []*os.File) (Template, error)
-
-	// Save writes the full state of m to dir, which must not exist and appears complete or not at
-	// all. m must have come from Restore (code Conflict otherwise), and is left frozen, on failure
-	// too.
-	Save(ctx context.Context, m Machine, dir string, how Saving) error
-
-	// Restore starts a machine from a template, or, when saved is not "", from a state that was
-	// saved from a machine of the same template and fingerprint. If the state holds disks, the
-	// runtime layer is copied from it into spec.Dir and the workspace to spec.Workspace, which must
-	// not exist then. The saved state is never changed, unless it is Transient, and may be removed
-	// as soon as Restore has returned. It returns when the guest's CPUs run. After an error nothing
-	// runs, and nothing of the guest ever ran unless the error is a MayHaveRun.
-	Restore(ctx context.Context, spec Spec, t Template, saved string) (Machine, error)
 }
 
 // MayHaveRun is the error of a Restore that failed after it let go of the guest. The guest may have

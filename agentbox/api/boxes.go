@@ -29,7 +29,7 @@ var (
 	Checkpoint = Endpoint[CheckpointRequest, agentbox.Checkpoint]{"/v1/box/checkpoint"}
 	// Rollback loses everything since the checkpoint, which stays.
 	Rollback = Endpoint[RollbackRequest, agentbox.Box]{"/v1/box/rollback"}
-	// Reset replaces the machine by one from the template. The workspace stays.
+	// Reset replaces the machine by a new one. The workspace stays.
 	Reset = Endpoint[BoxRef, agentbox.Box]{"/v1/box/reset"}
 	// Remove removes a box with its workspace and checkpoints, even if work is lost (see Unsaved).
 	Remove = Endpoint[BoxRef, agentbox.Box]{"/v1/box/remove"}
@@ -66,8 +66,8 @@ type UpRequest struct {
 	// Command means that a command or a shell follows, so the caller's directory must exist in the
 	// box, and up waits for its services.
 	Command bool `json:"command,omitempty"`
-	// Cold makes the machine boot instead of being restored from a template, to measure or debug. It
-	// lasts until the box is reset.
+	// Cold makes the machine boot if its kind is restored from a template otherwise, to measure or
+	// debug. It lasts until the box is reset.
 	Cold bool `json:"cold,omitempty"`
 
 	// TaskLimits override those of the configuration. They apply to a Task only.
@@ -108,7 +108,7 @@ const (
 	// UpMissing.
 	UpTools         UpAction = "tools"
 	UpSetup         UpAction = "setup"     // layer the setup result on it; UpPresent or UpMissing
-	UpTemplate      UpAction = "template"  // open it; UpPresent or UpMissing
+	UpTemplate      UpAction = "template"  // open or make it, for a kind with templates
 	UpBox           UpAction = "box"       // make the machine and the workspace; UpRestore or UpBoot
 	UpChanges       UpAction = "changes"   // report what a reset would change
 	UpPolicy        UpAction = "policy"    // apply the policy that is approved now

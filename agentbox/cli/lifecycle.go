@@ -36,7 +36,7 @@ func (a *app) resumeCommand() *cli.Command {
 		"You rarely need this: every command that enters a box resumes it. A stopped box gets a new machine on its workspace.", "is running", api.Resume, boxOnly)
 }
 
-// resetCommand is `reset`: a new machine from the template on the same workspace. It asks for no
+// resetCommand is `reset`: a new machine on the same workspace. It asks for no
 // confirmation, because what it drops can be made again.
 func (a *app) resetCommand() *cli.Command {
 	return boxVerb(a, "reset", "start a new machine, and keep only the workspace",

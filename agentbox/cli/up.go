@@ -21,7 +21,7 @@ func machineFlags(req *api.UpRequest) []cli.Flag {
 		&cli.StringFlag{Name: "isolation", Usage: "use this `KIND` of isolation: auto, microvm or gvisor", Destination: (*string)(&req.Isolation)},
 		&cli.IntFlag{Name: "cpus", Usage: "give the box `N` CPUs (default: depends on this machine; agentbox doctor shows it)", Destination: &req.CPUs},
 		&cli.StringFlag{Name: "memory", Usage: "give the box `SIZE` of memory, such as 2GiB (default: depends on this machine)", Destination: &req.Memory},
-		&cli.BoolFlag{Name: "cold", Usage: "boot the machine instead of restoring a template, until the box is reset", Destination: &req.Cold},
+		&cli.BoolFlag{Name: "cold", Usage: "boot a microvm instead of restoring its template, until the box is reset", Destination: &req.Cold},
 	}
 }
 

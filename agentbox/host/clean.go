@@ -58,11 +58,10 @@ func (c cleanBoxes) create(ctx context.Context, img image.Image, repo workspace.
 	on.rec.startFrom(img)
 	on.rec.Box.Cache, on.rec.SetupResult = agentbox.Digest{}, agentbox.Digest{}
 	if !on.rec.Cold {
-		template, err := c.templates.Open(ctx, on.rec.machine(c.home), progress)
-		if err != nil {
+		var err error
+		if on.rec.Box.Template, on.template, err = c.templates.Open(ctx, on.rec.machine(c.home), progress); err != nil {
 			return setup.CleanBox{}, err
 		}
-		on.template, on.rec.Box.Template = template, template.Name()
 	}
 	b, err := c.lease(on, "", filepath.Base(repo.Root), "setup")
 	if err != nil {

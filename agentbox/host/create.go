@@ -21,7 +21,7 @@ import (
 // again, "" for a task's box. The box gets its id, name and lease from maker.lease.
 func (u *creation) newRecord(key string) record {
 	return record{
-		Phase: phaseNew, Key: key, Task: u.Request.Task, Cold: u.Request.Cold, Life: 1, Workspace: 1,
+		Phase: phaseNew, Key: key, Task: u.Request.Task, Cold: u.Request.Cold && u.Templates, Life: 1, Workspace: 1,
 		Overrides: u.Flags, StartDue: true, Detached: u.Repo.Detached,
 		Box: agentbox.Box{
 			Directory: u.Repo.Root, Branch: u.Repo.Branch, Commit: u.Repo.Commit, Lifetime: u.Config.Lifetime, Disk: u.Config.Disk,
@@ -76,7 +76,12 @@ func (m *Manager) layer(ctx context.Context, u *creation, do api.UpAction, progr
 
 // create makes the box. If it fails, nothing of the box is left. Once it has succeeded the box
 // exists, and a failure of the repository's own commands does not remove it.
-func (m *Manager) create(ctx context.Context, u *creation, progress agentbox.Progress) error {
+func (m *Manager) create(ctx context.Context, u *creation, progress agentbox.Progress) (err error) {
+	if !u.Templates { // there was no step for it
+		if u.rec.Box.Template, _, err = m.templates.Open(ctx, u.rec.machine(m.home), progress); err != nil {
+			return err
+		}
+	}
 	u.rec.Limits = withTaskLimits(u.rec.Limits, u.Request.TaskLimits)
 	u.rec.SetUp = !u.rec.Box.Cache.IsZero() // its workspace will have what setup made
 	base := base{rec: u.rec, template: u.template}
@@ -94,7 +99,7 @@ func (m *Manager) create(ctx context.Context, u *creation, progress agentbox.Pro
 }
 
 // build assembles a box, and makes the pool hold machines like it, so that the next box of the same
-// template need not wait for one.
+// key need not wait for one.
 func (m *Manager) build(ctx context.Context, b *box, repo workspace.Repo, base base, progress agentbox.Progress) error {
 	if err := m.maker.assemble(ctx, b, repo, base, progress); err != nil {
 		return err

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 
-	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/host/consent"
 	"agentbox/agentbox/host/plan"
@@ -12,7 +11,8 @@ import (
 // lookUpParts looks for what a new box would start from, as far as it is known before anything is
 // made, for `up --explain`. An image that has to be made has no digest yet, so nothing that builds
 // on it can be looked for; whether included files have changed is only known when the image is
-// made. The steps look again for what found does not find.
+// made. Nor is a template looked for: its key needs the guest kernel, which may have to be fetched.
+// The steps look again for what found does not find.
 func (m *Manager) lookUpParts(ctx context.Context, u *creation, p plan.Plan) (f plan.Found) {
 	img, ok := m.Images.FindBase(consent.RecipeOf(u.Config))
 	if f.Image = presence(ok); !ok || len(u.Config.Include) > 0 {
@@ -29,11 +29,6 @@ func (m *Manager) lookUpParts(ctx context.Context, u *creation, p plan.Plan) (f 
 	}
 	if p.Has(api.UpSetup) {
 		f.Setup = presence(m.setup.Has(ctx, m.setupOf(u.rec, u.Config), img))
-		return f
-	}
-	if u.Kind.Kind != agentbox.MicroVM { // its kernel may have to be fetched first
-		u.rec.Box.CPUs, u.rec.Box.Memory = m.Capacity.Share(u.rec.Box.ID, u.Config, nil)
-		f.Template = presence(m.templates.Has(ctx, u.rec.machine(m.home)))
 	}
 	return f
 }

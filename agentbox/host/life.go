@@ -49,10 +49,9 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 	rec.Box.Lease, rec.Box.Ended, rec.StartErr, rec.StartDue = newLease(), nil, "", true
 	var template *templates.Template
 	if !rec.Cold {
-		if template, err = m.templates.Open(ctx, rec.machine(m.home), progress); err != nil {
+		if rec.Box.Template, template, err = m.templates.Open(ctx, rec.machine(m.home), progress); err != nil {
 			return err
 		}
-		rec.Box.Template = template.Name()
 	}
 	if err := m.disk.prepare(b, rec); err != nil {
 		return err

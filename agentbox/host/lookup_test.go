@@ -11,7 +11,6 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/supervisors"
-	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/workspace"
 )
@@ -115,7 +114,7 @@ func TestTakenNameRemovesMachine(t *testing.T) {
 	if err := m.pool.Put("t", machine); err != nil {
 		t.Fatal(err)
 	}
-	_, err := m.maker.lease(base{template: &templates.Template{Key: "t"}}, "mine")
+	_, err := m.maker.lease(base{rec: record{Box: agentbox.Box{Template: "t"}}}, "mine")
 	if agentbox.CodeOf(err) != agentbox.Exists {
 		t.Errorf("got %v", err)
 	}

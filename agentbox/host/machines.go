@@ -52,8 +52,8 @@ type policyEnforcer interface {
 // launch says what a life starts from. The zero launch is a cold boot of a machine that does not
 // become a box yet.
 type launch struct {
-	template *templates.Template // nil: the machine boots
-	saved    string              // directory of a state relative to the template, "" for none
+	template *templates.Template // nil: the machine boots, unless there is a saved state
+	saved    string              // directory of a state, relative to the template if there is one; "" for none
 	// complete waits until what the machine needs is there: the saved state that it is restored
 	// from, or the workspace with which it becomes the box. The machine starts meanwhile. nil means
 	// that there is nothing to wait for, and a machine without a saved state does not become the
@@ -72,7 +72,7 @@ func (from launch) becomesBox() bool { return from.saved == "" && from.complete 
 func (m *machines) start(ctx context.Context, b *box, from launch, progress agentbox.Progress) error {
 	rec := b.record()
 	step := "restore"
-	if from.template == nil {
+	if from.template == nil && from.saved == "" {
 		step = "boot"
 	}
 	end := progress.Begin(step, string(rec.Box.Isolation))

@@ -38,7 +38,7 @@ type maker struct {
 // base is what a box starts from. All of it exists before the box does.
 type base struct {
 	rec      record
-	template *templates.Template // nil for a cold boot
+	template *templates.Template // nil: it boots
 }
 
 // lease takes a machine of the pool for a new box, or makes a box without a machine. The box gets
@@ -47,8 +47,8 @@ type base struct {
 // fails, nothing is left.
 func (m *maker) lease(base base, name string, parts ...string) (*box, error) {
 	var b *box
-	if base.template != nil {
-		b, _ = m.pool.Take(base.template.Key)
+	if base.rec.Box.Template != "" {
+		b, _ = m.pool.Take(base.rec.Box.Template)
 	}
 	if b == nil {
 		b = &box{rec: record{Box: agentbox.Box{ID: agentbox.NewBoxID()}}}

@@ -90,7 +90,8 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 	return m.machines.resume(ctx, b, template, progress)
 }
 
-// resume restores the saved machine of a box from its template. The caller holds op.
+// resume restores the saved machine of a box, over its template if there is one. The caller holds
+// op.
 //
 // The saved memory fits the disks only until the guest runs, so the supervisor renames it before
 // that, and back if the guest never ran. What still has its old name afterwards can be resumed

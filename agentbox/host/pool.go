@@ -9,9 +9,9 @@ import (
 	"agentbox/agentbox/host/templates"
 )
 
-// makePooled restores a machine, greets its guest, warms it up with an empty workspace and stops
-// its CPUs. Of like, the record of somebody's box, it takes only what a template depends on and
-// nothing of the repository, so that any box of the same template may have the machine.
+// makePooled starts a machine, greets its guest, warms it up with an empty workspace and stops its
+// CPUs. Of like, the record of somebody's box, it takes only what the key (Box.Template) stands for
+// and nothing of the repository, so that any box of the same key may have the machine.
 func (m *maker) makePooled(ctx context.Context, like record) (*box, error) {
 	rec := like.newLike()
 	rec.Phase = phasePool

@@ -51,7 +51,8 @@ type record struct {
 	Key string `json:"key"`
 	// Task: the box belongs to an attempt of a task. The task queue removes it, and limits end its
 	// machine.
-	Task      bool           `json:"task,omitempty"`
+	Task bool `json:"task,omitempty"`
+	// Cold: boot the machine although its kind has templates.
 	Cold      bool           `json:"cold,omitempty"`
 	Life      int            `json:"life"`      // number of the present machine's directory
 	Workspace int            `json:"workspace"` // number of the present workspace
@@ -136,7 +137,7 @@ func (r record) spec(h home.Home) vmm.Spec {
 	}
 }
 
-// machine is the box's machine as its template sees it.
+// machine is what the key of the box's machine stands for.
 func (r record) machine(h home.Home) templates.Machine {
 	return templates.Machine{Box: r.Box.Name, Isolation: r.Box.Isolation, Image: r.Box.Image, Spec: r.spec(h)}
 }

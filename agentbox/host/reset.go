@@ -12,10 +12,10 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
-// Reset drops the whole runtime of a box and starts it from the template on the same workspace,
-// with the configuration that its directory has now. A box that was made to boot is restored from
-// then on, so that it can be paused. The old machine ends only when everything the
-// new one needs is here. So after an earlier failure, such as an image that cannot be fetched, the
+// Reset drops the whole runtime of a box and gives it a new machine on the same workspace, with the
+// configuration that its directory has now. A box that was made to boot, although its kind has
+// templates, is restored from then on, so that it can be paused. The old machine ends only when
+// everything the new one needs is here. So after an earlier failure, such as an image that cannot be fetched, the
 // box runs as it was; a later crash leaves a stopped box with its workspace.
 func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	return m.operate(ctx, ref, func(b *box) error {
@@ -41,7 +41,7 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 // box was made with, and gets everything a new machine starts from. A box whose directory is gone
 // keeps its record.
 func (m *Manager) reconfigure(ctx context.Context, u *creation, progress agentbox.Progress) (err error) {
-	u.rec.Cold, u.Results = false, m.setup.Results != nil
+	u.rec.Cold, u.Results, u.Templates = false, m.setup.Results != nil, m.templates.ForKind(u.rec.Box.Isolation)
 	p := plan.Restart(u.Facts)
 	if u.rec.Box.Directory != "" && !workspace.IsDeleted(u.rec.Box.Directory) {
 		if u.Config, err = config.Load(ctx, u.rec.Box.Directory); err != nil {

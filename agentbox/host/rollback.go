@@ -53,8 +53,7 @@ func chooseCheckpoint(rec record, ref string) (agentbox.Checkpoint, error) {
 // rollback restores a checkpoint in place of the box's machine. The caller holds op.
 func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, progress agentbox.Progress) error {
 	rec := b.record()
-	// Checked before anything ends: the saved memory fits the template that it is relative to and no
-	// other.
+	// Checked before anything ends: the saved memory fits machines of its key and no others.
 	if c.Template != "" && c.Template != rec.Box.Template {
 		return agentbox.Errorf(agentbox.Conflict, "checkpoint %s was made of a machine with another image, size or version than box %s has now", c.ID, rec.Box.Name).
 			WithHint("the box is as it was; a reset with the settings of that time makes the checkpoint fit again")

@@ -128,7 +128,7 @@ func (t *table) unreadable() error {
 		WithHint("its workspace is in %s: use the agentbox that wrote it, or move its directory away to give it up, and then agentbox daemon stop", t.home.Boxes())
 }
 
-// templates are the keys of the templates that boxes were made from, machines of the pool included.
+// templates are the keys of the machines of boxes and of the pool.
 func (t *table) templates() map[string]bool {
 	used := map[string]bool{}
 	for _, b := range t.all() {

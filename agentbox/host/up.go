@@ -146,6 +146,7 @@ func (m *Manager) plan(ctx context.Context, u *creation) (plan.Plan, error) {
 		if u.Kind, err = m.chooser.Choose(ctx, preference); err != nil {
 			return nil, err
 		}
+		u.Templates = m.templates.ForKind(u.Kind.Kind)
 	} else {
 		asked.Isolation = u.Box.Isolation
 	}
@@ -199,8 +200,7 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 	case api.UpTools, api.UpSetup:
 		return m.layer(ctx, u, step.Action, progress)
 	case api.UpTemplate:
-		u.template, err = m.templates.Open(ctx, u.rec.machine(m.home), progress)
-		u.rec.Box.Template = u.template.Name()
+		u.rec.Box.Template, u.template, err = m.templates.Open(ctx, u.rec.machine(m.home), progress)
 		return err
 	case api.UpBox:
 		return m.create(ctx, u, progress)

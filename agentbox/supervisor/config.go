@@ -26,9 +26,10 @@ type Config struct {
 	Life      int                `json:"life"`
 	Hostname  string             `json:"hostname"`
 	Spec      vmm.Spec           `json:"spec"`
-	// Template: restore from the template whose files are inherited; else boot.
+	// Template: restore from the template whose files are inherited, or Saved relative to it. Else
+	// the machine boots, unless there is Saved.
 	Template bool `json:"template"`
-	// Saved: restore this state, relative to the template.
+	// Saved: restore this state.
 	Saved string `json:"saved,omitempty"`
 	// Pending: Saved is still being written; the daemon's start request says when it is complete.
 	Pending bool `json:"pending,omitempty"`

@@ -218,11 +218,11 @@ func (s *Supervisor) save(ctx context.Context, req api.SaveRequest) error {
 // saveFrozen writes the machine's state to dir and leaves the machine frozen. It stops the guest's
 // user processes first, so that whoever restores the state can reseed the guest before any of them
 // runs: two machines must not draw the same random numbers. If saving fails the machine goes on.
-// The error is Conflict for a machine that did not come from a template, as there is nothing to
-// save it relative to.
+// The error is Conflict for a machine that was booted although its kind has templates, as there is
+// nothing to save it relative to.
 func (s *Supervisor) saveFrozen(ctx context.Context, dir string, how vmm.Saving) error {
 	snapshotter, ok := s.driver.(vmm.Snapshotter)
-	if !ok || !s.cfg.Template {
+	if _, templater := s.driver.(vmm.Templater); !ok || templater && !s.cfg.Template {
 		return agentbox.Errorf(agentbox.Conflict, "the machine cannot be saved: it was booted, not restored from a template").
 			WithHint("agentbox reset starts the box from one, and keeps only the workspace")
 	}

@@ -169,24 +169,31 @@ func (s *Supervisor) awaitStart(ctx context.Context) (api.StartRequest, error) {
 	return api.StartRequest{}, agentbox.Errorf(agentbox.Unavailable, "box %s: nobody asked for its machine", s.cfg.Box)
 }
 
-// startMachine boots the machine, or restores it from the inherited template and, where there is
-// one, from a saved state relative to that.
+// startMachine boots the machine, or restores it from the inherited template, from a saved state, or
+// from a saved state relative to the template.
 func (s *Supervisor) startMachine(ctx context.Context, files Files) (vmm.Machine, error) {
 	if err := s.openImage(); err != nil {
 		return nil, err
 	}
-	if !s.cfg.Template {
+	if !s.cfg.Template && s.cfg.Saved == "" {
 		return s.driver.Boot(ctx, s.cfg.Spec)
 	}
 	snapshotter, ok := s.driver.(vmm.Snapshotter)
 	if !ok {
-		return nil, agentbox.Errorf(agentbox.Internal, "the %s driver has no templates", s.cfg.Isolation)
+		return nil, agentbox.Errorf(agentbox.Internal, "the %s driver restores no machines", s.cfg.Isolation)
 	}
-	template, err := snapshotter.InheritTemplate(files.Template)
-	if err != nil {
-		return nil, err
+	var template vmm.Template
+	if s.cfg.Template {
+		templater, ok := s.driver.(vmm.Templater)
+		if !ok {
+			return nil, agentbox.Errorf(agentbox.Internal, "the %s driver has no templates", s.cfg.Isolation)
+		}
+		var err error
+		if template, err = templater.InheritTemplate(files.Template); err != nil {
+			return nil, err
+		}
+		defer template.Close()
 	}
-	defer template.Close()
 	if s.cfg.Resume {
 		return s.resume(ctx, snapshotter, template)
 	}

@@ -146,3 +146,74 @@ func TestSaveKeepsNameUnlessRenameIsDurable(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// startingDriver starts no machine, and remembers how it was to start. It has no templates.
+type startingDriver struct {
+	vmm.Driver
+	vmm.Snapshotter
+	how string
+}
+
+func (d *startingDriver) Boot(context.Context, vmm.Spec) (vmm.Machine, error) {
+	d.how = "booted"
+	return endedMachine{}, nil
+}
+
+func (d *startingDriver) Restore(_ context.Context, _ vmm.Spec, t vmm.Template, saved string) (vmm.Machine, error) {
+	d.how = "restored from " + saved
+	if t != nil {
+		d.how += " and a template"
+	}
+	return endedMachine{}, nil
+}
+
+// templateDriver is one with templates.
+type templateDriver struct {
+	startingDriver
+	vmm.Templater
+}
+
+func (d *templateDriver) Restore(ctx context.Context, s vmm.Spec, t vmm.Template, saved string) (vmm.Machine, error) {
+	return d.startingDriver.Restore(ctx, s, t, saved)
+}
+
+func (*templateDriver) Save(context.Context, vmm.Machine, string, vmm.Saving) error { return nil }
+
+func (*templateDriver) InheritTemplate([]*os.File) (vmm.Template, error) { return openTemplate{}, nil }
+
+type openTemplate struct{ vmm.Template }
+
+func (openTemplate) Close() error { return nil }
+
+func TestStartMachine(t *testing.T) {
+	plain, templater := &startingDriver{}, &templateDriver{}
+	for _, c := range []struct {
+		driver   vmm.Driver
+		template bool
+		saved    string
+		want     string
+	}{
+		{plain, false, "", "booted"},
+		{plain, false, "here", "restored from here"},
+		{templater, false, "", "booted"},
+		{templater, true, "", "restored from  and a template"},
+		{templater, true, "here", "restored from here and a template"},
+	} {
+		plain.how, templater.how = "", ""
+		s := &Supervisor{driver: c.driver, cfg: Config{Template: c.template, Saved: c.saved}}
+		if _, err := s.startMachine(t.Context(), Files{}); err != nil || plain.how+templater.how != c.want {
+			t.Errorf("%T, template %v, saved %q: %s%s, %v", c.driver, c.template, c.saved, plain.how, templater.how, err)
+		}
+	}
+	if _, err := (&Supervisor{driver: plain, cfg: Config{Template: true}}).startMachine(t.Context(), Files{}); agentbox.CodeOf(err) != agentbox.Internal {
+		t.Errorf("a template for a kind without: %v", err)
+	}
+}
+
+// A machine that was booted although its kind has templates has nothing to be saved relative to.
+func TestBootedMachineWithTemplatesIsNotSaved(t *testing.T) {
+	s := &Supervisor{driver: &templateDriver{}}
+	if err := s.saveFrozen(t.Context(), t.TempDir(), vmm.InPlace); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("%v", err)
+	}
+}

@@ -78,15 +78,20 @@ func TestBoxSurvivesHostileUser(t *testing.T) {
 	}
 }
 
+// Two machines that are restored from one state, and two that booted.
 func TestClonesDiffer(t *testing.T) {
 	h := realHarness(t)
-	d, tp := h.Driver.(*gvisor.Driver), vmmtest.OpenTemplate(t, h)
+	d, saved := h.Driver.(*gvisor.Driver), vmmtest.SaveMachine(t, h)
 	seen := map[string]bool{}
-	for _, name := range []string{"one", "two"} {
+	for i, name := range []string{"one", "two", "three", "four"} {
 		spec := inDir(t, h.Spec)
 		spec.Workspace = filepath.Join(t.TempDir(), "workspace")
 		must(t, d.NewWorkspace(t.Context(), spec.Workspace, "", spec.Disk))
-		m := ok(d.Restore(t.Context(), spec, tp, ""))(t)
+		start := func() (vmm.Machine, error) { return d.Restore(t.Context(), spec, nil, saved) }
+		if i >= 2 {
+			start = func() (vmm.Machine, error) { return d.Boot(t.Context(), spec) }
+		}
+		m := ok(start())(t)
 		defer m.Kill()
 		g := greet(t, m)
 		must(t, g.Client.Attach(t.Context(), protocol.AttachRequest{Workspace: true, Hostname: name}))
@@ -110,13 +115,13 @@ func TestClonesDiffer(t *testing.T) {
 // machine has ended.
 func TestWorkspaceBelongsToCaller(t *testing.T) {
 	h := realHarness(t)
-	d, tp := h.Driver.(*gvisor.Driver), vmmtest.OpenTemplate(t, h)
+	d := h.Driver.(*gvisor.Driver)
 	tree := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(tree, "given"), []byte("x"), 0o640))
 	spec := inDir(t, h.Spec)
 	spec.Workspace = filepath.Join(t.TempDir(), "workspace")
 	must(t, d.NewWorkspace(t.Context(), spec.Workspace, tree, spec.Disk))
-	m := ok(d.Restore(t.Context(), spec, tp, ""))(t)
+	m := ok(d.Boot(t.Context(), spec))(t)
 	defer m.Kill()
 	g := greet(t, m)
 	must(t, g.Client.Attach(t.Context(), protocol.AttachRequest{Workspace: true}))

@@ -13,7 +13,8 @@
 // await sends the plan (vmm/gvisor/plan) and gets a connection to the sandbox and our end of the
 // network card. From then on control.go makes gVisor's remote calls to the sandbox, link.go is the
 // cable, stream.go the two pipes to the agent, and machine.go follows the machine to its end. In
-// save.go, restore.go and template.go, runsc writes and reads its checkpoints.
+// save.go and restore.go, runsc writes and reads its checkpoints. Machines boot faster than a
+// template of them could be restored, so there is none.
 //
 // What always holds:
 //
@@ -21,9 +22,7 @@
 //   - A workspace is a directory of the host. While a machine runs, root of the box may own files
 //     in it under ids of the machine's namespace. When it has ended, the caller owns all of them.
 //   - A state fits the fingerprint with which it was saved: the programs, the CPU's features, the
-//     ids of the user and the description of the machine. It does not need its template, which only
-//     says which machines it fits.
-//   - Templates are verified once and then kept in sealed memory files, as in vmm/qemu.
+//     ids of the user and the description of the machine. It is complete in itself.
 //
 // Names on disk are in names.go, formats in docs/internals/formats.md, and figures in
 // docs/internals/measurements.md.

@@ -20,31 +20,31 @@ import (
 
 func TestFaults(t *testing.T) {
 	h := realHarness(t)
-	d, tp := h.Driver.(*gvisor.Driver), vmmtest.OpenTemplate(t, h)
-	t.Run("Orphans", func(t *testing.T) { testOrphans(t, h, tp) })
-	t.Run("KillEach", func(t *testing.T) { testKillEach(t, h, d, tp) })
-	t.Run("NoRoom", func(t *testing.T) { testNoRoom(t, h, d, tp) })
-	t.Run("KillWhileSaving", func(t *testing.T) { testKillWhileSaving(t, h, d, tp) })
-	t.Run("Cancelled", func(t *testing.T) { testCancelled(t, h, d, tp) })
-	t.Run("OtherVersion", func(t *testing.T) { testOtherVersion(t, h, tp) })
+	d, saved := h.Driver.(*gvisor.Driver), vmmtest.SaveMachine(t, h)
+	t.Run("Orphans", func(t *testing.T) { testOrphans(t, h, saved) })
+	t.Run("KillEach", func(t *testing.T) { testKillEach(t, h, d, saved) })
+	t.Run("NoRoom", func(t *testing.T) { testNoRoom(t, h, d, saved) })
+	t.Run("KillWhileSaving", func(t *testing.T) { testKillWhileSaving(t, h, d, saved) })
+	t.Run("Cancelled", func(t *testing.T) { testCancelled(t, h, d, saved) })
+	t.Run("OtherVersion", func(t *testing.T) { testOtherVersion(t, h, saved) })
 }
 
 func TestMain(m *testing.M) {
-	vmmtest.Main(m, func(args []string) (vmm.Snapshotter, vmm.Spec) {
+	vmmtest.Main(m, func(args []string) (vmm.Snapshotter, vmm.Spec, string) {
 		return gvisor.New(gvisor.Config{StateDir: args[0], Agent: embeddedAgent}),
-			vmm.Spec{Name: "orphan", Dir: args[1], Image: args[2], CPUs: 2, Memory: 512 << 20, Disk: 64 << 30}
+			vmm.Spec{Name: "orphan", Dir: args[1], Image: args[2], CPUs: 2, Memory: 512 << 20, Disk: 64 << 30}, args[3]
 	})
 }
 
-func testOrphans(t *testing.T, h vmmtest.Harness, tp vmm.Template) {
-	vmmtest.TestOrphans(t, tp, 3, programsDir(t), t.TempDir(), h.Spec.Image)
+func testOrphans(t *testing.T, h vmmtest.Harness, saved string) {
+	vmmtest.TestOrphans(t, nil, 3, programsDir(t), t.TempDir(), h.Spec.Image, saved)
 }
 
 // testKillEach kills the launcher, the sandbox and its file server in turn. (A process in which
 // gVisor runs guest code is for gVisor to mind: it ends a guest process or the sandbox.)
-func testKillEach(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp vmm.Template) {
+func testKillEach(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, saved string) {
 	for i := range 3 {
-		m := ok(d.Restore(t.Context(), inDir(t, h.Spec), tp, ""))(t)
+		m := ok(d.Restore(t.Context(), inDir(t, h.Spec), nil, saved))(t)
 		defer m.Kill()
 		pids := m.PIDs()
 		must(t, syscall.Kill(pids[i], syscall.SIGKILL))
@@ -60,13 +60,13 @@ func testKillEach(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp vmm.Temp
 	}
 }
 
-func testNoRoom(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp vmm.Template) {
+func testNoRoom(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, saved string) {
 	small := t.TempDir()
 	if err := syscall.Mount("small", small, "tmpfs", 0, "size=1m"); err != nil {
 		t.Skipf("only root can make a small file system: %v", err)
 	}
 	defer syscall.Unmount(small, 0)
-	m := ok(d.Restore(t.Context(), inDir(t, h.Spec), tp, ""))(t)
+	m := ok(d.Restore(t.Context(), inDir(t, h.Spec), nil, saved))(t)
 	defer m.Kill()
 	must(t, greet(t, m).Close())
 	if err := d.Save(t.Context(), m, filepath.Join(small, "saved"), vmm.WithDisks); agentbox.CodeOf(err) != agentbox.NoSpace {
@@ -88,9 +88,9 @@ func testNoRoom(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp vmm.Templa
 	}
 }
 
-func testKillWhileSaving(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp vmm.Template) {
+func testKillWhileSaving(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, saved string) {
 	for i := range 4 {
-		m := ok(d.Restore(t.Context(), inDir(t, h.Spec), tp, ""))(t)
+		m := ok(d.Restore(t.Context(), inDir(t, h.Spec), nil, saved))(t)
 		pids := m.PIDs()
 		parent := t.TempDir()
 		ended := make(chan struct{})
@@ -110,14 +110,19 @@ func testKillWhileSaving(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp v
 }
 
 // testCancelled gives up starting at any moment.
-func testCancelled(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, tp vmm.Template) {
+func testCancelled(t *testing.T, h vmmtest.Harness, d *gvisor.Driver, saved string) {
 	for i := range 8 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*15*time.Millisecond)
-		m, err := d.Restore(ctx, inDir(t, h.Spec), tp, "")
-		cancel()
+		m, err := d.Restore(ctx, inDir(t, h.Spec), nil, saved)
 		if err == nil {
 			must(t, m.Kill())
 		}
+		cancel()
+		ctx, cancel = context.WithTimeout(t.Context(), time.Duration(i)*15*time.Millisecond)
+		if m, err = d.Boot(ctx, inDir(t, h.Spec)); err == nil {
+			must(t, m.Kill())
+		}
+		cancel()
 	}
 	if mine := descendants(t); len(mine) > 0 {
 		t.Errorf("processes %v are left", mine)
@@ -139,17 +144,17 @@ func descendants(t *testing.T) []string {
 	return found
 }
 
-func testOtherVersion(t *testing.T, h vmmtest.Harness, tp vmm.Template) {
+func testOtherVersion(t *testing.T, h vmmtest.Harness, saved string) {
 	agent := append(ok(guest.Agent())(t), 0)
 	other := gvisor.New(gvisor.Config{StateDir: t.TempDir(), Agent: runsc.Agent{
 		Digest: func() (agentbox.Digest, error) { return agentbox.Digest(sha256.Sum256(agent)), nil },
 		Bytes:  func() ([]byte, error) { return agent, nil },
 	}})
-	m, err := other.Restore(t.Context(), inDir(t, h.Spec), tp, "")
+	m, err := other.Restore(t.Context(), inDir(t, h.Spec), nil, saved)
 	if err == nil {
 		m.Kill()
 	}
 	if agentbox.CodeOf(err) != agentbox.Conflict || !strings.Contains(err.Error(), "does not fit") {
-		t.Errorf("a template of another agent: %v", err)
+		t.Errorf("a state saved with another agent: %v", err)
 	}
 }

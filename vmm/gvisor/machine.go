@@ -23,8 +23,7 @@ import (
 type machine struct {
 	spec        vmm.Spec
 	fingerprint string
-	base        *template // from which it was restored, without files; nil after a boot
-	released    bool      // the guest may have run; only for errors of start
+	released    bool // the guest may have run; only for errors of start
 
 	launcher string // path of the program
 	log      *slog.Logger
@@ -42,7 +41,7 @@ type machine struct {
 	mu     sync.Mutex // guards frozen, and is held during the call to the sandbox
 	frozen bool
 
-	saving sync.Mutex // held by Save and SaveTemplate
+	saving sync.Mutex // held by Save
 	*child.End
 }
 

@@ -15,14 +15,13 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// manifest describes a template or a saved state. It covers every byte but those of files of a
-// saved workspace, of which it has names, sizes, modes and times: hashing gigabytes would take
+// manifest describes a saved state. It covers every byte but those of files of the workspace, of which it has names, sizes, modes and times: hashing gigabytes would take
 // longer than the pause. A passing one has only sizes.
 type manifest struct {
 	statedir.Basis
 
 	Images    map[string]image `json:"images"`              // what runsc wrote, by file name
-	Disks     bool             `json:"disks,omitempty"`     // of a saved state: with a copy of the workspace, if there is one
+	Disks     bool             `json:"disks,omitempty"`     // with a copy of the workspace, if there is one
 	Workspace *agentbox.Digest `json:"workspace,omitempty"` // of the listing of that copy; zero if Transient
 	Transient bool             `json:"passing,omitempty"`   // vmm.Transient: digests are zero, and a restore moves the workspace
 }
@@ -34,8 +33,8 @@ type image struct {
 	Digest agentbox.Digest `json:"digest"`
 }
 
-// imageNames are the files of a checkpoint, in the order of the descriptors from plan.FDFirst on,
-// of Checkpoint's files and of a template's Files.
+// imageNames are the files of a checkpoint, in the order of the descriptors from plan.FDFirst on
+// and of Checkpoint's files.
 var imageNames = []string{kernelFile, pagesMetaFile, pagesFile}
 
 // Check returns what is wrong with a manifest by itself. It ignores images of other names, which

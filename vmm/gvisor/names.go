@@ -15,11 +15,11 @@ const (
 	pidFile    = "sandbox.pid" //
 	logFile    = "runsc.log"   // errors of runsc
 
-	// In a template and in a saved state.
+	// In a saved state.
 	kernelFile    = "checkpoint.img" // the kernel's objects; this name and the next two are runsc's
 	pagesMetaFile = "pages_meta.img"
 	pagesFile     = "pages.img"
-	workspaceDir  = "workspace" // saved state with disks: a copy
+	workspaceDir  = "workspace" // with disks: a copy
 
 	// In Config.StateDir.
 	programsDir = "gvisor" // the unpacked programs

@@ -13,9 +13,9 @@ import (
 	"agentbox/vmm"
 )
 
-// formatVersion changes with the format of templates and saved states, and with how machines are
-// started. It is part of the fingerprint, so templates are made again then.
-const formatVersion = 2
+// formatVersion changes with the format of saved states, and with how machines are started. It is
+// part of the fingerprint.
+const formatVersion = 3
 
 // Probe implements vmm.Driver. That namespaces can be made is remembered as long as the process
 // lives, since the kernel takes milliseconds to get rid of the ones made to find out; should they

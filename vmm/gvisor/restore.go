@@ -14,23 +14,21 @@ import (
 	"agentbox/agentbox"
 	"agentbox/vmm"
 	"agentbox/vmm/gvisor/plan"
-	"agentbox/vmm/memfile"
 	"agentbox/vmm/statedir"
 )
 
-// Restore implements vmm.Snapshotter. It verifies a saved state while the sandbox loads it. The
-// images of a template were verified when it was opened. After an error nothing runs, and the
-// workspace is removed: a transient state is lost then, see vmm.Transient.
-func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, saved string) (vmm.Machine, error) {
-	t, err := statedir.Unwrap[*template](from)
+// Restore implements vmm.Snapshotter. It verifies a saved state while the sandbox loads it. After
+// an error nothing runs, and the workspace is removed: a transient state is lost then, see
+// vmm.Transient.
+func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, t vmm.Template, saved string) (vmm.Machine, error) {
+	if t != nil || saved == "" {
+		return nil, errors.New("gVisor restores saved states only, and without a template")
+	}
+	man, _, err := statedir.ReadManifest[manifest](saved)
 	if err != nil {
 		return nil, err
 	}
-	man, err := statedir.Origin(saved, t.ID, t.Manifest)
-	if err != nil {
-		return nil, err
-	}
-	r := &restoration{spec: spec, template: t, dir: saved, man: man}
+	r := &restoration{spec: spec, dir: saved, man: man}
 	m, err := r.run(ctx, d)
 	if err != nil {
 		err = statedir.HostError(errors.Join(err, r.undo()))
@@ -43,11 +41,10 @@ func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, 
 }
 
 type restoration struct {
-	spec     vmm.Spec
-	template *template
-	dir      string   // of the saved state; "" restores the template
-	man      manifest // of the saved state or else the template
-	copied   bool     // the workspace was copied or moved, and is removed after an error
+	spec   vmm.Spec
+	dir    string // of the saved state
+	man    manifest
+	copied bool // the workspace was copied or moved, and is removed after an error
 }
 
 // run makes the cheap checks before it copies anything or starts a process.
@@ -59,7 +56,7 @@ func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 	if err := r.man.Fits(r.spec, fingerprint, "gVisor, agentbox, the CPU, the user's ids", r.man.Disks, r.man.Workspace != nil); err != nil {
 		return nil, err
 	}
-	images, err := r.images()
+	images, err := r.man.openImages(r.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +68,6 @@ func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.base = &template{ID: r.template.ID, Manifest: r.template.Manifest}
 	if err := r.linkImages(&p); err != nil {
 		return nil, err
 	}
@@ -83,9 +79,7 @@ func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 func (r *restoration) start(ctx context.Context, d *Driver, m *machine, p plan.Plan, images []*os.File) error {
 	p.Argv = restoreArgv()
 	group, verifying := errgroup.WithContext(ctx)
-	if r.dir != "" {
-		group.Go(func() error { return r.man.verify(verifying, r.dir, images) })
-	}
+	group.Go(func() error { return r.man.verify(verifying, r.dir, images) })
 	started := d.start(verifying, m, p, images)
 	if err := group.Wait(); err != nil {
 		if started == nil {
@@ -94,23 +88,6 @@ func (r *restoration) start(ctx context.Context, d *Driver, m *machine, p plan.P
 		return err // which explains an error of the start, too
 	}
 	return started
-}
-
-// images opens the files to load, each with an offset of its own. The caller closes them.
-func (r *restoration) images() ([]*os.File, error) {
-	if r.dir != "" {
-		return r.man.openImages(r.dir)
-	}
-	var files []*os.File
-	for _, f := range r.template.images {
-		again, err := memfile.Reopen(f)
-		if err != nil {
-			statedir.Close(files...)
-			return nil, err
-		}
-		files = append(files, again)
-	}
-	return files, nil
 }
 
 // workspace copies the saved workspace to spec.Workspace, which must not exist (code Exists). A

@@ -3,7 +3,6 @@ package gvisor
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"os"
 	"path/filepath"
 
@@ -14,35 +13,8 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// SaveTemplate implements vmm.Snapshotter. It kills the machine after its sandbox has written the
-// files.
-func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) error {
-	m, err := statedir.Unwrap[*machine](vm)
-	if err != nil {
-		return err
-	}
-	m.saving.Lock()
-	defer m.saving.Unlock()
-	if m.base != nil || m.spec.Workspace != "" {
-		return errors.Join(m.Kill(), agentbox.Errorf(agentbox.Conflict, "%s cannot become a template: it was not booted without a workspace", m.spec.Name))
-	}
-	err = statedir.New(dir, func(tmp string) error {
-		man := m.manifest()
-		if err := m.saveImages(ctx, tmp, &man); err != nil {
-			return err
-		}
-		return man.write(tmp)
-	})
-	return errors.Join(err, m.Kill())
-}
-
-func (m *machine) manifest() manifest {
-	return manifest{Basis: statedir.BasisOf(formatVersion, m.fingerprint, m.spec), Images: map[string]image{}}
-}
-
-// Save implements vmm.Snapshotter. The state is complete in itself, runtime layer included; the
-// template only says which machines it fits. A transient state (vmm.Transient) is neither hashed
-// nor synced.
+// Save implements vmm.Snapshotter. The state is complete in itself, runtime layer included. A
+// transient state (vmm.Transient) is neither hashed nor synced.
 func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.Saving) error {
 	m, err := statedir.Unwrap[*machine](vm)
 	if err != nil {
@@ -53,11 +25,10 @@ func (d *Driver) Save(ctx context.Context, vm vmm.Machine, dir string, how vmm.S
 	if err := m.Freeze(ctx); err != nil {
 		return err
 	}
-	if m.base == nil {
-		return agentbox.Errorf(agentbox.Conflict, "%s cannot be saved: it was not restored from a template", m.spec.Name)
+	man := manifest{
+		Basis: statedir.BasisOf(formatVersion, m.fingerprint, m.spec), Images: map[string]image{},
+		Disks: how != vmm.InPlace, Transient: how == vmm.Transient,
 	}
-	man := m.manifest()
-	man.Template, man.Disks, man.Transient = m.base.ID, how != vmm.InPlace, how == vmm.Transient
 	create := statedir.New
 	if man.Transient {
 		create = statedir.NewTransient

@@ -72,7 +72,7 @@ func makeMachineDir(spec vmm.Spec) error {
 			return err
 		}
 	}
-	// A template keeps the mode of this directory, and every workspace after it shows the same.
+	// The guest sees this mode, and keeps it when it is saved and restored with a workspace.
 	if err := os.Chmod(filepath.Join(dir, emptyDir), 0o755); err != nil {
 		return err
 	}

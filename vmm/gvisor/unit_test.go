@@ -94,7 +94,7 @@ func TestInPlaceWorkspacePermissions(t *testing.T) {
 	}
 }
 
-func TestClonesHaveSameSpecAsTemplate(t *testing.T) {
+func TestRestoredMachineHasSpecOfSaved(t *testing.T) {
 	if !reflect.DeepEqual(describe(1<<30, 2<<30), describe(1<<30, 2<<30)) {
 		t.Error("two descriptions of one machine differ")
 	}

@@ -28,7 +28,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Driver implements vmm.Driver and vmm.Snapshotter. It holds no machine.
+// Driver implements vmm.Driver and vmm.Templater. It holds no machine.
 type Driver struct {
 	config Config
 	device string // KVM's
@@ -38,8 +38,8 @@ type Driver struct {
 }
 
 var (
-	_ vmm.Driver      = (*Driver)(nil)
-	_ vmm.Snapshotter = (*Driver)(nil)
+	_ vmm.Driver    = (*Driver)(nil)
+	_ vmm.Templater = (*Driver)(nil)
 )
 
 // New makes a driver. It touches nothing; Probe finds out whether there is a QEMU.

@@ -59,9 +59,9 @@ func testFlood(t *testing.T, h vmmtest.Harness, d *qemu.Driver, tp vmm.Template)
 
 func TestMain(m *testing.M) {
 	qemu.HostileProgram()
-	vmmtest.Main(m, func(args []string) (vmm.Snapshotter, vmm.Spec) {
+	vmmtest.Main(m, func(args []string) (vmm.Snapshotter, vmm.Spec, string) {
 		return qemu.New(qemu.Config{StateDir: args[0], Accel: args[1]}),
-			vmm.Spec{Name: "orphan", Dir: args[0], Image: args[2], Kernel: args[3], CPUs: 2, Memory: 512 << 20, Disk: 64 << 30}
+			vmm.Spec{Name: "orphan", Dir: args[0], Image: args[2], Kernel: args[3], CPUs: 2, Memory: 512 << 20, Disk: 64 << 30}, ""
 	})
 }
 

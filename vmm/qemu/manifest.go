@@ -20,6 +20,7 @@ const formatVersion = 2
 type manifest struct {
 	statedir.Basis
 
+	Template    agentbox.Digest `json:"template,omitzero"`      // saved states: the manifest of the template they rest on
 	Devices     agentbox.Digest `json:"devices"`                // of the file of that name
 	MemoryIndex agentbox.Digest `json:"memory_index"`           // of memory.index
 	DiskIndex   agentbox.Digest `json:"runtime_index,omitzero"` // templates: of runtime.index
@@ -31,6 +32,20 @@ type manifest struct {
 type savedDisks struct {
 	Runtime   int64 `json:"runtime"`   // bytes
 	Workspace int64 `json:"workspace"` // bytes
+}
+
+// origin is the manifest of what a machine is restored from: that of the directory saved, or, if
+// saved is "", t's. It refuses a state that was saved from a machine of another template (code
+// Conflict), since it is only a difference to its own.
+func (t templateBase) origin(saved string) (manifest, error) {
+	if saved == "" {
+		return t.Manifest, nil
+	}
+	m, _, err := statedir.ReadManifest[manifest](saved)
+	if err == nil && (m.Template != t.ID || m.Fingerprint != t.Manifest.Fingerprint) {
+		err = agentbox.Errorf(agentbox.Conflict, "%s was saved from a machine of another template", saved)
+	}
+	return m, err
 }
 
 // Check reports what is wrong with the manifest itself. Page sets cover whole regions, hence the

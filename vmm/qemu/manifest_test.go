@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 	"agentbox/vmm/statedir"
 )
 
@@ -50,6 +51,30 @@ func TestManifestRefusals(t *testing.T) {
 		}
 		if _, _, err := statedir.ReadManifest[manifest](dir); agentbox.CodeOf(err) != agentbox.Corrupt {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// A saved state is a difference to its template, and garbage over any other.
+func TestSavedStateFitsItsTemplate(t *testing.T) {
+	template := templateBase{ID: agentbox.Digest{1}, Manifest: sampleManifest()}
+	if got, err := template.origin(""); err != nil || got != template.Manifest {
+		t.Errorf("without a saved state: %+v, %v", got, err)
+	}
+	state := sampleManifest()
+	state.Template, state.Devices = template.ID, agentbox.Digest{3}
+	dir := t.TempDir()
+	if err := statedir.WriteManifest(dir, state, durable.Create); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := template.origin(dir); err != nil || got.Devices != state.Devices {
+		t.Errorf("of its template: %+v, %v", got, err)
+	}
+	other, changed := template, template
+	other.ID, changed.Manifest.Fingerprint = agentbox.Digest{2}, "another"
+	for what, t2 := range map[string]templateBase{"template": other, "fingerprint": changed} {
+		if _, err := t2.origin(dir); agentbox.CodeOf(err) != agentbox.Conflict {
+			t.Errorf("of another %s: %v", what, err)
 		}
 	}
 }

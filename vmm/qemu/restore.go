@@ -23,7 +23,7 @@ func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, from vmm.Template, 
 	if err != nil {
 		return nil, err
 	}
-	man, err := statedir.Origin(saved, t.ID, t.Manifest)
+	man, err := t.origin(saved)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// SaveTemplate implements vmm.Snapshotter. The machine is killed as soon as its device state is
+// SaveTemplate implements vmm.Templater. The machine is killed as soon as its device state is
 // written: after that nothing changes its disk and its memory file, which we hold.
 func (d *Driver) SaveTemplate(ctx context.Context, vm vmm.Machine, dir string) error {
 	m, err := statedir.Unwrap[*machine](vm)

@@ -41,7 +41,7 @@ func (t *template) Files() []*os.File { return []*os.File{t.memory, t.devices, t
 // Close implements vmm.Template. Machines that were started go on: they have the files mapped.
 func (t *template) Close() error { return statedir.Close(t.Files()...) }
 
-// OpenTemplate implements vmm.Snapshotter. It reads and verifies everything, which takes 60 to 90
+// OpenTemplate implements vmm.Templater. It reads and verifies everything, which takes 60 to 90
 // ms for 105 MB: once for each template and daemon, since supervisors inherit the result.
 func (d *Driver) OpenTemplate(ctx context.Context, dir string) (vmm.Template, error) {
 	man, id, err := statedir.ReadManifest[manifest](dir)
@@ -119,7 +119,7 @@ func loadPages(ctx context.Context, dir, name string, x *pageIndex, sink pageSin
 	return err
 }
 
-// InheritTemplate implements vmm.Snapshotter. It trusts sealed files: they come from a process of
+// InheritTemplate implements vmm.Templater. It trusts sealed files: they come from a process of
 // the same user that verified them.
 func (d *Driver) InheritTemplate(files []*os.File) (vmm.Template, error) {
 	if err := memfile.Check(files, 4); err != nil {

@@ -13,8 +13,7 @@ import (
 // manifests.
 type Basis struct {
 	// The driver's own number, which changes with the meaning of any file.
-	Format   int             `json:"format"`
-	Template agentbox.Digest `json:"template,omitzero"` // saved states: the manifest of the template they rest on
+	Format int `json:"format"`
 	// As vmm.Driver.Fingerprint returned it when the machine was started.
 	Fingerprint string `json:"fingerprint"`
 	// The spec's sizes, the only ones that the state fits.
@@ -23,7 +22,7 @@ type Basis struct {
 	Disk   int64 `json:"disk"`   // bytes
 }
 
-// BasisOf describes a machine with this spec. The caller sets Template.
+// BasisOf describes a machine with this spec.
 func BasisOf(format int, fingerprint string, spec vmm.Spec) Basis {
 	return Basis{Format: format, Fingerprint: fingerprint, CPUs: spec.CPUs, Memory: spec.Memory, Disk: spec.Disk}
 }
@@ -46,30 +45,14 @@ func (b Basis) Fits(spec vmm.Spec, fingerprint, rests string, disks, saved bool)
 			spec.Name, spec.CPUs, spec.Memory, spec.Disk, b.CPUs, b.Memory, b.Disk)
 	}
 	if fingerprint != b.Fingerprint {
-		return agentbox.Errorf(agentbox.Conflict, "the template does not fit this machine any more (%s or settings have changed)", rests).
-			WithHint("make a new template")
+		return agentbox.Errorf(agentbox.Conflict, "what %s is restored from does not fit this machine any more (%s or settings have changed)", spec.Name, rests).
+			WithHint("a template is made again; a saved machine is lost, and a reset keeps its box's workspace")
 	}
 	if disks && saved != (spec.Workspace != "") {
 		return agentbox.Errorf(agentbox.Invalid, "%s: a state is restored with a workspace exactly if it was saved with one", spec.Name)
 	}
 	return nil
 }
-
-// Origin is the manifest of what a machine is restored from: that of the directory saved, or, if
-// saved is "", of, the template's with this digest. It refuses a state that was saved from a
-// machine of another template (code Conflict), since such a state is only a difference to its own.
-func Origin[M Manifest](saved string, template agentbox.Digest, of M) (M, error) {
-	if saved == "" {
-		return of, nil
-	}
-	m, _, err := ReadManifest[M](saved)
-	if err == nil && (m.basis().Template != template || m.basis().Fingerprint != of.basis().Fingerprint) {
-		err = agentbox.Errorf(agentbox.Conflict, "%s was saved from a machine of another template", saved)
-	}
-	return m, err
-}
-
-func (b Basis) basis() Basis { return b }
 
 // Unwrap returns a driver's own machine or template from an interface, and an error for another
 // driver's or nil.

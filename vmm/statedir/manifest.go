@@ -21,7 +21,6 @@ type Manifest interface {
 	// Check reports what is wrong with the manifest itself. It must refuse every format but the
 	// driver's own, and sizes that would do harm when used.
 	Check() error
-	basis() Basis // by embedding one
 }
 
 // envelope protects the manifest itself: Digest is that of the bytes of Manifest.

@@ -9,8 +9,8 @@ import (
 	"agentbox/vmm"
 )
 
-// Run tests everything that the interfaces of package vmm promise. It calls setup once. Templates
-// and saved states are tested if the driver is a vmm.Snapshotter.
+// Run tests everything that the interfaces of package vmm promise. It calls setup once. Saved states
+// are tested if the driver is a vmm.Snapshotter, and templates if it is a vmm.Templater.
 func Run(t *testing.T, setup func(*testing.T) Harness) {
 	r := newRig(t, setup(t))
 	r.sub("Probe", testProbe)

@@ -38,7 +38,7 @@ func testServed(r *rig) {
 		r.Error("the image was never read")
 	}
 	r.ok(g.Close())
-	testServedTemplate(r, m, served)
+	testServedState(r, m, served)
 
 	spec, image = served("ended")
 	ctx, cancel := context.WithCancel(r.ctx)
@@ -65,25 +65,28 @@ func testServed(r *rig) {
 	}
 }
 
-// testServedTemplate has clones of a machine with such an image, with and without one: a template
-// does not depend on how its machine got its image.
-func testServedTemplate(r *rig, m vmm.Machine, served func(string) (vmm.Spec, *withheldImage)) {
+// testServedState restores a machine that had such an image, with one and without: neither a template
+// nor a saved state depends on how its machine got its image. The guest of m has no connection.
+func testServedState(r *rig, m vmm.Machine, served func(string) (vmm.Spec, *withheldImage)) {
 	s, ok := r.Driver.(vmm.Snapshotter)
 	if !ok {
 		return
 	}
-	g := r.connect(m)
-	r.ok(g.Quiesce(r.ctx))
-	r.ok(g.Close())
-	r.ok(s.SaveTemplate(r.ctx, m, r.path("template")))
-	t, err := s.OpenTemplate(r.ctx, r.path("template"))
-	r.ok(err)
-	defer t.Close()
+	var t vmm.Template
+	saved := r.path("saved")
+	if d, ok := s.(vmm.Templater); ok {
+		g := r.connect(m)
+		r.ok(g.Quiesce(r.ctx))
+		r.ok(g.Close())
+		r.ok(d.SaveTemplate(r.ctx, m, r.path("template")))
+		t, saved = r.open(r.path("template")), ""
+	} else {
+		r.ok(s.Save(r.ctx, m, saved, vmm.WithDisks))
+	}
 	spec, image := served("clone")
 	close(image.released)
 	for _, spec := range []vmm.Spec{spec, r.spec("plain")} {
-		clone := r.owned(s.Restore(r.ctx, spec, t, ""))
-		g := r.connect(clone)
+		g := r.connect(r.restore(spec, t, saved))
 		r.put(g, Runtime, "c", spec.Name)
 		r.want(g, Runtime, "c", spec.Name)
 		r.ok(g.Close())

@@ -11,29 +11,36 @@ import (
 	"agentbox/vmm"
 )
 
-// testSnapshots makes one template and tests everything that begins with it. Tests that damage it
-// repair it.
+// testSnapshots tests everything about saved states, and about templates if there are any. For the
+// latter it makes one, with which the machines of all tests start; otherwise they boot. Tests that
+// damage it repair it.
 func testSnapshots(r *rig) {
-	template := r.makeTemplate()
-	for _, t := range []struct {
+	type test struct {
 		name string
 		test func(*rig, string)
-	}{
-		{"Clones", testClones},
-		{"Inherit", testInherit},
-		{"WorkspaceOfClone", testWorkspaceOfClone},
+	}
+	template, tests := "", []test{
+		{"LateWorkspace", testLateWorkspace},
 		{"SaveInPlace", testSaveInPlace},
 		{"SaveWithDisks", testSaveWithDisks},
 		{"SavePassing", testSavePassing},
 		{"Refusals", testRefusals},
-		{"CorruptTemplate", testCorruptTemplate},
 		{"CorruptSave", testCorruptSave},
-	} {
+	}
+	if _, ok := r.snap().(vmm.Templater); ok {
+		template = r.makeTemplate()
+		tests = append(tests, test{"Clones", testClones}, test{"Inherit", testInherit}, test{"TemplateRefusals", testTemplateRefusals}, test{"CorruptTemplate", testCorruptTemplate})
+	} else {
+		tests = append(tests, test{"NoTemplates", testNoTemplates})
+	}
+	for _, t := range tests {
 		r.sub(t.name, func(r *rig) { t.test(r, template) })
 	}
 }
 
 func (r *rig) snap() vmm.Snapshotter { return r.Driver.(vmm.Snapshotter) }
+
+func (r *rig) templater() vmm.Templater { return r.Driver.(vmm.Templater) }
 
 // makeTemplate boots a machine, puts files into it and makes it a template.
 func (r *rig) makeTemplate() string {
@@ -45,21 +52,38 @@ func (r *rig) makeTemplate() string {
 	r.put(g, Runtime, "r", "template")
 	r.ok(g.Quiesce(r.ctx))
 	r.ok(g.Close())
-	r.ok(r.snap().SaveTemplate(r.ctx, m, dir))
+	if err := r.snap().Save(r.ctx, m, r.path("saved"), vmm.WithDisks); agentbox.CodeOf(err) != agentbox.Conflict {
+		r.Errorf("a machine without a template was saved: %v", err)
+	}
+	r.wantNoFile("saved")
+	r.ok(r.templater().SaveTemplate(r.ctx, m, dir))
 	r.wantEnd(m)
-	if err := r.snap().SaveTemplate(r.ctx, m, r.path("again")); err == nil {
+	if err := r.templater().SaveTemplate(r.ctx, m, r.path("again")); err == nil {
 		r.Error("a machine that has ended became a template")
 	}
 	r.wantNoFile("again")
 	return dir
 }
 
+// open opens a template until the test ends. "" is none.
 func (r *rig) open(dir string) vmm.Template {
 	r.Helper()
-	t, err := r.snap().OpenTemplate(r.ctx, dir)
+	if dir == "" {
+		return nil
+	}
+	t, err := r.templater().OpenTemplate(r.ctx, dir)
 	r.ok(err)
 	r.Cleanup(func() { t.Close() })
 	return t
+}
+
+// start starts a new machine as boxes do: from the template, or by booting if there is none.
+func (r *rig) start(s vmm.Spec, t vmm.Template) vmm.Machine {
+	r.Helper()
+	if t == nil {
+		return r.owned(r.Driver.Boot(r.ctx, s))
+	}
+	return r.restore(s, t, "")
 }
 
 func (r *rig) restore(s vmm.Spec, t vmm.Template, saved string) vmm.Machine {
@@ -98,40 +122,40 @@ func testInherit(r *rig, template string) {
 		files = append(files, os.NewFile(uintptr(fd), f.Name()))
 	}
 	r.ok(t.Close())
-	heir, err := r.snap().InheritTemplate(files)
+	heir, err := r.templater().InheritTemplate(files)
 	r.ok(err)
 	defer heir.Close()
 	g := r.connect(r.restore(r.spec("heir"), heir, ""))
 	r.want(g, Memory, "m", "template")
-	if _, err := r.snap().InheritTemplate(nil); err == nil {
+	if _, err := r.templater().InheritTemplate(nil); err == nil {
 		r.Error("a template was made of nothing")
 	}
 }
 
-// testWorkspaceOfClone gives a clone its workspace before it starts and after.
-func testWorkspaceOfClone(r *rig, template string) {
+// testLateWorkspace gives a machine its workspace before it starts and after.
+func testLateWorkspace(r *rig, template string) {
 	t, tree := r.open(template), r.makeTree()
 	early := r.spec("early")
 	early.Workspace = r.newWorkspace("early.ws", tree)
-	g := r.connect(r.restore(early, t, ""))
+	g := r.connect(r.start(early, t))
 	r.ok(g.Attach(r.ctx))
 	r.wantTree(g)
 
 	late := r.spec("late") // as the warm pool does it: the machine first, its workspace when somebody wants it
 	late.Workspace = r.newWorkspace("late.ws", "")
-	g = r.connect(r.restore(late, t, ""))
+	g = r.connect(r.start(late, t))
 	r.newWorkspace("late.ws", tree)
 	r.ok(g.Attach(r.ctx))
 	r.wantTree(g)
 }
 
-// working is a clone with a workspace, in which the files of all three kinds of Storage say
+// working is a machine with a workspace, in which the files of all three kinds of Storage say
 // "changed".
 func (r *rig) working(t vmm.Template) (vmm.Spec, vmm.Machine, Guest) {
 	r.Helper()
 	s := r.spec("working")
 	s.Workspace = r.newWorkspace("working.ws", "")
-	m := r.restore(s, t, "")
+	m := r.start(s, t)
 	g := r.connect(m)
 	r.ok(g.Attach(r.ctx))
 	r.change(g, "changed")
@@ -225,36 +249,68 @@ func testSavePassing(r *rig, template string) {
 	r.wantAll(g, "changed")
 }
 
-// testRefusals asks for what must fail: machines of another size, a missing template, one of the
-// wrong machine, a context that has ended.
+// testRefusals asks for what must fail: machines of another size than the saved one, a state that is
+// not there, a context that has ended.
 func testRefusals(r *rig, template string) {
 	t := r.open(template)
-	refuse := func(what string, change func(*vmm.Spec)) {
-		r.Helper()
-		s := r.spec(what)
-		change(&s)
-		if m, err := r.snap().Restore(r.ctx, s, t, ""); err == nil {
-			m.Kill()
-			r.Errorf("a machine with %s was restored", what)
-		}
+	m := r.start(r.spec("small"), t)
+	r.ok(r.connect(m).Close())
+	saved := r.path("saved")
+	r.ok(r.snap().Save(r.ctx, m, saved, vmm.WithDisks))
+	r.ok(m.Kill())
+	r.refuseOthers(t, saved)
+	r.refuse("a workspace that was not saved", t, saved, func(s *vmm.Spec) { s.Workspace = r.path("new.ws") })
+	if err := r.refuse("a missing state", t, r.path("missing"), func(*vmm.Spec) {}); agentbox.CodeOf(err) != agentbox.Corrupt {
+		r.Errorf("a state that is not there: %v", err)
 	}
-	refuse("more memory", func(s *vmm.Spec) { s.Memory *= 2 })
-	refuse("more CPUs", func(s *vmm.Spec) { s.CPUs++ })
-	refuse("another disk", func(s *vmm.Spec) { s.Disk *= 2 })
+	r.wantNoFile("new.ws")
+}
 
+// refuse requires that no machine of the changed spec is restored.
+func (r *rig) refuse(what string, t vmm.Template, saved string, change func(*vmm.Spec)) error {
+	r.Helper()
+	s := r.spec(what)
+	change(&s)
+	m, err := r.snap().Restore(r.ctx, s, t, saved)
+	if err == nil {
+		m.Kill()
+		r.Errorf("a machine with %s was restored", what)
+	}
+	return err
+}
+
+// refuseOthers asks for machines of other sizes than a template or saved state has, and for one
+// under a context that has ended.
+func (r *rig) refuseOthers(t vmm.Template, saved string) {
+	r.Helper()
+	r.refuse("more memory", t, saved, func(s *vmm.Spec) { s.Memory *= 2 })
+	r.refuse("more CPUs", t, saved, func(s *vmm.Spec) { s.CPUs++ })
+	r.refuse("another disk", t, saved, func(s *vmm.Spec) { s.Disk *= 2 })
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
-	if m, err := r.snap().Restore(ctx, r.spec("cancelled"), t, ""); err == nil {
+	if m, err := r.snap().Restore(ctx, r.spec("cancelled"), t, saved); err == nil {
 		m.Kill()
 		r.Error("a machine was restored under a context that had ended")
 	}
-	if _, err := r.snap().OpenTemplate(r.ctx, r.path("missing")); agentbox.CodeOf(err) != agentbox.Corrupt {
+}
+
+// testNoTemplates asks a driver without templates to restore one.
+func testNoTemplates(r *rig, _ string) {
+	r.refuse("no template and no state", nil, "", func(*vmm.Spec) {})
+}
+
+// testTemplateRefusals asks for what must fail: machines of another size than the template's, a
+// missing template, one of a machine with a workspace.
+func testTemplateRefusals(r *rig, template string) {
+	t := r.open(template)
+	r.refuseOthers(t, "")
+	if _, err := r.templater().OpenTemplate(r.ctx, r.path("missing")); agentbox.CodeOf(err) != agentbox.Corrupt {
 		r.Errorf("a template that is not there: %v", err)
 	}
 	s := r.spec("with workspace")
 	s.Workspace = r.newWorkspace("ws", "")
 	m := r.restore(s, t, "")
-	if err := r.snap().SaveTemplate(r.ctx, m, r.path("bad")); err == nil {
+	if err := r.templater().SaveTemplate(r.ctx, m, r.path("bad")); err == nil {
 		r.Error("a machine with a workspace became a template")
 	}
 	r.wantEnd(m)
@@ -265,7 +321,7 @@ func testRefusals(r *rig, template string) {
 // opens the repaired template.
 func testCorruptTemplate(r *rig, template string) {
 	r.eachDamage(template, nil, func(what string) {
-		if t, err := r.snap().OpenTemplate(r.ctx, template); agentbox.CodeOf(err) != agentbox.Corrupt {
+		if t, err := r.templater().OpenTemplate(r.ctx, template); agentbox.CodeOf(err) != agentbox.Corrupt {
 			r.Errorf("%s: %v, want code corrupt", what, err)
 			if err == nil {
 				t.Close()

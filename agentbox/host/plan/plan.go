@@ -25,18 +25,19 @@ type Facts struct {
 	Flags   flags.Flags    // of this command line
 	Agent   agents.Profile // that the command line names, if any
 	// Review: what the repository asks of this host, and what of it waits for approval.
-	Review  project.Review
-	Kind    isolation.Choice // of a new machine
-	Subdir  bool             // the repository has files where the caller is
-	Results bool             // setup results are kept here by key
-	Found   Found
-	Box     *Box // the existing box; nil: a new one is made
+	Review    project.Review
+	Kind      isolation.Choice // of a new machine
+	Templates bool             // machines of this kind are restored from templates, unless Request.Cold
+	Subdir    bool             // the repository has files where the caller is
+	Results   bool             // setup results are kept here by key
+	Found     Found
+	Box       *Box // the existing box; nil: a new one is made
 }
 
 // Found tells whether what a new box starts from is here: api.UpPresent, api.UpMissing, or "" if
 // that depends on an earlier step. It says how long a step takes; each step looks again.
 type Found struct {
-	Image, Tools, Setup, Template string
+	Image, Tools, Setup string
 }
 
 // Box is an existing box.
@@ -84,9 +85,9 @@ func (f Facts) planNew() (p Plan, err error) {
 	if p = f.planMachine(); p.onlyReports() {
 		return p, nil
 	}
-	start := api.UpRestore
-	if f.Request.Cold {
-		start = api.UpBoot
+	start := api.UpBoot
+	if f.restores() {
+		start = api.UpRestore
 	}
 	p.add(api.UpBox, start)
 	// A box that has a setup result skips this step. Where setup failed in its clean box, it runs
@@ -110,9 +111,12 @@ func (f Facts) planMachine() (p Plan) {
 	p.addIf(f.Kind.Kind == agentbox.MicroVM, api.UpKernel, "")
 	p.addIf(len(f.Config.Toolchain) > 0 && f.Config.Suite() != "", api.UpTools, f.Found.Tools)
 	p.addIf(f.setup() == api.UpIfFailed, api.UpSetup, f.Found.Setup)
-	p.addIf(!f.Request.Cold, api.UpTemplate, f.Found.Template)
+	p.addIf(f.restores(), api.UpTemplate, "")
 	return p
 }
+
+// restores tells whether the machine is restored from a template; otherwise it boots.
+func (f Facts) restores() bool { return f.Templates && !f.Request.Cold }
 
 // setup is api.UpIfFailed if setup runs once for its key, in a clean box, and "" if it runs in
 // every box. It has a key if the configuration says what it depends on or what it fills.
@@ -157,6 +161,6 @@ func Reset(f Facts) Plan { return f.planMachine() }
 
 // Restart plans a reset of a box whose checkout is gone, and its configuration with it.
 func Restart(f Facts) (p Plan) {
-	p.addIf(!f.Request.Cold, api.UpTemplate, "")
+	p.addIf(f.restores(), api.UpTemplate, "")
 	return p
 }

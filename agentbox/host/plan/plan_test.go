@@ -42,6 +42,16 @@ func facts(change func(*Facts)) Facts {
 	return f
 }
 
+// microVM are those of a new box whose kind has templates, changed.
+func microVM(change func(*Facts)) Facts {
+	return facts(func(f *Facts) {
+		f.Kind.Kind, f.Templates = agentbox.MicroVM, true
+		if change != nil {
+			change(f)
+		}
+	})
+}
+
 // there are those of a box that is there in a state.
 func there(state agentbox.State, change func(*Facts)) Facts {
 	return facts(func(f *Facts) {
@@ -62,31 +72,32 @@ var (
 func TestUp(t *testing.T) {
 	for want, f := range map[string]Facts{
 		// A new box.
-		"image, template, box (restore)":         facts(nil),
-		"image, kernel, template, box (restore)": facts(func(f *Facts) { f.Kind.Kind = agentbox.MicroVM }),
-		"image, box (boot)":                      facts(func(f *Facts) { f.Request.Cold = true }),
-		"image, tools, template, box (restore)": facts(func(f *Facts) {
+		"image, box (boot)":                              facts(nil),
+		"image, kernel, template, box (restore)":         microVM(nil),
+		"image, kernel, box (boot)":                      microVM(func(f *Facts) { f.Request.Cold = true }),
+		"image, kernel, template, box (restore), recall": microVM(func(f *Facts) { f.Agent = agent }),
+		"image, tools, box (boot)": facts(func(f *Facts) {
 			f.Config.Toolchain = toolchain.Needs{{Tool: "go"}}
 		}),
-		"image (here), template (missing), box (restore)": facts(func(f *Facts) {
+		"image (here), box (boot)": facts(func(f *Facts) {
 			f.Config.Image, f.Config.Toolchain = "example.com/image", toolchain.Needs{{Tool: "go"}} // which takes no package
-			f.Found = Found{Image: api.UpPresent, Tools: api.UpPresent, Setup: api.UpPresent, Template: api.UpMissing}
+			f.Found = Found{Image: api.UpPresent, Tools: api.UpPresent, Setup: api.UpMissing}
 		}),
-		"image, template, box (restore), run setup": facts(func(f *Facts) { f.Config.Setup = []string{"make"} }),
-		"image, setup, template, box (restore), run setup (once)": facts(func(f *Facts) {
+		"image, box (boot), run setup": facts(func(f *Facts) { f.Config.Setup = []string{"make"} }),
+		"image, setup, box (boot), run setup (once)": facts(func(f *Facts) {
 			f.Config.Setup, f.Config.Lockfiles = []string{"make"}, []string{"go.sum"}
 		}),
-		"image, template, box (restore), run setup, run start": facts(func(f *Facts) { // nothing is kept by key here
+		"image, box (boot), run setup, run start": facts(func(f *Facts) { // nothing is kept by key here
 			f.Config.Setup, f.Config.Caches, f.Config.Start, f.Results = []string{"make"}, []string{"~/.cache"}, []string{"serve"}, false
 		}),
-		"image, template, box (restore), recall, services": facts(func(f *Facts) {
+		"image, box (boot), recall, services": facts(func(f *Facts) {
 			f.Agent, f.Request.Command, f.Config.Services = agent, true, []config.Service{{Name: "db"}}
 		}),
-		"image, template, box (restore), services": facts(func(f *Facts) { // the box of a task remembers nothing
+		"image, box (boot), services": facts(func(f *Facts) { // the box of a task remembers nothing
 			f.Agent, f.Request.Task, f.Request.Command, f.Config.Services = agent, true, true, []config.Service{{Name: "db"}}
 		}),
-		"approval (later), image, template, box (restore)": facts(func(f *Facts) { f.Review = waits }),
-		"approval (stop)": facts(func(f *Facts) { f.Review, f.Config.Setup = stops, []string{"make"} }),
+		"approval (later), image, box (boot)": facts(func(f *Facts) { f.Review = waits }),
+		"approval (stop)":                     facts(func(f *Facts) { f.Review, f.Config.Setup = stops, []string{"make"} }),
 
 		// A box that is there.
 		"changes, wake (running)":                       there(agentbox.Running, nil),
@@ -125,17 +136,21 @@ func TestUpRefuses(t *testing.T) {
 }
 
 func TestReset(t *testing.T) {
-	cold := facts(func(f *Facts) { f.Request.Cold = true })
+	cold := microVM(func(f *Facts) { f.Request.Cold = true })
 	for want, p := range map[string]Plan{
-		"image, template":                   Reset(facts(nil)),
-		"image":                             Reset(cold),
-		"approval (stop)":                   Reset(facts(func(f *Facts) { f.Review = stops })),
-		"approval (later), image, template": Reset(facts(func(f *Facts) { f.Review = waits })),
-		"template":                          Restart(facts(nil)),
-		"":                                  Restart(cold),
+		"image":                   Reset(facts(nil)),
+		"image, kernel, template": Reset(microVM(nil)),
+		"image, kernel":           Reset(cold),
+		"approval (stop)":         Reset(facts(func(f *Facts) { f.Review = stops })),
+		"approval (later), image": Reset(facts(func(f *Facts) { f.Review = waits })),
+		"template":                Restart(microVM(nil)),
+		"":                        Restart(cold),
 	} {
 		if text(p) != want {
 			t.Errorf("%q, want %q", text(p), want)
 		}
+	}
+	if p := Restart(facts(nil)); len(p) > 0 {
+		t.Errorf("a kind without templates: %q", text(p))
 	}
 }

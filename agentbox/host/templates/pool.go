@@ -13,7 +13,7 @@ import (
 // PoolConfig is what a Pool needs to handle its machines, of type M, each made from an L. Make may
 // take seconds; its context ends after BootTimeout. None of the functions may call the pool.
 type PoolConfig[L, M any] struct {
-	// Want is how many machines to keep for each template if no configuration says; negative: as
+	// Want is how many machines to keep for each key if no configuration says; negative: as
 	// many as this machine can afford.
 	Want   int
 	Make   func(ctx context.Context, like L) (M, error)
@@ -22,7 +22,7 @@ type PoolConfig[L, M any] struct {
 	Log    *slog.Logger
 }
 
-// Pool keeps machines restored, greeted and stopped ahead of need: a few for each template used
+// Pool keeps machines started, greeted and stopped ahead of need: a few for each key (Machine) used
 // since the daemon started. A machine is leased once and never returns. mu guards the fields below
 // it. wake holds one token, so that several reasons to refill are one. The type parameters let
 // tests run without machines.
@@ -30,7 +30,7 @@ type Pool[L, M any] struct {
 	PoolConfig[L, M]
 	wake    chan struct{}
 	mu      sync.Mutex
-	demands map[string]demand[L] // by template
+	demands map[string]demand[L] // by key
 	ready   map[string][]M
 	dead    []M // ended while they waited; Run removes them
 	drained bool
@@ -38,7 +38,7 @@ type Pool[L, M any] struct {
 	withdrawals int
 }
 
-// demand is what machines of a template are made from, and how many are wanted.
+// demand is what machines of a key are made from, and how many are wanted.
 type demand[L any] struct {
 	want  int // negative leaves it to the pool
 	model L
@@ -63,15 +63,15 @@ func affordable() int {
 	return machine.Pool()
 }
 
-// Take leases a machine of the template if one is ready, and has the pool refilled. A machine that
+// Take leases a machine of the key if one is ready, and has the pool refilled. A machine that
 // has ended is skipped and removed later, so that a box that starts need not wait for that.
-func (p *Pool[L, M]) Take(template string) (m M, ok bool) {
+func (p *Pool[L, M]) Take(key string) (m M, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.ready[template]) > 0 {
+	for len(p.ready[key]) > 0 {
 		p.signal()
-		m := p.ready[template][0]
-		p.ready[template] = p.ready[template][1:]
+		m := p.ready[key][0]
+		p.ready[key] = p.ready[key][1:]
 		if p.Live(m) {
 			return m, true
 		}
@@ -81,24 +81,25 @@ func (p *Pool[L, M]) Take(template string) (m M, ok bool) {
 }
 
 // WarmUp tells the pool to keep machines for boxes like this one: want of them, or its own choice
-// if want is negative. It does nothing for template "", a box that was booted.
-func (p *Pool[L, M]) WarmUp(template string, want int, like L) {
-	if template == "" {
+// if want is negative. It does nothing for key "", a box that was booted although its kind has
+// templates.
+func (p *Pool[L, M]) WarmUp(key string, want int, like L) {
+	if key == "" {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.demands[template] = demand[L]{want: want, model: like}
+	p.demands[key] = demand[L]{want: want, model: like}
 	p.signal()
 }
 
-// Withdraw removes the machines of a template that must not be used any more, and makes no more of
+// Withdraw removes the machines of a key whose template must not be used any more, and makes no more of
 // them.
-func (p *Pool[L, M]) Withdraw(template string) error {
+func (p *Pool[L, M]) Withdraw(key string) error {
 	p.mu.Lock()
-	ready := p.ready[template]
-	delete(p.ready, template)
-	delete(p.demands, template)
+	ready := p.ready[key]
+	delete(p.ready, key)
+	delete(p.demands, key)
 	p.withdrawals++
 	p.mu.Unlock()
 	var errs []error
@@ -135,16 +136,16 @@ func (p *Pool[L, M]) Run(ctx context.Context) {
 			return
 		case <-p.wake:
 		}
-		// Restoring the next machine now would take CPU from the box that just got one.
+		// Starting the next machine now would take CPU from the box that just got one.
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(refillDelay):
 		}
 		p.trim()
-		for template, o, ok := p.next(); ok && ctx.Err() == nil; template, o, ok = p.next() {
-			if err := p.add(ctx, template, o); err != nil {
-				p.Log.Error("cannot fill the pool", "template", ShortKey(template), "error", err)
+		for key, o, ok := p.next(); ok && ctx.Err() == nil; key, o, ok = p.next() {
+			if err := p.add(ctx, key, o); err != nil {
+				p.Log.Error("cannot fill the pool", "key", ShortKey(key), "error", err)
 				break
 			}
 		}
@@ -167,8 +168,8 @@ func (p *Pool[L, M]) excess() []M {
 	defer p.mu.Unlock()
 	out := p.dead
 	p.dead = nil
-	for template, list := range p.ready {
-		n, live := p.wanted(p.demands[template]), []M(nil)
+	for key, list := range p.ready {
+		n, live := p.wanted(p.demands[key]), []M(nil)
 		for _, m := range list {
 			if len(live) < n && p.Live(m) {
 				live = append(live, m)
@@ -176,19 +177,19 @@ func (p *Pool[L, M]) excess() []M {
 				out = append(out, m)
 			}
 		}
-		p.ready[template] = live
+		p.ready[key] = live
 	}
 	return out
 }
 
-// next returns a template that has too few machines.
-func (p *Pool[L, M]) next() (template string, o demand[L], ok bool) {
+// next returns a key that has too few machines.
+func (p *Pool[L, M]) next() (key string, o demand[L], ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for template, o := range p.demands {
-		if len(p.ready[template]) < p.wanted(o) && !p.drained {
+	for key, o := range p.demands {
+		if len(p.ready[key]) < p.wanted(o) && !p.drained {
 			o.withdrawals = p.withdrawals
-			return template, o, true
+			return key, o, true
 		}
 	}
 	return "", o, false
@@ -196,28 +197,28 @@ func (p *Pool[L, M]) next() (template string, o demand[L], ok bool) {
 
 // add makes one machine and puts it into the pool, or removes it if its template was withdrawn
 // meanwhile.
-func (p *Pool[L, M]) add(ctx context.Context, template string, o demand[L]) error {
+func (p *Pool[L, M]) add(ctx context.Context, key string, o demand[L]) error {
 	ctx, cancel := context.WithTimeout(ctx, BootTimeout)
 	defer cancel()
 	m, err := p.Make(ctx, o.model)
 	if err != nil {
 		return err
 	}
-	return p.put(template, m, func() bool { return p.withdrawals == o.withdrawals })
+	return p.put(key, m, func() bool { return p.withdrawals == o.withdrawals })
 }
 
 // Put adds a machine to the pool, or removes it if the pool was drained.
-func (p *Pool[L, M]) Put(template string, m M) error {
-	return p.put(template, m, func() bool { return true })
+func (p *Pool[L, M]) Put(key string, m M) error {
+	return p.put(key, m, func() bool { return true })
 }
 
 // put is Put for a machine that may not be wanted any more. It calls wanted with mu held, and
 // Remove without.
-func (p *Pool[L, M]) put(template string, m M, wanted func() bool) error {
+func (p *Pool[L, M]) put(key string, m M, wanted func() bool) error {
 	p.mu.Lock()
 	take := !p.drained && wanted()
 	if take {
-		p.ready[template] = append(p.ready[template], m)
+		p.ready[key] = append(p.ready[key], m)
 	}
 	p.mu.Unlock()
 	if take {

@@ -75,7 +75,7 @@ func newTemplates(t *testing.T, team Team) *Templates {
 // fakeDriver has templates of one file, which says whether it is whole.
 type fakeDriver struct {
 	vmm.Driver
-	vmm.Snapshotter
+	vmm.Templater
 }
 
 const wholeTemplate = "memory, to the last byte"
@@ -110,20 +110,20 @@ func (f fakeTemplate) Close() error {
 // saved are the files of a template as another machine has made it.
 func saved() map[string][]byte { return map[string][]byte{"memory": []byte(wholeTemplate)} }
 
-var some = Machine{Box: "b", Isolation: agentbox.GVisor, Image: agentbox.Digest{1}, Spec: vmm.Spec{CPUs: 1, Memory: 1 << 30, Disk: 1 << 30}}
+var some = Machine{Box: "b", Isolation: agentbox.MicroVM, Image: agentbox.Digest{1}, Spec: vmm.Spec{CPUs: 1, Memory: 1 << 30, Disk: 1 << 30}}
 
 func TestTeamTemplateNeedsNoBoot(t *testing.T) {
 	team := &fakeTeam{files: saved()}
 	all := newTemplates(t, team)
-	got, err := all.Open(t.Context(), some, nil)
+	key, got, err := all.Open(t.Context(), some, nil)
 	if err != nil || got.By != "peer" || got.Image != some.Image || team.made != 1 {
 		t.Fatalf("%+v, %v, said %d times", got, err, team.made)
 	}
-	if again, err := all.Open(t.Context(), some, nil); err != nil || again != got || len(team.asked) != 1 {
+	if same, again, err := all.Open(t.Context(), some, nil); err != nil || again != got || same != key || len(team.asked) != 1 {
 		t.Errorf("%v, asked for %v", err, team.asked)
 	}
 	origins, err := all.Origins()
-	if err != nil || len(origins) != 1 || origins[got.Key] != (Origin{some.Image, "peer"}) {
+	if err != nil || len(origins) != 1 || origins[key] != (Origin{some.Image, "peer"}) {
 		t.Errorf("%v, %v", origins, err)
 	}
 
@@ -131,19 +131,19 @@ func TestTeamTemplateNeedsNoBoot(t *testing.T) {
 	larger := some
 	larger.Spec.Memory *= 2
 	team.files = nil
-	if _, err := all.Open(t.Context(), larger, nil); err != errBoots || team.asked[1] == got.Key {
+	if _, _, err := all.Open(t.Context(), larger, nil); err != errBoots || team.asked[1] == key {
 		t.Errorf("%v, asked for %v", err, team.asked)
 	}
 
 	// Whose word does not count: new machines boot by themselves, boxes that were made from it go on.
 	team.distrusts = "peer"
-	if got, err := all.Open(t.Context(), some, nil); got != nil || err != nil {
+	if key, got, err := all.Open(t.Context(), some, nil); key != "" || got != nil || err != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if same, err := all.OpenKey(t.Context(), some, got.Key); same != got || err != nil {
+	if same, err := all.OpenKey(t.Context(), some, key); same != got || err != nil {
 		t.Errorf("%+v, %v", same, err)
 	}
-	if err := all.Discard(got.Key); err != nil || len(team.forgotten) != 1 || team.forgotten[0] != got.Key {
+	if err := all.Discard(key); err != nil || len(team.forgotten) != 1 || team.forgotten[0] != key {
 		t.Errorf("%v, %v", err, team.forgotten)
 	}
 }
@@ -161,7 +161,7 @@ func TestDamagedTeamTemplate(t *testing.T) {
 		team := &fakeTeam{files: saved()}
 		change(team.files)
 		all := newTemplates(t, team)
-		if got, err := all.Open(t.Context(), some, nil); err != errBoots {
+		if _, got, err := all.Open(t.Context(), some, nil); err != errBoots {
 			t.Errorf("%s: %+v, %v", what, got, err)
 		}
 		if origins, err := all.Origins(); err != nil || len(origins) != 0 || len(team.forgotten) != 1 {
@@ -176,16 +176,16 @@ func clearFiles(files map[string][]byte) { clear(files) }
 func TestUnknownOriginIsDamage(t *testing.T) {
 	team := &fakeTeam{files: saved()}
 	all := newTemplates(t, team)
-	got, err := all.Open(t.Context(), some, nil)
+	key, _, err := all.Open(t.Context(), some, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(all.Home.Template(got.Key), originFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(all.Home.Template(key), originFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	again := newTemplates(t, team)
 	again.Home = all.Home
-	if anew, err := again.Open(t.Context(), some, nil); err != nil || anew.By != "peer" || len(team.asked) != 2 {
+	if _, anew, err := again.Open(t.Context(), some, nil); err != nil || anew.By != "peer" || len(team.asked) != 2 {
 		t.Errorf("%+v, %v, asked %v", anew, err, team.asked)
 	}
 }

@@ -1,11 +1,13 @@
 // Package templates keeps what boxes start from: machines that were booted once, came to rest and
-// were saved, and the pool of those restored ahead of need. It makes no boxes: a box takes a
-// machine from the pool or restores its own.
+// were saved, and the pool of those started ahead of need. It makes no boxes: a box takes a machine
+// from the pool or starts its own.
 //
-// A template is a directory named by its key, a digest of everything its machine depends on: kind,
-// driver, kernel, hardware, sizes, image. So it never changes; if it no longer fits, nothing looks
-// it up and `prune` removes it. A box's saved machine is relative to its template and fits no
-// other, so templates that boxes were made from are kept.
+// Every machine has a key, a digest of everything it depends on: kind, driver, kernel, hardware,
+// sizes, image. What is saved of a machine fits machines of the same key and no others. Where a
+// restore is faster than a boot (vmm.Templater), there is a template for the key, a directory of
+// that name. So it never changes; if it no longer fits, nothing looks it up and `prune` removes it.
+// A saved machine is relative to its template, so templates that boxes were made from are kept. For
+// other kinds, whose machines boot, the key is all that is used here.
 //
 // A template holds nothing of a repository, a user or a policy: its machine was greeted with keys
 // that nobody keeps, had no workspace, and its network led nowhere. So it may be shared with a team
@@ -71,18 +73,9 @@ type Templates struct {
 type Template struct {
 	vmm.Template
 	Origin
-	Key string
 }
 
-// Name is the key, "" for nil.
-func (t *Template) Name() string {
-	if t == nil {
-		return ""
-	}
-	return t.Key
-}
-
-// Machine is what a template is for and depends on.
+// Machine is what a key stands for.
 type Machine struct {
 	Box       string // name, for messages
 	Isolation agentbox.Isolation
@@ -100,25 +93,42 @@ func New(cfg Config) (*Templates, error) {
 // emulated, and more than a minute if the host is busy, too.
 const BootTimeout = guest.BootTimeout + time.Minute
 
-// Open returns the template for a machine: one that is here, else one from the team, else a new
-// one. A damaged template is made again. It returns nil if the machine is to boot, because its kind
-// always does, or because the template's maker is no longer trusted while a box still needs the
-// template.
-func (t *Templates) Open(ctx context.Context, m Machine, progress agentbox.Progress) (*Template, error) {
+// ForKind tells whether machines of a kind start from templates.
+func (t *Templates) ForKind(kind agentbox.Isolation) bool {
+	driver, err := t.Driver(kind)
+	_, ok := driver.(vmm.Templater)
+	return err == nil && ok
+}
+
+// Open returns the key of a machine, and its template: one that is here, else one from the team,
+// else a new one. A damaged template is made again. Without a template the machine is to boot: its
+// kind always does, or the template's maker is no longer trusted while a box still needs the
+// template. key is "" if the machine could not be saved.
+func (t *Templates) Open(ctx context.Context, m Machine, progress agentbox.Progress) (key string, got *Template, err error) {
 	driver, err := t.Driver(m.Isolation)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	snapshotter, ok := driver.(vmm.Snapshotter)
+	if _, ok := driver.(vmm.Snapshotter); !ok {
+		return "", nil, nil
+	}
+	if key, err = keyOf(ctx, driver, m); err != nil {
+		return "", nil, err
+	}
+	templater, ok := driver.(vmm.Templater)
 	if !ok {
-		return nil, nil // this kind boots every time
+		return key, nil, nil
 	}
-	key, err := keyOf(ctx, driver, m)
-	if err != nil {
-		return nil, err
+	if got, err = t.open(ctx, m, driver, templater, key, progress); got == nil {
+		return "", nil, err
 	}
+	return key, got, nil
+}
+
+// open is Open for a kind with templates.
+func (t *Templates) open(ctx context.Context, m Machine, driver vmm.Driver, templater vmm.Templater, key string, progress agentbox.Progress) (*Template, error) {
 	defer t.keys.Lock(key)()
-	got, err := t.loadOrDiscard(ctx, snapshotter, key, progress)
+	got, err := t.loadOrDiscard(ctx, templater, key, progress)
 	if got != nil && !t.trusts(got) {
 		progress.Note("the template is of a former builder of the team; booting without it")
 		return nil, nil
@@ -127,19 +137,19 @@ func (t *Templates) Open(ctx context.Context, m Machine, progress agentbox.Progr
 		return got, err
 	}
 	if t.fetch(ctx, m, key, progress) {
-		if got, err = t.loadOrDiscard(ctx, snapshotter, key, progress); got != nil || err != nil {
+		if got, err = t.loadOrDiscard(ctx, templater, key, progress); got != nil || err != nil {
 			return got, err
 		}
 	}
-	if err := t.build(ctx, m, driver, snapshotter, key, progress); err != nil {
+	if err := t.build(ctx, m, driver, templater, key, progress); err != nil {
 		return nil, agentbox.MarkNoSpace(err)
 	}
-	return t.load(ctx, snapshotter, key)
+	return t.load(ctx, templater, key)
 }
 
 // loadOrDiscard returns a template that is here. It returns nil if there is none, or if it was
 // damaged and has been discarded.
-func (t *Templates) loadOrDiscard(ctx context.Context, s vmm.Snapshotter, key string, progress agentbox.Progress) (*Template, error) {
+func (t *Templates) loadOrDiscard(ctx context.Context, s vmm.Templater, key string, progress agentbox.Progress) (*Template, error) {
 	if _, err := os.Stat(t.Home.Template(key)); errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -151,44 +161,34 @@ func (t *Templates) loadOrDiscard(ctx context.Context, s vmm.Snapshotter, key st
 	return nil, t.Discard(key)
 }
 
-// Has tells whether the template for a machine is here. It does not verify it.
-func (t *Templates) Has(ctx context.Context, m Machine) bool {
-	driver, err := t.Driver(m.Isolation)
-	if err != nil {
-		return false
-	}
-	key, err := keyOf(ctx, driver, m)
-	if err == nil {
-		_, err = os.Stat(t.Home.Template(key))
-	}
-	return err == nil
-}
-
-// OpenKey returns the template that a saved state refers to; the state fits no other. Conflict if
-// the box's machine cannot be restored under this version, Corrupt if the template is gone; both
-// hint at a reset.
+// OpenKey returns the template of a machine with this key, nil if its kind has none. Conflict if
+// what is saved of the box's machine cannot be restored under this version, Corrupt if the template
+// is gone; both hint at a reset.
 func (t *Templates) OpenKey(ctx context.Context, m Machine, key string) (*Template, error) {
 	driver, err := t.Driver(m.Isolation)
 	if err != nil {
 		return nil, err
 	}
-	snapshotter, ok := driver.(vmm.Snapshotter)
-	if !ok || key == "" {
+	if key == "" {
 		return nil, agentbox.Errorf(agentbox.Conflict, "box %s was booted without a template", m.Box)
 	}
 	if err := t.checkRestorable(ctx, driver, m, key); err != nil {
 		return nil, err
 	}
+	templater, ok := driver.(vmm.Templater)
+	if !ok {
+		return nil, nil
+	}
 	defer t.keys.Lock(key)()
-	got, err := t.load(ctx, snapshotter, key)
+	got, err := t.load(ctx, templater, key)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "the template %s of box %s is gone", ShortKey(key), m.Box)
 	}
 	return got, err
 }
 
-// checkRestorable returns Conflict if a machine saved from this template cannot be restored here. A
-// running machine survives a new agentbox, QEMU or kernel, but its saved state does not.
+// checkRestorable returns Conflict if what is saved of a machine of this key cannot be restored
+// here. A running machine survives a new agentbox, QEMU or kernel, but its saved state does not.
 func (t *Templates) checkRestorable(ctx context.Context, driver vmm.Driver, m Machine, key string) error {
 	now, err := keyOf(ctx, driver, m)
 	if err != nil || now == key {
@@ -230,7 +230,7 @@ func (t *Templates) Unneeded(used map[string]bool) ([]string, error) {
 // ShortKey shortens a key for people.
 func ShortKey(key string) string { return key[:min(12, len(key))] }
 
-// keyOf is the key of a machine's template. The driver knows what the machine depends on
+// keyOf is the key of a machine. The driver knows what the machine depends on
 // (vmm.Driver.Fingerprint).
 func keyOf(ctx context.Context, driver vmm.Driver, m Machine) (string, error) {
 	fingerprint, err := driver.Fingerprint(ctx, m.Spec)
@@ -243,7 +243,7 @@ func keyOf(ctx context.Context, driver vmm.Driver, m Machine) (string, error) {
 
 // load opens a template once and keeps it open, because mapping it for each box would cost
 // milliseconds. The caller holds its key.
-func (t *Templates) load(ctx context.Context, s vmm.Snapshotter, key string) (*Template, error) {
+func (t *Templates) load(ctx context.Context, s vmm.Templater, key string) (*Template, error) {
 	t.mu.Lock()
 	got := t.loaded[key]
 	t.mu.Unlock()
@@ -262,7 +262,7 @@ func (t *Templates) load(ctx context.Context, s vmm.Snapshotter, key string) (*T
 	if err != nil {
 		return nil, err
 	}
-	got = &Template{Template: opened, Origin: origin, Key: key}
+	got = &Template{Template: opened, Origin: origin}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.loaded[key] = got
@@ -270,7 +270,7 @@ func (t *Templates) load(ctx context.Context, s vmm.Snapshotter, key string) (*T
 }
 
 // build boots a machine without a workspace, lets it come to rest and saves it.
-func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s vmm.Snapshotter, key string, progress agentbox.Progress) error {
+func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s vmm.Templater, key string, progress agentbox.Progress) error {
 	end := progress.Begin("template", "booting once")
 	dir, err := os.MkdirTemp(t.Home.Templates(), buildPrefix)
 	if err != nil {
@@ -314,7 +314,7 @@ func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s v
 }
 
 // save makes a template of a machine that has come to rest.
-func (t *Templates) save(ctx context.Context, s vmm.Snapshotter, machine vmm.Machine, key string, from Origin) error {
+func (t *Templates) save(ctx context.Context, s vmm.Templater, machine vmm.Machine, key string, from Origin) error {
 	dir, err := os.MkdirTemp(t.Home.Templates(), buildPrefix)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 
 // saver makes templates of one file. With blocked, nothing can be written about their origin.
 type saver struct {
-	vmm.Snapshotter
+	vmm.Templater
 	blocked bool
 }
 
@@ -53,7 +53,7 @@ func TestDiscardedTemplateLosesItsNameFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := true
-	all.loaded["key"] = &Template{Template: fakeTemplate{dir: all.Home.Template("key"), named: &named}, Key: "key"}
+	all.loaded["key"] = &Template{Template: fakeTemplate{dir: all.Home.Template("key"), named: &named}}
 	if err := all.Discard("key"); err != nil || named {
 		t.Errorf("%v, still named when it was closed: %v", err, named)
 	}
