@@ -36,8 +36,8 @@ type Lab struct {
 	// that figures can be compared.
 	Flags []string
 	Say   agentbox.Progress
-	// Plain has no pool, so that enter/template is a restore on every machine, whatever the
-	// default.
+	// Plain has no pool, so that enter/template starts a machine, whatever the default: it restores a
+	// microVM, and boots in gVisor.
 	Plain *Installation
 }
 

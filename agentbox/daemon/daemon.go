@@ -30,7 +30,7 @@ type Config struct {
 	Home    home.Home
 	Client  string // path of the program that users run, from which this daemon came
 	Version string // identifies that program's build
-	Pool    int    // machines kept ready per template; -1 chooses a size for this machine
+	Pool    int    // machines kept ready per key (Box.Template); -1 chooses a size for this machine
 	Log     *slog.Logger
 }
 

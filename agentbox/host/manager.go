@@ -60,7 +60,7 @@ type Config struct {
 	// ChunkStore keeps images and gets them from elsewhere; nil: images are only made here.
 	ChunkStore images.ChunkStore
 	Team       Team // nil: this machine is in no team
-	Pool       int  // machines kept ready per template; -1 sizes it by this machine
+	Pool       int  // machines kept ready per key (Box.Template); -1 sizes it by this machine
 	Log        *slog.Logger
 }
 

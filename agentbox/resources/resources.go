@@ -24,7 +24,7 @@ type Share struct {
 const (
 	gib = 1 << 30
 
-	// Sizes are powers of two, so that few different templates serve every load.
+	// Sizes are powers of two, so that few different templates and machines of the pool serve every load.
 	minMemory = 1 * gib
 	maxMemory = 8 * gib
 	maxCPUs   = 8
@@ -80,7 +80,7 @@ func (m Machine) Headroom(p Allocated) int {
 	}
 }
 
-// Pool is how many machines of each template are kept ready under PoolAuto; a number in the
+// Pool is how many machines of each key (Box.Template) are kept ready under PoolAuto; a number in the
 // configuration is taken as it is.
 func (m Machine) Pool() int {
 	if m.Available < poolFrom {
