@@ -39,6 +39,9 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // connection close.
 func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], req Req, progress agentbox.Progress) (Resp, error) {
 	var zero Resp
+	if err := checkText(req); err != nil {
+		return zero, err
+	}
 	body, err := json.Marshal(req)
 	if err != nil {
 		return zero, err

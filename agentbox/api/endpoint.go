@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"sync"
+	"unicode/utf8"
 
 	"agentbox/agentbox"
 )
@@ -46,7 +48,14 @@ func Handle[Req, Resp any](mux *http.ServeMux, e Endpoint[Req, Resp], f Func[Req
 	mux.HandleFunc("POST "+e.Path, func(w http.ResponseWriter, r *http.Request) {
 		out := &stream[Resp]{w: w, enc: json.NewEncoder(w)}
 		var req Req
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&req); err != nil {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+		if err == nil && !utf8.Valid(body) {
+			err = errors.New("it is not UTF-8") // which the decoder would change
+		}
+		if err == nil {
+			err = json.Unmarshal(body, &req)
+		}
+		if err != nil {
 			out.fail(agentbox.Errorf(agentbox.Invalid, "%s: cannot read the request: %w", e.Path, err))
 			return
 		}

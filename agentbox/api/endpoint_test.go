@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -201,5 +202,36 @@ func TestServerShutdownDuringCall(t *testing.T) {
 	_, err := api.Call(t.Context(), client, echo, "", nil)
 	if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Unavailable || strings.Contains(e.Message, "context") || e.Hint == "" {
 		t.Errorf("got %#v", e)
+	}
+}
+
+// JSON has no other text than UTF-8, and Go's encoder and decoder put U+FFFD in its place.
+func TestTextThatIsNotUTF8IsRefused(t *testing.T) {
+	type spec struct {
+		Argv []string
+		Env  map[string]string
+		Data []byte
+	}
+	type request struct{ Spec *spec }
+	e := api.Endpoint[request, string]{Path: "/v1/spec"}
+	mux := http.NewServeMux()
+	api.Handle(mux, e, func(_ context.Context, r request, _ agentbox.Progress) (string, error) { return "served", nil })
+	client := serveHandler(t, mux)
+	for name, s := range map[string]*spec{
+		"an argument": {Argv: []string{"ls", "caf\xe9"}}, "a value": {Env: map[string]string{"A": "\xff"}}, "a name": {Env: map[string]string{"\xff": "A"}},
+	} {
+		_, err := api.Call(t.Context(), client, e, request{s}, nil)
+		if said := agentbox.AsError(err); agentbox.CodeOf(err) != agentbox.Invalid || said.Hint == "" || !strings.Contains(said.Message, `\x`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got, err := api.Call(t.Context(), client, e, request{&spec{Argv: []string{"café", "\ufffd"}, Data: []byte{0xff}}}, nil); err != nil || got != "served" {
+		t.Errorf("text and bytes: %q, %v", got, err)
+	}
+	// A client of another kind.
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, e.Path, strings.NewReader("{\"Spec\":{\"Argv\":[\"caf\xe9\"]}}")))
+	if w.Code != http.StatusBadRequest {
+		t.Errorf("answered %d: %s", w.Code, w.Body)
 	}
 }

@@ -9,10 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -260,11 +262,19 @@ func isZombie(pid int) bool {
 
 // ref returns the box that a verb refers to: the first argument, or the box of this directory's
 // branch. Only the daemon, which knows the boxes, can decide which. The directory is always sent,
-// because commands start in the corresponding subdirectory of the box. If it no longer exists it is
-// "", which the daemon refuses where it needs it.
+// because commands start in the corresponding subdirectory of the box. If it no longer exists, or its
+// name is not UTF-8, it is "", which the daemon refuses where it needs it.
 func (a *app) ref(arg string) api.BoxRef {
-	dir, _ := os.Getwd()
+	dir, err := os.Getwd()
+	if err != nil || !utf8.ValidString(dir) {
+		dir = ""
+	}
 	return api.BoxRef{Box: arg, Directory: dir}
+}
+
+// environ is our environment for the daemon, without what is not UTF-8 and so cannot be sent.
+func environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return !utf8.ValidString(v) })
 }
 
 // currentDir returns the current directory, for verbs that need one.

@@ -43,7 +43,7 @@ func (a *app) explain(ctx context.Context, req api.UpRequest) error {
 	if cfg.Path == "" {
 		e.Write = config.Write(cfg)
 	}
-	req.Directory, req.Environ = dir, os.Environ()
+	req.Directory, req.Environ = dir, environ()
 	if e.Plan, err = call(ctx, a, api.PlanUp, req); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (a *app) imageBuild() *cli.Command {
 			if req.Directory, err = currentDir(); err != nil {
 				return err
 			}
-			req.Environ = os.Environ()
+			req.Environ = environ()
 			return callAndReport(ctx, a, api.BuildImage, req, imageFacts)
 		},
 	}

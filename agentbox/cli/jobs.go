@@ -121,7 +121,7 @@ func isJob(arg string) bool { return strings.HasPrefix(arg, "j-") }
 // program exits with the same code, as if the command had run in the foreground. --json prints an
 // api.JobStarted.
 func (a *app) detach(ctx context.Context, box string, r run, input bool) error {
-	spec := api.JobSpec{ID: agentbox.NewJobID(), Argv: r.argv, Dir: r.dir, Env: r.env, User: r.user, TTY: r.tty, Input: input}
+	spec := api.JobSpec{ID: agentbox.NewJobID(), Argv: r.argv, Dir: r.dir, Env: r.environ(), User: r.user, TTY: r.tty, Input: input}
 	if r.tty {
 		spec.Term = os.Getenv("TERM")
 		spec.Columns, spec.Rows = a.terminalSize()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -29,7 +28,7 @@ func (a *app) policyCommand() *cli.Command {
 // includes the environment, because variables configure where packages come from, and includes name
 // some.
 func (a *app) policyRef(box string) api.PolicyRef {
-	return api.PolicyRef{BoxRef: a.ref(box), Environ: os.Environ()}
+	return api.PolicyRef{BoxRef: a.ref(box), Environ: environ()}
 }
 
 // policyShow is `policy show`: what is in force, and what waits for approval. A person reads it

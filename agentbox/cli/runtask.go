@@ -65,14 +65,14 @@ func (a *app) runSubmission(req api.UpRequest, r run, timeout time.Duration) (ap
 		return api.TaskSubmission{}, err
 	}
 	spec := agentbox.TaskSpec{
-		Directory: dir, Dir: r.dir, User: r.user, Env: r.env, TTY: r.tty, Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory,
+		Directory: dir, Dir: r.dir, User: r.user, Env: r.environ(), TTY: r.tty, Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory,
 		Cold: req.Cold, Held: true, Input: !r.noStdin, Limits: agentbox.TaskLimits{Wall: timeout},
 	}
 	if r.tty {
 		spec.Term = os.Getenv("TERM")
 		spec.Columns, spec.Rows = a.terminalSize()
 	}
-	return api.TaskSubmission{Spec: spec, Commands: [][]string{r.argv}, Environ: os.Environ()}, nil
+	return api.TaskSubmission{Spec: spec, Commands: [][]string{r.argv}, Environ: environ()}, nil
 }
 
 // foregroundTask is a task that this program waits for. Goroutines of signals and keys may call its

@@ -81,6 +81,15 @@ type run struct {
 	noStdin bool              // the command reads nothing: its input ends at once
 }
 
+// environ is env with what our terminal says of itself, for a command that gets one like it.
+func (r run) environ() map[string]string {
+	colors := os.Getenv("COLORTERM")
+	if !r.tty || colors == "" {
+		return r.env
+	}
+	return withDefaults(r.env, map[string]string{"COLORTERM": colors})
+}
+
 // runIn runs a command in a box with our standard streams, and returns a non-zero status as an exit
 // error. It passes signals on to the command, which decides what they mean. Until the box is
 // connected there is no command, so an interrupt ends us. It makes no call to the daemon unless the
@@ -103,7 +112,7 @@ func (a *app) runIn(ctx context.Context, c api.Connection, r run) error {
 		env = map[string]string{}
 	}
 	// The user's --env overrides the variables that every command of the box has.
-	maps.Copy(env, r.env)
+	maps.Copy(env, r.environ())
 	cmd, restore, err := a.streams(!r.noStdin, r.tty)
 	if err != nil {
 		return err

@@ -91,7 +91,7 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 	if err != nil {
 		return err
 	}
-	s.req.Spec.Directory, s.req.Environ = dir, os.Environ()
+	s.req.Spec.Directory, s.req.Environ = dir, environ()
 	// Our environment decides what auto means, now; the daemon's may differ.
 	if kind := os.Getenv("AGENTBOX_ISOLATION"); s.req.Spec.Isolation == "" && kind != "" {
 		s.req.Spec.Isolation = agentbox.Isolation(kind)

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"al.essio.dev/pkg/shellescape"
@@ -73,7 +72,7 @@ func (a *app) up(ctx context.Context, req api.UpRequest) (api.UpResponse, error)
 		return api.UpResponse{}, err
 	}
 	// The daemon's own are those of the command that started it.
-	req.Directory, req.Environ = dir, os.Environ()
+	req.Directory, req.Environ = dir, environ()
 	start := time.Now()
 	resp, err := call(ctx, a, api.Up, req)
 	if err == nil && resp.Created && !a.quiet {
