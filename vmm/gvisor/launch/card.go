@@ -23,9 +23,7 @@ const cableEnd = "cable"
 // netconfig sets first, and one whose frames the supervisor reads and writes with a packet socket.
 // Unlike a TAP, that needs no device of the host.
 func (l *launcher) makeCard() (err error) {
-	// The cable carries no IPv6. Without IPv6 in the kernel these files do not exist.
-	os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0)
-	os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
+	disableIPv6("default", "1") // of interfaces made from now on: the cable carries none
 	if err := netconfig.Ask(pairMessage()); err != nil {
 		return fmt.Errorf("make a pair of interfaces: %w", err)
 	}
@@ -41,6 +39,17 @@ func (l *launcher) makeCard() (err error) {
 	}
 	l.cable, err = packetSocket(end.Index)
 	return err
+}
+
+// bringUpLoopback gives the loopback interface 127.0.0.1 and ::1, which runsc takes over.
+func bringUpLoopback() error {
+	disableIPv6("lo", "0") // whatever the host's is
+	return netconfig.LinkUp("lo")
+}
+
+// disableIPv6 changes a setting of an interface. Without IPv6 in the kernel it does not exist.
+func disableIPv6(name, value string) {
+	os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte(value), 0)
 }
 
 // packetSocket opens a socket that reads and writes the frames of an interface. With

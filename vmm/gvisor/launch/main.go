@@ -24,7 +24,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentbox/vmm/guest/netconfig"
 	"agentbox/vmm/gvisor/plan"
 )
 
@@ -99,7 +98,7 @@ func (l *launcher) start() error {
 		{"open what serves the image", l.openImage}, // as the caller, since root of the namespace may not
 		{"become root of the user namespace", becomeRoot},
 		{"put the root together", l.makeRoot},
-		{"bring up the loopback interface", func() error { return netconfig.LinkUp("lo") }},
+		{"bring up the loopback interface", bringUpLoopback},
 		{"make the network card", func() error {
 			// A machine can run without one. The driver logs the reason.
 			if err := l.makeCard(); err != nil {
