@@ -64,7 +64,7 @@ func connect(c *command, p *pty, input bool) (ends stdio, err error) {
 	if p != nil {
 		c.files, c.tty = []int{p.slave, p.slave, p.slave}, true
 		if p.term != "" {
-			c.env["TERM"] = p.term
+			c.env["TERM"] = knownTerminal(p.term, terminfoDirs(c.user.Home))
 		}
 		p.own(c.user)
 		p.slave = -1
