@@ -116,7 +116,7 @@ func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 		return err
 	}
 	if err := client.Attach(ctx, *a); err != nil {
-		return agentbox.Errorf(agentbox.Internal, "box %s: %w", s.cfg.Box, err)
+		return fmt.Errorf("box %s: %w", s.cfg.Box, err)
 	}
 	return s.becomeBox(ctx, req)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"sync"
@@ -135,7 +136,7 @@ func handshakeError(box agentbox.BoxID, machine vmm.Machine, err error) error {
 	case <-time.After(exitGrace):
 	}
 	if refused := (*guest.Refused)(nil); errors.As(err, &refused) {
-		return agentbox.Errorf(agentbox.Unavailable, "box %s: %w", box, refused).WithHint("agentbox logs --console %s", box)
+		return refused.Explain(fmt.Errorf("box %s: %w", box, refused), "agentbox logs --console "+box.String())
 	}
 	return agentbox.Errorf(agentbox.Unavailable, "box %s: its machine runs but does not answer: %w", box, err).
 		WithHint("agentbox logs --console %s", box)

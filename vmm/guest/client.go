@@ -130,7 +130,12 @@ func (c *Client) call(ctx context.Context, limit time.Duration, name string, in,
 		if json.Unmarshal(r.answer, &f) != nil || f.Error == "" {
 			f.Error = "refused without a reason"
 		}
-		return agentbox.Errorf(agentbox.Unavailable, "the guest failed to %s: %s", verb, clean(f.Error))
+		failed := agentbox.Errorf(agentbox.Unavailable, "the guest failed to %s: %s", verb, clean(f.Error))
+		if hint := userHint(f.Error); hint != "" {
+			failed.Code = agentbox.Invalid
+			failed.WithHint("%s", hint)
+		}
+		return failed
 	case out != nil:
 		if err := json.Unmarshal(r.answer, out); err != nil {
 			return agentbox.Errorf(agentbox.Unavailable, "the guest's answer to %s: %w", name, err)

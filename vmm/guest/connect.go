@@ -67,7 +67,7 @@ func unavailable(err error) error {
 		return err
 	}
 	if refused := (*Refused)(nil); errors.As(err, &refused) {
-		return agentbox.Errorf(agentbox.Unavailable, "%w", refused).WithHint("see the box's console log")
+		return refused.Explain(refused, "see the box's console log")
 	}
 	code := agentbox.Unavailable
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -129,10 +129,26 @@ func clientConfig(key *ecdsa.PrivateKey) (*ssh.ClientConfig, error) {
 	}, nil
 }
 
+// userHint says what to do where the image lacks a user, and is "" for every other reason.
+func userHint(reason string) string {
+	if !strings.Contains(reason, protocol.NoSuchUser) {
+		return ""
+	}
+	return "user: names one of the users in the image's /etc/passwd; without it the box has the image's own, whose id is 1000"
+}
+
 // Refused is why a guest will not begin a life, in its own words made printable. It must be killed.
 type Refused struct{ Reason string }
 
 func (r *Refused) Error() string { return "the guest could not become ready: " + r.Reason }
+
+// Explain gives the error a code and a hint, which is console where the reason needs no other.
+func (r *Refused) Explain(err error, console string) error {
+	if hint := userHint(r.Reason); hint != "" {
+		return agentbox.Errorf(agentbox.Invalid, "%w", err).WithHint("%s", hint)
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "%w", err).WithHint("%s", console)
+}
 
 // clean makes text from a guest fit for a message: one printable line of bounded length.
 func clean(s string) string {

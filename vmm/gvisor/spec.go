@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentbox/vmm/guest/protocol"
 )
 
 // agentPath is the path of the guest agent in the guest. agentMode tells it that this is no virtual
@@ -31,8 +33,8 @@ func describe(memory, disk int64) *specs.Spec {
 			Env:          []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 			Cwd:          "/",
 			Capabilities: capabilities(),
-			Rlimits: []specs.POSIXRlimit{ // as Linux gives its first process
-				{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: 1 << 20},
+			Rlimits: []specs.POSIXRlimit{
+				{Type: "RLIMIT_NOFILE", Soft: protocol.DefaultFiles, Hard: protocol.MaxFiles},
 				{Type: "RLIMIT_CORE", Soft: 0, Hard: math.MaxUint64},
 			},
 		},

@@ -62,21 +62,14 @@ func run(bootUp func(*booter) error, machine func(*booter) Machine, open func(co
 	return true
 }
 
-// How many files a program of the box may open: without asking, and at most. The kernel gives its
-// first process 4096.
-const (
-	defaultFileLimit = 1024
-	maxFileLimit     = 1 << 20
-)
-
 // raiseFileLimit starts the agent anew with the box's limits, because Go gives programs the limits
 // that it was started with itself. It returns without doing so where they are right already.
 func raiseFileLimit() error {
 	var have syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &have); err != nil || have.Max >= maxFileLimit {
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &have); err != nil || have.Max >= protocol.MaxFiles {
 		return err
 	}
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: defaultFileLimit, Max: maxFileLimit}); err != nil {
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: protocol.DefaultFiles, Max: protocol.MaxFiles}); err != nil {
 		return err
 	}
 	return syscall.Exec(os.Args[0], os.Args, os.Environ())
@@ -197,6 +190,8 @@ func tune() error {
 		"kernel/printk":                       "3 4 1 3",
 		"net/ipv4/ip_unprivileged_port_start": "0",
 		"net/ipv4/ping_group_range":           "0 2147483647",
+		// Everybody may debug what is theirs.
+		"kernel/yama/ptrace_scope": "0",
 		// Sessions share the CPU evenly with one another and with the agent, however many processes
 		// each has.
 		"kernel/sched_autogroup_enabled": "1",
@@ -207,6 +202,9 @@ func tune() error {
 	} {
 		os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0)
 	}
+	// Which memory a debugger writes into a core file (core(5)): what Linux begins with. gVisor
+	// begins with none. Every process inherits it.
+	os.WriteFile("/proc/self/coredump_filter", []byte("0x33"), 0)
 	// Every clone would begin with a search for memory that could become huge pages, and copy what
 	// it finds.
 	os.WriteFile("/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", []byte("3600000"), 0)

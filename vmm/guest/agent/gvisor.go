@@ -37,6 +37,7 @@ func (b *booter) runGVisor() error {
 		{"limit processes", gvisorCgroup},
 		{"name the boot", mountBootID},
 		{"tune the kernel", tune},
+		{"tell gdb that watchpoints are its own work", configureGDB},
 		{"find the box's user", b.findUser},
 		{"set up the network", b.gvisorNetwork},
 		{"prepare the certificates", b.findAuthorities},
@@ -61,6 +62,16 @@ func mountRuntimeTmp() error {
 		}
 	}
 	return nil
+}
+
+// configureGDB has gdb, in an image that has one, do without the processor's watchpoints, which
+// gVisor lacks and refuses.
+func configureGDB() error {
+	const dir = "/etc/gdb/gdbinit.d"
+	if _, err := os.Stat(dir); err != nil {
+		return nil
+	}
+	return replaceFile(dir+"/agentbox.gdb", "set can-use-hw-watchpoints 0\n")
 }
 
 // gvisorMachine is the sandbox that the agent is in. Random numbers and clock are the host's, so a

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"agentbox/vmm/guest/protocol"
 )
 
 // boxUID is the id of the box's user, boxUser its name in an image that has none with that id.
@@ -60,7 +62,7 @@ func lookupUser(root string, match func(name string, uid int) bool) (User, error
 		}
 		return u, nil
 	}
-	return User{}, fmt.Errorf("the image has no such user: %w", fs.ErrNotExist)
+	return User{}, fmt.Errorf("%s: %w", protocol.NoSuchUser, fs.ErrNotExist)
 }
 
 // groupsOf lists the supplementary groups of a user in root's group file; none if there is no file.

@@ -96,6 +96,18 @@ type Authority struct {
 	Others string `json:"others,omitempty"` // PEM of those that were added on the host
 }
 
+// NoSuchUser is in every error about a user that the image lacks. Errors of a guest are text, and a
+// host can say what to do about this one.
+const NoSuchUser = "the image has no such user"
+
+// How many files a program of the box may open: without asking, and at most. Programs close all
+// that could be open before they start others, by as many calls, and gVisor takes half a minute for
+// a million of them. Root of the box may allow itself more (prlimit(1)).
+const (
+	DefaultFiles = 1024
+	MaxFiles     = 16384
+)
+
 // WorkspaceDir is where the workspace is in every box.
 const WorkspaceDir = "/workspace"
 
