@@ -2,12 +2,10 @@ package environment
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -50,6 +48,8 @@ func (f *Files) CopyTo(ctx context.Context, local, remote string, opts CopyOptio
 	}
 	u := &upload{files: f, meter: meter{opts: opts}, device: there != nil && !there.IsDir() && !there.Mode().IsRegular()}
 	_, u.renames = f.sftp.HasExtension("posix-rename@openssh.com")
+	u.staging.files = f
+	defer u.staging.remove()
 	t := transfer{ends: u, meter: &u.meter, keepTop: into}
 	return t.run(ctx, local, result, info)
 }
@@ -60,6 +60,7 @@ type upload struct {
 	meter   meter
 	device  bool // the destination is a device or a pipe: write into it, do not replace it
 	renames bool // the server renames over existing files
+	staging staging
 }
 
 func (u *upload) label(from, _ string) string { return from }
@@ -136,23 +137,35 @@ func (f *Files) symlink(target, remote string) error {
 // file writes to a temporary name and renames, if the server can. It writes directly into a device
 // or a pipe, whose mode stays.
 func (u *upload) file(ctx context.Context, local, remote string, info fs.FileInfo) error {
+	if !u.renames || u.device {
+		return u.fileAs(ctx, local, remote, remote, info)
+	}
+	err := u.fileAs(ctx, local, u.staging.temp(remote), remote, info)
+	if errors.As(err, new(renameError)) { // something may be mounted between the two directories
+		err = u.fileAs(ctx, local, besideName(remote), remote, info)
+	}
+	return err
+}
+
+// renameError is a failure to give a complete file its name.
+type renameError struct{ error }
+
+func (e renameError) Unwrap() error { return e.error }
+
+// fileAs writes a file to name and then renames it to remote.
+func (u *upload) fileAs(ctx context.Context, local, name, remote string, info fs.FileInfo) error {
 	src, err := os.Open(local)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	// A temporary name in the same directory, so that the rename stays in one file system.
-	name := remote
-	if u.renames && !u.device {
-		name = path.Join(path.Dir(remote), ".agentbox-"+rand.Text())
-	}
 	err = u.files.write(name, &meteredReader{ctx: ctx, f: src, meter: &u.meter, name: local})
 	if err == nil && !u.device {
 		err = u.setAttributes(name, info)
 	}
 	if err == nil && name != remote {
 		if err = u.files.sftp.PosixRename(name, remote); err != nil {
-			err = u.files.failure("write", remote, err)
+			err = renameError{u.files.failure("write", remote, err)}
 		}
 	}
 	if err != nil {
