@@ -17,7 +17,7 @@ var baseEnvironment = []string{
 	"LC_ALL=C", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none",
 	"GIT_PROTOCOL_FROM_USER=0", "GIT_SSH_COMMAND=false", "GIT_PROXY_COMMAND=false", "GIT_ASKPASS=false", "SSH_ASKPASS=false",
 	"GIT_EDITOR=false", "GIT_SEQUENCE_EDITOR=false", "GIT_PAGER=cat", "PAGER=cat", "GIT_MERGE_AUTOEDIT=no",
-	"GIT_TRACE2=0", "GIT_TRACE2_EVENT=0", "GIT_TRACE2_PERF=0",
+	"GIT_TRACE2=0", "GIT_TRACE2_EVENT=0", "GIT_TRACE2_PERF=0", "GIT_ADVICE=0",
 }
 
 // noUserConfig hides every configuration except the repository's.
@@ -70,6 +70,9 @@ func options() []string {
 	args := []string{"--no-pager", "--no-replace-objects"}
 	for _, kv := range overrides {
 		args = append(args, "-c", kv)
+	}
+	for _, event := range hookEvents {
+		args = append(args, "-c", "hook."+event+".enabled=false")
 	}
 	return args
 }
