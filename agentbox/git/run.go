@@ -27,15 +27,35 @@ type Call struct {
 
 // Error is a git command that failed.
 type Error struct {
-	Status int // exit status; -1 if git was killed
-	Stderr string
+	Status  int // exit status; -1 if git was killed
+	Stderr  string
+	Program string // path of git: PATH is that of this process, and may differ from the user's
 }
 
-// Error returns the first line of git's standard error, without its prefix. A repository may
-// control parts of it, so the caller must apply agentbox.Printable before it is displayed.
+// maxError bounds what Error returns, in bytes.
+const maxError = 500
+
+// Error returns git's standard error in one line, without prefixes and advice, and at most maxError
+// bytes of it. A repository may control parts of it, so the caller must apply agentbox.Printable
+// before it is displayed.
 func (e *Error) Error() string {
-	line, _, _ := strings.Cut(strings.TrimSpace(e.Stderr), "\n")
-	return strings.TrimPrefix(strings.TrimPrefix(line, "fatal: "), "error: ")
+	text := ""
+	for line := range strings.Lines(e.Stderr) {
+		line = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(line), "fatal: "), "error: ")
+		switch {
+		case line == "" || strings.HasPrefix(line, "hint:"):
+		case text == "":
+			text = line
+		case strings.HasSuffix(text, ":"): // a list, such as that of unknown extensions
+			text += " " + line
+		default:
+			text += "; " + line
+		}
+	}
+	if len(text) > maxError {
+		text = strings.ToValidUTF8(text[:maxError], "") + "…"
+	}
+	return text
 }
 
 // waitDelay is how long git may take to end once it was told to, and how long a child of git may
@@ -74,7 +94,7 @@ func Run(ctx context.Context, c Call) (stdout []byte, stderr string, err error) 
 	case ctx.Err() != nil:
 		return nil, "", context.Cause(ctx)
 	case errors.As(err, &exit):
-		return out.Bytes(), complaints.String(), &Error{exit.ExitCode(), complaints.String()}
+		return out.Bytes(), complaints.String(), &Error{exit.ExitCode(), complaints.String(), cmd.Path}
 	case errors.Is(err, exec.ErrNotFound):
 		return nil, "", agentbox.Errorf(agentbox.Missing, "git is not installed").WithHint("install it: apt-get install git")
 	}

@@ -40,5 +40,9 @@ func explain(err error, dir string) error {
 		return agentbox.Errorf(agentbox.Invalid, "git does not trust the repository at %s: it belongs to another user", dir).
 			WithHint("if you do: git config --global --add safe.directory %s", dir)
 	}
-	return agentbox.Errorf(agentbox.Invalid, "git cannot read the repository at %s: %w", dir, failed)
+	e := agentbox.Errorf(agentbox.Invalid, "%s cannot read the repository at %s: %w", failed.Program, dir, failed)
+	if strings.Contains(failed.Stderr, "unknown repository extension") || strings.Contains(failed.Stderr, "repo version") || strings.Contains(failed.Stderr, "unknown ref storage format") {
+		return e.WithHint("a newer git made it: put that one first in PATH, then restart the daemon, which keeps its PATH: agentbox daemon stop")
+	}
+	return e
 }

@@ -3,20 +3,21 @@ package workspace
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/git"
 )
 
-// droppedSettings matches the keys that a copy does not get: credentials and where to find them,
-// keys that run host programs or refer to other files, and signing, which a box cannot do without a
-// key. Keys are in canonical form. The last line is for tools that keep tokens in git's
+// droppedSettings matches the keys that a copy does not get, besides those that name programs
+// (git.Setting.RunsProgram): credentials and where to find them, how to connect, keys that refer to
+// other files, and signing, which a box cannot do without a key. Keys are in canonical form. The last line is for tools that keep tokens in git's
 // configuration under names of their own (git-town.github-token); losing a key that merely looks
 // like one does no harm.
 var droppedSettings = agentbox.Pattern(`^(?:` + strings.Join([]string{
 	`credential\..*`, `http\.(.*\.)?(extraheader|cookiefile|proxyauthmethod|sslkey|sslcert|sslcertpasswordprotected|proxysslkey|proxysslcert|.*password.*)`,
-	`include\..*`, `includeif\..*`, `sendemail\..*`, `imap\..*`, `gpg\..*`, `(commit|tag|push)\.gpgsign`, `user\.signingkey`, `uploadpack\..*hook`,
+	`include\..*`, `includeif\..*`, `sendemail\..*`, `imap\..*`, `gpg\..*`, `(commit|tag|push)\.gpgsign`, `user\.signingkey`, `uploadpack\..*hook`, `remote\..*\.(receivepack|uploadpack)`,
 	`core\.(hookspath|sshcommand|fsmonitor|askpass|gitproxy|worktree|bare|alternaterefscommand|alternaterefsprefixes|ignorecase|precomposeunicode)`,
 	`core\.(checkstat|trustctime)`, `receive\.denycurrentbranch`, `safe\..*`,
 	`.*\.[^.]*(token|passw(or)?d|passphrase|secret|api-?key)[^.]*`, `.*\.[^.]*pass`,
@@ -40,22 +41,24 @@ var fixed = []git.Setting{
 // checked out. No path contains a NUL.
 const keepWorktree = "\x00keep"
 
-// config writes the configuration of the copy and returns the original's. It writes a new file
-// instead of copying, so that nothing passes that was not understood.
-func (s *stager) config(ctx context.Context, repo Repo, to target) (local []git.Setting, err error) {
+// readConfigs reads the configuration that all work trees of a repository share, and that of one.
+func readConfigs(repo Repo) (local, own []git.Setting, err error) {
+	if local, err = readConfig(filepath.Join(repo.CommonDir, "config")); err == nil {
+		own, err = readConfig(filepath.Join(repo.GitDir, "config.worktree"))
+	}
+	return local, own, err
+}
+
+// config writes the configuration of the copy. It writes a new file instead of copying, so that
+// nothing passes that was not understood.
+func (s *stager) config(ctx context.Context, repo Repo, to target, local, own []git.Setting) (err error) {
 	// The user's settings apply to submodules too, but are read only once.
 	if repo == s.top {
 		if s.carry, err = carriedSettings(ctx, repo); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if local, err = readConfig(filepath.Join(repo.CommonDir, "config")); err != nil {
-		return nil, err
-	}
-	own, err := readConfig(filepath.Join(repo.GitDir, "config.worktree"))
-	if err != nil {
-		return nil, err
-	}
+	s.notePrograms(slices.Concat(local, own))
 	// An untracked cache is bound to the machine and directory where it was made. Unless the
 	// repository asks for one, git must drop it, or every git status would complain.
 	carry := append([]git.Setting{{Key: "core.untrackedcache", Value: "false"}}, withoutSetting(s.carry, "core.excludesfile")...)
@@ -78,8 +81,25 @@ func (s *stager) config(ctx context.Context, repo Repo, to target) (local []git.
 	if err == nil && own != nil {
 		err = writeText(filepath.Join(to.git, "config.worktree"), git.FormatConfig(sanitise(own)))
 	}
-	return append(local, own...), err
+	return err
 }
+
+// notePrograms notes which settings are omitted because they name programs of the host, except those
+// that have no meaning in a box: it gets no credentials and connects to nothing by itself.
+func (s *stager) notePrograms(settings []git.Setting) {
+	var keys []string
+	for _, one := range settings {
+		if one.RunsProgram() && !droppedSettings().MatchString(one.Key) && !slices.Contains(keys, one.Key) {
+			keys = append(keys, one.Key)
+		}
+	}
+	if len(keys) > 0 {
+		s.note("git settings that name programs stay on the host: %s", strings.Join(keys[:min(len(keys), maxNoted)], ", "))
+	}
+}
+
+// maxNoted bounds the settings that one note names.
+const maxNoted = 10
 
 // maxConfig bounds a configuration file, in bytes. A repository with a hundred thousand branches
 // needs about this much.
@@ -164,7 +184,8 @@ func sanitise(settings []git.Setting) []git.Setting {
 	var out []git.Setting
 	for _, s := range settings {
 		section := s.Key[:strings.LastIndexByte(s.Key, '.')+1]
-		if droppedSettings().MatchString(s.Key) || ours[section] || strings.HasPrefix(section, "url.") && redact(section) != section {
+		name, isExtension := extensionOf(s)
+		if isExtension && !extensions[name] || s.RunsProgram() || droppedSettings().MatchString(s.Key) || ours[section] || strings.HasPrefix(section, "url.") && redact(section) != section {
 			continue
 		}
 		s.Key, s.Value = redact(s.Key), redact(s.Value)

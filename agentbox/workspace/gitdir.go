@@ -19,11 +19,15 @@ import (
 var (
 	// shared lists what all work trees of a repository have in common. Hooks are never copied;
 	// modules, worktrees and objects are handled separately.
-	shared = []string{"refs", "logs", "info", "rr-cache", "reftable", "description"}
+	shared = []string{"refs", "logs", "info", "rr-cache", "description"}
 	// private lists what each work tree keeps for itself, besides its pseudo-refs and messages.
 	private = []string{"HEAD", "index", "logs", "refs", "info/sparse-checkout", "rebase-merge", "rebase-apply", "sequencer"}
 	// privateRefs are the directories below refs and logs/refs that belong to one work tree.
 	privateRefs = []string{"refs/bisect", "refs/worktree", "refs/rewritten"}
+
+	// refFileNames are the names for refs and reflogs. In a repository with reftables they say only
+	// that it is one.
+	refFileNames = []string{"HEAD", "refs", "logs", "packed-refs"}
 
 	// pseudoRef matches names such as MERGE_HEAD, ORIG_HEAD, COMMIT_EDITMSG and AUTO_MERGE.
 	pseudoRef   = agentbox.Pattern(`^[A-Z][A-Z_]*$`)
@@ -36,21 +40,32 @@ func (s *stager) gitDir(ctx context.Context, repo Repo, to target) (local []git.
 	if err := os.MkdirAll(to.git, 0o755); err != nil {
 		return nil, unwritable(to.git, err)
 	}
-	s.noteHooks(repo)
 	if to.root != "" && to.git != filepath.Join(to.root, ".git") {
 		if err := pointTo(to); err != nil {
 			return nil, err
 		}
 	}
+	local, own, err := readConfigs(repo)
+	if err == nil {
+		err = checkFormat(repo, local)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.noteHooks(repo, local)
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { local, err = s.config(gctx, repo, to); return })
-	g.Go(func() error { return s.state(gctx, repo, to.git) })
-	return local, g.Wait()
+	g.Go(func() error { return s.config(gctx, repo, to, local, own) })
+	g.Go(func() error { return s.state(gctx, repo, to.git, local) })
+	return slices.Concat(local, own), g.Wait()
 }
 
 // noteHooks notes which hooks are omitted. Hooks are programs of the host; a box runs only what
 // is in the repository.
-func (s *stager) noteHooks(repo Repo) {
+func (s *stager) noteHooks(repo Repo, local []git.Setting) {
+	if dir := settingValue(local, "core.hookspath"); dir != "" {
+		s.note("git hooks stay on the host: those in %s (core.hooksPath)", dir)
+		return
+	}
 	entries, err := git.ReadDir(filepath.Join(repo.CommonDir, "hooks"))
 	if err != nil {
 		return // there are no hooks to report
@@ -79,18 +94,20 @@ func pointTo(to target) error {
 // state copies everything except objects and configuration. It copies loose refs before
 // packed-refs: git packs a ref before it removes the loose one, so none is missed in between.
 // Lock files are skipped, because nothing would ever remove them from the copy.
-func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
-	if repo.GitDir != repo.CommonDir && exists(filepath.Join(repo.CommonDir, "reftable")) {
-		return agentbox.Errorf(agentbox.Invalid, "%s is a linked work tree of a repository with reftables", repo.Root).
-			WithHint("use the main work tree, or: git refs migrate --ref-format=files")
-	}
+func (s *stager) state(ctx context.Context, repo Repo, dst string, local []git.Setting) error {
 	packed := func(w *walker, repo Repo) error { return w.addAll(repo.CommonDir, []string{"packed-refs", "shallow"}) }
+	tables := hasReftables(local)
 	for _, collect := range []func(*walker, Repo) error{(*walker).addState, packed} {
-		w := &walker{dst: dst, name: ".git/"}
+		w := &walker{dst: dst, name: ".git/", refless: tables}
 		if err := collect(w, repo); err != nil {
 			return err
 		}
 		if _, err := s.copyAll(ctx, w.jobs); err != nil {
+			return err
+		}
+	}
+	if tables {
+		if err := s.refFiles(repo, dst); err != nil {
 			return err
 		}
 	}
@@ -99,7 +116,7 @@ func (s *stager) state(ctx context.Context, repo Repo, dst string) error {
 			return unwritable(dst, err)
 		}
 	}
-	return nil
+	return completeIndex(filepath.Join(dst, "index"), local)
 }
 
 // addState collects what one work tree sees: its private files, and those of the common
@@ -136,8 +153,10 @@ type walker struct {
 	dst  string
 	name string // dst's name in notes
 	link bool   // files may become hard links
-	jobs []job
-	skip func(rel string, isDir bool) bool
+	// refless leaves out the files that have refs, for a repository with reftables.
+	refless bool
+	jobs    []job
+	skip    func(rel string, isDir bool) bool
 }
 
 // maxNesting bounds the depth of directories below a git directory. No real ref is that deep;
@@ -167,6 +186,9 @@ func (w *walker) addAll(dir string, names []string) error {
 
 // add collects a file or a tree. It follows no symbolic links; see copyOne.
 func (w *walker) add(dir, name string, isDir bool) error {
+	if w.refless && slices.Contains(refFileNames, strings.Split(name, "/")[0]) {
+		return nil
+	}
 	if w.skip != nil && w.skip(name, isDir) || strings.HasSuffix(name, ".lock") || strings.Count(name, "/") > maxNesting {
 		return nil
 	}
