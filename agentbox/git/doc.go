@@ -13,6 +13,7 @@
 // refuse links, pipes and devices, and ReadPlain bounds the size. All functions are safe for
 // concurrent use.
 //
-// A new version of git may add keys that start a program. environ.go lists all that are known; add
-// new ones there.
+// A new version of git may add keys that start a program. programs.go has all that are known, and
+// its test fails for one that git documents and it lacks; environ.go overrides those that the host's
+// git could use. ReadReftables reads refs that only newer gits know.
 package git

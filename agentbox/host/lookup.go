@@ -98,7 +98,22 @@ func (t *table) findByDirectory(ctx context.Context, dir string) (*box, error) {
 	if b := t.byKey(boxKey(cfg.Lifetime, repo, p)); b != nil {
 		return b, nil
 	}
-	return nil, agentbox.Errorf(agentbox.NotFound, "%s has no box for branch %s", repo.Root, repo.Branch).WithHint("agentbox up makes one")
+	none := agentbox.Errorf(agentbox.NotFound, "%s has no box for branch %s", repo.Root, repo.Branch).WithHint("agentbox up makes one")
+	if others := t.namesOf(repo.Root); len(others) > 0 {
+		none.WithHint("agentbox up makes one; this checkout has %s: name one, or switch to its branch", strings.Join(others, ", "))
+	}
+	return nil, none
+}
+
+// namesOf lists the ready boxes of a checkout with their branches, sorted, for a message.
+func (t *table) namesOf(root string) (names []string) {
+	for _, b := range t.all() {
+		if rec := b.record(); rec.Phase == phaseReady && rec.Key != "" && rec.Box.Directory == root {
+			names = append(names, fmt.Sprintf("%s (%s)", rec.Box.Name, rec.Box.Branch))
+		}
+	}
+	sort.Strings(names)
+	return names
 }
 
 // byKey returns the ready box of a key, nil if there is none. There is at most one, because Up

@@ -43,6 +43,7 @@ var programs = []struct{ name, script string }{
 	{"core.fsmonitor, with an index that says so", `git config core.fsmonitor "$CANARY"; git update-index --fsmonitor || true; git status >/dev/null; rm -f "$MARK"`},
 	{"core.hooksPath", `mkdir hooks; for h in post-index-change pre-auto-gc reference-transaction post-checkout pre-commit; do ln -s "$CANARY" hooks/$h; done; git config core.hooksPath "$PWD/hooks"`},
 	{"hooks", `for h in post-index-change pre-auto-gc reference-transaction post-checkout pre-commit; do ln -s "$CANARY" .git/hooks/$h; done`},
+	{"hooks of the configuration, since git 2.54", `for h in post-index-change pre-auto-gc reference-transaction post-checkout pre-commit; do git config --add hook.x.event $h; done; git config hook.x.command "$CANARY"`},
 	{"core.pager and pager.*", `git config core.pager "$CANARY"; for v in ls-files config rev-parse status show-ref cat-file hash-object; do git config pager.$v "$CANARY"; done`},
 	{"core.editor and sequence.editor", `git config core.editor "$CANARY"; git config sequence.editor "$CANARY"`},
 	{"diff.external and textconv", `git config diff.external "$CANARY"; git config diff.x.command "$CANARY"; git config diff.x.textconv "$CANARY"; echo '* diff=x' >.gitattributes`},
@@ -134,6 +135,7 @@ func runAllOperations(t *testing.T, dir string) {
 	t.Log(branch, err)
 	work, err := workspace.Unsaved(ctx, repo, workspace.State{Commits: []workspace.Commit{{ID: repo.Commit}}, Changed: []string{"100644 " + strings.Repeat("2", 40) + " a.txt"}}, strings.Repeat("1", 40), "refs/agentbox/pulled/b")
 	t.Log(work, err)
+	t.Log(workspace.SetRef(ctx, repo, "refs/agentbox/pulled/b", repo.Commit))
 	r := workspace.Remote{Name: "box", Box: "0123456789ab", Binary: "/usr/bin/agentbox"}
 	t.Log(workspace.AddRemote(ctx, repo, r), workspace.RemoveRemote(ctx, repo, "box", ""))
 	if ctx.Err() != nil {

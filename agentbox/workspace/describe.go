@@ -126,10 +126,18 @@ func (r *Repo) plainHead() error {
 	return nil
 }
 
+// jjBranch is what Repo.Branch is in a checkout of Jujutsu: its word for the working copy, and no
+// name of a branch in git.
+const jjBranch = "@"
+
 // setDetached records a detached HEAD. commit is full hex; its first 12 digits stand in for the
-// branch name.
+// branch name. Jujutsu's HEAD is always detached and moves with every `jj new`, so there the
+// working copy is what a branch is elsewhere.
 func (r *Repo) setDetached(commit string) {
 	r.Commit, r.Detached, r.Branch = commit, true, commit[:12]
+	if fi, err := os.Lstat(filepath.Join(r.Root, ".jj")); err == nil && fi.IsDir() {
+		r.Branch = jjBranch
+	}
 }
 
 // askHead handles reftables, symbolic refs, and a HEAD outside of refs/heads. On an unborn

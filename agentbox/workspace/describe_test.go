@@ -55,6 +55,21 @@ func TestDescribeDetached(t *testing.T) {
 	}
 }
 
+// Jujutsu moves a detached HEAD with every change; its checkout stays the same one.
+func TestDescribeJujutsu(t *testing.T) {
+	isolateGit(t)
+	dir := filepath.Join(build(t, `base; mkdir .jj; echo '/*' >.jj/.gitignore; git checkout -q --detach`), "repo")
+	first, err := workspace.Describe(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gitOut(t, dir, "commit", "--allow-empty", "-qm", "jj new")
+	second, err := workspace.Describe(t.Context(), dir)
+	if err != nil || !first.Detached || !second.Detached || first.Branch != "@" || second.Branch != "@" || first.Commit == second.Commit {
+		t.Errorf("%+v\n%+v %v", first, second, err)
+	}
+}
+
 func TestDescribeFromHook(t *testing.T) {
 	isolateGit(t)
 	dir := build(t, `base; git init -q ../other`)

@@ -5,7 +5,7 @@ package workspace
 type Repo struct {
 	Root      string // absolute path of the work tree's root, symbolic links resolved
 	Subdir    string // slash-separated path below Root of the described directory; "" for Root itself
-	Branch    string // the branch, even one without commits; the short commit when Detached
+	Branch    string // the branch, even one without commits; the short commit when Detached, "@" if Jujutsu manages it
 	Detached  bool   // HEAD names a commit, not a branch
 	Commit    string // full hex of HEAD; "" before the first commit
 	GitDir    string // absolute; private to this work tree
