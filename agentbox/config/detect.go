@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentbox/agentbox"
 	"agentbox/agentbox/toolchain"
 )
 
@@ -72,5 +73,8 @@ func (c *Config) workstation(found toolchain.Found) {
 	c.Packages = slices.Clone(toolchain.Workstation)
 	if c.Toolchain == nil {
 		c.Toolchain = found.Needs
+		for _, other := range found.Others[:min(len(found.Others), maxWarnings)] {
+			c.Warnings = append(c.Warnings, agentbox.Printable(other.String()))
+		}
 	}
 }

@@ -21,7 +21,7 @@ func NewNeed(t Tool, version, file string) (Need, error) {
 	if version == "" || version == "*" {
 		return n, nil
 	}
-	if notations[t].pattern == nil {
+	if notations[t].pattern == nil || t == Make || t == CMake || t == Meson || t == Autotools {
 		return n, fmt.Errorf("%s has only the distribution's version: write \"\"", t)
 	}
 	if n = needOf(t, file, n.Key, version); n.Refused != "" {

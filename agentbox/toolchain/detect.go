@@ -11,6 +11,15 @@ import (
 type Found struct {
 	Needs     Needs
 	Lockfiles []string // slash-separated, relative to the root, sorted
+	Others    []Other  // in the order of files
+}
+
+// Other is a tool that a file asks for and that agentbox does not install. Its text is from the file.
+type Other struct{ Name, Version, File string }
+
+// String returns a line for people.
+func (o Other) String() string {
+	return o.File + " asks for " + o.Name + " " + o.Version + ", which agentbox does not install: add it to packages: or setup: in agentbox.yaml"
 }
 
 // Files returns the files with needs, each once.
@@ -28,7 +37,7 @@ func (f Found) Files() []string {
 type reader func(s *scan, dir string)
 
 // readers has one for each ecosystem.
-var readers = []reader{readGo, readNode, readPython, readRust, readMarkers, readToolVersions}
+var readers = []reader{readGo, readNode, readPython, readRust, readMarkers, readPins}
 
 // scan collects what readers find.
 type scan struct {

@@ -2,13 +2,12 @@ package toolchain
 
 import (
 	"slices"
-	"strings"
 )
 
 // ecosystemsOf has the ecosystems from whose registries a tool downloads, by their names in package
 // registries.
 var ecosystemsOf = map[Tool][]string{
-	Go: {"go"}, Node: {"npm"}, PNPM: {"npm"}, Yarn: {"npm"}, Package: {"npm"}, Python: {"pip"}, PipPackage: {"pip"}, Rust: {"cargo"},
+	Go: {"go"}, Node: {"npm"}, NPMTool: {"npm"}, PNPM: {"npm"}, Yarn: {"npm"}, Package: {"npm"}, Python: {"pip"}, PipPackage: {"pip"}, Rust: {"cargo"},
 }
 
 // yarn1 is the ecosystem of Yarn 1, whose locks name a registry that is compiled into it. Later
@@ -22,7 +21,7 @@ func (n Needs) Ecosystems() []string {
 	for _, t := range n.Tools() {
 		out = append(out, ecosystemsOf[t]...)
 	}
-	isFirst := func(version string) bool { major, _, _ := strings.Cut(version, "."); return major == "1" }
+	isFirst := func(version string) bool { return majorOf(version) == "1" }
 	if yarns := n.Constraints(Yarn); len(n.ForTool(Yarn)) > 0 && (len(yarns) == 0 || slices.ContainsFunc(yarns, isFirst)) {
 		out = append(out, yarn1)
 	}

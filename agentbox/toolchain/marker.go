@@ -1,9 +1,6 @@
 package toolchain
 
-import (
-	"path"
-	"strings"
-)
+import "path"
 
 // markers are files whose presence asks for a tool in any version.
 var markers = []struct {
@@ -25,22 +22,4 @@ func readMarkers(s *scan, dir string) {
 		}
 	}
 	s.lock(dir, "Gemfile.lock", "composer.lock", "gradle.lockfile")
-}
-
-// toolVersions are the names that asdf and mise use for tools that we install.
-var toolVersions = map[string]Tool{"golang": Go, "go": Go, "nodejs": Node, "node": Node, "python": Python, "rust": Rust}
-
-// readToolVersions reads the pins of asdf and mise: a tool and its version on each line.
-func readToolVersions(s *scan, dir string) {
-	file := path.Join(dir, ".tool-versions")
-	content, ok := s.read(file)
-	if !ok {
-		return
-	}
-	for line := range strings.Lines(content) {
-		line, _, _ = strings.Cut(line, "#")
-		if fields := strings.Fields(line); len(fields) > 1 && toolVersions[fields[0]] != "" {
-			s.need(needOf(toolVersions[fields[0]], file, fields[0], fields[1]))
-		}
-	}
 }

@@ -3,6 +3,7 @@ package toolchain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,18 +15,20 @@ type Tool string
 
 // The tools, by their usual names.
 const (
-	Go     Tool = "go"
-	Node   Tool = "node"
-	PNPM   Tool = "pnpm"
-	Yarn   Tool = "yarn"
-	Python Tool = "python"
-	Rust   Tool = "rust"
-	Java   Tool = "java"
-	Ruby   Tool = "ruby"
-	PHP    Tool = "php"
-	Make   Tool = "make"
-	CMake  Tool = "cmake"
-	Meson  Tool = "meson"
+	Go   Tool = "go"
+	Node Tool = "node"
+	// NPMTool is the npm beside Node.js, whose own npm a box has unless a file asks for another.
+	NPMTool Tool = "npm"
+	PNPM    Tool = "pnpm"
+	Yarn    Tool = "yarn"
+	Python  Tool = "python"
+	Rust    Tool = "rust"
+	Java    Tool = "java"
+	Ruby    Tool = "ruby"
+	PHP     Tool = "php"
+	Make    Tool = "make"
+	CMake   Tool = "cmake"
+	Meson   Tool = "meson"
 	// Package is a program of the npm registry; its constraint is NAME or NAME@VERSION.
 	Package Tool = "npm-package"
 	// PipPackage is a program of the Python package index; its constraint is NAME or NAME==VERSION.
@@ -36,7 +39,7 @@ const (
 
 // Tools lists every tool, in the order in which they are installed and shown. Later ones may need
 // earlier ones: npm comes with Node, pip with Python.
-var Tools = []Tool{Go, Node, PNPM, Yarn, Package, Python, PipPackage, Rust, Java, Ruby, PHP, Make, CMake, Meson, Autotools}
+var Tools = []Tool{Go, Node, NPMTool, PNPM, Yarn, Package, Python, PipPackage, Rust, Java, Ruby, PHP, Make, CMake, Meson, Autotools}
 
 // Need is one tool that one file of a repository asks for. It is comparable.
 type Need struct {
@@ -55,13 +58,20 @@ var notations = map[Tool]struct {
 	any     []string
 }{
 	Go:         {pattern: goVersion},
-	Node:       {pattern: nodeRange, any: []string{"node", "stable", "lts/*", "*"}},
-	PNPM:       {pattern: someVersion},
-	Yarn:       {pattern: someVersion},
+	Node:       {pattern: nodeRange, any: []string{"node", "stable", "lts/*", "lts", "*"}},
+	NPMTool:    {pattern: nodeRange, any: []string{"*"}},
+	PNPM:       {pattern: nodeRange, any: []string{"*"}},
+	Yarn:       {pattern: nodeRange, any: []string{"*"}},
 	Package:    {pattern: npmPackage},
 	Python:     {pattern: pythonSpecifier},
 	PipPackage: {pattern: pipPackage},
 	Rust:       {pattern: rustVersion, any: []string{"stable"}},
+	Java:       {pattern: someVersion},
+	Ruby:       {pattern: someVersion},
+	PHP:        {pattern: someVersion},
+	Make:       {pattern: someVersion},
+	CMake:      {pattern: someVersion},
+	Meson:      {pattern: someVersion},
 }
 
 // needOf returns a need for a version from a file. The version is in the tool's notation; for
@@ -70,11 +80,11 @@ var notations = map[Tool]struct {
 func needOf(t Tool, file, key, version string) Need {
 	n := Need{Tool: t, File: file, Key: key}
 	version = strings.TrimSpace(version)
-	if name, ok := strings.CutPrefix(version, "lts/"); ok && t == Node && ltsLines[name] != "" {
-		version = ltsLines[name]
+	if name, ok := strings.CutPrefix(strings.ToLower(version), "lts"); ok && t == Node && ltsLines[strings.Trim(name, "/-")] != "" {
+		version = ltsLines[strings.Trim(name, "/-")]
 	}
 	switch {
-	case version == "", slices.Contains(notations[t].any, version):
+	case version == "", version == "latest", slices.Contains(notations[t].any, version):
 		n.Key = ""
 	case !notations[t].pattern().MatchString(version):
 		n.Refused = clip(version)
@@ -86,14 +96,30 @@ func needOf(t Tool, file, key, version string) Need {
 	return n
 }
 
-// Needs are a repository's needs, in the order of Tools, then of files.
+// Needs are a repository's needs, in the order of Tools. Those for one tool are in the order in
+// which they count where no version satisfies all: files near the root come first.
 type Needs []Need
 
 // Sort sorts needs in place.
 func (n Needs) Sort() {
 	slices.SortStableFunc(n, func(a, b Need) int {
-		return cmp.Or(slices.Index(Tools, a.Tool)-slices.Index(Tools, b.Tool), strings.Compare(a.File, b.File))
+		return cmp.Or(slices.Index(Tools, a.Tool)-slices.Index(Tools, b.Tool),
+			strings.Count(a.File, "/")-strings.Count(b.File, "/"), a.rank()-b.rank(), strings.Compare(a.File, b.File))
 	})
+}
+
+// rank orders the needs of one directory: first what ends the tool's own commands if it is not met,
+// then what developers pin, then what the code is said to run with, then guesses.
+func (n Need) rank() int {
+	switch {
+	case strings.HasPrefix(n.Key, "devEngines."):
+		return 0
+	case strings.HasPrefix(n.Key, "engines."):
+		return 2
+	case slices.Contains(slices.Collect(maps.Values(lockKeys)), n.Key):
+		return 3
+	}
+	return 1
 }
 
 // ForTool returns the needs for one tool. The caller owns the slice.
@@ -133,10 +159,12 @@ func (n Needs) Combined(t Tool) string {
 	}
 	together := wanted[0]
 	switch t {
+	case NPMTool, PNPM, Yarn:
+		together = intersect(agreed(wanted))
 	case Go, Rust:
 		together = newestOf(wanted)
 	case Node:
-		together = intersect(wanted)
+		together = intersect(agreed(wanted))
 	case Python:
 		together = strings.Join(wanted, ", ")
 	}

@@ -2,6 +2,7 @@ package toolchain
 
 import (
 	"encoding/json"
+	"maps"
 	"path"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 var (
 	// nodeRange matches a range of versions in npm's notation. Resolving it shows whether it makes
 	// sense.
-	nodeRange = agentbox.Pattern(`^[0-9xX*.<>=~^| v-]{1,80}$`)
+	nodeRange = agentbox.Pattern(`^[0-9xX*.<>=~^| v][0-9xX*.<>=~^| v-]{0,79}$`)
 	// exactVersion matches the version in packageManager.
 	exactVersion = agentbox.Pattern(`^[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}$`)
 	// someVersion may omit the last numbers, which means the newest version with that prefix.
@@ -25,12 +26,46 @@ var ltsLines = map[string]string{
 	"hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24",
 }
 
-// packageJSON is the part of package.json that names tools. Other fields are ignored; one of these
-// fields with another type makes the whole file unreadable.
+// packageJSON is the part of package.json that names tools. Other fields are ignored, and so is one
+// of these with another type.
 type packageJSON struct {
-	Engines        map[string]string `json:"engines"`
-	Volta          map[string]string `json:"volta"`
-	PackageManager string            `json:"packageManager"`
+	Engines        field[map[string]string] `json:"engines"`
+	Volta          field[map[string]string] `json:"volta"`
+	PackageManager field[string]            `json:"packageManager"`
+	DevEngines     field[devEngines]        `json:"devEngines"`
+}
+
+// devEngines has what npm (10.9 and later) and pnpm check before every command.
+type devEngines struct {
+	Runtime        field[engines] `json:"runtime"`
+	PackageManager field[engines] `json:"packageManager"`
+}
+
+// engines are the alternatives of one kind: an object or a list of them.
+type engines []struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e *engines) UnmarshalJSON(data []byte) error {
+	if !strings.HasPrefix(strings.TrimSpace(string(data)), "[") {
+		data = []byte("[" + string(data) + "]")
+	}
+	type plain engines
+	return json.Unmarshal(data, (*plain)(e))
+}
+
+// field is a value of JSON that may have another type than expected, and is zero then.
+type field[T any] struct{ is T }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *field[T]) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, &f.is) != nil {
+		var none T
+		f.is = none
+	}
+	return nil
 }
 
 // readNode reads the pins, package.json, and only the head of locks, which have megabytes.
@@ -97,20 +132,42 @@ func lockfileMajor(tool Tool, lock string) string {
 	return locks[tool][version]
 }
 
-// readPackageJSON prefers volta's pin to the range in engines, because the developers use the pin.
+// readPackageJSON prefers volta's pins to the ranges in engines, because the developers use the
+// pins.
 func (s *scan) readPackageJSON(file, content string) {
 	var p packageJSON
 	if json.Unmarshal([]byte(content), &p) != nil {
 		p = packageJSON{} // npm explains best what is wrong with it
 	}
-	if pin := p.Volta["node"]; pin != "" {
-		s.need(needOf(Node, file, "volta.node", pin))
-	} else {
-		s.need(needOf(Node, file, "engines.node", p.Engines["node"]))
+	pins := p.Volta.is
+	for from, depth := file, 0; pins["extends"] != "" && depth < maxDepth; depth++ {
+		from, pins = s.extended(from, pins)
 	}
-	name, version, _ := strings.Cut(p.PackageManager, "@")
+	node := needOf(Node, file, "engines.node", p.Engines.is["node"])
+	if pin := pins["node"]; pin != "" {
+		node = needOf(Node, file, "volta.node", pin)
+	}
+	s.need(node)
+	for _, tool := range []Tool{NPMTool, PNPM, Yarn} {
+		if pin := pins[string(tool)]; pin != "" {
+			s.need(needOf(tool, file, "volta."+string(tool), pin))
+		}
+	}
+	for _, e := range p.DevEngines.is.Runtime.is {
+		if e.Name == string(Node) && e.Version != "" {
+			s.need(needOf(Node, file, "devEngines.runtime", e.Version))
+			break // the others are alternatives
+		}
+	}
+	for _, e := range p.DevEngines.is.PackageManager.is {
+		if tool := Tool(e.Name); tool == NPMTool || tool == PNPM || tool == Yarn {
+			s.need(needOf(tool, file, "devEngines.packageManager", e.Version))
+			break
+		}
+	}
+	name, version, _ := strings.Cut(p.PackageManager.is, "@")
 	version, _, _ = strings.Cut(version, "+") // a hash of its archive, which the registry has as well
-	if tool := Tool(name); tool == PNPM || tool == Yarn {
+	if tool := Tool(name); tool == NPMTool || tool == PNPM || tool == Yarn {
 		n := Need{Tool: tool, File: file, Key: "packageManager"}
 		if exactVersion().MatchString(version) {
 			n.Constraint = version
@@ -119,6 +176,27 @@ func (s *scan) readPackageJSON(file, content string) {
 		}
 		s.need(n)
 	}
+}
+
+// extended returns the pins of the package.json that volta's extends names, under those of the file
+// that extends it.
+func (s *scan) extended(file string, pins map[string]string) (string, map[string]string) {
+	all := maps.Clone(pins)
+	delete(all, "extends")
+	other := path.Join(path.Dir(file), pins["extends"])
+	if s.root == nil {
+		return other, all
+	}
+	content, _ := s.read(other)
+	var p packageJSON
+	if json.Unmarshal([]byte(content), &p) == nil {
+		for tool, pin := range p.Volta.is {
+			if all[tool] == "" {
+				all[tool] = pin
+			}
+		}
+	}
+	return other, all
 }
 
 // firstWord returns the first word of a file that holds one version and perhaps comments.

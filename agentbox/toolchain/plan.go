@@ -24,6 +24,7 @@ type Plan struct {
 	Global   []string // programs from the npm registry, such as pnpm@9.1.0
 	Pip      []string // programs from the Python index, such as aider-chat==0.86.0
 	Unmet    []Unmet  // needs that the plan does not meet
+	Notes    []string // what else people should know, one line each
 }
 
 // Unmet is a need that the plan does not meet. The box has the distribution's version, if there is
@@ -32,6 +33,9 @@ type Unmet struct {
 	Need
 	Candidate string // what the box has instead; "" for none
 	Image     string // an image that meets the need; "" if none is known
+	// ImageExists is set if a registry has the Image, whose name Resolve guesses.
+	ImageExists bool
+	For         string // the file whose need the box's version meets instead; "" if there is none
 }
 
 // packagesOf has the distribution's packages for each tool; the first one has the tool's version.
@@ -69,10 +73,8 @@ type Available struct {
 func (n Needs) PackagesToQuery(have Available) []string {
 	var out []string
 	for _, t := range n.Tools() {
-		if wanted := n.Constraints(Node); t == Node {
-			if _, _, ok := have.releases(wanted); ok || have.Has(wanted) {
-				continue
-			}
+		if t == Node && have.answers(n.ForTool(Node)) {
+			continue
 		}
 		out = append(append(out, packagesOf[t]...), newerOf[t]...)
 	}
@@ -88,12 +90,44 @@ func (o Available) DistributionHas(wanted []string) bool {
 	return candidate != "" && accepts(wanted, candidate)
 }
 
-// releases returns a Node.js of the npm registry that all ranges accept, and the npm for it.
-func (o Available) releases(wanted []string) (node, npm Release, ok bool) {
+// releases returns a Node.js of the npm registry that all ranges accept, and the npm for it. npms
+// are ranges for npm, of which those count that one fits.
+func (o Available) releases(wanted, npms []string) (node, npm Release, ok bool) {
 	if node, ok = o.Nodes.node(wanted); ok {
-		npm, ok = o.NPMs.npm(node)
+		npm, ok = o.NPMs.npm(node, npms)
 	}
 	return node, npm, ok
+}
+
+// agree returns the constraints on Node.js that one version satisfies that the box has or can get,
+// as many as possible in the order of needs, and the needs that are left. The line of a version that
+// does not exist is better than any version.
+func (o Available) agree(needs Needs) (wanted []string, left Needs) {
+	possible := func(more string) bool {
+		all := append(slices.Clone(wanted), more)
+		_, _, ok := o.releases(all, nil)
+		return ok || o.Has(all) || o.DistributionHas(all)
+	}
+	for _, n := range needs {
+		switch {
+		case n.Constraint == "" || slices.Contains(wanted, n.Constraint):
+		case possible(n.Constraint):
+			wanted = append(wanted, n.Constraint)
+		default:
+			if line := majorOf(n.Constraint); line != "" && possible(line) {
+				wanted = append(wanted, line)
+			}
+			left = append(left, n)
+		}
+	}
+	return wanted, left
+}
+
+// answers reports whether needs for Node.js are met without the distribution.
+func (o Available) answers(needs Needs) bool {
+	wanted, left := o.agree(needs)
+	_, _, ok := o.releases(wanted, nil)
+	return len(left) == 0 && (ok || o.Has(wanted))
 }
 
 // packages returns the packages of a tool, given the distribution's candidates: the newer ones if
@@ -116,7 +150,11 @@ func Resolve(needs Needs, offer Available) Plan {
 		case Go:
 			p.resolveGo(needs.ForTool(t), have["golang-go"])
 		case Node:
-			p.resolveNode(needs.ForTool(t), offer)
+			p.resolveNode(needs.ForTool(t), needs.ForTool(NPMTool), offer)
+		case NPMTool:
+			if len(needs.ForTool(Node)) == 0 {
+				p.resolveNPM(needs.ForTool(t))
+			}
 		case PNPM, Yarn:
 			p.resolveGlobal(needs.ForTool(t))
 		case Package:
@@ -152,12 +190,13 @@ func newestOf(versions []string) (newest string) {
 	return newest
 }
 
-// resolveNode takes a version that every file accepts: the one in the box, or otherwise that of the
-// npm registry, which is two archives, or otherwise that of the distribution, whose npm is some
-// four hundred packages.
-func (p *Plan) resolveNode(needs Needs, offer Available) {
-	wanted, candidate := needs.Constraints(Node), offer.Distribution["nodejs"]
-	node, npm, found := offer.releases(wanted)
+// resolveNode takes a version that every file accepts, or otherwise as many as possible in their
+// order: the one in the box, or that of the npm registry, which is two archives, or that of the
+// distribution, whose npm is some four hundred packages.
+func (p *Plan) resolveNode(needs, npms Needs, offer Available) {
+	candidate := offer.Distribution["nodejs"]
+	wanted, left := offer.agree(needs)
+	node, npm, found := offer.releases(wanted, npms.Constraints(NPMTool))
 	switch {
 	case offer.Has(wanted):
 		candidate = offer.Node
@@ -165,27 +204,73 @@ func (p *Plan) resolveNode(needs Needs, offer Available) {
 		p.NodeJS, p.NPM, candidate = node, npm, node.Version
 	default:
 		p.add(Node)
-		for _, n := range needs {
-			if n.Constraint != "" && (candidate == "" || !satisfies(candidate, n.Constraint)) {
-				p.Unmet = append(p.Unmet, Unmet{n, candidate, imageFor(n)})
-			}
+	}
+	for _, n := range left {
+		u := Unmet{Need: n, Candidate: candidate, For: needs.metBy(candidate)}
+		if u.For == "" {
+			u.Image = imageFor(n)
 		}
+		p.Unmet = append(p.Unmet, u)
 	}
 	p.refuse(needs, candidate)
+	p.resolveNPM(npms)
 }
 
-// resolveGlobal takes programs from the npm registry in the first version that is asked for.
+// metBy returns the file of the first need with a constraint that a version satisfies.
+func (n Needs) metBy(version string) string {
+	for _, need := range n {
+		if need.Constraint != "" && version != "" && satisfies(version, rangeOf(need)) {
+			return need.File
+		}
+	}
+	return ""
+}
+
+// noScripts is the first npm that does not run the install scripts of dependencies.
+const noScripts = 12
+
+// resolveNPM gets the npm that files ask for, unless it comes with Node.js.
+func (p *Plan) resolveNPM(needs Needs) {
+	wanted := needs.Constraints(NPMTool)
+	if p.NPM.Version == "" {
+		p.resolveGlobal(needs)
+	} else {
+		for _, n := range needs {
+			if n.Constraint != "" && !satisfies(p.NPM.Version, n.Constraint) {
+				p.Unmet = append(p.Unmet, Unmet{Need: n, Candidate: p.NPM.Version, For: needs.metBy(p.NPM.Version)})
+			}
+		}
+		p.refuse(needs, p.NPM.Version)
+	}
+	oldest := semver.New(noScripts, 0, 0, "", "")
+	if len(wanted) > 0 && (p.NPM.Version != "" && !version(p.NPM.Version).LessThan(oldest) || p.NPM.Version == "" && !version(firstVersion(wanted[0], 3)).LessThan(oldest)) {
+		p.Notes = append(p.Notes, needs[0].File+" asks for npm "+wanted[0]+", which runs no install scripts of dependencies: `npm install-scripts approve PACKAGE` allows those that setup relies on")
+	}
+}
+
+// resolveGlobal takes a program from the npm registry in a version that all files accept, or as many
+// as possible in their order.
 func (p *Plan) resolveGlobal(needs Needs) {
-	name := string(needs[0].Tool)
-	versions := needs.Constraints(needs[0].Tool)
-	if len(versions) == 0 {
-		p.Global = append(p.Global, name)
+	if len(needs) == 0 {
 		return
 	}
-	if major, _, _ := strings.Cut(versions[0], "."); needs[0].Tool == Yarn && major != "1" {
+	name := string(needs[0].Tool)
+	versions := agreed(needs.Constraints(needs[0].Tool))
+	if len(versions) > 0 && needs[0].Tool == Yarn && majorOf(versions[0]) != "1" {
 		name = "@yarnpkg/cli-dist" // Yarn 2 and later
 	}
-	p.Global = append(p.Global, name+"@"+versions[0])
+	for _, n := range needs {
+		if n.Constraint != "" && !slices.Contains(versions, n.Constraint) {
+			p.Unmet = append(p.Unmet, Unmet{Need: n, Candidate: versions[0], For: needs[slices.IndexFunc(needs, func(n Need) bool { return n.Constraint == versions[0] })].File})
+		}
+	}
+	p.refuse(needs, strings.Join(versions, " "))
+	switch {
+	case len(versions) > 0:
+		p.Global = append(p.Global, name+"@"+intersect(versions))
+	case needs[0].Tool != NPMTool: // there is one already
+		p.Global = append(p.Global, name)
+	}
 }
 
 // resolveDistribution takes what the distribution has, and records needs that it does not satisfy.
@@ -193,10 +278,13 @@ func (p *Plan) resolveDistribution(needs Needs, have Candidates) {
 	tool := needs[0].Tool
 	packages := have.packages(tool)
 	candidate := have[packages[0]]
+	if tool == Java {
+		candidate = strings.TrimPrefix(candidate, "1.") // default-jdk 1.17 is Java 17
+	}
 	p.Packages = append(p.Packages, packages...)
 	for _, n := range needs {
 		if n.Constraint != "" && (candidate == "" || !satisfies(candidate, rangeOf(n))) {
-			p.Unmet = append(p.Unmet, Unmet{n, candidate, imageFor(n)})
+			p.Unmet = append(p.Unmet, Unmet{Need: n, Candidate: candidate, Image: imageFor(n), For: needs.metBy(candidate)})
 		}
 	}
 	p.refuse(needs, candidate)
@@ -288,10 +376,33 @@ func (u Unmet) String() string {
 	if has := u.Candidate; has != "" {
 		asks += "; the box has " + has
 	}
-	if u.Image != "" {
+	if u.For != "" {
+		asks += ", for " + u.For
+	}
+	switch {
+	case u.ImageExists:
 		asks += " (image: " + u.Image + " in agentbox.yaml has it)"
+	case u.Image != "":
+		asks += " (image: " + u.Image + " in agentbox.yaml should have it; its registry did not answer)"
+	case u.For != "" && slices.Contains(ecosystemsOf[u.Tool], "npm"):
+		asks += " (toolchain: in agentbox.yaml chooses another)"
+	case u.Refused == "":
+		asks += " (packages: or setup: in agentbox.yaml can install it)"
 	}
 	return asks
+}
+
+// CheckImages asks whether the images exist that would meet what the plan does not, and forgets those
+// that do not.
+func (p *Plan) CheckImages(exists func(image string) (bool, error)) {
+	for i := range p.Unmet {
+		if u := &p.Unmet[i]; u.Image != "" {
+			var err error
+			if u.ImageExists, err = exists(u.Image); err == nil && !u.ImageExists {
+				u.Image = ""
+			}
+		}
+	}
 }
 
 // Fingerprint identifies how plans are carried out, so that images with differently installed tools

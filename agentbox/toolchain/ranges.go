@@ -1,6 +1,9 @@
 package toolchain
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // maxAlternatives limits the alternatives in the intersection of ranges.
 const maxAlternatives = 16
@@ -25,6 +28,23 @@ func intersect(ranges []string) string {
 	return strings.Join(out, " || ")
 }
 
+// agreed returns those of some ranges that a version can satisfy together, the first one among them,
+// as far as that can be told without a list of versions.
+func agreed(ranges []string) []string {
+	var out []string
+	for _, r := range ranges {
+		if !slices.ContainsFunc(out, func(other string) bool { return !overlap(r, other) }) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// overlap reports whether the first version that one range names is in the other.
+func overlap(a, b string) bool {
+	return satisfies(firstVersion(a, 3), b) || satisfies(firstVersion(b, 3), a)
+}
+
 // rangeOf returns a need's constraint in the notation of semantic versioning.
 func rangeOf(n Need) string {
 	switch n.Tool {
@@ -32,6 +52,10 @@ func rangeOf(n Need) string {
 		return pythonRange(n.Constraint)
 	case Rust:
 		return ">=" + n.Constraint
+	case Java:
+		return majorOf(n.Constraint)
+	case Ruby, PHP:
+		return firstVersion(n.Constraint, 2) // the distribution's version has no more
 	}
 	return n.Constraint
 }
@@ -65,27 +89,31 @@ func compatible(v string) string {
 	return "^" + v
 }
 
-// imageFor returns an image that meets a need, for tools whose official images are tagged by minor
-// version; "" for others.
+// imageFor returns an image that should meet a need, for tools whose official images are tagged by
+// version; "" for others. Whether there is one has to be asked.
 func imageFor(n Need) string {
-	v := firstVersion(n.Constraint)
+	v := firstVersion(n.Constraint, 2)
 	if v == "" {
 		return ""
 	}
 	switch n.Tool {
-	case Python:
-		return "python:" + v
-	case Rust:
-		return "rust:" + v
+	case Python, Rust, Ruby:
+		return string(n.Tool) + ":" + v
+	case PHP:
+		return "php:" + v + "-cli"
+	case Java:
+		return "eclipse-temurin:" + majorOf(v)
 	case Node:
-		major, _, _ := strings.Cut(v, ".")
-		return "node:" + major
+		return "node:" + majorOf(v)
 	}
 	return ""
 }
 
-// firstVersion returns the first version in a range, without its patch number.
-func firstVersion(r string) string {
+// majorOf returns the major number of the first version in a range, "" if it has none.
+func majorOf(r string) string { return firstVersion(r, 1) }
+
+// firstVersion returns the first version in a range, with at most so many of its numbers.
+func firstVersion(r string, numbers int) string {
 	start := strings.IndexAny(r, "0123456789")
 	if start < 0 {
 		return ""
@@ -95,5 +123,5 @@ func firstVersion(r string) string {
 		r = r[:end]
 	}
 	parts := strings.Split(strings.Trim(r, "."), ".")
-	return strings.Join(parts[:min(len(parts), 2)], ".")
+	return strings.Join(parts[:min(len(parts), numbers)], ".")
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
@@ -37,6 +38,7 @@ type Release struct {
 	Path    string // of its archive below a registry, by the convention of registries
 	URL     string // of its archive, according to the registry: http or https
 	SHA512  string // of its archive, in hexadecimal
+	Node    string // the range of Node.js that it runs on; "" for any
 }
 
 // Releases are some versions of one package, unordered.
@@ -50,7 +52,8 @@ const longestURL = 2048
 func ParseReleases(name string, r io.Reader) (Releases, error) {
 	var answer struct {
 		Versions map[string]struct {
-			Dist struct {
+			Engines any `json:"engines"` // an object, in old packages a list
+			Dist    struct {
 				Tarball   string `json:"tarball"`
 				Integrity string `json:"integrity"`
 			} `json:"dist"`
@@ -66,7 +69,12 @@ func ParseReleases(name string, r io.Reader) (Releases, error) {
 			continue
 		}
 		archive := name + "/-/" + path.Base(name) + "-" + version + ".tgz"
-		out = append(out, Release{Version: version, Path: archive, URL: v.Dist.Tarball, SHA512: sum})
+		engines, _ := v.Engines.(map[string]any)
+		node, _ := engines["node"].(string)
+		if !nodeRange().MatchString(node) {
+			node = ""
+		}
+		out = append(out, Release{Version: version, Path: archive, URL: v.Dist.Tarball, SHA512: sum, Node: node})
 	}
 	return out, nil
 }
@@ -110,9 +118,10 @@ func (r Releases) node(wanted []string) (Release, bool) {
 	return r.newest(accepted)
 }
 
-// npm returns the newest npm that runs on a Node.js and runs the install scripts of packages. Later
+// npm returns the newest npm that runs on a Node.js and that as many of the ranges as possible
+// accept, in their order. Without a range it is one that runs the install scripts of packages: later
 // ones run them only after a person has allowed it.
-func (r Releases) npm(node Release) (Release, bool) {
+func (r Releases) npm(node Release, ranges []string) (Release, bool) {
 	major := uint64(11)
 	switch on := version(node.Version).Major(); {
 	case on < 18:
@@ -120,7 +129,21 @@ func (r Releases) npm(node Release) (Release, bool) {
 	case on < 24:
 		major = 10
 	}
-	return r.newest(func(one Release) bool { return version(one.Version).Major() == major })
+	best, ok := r.newest(func(one Release) bool { return version(one.Version).Major() == major })
+	var wanted []string
+	for _, more := range ranges {
+		all := append(slices.Clone(wanted), more)
+		if ok && accepts(all, best.Version) {
+			wanted = all
+			continue
+		}
+		if found, fits := r.newest(func(one Release) bool {
+			return accepts(all, one.Version) && (one.Node == "" || satisfies(node.Version, one.Node))
+		}); fits {
+			best, ok, wanted = found, true, all
+		}
+	}
+	return best, ok
 }
 
 // ParseNode parses the output of AskNode: "" for anything but a version.

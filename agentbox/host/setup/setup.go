@@ -36,6 +36,8 @@ type Config struct {
 	Results Results // setup results by key; nil: every box runs setup itself
 	Team    Team    // nil: this machine is in no team
 	Log     *slog.Logger
+	// HasImage asks a registry whether it has an image; nil: nobody is asked.
+	HasImage func(ctx context.Context, source string) (bool, error)
 	// Registries says where this machine gets packages from.
 	Registries Registries
 }

@@ -106,7 +106,7 @@ func (s *Setup) cachedImage(ctx context.Context, key agentbox.Digest, progress a
 // toolsKey identifies an image with tools by what it is made from, including the way of
 // installing them.
 func toolsKey(base agentbox.Digest, needs toolchain.Needs) agentbox.Digest {
-	text := "toolchain 2\n" + base.String() + "\n" + toolchain.Fingerprint() + "\n" + needs.Fingerprint()
+	text := "toolchain 3\n" + base.String() + "\n" + toolchain.Fingerprint() + "\n" + needs.Fingerprint()
 	d, _, _ := agentbox.DigestOf(strings.NewReader(text)) // reading a string cannot fail
 	return d
 }
@@ -116,6 +116,7 @@ func (s *Setup) install(ctx context.Context, req Request, needs toolchain.Needs,
 	installed := toolchain.Installed(base.Versions)
 	if needs.SatisfiedBy(installed) {
 		if plan := toolchain.Resolve(needs, toolchain.Available{Distribution: installed}).Without(installed); len(plan.Commands()) == 0 {
+			s.checkImages(ctx, &plan)
 			return toolsRecord{plan, base.Digest}, base, nil
 		}
 	}
@@ -177,6 +178,7 @@ func (s *Setup) Install(ctx context.Context, b Box, needs toolchain.Needs, insta
 		return toolchain.Plan{}, err
 	}
 	plan := toolchain.Resolve(needs, offer).Without(installed)
+	s.checkImages(ctx, &plan)
 	for _, argv := range plan.Commands() {
 		if err := s.asRoot(ctx, b, nil, argv...); err != nil {
 			return plan, err
@@ -286,6 +288,16 @@ func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string
 func reportUnmet(p toolchain.Plan, progress agentbox.Progress) {
 	for _, u := range p.Unmet {
 		progress.Note(u.String())
+	}
+	for _, note := range p.Notes {
+		progress.Note(note)
+	}
+}
+
+// checkImages asks whether the images exist that a plan names for what it does not meet.
+func (s *Setup) checkImages(ctx context.Context, p *toolchain.Plan) {
+	if s.HasImage != nil {
+		p.CheckImages(func(source string) (bool, error) { return s.HasImage(ctx, source) })
 	}
 }
 
