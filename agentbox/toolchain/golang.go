@@ -24,11 +24,11 @@ func readGo(s *scan, dir string) {
 	s.lock(dir, "go.sum", "go.work.sum")
 }
 
-// goNeed returns the need for the version of the toolchain line, or otherwise of the go line. A
-// file that does not parse still needs Go, whose message is the best.
+// goNeed returns the need for the newer version of the toolchain line and the go line, as the go
+// command does. A file that does not parse still needs Go, whose message is the best.
 func goNeed(file, content string) Need {
 	language, toolchain := goLines(file, content)
-	if v, ok := strings.CutPrefix(toolchain, "go"); ok && goVersion().MatchString(v) {
+	if v, ok := strings.CutPrefix(toolchain, "go"); ok && goVersion().MatchString(v) && newestOf([]string{v, language}) == v {
 		return needOf(Go, file, "toolchain", v)
 	}
 	return needOf(Go, file, "go", language)

@@ -15,7 +15,7 @@ import (
 // mise's documentation, "Configuration". Below them all is the file that it shares with asdf. Files
 // for one machine (mise.local.toml) and for one environment (mise.test.toml) ask for nothing here.
 var miseFiles = []string{
-	".mise.toml", "mise.toml", ".config/mise.toml", ".config/mise/config.toml", ".mise/config.toml", "mise/config.toml", ".tool-versions",
+	".mise.toml", "mise.toml", "mise/config.toml", ".mise/config.toml", ".config/mise.toml", ".config/mise/config.toml", ".tool-versions",
 }
 
 // pinNames are the names that asdf and mise have for tools that we install.
@@ -112,6 +112,7 @@ func pinsIn(file, content string) (pins []pin) {
 			pins = append(pins, pin{fields[0], fields[1]})
 		}
 	}
+	slices.Reverse(pins) // the last line of a tool counts
 	return pins
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
+
+	"agentbox/agentbox"
 )
 
 // Candidates maps packages of the distribution to their upstream versions. It has no entry for a
@@ -361,8 +363,14 @@ func version(s string) *semver.Version {
 	return v
 }
 
+// leadingZero matches a number that semantic versioning does not allow.
+var leadingZero = agentbox.Pattern(`(^|[^0-9])0[0-9]`)
+
 // satisfies reports whether a version is in a range. No version satisfies a malformed range.
 func satisfies(candidate, wanted string) bool {
+	if leadingZero().MatchString(wanted) {
+		return false
+	}
 	c, err := semver.NewConstraint(wanted)
 	return err == nil && c.Check(version(candidate))
 }

@@ -74,7 +74,7 @@ func TestDetect(t *testing.T) {
 		"C":                  {[]string{"Makefile", "", "configure.ac", "", "CMakeLists.txt", ""}, "make  Makefile |cmake  CMakeLists.txt |autotools  configure.ac "},
 		"asdf":               {[]string{".tool-versions", "golang 1.22.1\nnodejs 20.1.0 # x\nelixir 1.2\n"}, "go 1.22.1 .tool-versions golang|node 20.1.0 .tool-versions nodejs"},
 		"several versions":   {[]string{".tool-versions", "python 3.10.1 3.9 system\nnodejs lts\nruby latest\ngolang ref:master\n"}, "go  .tool-versions golang|node  .tool-versions |python 3.10.1 .tool-versions python|ruby  .tool-versions "},
-		"versions of asdf":   {[]string{".tool-versions", "nodejs lts-iron\njava temurin-17.0.1+12\npnpm latest:9\ncmake 3.28\nmaven 3.9\n"}, "node 20 .tool-versions nodejs|pnpm 9 .tool-versions pnpm|java 17.0.1 .tool-versions java|java  .tool-versions |cmake 3.28 .tool-versions cmake"},
+		"versions of asdf":   {[]string{".tool-versions", "nodejs lts-iron\njava temurin-17.0.1+12\npnpm latest:9\ncmake 3.28\nmaven 3.9\n"}, "node 20 .tool-versions nodejs|pnpm 9 .tool-versions pnpm|java  .tool-versions |java 17.0.1 .tool-versions java|cmake 3.28 .tool-versions cmake"},
 		"mise": {[]string{"mise.toml", "[tools]\nnode = '22'\npython = ['3.12', '3.11']\n'core:rust' = '1.75.0'\n[tools.go]\nversion = '1.22'\n", ".tool-versions", "nodejs 18\nruby 3.3\nnode 16\n"},
 			"go 1.22 mise.toml go|node 22 mise.toml node|python 3.12 mise.toml python|rust 1.75.0 mise.toml core:rust|ruby 3.3 .tool-versions ruby"},
 		"places of mise": {[]string{".config/mise/config.toml", "[tools]\nnode = '18'\njava = '17'\n", ".config/mise/conf.d/a.toml", "[tools]\nruby = '3.1'\njava = '11'\n", ".mise.toml", "[tools]\nnode = '20'\n", "mise.local.toml", "[tools]\ngo = '1.1'\n"},

@@ -1,0 +1,199 @@
+package toolchain
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+)
+
+// In this file, the tools that own a format say what files in it mean.
+
+// goSwitches matches how go names the toolchain that a file wants and that it may not fetch.
+var goSwitches = agentbox.Pattern(`go([0-9]+\.[0-9]+[0-9a-z.]*)`)
+
+// A newer go than the one that is here is what the go command would switch to.
+func TestGoVersionsAreThoseThatGoSwitchesTo(t *testing.T) {
+	for name, files := range map[string][]string{
+		"go line":        {"go.mod", "module m\n\ngo 1.99.1\n"},
+		"no patch":       {"go.mod", "module m\n\ngo 1.99\n"},
+		"toolchain line": {"go.mod", "module m\n\ngo 1.22\n\ntoolchain go1.99.3\n"},
+		"both newer":     {"go.mod", "module m\n\ngo 1.98.1\ntoolchain go1.99.3\n"},
+		"older line":     {"go.mod", "module m\n\ngo 1.99.1\ntoolchain go1.98.3\n"},
+		"candidate":      {"go.mod", "module m\n\ngo 1.99rc1\n"},
+		"comments":       {"go.mod", "// go 1.97\nmodule m // x\n\ngo 1.99.1 // indirect\n"},
+		"work":           {"go.work", "go 1.99.2\n\nuse ./a\n", "a/go.mod", "module a\n\ngo 1.98.1\n"},
+		"work's line":    {"go.work", "go 1.22\ntoolchain go1.99.4\nuse .\n", "go.mod", "module a\n\ngo 1.21\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for i := 0; i < len(files); i += 2 {
+				writeFile(t, filepath.Join(dir, files[i]), files[i+1])
+			}
+			cmd := exec.Command("go", "version")
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "GOTOOLCHAIN=auto", "GOPROXY=off", "GOFLAGS=", "GOWORK=")
+			out, err := cmd.CombinedOutput()
+			said := goSwitches().FindStringSubmatch(string(out))
+			if err == nil || said == nil {
+				t.Fatalf("go did not want another version: %s", out)
+			}
+			needs := detectIn(t, dir).Needs
+			if got := newestOf(needs.Constraints(Go)); got != strings.TrimSuffix(said[1], ".0") { // we take the newest patch
+				t.Errorf("got %s; go: %s", got, out)
+			}
+		})
+	}
+}
+
+func writeFile(t *testing.T, name, content string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(content), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// npmModules returns the modules of the installed npm.
+func npmModules(t *testing.T) string {
+	t.Helper()
+	npm, err := exec.LookPath("npm")
+	if err == nil {
+		npm, err = filepath.EvalSymlinks(npm)
+	}
+	if err != nil {
+		t.Skip("npm is not installed")
+	}
+	return filepath.Join(filepath.Dir(filepath.Dir(npm)), "node_modules")
+}
+
+// node runs a script that prints JSON.
+func node(t *testing.T, script string, into any, args ...string) {
+	t.Helper()
+	out, err := exec.Command("node", append([]string{"-e", script}, args...)...).Output()
+	if err == nil {
+		err = json.Unmarshal(out, into)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// Ranges mean to us what they mean to npm.
+func TestRangesAreThoseOfNPM(t *testing.T) {
+	ranges := []string{
+		"18", "18.x", "^18", "~18.1", ">=18", ">=18 <21", "18 || 20", "^18.17.0 || >=20", "*", "x", "v20.1.0", "=20.1.0", "20.1", "~20", ">20", ">20.1", "<=20", "<=20.1", "<20",
+		"18 - 20", "18.1 - 20.2.1", ">= 18", "^ 20", "18.X", "^18 || ^20 || >=22", ">=18.0.0 <19 || >=20", "20.1.x", "^0.1", "~0.1.2", "^20.1", ">=20.1.0 <20.1.0", "<18 >20", "20.01",
+	}
+	versions := []string{"0.1.2", "0.2.0", "16.20.2", "17.9.9", "18.0.0", "18.1.0", "18.17.0", "18.20.8", "19.0.0", "20.0.0", "20.1.0", "20.1.5", "20.2.0", "20.2.1", "20.2.2", "21.0.0", "22.20.0", "24.1.0"}
+	var said map[string][]string
+	semver := filepath.Join(npmModules(t), "semver")
+	all, err := json.Marshal([][]string{ranges, versions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node(t, `const s = require(process.argv[1]), [rs, vs] = JSON.parse(process.argv[2]); console.log(JSON.stringify(Object.fromEntries(rs.map(r => [r, vs.filter(v => s.satisfies(v, r))]))))`, &said, semver, string(all))
+	for _, r := range ranges {
+		var got []string
+		for _, v := range versions {
+			if need := needOf(Node, "f", "k", r); need.Refused == "" && (need.Constraint == "" || satisfies(v, need.Constraint)) {
+				got = append(got, v)
+			}
+		}
+		if !slices.Equal(got, said[r]) {
+			t.Errorf("%q: got %v, npm %v", r, got, said[r])
+		}
+	}
+}
+
+// npmWants matches what npm asks for in EBADDEVENGINES.
+var npmWants = agentbox.Pattern(`Invalid (?:semver )?version "([^"]*)" does not match`)
+
+// What we read in devEngines is what npm checks.
+func TestDevEnginesAreThoseOfNPM(t *testing.T) {
+	check := filepath.Join(npmModules(t), "npm-install-checks/lib/dev-engines.js")
+	if _, err := os.Stat(check); err != nil {
+		t.Skip("the installed npm does not know devEngines")
+	}
+	for _, text := range []string{
+		`{"runtime":{"name":"node","version":"^99.1"}}`,
+		`{"runtime":[{"name":"node","version":">=98"},{"name":"bun"}]}`,
+		`{"runtime":{"name":"node","version":"99.1.0","onFail":"warn"}}`,
+		`{"packageManager":{"name":"npm","version":"^99"}}`,
+		`{"runtime":{"name":"node"}}`,
+	} {
+		var said []string
+		node(t, `const {checkDevEngines: c} = require(process.argv[1]), cur = {runtime: {name: "node", version: "1.0.0"}, packageManager: {name: "npm", version: "1.0.0"}};
+			console.log(JSON.stringify(c(JSON.parse(process.argv[2]), cur).flatMap(e => e.errors.map(String))))`, &said, check, text)
+		want := ""
+		for _, line := range said {
+			if found := npmWants().FindStringSubmatch(line); found != nil {
+				want = found[1]
+			}
+		}
+		needs := detect(t, "package.json", `{"devEngines":`+text+`}`).Needs
+		if got := strings.Join(append(needs.Constraints(Node), needs.Constraints(NPMTool)...), " "); got != want {
+			t.Errorf("%s: got %q, npm wants %q", text, got, want)
+		}
+	}
+}
+
+// Of several files and versions, the one counts that mise runs. mise is on few machines: npm has it as
+// @jdxcode/mise-linux-x64.
+func TestPinsAreThoseOfMise(t *testing.T) {
+	mise, err := exec.LookPath("mise")
+	if err != nil {
+		t.Skip("mise is not installed")
+	}
+	for name, files := range map[string][]string{
+		"both":         {"mise.toml", "[tools]\nnode = '22'\n", ".tool-versions", "nodejs 18\nruby 3.3.1\n"},
+		"places":       {".config/mise/config.toml", "[tools]\nnode = '18'\njava = '17'\n", ".config/mise/conf.d/a.toml", "[tools]\nruby = '3.1'\njava = '11'\n", ".mise.toml", "[tools]\nnode = '20'\n"},
+		"more places":  {"mise/config.toml", "[tools]\nnode = '16'\n", ".mise/config.toml", "[tools]\nnode = '17'\ngo = '1.20'\n", ".config/mise.toml", "[tools]\ngo = '1.21'\n"},
+		"fragments":    {".config/mise/conf.d/a.toml", "[tools]\nruby = '3.1'\n", ".config/mise/conf.d/b.toml", "[tools]\nruby = '3.2'\n"},
+		"lists":        {"mise.toml", "[tools]\npython = ['3.12', '3.11']\ngo = [{version = '1.22'}, '1.21']\n[tools.node]\nversion = '20'\nos = ['linux']\n"},
+		"core":         {"mise.toml", "[tools]\n'core:node' = '20'\n"},
+		"fallbacks":    {".tool-versions", "python 3.10.1 3.9 # comment\nnodejs 20.1.0\n# go 1\n"},
+		"said twice":   {".tool-versions", "nodejs 20.1.0\nnodejs 18.1.0\n"},
+		"not for here": {"mise.test.toml", "[tools]\nnode = '20'\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for i := 0; i < len(files); i += 2 {
+				writeFile(t, filepath.Join(dir, files[i]), files[i+1])
+			}
+			cmd := exec.Command(mise, "ls", "--current", "--offline", "--json")
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "MISE_OFFLINE=1", "MISE_TRUSTED_CONFIG_PATHS="+dir, "MISE_CEILING_PATHS="+filepath.Dir(dir))
+			out, err := cmd.Output()
+			var said map[string][]struct {
+				Requested string `json:"requested_version"`
+			}
+			if err == nil {
+				err = json.Unmarshal(out, &said)
+			}
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			want := map[string]string{}
+			for tool, versions := range said {
+				for _, v := range versions {
+					want[tool] += " " + v.Requested
+				}
+			}
+			got := detectIn(t, dir).Needs
+			for _, n := range got {
+				if !slices.Contains(strings.Fields(want[string(n.Tool)]), n.Constraint) {
+					t.Errorf("got %s %q, mise%s", n.Tool, n.Constraint, want[string(n.Tool)])
+				}
+			}
+			if len(got) != len(want) {
+				t.Errorf("got %v, mise %v", got, want)
+			}
+		})
+	}
+}
