@@ -20,7 +20,7 @@ type Config struct {
 	Root     string   // absolute path of the repository's root, or of the directory itself outside a repository
 	Path     string   // absolute path of the file; "" when the configuration was detected
 	Source   string   // for display: agentbox.yaml, .devcontainer/devcontainer.json, or "detected go.mod, Makefile"
-	Warnings []string // what a devcontainer.json asks for that boxes lack, one line each
+	Warnings []string // what boxes do not do as a devcontainer.json says, one line each
 
 	// Contents of the image. An image named by an OCI reference is used as it is; packages and
 	// tools can only be added to apt: images.
@@ -33,6 +33,7 @@ type Config struct {
 	CPUs      int                // 0: chosen by the machine's capacity
 	Memory    int64              // bytes, whole MiB; 0: chosen by the machine's capacity
 	Disk      int64              // bytes, whole MiB
+	Least     Least              // what CPUs and Memory are at least where they are 0
 	Lifetime  agentbox.Lifetime
 	User      string // the user that runs commands in the box; "" for the box's default
 	Pool      int    // machines kept restored in advance, or PoolAuto
@@ -46,10 +47,19 @@ type Config struct {
 	Services  []Service // in the order of the file, which is the start order
 	Ports     []agentbox.ConfiguredPort
 	Env       map[string]string
-	Artifacts []string // globs, relative to Root; ** crosses directories
+	Derived   map[string]string // like Env; values may have ${containerEnv:NAME}, which Environment replaces
+	Artifacts []string          // globs, relative to Root; ** crosses directories
 	Limits    Limits
 	Policy    string // a preset, or a file relative to Root; a request only, until somebody approves it (host/consent)
 	Bench     Bench
+
+	features added
+}
+
+// Least is the least that a box should get of this machine; 0 for any.
+type Least struct {
+	CPUs   int
+	Memory int64 // bytes, whole MiB
 }
 
 // Include is a file or directory of the host that is copied into the image. A repository can

@@ -50,6 +50,9 @@ func detect(root, dir string) (*Config, error) {
 	}
 	c.complete(found)
 	c.Source = "detected " + joinSome(found.Files())
+	if names := devcontainerNames(parentDirs(dir)); len(names) > 0 {
+		c.Warnings = append(c.Warnings, agentbox.Printable("devcontainers that can be chosen by agentbox up --devcontainer NAME: "+joinSome(names)))
+	}
 	return c, nil
 }
 

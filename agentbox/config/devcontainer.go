@@ -1,12 +1,9 @@
 package config
 
 import (
-	"maps"
-	"path"
 	"slices"
 	"strings"
 
-	"al.essio.dev/pkg/shellescape"
 	"go.yaml.in/yaml/v3"
 
 	"agentbox/agentbox"
@@ -14,55 +11,114 @@ import (
 	"agentbox/agentbox/yamlfile"
 )
 
-// devcontainerKeys lists the supported keys of a devcontainer.json in the order in which they
-// are read (sortKeys): image before features, which depend on it, and commands in the
-// order in which the specification runs them. The format is that of containers.dev,
-// "devcontainer.json reference".
-var devcontainerKeys = []key{
-	{"image", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Image, imageName) }},
-	{"features", (*decoder).features},
-	{"containerEnv", (*decoder).devcontainerEnv},
-	{"remoteEnv", (*decoder).devcontainerEnv},
-	{"forwardPorts", (*decoder).forwardPorts},
-	{"onCreateCommand", func(d *decoder, n *yaml.Node) { d.commands(n, &d.cfg.Setup) }},
-	{"updateContentCommand", func(d *decoder, n *yaml.Node) { d.commands(n, &d.cfg.Setup) }},
-	{"postCreateCommand", func(d *decoder, n *yaml.Node) { d.commands(n, &d.cfg.Setup) }},
-	{"postStartCommand", func(d *decoder, n *yaml.Node) { d.commands(n, &d.cfg.Start) }},
-	{"remoteUser", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.User, userWord) }},
-	{"hostRequirements", (*decoder).hostRequirements},
+// outcome is what becomes of a key of a devcontainer.json in a box. Nothing else may become of one:
+// a user reads of everything that a box does not do as the file says.
+type outcome string
+
+const (
+	honoured     outcome = "honoured"
+	approximated outcome = "approximated" // in part or in another way, and a line says so
+	refused      outcome = "refused"      // has no effect, and a line says so
+)
+
+// devcontainerKey is one key of the format, with what becomes of it. Part of a key is KEY.PART.
+type devcontainerKey struct {
+	name    string
+	outcome outcome
+	// means is for people: what the key becomes, or what to do instead.
+	means string
+	// read is nil for keys that ask for nothing (honoured), and for those that reportOnly reports.
+	read func(d *devcontainerDecoder, n *yaml.Node)
 }
 
-// harmless lists keys that make no difference to a box, so they need no warning.
-var harmless = []string{"$schema", "name", "customizations", "portsAttributes", "otherPortsAttributes", "waitFor",
-	"shutdownAction", "overrideCommand", "userEnvProbe", "updateRemoteUserUID", "init"}
+const (
+	meansBuild   = "boxes run no Dockerfile: name an image, or list packages in agentbox.yaml"
+	meansCompose = "boxes run no Compose file: list its services in agentbox.yaml"
+	meansEditor  = "nothing: it is for editors"
+	meansMachine = "nothing: root in a box is not restricted"
+)
 
-// unsupported maps keys that boxes cannot honour to what to do instead.
-var unsupported = map[string]string{
-	"build":                       "boxes run no Dockerfile: name an image, or list packages in agentbox.yaml",
-	"dockerFile":                  "boxes run no Dockerfile: name an image, or list packages in agentbox.yaml",
-	"dockerComposeFile":           "boxes run no Compose file: list its services in agentbox.yaml",
-	"service":                     "boxes run no Compose file: list its services in agentbox.yaml",
-	"runServices":                 "boxes run no Compose file: list its services in agentbox.yaml",
-	"initializeCommand":           "a repository runs nothing on the host",
-	"postAttachCommand":           "boxes run nothing on attach: use postStartCommand",
-	"mounts":                      "a box mounts nothing of the host: use include in agentbox.yaml",
-	"workspaceMount":              "the workspace is always a disk of its own at /workspace",
-	"workspaceFolder":             "the workspace is always at /workspace",
-	"runArgs":                     "boxes do not use a container engine",
-	"appPort":                     "use forwardPorts",
-	"containerUser":               "use remoteUser",
-	"privileged":                  "a box is a machine: root in it is not restricted",
-	"capAdd":                      "a box is a machine: root in it has every capability",
-	"securityOpt":                 "a box is a machine: it has no container security options",
-	"overrideFeatureInstallOrder": "the packages of all features are installed together",
-	"secrets":                     "secrets are never read from a repository: use agentbox secret set",
+// devcontainerKeys lists every key of the format (containers.dev, "devcontainer.json reference"), in
+// the order in which they are read: what variables stand for first, image before what depends on
+// it, and commands in the order in which the specification runs them. Tests compare it with the
+// specification's own list and with docs/configuration.md.
+func devcontainerKeys() []devcontainerKey {
+	return []devcontainerKey{
+		{"workspaceMount", approximated, "the workspace is a disk of its own at `/workspace`", (*devcontainerDecoder).workspaceMount},
+		{"workspaceFolder", approximated, "the folder below `/workspace` that commands run in", (*devcontainerDecoder).workspaceFolder},
+		{"image", honoured, "`image`", (*devcontainerDecoder).image},
+		{"build", refused, meansBuild, nil},
+		{"build.dockerfile", refused, meansBuild, nil},
+		{"build.context", refused, meansBuild, nil},
+		{"build.target", refused, meansBuild, nil},
+		{"build.args", refused, meansBuild, nil},
+		{"build.cacheFrom", refused, meansBuild, nil},
+		{"dockerFile", refused, meansBuild, nil},
+		{"context", refused, meansBuild, nil},
+		{"dockerComposeFile", refused, meansCompose, nil},
+		{"service", refused, meansCompose, nil},
+		{"runServices", refused, meansCompose, nil},
+		{"features", approximated, "packages and `toolchain` of an `apt:` image, beside what a box has anyway", (*devcontainerDecoder).features},
+		{"overrideFeatureInstallOrder", honoured, "nothing: all packages are installed together", nil},
+		{"containerEnv", honoured, "`env`", (*devcontainerDecoder).env},
+		{"remoteEnv", honoured, "`env`", (*devcontainerDecoder).env},
+		{"secrets", refused, "secrets are never read from a repository: use agentbox secret set", nil},
+		{"forwardPorts", honoured, "`ports`", (*devcontainerDecoder).forwardPorts},
+		{"appPort", honoured, "`ports`", (*devcontainerDecoder).appPort},
+		{"portsAttributes", honoured, meansEditor, nil},
+		{"otherPortsAttributes", honoured, meansEditor, nil},
+		{"mounts", refused, "a box mounts nothing of the host: use include in agentbox.yaml", nil},
+		{"initializeCommand", refused, "a repository runs nothing on the host", nil},
+		{"onCreateCommand", honoured, "`setup`", (*devcontainerDecoder).setup},
+		{"updateContentCommand", honoured, "`setup`", (*devcontainerDecoder).setup},
+		{"postCreateCommand", honoured, "`setup`", (*devcontainerDecoder).setup},
+		{"postStartCommand", honoured, "`start`", (*devcontainerDecoder).start},
+		{"postAttachCommand", refused, "boxes run nothing on attach: use postStartCommand", nil},
+		{"waitFor", honoured, "nothing: `up` waits for all commands", nil},
+		{"containerUser", honoured, "`user`, without `remoteUser`", (*devcontainerDecoder).user},
+		{"remoteUser", honoured, "`user`", (*devcontainerDecoder).user},
+		{"updateRemoteUserUID", honoured, "nothing: it is about files of the host", nil},
+		{"userEnvProbe", approximated, "commands get the environment of the box, not that of a login shell", (*devcontainerDecoder).userEnvProbe},
+		{"hostRequirements", honoured, "the least that a box gets, as far as this machine has it", (*devcontainerDecoder).hostRequirements},
+		{"hostRequirements.cpus", honoured, "the least `cpus`", nil},
+		{"hostRequirements.memory", honoured, "the least `memory`", nil},
+		{"hostRequirements.storage", honoured, "the least `disk`", nil},
+		{"hostRequirements.gpu", refused, "a box has no GPU", nil},
+		{"runArgs", approximated, "boxes do not use a container engine", (*devcontainerDecoder).runArgs},
+		{"privileged", approximated, "root in a box is not restricted, but has no device of this machine", (*devcontainerDecoder).privileged},
+		{"capAdd", honoured, meansMachine, nil},
+		{"securityOpt", honoured, meansMachine, nil},
+		{"init", honoured, "nothing: a box has one", nil},
+		{"overrideCommand", approximated, "the image's own command is not run", (*devcontainerDecoder).overrideCommand},
+		{"shutdownAction", approximated, "a box runs until it is paused or removed", (*devcontainerDecoder).shutdownAction},
+		{"name", honoured, meansEditor, nil},
+		{"customizations", honoured, meansEditor, nil},
+		{"$schema", honoured, meansEditor, nil},
+		{"additionalProperties", honoured, meansEditor, nil},
+		// Older forms, which the format's own tool still reads.
+		{"extensions", honoured, meansEditor, nil},
+		{"settings", honoured, meansEditor, nil},
+		{"devPort", honoured, meansEditor, nil},
+	}
 }
 
-// parseDevcontainer parses a devcontainer.json. Unsupported keys are warnings, because the file
-// was written for other tools too; a known key with a value of the wrong type is an error. An
-// empty file is valid and asks for nothing.
-func parseDevcontainer(data []byte, src source) (*Config, error) {
-	d := newDecoder(src)
+// devcontainerDecoder reads a devcontainer.json into a Config. Of a value that a box cannot take it
+// makes a warning where it can, because the file was written for other tools too.
+type devcontainerDecoder struct {
+	*decoder
+	base   string     // what the file applies to: a directory relative to root, "" for the root itself
+	folder string     // the workspace folder that the file names, below root; base without one
+	mount  string     // where the file wants the root
+	key    string     // that is being read
+	asUser *yaml.Node // names the user; nil for none
+	ports  map[agentbox.ConfiguredPort]bool
+}
+
+// parseDevcontainer parses a devcontainer.json. base is the directory that it applies to, relative
+// to the root. A known key with a value of the wrong type is an error. An empty file is valid and
+// asks for nothing.
+func parseDevcontainer(data []byte, src source, base string) (*Config, error) {
+	d := newDevcontainerDecoder(src, base)
 	if len(strings.TrimSpace(string(data))) == 0 {
 		return d.cfg, nil
 	}
@@ -70,31 +126,59 @@ func parseDevcontainer(data []byte, src source) (*Config, error) {
 	if doc, line, wrong := parseJSONC(data); wrong != "" {
 		d.FailAt(line, wrong)
 	} else {
-		sortKeys(doc)
-		d.record(doc, devcontainerKeys, d.unsupportedKey)
+		d.document(doc)
 	}
 	return d.result()
 }
 
-// unsupportedKey handles a key that has no effect on boxes. Unless it is harmless, the warning says
-// what to do instead or which key was probably meant.
-func (d *decoder) unsupportedKey(k *yaml.Node) {
-	if slices.Contains(harmless, k.Value) {
-		return
-	}
-	if instead, ok := unsupported[k.Value]; ok {
-		d.warn(k, "`%s` is ignored: %s", k.Value, instead)
-		return
-	}
-	known := slices.Concat(keyNames(devcontainerKeys), harmless, slices.Sorted(maps.Keys(unsupported)))
-	d.warn(k, "unknown key `%s` is ignored%s", agentbox.Clip(k.Value), yamlfile.Nearest(k.Value, known))
+func newDevcontainerDecoder(src source, base string) *devcontainerDecoder {
+	return &devcontainerDecoder{decoder: newDecoder(src), base: base, folder: base, ports: map[agentbox.ConfiguredPort]bool{}}
 }
 
-// sortKeys sorts the keys into the order of devcontainerKeys, because the order of
-// commands in the file does not matter.
-func sortKeys(n *yaml.Node) {
+// document reads the keys, in the order of the table.
+func (d *devcontainerDecoder) document(doc *yaml.Node) {
+	keys := devcontainerKeys()
+	sortKeys(doc, keys)
+	var known []key
+	for _, k := range keys {
+		known = append(known, key{k.name, func(_ *decoder, n *yaml.Node) { d.read(k, n) }})
+	}
+	d.record(doc, known, func(k *yaml.Node) {
+		d.warn(k, "unknown key `%s` is ignored%s", agentbox.Clip(k.Value), yamlfile.Nearest(k.Value, keyNames(known)))
+	})
+	d.ownUser()
+}
+
+// read reads one key that has a value.
+func (d *devcontainerDecoder) read(k devcontainerKey, n *yaml.Node) {
+	d.key = k.name
+	switch {
+	case k.read != nil:
+		k.read(d, n)
+	case k.outcome != honoured && asks(n):
+		d.warn(n, "`%s` is ignored: %s", k.name, k.means)
+	}
+}
+
+// asks tells whether a value asks for anything: false, and empty texts, lists and objects do not.
+func asks(n *yaml.Node) bool {
+	if n.Kind == yaml.ScalarNode {
+		return n.Value != "" && n.Value != "false"
+	}
+	return len(n.Content) > 0
+}
+
+// approximate warns of a value that a box follows in part.
+func (d *devcontainerDecoder) approximate(n *yaml.Node, what string) {
+	keys := devcontainerKeys()
+	i := slices.IndexFunc(keys, func(k devcontainerKey) bool { return k.name == d.key })
+	d.warn(n, "`%s`: %s%s", d.key, what, strings.ReplaceAll(keys[i].means, "`", ""))
+}
+
+// sortKeys puts the keys of an object into the order of the table, and unknown keys first.
+func sortKeys(n *yaml.Node, keys []devcontainerKey) {
 	rank := func(k *yaml.Node) int {
-		return slices.IndexFunc(devcontainerKeys, func(known key) bool { return known.name == k.Value })
+		return slices.IndexFunc(keys, func(known devcontainerKey) bool { return known.name == k.Value })
 	}
 	if n.Kind != yaml.MappingNode {
 		return
@@ -102,138 +186,4 @@ func sortKeys(n *yaml.Node) {
 	pairs := slices.Collect(slices.Chunk(n.Content, 2))
 	slices.SortStableFunc(pairs, func(a, b []*yaml.Node) int { return rank(a[0]) - rank(b[0]) })
 	n.Content = slices.Concat(pairs...)
-}
-
-// commands reads a lifecycle command: a string for the shell, a list of arguments, or a mapping
-// of named commands in either form. The specification runs named commands in parallel; boxes run
-// them one after the other, in file order.
-func (d *decoder) commands(n *yaml.Node, to *[]string) {
-	switch n.Kind {
-	case yaml.MappingNode:
-		d.Pairs(n, func(_, v *yaml.Node) { d.command(v, to) })
-	default:
-		d.command(n, to)
-	}
-}
-
-// command adds one command as a line for sh -c. Each argument of a list is quoted, because the
-// specification passes them to exec without a shell.
-func (d *decoder) command(n *yaml.Node, to *[]string) {
-	if n.Kind != yaml.SequenceNode {
-		if s, ok := d.Text(n); ok && strings.TrimSpace(s) != "" {
-			*to = append(*to, d.expand(n, s))
-		}
-		return
-	}
-	var argv []string
-	if list(d, n, &argv, func(s string) (string, error) { return d.expand(n, s), nil }); len(argv) > 0 {
-		*to = append(*to, shellescape.QuoteCommand(argv))
-	}
-}
-
-// expand substitutes the variables in part of a command. A variable without a value stays as it
-// is, with a warning, since the command may not need it.
-func (d *decoder) expand(n *yaml.Node, s string) string {
-	if variable, why := unsupportedVariable(s); variable != "" {
-		d.warn(n, "%s…} stays as it is in the command: %s", variable, why)
-	}
-	return d.substitute(s)
-}
-
-// devcontainerEnv reads variables. It omits a variable whose value refers to something that
-// boxes lack, because an incomplete value, for example of PATH, is worse than none.
-func (d *decoder) devcontainerEnv(n *yaml.Node) {
-	d.variables(n, func(name string, v *yaml.Node) {
-		s, ok := d.Text(v)
-		if !ok {
-			return // null unsets the variable, and a box does not set it anyway
-		}
-		if variable, why := unsupportedVariable(s); variable != "" {
-			d.warn(v, "variable `%s` is left out: %s", agentbox.Clip(name), why)
-			return
-		}
-		d.cfg.Env[name] = d.substitute(s)
-	})
-}
-
-// substitute replaces the variables that a box has. Both workspace folders are the box's,
-// because commands and values are used only there.
-func (d *decoder) substitute(s string) string {
-	const workspace = "/workspace"
-	return strings.NewReplacer(
-		"${containerWorkspaceFolder}", workspace, "${containerWorkspaceFolderBasename}", path.Base(workspace),
-		"${localWorkspaceFolder}", workspace, "${localWorkspaceFolderBasename}", path.Base(d.root),
-	).Replace(s)
-}
-
-// unsupportedVariable returns the first variable that is never substituted, and the reason. It must cover
-// every form in the specification that substitute does not handle.
-func unsupportedVariable(s string) (variable, why string) {
-	for _, host := range []string{"${localEnv:", "${env:"} {
-		if strings.Contains(s, host) {
-			return host, "a repository does not read the host's environment"
-		}
-	}
-	if strings.Contains(s, "${containerEnv:") {
-		return "${containerEnv:", "write the value instead of ${containerEnv:…}"
-	}
-	return "", ""
-}
-
-// forwardPorts reads numbers and "host:port". Only ports of the box itself can be forwarded;
-// ports of other hosts belong to Compose services, which boxes lack, and cause a warning. The
-// rest is read like the ports of an agentbox.yaml.
-func (d *decoder) forwardPorts(n *yaml.Node) {
-	own := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: n.Line}
-	d.Items(n, func(item *yaml.Node) {
-		host, port, two := strings.Cut(item.Value, ":")
-		if two && host != "localhost" && host != "127.0.0.1" {
-			d.warn(item, "port %s is ignored: only ports of the box itself are forwarded", agentbox.Clip(item.Value))
-			return
-		}
-		if two {
-			item = &yaml.Node{Kind: item.Kind, Tag: item.Tag, Line: item.Line, Value: port}
-		}
-		own.Content = append(own.Content, item)
-	})
-	d.ports(own)
-}
-
-// hostRequirements reads the minimum size of the machine, which becomes the size of the box. A
-// GPU or any other requirement causes a warning.
-func (d *decoder) hostRequirements(n *yaml.Node) {
-	d.record(n, []key{
-		{"cpus", func(d *decoder, n *yaml.Node) { d.integer(n, &d.cfg.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs) }},
-		{"memory", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Memory, agentbox.MinMemory, agentbox.MaxMemory) }},
-		{"storage", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Disk, agentbox.MinDisk, agentbox.MaxDisk) }},
-	}, func(k *yaml.Node) { d.warn(k, "`hostRequirements.%s` is ignored", agentbox.Clip(k.Value)) })
-}
-
-// featurePackages maps features to equivalent Debian packages. The key is the last element of
-// the feature's reference without its version: ghcr.io/devcontainers/features/go:1 is go. The
-// version is ignored.
-var featurePackages = map[string][]string{
-	"go": {"golang"}, "node": {"nodejs", "npm"}, "python": {"python3", "python3-pip", "python3-venv"}, "rust": {"cargo", "rustc"},
-	"java": {"default-jdk"}, "ruby": {"ruby-full"}, "php": {"php-cli"}, "git": {"git"}, "git-lfs": {"git-lfs"},
-	"github-cli": {"gh"}, "common-utils": {"curl", "less", "sudo"}, "sshd": {"openssh-server"},
-}
-
-// features converts features to packages, which only an apt: image can take.
-func (d *decoder) features(n *yaml.Node) {
-	d.Pairs(n, func(k, _ *yaml.Node) {
-		ref, _, _ := strings.Cut(k.Value, "@")
-		name, _, _ := strings.Cut(path.Base(ref), ":")
-		packages, ok := featurePackages[name]
-		switch {
-		case !ok:
-			d.warn(k, "feature `%s` is ignored: boxes have no package for it", agentbox.Clip(k.Value))
-		case d.cfg.Image != "" && !strings.HasPrefix(d.cfg.Image, "apt:"):
-			d.warn(k, "feature `%s` is ignored: image %s is used as it is", agentbox.Clip(k.Value), agentbox.Clip(d.cfg.Image))
-		default:
-			if d.cfg.Packages == nil {
-				d.cfg.Packages = slices.Clone(basePackages)
-			}
-			d.cfg.Packages = append(d.cfg.Packages, packages...)
-		}
-	})
 }

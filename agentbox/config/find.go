@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"agentbox/agentbox"
 )
@@ -18,7 +19,11 @@ var names = []string{"agentbox.yaml", ".devcontainer/devcontainer.json", ".devco
 // for agentbox. Outside a repository only dir itself is searched, so that another user's file in
 // /tmp or /home has no effect. path is "" if there is no configuration. dir may be relative;
 // path and root are absolute, without symbolic links. Errors have code Invalid.
-func Find(dir string) (path, root string, err error) {
+func Find(dir string) (path, root string, err error) { return find(dir, "") }
+
+// find is Find. With a name it is .devcontainer/NAME/devcontainer.json alone that it looks for, and
+// a name that no directory has is an error.
+func find(dir, devcontainer string) (path, root string, err error) {
 	dir, err = realDir(dir)
 	if err != nil {
 		return "", "", err
@@ -26,7 +31,14 @@ func Find(dir string) (path, root string, err error) {
 	dirs := parentDirs(dir)
 	root = dirs[len(dirs)-1]
 	// Search all directories for agentbox.yaml before looking for the other files.
-	for _, group := range [][]string{names[:1], names[1:]} {
+	groups := [][]string{names[:1], names[1:]}
+	if devcontainer != "" {
+		if !filepath.IsLocal(devcontainer) || filepath.Base(devcontainer) != devcontainer {
+			return "", "", agentbox.Errorf(agentbox.Invalid, "%q is not the name of a folder in .devcontainer", agentbox.Clip(devcontainer))
+		}
+		groups = [][]string{{".devcontainer/" + devcontainer + "/devcontainer.json"}}
+	}
+	for _, group := range groups {
 		for _, d := range dirs {
 			for _, name := range group {
 				path := filepath.Join(d, filepath.FromSlash(name))
@@ -38,7 +50,40 @@ func Find(dir string) (path, root string, err error) {
 			}
 		}
 	}
+	if devcontainer != "" {
+		return "", "", agentbox.Errorf(agentbox.Invalid, "there is no .devcontainer/%s/devcontainer.json", devcontainer).WithHint("there are: %s", orNone(devcontainerNames(dirs)))
+	}
 	return "", root, nil
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return joinSome(names)
+}
+
+// maxListed bounds how many entries of a .devcontainer directory are looked at.
+const maxListed = 1000
+
+// devcontainerNames returns the NAMEs of all .devcontainer/NAME/devcontainer.json in dirs, sorted.
+func devcontainerNames(dirs []string) []string {
+	var names []string
+	for _, dir := range dirs {
+		d, err := os.Open(filepath.Join(dir, ".devcontainer"))
+		if err != nil {
+			continue
+		}
+		entries, _ := d.ReadDir(maxListed) // what cannot be read has none
+		_ = d.Close()                      // it was only read
+		for _, e := range entries {
+			if _, err := os.Lstat(filepath.Join(d.Name(), e.Name(), "devcontainer.json")); err == nil && e.IsDir() && !slices.Contains(names, e.Name()) {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // realDir returns dir as an absolute path without symbolic links, so that walking upward sees

@@ -24,7 +24,7 @@ func FuzzDevcontainer(f *testing.F) {
 	f.Add([]byte(""))
 	f.Add([]byte(`{"image": ["x"], "features": {"a": null}, /* */ "postCreateCommand": {"a": ["b", {}]},}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := parseDevcontainer(data, source{name: ".devcontainer.json", root: "/r", home: "/h"})
+		c, err := parseDevcontainer(data, source{name: ".devcontainer.json", root: "/r", home: "/h"}, "sub")
 		check(t, c, err)
 	})
 }

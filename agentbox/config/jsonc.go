@@ -81,8 +81,15 @@ func (t *tree) node(v *hujson.Value) *yaml.Node {
 	switch x := v.Value.(type) {
 	case *hujson.Object:
 		n.Kind, n.Tag = yaml.MappingNode, "!!map"
+		at := map[string]int{} // of a repeated key the last value counts, as wherever JSON is read
 		for i := range x.Members {
-			n.Content = append(n.Content, t.node(&x.Members[i].Name), t.node(&x.Members[i].Value))
+			k, v := t.node(&x.Members[i].Name), t.node(&x.Members[i].Value)
+			if first, again := at[k.Value]; again {
+				n.Content[first], n.Content[first+1] = k, v
+				continue
+			}
+			at[k.Value] = len(n.Content)
+			n.Content = append(n.Content, k, v)
 		}
 	case *hujson.Array:
 		n.Kind, n.Tag = yaml.SequenceNode, "!!seq"

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -22,11 +23,15 @@ const maxFile = 1 << 20
 // most 20.
 //
 // Load caches nothing, so two calls may differ. It is safe for concurrent use.
-func Load(ctx context.Context, dir string) (*Config, error) {
+func Load(ctx context.Context, dir string) (*Config, error) { return LoadNamed(ctx, dir, "") }
+
+// LoadNamed is Load with .devcontainer/NAME/devcontainer.json as the configuration, of the nearest
+// directory that has one; "" for none.
+func LoadNamed(ctx context.Context, dir, devcontainer string) (*Config, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	path, root, err := Find(dir)
+	path, root, err := find(dir, devcontainer)
 	if err != nil {
 		return nil, err
 	}
@@ -43,10 +48,18 @@ func Load(ctx context.Context, dir string) (*Config, error) {
 	}
 	home, _ := os.UserHomeDir() // only an include that begins with ~/ needs it and reports it missing
 	src := source{name: filepath.ToSlash(name), root: root, home: home}
+	base, err := filepath.Rel(root, baseDir(path))
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Invalid, "%s is not below %s: %w", path, root, err)
+	}
+	if base == "." {
+		base = ""
+	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // a byte-order mark, which editors write
 	var c *Config
 	// Find returns no other names, so the extension determines the format.
 	if strings.HasSuffix(path, ".json") {
-		c, err = parseDevcontainer(data, src)
+		c, err = parseDevcontainer(data, src, filepath.ToSlash(base))
 	} else {
 		c, err = parseYAML(data, src)
 	}
@@ -90,6 +103,7 @@ func (c *Config) complete(found toolchain.Found) {
 	if c.Image == "" && c.Packages == nil {
 		c.workstation(found)
 	}
+	c.addFeatures()
 	if c.Image == "" {
 		c.Image = defaultImage()
 	}
@@ -99,8 +113,10 @@ func (c *Config) complete(found toolchain.Found) {
 // configuration omits.
 func baseDir(path string) string {
 	dir := filepath.Dir(path)
-	if filepath.Base(dir) == ".devcontainer" {
-		return filepath.Dir(dir)
+	for _, d := range []string{dir, filepath.Dir(dir)} { // or .devcontainer/NAME
+		if filepath.Base(d) == ".devcontainer" && filepath.Base(path) == "devcontainer.json" {
+			return filepath.Dir(d)
+		}
 	}
 	return dir
 }

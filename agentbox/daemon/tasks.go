@@ -251,15 +251,17 @@ func needOf(cfg *config.Config, spec agentbox.TaskSpec) (task.Need, error) {
 	}
 	// If a size is not set, the box gets it depending on what runs beside it then. The queue
 	// assumes the maximum, since it would otherwise start more tasks than fit.
-	if need.CPUs != 0 && need.Memory != 0 {
+	machine, err := resources.Measure()
+	if err != nil && need.CPUs != 0 && need.Memory != 0 {
 		return need, nil
 	}
-	machine, err := resources.Measure()
 	if err != nil {
 		return need, agentbox.Errorf(agentbox.Unavailable, "cannot measure this machine: %w", err).WithHint("set cpus: and memory: in agentbox.yaml")
 	}
 	full := machine.Full()
-	return task.Need{CPUs: cmp.Or(need.CPUs, full.CPUs), Memory: cmp.Or(need.Memory, full.Memory)}, nil
+	need.CPUs = cmp.Or(need.CPUs, max(full.CPUs, min(cfg.Least.CPUs, machine.CPUs)))
+	need.Memory = min(cmp.Or(need.Memory, max(full.Memory, cfg.Least.Memory)), machine.Most())
+	return need, nil
 }
 
 // find returns the task whose id starts with ref. It does not look up a full id: the queue reports

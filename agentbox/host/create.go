@@ -3,9 +3,7 @@ package host
 import (
 	"context"
 	"errors"
-	"maps"
 	"path/filepath"
-	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -141,15 +139,7 @@ func userOr(user string) string {
 	return user
 }
 
-// guestOf is what a configuration gives to a machine. The environment is the image's; where both
-// set a variable, the configuration wins.
+// guestOf is what a configuration gives to a machine.
 func guestOf(cfg *config.Config, imageEnv []string) guestConfig {
-	g := guestConfig{Env: map[string]string{}, Services: cfg.Services, Ports: cfg.Ports}
-	for _, kv := range imageEnv {
-		if name, value, ok := strings.Cut(kv, "="); ok {
-			g.Env[name] = value
-		}
-	}
-	maps.Copy(g.Env, cfg.Env)
-	return g
+	return guestConfig{Env: cfg.Environment(imageEnv), Services: cfg.Services, Ports: cfg.Ports}
 }

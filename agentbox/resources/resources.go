@@ -43,6 +43,10 @@ const (
 // reserve is the memory that stays available for everything but boxes.
 func (m Machine) reserve() int64 { return m.Memory / keptFree }
 
+// Most is the most memory that one box may be promised, in bytes and whole MiB: with more of it in
+// use, nothing else on the machine would run.
+func (m Machine) Most() int64 { return (m.Memory - m.reserve()) >> 20 << 20 }
+
 // free is what may be promised to one more box: what is available beyond the reserve, while all
 // promises together stay within one and a half times the machine's memory.
 func (m Machine) free(p Allocated) int64 {

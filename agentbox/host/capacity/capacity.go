@@ -22,23 +22,34 @@ type Capacity struct {
 }
 
 // Share is how many CPUs and how much memory, in bytes, a box gets: what its configuration says,
-// else what this machine can afford. id is a box that is being reset, whose own promise does not
-// count. If the machine cannot be measured, the box gets the minimum, and a warning is logged.
+// else what this machine can afford and at least what the configuration needs, but never more than
+// this machine has. id is a box that is being reset, whose own promise does not count. If the
+// machine cannot be measured, the box gets the minimum, and a warning is logged.
 func (c Capacity) Share(id agentbox.BoxID, cfg *config.Config, progress agentbox.Progress) (cpus int, memory int64) {
-	if cfg.CPUs != 0 && cfg.Memory != 0 {
-		return cfg.CPUs, cfg.Memory
-	}
 	machine, err := c.Measure()
 	if err != nil {
 		c.Log.Warn("cannot measure this machine: boxes get the least", "error", err)
+		machine = resources.Machine{}
 	}
 	s, fits := machine.NextShare(c.Allocated(id))
-	if cfg.CPUs != 0 {
+	switch {
+	case cfg.CPUs != 0:
 		s.CPUs = cfg.CPUs
+	case err == nil && cfg.Least.CPUs > machine.CPUs:
+		progress.Note(fmt.Sprintf("%s needs %s, and this machine has %d: the box gets those", cfg.Source, agentbox.Plural(cfg.Least.CPUs, "CPU"), machine.CPUs))
+		s.CPUs = machine.CPUs
+	default:
+		s.CPUs = max(s.CPUs, cfg.Least.CPUs)
 	}
+	asked := cfg.Least.Memory
 	if cfg.Memory != 0 {
-		s.Memory = cfg.Memory
-	} else if !fits && err == nil {
+		asked, s.Memory = cfg.Memory, cfg.Memory
+	}
+	switch s.Memory = max(s.Memory, asked); {
+	case err == nil && asked > machine.Most():
+		s.Memory = machine.Most()
+		progress.Note(fmt.Sprintf("%s of memory is more than this machine has: the box may grow to %s", config.FormatSize(asked), config.FormatSize(s.Memory)))
+	case cfg.Memory == 0 && !fits && err == nil:
 		progress.Note(fmt.Sprintf("memory is short: %.1f GiB are available, and this box may grow to %s; agentbox top shows what boxes take, agentbox pause frees it",
 			float64(machine.Available)/(1<<30), config.FormatSize(s.Memory)))
 	}

@@ -40,6 +40,12 @@ func TestShare(t *testing.T) {
 		"neither":           {machine: big, cpus: 4, memory: 8 * gib},
 		"no room":           {machine: big, running: full, cpus: 2, memory: gib, says: "memory is short: 50.0 GiB"},
 		"no room, but said": {machine: big, running: full, cfg: config.Config{Memory: 3 * gib}, cpus: 2, memory: 3 * gib},
+		"at least less":     {machine: big, cfg: config.Config{Least: config.Least{CPUs: 2, Memory: gib}}, cpus: 4, memory: 8 * gib},
+		"at least more":     {machine: big, cfg: config.Config{Least: config.Least{CPUs: 6, Memory: 20 * gib}}, cpus: 6, memory: 20 * gib},
+		"more CPUs":         {machine: big, cfg: config.Config{Source: "dev.json", Least: config.Least{CPUs: 64}}, cpus: 8, memory: 8 * gib, says: "dev.json needs 64 CPUs, and this machine has 8"},
+		"more memory":       {machine: big, cfg: config.Config{Least: config.Least{Memory: 477 * gib}}, cpus: 4, memory: 51609 << 20, says: "477GiB of memory is more than this machine has: the box may grow to 51609MiB"},
+		"too much said":     {machine: big, cfg: config.Config{CPUs: 7, Memory: 477 * gib}, cpus: 7, memory: 51609 << 20, says: "477GiB of memory is more"},
+		"said, unmeasured":  {err: errors.New("no /proc"), cfg: config.Config{CPUs: 7, Memory: 477 * gib}, cpus: 7, memory: 477 * gib},
 		"not measured":      {err: errors.New("no /proc"), cpus: 1, memory: gib},
 	} {
 		output := ""

@@ -22,7 +22,7 @@ func SettingsOf(cfg *config.Config) Settings {
 	for key, value := range map[string]any{
 		"image": cfg.Image, "packages": cfg.Packages, "toolchain": constraintsOf(cfg), "include": cfg.Include, "kernel": cfg.Kernel,
 		"cpus": cfg.CPUs, "memory": cfg.Memory, "user": cfg.User, "start": cfg.Start, "services": cfg.Services,
-		"ports": cfg.Ports, "env": cfg.Env,
+		"ports": cfg.Ports, "env": environmentOf(cfg),
 	} {
 		b, err := json.Marshal(value)
 		if err != nil {
@@ -32,6 +32,15 @@ func SettingsOf(cfg *config.Config) Settings {
 		s[key] = hex.EncodeToString(sum[:8])
 	}
 	return s
+}
+
+// environmentOf is the environment as it is written. Boxes without derived variables keep the digest
+// that they were made with.
+func environmentOf(cfg *config.Config) any {
+	if len(cfg.Derived) == 0 {
+		return cfg.Env
+	}
+	return []map[string]string{cfg.Env, cfg.Derived}
 }
 
 // constraintsOf lists the tools and versions that are asked for, whichever files ask for them.

@@ -205,7 +205,7 @@ func newIngredients(req Request, base image.Image) (caches.Ingredients, error) {
 	if !project.IsDefaultBranch(req.Directory, req.Branch, req.Detached) {
 		in.Branch = req.Branch
 	}
-	in.SetEnv(req.Config.Env)
+	in.SetEnv(req.Config.Environment(nil)) // the image, which has the rest, is an ingredient
 	return in, in.ReadLockfiles(req.Config.Root, req.Config.Lockfiles)
 }
 
