@@ -54,6 +54,8 @@ type UpRequest struct {
 	Isolation agentbox.Isolation `json:"isolation,omitempty"` // overrides the configuration's
 	CPUs      int                `json:"cpus,omitempty"`
 	Memory    string             `json:"memory,omitempty"` // such as 2GiB
+	// Devcontainer names the .devcontainer/NAME/devcontainer.json that is the configuration.
+	Devcontainer string `json:"devcontainer,omitempty"`
 	// Agent names an agent whose program and its requirements the box contains.
 	Agent string `json:"agent,omitempty"`
 	// Environ is the caller's environment as NAME=VALUE. The configuration's includes may name its

@@ -35,7 +35,9 @@ var (
 // one that contains Directory.
 type PolicyRef struct {
 	BoxRef
-	Environ []string `json:"environ,omitempty"` // the caller's: its variables configure registries
+	// Devcontainer is the NAME of the .devcontainer/NAME/devcontainer.json that is meant.
+	Devcontainer string   `json:"devcontainer,omitempty"`
+	Environ      []string `json:"environ,omitempty"` // the caller's: its variables configure registries
 	// Refresh asks the host's tools again where packages come from.
 	Refresh bool `json:"refresh,omitempty"`
 }

@@ -85,7 +85,7 @@ func (a *app) withAgent(ctx context.Context, name string, req api.UpRequest, r *
 // about what the repository asks for, including the repository's own profiles. So only what was
 // approved runs.
 func (a *app) findAgent(ctx context.Context, name string) (agents.Profile, error) {
-	if err := a.reviewAtTerminal(ctx, false); err != nil {
+	if err := a.reviewAtTerminal(ctx, false, ""); err != nil {
 		return agents.Profile{}, err
 	}
 	return call(ctx, a, api.FindAgent, api.AgentRequest{PolicyRef: a.policyRef(""), Agent: name})

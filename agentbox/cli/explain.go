@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -24,6 +26,18 @@ type explained struct {
 	Packages  []string        `json:"packages,omitempty"`
 	Toolchain toolchain.Needs `json:"toolchain,omitempty"`
 	Lockfiles []string        `json:"lockfiles,omitempty"`
+	// What the configuration says of the box; zero values leave it to agentbox.
+	User   string                    `json:"user,omitempty"`
+	CPUs   int                       `json:"cpus,omitempty"`
+	Memory int64                     `json:"memory,omitempty"` // bytes
+	Disk   int64                     `json:"disk"`             // bytes
+	Least  config.Least              `json:"least"`
+	Env    map[string]string         `json:"env,omitempty"` // ${containerEnv:NAME} is the image's
+	Ports  []agentbox.ConfiguredPort `json:"ports,omitempty"`
+	Setup  []string                  `json:"setup,omitempty"`
+	Start  []string                  `json:"start,omitempty"`
+	// Warnings tell what of a devcontainer.json boxes do not do as it says.
+	Warnings []string `json:"warnings,omitempty"`
 	// Write is an agentbox.yaml with the same content, if the repository has none.
 	Write string     `json:"write,omitempty"`
 	Plan  api.UpPlan `json:"plan"`
@@ -34,11 +48,11 @@ type explained struct {
 // same code as the daemon, but the plan comes from the daemon, because only it knows the boxes and
 // what is cached. --json prints an explained.
 func (a *app) explain(ctx context.Context, req api.UpRequest) error {
-	dir, cfg, err := loadConfig(ctx)
+	dir, cfg, err := loadConfig(ctx, req.Devcontainer)
 	if err != nil {
 		return err
 	}
-	e := explained{Source: cfg.Source, Image: cfg.Image, Packages: cfg.Packages, Toolchain: cfg.Toolchain, Lockfiles: cfg.Lockfiles}
+	e := newExplained(cfg)
 	// Suggest a configuration only if there is none. Otherwise it would contradict the user's own.
 	if cfg.Path == "" {
 		e.Write = config.Write(cfg)
@@ -50,10 +64,21 @@ func (a *app) explain(ctx context.Context, req api.UpRequest) error {
 	return a.report(facts{value: e, text: e.text()})
 }
 
+// newExplained is what a configuration says.
+func newExplained(cfg *config.Config) explained {
+	e := explained{
+		Source: cfg.Source, Image: cfg.Image, Packages: cfg.Packages, Toolchain: cfg.Toolchain, Lockfiles: cfg.Lockfiles,
+		User: cfg.User, CPUs: cfg.CPUs, Memory: cfg.Memory, Disk: cfg.Disk, Least: cfg.Least, Ports: cfg.Ports,
+		Setup: cfg.Setup, Start: cfg.Start, Warnings: cfg.Warnings, Env: maps.Clone(cfg.Env),
+	}
+	maps.Copy(e.Env, cfg.Derived)
+	return e
+}
+
 // loadConfig returns the current directory and the configuration that governs it.
-func loadConfig(ctx context.Context) (dir string, cfg *config.Config, err error) {
+func loadConfig(ctx context.Context, devcontainer string) (dir string, cfg *config.Config, err error) {
 	if dir, err = currentDir(); err == nil {
-		cfg, err = config.Load(ctx, dir)
+		cfg, err = config.LoadAt(ctx, config.Place{Directory: dir, Devcontainer: devcontainer})
 	}
 	return dir, cfg, err
 }
@@ -72,6 +97,7 @@ func (e explained) text() string {
 	for _, name := range e.Lockfiles {
 		fmt.Fprintf(&b, "lockfile       %s\n", name)
 	}
+	e.boxText(&b)
 	box := "a new one"
 	if e.Plan.Box != "" {
 		box = e.Plan.Box
@@ -84,6 +110,46 @@ func (e explained) text() string {
 		fmt.Fprintf(&b, "\nTo change it, `agentbox init` writes this as agentbox.yaml:\n\n%s", e.Write)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// boxText writes what the configuration says of the box, line by line.
+func (e explained) boxText(b *strings.Builder) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(b, "%-14s %s\n", name, agentbox.Printable(strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")))
+	}
+	if e.User != "" {
+		line("user", "%s", e.User)
+	}
+	switch {
+	case e.CPUs != 0:
+		line("cpus", "%d", e.CPUs)
+	case e.Least.CPUs != 0:
+		line("cpus", "at least %d", e.Least.CPUs)
+	}
+	switch {
+	case e.Memory != 0:
+		line("memory", "%s", config.FormatSize(e.Memory))
+	case e.Least.Memory != 0:
+		line("memory", "at least %s", config.FormatSize(e.Least.Memory))
+	}
+	if e.Disk != config.DefaultDisk {
+		line("disk", "%s", config.FormatSize(e.Disk))
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Env)) {
+		line("env", "%s=%s", name, e.Env[name])
+	}
+	for _, p := range e.Ports {
+		line("port", "%d of the box, %d here", p.Box, p.Host)
+	}
+	for _, command := range e.Setup {
+		line("setup", "%s", command)
+	}
+	for _, command := range e.Start {
+		line("start", "%s", command)
+	}
+	for _, w := range e.Warnings {
+		line("warning", "%s", w)
+	}
 }
 
 // stepTexts describes the steps of up in words. The daemon sends steps as API constants. A step of
@@ -151,7 +217,7 @@ func (a *app) initCommand() *cli.Command {
 		Name: "init", Category: catHost, Usage: "write an agentbox.yaml with what was detected in this repository",
 		Description: "agentbox needs no configuration. This writes what it does without one to a file that you can edit.",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			_, cfg, err := loadConfig(ctx)
+			_, cfg, err := loadConfig(ctx, "")
 			if err != nil {
 				return err
 			}

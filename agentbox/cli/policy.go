@@ -304,11 +304,12 @@ func (a *app) askToApprove(r api.PolicyReport) bool {
 // With sure (--approve on the command line) it does not ask either: it shows the plan and approves
 // it. That is for users who have read the repository's configuration. A Makefile of that
 // repository, for example, may assume so of those who run it.
-func (a *app) reviewAtTerminal(ctx context.Context, sure bool) error {
+func (a *app) reviewAtTerminal(ctx context.Context, sure bool, devcontainer string) error {
 	if !sure && (!a.interactive() || a.quiet || a.json) {
 		return nil
 	}
 	ref := a.policyRef("")
+	ref.Devcontainer = devcontainer
 	r, err := call(ctx, a, api.ShowPolicy, ref)
 	if err != nil || len(r.Plan) == 0 {
 		return err

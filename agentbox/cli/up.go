@@ -38,6 +38,7 @@ func (a *app) upCommand() *cli.Command {
 			"The same directory and branch always use the same box; a paused or stopped one is started. The first box of a machine takes minutes.",
 		Flags: append(append(machineFlags(&req), r.flags()...),
 			&cli.StringFlag{Name: "name", Usage: "name the box `NAME`", Destination: &req.Name},
+			&cli.StringFlag{Name: "devcontainer", Usage: "use .devcontainer/`NAME`/devcontainer.json as the configuration", Destination: &req.Devcontainer},
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "create the box, but run nothing in it", Destination: &detach},
 			&cli.BoolFlag{Name: "explain", Usage: "show what the box would be created from, and why, but create nothing", Destination: &explain},
 			&cli.BoolFlag{Name: "approve", Usage: "approve what the repository asks of this machine, without a question", Destination: &approve},
@@ -52,7 +53,7 @@ func (a *app) upCommand() *cli.Command {
 			if explain {
 				return a.explain(ctx, req)
 			}
-			if err := a.reviewAtTerminal(ctx, approve); err != nil {
+			if err := a.reviewAtTerminal(ctx, approve, req.Devcontainer); err != nil {
 				return err
 			}
 			resp, err := a.up(ctx, req)

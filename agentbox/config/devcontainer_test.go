@@ -164,12 +164,12 @@ func TestDevcontainerBelowRoot(t *testing.T) {
 	if c, err = Load(context.Background(), root); err != nil || c.Path != "" || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "up --devcontainer NAME: db, web") {
 		t.Errorf("%+v %v", c, err)
 	}
-	if c, err = LoadNamed(context.Background(), filepath.Join(root, "svc"), "web"); err != nil || c.Env["A"] != "web" || c.Source != ".devcontainer/web/devcontainer.json" ||
+	if c, err = LoadAt(context.Background(), Place{filepath.Join(root, "svc"), "web"}); err != nil || c.Env["A"] != "web" || c.Source != ".devcontainer/web/devcontainer.json" ||
 		!slices.Equal(c.Toolchain.Tools(), []toolchain.Tool{toolchain.Go}) {
 		t.Errorf("%+v %v", c, err)
 	}
 	for _, name := range []string{"none", "..", "x", "../web", "a/b"} {
-		if _, err := LoadNamed(context.Background(), root, name); agentbox.CodeOf(err) != agentbox.Invalid {
+		if _, err := LoadAt(context.Background(), Place{root, name}); agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -63,6 +63,15 @@ func orNone(names []string) string {
 	return joinSome(names)
 }
 
+// Devcontainers returns the NAMEs that a Place in dir can have, sorted.
+func Devcontainers(dir string) []string {
+	dir, err := realDir(dir)
+	if err != nil {
+		return nil
+	}
+	return devcontainerNames(parentDirs(dir))
+}
+
 // maxListed bounds how many entries of a .devcontainer directory are looked at.
 const maxListed = 1000
 

@@ -23,15 +23,25 @@ const maxFile = 1 << 20
 // most 20.
 //
 // Load caches nothing, so two calls may differ. It is safe for concurrent use.
-func Load(ctx context.Context, dir string) (*Config, error) { return LoadNamed(ctx, dir, "") }
+func Load(ctx context.Context, dir string) (*Config, error) {
+	return LoadAt(ctx, Place{Directory: dir})
+}
 
-// LoadNamed is Load with .devcontainer/NAME/devcontainer.json as the configuration, of the nearest
-// directory that has one; "" for none.
-func LoadNamed(ctx context.Context, dir, devcontainer string) (*Config, error) {
+// Place is where a configuration is looked for.
+type Place struct {
+	Directory string // and those above it, up to the repository's root
+	// Devcontainer is the NAME of the .devcontainer/NAME/devcontainer.json that a person chose; "" for
+	// none.
+	Devcontainer string
+}
+
+// LoadAt is Load for a place.
+func LoadAt(ctx context.Context, at Place) (*Config, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	path, root, err := find(dir, devcontainer)
+	dir := at.Directory
+	path, root, err := find(dir, at.Devcontainer)
 	if err != nil {
 		return nil, err
 	}

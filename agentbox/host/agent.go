@@ -23,7 +23,7 @@ func (m *Manager) FindAgent(ctx context.Context, req api.AgentRequest, _ agentbo
 	if err != nil {
 		return agents.Profile{}, err
 	}
-	return m.consent.Agent(ctx, repo.Root, req.Agent, req.Environ)
+	return m.consent.Agent(ctx, repo.Root, config.Place{Directory: req.Directory, Devcontainer: req.Devcontainer}, req.Agent, req.Environ)
 }
 
 // addAgent installs an agent in a box that was made without it. The box keeps running and loses

@@ -12,9 +12,10 @@ import (
 )
 
 // reportChanges says what the configuration and the flags ask for that the box does not have, and
-// records the flags for the next reset, which applies them. They are not applied now because a
-// reset drops everything but the workspace. cfg is the configuration with all flags applied.
-func (m *Manager) reportChanges(b *box, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) error {
+// records the flags and the configuration's place for the next reset, which applies them. They are
+// not applied now because a reset drops everything but the workspace. cfg is the configuration of
+// subdir with all flags applied.
+func (m *Manager) reportChanges(b *box, cfg *config.Config, subdir string, asked flags.Flags, progress agentbox.Progress) error {
 	rec := b.record()
 	var names []string
 	for _, key := range rec.Settings.Changed(flags.SettingsOf(cfg)) {
@@ -36,10 +37,10 @@ func (m *Manager) reportChanges(b *box, cfg *config.Config, asked flags.Flags, p
 	if rec.Box.Disk != cfg.Disk {
 		progress.Note(fmt.Sprintf("box %s keeps the size of its disk: agentbox rm and up make another", rec.Box.Name))
 	}
-	if !slices.Contains(slices.Collect(maps.Values(asked.Set())), true) {
+	if !slices.Contains(slices.Collect(maps.Values(asked.Set())), true) && asked.Devcontainer == "" && subdir == rec.Subdir {
 		return nil
 	}
 	// addAgent records the agent once it is installed: until then the box does not have it.
 	asked.Agent, asked.Tools = "", nil
-	return b.change(m.home, func(rec *record) { rec.Overrides = rec.Overrides.With(asked) })
+	return b.change(m.home, func(rec *record) { rec.Overrides, rec.Subdir = rec.Overrides.With(asked), subdir })
 }

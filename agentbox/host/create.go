@@ -20,7 +20,7 @@ import (
 func (u *creation) newRecord(key string) record {
 	return record{
 		Phase: phaseNew, Key: key, Task: u.Request.Task, Cold: u.Request.Cold && u.Templates, Life: 1, Workspace: 1,
-		Overrides: u.Flags, StartDue: true, Detached: u.Repo.Detached,
+		Overrides: u.Flags, StartDue: true, Detached: u.Repo.Detached, Subdir: u.Repo.Subdir,
 		Box: agentbox.Box{
 			Directory: u.Repo.Root, Branch: u.Repo.Branch, Commit: u.Repo.Commit, Lifetime: u.Config.Lifetime, Disk: u.Config.Disk,
 		},

@@ -9,6 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
@@ -62,7 +63,9 @@ type record struct {
 	Overrides flags.Flags    `json:"overrides"`
 	Settings  flags.Settings `json:"settings,omitempty"` // what the present machine was made for
 	Remote    string         `json:"remote,omitempty"`   // git remote in Box.Directory
-	User      string         `json:"user"`
+	// Subdir is where below Box.Directory the configuration was looked for.
+	Subdir string `json:"subdir,omitempty"`
+	User   string `json:"user"`
 	// Pool is how many machines are kept ready for boxes like this one; config.PoolAuto lets the
 	// daemon decide.
 	Pool     int         `json:"pool"`
@@ -167,7 +170,19 @@ func (r record) stagingTarget(h home.Home) staging.Target {
 
 // subject is what determines the box's policy.
 func (r record) subject() egress.Subject {
-	return egress.Subject{Root: r.Box.Directory, Project: r.Box.Project, Document: r.Approved, Seed: r.Seed, Limits: r.Limits}
+	return egress.Subject{Root: r.Box.Directory, At: r.place(), Project: r.Box.Project, Document: r.Approved, Seed: r.Seed, Limits: r.Limits}
+}
+
+// place is where the box's configuration is. A directory that is gone is replaced by the nearest one
+// above it, as nothing there can govern the box any more.
+func (r record) place() config.Place {
+	sub := filepath.FromSlash(r.Subdir)
+	for ; sub != "." && sub != ""; sub = filepath.Dir(sub) {
+		if info, err := os.Stat(filepath.Join(r.Box.Directory, sub)); err == nil && info.IsDir() {
+			break
+		}
+	}
+	return config.Place{Directory: filepath.Join(r.Box.Directory, sub), Devcontainer: r.Overrides.Devcontainer}
 }
 
 // newLike is the record of a new box like this one. It has no key and no remote, so that nobody

@@ -44,8 +44,11 @@ func (m *Manager) reconfigure(ctx context.Context, u *creation, progress agentbo
 	u.rec.Cold, u.Results, u.Templates = false, m.setup.Results != nil, m.templates.ForKind(u.rec.Box.Isolation)
 	p := plan.Restart(u.Facts)
 	if u.rec.Box.Directory != "" && !workspace.IsDeleted(u.rec.Box.Directory) {
-		if u.Config, err = config.Load(ctx, u.rec.Box.Directory); err != nil {
+		if u.Config, err = config.LoadAt(ctx, u.rec.place()); err != nil {
 			return err
+		}
+		for _, w := range u.Config.Warnings {
+			progress.Note(w)
 		}
 		if err := u.rec.Overrides.Apply(u.Config); err != nil {
 			return err

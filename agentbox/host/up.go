@@ -46,10 +46,6 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	// First, so that they are seen before anything that takes long.
-	for _, w := range u.Config.Warnings {
-		progress.Note(w)
-	}
 	// The caller's variables may be the values of secrets.
 	if err := m.Policies.RememberEnv(req.Environ); err != nil {
 		return api.UpResponse{}, err
@@ -63,6 +59,10 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	p, err := m.plan(ctx, u)
 	if err != nil {
 		return api.UpResponse{}, err
+	}
+	// First, so that they are seen before anything that takes long.
+	for _, w := range u.Config.Warnings {
+		progress.Note(w)
 	}
 	created := u.b == nil
 	if created {
@@ -105,12 +105,12 @@ func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *creation, pro
 	if u.Repo, err = workspace.Describe(ctx, req.Directory); err != nil {
 		return nil, proj, err
 	}
-	if u.Config, err = config.Load(ctx, req.Directory); err != nil {
+	if u.Config, err = config.LoadAt(ctx, config.Place{Directory: req.Directory, Devcontainer: req.Devcontainer}); err != nil {
 		return nil, proj, err
 	}
 	// An agent brings tools and flags of its own, so it is found before the flags are read.
 	if req.Agent != "" {
-		if u.Agent, err = m.consent.Agent(ctx, u.Repo.Root, req.Agent, req.Environ); err != nil {
+		if u.Agent, err = m.consent.Agent(ctx, u.Repo.Root, config.Place{Directory: req.Directory, Devcontainer: req.Devcontainer}, req.Agent, req.Environ); err != nil {
 			return nil, proj, err
 		}
 	}
@@ -135,6 +135,11 @@ func (m *Manager) plan(ctx context.Context, u *creation) (plan.Plan, error) {
 		u.Box = rec.planBox(u.b.state(m.home))
 		// The flags that the box was made with, overridden by the new ones.
 		asked = rec.Overrides.With(u.Flags)
+		if asked.Devcontainer != u.Request.Devcontainer {
+			if u.Config, err = config.LoadAt(ctx, config.Place{Directory: u.Request.Directory, Devcontainer: asked.Devcontainer}); err != nil {
+				return nil, err
+			}
+		}
 	} else if u.Subdir, err = m.hasSubdir(ctx, u); err != nil {
 		return nil, err
 	}
@@ -205,7 +210,7 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 	case api.UpBox:
 		return m.create(ctx, u, progress)
 	case api.UpChanges:
-		return m.reportChanges(u.b, u.Config, u.Flags, progress)
+		return m.reportChanges(u.b, u.Config, u.Repo.Subdir, u.Flags, progress)
 	case api.UpPolicy:
 		if err := u.b.setApproved(m.home, u.Review.InForce); err != nil {
 			return err

@@ -2,6 +2,7 @@ package host
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"agentbox/agentbox"
@@ -123,7 +124,7 @@ func TestUpInstallsAgentWithOtherFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := flags.Flags{CPUs: 3, Agent: "helper", Tools: toolchain.Needs{{Tool: toolchain.Node}}}
-	if err := m.reportChanges(b, cfg, asked, nil); err != nil {
+	if err := m.reportChanges(b, cfg, "", asked, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.record().Overrides; got.CPUs != 3 || got.Agent != "" || len(got.Tools) != 0 {
@@ -134,5 +135,39 @@ func TestUpInstallsAgentWithOtherFlags(t *testing.T) {
 	}
 	if got := b.record().Overrides; got.CPUs != 3 || got.Agent != "helper" || len(got.Tools) != 1 {
 		t.Errorf("afterwards it has %+v", got)
+	}
+}
+
+// A box is reset with the configuration of the directory that the last up was called in.
+func TestConfigurationBelowRoot(t *testing.T) {
+	h := newHome(t)
+	root := repository(t)
+	if err := os.MkdirAll(filepath.Join(root, "a/b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	rec := newTestRecord("mine")
+	rec.Box.Directory = root
+	write(t, h, rec)
+	m := manage(t, h)
+	b, err := m.boxes.find(t.Context(), api.BoxRef{Box: "mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.reportChanges(b, cfg, "a/b", flags.Flags{Devcontainer: "web"}, func(agentbox.Event) {}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"a/b", "a", ""} {
+		if got := b.record().place(); got != (config.Place{Directory: filepath.Join(root, want), Devcontainer: "web"}) {
+			t.Errorf("%+v, want %s", got, want)
+		}
+		if want != "" {
+			if err := os.Remove(filepath.Join(root, want)); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }

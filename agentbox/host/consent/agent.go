@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/config"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/task/agents"
 	"agentbox/policy"
@@ -13,12 +14,12 @@ import (
 // Agent finds the profile of an agent for boxes of a checkout. Each line of a profile that the
 // repository brings has to be approved, again after any change. Conflict for one that waits for
 // approval; NotFound for an unknown name.
-func (d Approvals) Agent(ctx context.Context, root, name string, environ []string) (agents.Profile, error) {
+func (d Approvals) Agent(ctx context.Context, root string, at config.Place, name string, environ []string) (agents.Profile, error) {
 	profile, err := d.profiles(root).Find(name)
 	if err != nil || profile.Origin != agents.Repository {
 		return profile, err
 	}
-	review, err := d.ReviewDirectory(ctx, root, environ)
+	review, err := d.ReviewDirectory(ctx, root, at, environ)
 	if err != nil {
 		return profile, err
 	}

@@ -30,7 +30,7 @@ func TestRepositoryAgentNeedsApproval(t *testing.T) {
 		}
 	}
 	find := func() (agents.Profile, error) {
-		return m.Agent(t.Context(), dir, "ours", nil)
+		return m.Agent(t.Context(), dir, config.Place{Directory: dir}, "ours", nil)
 	}
 	approve := func(err error) {
 		t.Helper()
@@ -64,7 +64,7 @@ func TestRepositoryAgentNeedsApproval(t *testing.T) {
 	if _, err := find(); agentbox.CodeOf(err) != agentbox.Conflict || !strings.Contains(err.Error(), `reaches "https://evil.example"`) {
 		t.Errorf("one that asks for more: %v", err)
 	}
-	if p, err := m.Agent(t.Context(), dir, "claude", nil); err != nil || p.Origin != agents.BuiltIn {
+	if p, err := m.Agent(t.Context(), dir, config.Place{Directory: dir}, "claude", nil); err != nil || p.Origin != agents.BuiltIn {
 		t.Errorf("one that is built in: %+v %v", p, err)
 	}
 }

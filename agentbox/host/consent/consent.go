@@ -75,9 +75,10 @@ func (d Approvals) Review(ctx context.Context, root string, cfg *config.Config, 
 	return d.Store.Review(p, root, cfg.Policy, asks)
 }
 
-// ReviewDirectory is Review for callers without flags: it loads the configuration of a directory.
-func (d Approvals) ReviewDirectory(ctx context.Context, root string, environ []string) (project.Review, error) {
-	cfg, err := config.Load(ctx, root)
+// ReviewDirectory is Review for callers without flags: it loads the configuration of a place in the
+// checkout.
+func (d Approvals) ReviewDirectory(ctx context.Context, root string, at config.Place, environ []string) (project.Review, error) {
+	cfg, err := config.LoadAt(ctx, at)
 	if err != nil {
 		return project.Review{}, err
 	}

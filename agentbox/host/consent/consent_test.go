@@ -51,6 +51,9 @@ func newTestApprovals(t *testing.T) testApprovals {
 // noBoxes is a machine without any.
 type noBoxes struct{ egress.Boxes }
 
+func (noBoxes) Find(context.Context, api.BoxRef) (agentbox.BoxID, egress.Subject, error) {
+	return agentbox.BoxID{}, egress.Subject{}, agentbox.Errorf(agentbox.NotFound, "no boxes")
+}
 func (noBoxes) Running() []egress.Box                    { return nil }
 func (noBoxes) SetApproved(string, string, string) error { return nil }
 
@@ -67,6 +70,45 @@ func repository(t *testing.T) string {
 		}
 	}
 	return dir
+}
+
+// What a configuration below the root asks for can be approved, and so can that of a devcontainer
+// that was chosen by name.
+func TestApproveAnyConfiguration(t *testing.T) {
+	for name, at := range map[string]config.Place{"sub/agentbox.yaml": {Directory: "sub"}, ".devcontainer/web/devcontainer.json": {Devcontainer: "web"}, "sub/.devcontainer.json": {Directory: "sub"}} {
+		dir := repository(t)
+		at.Directory = filepath.Join(dir, at.Directory)
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(`{"image": "oci:/srv/layout"}`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		m := newTestApprovals(t)
+		ask := func() (project.Review, error) {
+			cfg, err := config.LoadAt(t.Context(), at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m.Ask(t.Context(), dir, cfg, flags.Flags{}, func(agentbox.Event) {})
+		}
+		review, err := ask()
+		if agentbox.CodeOf(err) != agentbox.Conflict {
+			t.Fatalf("%s: nobody has approved it: %v", name, err)
+		}
+		ref := api.PolicyRef{BoxRef: api.BoxRef{Directory: at.Directory}, Devcontainer: at.Devcontainer}
+		if shown, err := m.policies.Show(t.Context(), ref, nil); err != nil || shown.Digest != review.Digest {
+			t.Errorf("%s: shows %s, not %s: %v", name, shown.Digest, review.Digest, err)
+		}
+		ref.Devcontainer = "" // the digest says which is meant
+		if _, err := m.policies.Approve(t.Context(), api.ApproveRequest{PolicyRef: ref, Digest: review.Digest}, nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := ask(); err != nil {
+			t.Errorf("%s is approved: %v", name, err)
+		}
+	}
 }
 
 // A repository gets nothing of this host that nobody has approved, by whatever way it names it; and

@@ -9,6 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/workspace"
 	"agentbox/agentbox/yamlfile"
@@ -27,6 +28,26 @@ func (e *Policies) rootOf(ctx context.Context, ref api.BoxRef) (string, error) {
 	return repo.Root, err
 }
 
+// placesOf lists where the configuration of a reference may be, the one that is meant first: the
+// caller's directory, or what the box was made from. A digest decides between them.
+func (e *Policies) placesOf(ctx context.Context, ref api.PolicyRef, root string) []config.Place {
+	here := config.Place{Directory: ref.Directory, Devcontainer: ref.Devcontainer}
+	_, s, err := e.Boxes.Find(ctx, ref.BoxRef)
+	if ref.Box != "" {
+		return []config.Place{s.At}
+	}
+	places := []config.Place{here}
+	if err == nil && s.At.Devcontainer != "" && ref.Devcontainer == "" {
+		places = []config.Place{s.At, here}
+	} else if err == nil {
+		places = append(places, s.At)
+	}
+	for _, name := range config.Devcontainers(ref.Directory) {
+		places = append(places, config.Place{Directory: ref.Directory, Devcontainer: name})
+	}
+	return append(places, config.Place{Directory: root})
+}
+
 // projectOf returns the checkout of a reference, and its project.
 func (e *Policies) projectOf(ctx context.Context, ref api.BoxRef) (string, project.Project, error) {
 	root, err := e.rootOf(ctx, ref)
@@ -39,11 +60,11 @@ func (e *Policies) projectOf(ctx context.Context, ref api.BoxRef) (string, proje
 
 // scopeOfRef is the scope of the named box, else of the checkout. A box keeps the document that it
 // was made or later put under; a checkout has what is approved now.
-func (e *Policies) scopeOfRef(ctx context.Context, ref api.BoxRef, root string, environ []string) (Scope, error) {
+func (e *Policies) scopeOfRef(ctx context.Context, ref api.PolicyRef, root string) (Scope, error) {
 	if ref.Box == "" {
-		return e.scopeAt(ctx, root, environ)
+		return e.scopeAt(ctx, root, e.placesOf(ctx, ref, root)[0], ref.Environ)
 	}
-	_, s, err := e.Boxes.Find(ctx, ref)
+	_, s, err := e.Boxes.Find(ctx, ref.BoxRef)
 	if err != nil {
 		return Scope{}, err
 	}
@@ -63,13 +84,13 @@ func (e *Policies) Show(ctx context.Context, ref api.PolicyRef, progress agentbo
 		}
 		defer e.Notify(nil, progress)
 	}
-	return e.report(ctx, root, ref.Environ)
+	return e.report(ctx, root, e.placesOf(ctx, ref, root)[0], ref.Environ)
 }
 
 // report is what is in force for a checkout, and what it asks for beyond that, with the digest to
 // approve.
-func (e *Policies) report(ctx context.Context, root string, environ []string) (api.PolicyReport, error) {
-	r, err := e.Review.ReviewDirectory(ctx, root, environ)
+func (e *Policies) report(ctx context.Context, root string, at config.Place, environ []string) (api.PolicyReport, error) {
+	r, err := e.Review.ReviewDirectory(ctx, root, at, environ)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
@@ -82,12 +103,12 @@ func (e *Policies) report(ctx context.Context, root string, environ []string) (a
 
 // scopeAt is the scope of the checkout at root now. A repository whose configuration cannot be read
 // has no rules of its own, and still those of its project.
-func (e *Policies) scopeAt(ctx context.Context, root string, environ []string) (Scope, error) {
+func (e *Policies) scopeAt(ctx context.Context, root string, at config.Place, environ []string) (Scope, error) {
 	p, err := project.Identify(root)
 	if err != nil {
 		return Scope{}, err
 	}
-	r, err := e.Review.ReviewDirectory(ctx, root, environ)
+	r, err := e.Review.ReviewDirectory(ctx, root, at, environ)
 	if err != nil {
 		return Scope{Root: root, Project: p}, nil //nolint:nilerr // making a box fails for the same reason, and reports it
 	}
@@ -115,7 +136,7 @@ func (e *Policies) Approve(ctx context.Context, req api.ApproveRequest, progress
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	r, err := e.Review.ReviewDirectory(ctx, root, req.Environ)
+	r, err := e.reviewOf(ctx, req, root)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
@@ -129,7 +150,22 @@ func (e *Policies) Approve(ctx context.Context, req api.ApproveRequest, progress
 	if err := e.setDocument(ctx, root, r.Digest); err != nil {
 		return api.PolicyReport{}, err
 	}
-	return e.changed(ctx, root, req.Environ, progress)
+	return e.changed(ctx, root, req.PolicyRef, progress)
+}
+
+// reviewOf is the review of the configuration whose digest a request names, of those that it may
+// mean; else of the one that it means.
+func (e *Policies) reviewOf(ctx context.Context, req api.ApproveRequest, root string) (first project.Review, err error) {
+	for i, at := range e.placesOf(ctx, req.PolicyRef, root) {
+		r, problem := e.Review.ReviewDirectory(ctx, root, at, req.Environ)
+		if problem == nil && r.Digest == req.Digest {
+			return r, nil
+		}
+		if i == 0 {
+			first, err = r, problem
+		}
+	}
+	return first, err
 }
 
 // setDocument makes a document govern the boxes of a checkout's present branch.
@@ -144,7 +180,7 @@ func (e *Policies) setDocument(ctx context.Context, root, document string) error
 // changed applies a change to the running boxes of a checkout's project, or to all if root is "",
 // and reports. Mistakes in the repository's own policy are reported and do not stop a user's
 // change.
-func (e *Policies) changed(ctx context.Context, root string, environ []string, progress agentbox.Progress) (api.PolicyReport, error) {
+func (e *Policies) changed(ctx context.Context, root string, ref api.PolicyRef, progress agentbox.Progress) (api.PolicyReport, error) {
 	if root == "" {
 		return api.PolicyReport{Boxes: e.Notify(nil, progress)}, nil
 	}
@@ -153,10 +189,10 @@ func (e *Policies) changed(ctx context.Context, root string, environ []string, p
 		return api.PolicyReport{}, err
 	}
 	notified := e.Notify(func(g Scope) bool { return g.Project == p }, progress)
-	out, mistakes := e.report(ctx, root, environ)
+	out, mistakes := e.report(ctx, root, e.placesOf(ctx, ref, root)[0], ref.Environ)
 	if mistakes != nil {
 		var err error
-		if out, err = e.reportInForce(ctx, Scope{Root: root, Project: p}, environ); err != nil {
+		if out, err = e.reportInForce(ctx, Scope{Root: root, Project: p}, ref.Environ); err != nil {
 			return api.PolicyReport{}, err
 		}
 		progress.Note("what the repository itself asks for cannot be read: " + mistakes.Error())
@@ -190,7 +226,7 @@ func (e *Policies) Change(ctx context.Context, req api.ChangeRequest, progress a
 	if err := e.Store.ChangeUser(p, func(f *policy.File) error { return change(f, req, rules) }); err != nil {
 		return api.PolicyReport{}, err
 	}
-	return e.changed(ctx, root, req.Environ, progress)
+	return e.changed(ctx, root, req.PolicyRef, progress)
 }
 
 // checkEffective returns the error for a new rule that would have no effect, because its targets
@@ -253,7 +289,7 @@ func (e *Policies) Check(ctx context.Context, req api.CheckRequest, _ agentbox.P
 	if err != nil {
 		return api.CheckReport{}, agentbox.Errorf(agentbox.Invalid, "%w", err).WithHint("agentbox policy check https://example.com/path, or example.com:22")
 	}
-	g, err := e.scopeOfRef(ctx, req.BoxRef, root, req.Environ)
+	g, err := e.scopeOfRef(ctx, req.PolicyRef, root)
 	if err != nil {
 		return api.CheckReport{}, err
 	}

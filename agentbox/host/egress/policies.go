@@ -15,6 +15,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
 	"agentbox/agentbox/cost"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/project"
@@ -33,10 +34,10 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Reviewer compares what the repository at root asks for, with the caller's environment, with what
-// is approved.
+// Reviewer compares what the repository at root asks for, by the configuration of a place in it and
+// with the caller's environment, with what is approved.
 type Reviewer interface {
-	ReviewDirectory(ctx context.Context, root string, environ []string) (project.Review, error)
+	ReviewDirectory(ctx context.Context, root string, at config.Place, environ []string) (project.Review, error)
 }
 
 // Boxes are the boxes that policies govern. Its methods may be called at any time, also while a box
@@ -68,10 +69,11 @@ type Box interface {
 
 // Subject is what determines the policy of a box.
 type Subject struct {
-	Root     string // of its checkout; "" for none
-	Project  string // name of the project it was made for
-	Document string // digest of the approved document; "" for none
-	Seed     string // of its placeholders
+	Root     string       // of its checkout; "" for none
+	At       config.Place // of its configuration
+	Project  string       // name of the project it was made for
+	Document string       // digest of the approved document; "" for none
+	Seed     string       // of its placeholders
 	Limits   api.Limits
 }
 

@@ -25,7 +25,9 @@ type Flags struct {
 	Isolation agentbox.Isolation `json:"isolation,omitempty"`
 	CPUs      int                `json:"cpus,omitempty"`
 	Memory    string             `json:"memory,omitempty"`
-	Agent     string             `json:"agent,omitempty"` // whose program the box has
+	// Devcontainer is the NAME of the .devcontainer/NAME/devcontainer.json that was chosen.
+	Devcontainer string `json:"devcontainer,omitempty"`
+	Agent        string `json:"agent,omitempty"` // whose program the box has
 	// Tools are what the agent needs, itself included.
 	Tools toolchain.Needs `json:"tools,omitempty"`
 	// Variables are those of the caller's environment that includes name.
@@ -36,7 +38,7 @@ type Flags struct {
 // caller's variables that includes name. It fails if the agent's needs cannot be read.
 func New(req api.UpRequest, cfg *config.Config, agent agents.Profile) (o Flags, err error) {
 	o = Flags{
-		Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory, Agent: agent.Name,
+		Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory, Devcontainer: req.Devcontainer, Agent: agent.Name,
 		Variables: Variables(cfg, req.Environ),
 	}
 	if agent.Name != "" {
@@ -133,6 +135,9 @@ func (o Flags) With(later Flags) Flags {
 	}
 	if later.Memory != "" {
 		o.Memory = later.Memory
+	}
+	if later.Devcontainer != "" {
+		o.Devcontainer = later.Devcontainer
 	}
 	if later.Agent != "" {
 		o.Agent, o.Tools = later.Agent, later.Tools
