@@ -24,7 +24,7 @@ UNRACED  = $(filter-out $(RACED),$(addprefix ./,$(TESTED)))
 GUARDED  = TestConformance|TestFaults|TestBoxSurvivesHostileUser|TestClonesDiffer|TestWorkspaceAfterWarmUp|TestDiskLimit|TestGuestCannotSeeHost|TestIdleMachineReleasesProgramPages|TestMachineProcessesAreConfined|TestWorkspaceBelongsToCaller
 SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory
 
-.PHONY: help up build binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps e2e-qemu e2e-kvm reproducible vet fuzz chaos soak bench lab bench-peers deps deps-test clean
+.PHONY: help up build binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps e2e-qemu e2e-kvm reproducible vet fuzz chaos soak bench lab bench-peers devcontainer-cli deps deps-test clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -84,7 +84,7 @@ slow: deps-test build ## what CI runs besides: long scripts, attacks and faults 
 
 nightly: deps-test build ## what is in neither: scripts in microVMs, whole sweeps, chaos, a soak, fuzz (hours)
 	@rm -f build/took
-	@$(MAKE) --no-print-directory e2e-nightly sweeps raced-all chaos soak fuzz
+	@$(MAKE) --no-print-directory devcontainer-cli e2e-nightly sweeps raced-all chaos soak fuzz
 	@build/longest build/took
 
 unit: build/longest ## unit tests: nothing boots; a minute or two
@@ -150,6 +150,11 @@ bench-peers: ## what lab mesh --peers build/peers measures beside us: a registry
 chaos: build build/longest ## a hundred random kills of boxes of each kind and of a store's processes, and nothing lost or orphaned
 	export AGENTBOX_CHAOS=100 && $(TEST) -count=1 -timeout 240m -run 'TestChaos|TestTaskChaos' ./agentbox/e2e
 	export AGENTBOX_CHAOS=200 && $(TEST) -short -count=1 -timeout 60m -run 'TestKilledAtAnyStep' ./cachestore
+
+devcontainer-cli: ## compare our reader of devcontainer.json with the format's own tool, from npm
+	npm install --silent --no-audit --no-fund --prefix build/devcontainer-cli @devcontainers/cli@0.89.0
+	AGENTBOX_DEVCONTAINER_CLI=$(CURDIR)/build/devcontainer-cli/node_modules/@devcontainers/cli/devcontainer.js \
+		$(GO) test -count=1 -run TestDevcontainerCLI ./agentbox/config
 
 # Without its own limit, minimizing one input takes the whole half minute, and nothing is tried meanwhile.
 fuzz: ## every fuzz target, half a minute each

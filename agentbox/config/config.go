@@ -58,8 +58,8 @@ type Config struct {
 
 // Least is the least that a box should get of this machine; 0 for any.
 type Least struct {
-	CPUs   int
-	Memory int64 // bytes, whole MiB
+	CPUs   int   `json:"cpus,omitempty"`
+	Memory int64 `json:"memory,omitempty"` // bytes, whole MiB
 }
 
 // Include is a file or directory of the host that is copied into the image. A repository can
