@@ -142,11 +142,10 @@ func missingRules(report api.PolicyReport, rules []string) []string {
 	})
 }
 
-// ensureKey makes sure that one of an agent's secrets is set. Any of them will do, because a
-// profile lists alternatives. It tries, in this order: a secret that is already set; an environment
-// variable of that name; the login that the agent itself left on this machine; and a question at
-// the terminal, whose answer goes into the keyring. If nobody can be asked, the error is Missing,
-// with the command that sets the secret.
+// ensureKey makes sure that one of an agent's secrets is set, and sets all that the environment has,
+// as the agent may prefer any of them. Without any it tries, in this order: the login that the agent
+// itself left on this machine; and a question at the terminal, whose answer goes into the keyring.
+// If nobody can be asked, the error is Missing, with the command that sets the secret.
 func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.Profile) error {
 	if len(profile.Secrets) == 0 {
 		return nil
@@ -155,17 +154,21 @@ func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.P
 	if err != nil {
 		return err
 	}
+	has := false
 	var names []string
 	for _, s := range profile.Secrets {
-		if slices.ContainsFunc(set, func(i api.SecretInfo) bool { return i.Name == s.Name }) {
-			return nil
-		}
 		names = append(names, s.Name)
-	}
-	for _, s := range profile.Secrets {
-		if os.Getenv(s.Name) != "" {
-			return a.setKey(ctx, ref, s, secrets.Reference{Kind: secrets.Env, Target: s.Name})
+		if slices.ContainsFunc(set, func(i api.SecretInfo) bool { return i.Name == s.Name }) {
+			has = true
+		} else if from, ok := variableOf(s); ok {
+			if err := a.setKey(ctx, ref, s, from); err != nil {
+				return err
+			}
+			has = true
 		}
+	}
+	if has {
+		return nil
 	}
 	// Try a login on this machine before asking: it is what the user would paste.
 	if s, from, ok := tokenOf(ctx, profile); ok {
@@ -177,6 +180,16 @@ func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.P
 	}
 	return agentbox.Errorf(agentbox.Missing, "%s needs a key: %s is not set", profile.Name, strings.Join(names, " or ")).
 		WithHint("export it, or run: agentbox secret set %s %s --from file:PATH", s.Name, keyFlags(s))
+}
+
+// variableOf returns a reference to the first variable of this process that has a secret.
+func variableOf(s agents.Secret) (secrets.Reference, bool) {
+	for _, name := range append([]string{s.Name}, s.Env...) {
+		if os.Getenv(name) != "" {
+			return secrets.Reference{Kind: secrets.Env, Target: name}, true
+		}
+	}
+	return secrets.Reference{}, false
 }
 
 // tokenOf returns a reference to the token that an agent's own login has left on this machine. It

@@ -44,7 +44,7 @@ import (
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"repo": cmdRepo, "code": cmdCode, "waitfor": cmdWaitFor, "capture": cmdCapture, "json": cmdJSON, "jsonvar": cmdJSONVar,
 	"gone": cmdGone, "expire": cmdExpire, "ownhome": cmdOwnHome, "pty": cmdPTY, "asuser": cmdAsUser,
-	"webserver": cmdWebServer, "goprogram": cmdGoProgram, "otherbuild": cmdOtherBuild, "modelserver": cmdModelServer, "example": cmdExample, "image": cmdImage,
+	"webserver": cmdWebServer, "goprogram": cmdGoProgram, "otherbuild": cmdOtherBuild, "modelserver": cmdModelServer, "agentprofile": cmdAgentProfile, "example": cmdExample, "image": cmdImage,
 }
 
 func usage(ts *testscript.TestScript, ok bool, text string) {

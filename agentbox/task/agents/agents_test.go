@@ -197,7 +197,7 @@ func TestAsksCoverProfile(t *testing.T) {
 		name := reflect.TypeFor[Profile]().Field(field).Name
 		p := base
 		switch v := reflect.ValueOf(&p).Elem().Field(field); {
-		case name == "Name", name == "Origin", name == "Description":
+		case name == "Name", name == "Origin", name == "Description", name == "Tried":
 			continue
 		case v.Kind() == reflect.String:
 			v.SetString(marker)
@@ -206,7 +206,7 @@ func TestAsksCoverProfile(t *testing.T) {
 		case v.Kind() == reflect.Map:
 			v.Set(reflect.ValueOf(map[string]string{marker: marker}))
 		case name == "Secrets":
-			v.Set(reflect.ValueOf([]Secret{{Name: "A", To: []string{"a"}, Header: marker}}))
+			v.Set(reflect.ValueOf([]Secret{{Name: "A", To: []string{"a"}, Header: "h", Env: []string{marker}}}))
 		default:
 			t.Fatalf("%s: say here how it differs", name)
 		}

@@ -39,6 +39,9 @@ func (p Profile) Asks() []string {
 	}
 	for _, s := range p.Secrets {
 		line := fmt.Sprintf("sends your secret %s to%s", s.Name, quoteWords(s.To))
+		if len(s.Env) > 0 {
+			line += " from your variable" + quoteWords(s.Env)
+		}
 		if s.Header != "" || s.As != "" {
 			line += fmt.Sprintf(" in header %q as %q", s.Header, s.As)
 		}

@@ -24,6 +24,7 @@ type Profile struct {
 	Name        string `yaml:"-"`
 	Origin      Origin `yaml:"-"` // whose it is
 	Description string `yaml:"description"`
+	Tried       string `yaml:"tried"` // the version of the program that the profile was tried with; "" for none
 	// Program is what is run, with Flags before whatever the user adds.
 	Program string   `yaml:"program"`
 	Flags   []string `yaml:"flags"`
@@ -39,7 +40,7 @@ type Profile struct {
 	Env       map[string]string `yaml:"env"`
 	Hosts     []string          `yaml:"hosts"`    // rules: what the agent may reach besides
 	Private   []string          `yaml:"private"`  // HOST[:PORT] at private addresses that it may reach
-	Secrets   []Secret          `yaml:"secrets"`  // any one of them is enough
+	Secrets   []Secret          `yaml:"secrets"`  // any one of them is enough; all that there are are used
 	Sessions  []string          `yaml:"sessions"` // directories below ~/ with the agent's conversations
 }
 
@@ -50,6 +51,8 @@ type Secret struct {
 	To     []string    `yaml:"to"` // rules
 	Header string      `yaml:"header"`
 	As     policy.Form `yaml:"as"`
+	// Env are other variables of the host that may have it, tried in order after Name.
+	Env []string `yaml:"env"`
 	// From is where the agent's own login keeps a token on the host, as file:~/PATH#KEY.KEY. It is
 	// used if the variable Name is not set.
 	From string `yaml:"from"`
@@ -170,6 +173,11 @@ func (p Profile) checkRules(bad func(format string, args ...any)) {
 		}
 		if !tokenFile().MatchString(s.From) || strings.Contains(s.From, "/../") {
 			bad("secrets: %s: from %q is not as file:~/.agent/auth.json#tokens.access", s.Name, s.From)
+		}
+		for _, name := range s.Env {
+			if !variable().MatchString(name) {
+				bad("secrets: %s: env: %q is not the name of a variable", s.Name, name)
+			}
 		}
 		parse("secrets: "+s.Name, s.To)
 	}
