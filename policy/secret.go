@@ -108,5 +108,17 @@ func (p *Policy) secretFor(f Flow) bool {
 	return f.Name != "" && f.Proto != UDP && f.Port != 0 && slices.ContainsFunc(p.secrets, func(s Secret) bool { return s.Covers(f) })
 }
 
+// Answers reports whether a denied flow is to an API that a secret is for: its name then exists, and
+// its requests are refused in HTTP, which programs understand at once. Many go on asking for minutes
+// for a name that does not exist. Names below a wildcard do not count, as the box chooses them.
+func (p *Policy) Answers(f Flow) bool {
+	if f.Name == "" || f.Proto != DNS && f.Proto != TCP || isMetadataName(f.Name) {
+		return false
+	}
+	return slices.ContainsFunc(p.secrets, func(s Secret) bool {
+		return slices.ContainsFunc(s.Scope, func(r Rule) bool { return r.Host == f.Name && r.allows(f) != no })
+	})
+}
+
 // PlaceholderPrefix starts every placeholder, so that one can be recognised without knowing it.
 const PlaceholderPrefix = "agentbox-secret-"

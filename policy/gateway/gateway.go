@@ -136,7 +136,7 @@ func (g *Gateway) rules() Evaluator { return Evaluator{g.policy.Load(), g.cfg.Re
 // looked up, and Addr an address for which no name was looked up. A *Refusal denies it and was
 // logged. Stream and Packets decide again once the flow is registered.
 func (g *Gateway) Accept(f policy.Flow) error {
-	if v := g.rules().connect(f); !v.Allow {
+	if v := g.rules().connect(f); !v.Allow && !g.policy.Load().Answers(f) {
 		return g.deny(f, v)
 	}
 	if g.conns.count() >= g.conns.limit {

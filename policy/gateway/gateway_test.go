@@ -378,3 +378,29 @@ func TestClose(t *testing.T) {
 		t.Error("a closed gateway carries a connection")
 	}
 }
+
+// An API that a secret is for answers with a refusal where the policy denies it, as agents go on
+// asking for minutes for a name that does not exist. The secret goes nowhere, and no server is asked.
+func TestDeniedAPIAnswers(t *testing.T) {
+	w := newWorld(t, withToken(grants("other.example:80"), "https://api.example"))
+	w.spec.Layers[0].Deny = []policy.Rule{rule("api.example")}
+	w.g.SetPolicy(policy.New(w.spec, nil))
+	if err := w.g.Lookup("api.example", typeA); err != nil {
+		t.Errorf("the name does not exist: %v", err)
+	}
+	status, text, header := get(t, w.client(), "https://api.example/v1/messages", "Authorization", placeholder)
+	if status != http.StatusForbidden || !strings.Contains(text, "agentbox: denied: GET api.example:443/v1/messages") || header.Get("X-Agentbox") != "denied" {
+		t.Errorf("%d %q", status, text)
+	}
+	if w.denied(policy.KindFlow); len(w.lookups) != 0 {
+		t.Errorf("servers were looked up: %q", w.lookups)
+	}
+	for _, f := range []policy.Flow{dest("api.example", 22), dest("www.api.example", 443), dest("", 443)} {
+		if err := w.g.Accept(f); err == nil {
+			t.Errorf("%+v is accepted", f)
+		}
+	}
+	if err := w.g.Lookup("www.api.example", typeA); err == nil {
+		t.Error("a name that no secret is for exists")
+	}
+}

@@ -19,7 +19,8 @@ const (
 // stands for it. name is in lower case, without a final dot.
 //
 // qtype is DNS's number. nil means that the name may be resolved, or for other types that it exists
-// and has no such record. A *Refusal denies it and was logged.
+// and has no such record, or that requests to it are refused (policy.Answers). A *Refusal denies it
+// and was logged.
 func (g *Gateway) Lookup(name string, qtype uint16) error {
 	f := policy.Flow{Proto: policy.DNS, Name: name}
 	v := g.rules().name(name)
@@ -27,7 +28,11 @@ func (g *Gateway) Lookup(name string, qtype uint16) error {
 		return g.deny(policy.Flow{Proto: policy.DNS}, v)
 	}
 	if !v.Allow {
-		return g.deny(f, v)
+		refusal := g.deny(f, v)
+		if g.policy.Load().Answers(f) {
+			return nil
+		}
+		return refusal
 	}
 	switch qtype {
 	case typeA, typeAAAA, typeSVCB, typeHTTPS:

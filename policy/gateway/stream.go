@@ -63,13 +63,16 @@ func (g *Gateway) Stream(ctx context.Context, f policy.Flow, c net.Conn) error {
 	}
 	defer done()
 	// The policy may have changed between Accept and the registration.
-	if s.verdict = g.rules().connect(f); !s.verdict.Allow {
+	rules := g.rules()
+	s.verdict = rules.connect(f)
+	answers := !s.verdict.Allow && rules.Policy.Answers(f)
+	if !s.verdict.Allow && !answers {
 		return g.deny(f, s.verdict)
 	}
 	switch {
 	case s.flow.Port == 80:
 		return s.http(ctx)
-	case s.verdict.NeedsInspection:
+	case s.verdict.NeedsInspection, answers: // each request is decided, and denied by the same rules
 		return s.inspect(ctx)
 	}
 	return s.passThrough(ctx)
