@@ -115,6 +115,7 @@ type Denial struct {
 	// What is the first attempt of this kind, as METHOD HOST:PORT/PATH. The box chose these words:
 	// bound and clean them before you show them.
 	What   string `json:"what"`
+	Host   string `json:"host,omitempty"` // the name in What
 	Reason string `json:"reason,omitempty"`
 	Hint   string `json:"hint,omitempty"` // the command that would allow it
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -76,15 +77,17 @@ type TaskSpec struct {
 	Command   []string `json:"command"`
 	// Agent names the agent whose program the box contains, or "" for none. Its prompt is the last
 	// word of Command.
-	Agent     string            `json:"agent,omitempty"`
-	Dir       string            `json:"dir,omitempty"` // in the box
-	User      string            `json:"user,omitempty"`
-	Env       map[string]string `json:"env,omitempty"`
-	TTY       bool              `json:"tty,omitempty"`
-	Image     string            `json:"image,omitempty"`
-	Isolation Isolation         `json:"isolation,omitempty"`
-	CPUs      int               `json:"cpus,omitempty"`
-	Memory    string            `json:"memory,omitempty"`
+	Agent string `json:"agent,omitempty"`
+	// AgentHosts are the hosts without which Agent cannot work: names, or *.NAME for all below.
+	AgentHosts []string          `json:"agent_hosts,omitempty"`
+	Dir        string            `json:"dir,omitempty"` // in the box
+	User       string            `json:"user,omitempty"`
+	Env        map[string]string `json:"env,omitempty"`
+	TTY        bool              `json:"tty,omitempty"`
+	Image      string            `json:"image,omitempty"`
+	Isolation  Isolation         `json:"isolation,omitempty"`
+	CPUs       int               `json:"cpus,omitempty"`
+	Memory     string            `json:"memory,omitempty"`
 	// Cold makes the machine boot if its kind is restored from a template otherwise.
 	Cold bool `json:"cold,omitempty"`
 	// Environ has NAME=VALUE pairs of the submitter's environment, only for variables that the
@@ -177,8 +180,10 @@ type Attempt struct {
 type Result struct {
 	State TaskState `json:"state"`
 	// Exit is the command's status. It is nil if the command did not run or its machine was lost.
-	Exit    *int      `json:"exit,omitempty"`
-	Reason  string    `json:"reason,omitempty"`
+	Exit   *int   `json:"exit,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Cause is what the failure comes from, if that is known: CausePolicy.
+	Cause   string    `json:"cause,omitempty"`
 	Limit   Limit     `json:"limit,omitzero"` // the limit that was reached, for TaskLimited
 	End     *End      `json:"end,omitempty"`  // of the machine, if that ended the attempt
 	Ended   time.Time `json:"ended"`
@@ -209,6 +214,17 @@ type Result struct {
 
 	// Uncollected means that Box also has artifacts that could not be copied out of it.
 	Uncollected bool `json:"uncollected,omitempty"`
+}
+
+// CausePolicy is the cause of a failure of an agent that the policy denied one of its own hosts.
+const CausePolicy = "policy"
+
+// NamesHost reports whether a host is in a list of names, or of *.NAME for all names below.
+func NamesHost(list []string, host string) bool {
+	return slices.ContainsFunc(list, func(name string) bool {
+		below, ok := strings.CutPrefix(name, "*")
+		return name == host || ok && strings.HasSuffix(host, below)
+	})
 }
 
 // Last returns the latest attempt, or nil if there is none. It points into t.Attempts.

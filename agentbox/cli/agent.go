@@ -52,7 +52,9 @@ func (a *app) agentCommand() *cli.Command {
 				r.tty = r.tty || len(args) == 0 // without arguments, the agent talks to a person
 				return a.detach(ctx, resp.Box.ID.String(), r, false)
 			}
+			said := a.reportFirstDenial(ctx, resp.Box.ID.String(), cmd.Args().First())
 			err = a.enter(ctx, resp.Connection, r)
+			said()
 			_, keepErr := call(context.WithoutCancel(ctx), a, api.KeepHistory, api.BoxRef{Box: resp.Box.ID.String()})
 			if err == nil {
 				err = keepErr
@@ -100,15 +102,20 @@ func withDefaults(env, defaults map[string]string) map[string]string {
 	return out
 }
 
-// grant lets the boxes of this repository reach an agent's hosts and use its key. The user asks for
+// grant lets the boxes of this repository reach an agent's hosts and use its keys. The user asks for
 // that by running the agent. What is granted is saved as the user's own rules, and reported once.
+// Nothing is granted to an agent that other rules keep from all of its hosts.
 func (a *app) grant(ctx context.Context, profile agents.Profile) error {
 	ref := a.policyRef("")
-	if err := a.ensureKey(ctx, ref, profile); err != nil {
-		return err
-	}
 	report, err := call(ctx, a, api.ShowPolicy, ref)
 	if err != nil {
+		return err
+	}
+	denied, err := a.checkHosts(report, profile)
+	if err != nil {
+		return err
+	}
+	if err := a.ensureKey(ctx, ref, profile); err != nil {
 		return err
 	}
 	// Only missing rules are added: the user may already have a wider rule.
@@ -120,8 +127,9 @@ func (a *app) grant(ctx context.Context, profile agents.Profile) error {
 		if _, err := call(ctx, a, api.ChangePolicy, api.ChangeRequest{PolicyRef: ref, List: list, Rules: missing}); err != nil {
 			return err
 		}
-		if !a.quiet {
-			fmt.Fprintf(a.stderr, "%s: boxes of this repository may reach %s\n", profile.Name, strings.Join(missing, ", "))
+		reached := slices.DeleteFunc(missing, func(rule string) bool { return slices.Contains(denied, rule) })
+		if !a.quiet && len(reached) > 0 {
+			fmt.Fprintf(a.stderr, "%s: boxes of this repository may reach %s\n", profile.Name, strings.Join(reached, ", "))
 		}
 	}
 	return nil

@@ -130,6 +130,7 @@ func (a *app) taskOfAgent(ctx context.Context, s *submission) error {
 		}
 	}
 	s.req.Spec.Agent, s.req.Spec.Env = profile.Name, withDefaults(s.req.Spec.Env, profile.Env)
+	s.req.Spec.AgentHosts = profile.HostNames()
 	return a.grant(ctx, profile)
 }
 

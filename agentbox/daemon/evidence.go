@@ -131,7 +131,7 @@ func (r *refusals) addDenied(e policy.Entry) {
 			i = maxDenied - 1
 			r.denied[i].What, r.denied[i].Reason, r.denied[i].Hint = "others", "more than are told apart", ""
 		} else {
-			r.denied = append(r.denied, agentbox.Denial{First: e.Time, What: attemptText(e), Reason: e.Reason, Hint: e.Hint})
+			r.denied = append(r.denied, agentbox.Denial{First: e.Time, What: attemptText(e), Host: e.Name, Reason: e.Reason, Hint: e.Hint})
 			r.index[key] = i
 		}
 	}

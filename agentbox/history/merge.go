@@ -100,6 +100,12 @@ func list(r io.ReadSeeker, dirs []string, seen map[string]bool) (map[string]file
 	return files, err
 }
 
+// Count returns how many files of an archive from a box may be kept.
+func Count(fresh io.ReadSeeker, dirs []string) (int, error) {
+	files, err := list(fresh, dirs, map[string]bool{})
+	return len(files), err
+}
+
 // nameOf returns the name under which an entry is kept; ok is false if it is not kept. A leading ./
 // is removed; otherwise the name must be canonical.
 func nameOf(h *tar.Header, dirs []string) (name string, ok bool) {

@@ -57,18 +57,28 @@ func (m *Manager) addAgent(ctx context.Context, b *box, cfg *config.Config, o fl
 // box.
 func (m *Manager) KeepHistory(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.None, error) {
 	b, err := m.boxes.find(ctx, ref)
-	if err == nil {
-		m.keepHistory(ctx, b, progress)
+	if err != nil {
+		return api.None{}, err
 	}
-	return api.None{}, err
+	for _, agent := range m.keepHistory(ctx, b, progress) {
+		progress.Note(agent + " left nothing to keep in ~/" + strings.Join(b.record().Histories[agent], ", ~/") + " of box " + b.record().Box.Name)
+	}
+	return api.None{}, nil
 }
 
 // keepHistory saves the agents' conversations in a box if it runs. Failures are reported and stop
-// nothing, since no conversation is worth a box that cannot be paused or removed.
-func (m *Manager) keepHistory(ctx context.Context, b *box, progress agentbox.Progress) {
-	if rec := b.record(); len(rec.Histories) > 0 && b.supervisor() != nil {
-		m.recall.Save(ctx, m.recallBox(rec), rec.Histories, progress)
+// nothing, since no conversation is worth a box that cannot be paused or removed. It returns the
+// agents that have no conversations in the box.
+func (m *Manager) keepHistory(ctx context.Context, b *box, progress agentbox.Progress) (without []string) {
+	rec := b.record()
+	if len(rec.Histories) == 0 || b.supervisor() == nil {
+		return nil
 	}
+	places := map[string]recall.Place{}
+	for agent, dirs := range rec.Histories {
+		places[agent] = recall.Place{Dirs: dirs, Save: rec.HistorySaves[agent]}
+	}
+	return m.recall.Save(ctx, m.recallBox(rec), places, progress)
 }
 
 // wakeTimeout is how long a paused box may take to wake before it is dropped. A resume that is under
@@ -117,12 +127,15 @@ func (m *Manager) restoreHistory(ctx context.Context, b *box, agent agents.Profi
 		dirs = append(dirs, strings.TrimPrefix(dir, "~/"))
 	}
 	if err := b.change(m.home, func(rec *record) {
+		if agent.Save != "" {
+			rec.HistorySaves = withEntry(rec.HistorySaves, agent.Name, agent.Save)
+		}
 		rec.Histories, rec.Recalled = withEntry(rec.Histories, agent.Name, dirs), withEntry(rec.Recalled, agent.Name, rec.Life)
 	}); err != nil {
 		return err
 	}
 	m.keepHistory(ctx, b, progress)
-	if err := m.recall.Restore(ctx, m.recallBox(rec), agent.Name); err != nil {
+	if err := m.recall.Restore(ctx, m.recallBox(rec), agent.Name, agent.Restore); err != nil {
 		progress.Note(agent.Name + " does not remember earlier conversations in box " + rec.Box.Name + ": " + err.Error())
 	}
 	return nil

@@ -95,6 +95,8 @@ type record struct {
 	// Histories lists, for each agent that was run in the box, the directories below the home that
 	// have its conversations.
 	Histories map[string][]string `json:"histories,omitempty"`
+	// HistorySaves has the profiles' commands that write the conversations there.
+	HistorySaves map[string]string `json:"history_saves,omitempty"`
 	// Recalled is the life in which each agent last got its earlier conversations.
 	Recalled map[string]int `json:"recalled,omitempty"`
 }

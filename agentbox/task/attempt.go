@@ -73,6 +73,7 @@ func (q *Queue) runAttempt(ctx context.Context, rec record) {
 		}
 		work := r.keepWork(ctx, *box, &result, evidence)
 		evidence().copyTo(&result)
+		r.blamePolicy(&result)
 		r.collect(ctx, *box, work, &result)
 		r.stopKeptBox(ctx, result)
 	}
@@ -88,6 +89,22 @@ func (q *Queue) runAttempt(ctx context.Context, rec record) {
 	if box != nil && result.Box == "" {
 		r.watch.setRemoving(r.BoxName)
 		q.remove(ctx, *box)
+	}
+}
+
+// blamePolicy gives a failure the cause that the agent was denied one of its own hosts. Of that the
+// agent's own words say something else, if anything: that the network does not work.
+func (r *run) blamePolicy(result *agentbox.Result) {
+	if result.State != agentbox.TaskFailed && result.State != agentbox.TaskLimited {
+		return
+	}
+	for _, d := range result.Denied {
+		if d.Host != "" && agentbox.NamesHost(r.rec.AgentHosts, d.Host) {
+			if result.Cause = agentbox.CausePolicy; result.State == agentbox.TaskFailed {
+				result.Reason = fmt.Sprintf("the policy denied %s, which %s needs: %s", d.Host, r.rec.Agent, d.Reason)
+			}
+			return
+		}
 	}
 }
 

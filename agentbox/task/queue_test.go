@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -357,6 +358,31 @@ func TestResultEvidence(t *testing.T) {
 	got := wait(t, q, submit(t, q, 0, "0")[0].ID).Last().Result
 	if got.Used == nil || got.Used.CPU != time.Second || len(got.Denied) != 1 || len(got.Services) != 1 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// An agent that was denied a host of its own fails by the policy, whatever it says itself; one that
+// was denied another host, or succeeded, does not.
+func TestPolicyIsCause(t *testing.T) {
+	for _, c := range []struct {
+		exit, denied string
+		cause        string
+	}{
+		{"1", "api.example.com", agentbox.CausePolicy}, {"1", "eu.models.example", agentbox.CausePolicy},
+		{"1", "models.example", ""}, {"1", "telemetry.example.com", ""}, {"0", "api.example.com", ""},
+	} {
+		h := newFakeHost(t)
+		q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
+		q.Evidence = fakeEvidence{Evidence{Denied: []agentbox.Denial{{What: "dns x", Host: c.denied, Reason: "a rule"}}}}
+		spec := agentbox.TaskSpec{Command: []string{c.exit}, Agent: "ours", AgentHosts: []string{"api.example.com", "*.models.example"}}
+		all, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{spec}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := wait(t, q, all[0].ID).Last().Result
+		if got.Cause != c.cause || strings.Contains(got.Reason, "the policy denied "+c.denied) != (c.cause != "") {
+			t.Errorf("%+v: cause %q, %q", c, got.Cause, got.Reason)
+		}
 	}
 }
 

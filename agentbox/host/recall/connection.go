@@ -12,6 +12,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/environment"
+	"agentbox/vmm/console"
 )
 
 // Connection is a Guest over an SSH connection, as the box's user.
@@ -43,6 +44,16 @@ func (c Connection) Import(ctx context.Context, root string, r io.Reader) error 
 		return err
 	}
 	return errors.Join(files.TarTo(ctx, r, root, environment.CopyOptions{}), files.Close())
+}
+
+// Run implements Guest.
+func (c Connection) Run(ctx context.Context, script string) error {
+	last := &console.Tail{}
+	status, err := environment.Exec(ctx, c.Client, environment.Command{Argv: []string{"sh", "-c", script}, Stdout: last, Stderr: last})
+	if err == nil && status.Code != 0 {
+		err = agentbox.Errorf(agentbox.Conflict, "its command ended with exit code %d: %s", status.Code, last.OneLine())
+	}
+	return err
 }
 
 // maxHome bounds the path that a box gives as its user's home, in bytes.

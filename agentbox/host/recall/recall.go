@@ -30,6 +30,7 @@ import (
 // Bounds of one exchange with a box.
 const (
 	historyTimeout = 30 * time.Second // for getting or restoring conversations
+	scriptTimeout  = 2 * time.Minute  // for an agent's own program that exports or imports them, besides
 	// Bytes that are read from a box; history keeps less.
 	maxHistory = 4 * history.MaxBytes
 )
@@ -54,6 +55,8 @@ type Box struct {
 type Guest interface {
 	// Home is the user's home directory.
 	Home(ctx context.Context) (string, error)
+	// Run runs commands of a shell, in the workspace.
+	Run(ctx context.Context, script string) error
 	// Export writes the files below some directories as a tar archive, with names relative to root.
 	// Missing directories are no error.
 	Export(ctx context.Context, root string, dirs []string, w io.Writer) error
@@ -62,46 +65,77 @@ type Guest interface {
 	Close() error
 }
 
-// Save saves the conversations in a box. dirs lists, for each agent, the directories below the
-// user's home that have them. It takes half a minute at most; what cannot be kept is reported.
-func (r *Recall) Save(ctx context.Context, b Box, dirs map[string][]string, progress agentbox.Progress) {
-	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
-	defer cancel()
-	for _, agent := range slices.Sorted(maps.Keys(dirs)) {
-		if err := r.saveAgent(ctx, b, agent, dirs[agent]); err != nil {
+// Place is where an agent has its conversations.
+type Place struct {
+	Dirs []string // below the user's home
+	Save string   // commands that write the conversations there first; "" for none
+}
+
+// timeout bounds an exchange with a box that also runs a script, if that is not "".
+func timeout(script string) time.Duration {
+	if script != "" {
+		return historyTimeout + scriptTimeout
+	}
+	return historyTimeout
+}
+
+// Save saves the conversations in a box, by agent, and returns the agents that have none there. It
+// takes half a minute for each at most, and longer only with a script; what cannot be kept is
+// reported.
+func (r *Recall) Save(ctx context.Context, b Box, places map[string]Place, progress agentbox.Progress) (without []string) {
+	for _, agent := range slices.Sorted(maps.Keys(places)) {
+		limited, cancel := context.WithTimeout(ctx, timeout(places[agent].Save))
+		files, err := r.saveAgent(limited, b, agent, places[agent])
+		cancel()
+		if err == nil && files == 0 {
+			without = append(without, agent)
+		}
+		if err != nil {
 			r.Log.Warn("cannot keep an agent's history", "box", b.ID, "agent", agent, "error", err)
 			progress.Note("what " + agent + " remembers of its latest conversations in box " + b.Name + " is not kept: " + err.Error())
 		}
 	}
+	return without
 }
 
 // saveAgent merges the conversations of one agent into its archive. The temporary files are in the
-// archive's directory, so that the last step is a rename.
-func (r *Recall) saveAgent(ctx context.Context, b Box, agent string, dirs []string) error {
+// archive's directory, so that the last step is a rename. It returns how many files the box has. A
+// script that fails is an error once what it has written is kept.
+func (r *Recall) saveAgent(ctx context.Context, b Box, agent string, p Place) (files int, err error) {
 	kept := r.archivePath(b, agent)
 	defer r.keys.Lock(kept)()
 	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
-		return agentbox.MarkNoSpace(err)
+		return 0, agentbox.MarkNoSpace(err)
 	}
 	fresh, err := os.CreateTemp(filepath.Dir(kept), ".tmp-box-")
 	if err != nil {
-		return agentbox.MarkNoSpace(err)
+		return 0, agentbox.MarkNoSpace(err)
 	}
 	defer os.Remove(fresh.Name())
 	defer fresh.Close()
 	guest, err := b.Open(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer guest.Close()
 	root, err := guest.Home(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if err := guest.Export(ctx, root, dirs, &bounded.LimitedWriter{W: fresh, Remaining: maxHistory, Err: errTooLarge()}); err != nil {
-		return agentbox.MarkNoSpace(err)
+	var failed error
+	if p.Save != "" {
+		failed = guest.Run(ctx, p.Save)
 	}
-	return agentbox.MarkNoSpace(merge(kept, fresh, dirs))
+	if err := guest.Export(ctx, root, p.Dirs, &bounded.LimitedWriter{W: fresh, Remaining: maxHistory, Err: errTooLarge()}); err != nil {
+		return 0, agentbox.MarkNoSpace(err)
+	}
+	if err := merge(kept, fresh, p.Dirs); err != nil {
+		return 0, agentbox.MarkNoSpace(err)
+	}
+	if failed != nil {
+		return 0, failed
+	}
+	return history.Count(fresh, p.Dirs)
 }
 
 // merge merges fresh into the archive kept, which is replaced as a whole. history decides where
@@ -145,10 +179,10 @@ func (r *Recall) Sweep() error {
 	return durable.Sweep(r.Home.Sessions("", ""), "*/*/.tmp-*")
 }
 
-// Restore unpacks the archive of an agent in a box, as the box's user. Without an archive it does
-// nothing.
-func (r *Recall) Restore(ctx context.Context, b Box, agent string) error {
-	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
+// Restore unpacks the archive of an agent in a box, as the box's user, and then runs script there,
+// unless it is "". Without an archive it does nothing.
+func (r *Recall) Restore(ctx context.Context, b Box, agent, script string) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout(script))
 	defer cancel()
 	f, err := os.Open(r.archivePath(b, agent))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -167,5 +201,8 @@ func (r *Recall) Restore(ctx context.Context, b Box, agent string) error {
 	if err != nil {
 		return err
 	}
-	return guest.Import(ctx, root, f)
+	if err := guest.Import(ctx, root, f); err != nil || script == "" {
+		return err
+	}
+	return guest.Run(ctx, script)
 }

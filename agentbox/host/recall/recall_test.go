@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -77,8 +78,15 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// dirs are where an agent has its conversations.
-var dirs = map[string][]string{"claude": {".claude/projects"}}
+// Run runs a script of this machine, with the guest's home.
+func (g guest) Run(ctx context.Context, script string) error {
+	cmd := exec.CommandContext(ctx, "sh", "-c", script)
+	cmd.Env = append(os.Environ(), "HOME="+g.home)
+	return cmd.Run()
+}
+
+// places is where an agent has its conversations.
+var places = map[string]Place{"claude": {Dirs: []string{".claude/projects"}}}
 
 func box(project string, g guest) Box {
 	return Box{ID: agentbox.NewBoxID(), Name: "mine", Project: project, Open: func(context.Context) (Guest, error) { return g, nil }}
@@ -91,7 +99,7 @@ func recalls(t *testing.T) *Recall {
 // says writes a conversation into a home.
 func says(t *testing.T, g guest, file, text string) {
 	t.Helper()
-	dir := filepath.Join(g.home, dirs["claude"][0])
+	dir := filepath.Join(g.home, places["claude"].Dirs[0])
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -103,14 +111,14 @@ func TestSaveAndRestore(t *testing.T) {
 	for file, text := range map[string]string{"a.jsonl": "of the first", "b.jsonl": "of the second"} {
 		g := guest{home: t.TempDir(), closed: &closed}
 		says(t, g, file, text)
-		r.Save(t.Context(), box("app", g), dirs, func(e agentbox.Event) { t.Errorf("said %s", e.Detail) })
+		r.Save(t.Context(), box("app", g), places, func(e agentbox.Event) { t.Errorf("said %s", e.Detail) })
 	}
 	for project, want := range map[string]int{"app": 2, "other": 0} {
 		g := guest{home: t.TempDir(), closed: &closed}
-		if err := r.Restore(t.Context(), box(project, g), "claude"); err != nil {
+		if err := r.Restore(t.Context(), box(project, g), "claude", ""); err != nil {
 			t.Fatal(err)
 		}
-		got, err := filepath.Glob(filepath.Join(g.home, dirs["claude"][0], "*"))
+		got, err := filepath.Glob(filepath.Join(g.home, places["claude"].Dirs[0], "*"))
 		if err != nil || len(got) != want {
 			t.Errorf("%s is given %v, %v", project, got, err)
 		}
@@ -126,7 +134,7 @@ func TestSaveFailureIsReported(t *testing.T) {
 	g := guest{home: t.TempDir(), closed: &closed}
 	says(t, g, "a.jsonl", "kept")
 	b := box("app", g)
-	r.Save(t.Context(), b, dirs, nil)
+	r.Save(t.Context(), b, places, nil)
 	before, err := os.ReadFile(r.archivePath(b, "claude"))
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +143,7 @@ func TestSaveFailureIsReported(t *testing.T) {
 	gone.Open = func(context.Context) (Guest, error) { return nil, errors.New("it does not answer") }
 	for why, b := range map[string]Box{"it does not answer": gone, "more than can be kept": box("app", guest{closed: &closed, endless: true})} {
 		output := ""
-		r.Save(t.Context(), b, dirs, func(e agentbox.Event) { output += e.Detail })
+		r.Save(t.Context(), b, places, func(e agentbox.Event) { output += e.Detail })
 		if !strings.Contains(output, "claude") || !strings.Contains(output, "box mine") || !strings.Contains(output, why) {
 			t.Errorf("%s: said %q", why, output)
 		}
@@ -146,5 +154,33 @@ func TestSaveFailureIsReported(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(r.archivePath(b, "claude")), ".tmp-*")); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// An agent's own commands write what it remembers into files, and take it in from there; they run as
+// any command of the box. An agent that has left nothing is named.
+func TestScripts(t *testing.T) {
+	r, closed := recalls(t), 0
+	first, second := guest{home: t.TempDir(), closed: &closed}, guest{home: t.TempDir(), closed: &closed}
+	p := Place{Dirs: []string{".tool/kept"}, Save: "mkdir -p ~/.tool/kept && cp ~/database ~/.tool/kept/one"}
+	quiet := Place{Dirs: []string{".quiet/kept"}}
+	if err := os.WriteFile(filepath.Join(first.home, "database"), []byte("spoken"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if without := r.Save(t.Context(), box("app", first), map[string]Place{"tool": p, "quiet": quiet}, nil); len(without) != 1 || without[0] != "quiet" {
+		t.Errorf("without conversations: %q", without)
+	}
+	if err := r.Restore(t.Context(), box("app", second), "tool", "cp ~/.tool/kept/one ~/database"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(second.home, "database")); string(got) != "spoken" {
+		t.Errorf("restored %q, %v", got, err)
+	}
+	// A failing command is reported, and what was kept stays.
+	p.Save, closed = "exit 3", 0
+	said := ""
+	r.Save(t.Context(), box("app", second), map[string]Place{"tool": p}, func(e agentbox.Event) { said += e.Detail })
+	if !strings.Contains(said, "tool") || closed != 1 {
+		t.Errorf("said %q, closed %d", said, closed)
 	}
 }

@@ -50,6 +50,12 @@ func (p Profile) Asks() []string {
 	for _, dir := range p.Sessions {
 		say("keeps %q", dir)
 	}
+	if p.Save != "" {
+		say("runs %q to save what it keeps", p.Save)
+	}
+	if p.Restore != "" {
+		say("runs %q to restore what it kept", p.Restore)
+	}
 	return out
 }
 

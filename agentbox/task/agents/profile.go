@@ -42,6 +42,11 @@ type Profile struct {
 	Private   []string          `yaml:"private"`  // HOST[:PORT] at private addresses that it may reach
 	Secrets   []Secret          `yaml:"secrets"`  // any one of them is enough; all that there are are used
 	Sessions  []string          `yaml:"sessions"` // directories below ~/ with the agent's conversations
+	// Save and Restore are commands of a shell in the box, as its user in the workspace, for an agent
+	// that keeps its conversations in a database: Save writes them as files below Sessions before
+	// these are kept, Restore takes them in once they are back.
+	Save    string `yaml:"save"`
+	Restore string `yaml:"restore"`
 }
 
 // Secret is a credential that an agent sends. The box has a placeholder in the variable Name.
@@ -74,7 +79,8 @@ const homePrefix = "file:~/"
 const (
 	// maxProfile bounds a file, in bytes.
 	maxProfile = 64 << 10
-	maxList    = 64 // entries of each list
+	maxList    = 64      // entries of each list
+	maxScript  = 4 << 10 // bytes of Save and Restore
 )
 
 // Valid names: they become names of files, arguments and variables.
@@ -127,6 +133,17 @@ func (p Profile) PromptCommand(prompt string) ([]string, error) {
 	return slices.Concat(p.Command(p.Prompt), []string{prompt}), nil
 }
 
+// HostNames are the hosts that the agent has to reach, as names or *.NAME.
+func (p Profile) HostNames() []string {
+	var out []string
+	for _, text := range slices.Concat(p.Hosts, p.Private) {
+		if r, err := policy.ParseRule(text); err == nil && r.Host != "" {
+			out = append(out, r.Host)
+		}
+	}
+	return out
+}
+
 // check returns everything that is wrong with a profile, joined into one error.
 func (p Profile) check() error {
 	var errs []error
@@ -151,6 +168,11 @@ func (p Profile) check() error {
 		// What lies beside the conversations, directly below, is settings and credentials.
 		if rest, ok := strings.CutPrefix(dir, "~/"); !ok || !fs.ValidPath(rest) || !strings.Contains(rest, "/") {
 			bad("sessions: %q is not a directory of conversations, as ~/.agent/sessions", dir)
+		}
+	}
+	for _, script := range []string{p.Save, p.Restore} {
+		if len(script) > maxScript {
+			bad("save and restore are of %d bytes at most", maxScript)
 		}
 	}
 	p.checkRules(bad)
