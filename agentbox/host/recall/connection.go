@@ -12,7 +12,6 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/environment"
-	"agentbox/vmm/console"
 )
 
 // Connection is a Guest over an SSH connection, as the box's user.
@@ -48,10 +47,9 @@ func (c Connection) Import(ctx context.Context, root string, r io.Reader) error 
 
 // Run implements Guest.
 func (c Connection) Run(ctx context.Context, script string) error {
-	last := &console.Tail{}
-	status, err := environment.Exec(ctx, c.Client, environment.Command{Argv: []string{"sh", "-c", script}, Stdout: last, Stderr: last})
+	status, err := environment.Exec(ctx, c.Client, environment.Command{Argv: []string{"sh", "-c", script}, Stdout: io.Discard, Stderr: io.Discard})
 	if err == nil && status.Code != 0 {
-		err = agentbox.Errorf(agentbox.Conflict, "its command ended with exit code %d: %s", status.Code, last.OneLine())
+		err = agentbox.Errorf(agentbox.Conflict, "the command of its profile ended with exit code %d", status.Code)
 	}
 	return err
 }
