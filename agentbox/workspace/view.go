@@ -136,6 +136,10 @@ func withoutSetting(settings []git.Setting, key string) []git.Setting {
 // SetRef points a ref of the checkout at a commit that the checkout already has. It runs no
 // hooks. ref is a full ref name; a symbolic ref is replaced, not followed. commit is full hex.
 func SetRef(ctx context.Context, repo Repo, ref, commit string) error {
+	// git would wait for the writer of a pipe there.
+	if _, err := alternates(filepath.Join(repo.CommonDir, "objects")); err != nil {
+		return err
+	}
 	if _, err := ask(ctx, repo.Root, "update-ref", "--no-deref", ref, commit); err != nil {
 		return explain(err, repo.Root)
 	}

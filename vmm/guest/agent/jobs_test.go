@@ -338,14 +338,14 @@ func TestJobTerminal(t *testing.T) {
 	c := f.connect()
 	defer c.Close()
 	spec := sh("test -t 0 && test -t 2 && echo $TERM; stty size; read x; stty size; cat; echo end")
-	spec.TTY, spec.Term, spec.Columns, spec.Rows = true, "xterm-test", 80, 24
+	spec.TTY, spec.Term, spec.Columns, spec.Rows = true, "linux", 80, 24
 	w := f.job(c, "j", spec)
 	w.until("24 80\r\n")
 	resizeAndWait(t, w.ch.SendRequest, 132, 50)
 	w.send(protocol.JobInput, "\n")
 	w.until("50 132\r\n")
 	w.send(protocol.JobInputEnd, "")
-	if w.wait(); w.exit == nil || w.exit.Status != 0 || !strings.HasSuffix(w.out, "end\r\n") || !strings.HasPrefix(w.out, "xterm-test\r\n") {
+	if w.wait(); w.exit == nil || w.exit.Status != 0 || !strings.HasSuffix(w.out, "end\r\n") || !strings.HasPrefix(w.out, "linux\r\n") {
 		t.Errorf("%q, %+v", w.out, w.exit)
 	}
 }
