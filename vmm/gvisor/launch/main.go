@@ -20,6 +20,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -107,6 +108,7 @@ func (l *launcher) start() error {
 			return nil
 		}},
 		{"choose CPUs", l.chooseCPUs},
+		{"drop capabilities", dropCapabilities},
 		{"start the sandbox", l.startSandbox},
 		{"connect to the sandbox", l.connect},
 	}
@@ -130,6 +132,30 @@ func becomeRoot() error {
 		return os.NewSyscallError("setresuid", err)
 	}
 	return dieWithParent()
+}
+
+// kept are the capabilities that runsc may need to start a sandbox. All are of the user namespace.
+var kept = []uintptr{
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL, unix.CAP_SETGID,
+	unix.CAP_SETUID, unix.CAP_SETPCAP, unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_SYS_CHROOT,
+	unix.CAP_SYS_PTRACE, unix.CAP_SYS_ADMIN, unix.CAP_SYS_RESOURCE, unix.CAP_MKNOD, unix.CAP_AUDIT_WRITE, unix.CAP_SETFCAP,
+}
+
+// dropCapabilities takes the others from all that this thread starts. runsc drops what it does not
+// need once it runs, by stopping all its threads for each capability that is still to be had.
+func dropCapabilities() error {
+	for c := uintptr(0); ; c++ {
+		if slices.Contains(kept, c) {
+			continue
+		}
+		switch err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err {
+		case nil:
+		case unix.EINVAL:
+			return nil // there are no more
+		default:
+			return os.NewSyscallError("prctl", err)
+		}
+	}
 }
 
 // chooseCPUs binds this thread, and so everything that it forks, to the plan's CPUs. gVisor shows
