@@ -26,7 +26,7 @@ func (l *Lab) warm() Scenario {
 				return err
 			}
 			linkTemplates(p.Home, l.Plain.Home)
-			// A pool holds machines only of templates that were used since its daemon started.
+			// A pool holds machines only of keys (Box.Template) that were used since its daemon started.
 			_, err = p.measureFresh(ctx, "warm", SmallRepository, BootLimit)
 			return err
 		},

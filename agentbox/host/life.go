@@ -47,6 +47,7 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 	}
 	rec.Life++
 	rec.Box.Lease, rec.Box.Ended, rec.StartErr, rec.StartDue = newLease(), nil, "", true
+	rec.Cold = rec.Cold && m.templates.ForKind(rec.Box.Isolation) // an older agentbox recorded it for all kinds
 	var template *templates.Template
 	if !rec.Cold {
 		if rec.Box.Template, template, err = m.templates.Open(ctx, rec.machine(m.home), progress); err != nil {
