@@ -69,7 +69,7 @@ func Mentions(p procfs.Proc, text string) bool {
 func excludeUnrelated(all []process) []process {
 	var out []process
 	for _, p := range all {
-		if p.pid != os.Getpid() && (p.name == binaryName || strings.HasPrefix(p.name, "qemu") || strings.HasPrefix(p.name, "runsc")) {
+		if p.pid != os.Getpid() && (strings.HasPrefix(p.name, binaryName) || strings.HasPrefix(p.name, "qemu") || strings.HasPrefix(p.name, "runsc")) {
 			out = append(out, p)
 		}
 	}

@@ -45,3 +45,11 @@ func TestProcessesOf(t *testing.T) {
 		t.Errorf("found %+v, %v", found, err)
 	}
 }
+
+// The daemon and supervisors are programs of their own, whose names the kernel cuts off.
+func TestOurProgramsAreRelated(t *testing.T) {
+	all := []process{{name: "agentbox"}, {name: "agentbox-daemon"}, {name: "agentbox-superv"}, {name: "qemu-system-x86"}, {name: "runsc-sandbox"}, {name: "sh"}}
+	if left := excludeUnrelated(all); len(left) != 5 {
+		t.Errorf("%s", formatProcesses(left))
+	}
+}

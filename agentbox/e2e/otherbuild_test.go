@@ -49,6 +49,10 @@ func cmdOtherBuild(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Check(os.WriteFile(file, bytes.Replace(b, []byte(c.old), []byte(c.new), 1), 0o644))
 		}
 	}
+	// The programs that the binary carries; it is one program at 0e3ba6c8.
+	if _, err := os.Stat(filepath.Join(dir, "agentbox/programs")); err == nil {
+		hostRun(ts, dir, "go", "generate", "./agentbox/programs")
+	}
 	hostRun(ts, dir, "go", "build", "-trimpath", "-buildvcs=false", "-o", ts.MkAbs(args[1]), ".")
 }
 
