@@ -72,12 +72,12 @@ build/gocache: go.mod
 	mkdir -p build/gocache
 	GOCACHE=$(CURDIR)/build/gocache GOFLAGS='-trimpath -buildvcs=false' CGO_ENABLED=0 $(GO) test -count=1 -run TestDigest ./agentbox
 
-test: deps-test build ## what a change has to pass, with real machines (some seven minutes)
+test: deps-test build ## what a change has to pass, with real machines (some eight minutes)
 	@rm -f build/took
 	@$(MAKE) --no-print-directory -j $(TARGETS) BESIDE='-p $(PACKAGES)' e2e-quick vet race unraced
 	@build/longest build/took
 
-slow: deps-test build ## what CI runs besides: long scripts, attacks and faults on real machines (some eight minutes)
+slow: deps-test build ## what CI runs besides: long scripts, attacks, faults and kills in real machines (some five minutes)
 	@rm -f build/took
 	@$(MAKE) --no-print-directory -j $(TARGETS) BESIDE='-p $(PACKAGES)' e2e-slow machines
 	@build/longest build/took

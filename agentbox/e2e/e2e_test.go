@@ -69,14 +69,9 @@ func needMachines(t *testing.T) {
 	}
 }
 
-// scriptTimeout bounds one script. Most take less than a minute on an otherwise idle machine with
-// emulation, and the longest five; beside five others on a slow one it was half an hour. It exists
-// to end what hangs, not to measure.
-const scriptTimeout = time.Hour
-
-// longTimeout bounds scripts that run for a kind which they skip by default because it takes so
-// long.
-const longTimeout = 90 * time.Minute
+// scriptTimeout bounds one script. Most take less than a minute on an otherwise idle machine, and
+// the longest, in an emulated machine, half an hour. It exists to end what hangs, not to measure.
+const scriptTimeout = 3 * time.Hour
 
 // TestScript runs every script of testdata/script for each of its kinds, with a home, a daemon and
 // a checkout of its own. The longest start first, so that none of them is left alone at the end.
@@ -118,13 +113,9 @@ func runKind(t *testing.T, kind string, files []string, headers map[string]heade
 }
 
 func runScript(t *testing.T, kind, file string, room slots) {
-	timeout := scriptTimeout
-	if os.Getenv(everyKindEnv) != "" {
-		timeout = longTimeout
-	}
 	testscript.RunT(scriptT{t}, testscript.Params{
 		Files: []string{file}, Setup: shared.setup(kind, room), Cmds: commands, Condition: condition(kind),
-		RequireUniqueNames: true, Deadline: time.Now().Add(timeout),
+		RequireUniqueNames: true, Deadline: time.Now().Add(scriptTimeout),
 	})
 }
 

@@ -25,7 +25,7 @@ var (
 )
 
 const (
-	chaosKills   = 30 // of processes, unless killsEnv says another number
+	chaosKills   = 15 // of processes, unless killsEnv says another number
 	chaosRetries = 50 // so that each task succeeds in the end, however often its machine is killed
 )
 
