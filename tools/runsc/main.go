@@ -1,7 +1,8 @@
-// Command runsc is gVisor's OCI runtime, as its authors build it but for four things: an annotation
+// Command runsc is gVisor's OCI runtime, as its authors build it but for five things: an annotation
 // of the machine's description says how much memory it has, the filters of its system calls are
-// compiled already, no garbage is collected while it starts, and at rest it keeps no page of its
-// program. vmm/gvisor embeds it and is the only one that runs it.
+// compiled already, no garbage is collected while it starts, at rest it keeps no page of its
+// program, and patches/ mends what keeps tools from working in a box, each with its reason.
+// vmm/gvisor embeds it and is the only one that runs it.
 //
 // It is a module of its own (see go.mod); vmm/gvisor/runsc/build.sh builds it, its package embeds
 // the result. Whatever is changed here makes other bytes, and a template fits the runsc that made it

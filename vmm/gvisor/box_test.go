@@ -2,6 +2,7 @@ package gvisor_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"agentbox/vmm"
 	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/gvisor"
+	"agentbox/vmm/image/rootfs"
 	"agentbox/vmm/vmmtest"
 )
 
@@ -160,5 +162,47 @@ func TestDiskLimit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "workspace")
 	if err := h.Driver.NewWorkspace(context.Background(), path, tree, spec.Disk); agentbox.CodeOf(err) != agentbox.NoSpace {
 		t.Errorf("a workspace beyond its limit: %v", err)
+	}
+}
+
+// capability is cap_net_raw+ep as Linux stores it, and access the list user::rw, user:1000:r.
+const (
+	capability = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	access     = "\x02\x00\x00\x00" + "\x01\x00\x06\x00\xff\xff\xff\xff" + "\x02\x00\x04\x00\xe8\x03\x00\x00" +
+		"\x04\x00\x00\x00\xff\xff\xff\xff" + "\x10\x00\x04\x00\xff\xff\xff\xff" + "\x20\x00\x00\x00\xff\xff\xff\xff"
+)
+
+// putAttributed puts a directory and files with extended attributes into an image.
+func putAttributed(tree *rootfs.Tree) error {
+	file := func(mode uint32, attrs map[string]string) *rootfs.Inode {
+		return &rootfs.Inode{Mode: rootfs.TypeRegular | mode, Size: 4, Content: rootfs.Bytes("read"), Xattrs: attrs}
+	}
+	return errors.Join(
+		tree.Put("attributed", &rootfs.Inode{Mode: rootfs.TypeDir | 0o755, Xattrs: map[string]string{"user.note": "a directory's"}}),
+		tree.Put("attributed/program", file(0o755, map[string]string{"security.capability": capability, "user.note": "a file's"})),
+		tree.Put("attributed/listed", file(0o640, map[string]string{"system.posix_acl_access": access})),
+		tree.Put("attributed/closed", file(0o640, nil)),
+	)
+}
+
+// Extended attributes of the image are there and count. gVisor's own erofs refuses files that have
+// some (tools/runsc/patches).
+func TestImageHasExtendedAttributes(t *testing.T) {
+	h := realHarness(t)
+	m := ok(h.Driver.Boot(t.Context(), inDir(t, h.Spec)))(t)
+	defer m.Kill()
+	g := greet(t, m)
+	for _, c := range []struct{ name, attribute, want string }{
+		{"", "user.note", `"a directory's"`}, {"/program", "user.note", `"a file's"`},
+		{"/program", "security.capability", strconv.Quote(capability)}, {"/program", "user.other", syscall.ENODATA.Error()},
+	} {
+		if got := said(t, g, "attribute", "/attributed"+c.name, c.attribute); got != c.want {
+			t.Errorf("%s of attributed%s is %s, want %s", c.attribute, c.name, got, c.want)
+		}
+	}
+	for name, want := range map[string]string{"/program": "read", "/listed": "read", "/closed": ""} {
+		if got := said(t, g, "cat", "/attributed"+name); got != want {
+			t.Errorf("attributed%s has %q for the box's user, want %q", name, got, want)
+		}
 	}
 }

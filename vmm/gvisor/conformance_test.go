@@ -103,6 +103,7 @@ func probeImage(t *testing.T) string {
 	for _, dir := range []string{"etc", "root", "tmp"} {
 		err = errors.Join(err, tree.Put(dir, &rootfs.Inode{Mode: 0o40755}))
 	}
+	err = errors.Join(err, putAttributed(tree))
 	if err := errors.Join(err, tree.Write(t.Context(), f, nil)); err != nil {
 		t.Fatal(err)
 	}

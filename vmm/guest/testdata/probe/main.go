@@ -51,6 +51,14 @@ func main() {
 	case "cat":
 		b, _ := os.ReadFile(os.Args[2])
 		os.Stdout.Write(b)
+	case "attribute": // of a file, by its name
+		b := make([]byte, 64)
+		n, err := syscall.Getxattr(os.Args[2], os.Args[3], b)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%q\n", b[:n])
 	case "owner":
 		var st syscall.Stat_t
 		if err := syscall.Lstat(os.Args[2], &st); err != nil {
