@@ -21,7 +21,7 @@ UNRACED  = $(filter-out $(RACED),$(addprefix ./,$(TESTED)))
 
 # The tests of which -short leaves something out: what make slow runs, and what make nightly does. agentbox/e2e compares them with
 # those that there are (TestEachTestBelongsToOnePart).
-GUARDED  = TestConformance|TestFaults|TestBoxSurvivesHostileUser|TestClonesDiffer|TestWorkspaceAfterWarmUp|TestDiskLimit|TestGuestCannotSeeHost|TestIdleMachineReleasesProgramPages|TestMachineProcessesAreConfined|TestWorkspaceBelongsToCaller
+GUARDED  = TestConformance|TestFaults|TestBoxSurvivesHostileUser|TestClonesDiffer|TestWorkspaceAfterWarmUp|TestDiskLimit|TestGuestCannotSeeHost|TestIdleMachineReleasesProgramPages|TestImageHasExtendedAttributes|TestMachineProcessesAreConfined|TestWorkspaceBelongsToCaller
 SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory
 
 .PHONY: help up build binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps e2e-qemu e2e-kvm reproducible vet fuzz chaos soak bench lab bench-peers devcontainer-cli deps deps-test clean
