@@ -77,7 +77,7 @@ func devcontainerKeys() []devcontainerKey {
 		{"waitFor", honoured, "nothing: `up` waits for all commands", nil},
 		{"containerUser", honoured, "`user`, without `remoteUser`", (*devcontainerDecoder).user},
 		{"remoteUser", honoured, "`user`", (*devcontainerDecoder).user},
-		{"updateRemoteUserUID", honoured, "nothing: it is about files of the host", nil},
+		{"updateRemoteUserUID", honoured, "nothing: the workspace belongs to the user, whatever the id", nil},
 		{"userEnvProbe", approximated, "commands get the environment of the box, not that of a login shell", (*devcontainerDecoder).userEnvProbe},
 		{"hostRequirements", honoured, "the least that a box gets, as far as this machine has it", (*devcontainerDecoder).hostRequirements},
 		{"hostRequirements.cpus", honoured, "the least `cpus`", nil},

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -35,6 +36,9 @@ func (m *Manager) image(ctx context.Context, u *creation, progress agentbox.Prog
 		return err
 	}
 	u.rec.Box.Project, u.rec.Approved = u.Review.Project.Name, u.Review.InForce
+	for _, w := range ofImage(u.img).Warnings {
+		progress.Note(w)
+	}
 	u.rec.applyConfig(u.Config, u.Kind, u.img)
 	u.rec.Box.CPUs, u.rec.Box.Memory = m.Capacity.Share(u.rec.Box.ID, u.Config, progress)
 	return nil
@@ -43,8 +47,9 @@ func (m *Manager) image(ctx context.Context, u *creation, progress agentbox.Prog
 // applyConfig updates a record with a configuration, a kind of machine and an image. CPUs and
 // memory are assigned afterwards by Capacity.
 func (r *record) applyConfig(cfg *config.Config, kind isolation.Choice, img image.Image) {
-	r.Kernel, r.KernelKey, r.User, r.Suite = "", cfg.Kernel, userOr(cfg.User), cfg.Suite()
-	r.Guest, r.Setup, r.Start = guestOf(cfg, img.Env), cfg.Setup, cfg.Start
+	of := ofImage(img)
+	r.Kernel, r.KernelKey, r.User, r.Suite = "", cfg.Kernel, userOr(cmp.Or(cfg.User, of.User)), cfg.Suite()
+	r.Guest, r.Setup, r.Start = guestOf(cfg, of), cfg.Setup, cfg.Start
 	r.Limits = boxLimits(cfg.Limits, r.Task)
 	r.Hardware, r.Pool, r.Settings = kind.Facts.Hardware, cfg.Pool, flags.SettingsOf(cfg)
 	r.Box.Isolation, r.Box.Accel, r.Box.Reason = kind.Kind, kind.Facts.Accel, kind.Reason
@@ -139,7 +144,12 @@ func userOr(user string) string {
 	return user
 }
 
+// ofImage is what an image says of its boxes.
+func ofImage(img image.Image) config.OfImage {
+	return config.ReadImage(img.Source, img.User, img.Metadata, img.Env, img.Accounts)
+}
+
 // guestOf is what a configuration gives to a machine.
-func guestOf(cfg *config.Config, imageEnv []string) guestConfig {
-	return guestConfig{Env: cfg.Environment(imageEnv), Services: cfg.Services, Ports: cfg.Ports}
+func guestOf(cfg *config.Config, of config.OfImage) guestConfig {
+	return guestConfig{Env: of.Environment(cfg), Services: cfg.Services, Ports: cfg.Ports}
 }

@@ -23,6 +23,9 @@ type Image struct {
 	Manifest   string          `json:"manifest,omitempty"` // of an OCI source, as resolved
 	Versions   []string        `json:"versions,omitempty"` // of an apt source: name=version of all packages, sorted
 	Env        []string        `json:"env,omitempty"`      // of an OCI source: the environment of its programs
+	User       string          `json:"user,omitempty"`     // of an OCI source: the user of its programs, an account of the image; "" for none said
+	Accounts   []string        `json:"accounts,omitempty"` // of an OCI source: names in its /etc/passwd
+	Metadata   string          `json:"metadata,omitempty"` // of an OCI source: its label devcontainer.metadata
 	Origin     string          `json:"origin,omitempty"`   // PeerID of the member that made it; "" for this host
 	BaseMakers []string        `json:"upon,omitempty"`     // PeerIDs of the members that made what it was made from
 	Lazy       *Lazy           `json:"lazy,omitempty"`     // set until the file is completely here; Path does not exist before

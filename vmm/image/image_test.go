@@ -74,7 +74,8 @@ func testImage(t *testing.T, mark string) v1.Image {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", runtime.GOARCH
-	config.Config.Env = []string{"PATH=/bin"}
+	config.Config.Env, config.Config.User = []string{"PATH=/bin"}, "0:0"
+	config.Config.Labels = map[string]string{metadataLabel: `[{"remoteUser":"root"}]`}
 	if img, err = mutate.ConfigFile(img, config); err != nil {
 		t.Fatal(err)
 	}

@@ -141,8 +141,14 @@ func reference(s, manifest string) (name.Reference, error) {
 	return pinned, nil
 }
 
-// describeOCI verifies the configuration, which has the digests of layers, and sets Manifest and
-// Env of the image. An image for another platform is code Invalid.
+// metadataLabel has what a devcontainer.json would say, in images that were made for them.
+const metadataLabel = "devcontainer.metadata"
+
+// maxMetadata is the longest such label that is kept, in bytes. The largest known has 20 KB.
+const maxMetadata = 256 << 10
+
+// describeOCI verifies the configuration, which has the digests of layers, and sets what the image
+// says of itself. An image for another platform is code Invalid.
 func (b *build) describeOCI(img v1.Image, k kind, r Recipe) (*v1.ConfigFile, error) {
 	if k != fromArchive { // an archive has no manifest of its own
 		m, err := img.Manifest()
@@ -166,7 +172,10 @@ func (b *build) describeOCI(img v1.Image, k kind, r Recipe) (*v1.ConfigFile, err
 	if config.Architecture != "" && (config.Architecture != want[1] || config.OS != "" && config.OS != want[0]) {
 		return nil, agentbox.Errorf(agentbox.Invalid, "image %s is for %s/%s, and %s is needed", r.Source, config.OS, config.Architecture, r.Platform)
 	}
-	b.image.Env = slices.Clone(config.Config.Env)
+	b.image.Env, b.image.User = slices.Clone(config.Config.Env), config.Config.User
+	if label := config.Config.Labels[metadataLabel]; len(label) <= maxMetadata {
+		b.image.Metadata = label
+	}
 	return config, nil
 }
 

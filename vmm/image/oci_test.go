@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -76,6 +77,9 @@ func TestSourcesGiveSameImage(t *testing.T) {
 		}
 		if got.Digest != first {
 			t.Errorf("%s gave %s, another source of the same image %s", source, got.Digest.Short(), first.Short())
+		}
+		if got.User != "root" || got.Metadata != `[{"remoteUser":"root"}]` || !slices.Equal(got.Accounts, []string{"root"}) {
+			t.Errorf("user %q of %q, metadata %s", got.User, got.Accounts, got.Metadata)
 		}
 		if len(got.Env) != 1 || got.Env[0] != "PATH=/bin" {
 			t.Errorf("%s: environment %q", source, got.Env)

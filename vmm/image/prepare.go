@@ -52,6 +52,7 @@ func (b *build) prepare() error {
 	if err != nil {
 		return err
 	}
+	b.setAccounts(passwd)
 	// The workspace belongs to this id in every image.
 	name, home := accountOf(passwd, userID)
 	if name == "" {
@@ -67,6 +68,29 @@ func (b *build) prepare() error {
 		}
 	}
 	return b.allowSudo(name)
+}
+
+// maxAccounts is how many accounts of an image are remembered.
+const maxAccounts = 1000
+
+// setAccounts remembers the accounts of an OCI source, and makes its user the name of one; "" if it
+// has no such account. A user may be NAME or ID, and have a group.
+func (b *build) setAccounts(passwd []byte) {
+	if b.image.Manifest == "" && b.image.User == "" && b.image.Metadata == "" {
+		return
+	}
+	user, _, _ := strings.Cut(b.image.User, ":")
+	b.image.User = ""
+	for line := range strings.Lines(string(passwd)) {
+		field := strings.Split(line, ":")
+		if len(field) < 7 || field[0] == "" || len(b.image.Accounts) == maxAccounts {
+			continue
+		}
+		b.image.Accounts = append(b.image.Accounts, field[0])
+		if field[0] == user || field[2] == user && b.image.User == "" {
+			b.image.User = field[0]
+		}
+	}
 }
 
 // copySkeleton copies the files that useradd would to a new home. The shell's prompt is among them.

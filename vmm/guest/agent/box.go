@@ -67,6 +67,9 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 		if dir == "" {
 			dir = a.Machine.Workspace
 		}
+		if user.UID != 0 {
+			giveWorkspace(a.Machine.Workspace, user)
+		}
 	}
 	a.box.set(env, dir, user)
 	if err := writeFiles(r.Files); err != nil {

@@ -113,6 +113,27 @@ func (w *workspaceDisk) adopt() error {
 	return setLabel(int(dir.Fd()), "")
 }
 
+// giveWorkspace gives a workspace to the user of commands, if it belongs to another one: the image
+// may give that user any id, and files come with the id of boxUser. The directory itself is last,
+// so that it is repeated after a crash. What cannot be given stays as it is, and the user's commands
+// say so.
+func giveWorkspace(root string, u User) {
+	var st unix.Stat_t
+	if err := unix.Lstat(root, &st); err != nil || int(st.Uid) == u.UID {
+		return
+	}
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == root {
+			return nil //nolint:nilerr // as above
+		}
+		if info, err := d.Info(); err == nil && os.Lchown(path, u.UID, u.GID) == nil && info.Mode().IsRegular() && info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
+			_ = os.Chmod(path, info.Mode()) // changing the owner took them away
+		}
+		return nil
+	})
+	_ = os.Lchown(root, u.UID, u.GID)
+}
+
 // chownTree gives everything below root to a user. It keeps setuid bits and follows no links.
 func chownTree(root string, u User) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
