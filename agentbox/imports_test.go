@@ -62,7 +62,7 @@ var forbidden = []struct {
 	{"agentbox/agentbox/host/images", "agentbox/policy/...", nil, "images are fetched without rules: what may be read was approved before"},
 	{"agentbox/vmm/gvisor/...", "agentbox/vmm/qemu", nil, "drivers do not know each other"},
 	{"agentbox/vmm/qemu", "agentbox/vmm/gvisor/...", nil, "drivers do not know each other"},
-	{"agentbox/agentbox/project", "agentbox/agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/durable", "agentbox/agentbox/git", "agentbox/agentbox/home", "agentbox/agentbox/yamlfile"}, "a checkout's project is found without boxes or machines, so that every package below host can use it; it needs package git only for the syntax of its configuration"},
+	{"agentbox/agentbox/project", "agentbox/agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/durable", "agentbox/agentbox/git", "agentbox/agentbox/home", "agentbox/agentbox/yamlfile"}, "a checkout's project is found without boxes or machines, so that every package below host can use it; it needs package git only for the syntax of its configuration and for refs in reftables"},
 	{"agentbox/agentbox/project", "agentbox/vmm/...", nil, "projects know no machines"},
 	{"agentbox/agentbox/supervisor", "agentbox/agentbox/host", nil, "a supervisor outlives the daemon and must not know its state"},
 	{"agentbox/agentbox/host", "agentbox/cachestore/...", nil, "package host knows only setup.Results: the store decides how bytes are kept"},

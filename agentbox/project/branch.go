@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"agentbox/agentbox/git"
 )
 
 // usualBranches lists the usual names of default branches, for when nothing on this host says
@@ -33,6 +35,9 @@ func IsDefaultBranch(root, branch string, detached bool) bool {
 	if !ok {
 		return slices.Contains(usualBranches, branch)
 	}
+	if _, err := os.Lstat(filepath.Join(gitDir, "reftable")); !absent(err) {
+		return isDefaultInTables(gitDir, branch)
+	}
 	head, err := readFile(filepath.Join(gitDir, "refs", "remotes", "origin", "HEAD"), maxPointer)
 	if err == nil {
 		name, ok := strings.CutPrefix(strings.TrimSpace(string(head)), "ref: refs/remotes/origin/")
@@ -45,11 +50,24 @@ func IsDefaultBranch(root, branch string, detached bool) bool {
 	case originOf(string(config)) == "":
 		return slices.Contains(usualBranches, branch)
 	}
-	// Only git can read a reftable.
-	if _, err := os.Lstat(filepath.Join(gitDir, "reftable")); !absent(err) {
+	return branch == usualBranches[0] || branch == usualBranches[1] && !hasRemote(gitDir, usualBranches[0])
+}
+
+// isDefaultInTables is IsDefaultBranch for a git directory whose refs are in reftables.
+func isDefaultInTables(gitDir, branch string) bool {
+	refs, err := git.ReadReftables(filepath.Join(gitDir, "reftable"))
+	config, configErr := readFile(filepath.Join(gitDir, "config"), maxConfig)
+	if err != nil || configErr != nil && !absent(configErr) {
 		return false
 	}
-	return branch == usualBranches[0] || branch == usualBranches[1] && !hasRemote(gitDir, usualBranches[0])
+	if head := refs.Symbolic["refs/remotes/origin/HEAD"]; head != "" {
+		return head == "refs/remotes/origin/"+branch
+	}
+	if originOf(string(config)) == "" {
+		return slices.Contains(usualBranches, branch)
+	}
+	main := refs.Objects["refs/remotes/origin/"+usualBranches[0]]
+	return branch == usualBranches[0] || branch == usualBranches[1] && main == ""
 }
 
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

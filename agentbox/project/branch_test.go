@@ -69,6 +69,25 @@ func TestDefaultBranchUnreadableRefs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if IsDefaultBranch(clone, "master", false) {
-		t.Error("master is the default of a repository whose refs are in a table")
+		t.Error("master is the default of a repository whose refs cannot be read")
+	}
+	if err := os.Remove(filepath.Join(clone, ".git", "reftable")); err != nil {
+		t.Fatal(err)
+	}
+	// Tables of git whose origin/HEAD is a branch beside origin's.
+	if err := os.CopyFS(filepath.Join(clone, ".git", "reftable"), os.DirFS("../git/testdata/reftable/small")); err != nil {
+		t.Fatal(err)
+	}
+	if IsDefaultBranch(clone, "main", false) || IsDefaultBranch(clone, "master", false) {
+		t.Error("origin/HEAD of the table was not read")
+	}
+	if err := os.RemoveAll(filepath.Join(clone, ".git", "reftable")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(clone, ".git", "reftable"), os.DirFS("../git/testdata/reftable/plain")); err != nil {
+		t.Fatal(err)
+	}
+	if !IsDefaultBranch(clone, "master", false) || IsDefaultBranch(clone, "x", false) {
+		t.Error("origin has no main in the table")
 	}
 }
