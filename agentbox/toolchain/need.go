@@ -39,7 +39,7 @@ const (
 
 // Tools lists every tool, in the order in which they are installed and shown. Later ones may need
 // earlier ones: npm comes with Node, pip with Python.
-var Tools = []Tool{Go, Node, NPMTool, PNPM, Yarn, Package, Python, PipPackage, Rust, Java, Ruby, PHP, Make, CMake, Meson, Autotools}
+var Tools = []Tool{Go, Node, NPMTool, PNPM, Yarn, Native, Package, Python, PipPackage, Rust, Java, Ruby, PHP, Make, CMake, Meson, Autotools}
 
 // Need is one tool that one file of a repository asks for. It is comparable.
 type Need struct {
@@ -63,6 +63,7 @@ var notations = map[Tool]struct {
 	PNPM:       {pattern: nodeRange, any: []string{"*"}},
 	Yarn:       {pattern: nodeRange, any: []string{"*"}},
 	Package:    {pattern: npmPackage},
+	Native:     {pattern: nativeProgram},
 	Python:     {pattern: pythonSpecifier},
 	PipPackage: {pattern: pipPackage},
 	Rust:       {pattern: rustVersion, any: []string{"stable"}},

@@ -23,10 +23,11 @@ type Plan struct {
 	Go       string   // the toolchain from the module proxy: 1.22, 1.22.3; "" for none
 	NodeJS   Release  // from the npm registry, with NPM
 	NPM      Release
-	Global   []string // programs from the npm registry, such as pnpm@9.1.0
-	Pip      []string // programs from the Python index, such as aider-chat==0.86.0
-	Unmet    []Unmet  // needs that the plan does not meet
-	Notes    []string // what else people should know, one line each
+	Global   []string  // programs from the npm registry, such as pnpm@9.1.0
+	Native   []Program `json:",omitempty"` // from the npm registry, without Node.js
+	Pip      []string  // programs from the Python index, such as aider-chat==0.86.0
+	Unmet    []Unmet   // needs that the plan does not meet
+	Notes    []string  // what else people should know, one line each
 }
 
 // Unmet is a need that the plan does not meet. The box has the distribution's version, if there is
@@ -161,6 +162,7 @@ func Resolve(needs Needs, offer Available) Plan {
 			p.resolveGlobal(needs.ForTool(t))
 		case Package:
 			p.Global = append(p.Global, needs.Constraints(t)...)
+		case Native: // WithNatives has chosen
 		case PipPackage:
 			p.Pip = append(p.Pip, needs.Constraints(t)...)
 		default:
@@ -342,6 +344,9 @@ func (p Plan) Commands() [][]string {
 	if node, npm := p.NodeJS, p.NPM; node.Version != "" {
 		out = append(out, []string{"sh", "-euc", installNode, "sh", node.Path, node.URL, node.SHA512, npm.Path, npm.URL, npm.SHA512})
 	}
+	for _, program := range p.Native {
+		out = append(out, program.command())
+	}
 	if len(p.Global) > 0 {
 		out = append(out, append([]string{"sh", "-euc", installPrograms, "sh"}, p.Global...))
 	}
@@ -417,7 +422,7 @@ func (p *Plan) CheckImages(exists func(image string) (bool, error)) {
 // have different keys. It is hex, and changes with the scripts and the lists of packages.
 func Fingerprint() string {
 	h := sha256.New()
-	for _, part := range []string{askRegistry, installGo, installNode, installPrograms, installPip} {
+	for _, part := range []string{askRegistry, installNative, installGo, installNode, installPrograms, installPip} {
 		h.Write([]byte(part))
 	}
 	for _, t := range Tools {

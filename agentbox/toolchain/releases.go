@@ -23,9 +23,14 @@ const MaxAnswer = 16 << 20
 // NPM is the package of npm. It is needed in addition to NodePackage, which does not contain it.
 const NPM = "npm"
 
+// NPMArchitecture is this architecture in names of npm packages, "" if it is not known.
+func NPMArchitecture() string {
+	return map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+}
+
 // NodePackage returns the package with Node.js for this architecture, "" if there is none.
 func NodePackage() string {
-	if arch, ok := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]; ok {
+	if arch := NPMArchitecture(); arch != "" {
 		return "node-linux-" + arch
 	}
 	return ""

@@ -173,18 +173,40 @@ func (s *Setup) installIn(ctx context.Context, b Box, needs toolchain.Needs, bas
 // repository they contain only names and versions, which the plan has checked. The plan says what
 // could not be had.
 func (s *Setup) Install(ctx context.Context, b Box, needs toolchain.Needs, installed toolchain.Candidates) (toolchain.Plan, error) {
+	latest, err := s.latestReleases(ctx, b, needs)
+	if err != nil {
+		return toolchain.Plan{}, err
+	}
+	needs, natives := needs.WithNatives(latest)
 	offer, err := s.candidates(ctx, b, needs)
 	if err != nil {
 		return toolchain.Plan{}, err
 	}
 	plan := toolchain.Resolve(needs, offer).Without(installed)
 	s.checkImages(ctx, &plan)
+	plan.Native = natives
 	for _, argv := range plan.Commands() {
 		if err := s.asRoot(ctx, b, nil, argv...); err != nil {
 			return plan, err
 		}
 	}
 	return plan, nil
+}
+
+// latestReleases asks the npm registry for the latest releases of programs, by package. It has none
+// for a package of which the registry says nothing or that it lacks: then npm decides.
+func (s *Setup) latestReleases(ctx context.Context, b Box, needs toolchain.Needs) (map[string]toolchain.Latest, error) {
+	latest := map[string]toolchain.Latest{}
+	for _, name := range needs.PackagesOfLatest() {
+		said, err := s.query(ctx, b, toolchain.MaxAnswer, toolchain.AskRegistry(name))
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if found, ok := toolchain.ParseLatest(name, said); err == nil && ok {
+			latest[name] = found
+		}
+	}
+	return latest, nil
 }
 
 // candidates is which of the needed tools a box has and can get. The distribution is asked only for

@@ -205,6 +205,8 @@ func TestAsksCoverProfile(t *testing.T) {
 			v.Set(reflect.ValueOf([]string{marker}))
 		case v.Kind() == reflect.Map:
 			v.Set(reflect.ValueOf(map[string]string{marker: marker}))
+		case name == "Native":
+			v.Set(reflect.ValueOf(Native{Package: marker, File: "f"}))
 		case name == "Secrets":
 			v.Set(reflect.ValueOf([]Secret{{Name: "A", To: []string{"a"}, Header: "h", Env: []string{marker}}}))
 		default:

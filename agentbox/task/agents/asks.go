@@ -22,6 +22,9 @@ func (p Profile) Asks() []string {
 	if p.Package != "" {
 		say("is package %s of npm", p.Package)
 	}
+	if p.Native.Package != "" {
+		say("is file %q of package %q of npm, where that is", p.Native.File, p.Native.Package)
+	}
 	if p.Pip != "" {
 		say("is package %s of the Python index", p.Pip)
 	}

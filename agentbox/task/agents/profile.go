@@ -33,6 +33,9 @@ type Profile struct {
 	Prompt []string `yaml:"prompt"`
 	// Package is the agent in the npm registry, as NAME or NAME@VERSION; "" if the image has it.
 	Package string `yaml:"package"`
+	// Native is where a package of the npm registry has the program as a file that runs without
+	// Node.js. It is used instead of Package and Toolchain if the registry has it.
+	Native Native `yaml:"native"`
 	// Pip is the agent in the Python package index, as NAME or NAME==VERSION.
 	Pip string `yaml:"pip"`
 	// Toolchain are the versions of the tools that the agent itself needs, by name.
@@ -47,6 +50,12 @@ type Profile struct {
 	// these are kept, Restore takes them in once they are back.
 	Save    string `yaml:"save"`
 	Restore string `yaml:"restore"`
+}
+
+// Native is a file of a package of the npm registry. {arch} in Package stands for x64 or arm64.
+type Native struct {
+	Package string `yaml:"package"`
+	File    string `yaml:"file"` // slash-separated; its last part is the program
 }
 
 // Secret is a credential that an agent sends. The box has a placeholder in the variable Name.
@@ -216,6 +225,9 @@ func (p Profile) Needs() (toolchain.Needs, error) {
 	}
 	for tool, version := range p.Toolchain {
 		ask(toolchain.Tool(tool), version)
+	}
+	if arch := toolchain.NPMArchitecture(); p.Native.Package != "" && arch != "" {
+		ask(toolchain.Native, strings.ReplaceAll(p.Native.Package, "{arch}", arch)+" "+p.Native.File)
 	}
 	if p.Package != "" {
 		ask(toolchain.Package, p.Package)
