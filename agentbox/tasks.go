@@ -204,6 +204,15 @@ type Result struct {
 	Pressure []Pressure `json:"pressure,omitempty"` // what the box ran short of
 	Services []string   `json:"services,omitempty"` // services whose logs were kept
 
+	// OtherWork is kept in the project's mirror beside Ref.
+	OtherWork []OtherWork `json:"other_work,omitempty"`
+	// Missing lists what could not be kept, and why; Box has it. Notes lists what was kept in
+	// another form.
+	Missing []string `json:"missing,omitempty"`
+	Notes   []string `json:"notes,omitempty"`
+	// Unexported says why the checkout does not have Ref, although the mirror has.
+	Unexported string `json:"unexported,omitempty"`
+
 	Ref    string `json:"ref,omitempty"`    // the git ref that keeps the work
 	Commit string `json:"commit,omitempty"` // the commit of Ref
 	// Base is the commit that the box began with, or "" if the repository had none.
@@ -225,6 +234,22 @@ func NamesHost(list []string, host string) bool {
 		below, ok := strings.CutPrefix(name, "*")
 		return name == host || ok && strings.HasSuffix(host, below)
 	})
+}
+
+// OtherWork is a part of a box's work that the commit of its workspace does not contain. The box chose
+// its names, which are printable.
+type OtherWork struct {
+	// Name is that of the ref, without refs/heads/ for a branch; "detached" or a name such as
+	// MERGE_HEAD for a commit without one.
+	Name string `json:"name"`
+	// Path is the work tree, or the repository in the workspace, that it is of, relative to the
+	// workspace; "" for a ref of the workspace's own repository.
+	Path    string `json:"path,omitempty"`
+	Commit  string `json:"commit"`            // with what was uncommitted
+	Commits int    `json:"commits,omitempty"` // made in the box; 0 if they cannot be counted
+	Files   int    `json:"files,omitempty"`   // uncommitted
+	Ref     string `json:"ref,omitempty"`     // in the mirror
+	Branch  string `json:"branch,omitempty"`  // that `pull` made of it in a checkout
 }
 
 // Last returns the latest attempt, or nil if there is none. It points into t.Attempts.

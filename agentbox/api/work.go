@@ -23,6 +23,8 @@ type UnsavedWork struct {
 	Files  int      `json:"files"`
 	Titles []string `json:"titles,omitempty"` // of the newest commits, ten at most
 	Paths  []string `json:"paths,omitempty"`  // of the first files, ten at most
+	// Missing lists what could not be looked at, each with the reason.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // DiffRequest asks what changed in a box since it began. Here and in PullRequest, a task may be
@@ -45,10 +47,13 @@ type WorkDiff struct {
 	Commits int                   `json:"commits"`
 	Files   int                   `json:"files"` // uncommitted
 	Changes []agentbox.FileChange `json:"changes"`
-	// Missing lists what the diff omits, each with the reason.
-	Missing   []string `json:"missing,omitempty"`
-	Text      []byte   `json:"text,omitempty"`      // as git shows it
-	Truncated bool     `json:"truncated,omitempty"` // Text is only the beginning
+	// OtherWork is what the box has beside its workspace's commit, which the diff omits. Missing
+	// lists what could not be read, each with the reason, Notes what is shown in another form.
+	OtherWork []agentbox.OtherWork `json:"other_work,omitempty"`
+	Missing   []string             `json:"missing,omitempty"`
+	Notes     []string             `json:"notes,omitempty"`
+	Text      []byte               `json:"text,omitempty"`      // as git shows it
+	Truncated bool                 `json:"truncated,omitempty"` // Text is only the beginning
 }
 
 // PullRequest imports a box's work as a branch into the checkout at Into. It moves an existing
@@ -63,16 +68,17 @@ type PullRequest struct {
 type PulledWork struct {
 	Box     agentbox.BoxID `json:"box,omitzero"`
 	Name    string         `json:"name"`
-	Branch  string         `json:"branch"`
+	Branch  string         `json:"branch,omitempty"` // "" if only OtherWork was imported
 	Commit  string         `json:"commit"`
 	Base    string         `json:"base,omitempty"`
 	Commits int            `json:"commits"` // made in the box
 	// Files counts those that were uncommitted. They form the last commit of the branch.
 	Files int `json:"files"`
-	// OtherRefs lists the branches and stashes of the box that are kept only in the mirror.
-	OtherRefs []string `json:"also,omitempty"`
-	// Missing lists what was omitted, each with the reason.
+	// OtherWork is what the box has beside its workspace's commit, each with its own branch.
+	OtherWork []agentbox.OtherWork `json:"other_work,omitempty"`
+	// Missing lists what was omitted, each with the reason, Notes what was imported in another form.
 	Missing []string `json:"missing,omitempty"`
+	Notes   []string `json:"notes,omitempty"`
 	// Mixed means that changes that were uncommitted in the checkout when the box began were
 	// imported too, because both sides changed the same lines.
 	Mixed bool `json:"mixed,omitempty"`

@@ -45,7 +45,11 @@ func (a *app) diffCommand() *cli.Command {
 // api.WorkDiff, with the text in base64, like all bytes in JSON; --quiet the commit in the mirror.
 func (a *app) printDiff(d api.WorkDiff, terminal bool) (err error) {
 	if !a.json {
-		a.printMissing(d.Missing)
+		missing := d.Missing
+		for _, o := range d.OtherWork {
+			missing = append(missing, o.String()+"; agentbox pull gets it as a branch")
+		}
+		a.printMissing(missing, d.Notes)
 	}
 	switch {
 	case a.json:
@@ -66,14 +70,17 @@ func (a *app) printDiff(d api.WorkDiff, terminal bool) (err error) {
 	return nil
 }
 
-// printMissing reports on standard error what part of a box's work is not shown. With --quiet it
-// prints nothing.
-func (a *app) printMissing(missing []string) {
+// printMissing reports on standard error what part of a box's work is not shown, and what is shown in
+// another form. With --quiet it prints nothing.
+func (a *app) printMissing(missing, notes []string) {
 	if a.quiet {
 		return
 	}
 	for _, m := range missing {
 		fmt.Fprintf(a.stderr, "not included: %s\n", oneLine(m))
+	}
+	for _, n := range notes {
+		fmt.Fprintln(a.stderr, oneLine(n))
 	}
 }
 

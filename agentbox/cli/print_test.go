@@ -174,7 +174,7 @@ func TestTerminalOutputIsSanitized(t *testing.T) {
 		"what is missing": func(a *app) error {
 			w, read := pipe(t)
 			a.stderr = w
-			a.printMissing([]string{foreign})
+			a.printMissing([]string{foreign}, nil)
 			_, err := a.stdout.Write([]byte(read()))
 			return err
 		},

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -17,7 +18,8 @@ func (a *app) pullCommand() *cli.Command {
 	var req api.PullRequest
 	return &cli.Command{
 		Name: "pull", Category: catInside, Usage: "get the work of a box or task as a branch of this repository", ArgsUsage: "[BOX|TASK]",
-		Description: "The branch has the commits of the box, followed by one commit with all uncommitted changes. Your working tree, your index and\n" +
+		Description: "The branch has the commits of the box, followed by one commit with all uncommitted changes. Other branches, stashes, work trees and repositories\n" +
+			"in which something was done become branches whose names begin with its name and a plus. Your working tree, your index and\n" +
 			"your other branches do not change; use git merge to take over the work. If the default branch exists and has other commits,\n" +
 			"for example of an earlier box with the same name, it stays as it is, and the work becomes the branch agentbox/BOX-2.",
 		Flags: []cli.Flag{&cli.StringFlag{Name: "branch", Aliases: []string{"b"}, Usage: "name the branch `NAME` (default: agentbox/BOX or agentbox/TASK)", Destination: &req.Branch}},
@@ -30,9 +32,9 @@ func (a *app) pullCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			a.printMissing(p.Missing)
+			a.printMissing(p.Missing, p.Notes)
 			text := pulledText(p)
-			if usual := "agentbox/" + p.Name; req.Branch == "" && p.Branch != usual {
+			if usual := "agentbox/" + p.Name; req.Branch == "" && p.Branch != usual && p.Branch != "" {
 				text = "branch " + usual + " was there already and stays as it is\n" + text
 			}
 			return a.report(facts{value: p, ids: []string{p.Commit}, text: text})
@@ -40,9 +42,26 @@ func (a *app) pullCommand() *cli.Command {
 	}
 }
 
-// pulledText says what was imported, and what to do with it. Each command is on its own line, ready
-// to be pasted.
+// pulledText says what was imported: the work of the workspace, and what is beside it.
 func pulledText(p api.PulledWork) string {
+	// For a task, the answer has no box.
+	of := "box " + p.Name
+	if p.Box == (agentbox.BoxID{}) {
+		of = "task " + p.Name
+	}
+	var lines []string
+	if p.Branch != "" {
+		lines = append(lines, branchText(p, of))
+	}
+	for _, o := range p.OtherWork {
+		lines = append(lines, fmt.Sprintf("branch %s has %s of %s", o.Branch, o, of))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// branchText says what was imported, and what to do with it. Each command is on its own line, ready
+// to be pasted.
+func branchText(p api.PulledWork, of string) string {
 	what := agentbox.Plural(p.Commits, "commit")
 	switch {
 	case p.Files > 0 && p.Commits > 0:
@@ -50,20 +69,12 @@ func pulledText(p api.PulledWork) string {
 	case p.Files > 0:
 		what = "one commit with " + agentbox.Plural(p.Files, "uncommitted file")
 	}
-	// For a task, the answer has no box.
-	of := "box"
-	if p.Box == (agentbox.BoxID{}) {
-		of = "task"
-	}
-	text := fmt.Sprintf("branch %s has the work of %s %s: %s\nlook at it:  git log -p HEAD..%s\ntake it:     git merge %s", p.Branch, of, p.Name, what, p.Branch, p.Branch)
+	text := fmt.Sprintf("branch %s has the work of %s: %s\nlook at it:  git log -p HEAD..%s\ntake it:     git merge %s", p.Branch, of, what, p.Branch, p.Branch)
 	if p.Mixed {
 		text += "\nit includes what was uncommitted here when the box was created, because the box changed the same lines"
 	}
 	if p.Files > 0 {
 		text += fmt.Sprintf("\nits last commit as changes of the working tree:  git cherry-pick -n %s", p.Branch)
-	}
-	for _, name := range p.OtherRefs {
-		text += "\nnot included: " + name + " of the box, which is not reachable from its HEAD"
 	}
 	return text
 }

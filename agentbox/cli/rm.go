@@ -85,10 +85,22 @@ func (a *app) removalOf(ctx context.Context, name string, force bool) (removal, 
 		return d, err
 	case err != nil:
 		d.loss = "cannot tell whether box " + b.Name + " has unsaved work: " + oneLine(err.Error())
-	case work.Commits > 0 || work.Files > 0:
-		d.loss = fmt.Sprintf("box %s has work that exists nowhere else: %s", b.Name, workText(work))
+	default:
+		d.loss = lossText(b.Name, work)
 	}
 	return d, nil
+}
+
+// lossText says what would be lost with a box, and what could not be looked at; "" for nothing.
+func lossText(name string, work api.UnsavedWork) string {
+	var texts []string
+	if work.Commits > 0 || work.Files > 0 {
+		texts = append(texts, fmt.Sprintf("box %s has work that exists nowhere else: %s", name, workText(work)))
+	}
+	if len(work.Missing) > 0 {
+		texts = append(texts, fmt.Sprintf("cannot tell all that box %s has: %s", name, oneLine(strings.Join(work.Missing, "; "))))
+	}
+	return strings.Join(texts, "; ")
 }
 
 // unsavedError returns a Conflict error that lists everything that would be lost, or nil for
@@ -113,7 +125,7 @@ func unsavedError(boxes []removal) error {
 		it = "them"
 	}
 	return agentbox.Errorf(agentbox.Conflict, "%s", strings.Join(texts, "; ")).
-		WithHint("agentbox pull %s gets what is checked out there as a branch, git fetch %s all of its branches; agentbox rm --force %s removes %s anyway", box, box, strings.Join(all, " "), it)
+		WithHint("agentbox pull %s gets it as branches; agentbox rm --force %s removes %s anyway", box, strings.Join(all, " "), it)
 }
 
 // removeBox removes one box. It asks first if something would be lost.

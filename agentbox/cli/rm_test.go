@@ -14,11 +14,11 @@ func TestEveryLossIsNamed(t *testing.T) {
 		message, hint string
 	}{
 		{[]removal{a}, "box a has work",
-			"agentbox pull a gets what is checked out there as a branch, git fetch a all of its branches; agentbox rm --force a removes it anyway"},
+			"agentbox pull a gets it as branches; agentbox rm --force a removes it anyway"},
 		{[]removal{clean, a}, "box a has work",
-			"agentbox pull a gets what is checked out there as a branch, git fetch a all of its branches; agentbox rm --force clean a removes them anyway"},
+			"agentbox pull a gets it as branches; agentbox rm --force clean a removes them anyway"},
 		{[]removal{a, clean, b}, "box a has work; box b has work",
-			"agentbox pull BOX gets what is checked out there as a branch, git fetch BOX all of its branches; agentbox rm --force a clean b removes them anyway"},
+			"agentbox pull BOX gets it as branches; agentbox rm --force a clean b removes them anyway"},
 	} {
 		if e := agentbox.AsError(unsavedError(c.boxes)); e.Message != c.message || e.Hint != c.hint {
 			t.Errorf("%+v: %q, %q", c.boxes, e.Message, e.Hint)
@@ -40,6 +40,20 @@ func TestLossesAreNamed(t *testing.T) {
 	} {
 		if got := workText(c.work); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// What could not be looked at is a loss like any other: nobody knows what it is.
+func TestUnreadWorkIsNamed(t *testing.T) {
+	for want, work := range map[string]api.UnsavedWork{
+		"": {},
+		"box a has work that exists nowhere else: 1 changed file (x)":                          {Files: 1, Paths: []string{"x"}},
+		"cannot tell all that box a has: lib: damaged; y":                                      {Missing: []string{"lib: damaged", "y"}},
+		"box a has work that exists nowhere else: 1 commit; cannot tell all that box a has: x": {Commits: 1, Missing: []string{"x"}},
+	} {
+		if got := lossText("a", work); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -216,7 +216,7 @@ func (w *foregroundTask) result(attached error) error {
 	}
 	res := last.Result
 	if !w.a.quiet && (res.Ref != "" || res.Box != "") {
-		fmt.Fprintf(w.a.stderr, "agentbox: kept: %s\n", resultText(*res))
+		fmt.Fprintf(w.a.stderr, "agentbox: kept: %s\n", res.WorkText())
 	}
 	switch {
 	// The user has just typed --timeout, so its message is shorter than that of a configured limit.

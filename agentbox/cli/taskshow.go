@@ -83,28 +83,9 @@ func taskText(t agentbox.Task) string {
 // outcomeText says what an attempt left behind and, if the exit code does not show it, why it
 // ended.
 func outcomeText(r agentbox.Result) string {
-	text := resultText(r)
+	text := r.WorkText()
 	if r.Reason != "" && (r.Exit == nil || r.Reason != fmt.Sprintf("exit code %d", *r.Exit)) {
 		text += ": " + cut(reasonText(r), 80)
-	}
-	return text
-}
-
-// resultText says what an attempt left behind.
-func resultText(r agentbox.Result) string {
-	// The counts come first, then the ref to paste.
-	text := agentbox.WorkText(r.Commits, r.Files)
-	switch {
-	case r.Ref != "":
-		text += " in " + r.Ref
-	case r.Commits > 0 || r.Files > 0:
-		text += " in box " + r.Box
-	case r.Box != "" && !r.Uncollected:
-		// The box was kept because its work could not be examined, so the amount is unknown.
-		text = "work in box " + r.Box
-	}
-	if r.Uncollected {
-		text += "; artifacts that could not be copied are in box " + r.Box
 	}
 	return text
 }
@@ -129,7 +110,7 @@ func infoRows(info api.TaskInfo) [][]string {
 	rows := [][]string{{"task", t.ID.String()}, {"state", string(t.State)}, {"project", t.Project}, {"directory", t.Directory}, {"command", taskText(t)}}
 	for _, at := range t.Attempts {
 		if r := at.Result; r != nil {
-			rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(r.State) + ": " + withEnd(resultText(*r), r.End)})
+			rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(r.State) + ": " + withEnd(r.WorkText(), r.End)})
 			rows = append(rows, usedRows(*r)...)
 		}
 	}

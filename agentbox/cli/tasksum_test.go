@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,9 +84,14 @@ func TestAttemptEvidenceIsShown(t *testing.T) {
 		"2 uncommitted files in " + ref:           {Files: 2, Ref: ref},
 		"1 commit, 2 uncommitted files in " + ref: {Commits: 1, Files: 2, Ref: ref},
 		"work in box b":                           {Box: "b"},
-		"1 commit in box b; artifacts that could not be copied are in box b": {Commits: 1, Box: "b", Uncollected: true},
+		"work in box b, not all of which could be kept, in box b: no room":                                          {Box: "b", Missing: []string{"no room"}},
+		"1 commit in " + ref + ", not all of which could be kept, in box b: x; y":                                   {Commits: 1, Ref: ref, Box: "b", Missing: []string{"x", "y"}},
+		"side with 2 commits, lib (main) with 1 commit and 3 uncommitted files in " + ref:                           {Ref: ref, OtherWork: []agentbox.OtherWork{{Name: "side", Commits: 2}, {Name: "main", Path: "lib", Commits: 1, Files: 3}}},
+		"1 commit, a, a, a, a, a, 2 more in " + ref:                                                                 {Commits: 1, Ref: ref, OtherWork: slices.Repeat([]agentbox.OtherWork{{Name: "a"}}, 7)},
+		"1 commit in " + ref + ", which the checkout does not have: it is gone; x.up is kept as it lies in the box": {Commits: 1, Ref: ref, Unexported: "it is gone", Notes: []string{"x.up is kept as it lies in the box"}},
+		"1 commit in box b; artifacts that could not be copied are in box b":                                        {Commits: 1, Box: "b", Uncollected: true},
 	} {
-		if got := resultText(r); got != want {
+		if got := r.WorkText(); got != want {
 			t.Errorf("%+v: %q, want %q", r, got, want)
 		}
 	}

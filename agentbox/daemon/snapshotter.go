@@ -53,13 +53,12 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 // all of the files.
 const maxChanges = 200
 
-// describeWork returns the description of the work for a task's result. If nothing changed, it
-// leaves out what could not be exported, such as nested repositories, since that was there from the
-// start. It cuts the list of changes to maxChanges.
+// describeWork returns the description of the work for a task's result. It cuts the list of changes to
+// maxChanges.
 func (k snapshotter) describeWork(ctx context.Context, kept snapshot.Kept) (task.Kept, error) {
-	out := task.Kept{Ref: kept.Ref, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files, Nothing: kept.Nothing(), Missing: kept.Missing, Unexported: kept.Unexported}
+	out := task.Kept{Ref: kept.Ref, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files, Nothing: kept.Nothing(), Missing: kept.Missing, Notes: kept.Notes,
+		Others: kept.Others(), Unexported: kept.Unexported}
 	if out.Nothing {
-		out.Missing = nil
 		return out, nil
 	}
 	d, err := snapshot.Changes(ctx, kept)

@@ -20,7 +20,7 @@ type taskWork struct {
 }
 
 // diff shows what changed since a box or task started. For a task whose box is gone it uses the
-// mirror. It then leaves out Missing, since the task's result has it.
+// mirror.
 func (t taskWork) diff(ctx context.Context, req api.DiffRequest, progress agentbox.Progress) (api.WorkDiff, error) {
 	kept, err := t.find(&req.BoxRef)
 	if err != nil {
@@ -31,7 +31,7 @@ func (t taskWork) diff(ctx context.Context, req api.DiffRequest, progress agentb
 	}
 	d, err := snapshot.Diff(ctx, *kept, snapshot.DiffOptions{Stat: req.Stat, Color: req.Color, Width: req.Width})
 	return api.WorkDiff{
-		Name: req.Box, Base: kept.Base, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files, Text: d.Text, Truncated: d.Truncated, Changes: d.Files,
+		Name: req.Box, Base: kept.Base, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files, OtherWork: kept.Others(), Notes: kept.Notes, Text: d.Text, Truncated: d.Truncated, Changes: d.Files,
 	}, err
 }
 
@@ -49,8 +49,8 @@ func (t taskWork) pull(ctx context.Context, req api.PullRequest, progress agentb
 	if err != nil {
 		return api.PulledWork{}, err
 	}
-	out := api.PulledWork{Name: req.Box, Commit: kept.Commit, Base: kept.Base, Commits: kept.Commits, Files: kept.Files}
-	out.Branch, err = snapshot.Pull(ctx, *kept, repo, req.Branch, req.Box, snapshot.PulledRef(req.Box))
+	out := api.PulledWork{Name: req.Box, Commit: kept.Commit, Base: kept.Base, Commits: kept.Commits, Files: kept.Files, Notes: kept.Notes}
+	out.Branch, out.OtherWork, err = snapshot.Pull(ctx, *kept, repo, req.Branch, req.Box, snapshot.PulledRef(req.Box))
 	return out, err
 }
 
@@ -88,6 +88,6 @@ func (t taskWork) find(ref *api.BoxRef) (*snapshot.Kept, error) {
 	}
 	r := last.Result
 	of := project.Project{Name: one.Project}
-	kept := snapshot.Rebuild(t.tasks.evidence.home.Mirror(of.ID()), snapshot.Kept{Ref: r.Ref, Commit: r.Commit, Base: r.Base, Commits: r.Commits, Files: r.Files})
+	kept := snapshot.Rebuild(t.tasks.evidence.home.Mirror(of.ID()), snapshot.Kept{Ref: r.Ref, Commit: r.Commit, Base: r.Base, Commits: r.Commits, Files: r.Files, Notes: r.Notes}, r.OtherWork)
 	return &kept, nil
 }

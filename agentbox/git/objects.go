@@ -25,6 +25,17 @@ func Commits(ctx context.Context, r Repository, ids ...string) (map[string]bool,
 	return have, err
 }
 
+// Lacking returns which of the given objects a repository lacks. ids are full hexadecimal names.
+func Lacking(ctx context.Context, r Repository, ids []string) (lacking []string, err error) {
+	out, _, err := r.Run(ctx, Call{Args: []string{"cat-file", "--batch-check=%(objectname)"}, Stdin: strings.NewReader(strings.Join(ids, "\n") + "\n")})
+	for line := range strings.Lines(string(out)) {
+		if id, ok := strings.CutSuffix(strings.TrimSpace(line), " missing"); ok {
+			lacking = append(lacking, id)
+		}
+	}
+	return lacking, err
+}
+
 // commitIdentity sets the author and committer of commits that are made here. They must not reveal
 // who runs the box.
 var commitIdentity = []string{"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox@localhost", "GIT_COMMITTER_NAME=agentbox", "GIT_COMMITTER_EMAIL=agentbox@localhost"}
@@ -43,12 +54,32 @@ func Commit(ctx context.Context, r Repository, tree, parent, message string) (st
 // Pack writes a thin pack of everything that is reachable from commit but not from the known
 // commits. The pack is useful only where the known ones exist. An empty name is ignored.
 func Pack(ctx context.Context, r Repository, w io.Writer, commit string, known ...string) error {
-	list := commit + "\n"
+	return pack(ctx, r, w, append(excluded(known), commit), "--revs", "--thin")
+}
+
+// PackPresent is Pack for a repository that lacks objects of its history, such as a partial clone:
+// what is missing is left out. What the receiver has of the known commits may be other parts of
+// them, so the pack does not build on those.
+func PackPresent(ctx context.Context, r Repository, w io.Writer, commit string, known ...string) error {
+	return pack(ctx, r, w, append(excluded(known), commit), "--revs", "--missing=allow-any")
+}
+
+// PackObjects writes a pack of the named objects, which the repository has.
+func PackObjects(ctx context.Context, r Repository, w io.Writer, ids []string) error {
+	return pack(ctx, r, w, ids)
+}
+
+func excluded(known []string) (list []string) {
 	for _, id := range known {
 		if id != "" {
-			list += "^" + id + "\n"
+			list = append(list, "^"+id)
 		}
 	}
-	_, _, err := r.Run(ctx, Call{Args: []string{"pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q"}, Stdin: strings.NewReader(list), Stdout: w})
+	return list
+}
+
+func pack(ctx context.Context, r Repository, w io.Writer, list []string, options ...string) error {
+	args := append([]string{"pack-objects", "--stdout", "--delta-base-offset", "-q"}, options...)
+	_, _, err := r.Run(ctx, Call{Args: args, Stdin: strings.NewReader(strings.Join(list, "\n") + "\n"), Stdout: w})
 	return err
 }

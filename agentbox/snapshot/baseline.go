@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"agentbox/agentbox"
 	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/git"
@@ -111,7 +112,7 @@ func (k *keepRun) begin(ctx context.Context) error {
 // it began. If both changed the same lines they cannot be separated, and the work contains both.
 // Git computes this as a three-way merge without files: the base is the beginning, one side is
 // HEAD, and the other side is everything. f.top becomes the commit of the work.
-func (k *keepRun) separateWork(ctx context.Context, f *facts) error {
+func (k *keepRun) separateWork(ctx context.Context, f *tree) error {
 	k.kept.Whole = f.top
 	if k.kept.Baseline == "" || f.head != "" && len(f.head) != len(k.kept.Baseline) {
 		return nil
@@ -157,7 +158,7 @@ func (k *keepRun) separateWork(ctx context.Context, f *facts) error {
 }
 
 // setWork commits the tree on top of HEAD, or uses HEAD if it already has that tree.
-func (k *keepRun) setWork(ctx context.Context, f *facts, tree string) error {
+func (k *keepRun) setWork(ctx context.Context, f *tree, tree string) error {
 	files, err := k.mirror.countFiles(ctx, f.head, tree)
 	if _, failed := errors.AsType[*git.Error](err); failed { // too many files for git to compare
 		k.kept.Mixed = true
@@ -220,7 +221,15 @@ func (c *counter) Write(p []byte) (int, error) {
 // Nothing reports whether the box holds nothing but what it began with, as far as could be
 // examined. The caller may then remove the box without a ref.
 func (k Kept) Nothing() bool {
-	return (k.Whole == k.Base || k.Same && k.Head == k.Base) && len(k.OtherRefs) == 0 && !k.Lost
+	return (k.Whole == k.Base || k.Same && k.Head == k.Base) && len(k.OtherRefs)+len(k.Missing) == 0
+}
+
+// Others describes OtherRefs.
+func (k Kept) Others() (others []agentbox.OtherWork) {
+	for _, b := range k.OtherRefs {
+		others = append(others, b.OtherWork)
+	}
+	return others
 }
 
 // began returns the commit to compare with; "" means that the box began without files.

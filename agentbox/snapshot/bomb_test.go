@@ -20,7 +20,7 @@ git update-ref HEAD $(git commit-tree -p HEAD -m forest $t)
 // it has checked out, or has not committed.
 func telling(t *testing.T, w world, head string) scriptedGuest {
 	t.Helper()
-	cmd := exec.Command("sh", "-ec", `printf 'format sha1\nhead %s\ntop %s\nfiles 1\npack\n' "$3" $1; printf '%s\n^%s\n' $1 $2 | git pack-objects --revs --stdout -q`,
+	cmd := exec.Command("sh", "-ec", `printf 'format sha1\ntree %s %s 1 HEAD .\nready\npack\n' $1 "$3"; printf '%s\n^%s\n' $1 $2 | git pack-objects --revs --stdout -q`,
 		"x", gitOut(t, w.box, "rev-parse", "HEAD"), w.base, head)
 	cmd.Dir = w.box
 	out, err := cmd.Output()

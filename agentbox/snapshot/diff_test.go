@@ -74,7 +74,7 @@ func TestPull(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Pull(t.Context(), kept, repo, branch, "b", PulledRef("b"))
+		got, _, err := Pull(t.Context(), kept, repo, branch, "b", PulledRef("b"))
 		if got != branch {
 			t.Errorf("%q, not %q", got, branch)
 		}

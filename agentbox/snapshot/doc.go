@@ -1,11 +1,12 @@
-// Package snapshot saves the work done in a box to the project's mirror on this host: the
-// commits of HEAD, all uncommitted and untracked files as one commit on top, and other branches
-// and stashes, each under a ref. It never changes a working tree, an index or a branch, either
-// in the box or on the host.
+// Package snapshot saves the work done in a box to the project's mirror on this host. The work of a box
+// is what exists there and nowhere else: the commits of HEAD with all uncommitted and untracked files
+// as one commit on top, other branches and stashes, other work trees, and other repositories in the
+// workspace, each under a ref. It never changes a working tree, an index or a branch, either in the box
+// or on the host.
 //
-// Three things are not saved: ignored files, the index where it differs from the files, and the
-// contents of nested repositories beyond their recorded commit. Kept.Missing lists what was left
-// out.
+// Not saved are ignored files outside of work trees and repositories, and the index where it differs
+// from the files. Kept.Missing lists what could not be read or sent, Unsaved what would be lost with the
+// box: both ask one script in the box (script.go) and drop what the checkout has (own.go).
 //
 // Call Keep before the box is removed:
 //

@@ -63,9 +63,9 @@ func (k *keepRun) unpack(ctx context.Context, tree string) error {
 
 // commitFiles commits a tree of files, on top of the base if the mirror has it. The objects are
 // made in the view and enter the mirror as a pack, checked like any other.
-func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) (facts, error) {
+func (k *keepRun) commitFiles(ctx context.Context, view *git.View, dir string) (facts, error) {
 	view = view.With("GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(k.mirror.dir, "objects"))
-	_, complaints, err := view.Run(ctx, git.Call{Dir: tree, Args: []string{"add", "-A", "--ignore-errors"}})
+	_, complaints, err := view.Run(ctx, git.Call{Dir: dir, Args: []string{"add", "-A", "--ignore-errors"}})
 	failed, ok := errors.AsType[*git.Error](err)
 	switch {
 	case ok && failed.Status == 1: // git refused some file names and added the rest
@@ -73,11 +73,11 @@ func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) 
 	case err != nil:
 		return facts{}, mirrorError(err)
 	}
-	out, _, err := view.Run(ctx, git.Call{Dir: tree, Args: []string{"write-tree"}})
+	out, _, err := view.Run(ctx, git.Call{Dir: dir, Args: []string{"write-tree"}})
 	if err != nil {
 		return facts{}, mirrorError(err)
 	}
-	f, id := facts{}, strings.TrimSpace(string(out))
+	f, id := tree{path: "."}, strings.TrimSpace(string(out))
 	if has, err := k.mirror.has(ctx, k.req.Base); err == nil && has[k.req.Base] {
 		f.head = k.req.Base
 	}
@@ -87,20 +87,19 @@ func (k *keepRun) commitFiles(ctx context.Context, view *git.View, tree string) 
 	err = background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
 		return git.Pack(ctx, view, w, f.top, f.head)
 	}, func(ctx context.Context, r io.Reader) error {
-		return k.mirror.receivePack(ctx, r, k.req.Limit, []string{f.top})
+		return k.mirror.receivePack(ctx, r, k.req.Limit, false, []string{f.top})
 	})
 	if err == nil {
 		f.files, err = k.mirror.countFiles(ctx, f.head, id)
 	}
-	return f, err
+	return facts{trees: []tree{f}}, err
 }
 
 // addLost records git's complaints about files that it did not add, up to maxMissing.
 func (k *keepRun) addLost(complaints string) {
-	k.kept.Lost = true
 	for line := range strings.Lines(complaints) {
-		if why, ok := strings.CutPrefix(line, "error: "); ok && len(k.kept.Missing) < maxMissing {
-			k.kept.Missing = append(k.kept.Missing, agentbox.Printable(strings.TrimSpace(why)))
+		if why, ok := strings.CutPrefix(line, "error: "); ok {
+			k.kept.Missing = note(k.kept.Missing, agentbox.Printable(strings.TrimSpace(why)))
 		}
 	}
 }

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -15,9 +14,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/background"
 	"agentbox/agentbox/bounded"
-	"agentbox/agentbox/environment"
 	"agentbox/agentbox/workspace"
 )
 
@@ -55,9 +52,9 @@ type Kept struct {
 	Base      string   // as requested
 	Commits   int      // commits in Head that Base does not contain
 	Files     int      // files that were uncommitted or changed
-	OtherRefs []Branch // branches and stashes in the mirror that Commit does not contain
+	OtherRefs []Branch // what the box has and the checkout lacks besides Commit
 	Missing   []string // what could not be kept and why, one line each
-	Lost      bool     // Missing lists more than the contents of nested repositories
+	Notes     []string // what was kept in another form, one line each
 	// Unexported says why the checkout did not get Ref although it was requested. The mirror has
 	// the ref, so nothing is lost.
 	Unexported string
@@ -75,20 +72,30 @@ func Keep(ctx context.Context, g Guest, req Request) (Kept, error) {
 	if !strings.HasPrefix(req.Ref, namespace) || path.Clean(req.Ref) != req.Ref {
 		return Kept{}, agentbox.Errorf(agentbox.Internal, "%q is no ref for work", req.Ref)
 	}
-	req.Dir, req.Limit, req.Timeout = cmp.Or(req.Dir, DefaultDir), cmp.Or(req.Limit, DefaultLimit), cmp.Or(req.Timeout, DefaultTimeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, req.Timeout, agentbox.Errorf(agentbox.Unavailable, "the work in the box could not be kept within %s", req.Timeout))
+	k, ctx, cancel := newKeepRun(ctx, g, req)
 	defer cancel()
-	k := &keepRun{req: req, guest: g, kept: Kept{Ref: req.Ref, Base: req.Base}}
 	if err := k.keep(ctx); err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return Kept{}, err
+		return Kept{}, k.explain(ctx, err)
 	}
 	return k.kept, nil
 }
 
-// keepRun is one run of Keep, used once and by one goroutine.
+// newKeepRun begins a run, with defaults for what the request leaves out.
+func newKeepRun(ctx context.Context, g Guest, req Request) (*keepRun, context.Context, context.CancelFunc) {
+	req.Dir, req.Limit, req.Timeout = cmp.Or(req.Dir, DefaultDir), cmp.Or(req.Limit, DefaultLimit), cmp.Or(req.Timeout, DefaultTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, req.Timeout, agentbox.Errorf(agentbox.Unavailable, "the work in the box could not be kept within %s", req.Timeout))
+	return &keepRun{req: req, guest: g, kept: Kept{Ref: req.Ref, Base: req.Base}}, ctx, cancel
+}
+
+// explain returns the error of a run: why its time is over, or err.
+func (k *keepRun) explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// keepRun is one run of Keep or Unsaved, used once and by one goroutine.
 type keepRun struct {
 	req    Request
 	guest  Guest
@@ -111,13 +118,11 @@ func (k *keepRun) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := k.dropKnown(ctx, &f); err != nil {
+	workspace := &f.trees[0]
+	if err := k.separateWork(ctx, workspace); err != nil {
 		return err
 	}
-	if err := k.separateWork(ctx, &f); err != nil {
-		return err
-	}
-	k.kept.Commit, k.kept.Head, k.kept.Files, k.kept.Mirror = f.top, f.head, f.files, k.mirror.dir
+	k.kept.Commit, k.kept.Head, k.kept.Files, k.kept.Mirror = workspace.top, workspace.head, workspace.files, k.mirror.dir
 	if err := k.setRefs(ctx, f); err != nil {
 		return err
 	}
@@ -128,33 +133,42 @@ func (k *keepRun) keep(ctx context.Context) error {
 	return nil
 }
 
-// fetchWork brings the box's work into the mirror: through its git if possible, else as files.
+// fetchWork brings the box's work into the mirror: through its git if possible, else as files. If
+// the box cannot send all, for example since a history is incomplete, what is beside the workspace
+// itself is named and not kept.
 func (k *keepRun) fetchWork(ctx context.Context) (facts, error) {
-	f, err := k.fetch(ctx)
+	f, err := k.fetch(ctx, true)
+	if code := agentbox.CodeOf(err); (f.failed != "" || code == agentbox.NoSpace) && len(f.own) > 0 && ctx.Err() == nil {
+		f, err = k.fetch(ctx, false)
+	}
 	if err != nil {
 		return f, err
 	}
-	k.kept.Missing, k.kept.Lost = append(k.kept.Missing, f.missing...), len(f.missing) > 0 || f.failed != ""
-	for _, path := range f.nested {
-		k.kept.Missing = append(k.kept.Missing, path+" is a repository of its own: of it, only which commit is checked out is kept")
-	}
+	k.kept.Missing, k.kept.Notes = append(k.kept.Missing, f.missing...), f.raw
 	if f.failed == "" {
 		return f, nil
 	}
 	k.kept.Missing = append(k.kept.Missing, "commits that were made in the box: "+f.failed)
-	return k.files(ctx)
+	files, err := k.files(ctx)
+	return files, err
 }
 
 // setRefs sets the refs of the work in the mirror, which has all their objects.
 func (k *keepRun) setRefs(ctx context.Context, f facts) error {
-	refs, name := map[string]string{k.req.Ref: f.top}, strings.TrimPrefix(k.req.Ref, namespace)
+	refs, name := map[string]string{k.req.Ref: f.trees[0].top}, strings.TrimPrefix(k.req.Ref, namespace)
 	// If they are equal, the work's own ref is enough.
 	if k.kept.Whole != k.kept.Commit {
 		refs[wholesRef+name] = k.kept.Whole
 	}
-	for i, b := range f.also {
+	for i, b := range f.own {
 		b.Ref = branchesRef + name + "/" + strconv.Itoa(i+1)
 		refs[b.Ref] = b.Commit
+		if i < maxCounted {
+			var err error
+			if b.Commits, err = k.countBeside(ctx, b); err != nil {
+				return err
+			}
+		}
 		k.kept.OtherRefs = append(k.kept.OtherRefs, b)
 	}
 	return k.mirror.setRefs(ctx, refs)
@@ -187,10 +201,15 @@ func (k *keepRun) seedBase(ctx context.Context) error {
 		return nil
 	}
 	have, err := k.mirror.has(ctx, k.req.Base)
-	if err != nil || have[k.req.Base] || k.repo == nil {
+	if err != nil || k.repo == nil {
 		return err
 	}
-	if err := k.mirror.seed(ctx, *k.repo, k.req.Base); err != nil && ctx.Err() != nil {
+	if have[k.req.Base] {
+		err = k.mirror.complete(ctx, *k.repo, k.req.Base)
+	} else {
+		err = k.mirror.seed(ctx, *k.repo, k.req.Base)
+	}
+	if err != nil && ctx.Err() != nil {
 		return err
 	} // without the base, the box sends everything
 	return nil
@@ -199,61 +218,69 @@ func (k *keepRun) seedBase(ctx context.Context) error {
 // errFormat reports objects whose names have another length than the mirror's.
 var errFormat = errors.New("its objects have another format than the checkout's")
 
-// fetch asks the box for its facts and takes its objects. One script in the box writes both to
-// one stream, facts first, so that it takes a single command.
-func (k *keepRun) fetch(ctx context.Context) (facts, error) {
-	// Each commit that the host has spares the box from sending its history.
-	have, err := k.mirror.tips(ctx)
-	if err != nil {
-		return facts{}, err
-	}
-	if has, err := k.mirror.has(ctx, k.req.Base); err == nil && has[k.req.Base] {
-		have = append(have, k.req.Base)
-	}
-	cmd := environment.Command{Argv: []string{"sh", "-c", capture}, Dir: k.req.Dir,
-		Env: map[string]string{"HAVE": strings.Join(have, " "), "ID": path.Base(k.req.Ref), "LARGE": strconv.Itoa(maxLarge >> 10), "MOST": strconv.Itoa(maxAlso)}}
+// fetch asks the box for its facts and takes the objects that the host lacks. It takes a single
+// command. Without all, only those of the workspace itself.
+func (k *keepRun) fetch(ctx context.Context, all bool) (facts, error) {
 	var f facts
-	var complaints bytes.Buffer
-	err = background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
-		cmd.Stdout, cmd.Stderr = w, &bounded.Head{W: &complaints, Remaining: maxFact}
-		status, err := k.guest.Exec(ctx, cmd)
-		if err == nil && status.Code != 0 {
-			why, _, _ := strings.Cut(strings.TrimSpace(complaints.String()), "\n")
-			err = invalidAnswerError(fmt.Errorf("git ended with exit code %d: %s", status.Code, agentbox.Printable(why)))
-		}
-		return err
-	}, func(ctx context.Context, r io.Reader) error {
-		in := bufio.NewReader(r)
-		var err error
+	err := ask(ctx, k.guest, k.question(), func(ctx context.Context, in *bufio.Reader, answer func(string)) (err error) {
 		if f, err = readFacts(in); err != nil {
 			return invalidAnswerError(err)
 		}
 		if f.failed != "" {
 			return nil
 		}
-		if err = k.accept(ctx, in, &f); err == nil {
-			_, err = io.Copy(io.Discard, io.LimitReader(in, 1)) // git has read the whole pack
+		if k.req.Base != "" && len(f.trees[0].top) != len(k.req.Base) {
+			return invalidAnswerError(errFormat)
 		}
+		if err := f.findOwn(ctx, k.repo, k.req.Base); err != nil {
+			return err
+		}
+		f.leave(all)
+		if err := k.want(ctx, f, answer); err != nil {
+			return err
+		}
+		if line, err := bounded.ReadLine(in, maxFact); err != nil || string(line) != "pack" {
+			return invalidAnswerError(fmt.Errorf("no pack follows: %q", line))
+		}
+		if err := k.accept(ctx, in, f); err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, io.LimitReader(in, 1)) // git has read the whole pack
 		return err
 	})
 	return f, k.classify(ctx, &f, err)
 }
 
-// accept takes the pack and verifies that the ids the box named are commits: the mirror's refs
-// and the counts depend on it. An id of another length than the base's is invalid.
-func (k *keepRun) accept(ctx context.Context, pack io.Reader, f *facts) error {
-	if k.req.Base != "" && len(f.top) != len(k.req.Base) {
-		return invalidAnswerError(errFormat)
-	}
-	tips := []string{f.top}
-	for _, b := range f.also {
-		tips = append(tips, b.Commit)
-	}
-	if err := k.mirror.receivePack(ctx, pack, k.req.Limit, tips); err != nil {
+// want writes the answer to the facts: what the host wants, and what it has, which spares the box
+// from sending the history.
+func (k *keepRun) want(ctx context.Context, f facts, answer func(string)) error {
+	have, err := k.mirror.tips(ctx)
+	if err != nil {
 		return err
 	}
-	if f.head != "" {
-		tips = append(tips, f.head)
+	if has, err := k.mirror.has(ctx, k.req.Base); err == nil && has[k.req.Base] {
+		have = append(have, k.req.Base)
+	}
+	var text strings.Builder
+	for _, id := range f.tips() {
+		text.WriteString(id + "\n")
+	}
+	for _, id := range have {
+		text.WriteString("^" + id + "\n")
+	}
+	answer(text.String())
+	return nil
+}
+
+// accept takes the pack and verifies that the ids the box named are commits: the mirror's refs
+// and the counts depend on it.
+func (k *keepRun) accept(ctx context.Context, pack io.Reader, f facts) error {
+	tips := f.tips()
+	if err := k.mirror.receivePack(ctx, pack, k.req.Limit, k.partial(), tips); err != nil {
+		return err
+	}
+	if head := f.trees[0].head; head != "" {
+		tips = append(tips, head)
 	}
 	have, err := k.mirror.has(ctx, tips...)
 	if i := slices.IndexFunc(tips, func(id string) bool { return !have[id] }); err == nil && i >= 0 {
@@ -261,6 +288,9 @@ func (k *keepRun) accept(ctx context.Context, pack io.Reader, f *facts) error {
 	}
 	return err
 }
+
+// partial reports whether the checkout has only some of the objects of its history.
+func (k *keepRun) partial() bool { return k.repo != nil && k.repo.Partial() }
 
 // classify decides what a failure means. A pack that git refuses (Corrupt) or an answer that cannot
 // be parsed (Conflict) sets f.failed, so that files are kept instead. Any other error, such as
@@ -272,6 +302,26 @@ func (k *keepRun) classify(ctx context.Context, f *facts, err error) error {
 	}
 	f.failed = agentbox.AsError(err).Message
 	return nil
+}
+
+// maxCounted is how many branches have their commits counted, which takes two processes each.
+const maxCounted = 50
+
+// countBeside counts the commits of a branch that the base lacks. It is 0 for a history that has
+// nothing in common with the base's, of another repository for example.
+func (k *keepRun) countBeside(ctx context.Context, b Branch) (int, error) {
+	if _, err := k.mirror.git(ctx, nil, "merge-base", k.req.Base, b.Commit); err != nil || k.req.Base == "" {
+		return 0, ctx.Err()
+	}
+	n, err := k.mirror.git(ctx, nil, "rev-list", "--count", b.Commit, "^"+k.req.Base)
+	if err != nil {
+		return 0, mirrorError(err)
+	}
+	commits, err := strconv.Atoi(strings.TrimSpace(n))
+	if b.Files > 0 {
+		commits-- // the one that has them
+	}
+	return commits, err
 }
 
 // count sets the number of commits made in the box. Without the base in the mirror, all commits

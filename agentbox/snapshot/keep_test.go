@@ -24,9 +24,23 @@ import (
 // localGuest is a box that is a directory of this machine.
 type localGuest struct{ path string }
 
+// feed copies what a command is to read into a pipe, so that the end of the command need not wait
+// for what is never written.
+func feed(r io.Reader) *os.File {
+	out, in, err := os.Pipe()
+	if err != nil || r == nil {
+		return nil
+	}
+	go func() {
+		_, _ = io.Copy(in, r)
+		in.Close()
+	}()
+	return out
+}
+
 func (h localGuest) Exec(ctx context.Context, c environment.Command) (environment.Status, error) {
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = c.Dir, c.Stdin, c.Stdout, c.Stderr, os.Environ()
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = c.Dir, feed(c.Stdin), c.Stdout, c.Stderr, os.Environ()
 	if h.path != "" {
 		cmd.Env = append(cmd.Env, "PATH="+h.path)
 	}
@@ -34,6 +48,9 @@ func (h localGuest) Exec(ctx context.Context, c environment.Command) (environmen
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
 	err := cmd.Run()
+	if cmd.Stdin != nil {
+		cmd.Stdin.(*os.File).Close()
+	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return environment.Status{Code: exit.ExitCode()}, nil
@@ -184,9 +201,34 @@ func TestKeep(t *testing.T) {
 		{"an orphan branch", `base; git checkout -q --orphan fresh; git rm -rfq .; echo n >new`, 0, 1, "", map[string]string{"new": "n", "a.txt": ""}, ""},
 		{"a corrupt index", `base; echo u >untracked; echo rubbish >.git/index`, 0, 1, "the index is damaged", map[string]string{"untracked": "u", "a.txt": "one\ntwo"}, ""},
 		{"a locked index", `base; echo u >untracked; touch .git/index.lock`, 0, 1, "", map[string]string{"untracked": "u"}, ""},
-		{"a submodule", `git init -q sub; (cd sub; ident; echo s >s; git add .; git commit -qm s); base; git submodule --quiet add ../sub sub`, 0, 2, "sub is a repository of its own", nil, ""},
-		{"a nested repository", `base; git init -q inner; cd inner; ident; echo i >i; git add .; git commit -qm i`, 0, 1, "inner is a repository of its own", nil, ""},
-		{"a nested repository without a commit", `base; git init -q inner; echo i >inner/i`, 0, 0, "inner", nil, ""},
+		{"a submodule", `git init -q sub; (cd sub; ident; echo s >s; git add .; git commit -qm s); base; git submodule --quiet add ../sub sub`, 0, 2, "", nil, "sub (main)"},
+		{"a nested repository", `base; git init -q inner; cd inner; ident; echo i >i; git add .; git commit -qm i`, 0, 1, "", nil, "inner (main)"},
+		{"a nested repository without a commit", `base; git init -q inner; echo i >inner/i`, 0, 0, "", nil, "inner (main)"},
+		{"a repository that is damaged", `base; echo up/ >>.git/info/exclude; git clone -q . up; echo rubbish >up/.git/HEAD`, 0, 0, "in up: this repository cannot be read", nil, ""},
+		{"what only looks like one", `base; mkdir up; echo gitdir: /nowhere >up/.git; echo u >up/u; mkdir -p down/.git; echo d >down/d`, 0, 2, "", map[string]string{"up/u": "u", "down/d": "d"}, ""},
+		{"a clone of what another machine has", `base; echo up/ >>.git/info/exclude; git clone -q . up; git -C up remote set-url origin https://git.invalid/up`, 0, 0, "", nil, ""},
+		{"a commit in such a clone", `base; echo up/ >>.git/info/exclude; git clone -q . up; cd up; ident; git remote set-url origin git@git.invalid:up; git commit -q --allow-empty -m own`, 0, 0, "", nil, "up (main)"},
+		{"a shallow clone with a commit", `base; echo up/ >>.git/info/exclude; git clone -q --depth 1 "file://$PWD" up; cd up; ident; git remote set-url origin ssh://git.invalid/up; git commit -q --allow-empty -m own`, 0, 0, "up (main): its history is incomplete", nil, ""},
+		{"a bare repository that is ignored", `base; echo /store/ >>.git/info/exclude; git init -q --bare store; git push -q ./store HEAD~1:refs/heads/main; git -C store update-ref refs/heads/x "$(git -C store -c user.name=t -c user.email=t commit-tree -m x main^{tree})"`, 0, 0, "", nil, "store (x)"},
+		{"a branch of a submodule", `git init -q sub; (cd sub; ident; echo s >s; git add .; git commit -qm s); base; cd ../repo; git submodule --quiet add ../sub sub; git commit -qm sub; git rev-parse HEAD >../base; cd ..; rm -rf box; cp -a repo box; cd box/sub
+			git checkout -q -b topic; git -c user.name=t -c user.email=t commit -q --allow-empty -m topic; git checkout -q main`, 0, 0, "", nil, "sub (topic)"},
+		{"one that is no longer checked out", `git init -q sub; (cd sub; ident; echo s >s; git add .; git commit -qm s); base; cd ../repo; git submodule --quiet add ../sub sub; git commit -qm sub; git rev-parse HEAD >../base; cd ..; rm -rf box; cp -a repo box; cd box/sub
+			git checkout -q -b topic; git -c user.name=t -c user.email=t commit -q --allow-empty -m topic; git checkout -q main; cd ..; git submodule --quiet deinit sub`, 0, 0, "", nil, ".git/modules/sub (topic)"},
+		{"a work tree in an ignored directory", `base; echo .w/ >>.git/info/exclude; git worktree add -q .w/feat -b feat; echo n >.w/feat/n; echo x >>.w/feat/a.txt`, 0, 0, "", nil, ".w/feat (feat)"},
+		{"a work tree that is not ignored", `base; git worktree add -q feat -b feat; echo n >feat/n`, 0, 0, "", map[string]string{"feat": "", "feat/n": ""}, "feat (feat)"},
+		{"a work tree elsewhere, on no branch", `base; git worktree add -q --detach ../away; git -C ../away commit -q --allow-empty -m away; echo n >../away/n`, 0, 0, "", nil, "away (detached)"},
+		{"a work tree whose files are gone", `base; git worktree add -q --detach ../away; git -C ../away commit -q --allow-empty -m away; rm -rf ../away`, 0, 0, "", nil, "HEAD"},
+		{"a work tree without changes", `base; git worktree add -q .w -b feat`, 0, 0, "", nil, ""},
+		{"a tag", `base; git checkout -q --detach; git commit -q --allow-empty -m t; git tag -a -m t t; git checkout -q main`, 0, 0, "", nil, "refs/tags/t"},
+		{"a commit that was left on no branch", `base; git checkout -q --detach; git commit -q --allow-empty -m adrift; git checkout -q main`, 0, 0, "", nil, "detached"},
+		{"a rebase with what was uncommitted", `base; git checkout -q -b side HEAD~1; echo s >a.txt; git commit -qam s; git checkout -q main; echo d >>dir/b.txt; git rebase -q --autostash side || true`, 1, 1, "", nil, "autostash"},
+		{"a required filter that cannot run", `base; git config filter.up.clean no-such; git config filter.up.required true; echo '*.up filter=up' >.gitattributes; echo u >u.up; echo v >v`, 0, 3, "u.up is kept as it lies in the box: its filter up cannot run",
+			map[string]string{"u.up": "u", "v": "v"}, ""},
+		{"several filters, one of which can", `base; for f in a b c; do git config filter.$f.required true; echo "*.$f filter=$f" >>.gitattributes; echo $f >$f.$f; done; git config filter.a.process no-such; git config filter.b.clean false; git config filter.c.clean 'tr c x'`, 0, 4, "b.b is kept",
+			map[string]string{"a.a": "a", "b.b": "b", "c.c": "x"}, ""},
+		{"a filter that is not required", `base; git config filter.up.clean no-such; echo '*.up filter=up' >.gitattributes; echo u >u.up`, 0, 2, "", map[string]string{"u.up": "u"}, ""},
+		{"one in a work tree", `base; echo .w/ >>.git/info/exclude; git config filter.up.clean no-such; git config filter.up.required true; git worktree add -q .w/feat -b feat; cd .w/feat; echo '*.up filter=up' >.gitattributes; echo u >u.up`, 0, 0,
+			".w/feat/u.up is kept", nil, ".w/feat (feat)"},
 		{"odd names", `base; echo x >"$(printf 'new\nline')"; echo y >"$(printf 'latin\351')"; echo z >' -z'; echo q >'q"'`, 0, 4, "", map[string]string{" -z": "z", `q"`: "q"}, ""},
 		{"a sparse checkout", `base; git sparse-checkout set dir; echo n >dir/n`, 0, 1, "", map[string]string{".gitignore": "*.o", "dir/n": "n"}, ""},
 		{"a split index", `base; git update-index --split-index; echo u >u`, 0, 1, "", map[string]string{"u": "u"}, ""},
@@ -208,6 +250,8 @@ func TestKeep(t *testing.T) {
 			"commits that were made in the box", map[string]string{"u": "u", "a.txt": "one\ntwo\n3"}, ""},
 		{"no .git", `base; echo u >u; rm -rf .git`, 0, 1, "has no .git", map[string]string{"u": "u", "a.txt": "one\ntwo"}, ""},
 		{"sha256", `git init -q --object-format=sha256 repo; cd repo; ident; echo a >a.txt; git add .; git commit -qm a; git rev-parse HEAD >../base; cd ..; cp -a repo box; echo u >box/u`, 0, 1, "", map[string]string{"u": "u"}, ""},
+		{"a partial clone", `base; cd ..; mv repo origin; git -C origin config uploadpack.allowFilter true; echo 3 >origin/dir/b.txt; git -C origin commit -qam third; git clone -q --filter=blob:none "file://$PWD/origin" repo; rm -rf box; cp -a repo box; git -C repo rev-parse HEAD >base; rm -rf origin; cd box; ident
+			echo u >u; echo b >>dir/b.txt; git commit -qam on; git branch old HEAD~2; git rm -q a.txt`, 1, 2, "", map[string]string{"u": "u", "dir/b.txt": "3\nb", "a.txt": ""}, ""},
 		{"a shallow checkout", `base; cd ..; mv repo origin; git clone -q --depth 1 "file://$PWD/origin" repo; rm -rf box; cp -a repo box; cd box; ident; echo u >u; git commit -q --allow-empty -m on`, 1, 1, "", map[string]string{"u": "u"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -218,7 +262,7 @@ func TestKeep(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if kept.Commits != c.commits || kept.Files != c.files || strings.Contains(strings.Join(kept.Missing, "\n"), c.missing) == false || c.missing == "" && len(kept.Missing) > 0 {
+			if kept.Commits != c.commits || kept.Files != c.files || !strings.Contains(strings.Join(append(kept.Missing, kept.Notes...), "\n"), c.missing) || c.missing == "" && len(kept.Missing) > 0 {
 				t.Errorf("%d commits, %d files, missing %q; want %d, %d, %q", kept.Commits, kept.Files, kept.Missing, c.commits, c.files, c.missing)
 			}
 			if state(t, w.box) != before {
@@ -235,13 +279,17 @@ func TestKeep(t *testing.T) {
 					}
 				}
 			}
-			gitOut(t, kept.Mirror, "fsck", "--connectivity-only", "--no-dangling")
+			if _, err := os.Stat(filepath.Join(kept.Mirror, promised)); err != nil {
+				gitOut(t, kept.Mirror, "fsck", "--connectivity-only", "--no-dangling")
+			} else if d, err := Diff(t.Context(), kept, DiffOptions{}); err != nil || len(d.Files) != 3 || d.Truncated {
+				t.Errorf("%+v, %v", d, err)
+			}
 			if kept.Unexported != "" || gitOut(t, w.repo, "status", "--porcelain", "--branch") != checkout {
 				t.Error("the checkout has no ref, or has changed")
 			}
 			names := ""
 			for _, b := range kept.OtherRefs {
-				names += b.Name + "\n"
+				names += b.String() + "\n"
 				gitOut(t, kept.Mirror, "cat-file", "-e", b.Ref)
 			}
 			if !strings.Contains(names, c.also) || c.also == "" && names != "" {
@@ -281,7 +329,7 @@ func TestKeepWithoutGitKeepsWhatGitCanTake(t *testing.T) {
 	isolateGit(t)
 	w := newWorld(t, `base; echo u >u; rm -rf .git; mkdir .GIT; echo x >.GIT/x; echo y >git~1`)
 	kept, err := Keep(t.Context(), localGuest{}, w.request())
-	if err != nil || !kept.Lost || len(kept.Missing) < 2 || !strings.Contains(strings.Join(kept.Missing, "\n"), "git~1") {
+	if err != nil || len(kept.Missing) < 2 || !strings.Contains(strings.Join(kept.Missing, "\n"), "git~1") {
 		t.Fatalf("%+v, %v", kept, err)
 	}
 	if got := gitOut(t, kept.Mirror, "show", kept.Commit+":u"); got != "u" {
@@ -366,16 +414,18 @@ func TestKeepFromHostileBox(t *testing.T) {
 	w := newWorld(t, `base`)
 	for name, out := range map[string]string{
 		"nothing":               "",
-		"no pack":               "format sha1\nhead " + w.base + "\ntop " + w.base + "\nfiles 0\n",
-		"rubbish for a pack":    "format sha1\nhead " + w.base + "\ntop " + w.base + "\nfiles 0\npack\nrubbish",
-		"an option for commit":  "format sha1\nhead --upload-pack=touch\ntop --all\nfiles 0\npack\n",
-		"a commit nobody has":   "format sha1\nhead \ntop " + strings.Repeat("1", 40) + "\nfiles 0\npack\n" + emptyPack,
-		"endless lines":         strings.Repeat("missing x\n", 100000),
+		"no workspace":          "format sha1\nready\npack\n" + emptyPack,
+		"no pack":               "format sha1\ntree " + w.base + " " + w.base + " 0 HEAD .\nready\n",
+		"rubbish for a pack":    "format sha1\ntree " + w.base + " " + w.base + " 0 HEAD .\nready\npack\nrubbish",
+		"an option for commit":  "format sha1\ntree --all --upload-pack=touch 0 HEAD .\nready\npack\n",
+		"a commit nobody has":   "format sha1\ntree " + strings.Repeat("1", 40) + " - 0 HEAD .\nready\npack\n" + emptyPack,
+		"endless lines":         strings.Repeat("missing x\n", 10000000),
 		"an endless line":       strings.Repeat("x", 10<<20),
-		"a head nobody has":     "format sha1\nhead " + strings.Repeat("1", 40) + "\ntop " + w.base + "\nfiles 0\npack\n" + emptyPack,
-		"a head that is a tree": "format sha1\nhead " + gitOut(t, w.box, "rev-parse", "HEAD^{tree}") + "\ntop " + w.base + "\nfiles 0\npack\n" + emptyPack,
-		"a top that is a tree":  "format sha1\nhead " + w.base + "\ntop " + gitOut(t, w.box, "rev-parse", "HEAD^{tree}") + "\nfiles 0\npack\n" + emptyPack,
-		"another format":        "format sha256\nhead \ntop " + strings.Repeat("1", 64) + "\nfiles 0\npack\n" + emptyPack,
+		"a head nobody has":     "format sha1\ntree " + w.base + " " + strings.Repeat("1", 40) + " 0 HEAD .\nready\npack\n" + emptyPack,
+		"a head that is a tree": "format sha1\ntree " + w.base + " " + gitOut(t, w.box, "rev-parse", "HEAD^{tree}") + " 0 HEAD .\nready\npack\n" + emptyPack,
+		"a top that is a tree":  "format sha1\ntree " + gitOut(t, w.box, "rev-parse", "HEAD^{tree}") + " " + w.base + " 0 HEAD .\nready\npack\n" + emptyPack,
+		"another format":        "format sha256\ntree " + strings.Repeat("1", 64) + " - 0 HEAD .\nready\npack\n" + emptyPack,
+		"a change of nothing":   "format sha1\nchange 100644 x x\n",
 	} {
 		kept, err := Keep(t.Context(), scriptedGuest{[]byte(out)}, w.request())
 		if err == nil {

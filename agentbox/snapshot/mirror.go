@@ -48,8 +48,11 @@ func TaskRef(id string) string { return namespace + "tasks/" + id }
 func BoxRef(id agentbox.BoxID) string { return namespace + "boxes/" + id.String() }
 
 // Rebuild rebuilds a result of Keep from its saved form. dir is the project's home.Mirror.
-func Rebuild(dir string, kept Kept) Kept {
+func Rebuild(dir string, kept Kept, others []agentbox.OtherWork) Kept {
 	kept.Whole, kept.Mirror = kept.Commit, mirrorFor(dir, len(kept.Commit))
+	for _, o := range others {
+		kept.OtherRefs = append(kept.OtherRefs, Branch{OtherWork: o})
+	}
 	return kept
 }
 
@@ -140,9 +143,8 @@ func (m mirror) emptyTree(ctx context.Context) (string, error) {
 	return strings.TrimSpace(id), mirrorError(err)
 }
 
-// maxHave bounds the commits that a box is told the host has. They are passed in an environment
-// variable.
-const maxHave = 50
+// maxHave bounds the commits that a box is told the host has.
+const maxHave = 1000
 
 // tips returns the newest commits that refs of the mirror point to.
 func (m mirror) tips(ctx context.Context) ([]string, error) {
@@ -160,8 +162,9 @@ const fsckOptions = "--strict=zeroPaddedFilemode=ignore,missingSpaceBeforeDate=i
 
 // receivePack adds the objects of a pack of at most limit bytes, after git has checked each of
 // them. They stay in quarantine, as in a git push, until everything reachable from tips is present.
-// tips are full hex. Errors: NoSpace beyond limit, Corrupt for a pack that git refuses.
-func (m mirror) receivePack(ctx context.Context, pack io.Reader, limit int64, tips []string) error {
+// tips are full hex. With partial, blobs and trees may be absent: the work is of a partial clone, where
+// git gets them when it needs them. Errors: NoSpace beyond limit, Corrupt for a pack that git refuses.
+func (m mirror) receivePack(ctx context.Context, pack io.Reader, limit int64, partial bool, tips []string) error {
 	// Inside the mirror, so that adopting a pack is a rename.
 	quarantine, err := os.MkdirTemp(m.dir, "incoming-")
 	if err != nil {
@@ -175,7 +178,12 @@ func (m mirror) receivePack(ctx context.Context, pack io.Reader, limit int64, ti
 	}
 	list := strings.NewReader(strings.Join(tips, "\n") + "\n")
 	// index-pack has checked each object by itself; this finds missing ones.
-	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: list, Stdout: io.Discard, Args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}}); err != nil {
+	args := []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}
+	if partial {
+		args[1] = "--missing=allow-any"
+		args = slices.Insert(args, 1, "--objects")
+	}
+	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: list, Stdout: io.Discard, Args: args}); err != nil {
 		return packError(err, limit)
 	}
 	return m.movePacks(filepath.Join(quarantine, "pack"))
@@ -248,16 +256,71 @@ func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) er
 	if err != nil {
 		return err
 	}
-	err = background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
-		return git.Pack(ctx, view, w, commit, slices.Collect(maps.Keys(known))...)
-	}, func(ctx context.Context, r io.Reader) error {
+	pack := git.Pack
+	if repo.Partial() {
+		pack = git.PackPresent
+		if err := os.WriteFile(filepath.Join(m.dir, promised), nil, 0o600); err != nil {
+			return mirrorError(err)
+		}
+	}
+	if err := m.index(ctx, func(ctx context.Context, w io.Writer) error {
+		return pack(ctx, view, w, commit, slices.Collect(maps.Keys(known))...)
+	}); err != nil {
+		return err
+	}
+	return m.setRefs(ctx, map[string]string{basesRef + commit: commit})
+}
+
+// index adds the objects of a pack that this host made.
+func (m mirror) index(ctx context.Context, pack func(context.Context, io.Writer) error) error {
+	return mirrorError(background.Pipe(ctx, pack, func(ctx context.Context, r io.Reader) error {
 		_, err := m.git(ctx, r, "index-pack", "--stdin", "--fix-thin")
 		return err
-	})
+	}))
+}
+
+// promised is a file in a mirror that once got the history of a partial clone, so that objects of
+// commits that it has may be missing.
+const promised = "agentbox-partial"
+
+// complete copies the files of a commit that the mirror has without them, since it came from a
+// partial clone, as far as this checkout has them.
+func (m mirror) complete(ctx context.Context, repo workspace.Repo, commit string) error {
+	if !exists(filepath.Join(m.dir, promised)) {
+		return nil
+	}
+	view, done, err := workspace.Objects(ctx, repo)
+	if err != nil {
+		return err
+	}
+	defer done()
+	out, _, err := view.Run(ctx, git.Call{Args: []string{"ls-tree", "-r", "-t", commit}})
 	if err != nil {
 		return mirrorError(err)
 	}
-	return m.setRefs(ctx, map[string]string{basesRef + commit: commit})
+	var ids []string
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) > 3 { // MODE TYPE ID PATH
+			ids = append(ids, f[2])
+		}
+	}
+	lacking, err := git.Lacking(ctx, m, ids)
+	if err != nil || len(lacking) == 0 {
+		return mirrorError(err)
+	}
+	absent, err := git.Lacking(ctx, view, lacking)
+	if err != nil {
+		return mirrorError(err)
+	}
+	gone := map[string]bool{}
+	for _, id := range absent {
+		gone[id] = true
+	}
+	present := slices.DeleteFunc(lacking, func(id string) bool { return gone[id] })
+	if len(present) == 0 {
+		return nil
+	}
+	return m.index(ctx, func(ctx context.Context, w io.Writer) error { return git.PackObjects(ctx, view, w, present) })
 }
 
 // shallowMutex serialises the changes of all mirrors' shallow files, each of which reads the file
@@ -309,8 +372,12 @@ func (m mirror) export(ctx context.Context, repo workspace.Repo, commit, base, r
 	if err != nil {
 		return err
 	}
+	pack := git.Pack
+	if repo.Partial() {
+		pack = git.PackPresent
+	}
 	err = background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
-		return git.Pack(ctx, m, w, commit, slices.Collect(maps.Keys(known))...)
+		return pack(ctx, m, w, commit, slices.Collect(maps.Keys(known))...)
 	}, func(ctx context.Context, r io.Reader) error {
 		_, _, err := view.Run(ctx, git.Call{Args: []string{"index-pack", "--stdin", "--fix-thin"}, Stdin: r, Stdout: io.Discard})
 		return err

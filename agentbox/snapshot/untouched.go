@@ -3,7 +3,6 @@ package snapshot
 import (
 	"bytes"
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -13,14 +12,18 @@ import (
 )
 
 // quickStatus prints git's view of a box's workspace with as few processes as possible: the
-// commit checked out, one line per change, and the branches and stashes. Anything a box does to
-// a repository changes some of it. A full look takes seven times as long.
+// commit checked out, one line per change, and the refs. Anything a box does to a repository changes
+// some of it. A full look takes seven times as long. The script fails if there is another work tree
+// or repository, or a commit that no ref names.
 //
 // A box that began with FILES uncommitted files always has changes. Instead of them the script
 // prints the tree of all files, made as in capture. If the number of such files differs, something
 // has changed and the script fails. It also fails if git takes files for unchanged without a look
 // (git update-index --assume-unchanged, --skip-worktree).
 const quickStatus = gitInBox + `
+export GIT_DIR="$PWD/.git" GIT_WORK_TREE="$PWD"
+[ -z "$(ls -A .git/worktrees .git/modules 2>/dev/null; adrift .git | sed '/ HEAD$/d;q')" ] || exit 1
+[ -z "$(find . -path ./.git -prune -o \( -name .git -prune -o -name HEAD -type f \) -print | head -n 1)" ] || exit 1
 [ -z "$(git ls-files -v | sed -n '/^[a-zS] /{p;q;}')" ] || exit 1
 if [ -z "$FILES" ]; then
 	git status --porcelain=v2 --branch --untracked-files=all --ignore-submodules=none || exit 1
@@ -35,7 +38,7 @@ else
 	printf '# branch.oid %s\ntree %s\n' "$head" "$tree"
 fi
 echo refs
-git for-each-ref --format='%(objectname) %(refname)' refs/heads refs/stash || exit 1
+named || exit 1
 echo end
 `
 
@@ -76,7 +79,12 @@ func (k *keepRun) untouched(ctx context.Context) bool {
 		return false
 	}
 	k.repo = &repo
-	unknown, err := k.missingCommits(ctx, others)
+	view, done, err := workspace.Objects(ctx, repo)
+	if err != nil {
+		return false
+	}
+	defer done()
+	unknown, err := workspace.Unkept(ctx, view, repo, others, k.req.Base)
 	return err == nil && len(unknown) == 0
 }
 
@@ -109,33 +117,4 @@ func readQuickStatus(text, base, tree string) (others []string, clean bool) {
 		}
 	}
 	return nil, false
-}
-
-// missingCommits returns the commits that the checkout does not keep; all of them if there is no
-// checkout.
-func (k *keepRun) missingCommits(ctx context.Context, ids []string) ([]string, error) {
-	if k.repo == nil || len(ids) == 0 {
-		return ids, nil
-	}
-	view, done, err := workspace.Objects(ctx, *k.repo)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	return workspace.Unkept(ctx, view, *k.repo, ids, "")
-}
-
-// dropKnown drops the branches and stashes that the checkout has, since they are not the box's
-// work.
-func (k *keepRun) dropKnown(ctx context.Context, f *facts) error {
-	var ids []string
-	for _, b := range f.also {
-		ids = append(ids, b.Commit)
-	}
-	unknown, err := k.missingCommits(ctx, ids)
-	if err != nil {
-		return err
-	}
-	f.also = slices.DeleteFunc(f.also, func(b Branch) bool { return !slices.Contains(unknown, b.Commit) })
-	return nil
 }

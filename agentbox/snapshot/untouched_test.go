@@ -20,6 +20,8 @@ func TestUntouched(t *testing.T) {
 		{`git commit -q --allow-empty -m x`, false}, {`echo x >>a.txt; git stash -q`, false},
 		{`git commit -q --allow-empty -m y; git branch b; git reset -q --hard HEAD~1`, false}, {`rm -rf .git`, false}, {`: >.git/index`, false},
 		{`git update-index --assume-unchanged a.txt; echo x >>a.txt`, false}, {`git update-index --skip-worktree a.txt; echo x >>a.txt`, false},
+		{`git worktree add -q ../away; echo x >../away/x`, false}, {`mkdir x.o; git init -q x.o; echo x >x.o/x`, false}, {`git checkout -q --detach; git commit -q --allow-empty -m left; git checkout -q main`, false},
+		{`git tag t`, true}, {`git tag -a -m t t $(git commit-tree -m x HEAD^{tree})`, false},
 		{`git sparse-checkout set dir`, true}, {`git sparse-checkout set dir; mkdir x; echo x >x/x`, false},
 	} {
 		w := newWorld(t, `base; cd ../repo; git branch old HEAD~1; git commit -q --allow-empty -m x; git branch unmerged; git reset -q --hard HEAD~1; rm -rf ../box; cp -a . ../box`)
@@ -77,7 +79,7 @@ func TestUntouchedWithBaseline(t *testing.T) {
 		{mine, `git config user.name b; git config user.email b; git add -A; git commit -qm b`, false}, {mine, `chmod +x untracked`, false}, {`echo x >>a.txt`, `git config user.name b; git config user.email b; git stash -q`, false},
 		{mine, `git update-index --assume-unchanged a.txt; echo x >>a.txt`, false}, {`git update-index --assume-unchanged a.txt; echo x >>a.txt`, `echo y >>a.txt`, false},
 		{mine, `git update-index --skip-worktree a.txt; echo x >>a.txt`, false}, {`git update-index --skip-worktree a.txt; echo x >>a.txt`, `echo y >>a.txt`, false},
-		{`echo new >new`, `: >.git/index`, false}, {`echo new >new`, `mkdir sub; git -C sub init -q`, false}, {`echo new >new`, `rm new; mkdir new; echo new >new/new`, false},
+		{`echo new >new`, `: >.git/index`, false}, {`echo new >new`, `mkdir sub; git -C sub init -q; echo x >sub/x`, false}, {`echo new >new`, `rm new; mkdir new; echo new >new/new`, false},
 	} {
 		w, req := dirty(t, c.in, c.box)
 		req.SkipUntouched, req.Dir = true, w.box

@@ -71,6 +71,8 @@ type Kept struct {
 	Changes []agentbox.FileChange // since the box began, committed or not; the first of them
 	Nothing bool                  // the box has only what it began with
 	Missing []string              // what could not be kept, and why
+	Notes   []string              // what was kept in another form
+	Others  []agentbox.OtherWork  // what was kept beside Commit
 
 	Unexported string // why Ref is in the mirror only; the box is not needed for that
 	Unlisted   string // why Changes are not known

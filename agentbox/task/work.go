@@ -50,24 +50,16 @@ func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.R
 	if ctx.Err() != nil {
 		return kept
 	}
-	result.Commits, result.Files, result.Changes = kept.Commits, kept.Files, kept.Changes
-	work := agentbox.WorkText(result.Commits, result.Files)
-	switch {
-	case err == nil && kept.Nothing:
-		work = "nothing changed"
-	case err == nil && len(kept.Missing) == 0:
-		result.Ref, result.Commit, result.Base = kept.Ref, kept.Commit, box.Commit
-		work += " kept as " + result.Ref
-		if kept.Unexported != "" {
-			work += ", which the checkout does not have: " + kept.Unexported
-		}
-	case err == nil: // the box is the only place that has all of it
-		work += ", not all of which could be kept, in box " + r.BoxName + ": " + strings.Join(kept.Missing, "; ")
-		result.Ref, result.Commit, result.Base, result.Box = kept.Ref, kept.Commit, box.Commit, r.BoxName
-	default:
-		work = "could not be looked at, and is in box " + r.BoxName + ": " + agentbox.AsError(err).Message
+	result.Commits, result.Files, result.Changes, result.OtherWork, result.Notes = kept.Commits, kept.Files, kept.Changes, kept.Others, kept.Notes
+	if err != nil {
+		kept.Missing = []string{agentbox.AsError(err).Message}
+	} else if !kept.Nothing {
+		result.Ref, result.Commit, result.Base, result.Unexported = kept.Ref, kept.Commit, box.Commit, kept.Unexported
+	}
+	if result.Missing = kept.Missing; len(kept.Missing) > 0 { // the box is the only place that has all of it
 		result.Box = r.BoxName
 	}
+	work := result.WorkText()
 	if kept.Unlisted != "" {
 		work += "; " + kept.Unlisted
 	}

@@ -133,8 +133,12 @@ func runAllOperations(t *testing.T, dir string) {
 	t.Log(has, err)
 	branch, err := workspace.HasBranch(ctx, repo, "main")
 	t.Log(branch, err)
-	work, err := workspace.Unsaved(ctx, repo, workspace.State{Commits: []workspace.Commit{{ID: repo.Commit}}, Changed: []string{"100644 " + strings.Repeat("2", 40) + " a.txt"}}, strings.Repeat("1", 40), "refs/agentbox/pulled/b")
-	t.Log(work, err)
+	work, err := workspace.Unsaved(ctx, repo, []string{"100644 " + strings.Repeat("2", 40) + " a.txt", "160000 " + strings.Repeat("2", 40) + " inner"}, "refs/agentbox/pulled/b")
+	t.Log(work, err, workspace.Adrift(repo), repo.Partial())
+	for _, name := range []string{"inner", "dir", "../outside/other", "link", ""} {
+		nested, ok := workspace.Nested(ctx, repo, name)
+		t.Log(nested, ok)
+	}
 	t.Log(workspace.SetRef(ctx, repo, "refs/agentbox/pulled/b", repo.Commit))
 	r := workspace.Remote{Name: "box", Box: "0123456789ab", Binary: "/usr/bin/agentbox"}
 	t.Log(workspace.AddRemote(ctx, repo, r), workspace.RemoveRemote(ctx, repo, "box", ""))

@@ -36,15 +36,23 @@ func (c change) isIn(files map[string]string) bool {
 	return ok && c.mode != "160000" && file == c.mode+" "+c.blob || !ok && c.deleted()
 }
 
-// differing returns the paths of the changes that the checkout does not have in the same form,
-// quoted as the box sent them. The paths are untrusted. An invalid one counts as differing:
-// asking about it is better than removing it with the box.
-func differing(ctx context.Context, v *git.View, repo Repo, changes []string) ([]string, error) {
+// in returns the change of a file in a directory of the workspace, "." for the workspace itself.
+func (c change) in(dir string) change {
+	if dir != "." {
+		c.path = quotePath(dir + "/" + unquotePath(c.path))
+	}
+	return c
+}
+
+// Differing returns the paths of the changes ("MODE BLOB PATH") in a directory of the workspace, "."
+// for itself, that the checkout does not have in the same form, quoted. The paths are untrusted. An
+// invalid one counts as differing: asking about it is better than removing it with the box.
+func Differing(ctx context.Context, v *git.View, repo Repo, dir string, changes []string) ([]string, error) {
 	var differ []string
 	var regular []change // git must hash their contents, because line endings may be converted
 	// Compare without a process first, then ask git once about all remaining contents.
 	for _, line := range changes {
-		c := parseChange(line)
+		c := parseChange(line).in(dir)
 		switch same, ask := c.compare(repo); {
 		case ask:
 			regular = append(regular, c)
@@ -98,13 +106,11 @@ func (c change) isKept(ctx context.Context, v *git.View, repo Repo) bool {
 	if c.mode != "160000" || !isHex(c.blob) || !validName(path) {
 		return false
 	}
-	commit := []Commit{{ID: c.blob}}
-	if lacking, err := lost(ctx, v, repo, commit, ""); err == nil && len(lacking) == 0 {
+	if lacking, err := Unkept(ctx, v, repo, []string{c.blob}, ""); err == nil && len(lacking) == 0 {
 		return true
 	}
-	root := filepath.Join(repo.Root, filepath.FromSlash(path))
-	nested, err := Describe(ctx, root)
-	if err != nil || nested.Root != root { // a submodule that is not checked out
+	nested, ok := Nested(ctx, repo, path)
+	if !ok { // a submodule that is not checked out
 		return false
 	}
 	v, done, err := Objects(ctx, nested)
@@ -112,7 +118,7 @@ func (c change) isKept(ctx context.Context, v *git.View, repo Repo) bool {
 		return false
 	}
 	defer done()
-	lacking, err := lost(ctx, v, nested, commit, "")
+	lacking, err := Unkept(ctx, v, nested, []string{c.blob}, "")
 	return err == nil && len(lacking) == 0
 }
 

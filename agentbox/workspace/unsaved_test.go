@@ -1,6 +1,7 @@
 package workspace_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,8 +9,22 @@ import (
 	"strings"
 	"testing"
 
+	"agentbox/agentbox/environment"
+	"agentbox/agentbox/snapshot"
 	"agentbox/agentbox/workspace"
 )
+
+// guest is a box that is a directory of this machine. It reads no answer.
+type guest struct{ snapshot.Guest }
+
+func (guest) Exec(ctx context.Context, c environment.Command) (environment.Status, error) {
+	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = c.Dir, c.Stdout, os.Stderr, os.Environ()
+	for k, v := range c.Env {
+		cmd.Env = append(cmd.Env, k+"="+v)
+	}
+	return environment.Status{}, cmd.Run()
+}
 
 // pulled brings all files of the copy into the checkout as the last pull's ref.
 const pulled = `cp -a ../copy ../third; cd ../third; git add -A; git commit -q -m pulled; cd ../repo; git fetch -q ../third HEAD:refs/agentbox/pulled/b`
@@ -17,6 +32,10 @@ const pulled = `cp -a ../copy ../third; cd ../third; git add -A; git commit -q -
 // nested makes a repository with a submodule, which has one, and with another repository.
 const nested = `sub; base; git submodule --quiet add ../sub sub; git submodule --quiet update --init --recursive
 	git init -q 'odd é/& %d'; (cd 'odd é/& %d'; ident; echo o >o; git add .; git commit -q -m o); git add . 2>/dev/null; git commit -q -m nested`
+
+// tops fetches the commit that a pull makes of the work tree .w/feat of the copy.
+const tops = `cd ../copy/.w/feat; git add -A; c=$(GIT_AUTHOR_NAME=agentbox GIT_AUTHOR_EMAIL=agentbox@localhost GIT_COMMITTER_NAME=agentbox GIT_COMMITTER_EMAIL=agentbox@localhost GIT_AUTHOR_DATE='@5 +0000' GIT_COMMITTER_DATE='@5 +0000' \
+	git commit-tree -p HEAD -m 'Uncommitted work of b' $(git write-tree)); git branch pulled $c; cd ../../../repo; git fetch -q ../copy pulled:pulled; git -C ../copy branch -q -D pulled`
 
 // commit makes one in the copy.
 const commit = "git commit -q --allow-empty -m new"
@@ -69,57 +88,37 @@ func TestUnsaved(t *testing.T) {
 		"and changed since":                  {"base", "echo x >new; rm a.txt", pulled + "; git branch pulled refs/agentbox/pulled/b; cd ../copy; echo y >new; chmod -x run.sh; cd ../repo", 0, 2},
 		"pulled to a branch that is gone":    {"base", "echo x >new; rm a.txt", pulled, 0, 2},
 		"a file of a submodule":              {nested, "echo x >sub/new; echo x >>sub/s; (cd 'odd é/& %d'; echo x >'tab\\there')", ":", 0, 3},
-		"a commit in one that is committed":  {nested, "(cd sub; ident; git commit -q --allow-empty -m new); git commit -q -a -m sub", "git fetch -q --no-recurse-submodules ../copy HEAD:pulled", 0, 1},
-		"and pulled":                         {nested, "(cd sub; ident; git commit -q --allow-empty -m new); git commit -q -a -m sub", "git fetch -q --no-recurse-submodules ../copy HEAD:refs/agentbox/pulled/b; git branch pulled refs/agentbox/pulled/b", 0, 1},
+		"a commit in one that is committed":  {nested, "(cd sub; ident; git commit -q --allow-empty -m new); git commit -q -a -m sub", "git fetch -q --no-recurse-submodules ../copy HEAD:pulled", 1, 0},
+		"and pulled":                         {nested, "(cd sub; ident; git commit -q --allow-empty -m new); git commit -q -a -m sub", "git fetch -q --no-recurse-submodules ../copy HEAD:refs/agentbox/pulled/b; git branch pulled refs/agentbox/pulled/b", 1, 0},
 		"and fetched":                        {nested, "(cd sub; ident; git commit -q --allow-empty -m new); git commit -q -a -m sub", "git fetch -q --no-recurse-submodules ../copy HEAD:pulled; cd sub; git fetch -q ../../copy/sub HEAD:pulled", 0, 0},
 		"and fetched with the box":           {nested, "(cd sub; ident; git commit -q --allow-empty -m new); git commit -q -a -m sub", "git fetch -q --no-recurse-submodules ../copy HEAD:pulled; git fetch -q ../copy/sub HEAD:refs/agentbox/b/sub/HEAD", 0, 0},
 		"a submodule that moved on here":     {nested, ":", "cd sub; ident; git commit -q --allow-empty -m new", 0, 0},
-		"one that is gone here":              {nested, ":", "git submodule --quiet deinit -f --all", 0, 2},
+		"one that is gone here":              {nested, ":", "git submodule --quiet deinit -f --all", 1, 0},
 		"of one in another":                  {nested, "echo x >>sub/nested/ss", ":", 0, 1},
 		"of one that the checkout has too":   {nested + "; echo x >>sub/s; echo x >sub/nested/new", ":", ":", 0, 0},
-		"a commit in a submodule":            {nested, "(cd sub; ident; git commit -q --allow-empty -m new)", ":", 0, 1},
+		"a commit in a submodule":            {nested, "(cd sub; ident; git commit -q --allow-empty -m new)", ":", 1, 1},
+		"a work tree":                        {"base; echo .w >>.git/info/exclude", "git worktree add -q .w/feat -b feat; (cd .w/feat; echo x >n; echo x >>a.txt; git commit -qam feat)", ":", 1, 1},
+		"that was fetched and pulled":        {"base; echo .w >>.git/info/exclude", "git worktree add -q .w/feat -b feat; (cd .w/feat; echo x >n; GIT_COMMITTER_DATE='@5 +0000' git commit -q --allow-empty -m feat)", tops, 0, 0},
+		"a repository that is ignored":       {"base; echo lib >>.git/info/exclude", "git init -q lib; (cd lib; ident; echo x >x; git add .; git commit -qm x; echo y >y; git stash -qu; echo z >z)", ":", 4, 1},
 		"a repository without a commit":      {"git init -q repo; cd repo; ident", "echo x >new", ":", 0, 1},
 		"without a commit and nothing done":  {"git init -q repo; cd repo; ident; echo x >new", ":", ":", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := build(t, c.before+"; git rev-parse -q --verify HEAD >../began || true; cd .. ; cp -a repo copy; cd copy; "+c.inside+"; cd ../repo; "+c.outside)
-			sh := exec.Command("sh", "-c", workspace.StateScript)
-			sh.Dir = filepath.Join(dir, "copy")
-			out, err := sh.Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			in, err := workspace.ReadState(out)
-			if err != nil {
-				t.Fatalf("%v in\n%s", err, out)
-			}
 			index, _ := os.ReadFile(filepath.Join(dir, "repo/.git/index"))
-			repo, err := workspace.Describe(t.Context(), filepath.Join(dir, "repo"))
-			if err != nil {
-				t.Fatal(err)
-			}
 			began, err := os.ReadFile(filepath.Join(dir, "began"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			work, err := workspace.Unsaved(t.Context(), repo, in, strings.TrimSpace(string(began)), "refs/agentbox/pulled/b")
-			if err != nil || len(work.Commits) != c.commits || len(work.Files) != c.files {
+			work, err := snapshot.Unsaved(t.Context(), guest{}, snapshot.Request{
+				Ref: "refs/agentbox/boxes/b", Base: strings.TrimSpace(string(began)), Checkout: filepath.Join(dir, "repo"), Dir: filepath.Join(dir, "copy"),
+			}, "refs/agentbox/pulled/b")
+			if err != nil || len(work.Commits) != c.commits || len(work.Files) != c.files || len(work.Missing) > 0 {
 				t.Errorf("%q, %v; want %d commits and %d files", work, err, c.commits, c.files)
 			}
 			if after, _ := os.ReadFile(filepath.Join(dir, "repo/.git/index")); string(after) != string(index) {
 				t.Error("the index of the checkout has changed")
 			}
 		})
-	}
-}
-
-func TestInvalidState(t *testing.T) {
-	for _, out := range []string{"", "commit x\n", "change 1 2 3\n"} {
-		if s, err := workspace.ReadState([]byte(out)); err == nil {
-			t.Errorf("%q is %+v", out, s)
-		}
-	}
-	if _, err := workspace.Unsaved(t.Context(), workspace.Repo{Root: t.TempDir()}, workspace.State{Commits: []workspace.Commit{{ID: "--help"}}}, "", "refs/agentbox/pulled/b"); err == nil {
-		t.Error("an option is taken for a commit")
 	}
 }

@@ -8,6 +8,7 @@ package work
 
 import (
 	"context"
+	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -53,7 +54,7 @@ func (w Work) Diff(ctx context.Context, req api.DiffRequest, progress agentbox.P
 		return api.WorkDiff{}, err
 	}
 	out := api.WorkDiff{Box: b.ID, Name: b.Name, Base: kept.Base, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files,
-		Missing: kept.Missing, Text: d.Text, Truncated: d.Truncated, Changes: d.Files}
+		OtherWork: kept.Others(), Missing: kept.Missing, Notes: kept.Notes, Text: d.Text, Truncated: d.Truncated, Changes: d.Files}
 	return out, nil
 }
 
@@ -69,15 +70,22 @@ func (w Work) Pull(ctx context.Context, req api.PullRequest, progress agentbox.P
 		return api.PulledWork{}, err
 	}
 	out := api.PulledWork{Box: b.ID, Name: b.Name, Commit: kept.Commit, Base: kept.Base, Commits: kept.Commits, Files: kept.Files,
-		Missing: kept.Missing, Mixed: kept.Mixed}
-	for _, also := range kept.OtherRefs {
-		out.OtherRefs = append(out.OtherRefs, also.Name)
+		Missing: kept.Missing, Notes: kept.Notes, Mixed: kept.Mixed}
+	if kept.Commit == kept.Base && len(kept.OtherRefs) == 0 {
+		return out, nothingError(b.Name, kept.Missing)
 	}
-	if kept.Commit == kept.Base {
-		return out, agentbox.Errorf(agentbox.NotFound, "nothing was done in box %s", b.Name).WithHint("git log shows the same commit there and here")
-	}
-	out.Branch, err = snapshot.Pull(ctx, kept, repo, req.Branch, b.Name, snapshot.PulledRef(b.ID.String()))
+	out.Branch, out.OtherWork, err = snapshot.Pull(ctx, kept, repo, req.Branch, b.Name, snapshot.PulledRef(b.ID.String()))
 	return out, err
+}
+
+// nothingError returns the error for a box without work that can be brought here. What could not be
+// read may be work.
+func nothingError(name string, missing []string) error {
+	if len(missing) == 0 {
+		return agentbox.Errorf(agentbox.NotFound, "nothing was done in box %s", name).WithHint("git log shows the same commit there and here")
+	}
+	return agentbox.Errorf(agentbox.Conflict, "nothing of box %s can be brought here, and not all of it could be read: %s", name, strings.Join(missing, "; ")).
+		WithHint("look at it there, or copy what matters: agentbox cp %s:PATH DIR", name)
 }
 
 // mirrorWork copies the present work of a box into the mirror of its project.
@@ -91,12 +99,17 @@ func (w Work) mirrorWork(ctx context.Context, ref api.BoxRef, progress agentbox.
 		return b, snapshot.Kept{}, err
 	}
 	defer guest.Close()
+	kept, err := snapshot.Keep(ctx, guest, w.request(b))
+	return b, kept, err
+}
+
+// request says which work to keep of a box, and where: in the mirror of its project.
+func (w Work) request(b Box) snapshot.Request {
 	p, err := project.Identify(b.Directory)
 	if err != nil { // the checkout is gone: its path still names it
 		p = project.Project{Name: b.Directory}
 	}
-	kept, err := snapshot.Keep(ctx, guest, snapshot.Request{
+	return snapshot.Request{
 		Mirror: w.Home.Mirror(p.ID()), Ref: snapshot.BoxRef(b.ID), Base: b.Commit, Baseline: w.Home.Box(b.ID).Baseline(), Checkout: b.Directory, Dir: protocol.WorkspaceDir,
-	})
-	return b, kept, err
+	}
 }
