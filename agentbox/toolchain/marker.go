@@ -1,6 +1,10 @@
 package toolchain
 
-import "path"
+import (
+	"path"
+
+	"agentbox/agentbox"
+)
 
 // markers are files whose presence asks for a tool in any version.
 var markers = []struct {
@@ -22,4 +26,12 @@ func readMarkers(s *scan, dir string) {
 		}
 	}
 	s.lock(dir, "Gemfile.lock", "composer.lock", "gradle.lockfile")
+	// Without it, git in a box would commit the files themselves in place of their pointers.
+	attributes := path.Join(dir, ".gitattributes")
+	if content, ok := s.read(attributes); ok && usesLFS().MatchString(content) {
+		s.need(Need{Tool: LFS, File: attributes})
+	}
 }
+
+// usesLFS matches a line of .gitattributes that leaves files to Git LFS.
+var usesLFS = agentbox.Pattern(`(?m)^[ \t]*[^# \t\n][^\n]*[ \t]filter=lfs([ \t\r]|$)`)

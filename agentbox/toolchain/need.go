@@ -29,6 +29,7 @@ const (
 	Make    Tool = "make"
 	CMake   Tool = "cmake"
 	Meson   Tool = "meson"
+	LFS     Tool = "git-lfs"
 	// Package is a program of the npm registry; its constraint is NAME or NAME@VERSION.
 	Package Tool = "npm-package"
 	// PipPackage is a program of the Python package index; its constraint is NAME or NAME==VERSION.
@@ -39,7 +40,7 @@ const (
 
 // Tools lists every tool, in the order in which they are installed and shown. Later ones may need
 // earlier ones: npm comes with Node, pip with Python.
-var Tools = []Tool{Go, Node, NPMTool, PNPM, Yarn, Native, Package, Python, PipPackage, Rust, Java, Ruby, PHP, Make, CMake, Meson, Autotools}
+var Tools = []Tool{Go, Node, NPMTool, PNPM, Yarn, Native, Package, Python, PipPackage, Rust, Java, Ruby, PHP, Make, CMake, Meson, Autotools, LFS}
 
 // Need is one tool that one file of a repository asks for. It is comparable.
 type Need struct {

@@ -54,6 +54,7 @@ var packagesOf = map[Tool][]string{
 	CMake:     {"cmake"},
 	Meson:     {"meson", "ninja-build"},
 	Autotools: {"autoconf", "automake", "libtool", "pkg-config"},
+	LFS:       {"git-lfs"},
 }
 
 // newerOf has newer packages of a tool that some releases of the distribution have beside those of

@@ -71,6 +71,8 @@ func TestDetect(t *testing.T) {
 		"old Cargo.lock":     {[]string{"Cargo.toml", "[package]\n", "Cargo.lock", "[[package]]\nversion = \"4\"\n"}, "rust  Cargo.toml "},
 		"channel":            {[]string{"rust-toolchain.toml", "[toolchain]\nchannel = '1.75.0'\n"}, "rust 1.75.0 rust-toolchain.toml toolchain.channel"},
 		"both channels":      {[]string{"rust-toolchain", "1.70.0\n", "rust-toolchain.toml", "[toolchain]\nchannel = '1.75.0'\n"}, "rust 1.70.0 rust-toolchain "},
+		"LFS":                {[]string{".gitattributes", "*.txt text\n*.bin filter=lfs diff=lfs merge=lfs -text\n"}, "git-lfs  .gitattributes "},
+		"another filter":     {[]string{".gitattributes", "*.bin filter=lfs2\n# x filter=lfs\n"}, ""},
 		"C":                  {[]string{"Makefile", "", "configure.ac", "", "CMakeLists.txt", ""}, "make  Makefile |cmake  CMakeLists.txt |autotools  configure.ac "},
 		"asdf":               {[]string{".tool-versions", "golang 1.22.1\nnodejs 20.1.0 # x\nelixir 1.2\n"}, "go 1.22.1 .tool-versions golang|node 20.1.0 .tool-versions nodejs"},
 		"several versions":   {[]string{".tool-versions", "python 3.10.1 3.9 system\nnodejs lts\nruby latest\ngolang ref:master\n"}, "go  .tool-versions golang|node  .tool-versions |python 3.10.1 .tool-versions python|ruby  .tool-versions "},

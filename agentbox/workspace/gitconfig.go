@@ -24,8 +24,9 @@ var droppedSettings = agentbox.Pattern(`^(?:` + strings.Join([]string{
 }, "|") + `)$`)
 
 // copiedUserSettings matches the keys of the user's own configuration that affect what git reports
-// about this work tree, or who commits.
-const copiedUserSettings = `^(user\.(name|email)|core\.(autocrlf|eol|safecrlf|excludesfile))$`
+// about this work tree, or who commits. Those of Git LFS keep git in a box from committing files in
+// place of their pointers.
+const copiedUserSettings = `^(user\.(name|email)|core\.(autocrlf|eol|safecrlf|excludesfile)|filter\.lfs\.(clean|smudge|process|required))$`
 
 // fixed is set in every copy. Inodes and change times of a copy differ from those in the index,
 // and fractions of seconds may be lost on the way to a disk, so git must compare only seconds

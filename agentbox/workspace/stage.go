@@ -54,6 +54,9 @@ func Stage(ctx context.Context, repo Repo, dst string, opts Options) (Stats, err
 	}
 	// One stager handles all nested repositories, so that the limit covers them together.
 	s := &stager{opts: opts, top: repo, dst: dst, seen: map[string]bool{}}
+	if repo.Partial() {
+		s.note("this checkout is a partial clone: its history is incomplete, and git in the box asks its remote for the rest, for git log -p, blame or an older commit")
+	}
 	// The copy always has its git directory inside, even if the original is a linked work tree.
 	err = s.repo(ctx, repo, target{root: dst, git: filepath.Join(dst, ".git")})
 	if err == nil {
@@ -144,6 +147,7 @@ func (s *stager) repo(ctx context.Context, repo Repo, to target) error {
 	if err != nil {
 		return err
 	}
+	s.noteAttributes(repo, local, paths)
 	nested, err := s.tree(ctx, repo.Root, to.root, paths)
 	if err != nil {
 		return err
