@@ -14,7 +14,8 @@ import (
 //     outlives machines, and at most one machine has it at a time.
 //   - A template is a directory made by SaveTemplate: a quiesced machine that never had a real workspace, from which
 //     any number of machines are restored. It is immutable once saved. Only a Templater has templates.
-//   - A saved state is a directory made by Save: everything one machine is, relative to its template where there is one.
+//   - A saved state is a directory made by Save: everything one machine is, relative to its template
+//     where there is one.
 
 // Spec describes one machine completely: with the driver's version it determines what is started.
 type Spec struct {

@@ -15,8 +15,8 @@ import (
 // Reset drops the whole runtime of a box and gives it a new machine on the same workspace, with the
 // configuration that its directory has now. A box that was made to boot, although its kind has
 // templates, is restored from then on, so that it can be paused. The old machine ends only when
-// everything the new one needs is here. So after an earlier failure, such as an image that cannot be fetched, the
-// box runs as it was; a later crash leaves a stopped box with its workspace.
+// everything the new one needs is here. So after an earlier failure, such as an image that cannot
+// be fetched, the box runs as it was; a later crash leaves a stopped box with its workspace.
 func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	return m.operate(ctx, ref, func(b *box) error {
 		u := &creation{b: b, rec: b.record(), previous: b.record().Box}

@@ -41,8 +41,9 @@ adrift() {
 // unfinished merge, missing objects.
 //
 // Its environment: BASE, the commit that the box began with, or nothing; ID, for the messages of
-// commits; LARGE, maxLarge in KiB; NEWEST, the maximum number of commits that are listed by age; MOST, the maximum number of refs of a repository and of
-// repositories; LIST, not empty to list the commits and the changes of the workspace itself, too.
+// commits; LARGE, maxLarge in KiB; NEWEST, the maximum number of commits that are listed by age;
+// MOST, the maximum number of refs of a repository and of repositories; LIST, not empty to list the
+// commits and the changes of the workspace itself, too.
 //
 // The lines, which facts.take parses. The first tree is the workspace itself, with the path "."; any
 // other PATH is relative to it, or absolute for what is outside:

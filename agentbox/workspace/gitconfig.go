@@ -12,9 +12,9 @@ import (
 
 // droppedSettings matches the keys that a copy does not get, besides those that name programs
 // (git.Setting.RunsProgram): credentials and where to find them, how to connect, keys that refer to
-// other files, and signing, which a box cannot do without a key. Keys are in canonical form. The last line is for tools that keep tokens in git's
-// configuration under names of their own (git-town.github-token); losing a key that merely looks
-// like one does no harm.
+// other files, and signing, which a box cannot do without a key. Keys are in canonical form. The
+// last line is for tools that keep tokens in git's configuration under names of their own
+// (git-town.github-token); losing a key that merely looks like one does no harm.
 var droppedSettings = agentbox.Pattern(`^(?:` + strings.Join([]string{
 	`credential\..*`, `http\.(.*\.)?(extraheader|cookiefile|proxyauthmethod|sslkey|sslcert|sslcertpasswordprotected|proxysslkey|proxysslcert|.*password.*)`,
 	`include\..*`, `includeif\..*`, `sendemail\..*`, `imap\..*`, `gpg\..*`, `(commit|tag|push)\.gpgsign`, `user\.signingkey`, `uploadpack\..*hook`, `remote\..*\.(receivepack|uploadpack)`,

@@ -73,8 +73,8 @@ func (i Invite) Token() (string, error) {
 	return tokenPrefix + strings.ToLower(tokenCoding.EncodeToString(b)), nil
 }
 
-// ParseToken reads what Token wrote, with white space around it, and what a later build may add. Anything else is Invalid, with a
-// hint for the person who pasted it.
+// ParseToken reads what Token wrote, with white space around it, and what a later build may add.
+// Anything else is Invalid, with a hint for the person who pasted it.
 func ParseToken(s string) (Invite, error) {
 	s = strings.ToLower(strings.TrimSpace(s))
 	rest, ok := strings.CutPrefix(s, tokenPrefix)

@@ -15,8 +15,9 @@ import (
 	"agentbox/vmm/statedir"
 )
 
-// manifest describes a saved state. It covers every byte but those of files of the workspace, of which it has names, sizes, modes and times: hashing gigabytes would take
-// longer than the pause. A passing one has only sizes.
+// manifest describes a saved state. It covers every byte but those of files of the workspace, of
+// which it has names, sizes, modes and times: hashing gigabytes would take longer than the pause. A
+// passing one has only sizes.
 type manifest struct {
 	statedir.Basis
 

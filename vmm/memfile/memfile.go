@@ -1,8 +1,8 @@
 // Package memfile makes files in memory that nobody can change once they are sealed. It does not
-// interpret their content. vmm/qemu keeps opened templates in them: many machines start from exactly the bytes that were verified, and no VMM that a guest has taken over
-// may change them for the others, whatever descriptors it holds. Such a file has no name on disk,
-// is passed to other processes as a descriptor, and goes with the last of these. See
-// memfd_create(2).
+// interpret their content. vmm/qemu keeps opened templates in them: many machines start from
+// exactly the bytes that were verified, and no VMM that a guest has taken over may change them for
+// the others, whatever descriptors it holds. Such a file has no name on disk, is passed to other
+// processes as a descriptor, and goes with the last of these. See memfd_create(2).
 package memfile
 
 import (
