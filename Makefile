@@ -151,10 +151,9 @@ chaos: build build/longest ## a hundred random kills of boxes of each kind and o
 	export AGENTBOX_CHAOS=100 && $(TEST) -count=1 -timeout 240m -run 'TestChaos|TestTaskChaos' ./agentbox/e2e
 	export AGENTBOX_CHAOS=200 && $(TEST) -short -count=1 -timeout 60m -run 'TestKilledAtAnyStep' ./cachestore
 
-devcontainer-cli: ## compare our reader of devcontainer.json with the format's own tool, from npm
+devcontainer-cli: build/longest ## compare our reader of devcontainer.json with the format's own tool, from npm
 	npm install --silent --no-audit --no-fund --prefix build/devcontainer-cli @devcontainers/cli@0.89.0
-	AGENTBOX_DEVCONTAINER_CLI=$(CURDIR)/build/devcontainer-cli/node_modules/@devcontainers/cli/devcontainer.js \
-		$(GO) test -count=1 -run TestDevcontainerCLI ./agentbox/config
+	export AGENTBOX_DEVCONTAINER_CLI=$(CURDIR)/build/devcontainer-cli/node_modules/@devcontainers/cli/devcontainer.js && $(TEST) -count=1 -run TestDevcontainerCLI ./agentbox/config
 
 # Without its own limit, minimizing one input takes the whole half minute, and nothing is tried meanwhile.
 fuzz: ## every fuzz target, half a minute each

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,6 +23,9 @@ import (
 // NAME.json is a file of ours, NAME.image.json, if there is one, what the container engine says of
 // its image, and NAME.golden what `devcontainer read-configuration` makes of them.
 const cliVersion = "0.89.0"
+
+// otherFiles is a directory with files of other projects, to compare by hand.
+var otherFiles = flag.String("devcontainers", "", "compare the files of this directory, too")
 
 // cliAnswer is the part of that tool's answer that says what a container would be.
 type cliAnswer struct {
@@ -70,7 +74,7 @@ func TestDevcontainerGolden(t *testing.T) {
 }
 
 // The tool itself gives these answers, and takes no file that we refuse. AGENTBOX_DEVCONTAINER_CLI
-// is its devcontainer.js (make devcontainer-cli); AGENTBOX_DEVCONTAINERS a directory with other
+// is its devcontainer.js (make devcontainer-cli); -devcontainers DIR a directory with other
 // files to compare. With UPDATE=1 the answers are written.
 func TestDevcontainerCLI(t *testing.T) {
 	cli := os.Getenv("AGENTBOX_DEVCONTAINER_CLI")
@@ -97,8 +101,8 @@ func TestDevcontainerCLI(t *testing.T) {
 			t.Errorf("%s: the tool answers\n%s\n%v", golden, answer, err)
 		}
 	}
-	others, err := filepath.Glob(filepath.Join(os.Getenv("AGENTBOX_DEVCONTAINERS"), "*.json"))
-	if err != nil || os.Getenv("AGENTBOX_DEVCONTAINERS") == "" {
+	others, err := filepath.Glob(filepath.Join(*otherFiles, "*.json"))
+	if err != nil || *otherFiles == "" {
 		return
 	}
 	for _, path := range others {

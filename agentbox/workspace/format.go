@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -141,30 +142,43 @@ func writeBelow(dst, name, text string) error {
 // completeIndex adds the hash at the end of an index that was written without one (index.skipHash,
 // git 2.40): earlier ones take it for damaged. The index of a copy is a file of its own. Its time
 // decides which of its entries git looks at again, and stays.
-func completeIndex(file string, local []git.Setting) (err error) {
+func completeIndex(file string, local []git.Setting) error {
 	sum, size := hash.Hash(sha1.New()), int64(sha1.Size)
 	if settingValue(local, "extensions.objectformat") == "sha256" {
 		sum, size = sha256.New(), sha256.Size
 	}
-	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	f, err := os.Open(file)
 	if gone(err) {
 		return nil
 	}
 	if err != nil {
-		return unwritable(file, err)
+		return unreadable(file, err)
 	}
-	defer func() { err = errors.Join(err, unwritable(file, f.Close())) }()
+	defer f.Close()
 	fi, err := f.Stat()
 	if err != nil || fi.Size() < size {
-		return unwritable(file, err)
+		return unreadable(file, err)
 	}
 	end := make([]byte, size)
 	if _, err := f.ReadAt(end, fi.Size()-size); err != nil || slices.ContainsFunc(end, func(b byte) bool { return b != 0 }) {
-		return unwritable(file, err)
+		return unreadable(file, err)
 	}
 	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, fi.Size()-size)); err != nil {
-		return unwritable(file, err)
+		return unreadable(file, err)
 	}
-	_, err = f.WriteAt(sum.Sum(nil), fi.Size()-size)
-	return unwritable(file, errors.Join(err, os.Chtimes(file, fi.ModTime(), fi.ModTime())))
+	return unwritable(file, writeEnd(file, sum.Sum(nil), fi))
+}
+
+// writeEnd replaces the last bytes of a file, which may be read-only, as those of a checkout that
+// nobody may write to are. It leaves the mode and the time as they were.
+func writeEnd(file string, b []byte, fi fs.FileInfo) error {
+	if err := os.Chmod(file, fi.Mode().Perm()|0o200); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(b, fi.Size()-int64(len(b)))
+	return errors.Join(err, f.Close(), os.Chmod(file, fi.Mode().Perm()), os.Chtimes(file, fi.ModTime(), fi.ModTime()))
 }
