@@ -41,7 +41,7 @@ up: deps ## a box of this very repository, with one of its tests run inside
 build: embedded ## the one binary, at bin/agentbox
 	@$(MAKE) --no-print-directory binary
 
-# The daemon and the supervisor first: the binary carries them (agentbox/programs). It resolves no names, so it needs no libc.
+# The daemon and the supervisor first: the binary carries them (agentbox/programs). All three are static.
 binary:
 	$(GO) generate ./agentbox/programs
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/agentbox .
@@ -54,7 +54,7 @@ modules:
 
 compiled: build/gocache
 	@mkdir -p "$$($(GO) env GOCACHE)" && cp -rn build/gocache/. "$$($(GO) env GOCACHE)" 2>/dev/null || true
-	@$(GO) build -trimpath ./agentbox/cli 2>/dev/null || true
+	@CGO_ENABLED=0 $(GO) build -trimpath ./agentbox/cli ./agentbox/daemon ./agentbox/supervisor 2>/dev/null || true
 
 embedded: agent $(GVISOR) ## what the binary embeds
 
