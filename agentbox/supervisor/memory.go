@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"agentbox/agentbox/background"
+	"agentbox/vmm/unmap"
 )
 
 // A supervisor works in bursts: it starts a machine, carries a command, and waits for minutes then.
@@ -26,7 +27,7 @@ func (s *Supervisor) releaseMemory(ctx context.Context) {
 			}
 		}
 		debug.FreeOSMemory()
-		if err := unmapProgram(); err != nil {
+		if err := unmap.Program(); err != nil {
 			s.log.Debug("cannot give the program's pages back", "error", err)
 		}
 		if !background.Sleep(ctx, releaseEvery) {

@@ -22,10 +22,12 @@ import (
 	"runtime/debug"
 	"slices"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"agentbox/vmm/gvisor/plan"
+	"agentbox/vmm/unmap"
 )
 
 func init() { runtime.LockOSThread() } // the main thread is the one that has the parent-death signal and forks
@@ -58,9 +60,14 @@ func main() {
 		os.Exit(1)
 	}
 	go endWith(control)
+	time.AfterFunc(restAfter, func() { unmap.Program() }) // what stays mapped after an error is memory
 	end := l.wait()
 	l.events.Encode(plan.Event{Ended: &end})
 }
+
+// restAfter is how long the start of a machine takes at most, nearly always. After that the launcher
+// only waits.
+const restAfter = time.Second
 
 // dieWithParent has the kernel kill the launcher with the supervisor's thread that forked it. Every
 // change of ids resets that.

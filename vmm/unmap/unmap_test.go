@@ -1,4 +1,4 @@
-package supervisor
+package unmap
 
 import (
 	"debug/elf"
@@ -8,7 +8,7 @@ import (
 )
 
 // The program goes on, with less of it in memory, unless it was built to be loaded anywhere.
-func TestForgetProgram(t *testing.T) {
+func TestProgram(t *testing.T) {
 	program, err := elf.Open("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
@@ -26,13 +26,13 @@ func TestForgetProgram(t *testing.T) {
 		return m.Rss
 	}
 	before := resident()
-	if err := unmapProgram(); err != nil {
+	if err := Program(); err != nil {
 		t.Fatal(err)
 	}
 	if after := resident(); program.Type == elf.ET_EXEC && after >= before {
 		t.Errorf("%d bytes were resident, and %d are after it was forgotten", before, after)
 	}
-	if err := unmapProgram(); err != nil {
+	if err := Program(); err != nil {
 		t.Errorf("again: %v", err)
 	}
 }
