@@ -100,10 +100,11 @@ func (a *app) finish(err error) int {
 // flags are bound to variables of their verb. If the first word is a verb, it is the only one in the
 // tree: the library sets up every command that it is given, which takes longer than most verbs.
 func (a *app) root() *cli.Command {
-	root := a.tree()
-	if i := slices.IndexFunc(root.Commands, func(c *cli.Command) bool { return len(a.args) > 1 && c.Name == a.args[1] }); i >= 0 {
-		root.Commands = root.Commands[i : i+1]
+	verbs := a.verbs()
+	if i := slices.IndexFunc(verbs, func(v verb) bool { return len(a.args) > 1 && v.name == a.args[1] }); i >= 0 {
+		verbs = verbs[i : i+1]
 	}
+	root := a.tree(verbs)
 	a.strict(root)
 	return root
 }
@@ -111,7 +112,11 @@ func (a *app) root() *cli.Command {
 // tree has the verbs and the global flags. Before finds the home, so that even a verb that needs
 // none, such as version, fails early if AGENTBOX_HOME is invalid. ExitErrHandler does nothing,
 // because the library would print errors and exit by itself.
-func (a *app) tree() *cli.Command {
+func (a *app) tree(verbs []verb) *cli.Command {
+	commands := make([]*cli.Command, len(verbs))
+	for i, v := range verbs {
+		commands[i] = v.command()
+	}
 	return &cli.Command{
 		Name:  "agentbox",
 		Usage: "isolated, resettable workstations for coding agents",
@@ -131,7 +136,7 @@ be invoked, 127 it was not found.`,
 			a.home, err = home.Find()
 			return ctx, err
 		},
-		Commands:               a.verbs(),
+		Commands:               commands,
 		Suggest:                true,
 		HideVersion:            true,
 		EnableShellCompletion:  true,
@@ -156,23 +161,32 @@ const (
 	catPolicy    = "what boxes may do"
 )
 
-// verbs returns all commands, in the order of the help.
-func (a *app) verbs() []*cli.Command {
-	return []*cli.Command{
+// verb is a command by its name, which is made only if it is needed.
+type verb struct {
+	name    string
+	command func() *cli.Command
+}
+
+// verbs returns all verbs, in the order of the help.
+func (a *app) verbs() []verb {
+	return []verb{
 		// These make, find and remove boxes, and run commands in boxes of their own.
-		a.upCommand(), a.agentCommand(), a.runCommand(), a.taskCommand(), a.artifactCommand(), a.lsCommand(), a.showCommand(), a.topCommand(), a.rmCommand(),
+		{"up", a.upCommand}, {"agent", a.agentCommand}, {"run", a.runCommand}, {"task", a.taskCommand}, {"artifact", a.artifactCommand},
+		{"ls", a.lsCommand}, {"show", a.showCommand}, {"top", a.topCommand}, {"rm", a.rmCommand},
 		// These work inside a box.
-		a.execCommand(), a.attachCommand(), a.jobsCommand(), a.shellCommand(), a.cpCommand(), a.diffCommand(), a.pullCommand(),
-		a.logsCommand(), a.portsCommand(), a.sshCommand(), a.sshConfigCommand(),
+		{"exec", a.execCommand}, {"attach", a.attachCommand}, {"jobs", a.jobsCommand}, {"shell", a.shellCommand}, {"cp", a.cpCommand},
+		{"diff", a.diffCommand}, {"pull", a.pullCommand}, {"logs", a.logsCommand}, {"ports", a.portsCommand}, {"ssh", a.sshCommand},
+		{"ssh-config", a.sshConfigCommand},
 		// These move a box from one state to another.
-		a.pauseCommand(), a.resumeCommand(), a.resetCommand(), a.forkCommand(), a.checkpointCommand(), a.rollbackCommand(),
+		{"pause", a.pauseCommand}, {"resume", a.resumeCommand}, {"reset", a.resetCommand}, {"fork", a.forkCommand},
+		{"checkpoint", a.checkpointCommand}, {"rollback", a.rollbackCommand},
 		// These control what boxes may do and which secrets they may use.
-		a.policyCommand(), a.secretCommand(),
+		{"policy", a.policyCommand}, {"secret", a.secretCommand},
 		// These are about this machine rather than one box.
-		a.initCommand(), a.imageCommand(), a.cacheCommand(), a.meshCommand(), a.serviceCommand(), a.pruneCommand(), a.doctorCommand(), a.benchCommand(),
-		a.daemonCommand(), a.versionCommand(),
+		{"init", a.initCommand}, {"image", a.imageCommand}, {"cache", a.cacheCommand}, {"mesh", a.meshCommand}, {"service", a.serviceCommand},
+		{"prune", a.pruneCommand}, {"doctor", a.doctorCommand}, {"bench", a.benchCommand}, {"daemon", a.daemonCommand}, {"version", a.versionCommand},
 		// Other programs run these: ssh and git. They are no part of the contract with
 		// users, and may change with any build.
-		a.sshProxyCommand(), a.gitServeCommand(),
+		{proxyVerb, a.sshProxyCommand}, {"git-serve", a.gitServeCommand},
 	}
 }

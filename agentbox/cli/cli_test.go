@@ -173,3 +173,12 @@ func TestErrorsBecomeExitCodes(t *testing.T) {
 		}
 	}
 }
+
+// A verb is found by the name that it has in the list.
+func TestVerbsHaveTheirNames(t *testing.T) {
+	for _, v := range new(app).verbs() {
+		if name := v.command().Name; name != v.name {
+			t.Errorf("%s is called %s", v.name, name)
+		}
+	}
+}

@@ -124,7 +124,7 @@ func isShort(text string) bool {
 	if len(words) < 2 {
 		return false
 	}
-	verb := (&app{}).tree().Command(words[0])
+	verb := everyVerb().Command(words[0])
 	return verb != nil && (strings.HasPrefix(words[1], "-") && words[1] != "--" || verb.Command(words[1]) != nil)
 }
 
@@ -215,7 +215,7 @@ func alternatives(words []string) [][]string {
 func parses(words []string, prose bool) error {
 	a := &app{stdout: new(strings.Builder)}
 	a.args, a.command = splitCommand(append([]string{"agentbox"}, words...))
-	root := a.tree()
+	root := a.tree(a.verbs())
 	inert(root, func(cmd *cli.Command) error {
 		if named := prose && !cmd.Args().Present() && a.command == nil; !named && !takes(cmd, a.command != nil) {
 			return fmt.Errorf("takes %q, not %d arguments", cmd.ArgsUsage, cmd.Args().Len())
@@ -303,7 +303,7 @@ func TestHelpMatchesArguments(t *testing.T) {
 // shapeOf returns the forms to look for in scripts: the verb of a command line, and the verb with
 // each of its flags in the long form.
 func shapeOf(words []string) []string {
-	cmd, path := (&app{}).tree(), []string{}
+	cmd, path := everyVerb(), []string{}
 	var flags []string
 	for _, w := range words {
 		if w == "--" {
@@ -365,4 +365,10 @@ func scriptedShapes(t *testing.T) map[string]bool {
 		t.Fatalf("found only %d: %v", len(run), slices.Sorted(maps.Keys(run)))
 	}
 	return run
+}
+
+// everyVerb is the whole tree of commands.
+func everyVerb() *cli.Command {
+	a := new(app)
+	return a.tree(a.verbs())
 }
