@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
 	"agentbox/agentbox/host/supervisors"
+	"agentbox/agentbox/host/supervisors/supervisortest"
 )
 
-// A supervisor that ends under any call leaves an error that says why, and what to do; and the
-// reason stays there for who writes it down.
+// A supervisor that ends under any call leaves an error that says why, and what to do, also if it
+// leaves that after it has stopped to answer; and the reason stays there for who writes it down.
 func TestCallToDyingSupervisorExplainsExit(t *testing.T) {
 	for _, c := range []struct {
 		name, exit, want string
@@ -27,26 +27,33 @@ func TestCallToDyingSupervisorExplainsExit(t *testing.T) {
 			h := newHome(t)
 			rec := newTestRecord("mine")
 			names := write(t, h, rec)
-			exit := filepath.Join(names.Dir, "exit.json")
+			_, let, _ := supervisortest.Hold(t, names.Lock(), supervisortest.Itself)
+			hangUp(t, names.Control())
+			sup, err := supervisors.Adopt(t.Context(), names, func(f func()) { go f() })
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := make(chan error, 1)
+			go func() { said <- (&box{rec: rec, sup: sup}).renew(t.Context()) }()
 			if c.exit != "" {
-				if err := os.WriteFile(exit, []byte(c.exit), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(names.Dir, "exit.json"), []byte(c.exit), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			b := &box{rec: rec, sup: &supervisors.Supervisor{Client: api.NewClient(hangUp(t, names.Control())), Box: names}}
-			err := b.renew(t.Context())
+			let()
+			err = <-said
 			if e := agentbox.AsError(err); err == nil || !strings.Contains(e.Message, c.want) || e.Hint == "" || (e.End != nil) != (c.cause != "") || e.End != nil && e.End.Cause != c.cause {
 				t.Errorf("%+v", err)
 			}
-			if _, err := os.Stat(exit); (err == nil) != (c.exit != "") {
-				t.Errorf("what it left: %v", err)
+			if _, ok, err := sup.Exit(); ok != (c.exit != "") {
+				t.Errorf("what it left: %v, %v", ok, err)
 			}
 		})
 	}
 }
 
 // hangUp listens at a socket and reads one call of each connection before it closes it.
-func hangUp(t *testing.T, socket string) string {
+func hangUp(t *testing.T, socket string) {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -63,5 +70,4 @@ func hangUp(t *testing.T, socket string) string {
 			_ = c.Close()
 		}
 	}()
-	return socket
 }

@@ -97,10 +97,6 @@ func (m *machines) start(ctx context.Context, b *box, from launch, progress agen
 	if from.template != nil {
 		t = from.template.Template
 	}
-	// An earlier supervisor's exit note must not be taken for this one's.
-	if _, _, err := supervisor.TakeExit(rec.names(m.home).Dir); err != nil {
-		m.log.Warn("cannot read why a supervisor ended", "box", rec.Box.ID, "error", err)
-	}
 	s, err := m.spawn(cfg, t)
 	if err != nil {
 		return err
@@ -121,7 +117,7 @@ func (m *machines) handshake(ctx context.Context, s *supervisors.Supervisor, rec
 	if from.becomesBox() {
 		var err error
 		if req.Attach, err = m.attachRequest(ctx, s, rec); err != nil {
-			return supervisors.ExplainExit(rec.names(m.home), err)
+			return s.Explain(ctx, err)
 		}
 	}
 	if from.complete != nil {
@@ -138,7 +134,7 @@ func (m *machines) handshake(ctx context.Context, s *supervisors.Supervisor, rec
 		defer cancel()
 	}
 	if _, err := api.Call(ctx, s.Client, api.SupervisorStart, req, nil); err != nil {
-		return supervisors.ExplainExit(rec.names(m.home), err)
+		return s.Explain(ctx, err)
 	}
 	return nil
 }
@@ -169,7 +165,11 @@ func hostname(rec record) string {
 func (m *machines) started(b *box) (*supervisors.Supervisor, error) {
 	rec, s := b.record(), b.supervisor()
 	if s == nil {
-		return nil, supervisors.ExplainExit(rec.names(m.home), agentbox.Errorf(agentbox.Unavailable, "box %s: its machine ended as it started", rec.Box.ID))
+		end := agentbox.End{Cause: agentbox.EndKilled}
+		if rec.Box.Ended != nil {
+			end = *rec.Box.Ended
+		}
+		return nil, supervisors.EndedError(rec.Box.ID.String(), end)
 	}
 	return s, nil
 }
@@ -198,7 +198,7 @@ func (m *machines) attach(ctx context.Context, b *box, progress agentbox.Progres
 		_, err = api.Call(ctx, s.Client, api.SupervisorAttach, *req, nil)
 	}
 	if err != nil {
-		return supervisors.ExplainExit(rec.names(m.home), err)
+		return s.Explain(ctx, err)
 	}
 	end("")
 	return nil
@@ -254,13 +254,10 @@ func reportPorts(ctx context.Context, b *box, progress agentbox.Progress) {
 func (m *machines) status(ctx context.Context, b *box) (api.SupervisorStatus, error) {
 	rec, s := b.record(), b.supervisor()
 	if s == nil {
-		return api.SupervisorStatus{}, supervisors.ExplainExit(rec.names(m.home), notRunning(rec))
+		return api.SupervisorStatus{}, notRunning(rec)
 	}
 	st, err := s.Status(ctx, api.StatusRequest{Guest: true})
-	if err != nil {
-		err = supervisors.ExplainExit(rec.names(m.home), err)
-	}
-	return st, err
+	return st, s.Explain(ctx, err)
 }
 
 // follow makes s the supervisor of the box's machine, and forgets it when it ends. Its goroutine
@@ -283,7 +280,7 @@ func (m *machines) follow(b *box, s *supervisors.Supervisor) {
 func (m *machines) onExit(b *box, s *supervisors.Supervisor) {
 	s.Client.Close()
 	rec := b.record()
-	exit, ok, err := supervisor.TakeExit(rec.names(m.home).Dir)
+	exit, ok, err := s.Exit()
 	if err != nil {
 		m.log.Warn("cannot read why a supervisor ended", "box", rec.Box.ID, "error", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"agentbox/agentbox"
 	"agentbox/vmm"
 )
@@ -34,6 +36,35 @@ func TestExitNoteIsReadOnce(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// A full disk is what a supervisor may have to tell: its note takes no room beyond what was reserved.
+func TestExitNoteNeedsNoRoom(t *testing.T) {
+	dir := t.TempDir()
+	if err := ReserveExit(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := readExit(dir); ok || err != nil {
+		t.Fatalf("reserved room reads as a note: %v, %v", ok, err)
+	}
+	blocks := func() (int64, uint64) {
+		t.Helper()
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(dir, exitFile), &st); err != nil {
+			t.Fatal(err)
+		}
+		return int64(st.Blocks), st.Ino
+	}
+	room, file := blocks()
+	if err := writeExit(dir, failureExit(agentbox.Errorf(agentbox.NoSpace, "the disk is full"), false)); err != nil {
+		t.Fatal(err)
+	}
+	if now, same := blocks(); now != room || same != file {
+		t.Errorf("%d blocks of file %d were reserved, %d of %d are used", room, file, now, same)
+	}
+	if e, ok, err := TakeExit(dir); err != nil || !ok || e.Reason.Code != agentbox.NoSpace {
+		t.Errorf("%+v, %v, %v", e, ok, err)
 	}
 }
 

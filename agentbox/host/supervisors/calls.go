@@ -4,48 +4,49 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/home"
-	"agentbox/agentbox/supervisor"
 )
 
 // Ask calls the supervisor of a box, without progress. If the supervisor has ended, the error says
 // why.
 func Ask[Req, Resp any](ctx context.Context, s *Supervisor, e api.Endpoint[Req, Resp], req Req) (Resp, error) {
 	resp, err := api.Call(ctx, s.Client, e, req, nil)
-	if api.IsUnreachable(err) {
-		err = ExplainExit(s.Box, err)
-	}
-	return resp, err
+	return resp, s.Explain(ctx, err)
 }
 
-// ExplainExit replaces an Unavailable error of a box by the reason that its supervisor left when it
-// ended. It does not remove that note. Other errors are unchanged.
-func ExplainExit(names home.Box, err error) error {
-	if agentbox.CodeOf(err) != agentbox.Unavailable {
+// Explain replaces the error of a call that nobody answered by why the supervisor ended, for which
+// it waits: a supervisor stops answering a moment before it is gone. Other errors are unchanged.
+func (s *Supervisor) Explain(ctx context.Context, err error) error {
+	if !api.IsUnreachable(err) {
 		return err
 	}
-	id := filepath.Base(names.Dir)
-	if exit, ok, _ := supervisor.ReadExit(names.Dir); ok {
-		why := errBoxEnded(id, exit.End)
-		if exit.Reason != nil {
-			why = agentbox.AsError(fmt.Errorf("box %s: %w", id, exit.Reason))
-		}
-		if why.Hint == "" {
-			why.Hint = "see " + names.Log()
-		}
-		return why
+	select {
+	case <-s.Done:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(stopTimeout):
+		return err // it lives, and does not answer
 	}
-	if api.IsUnreachable(err) {
-		return errBoxEnded(id, agentbox.End{Cause: agentbox.EndKilled}).WithHint("run the command again: nothing of the workspace is lost")
+	id := filepath.Base(s.Box.Dir)
+	exit, ok, _ := s.Exit()
+	if !ok {
+		return EndedError(id, agentbox.End{Cause: agentbox.EndKilled}).WithHint("run the command again: nothing of the workspace is lost")
 	}
-	return err
+	why := EndedError(id, exit.End)
+	if exit.Reason != nil {
+		why = agentbox.AsError(fmt.Errorf("box %s: %w", id, exit.Reason))
+	}
+	if why.Hint == "" {
+		why.Hint = "see " + s.Box.Log()
+	}
+	return why
 }
 
-// errBoxEnded is the error of a box whose machine is gone. End is a field, not part of the text.
-func errBoxEnded(id string, end agentbox.End) *agentbox.Error {
+// EndedError is the error of a box whose machine is gone. End is a field, not part of the text.
+func EndedError(id string, end agentbox.End) *agentbox.Error {
 	e := agentbox.Errorf(agentbox.Unavailable, "box %s ended", id)
 	e.End = &end
 	return e

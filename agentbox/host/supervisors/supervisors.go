@@ -35,6 +35,10 @@ type Supervisor struct {
 	Client *api.Client
 	Done   chan struct{} // closed when the process has ended and its machine with it
 	Box    home.Box      // the files of its box
+
+	exit    supervisor.Exit // what it left; these are written before Done is closed
+	exitErr error           // why that cannot be read
+	left    bool            // whether it left anything
 	// policy is held from when a policy is composed until it is in force.
 	policy sync.Mutex
 }
@@ -50,6 +54,9 @@ type Supervisors struct {
 func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Supervisor, error) {
 	names := m.Home.Box(cfg.Box)
 	if err := os.MkdirAll(names.Run, 0o700); err != nil {
+		return nil, agentbox.MarkNoSpace(err)
+	}
+	if err := supervisor.ReserveExit(names.Dir); err != nil {
 		return nil, agentbox.MarkNoSpace(err)
 	}
 	files, err := supervisorFiles(names, template)
@@ -82,8 +89,7 @@ func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Super
 	// This goroutine ends with the supervisor, which may outlive this daemon, so nothing waits for it.
 	go func() {
 		_ = cmd.Wait()
-		awaitUnlocked(names.Lock())
-		close(s.Done)
+		s.end()
 	}()
 	// The process id first, so that another daemon that finds the lock held knows which process to
 	// kill.
@@ -166,11 +172,24 @@ func Adopt(ctx context.Context, names home.Box, watch func(func())) (*Supervisor
 		// Returns when the supervisor or ctx ends.
 		_, _ = api.Call(ctx, s.Client, api.SupervisorWait, api.None{}, nil)
 		if ctx.Err() == nil {
-			awaitUnlocked(names.Lock())
-			close(s.Done)
+			s.end()
 		}
 	})
 	return s, nil
+}
+
+// end waits until the supervisor's machine is gone, too, and takes what it left. Nobody else reads
+// that, so all who ask hear the same.
+func (s *Supervisor) end() {
+	awaitUnlocked(s.Box.Lock())
+	s.exit, s.left, s.exitErr = supervisor.TakeExit(s.Box.Dir)
+	close(s.Done)
+}
+
+// Exit is why the supervisor ended, after Done is closed. ok is false if it left nothing: it was
+// killed. The error says that what it left cannot be read; ok is false then, too.
+func (s *Supervisor) Exit() (exit supervisor.Exit, ok bool, err error) {
+	return s.exit, s.left, s.exitErr
 }
 
 // awaitUnlocked returns when no process holds the lock: the supervisor and its machine are gone. It
