@@ -17,6 +17,8 @@ type Run struct {
 	// Isolation is the kind of all boxes; "" for each kind that works here, one after the other.
 	Isolation agentbox.Isolation
 	Only      []string // patterns of Select, each of which may be several, separated by commas
+	Argument  string   // of the verb; "" for none
+	File      string   // for the JSON: Report.Print
 	Home      home.Home
 	Binary    string // the agentbox to measure
 	Progress  agentbox.Progress

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -14,6 +15,10 @@ import (
 // benchCommand groups the benchmarks that users run. The verbs are here, the scenarios in package
 // bench. What compares our own parts with other programs is a program of its own, tools/lab.
 func (a *app) benchCommand() *cli.Command {
+	var commands []*cli.Command
+	for _, v := range benchVerbs {
+		commands = append(commands, a.benchVerb(v))
+	}
 	return &cli.Command{
 		Name: "bench", Category: catHost, Usage: "measure agentbox on this machine",
 		Action: func(_ context.Context, cmd *cli.Command) error {
@@ -22,14 +27,22 @@ func (a *app) benchCommand() *cli.Command {
 			}
 			return cli.ShowSubcommandHelp(cmd)
 		},
-		Commands: []*cli.Command{
-			a.benchVerb("enter", "measure entering boxes: complete commands, as you type them",
-				"Uses a temporary home and temporary repositories. Let nothing else run meanwhile.", 20,
-				func(ctx context.Context, r *bench.Run) error { return r.InBox(ctx, (*bench.Lab).Enter) }),
-			a.benchVerb("work", "measure builds and tests on this machine, outside and inside of boxes",
-				"Needs gcc, make and the network, for the source of zlib. Let nothing else run meanwhile.", 5, benchWork),
-		},
+		Commands: commands,
 	}
+}
+
+// benchVerbs are the benchmarks that users run.
+var benchVerbs = []bench.Verb{
+	{
+		Name: "enter", Usage: "measure entering boxes: complete commands, as you type them", Runs: 20,
+		Description: "Uses a temporary home and temporary repositories. Let nothing else run meanwhile.",
+		Measure:     func(ctx context.Context, r *bench.Run) error { return r.InBox(ctx, (*bench.Lab).Enter) },
+	},
+	{
+		Name: "work", Usage: "measure builds and tests on this machine, outside and inside of boxes", Runs: 5,
+		Description: "Needs gcc, make and the network, for the source of zlib. Let nothing else run meanwhile.",
+		Measure:     benchWork,
+	},
 }
 
 // benchWork measures the same work on the machine itself and in boxes, in alternating runs. The
@@ -52,58 +65,31 @@ func benchWork(ctx context.Context, r *bench.Run) error {
 	})
 }
 
-// benchVerb returns the command of a benchmark. runs is the default number of samples. After a
-// failure nothing is printed, because half a comparison misleads.
-func (a *app) benchVerb(name, usage, description string, runs int, measure func(context.Context, *bench.Run) error) *cli.Command {
-	var r bench.Run
-	var isolation, file string
-	return &cli.Command{
-		Name: name, Usage: usage, Description: description,
-		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "runs", Value: runs, Usage: "take `N` samples of each scenario", Destination: &r.Runs},
-			&cli.StringFlag{Name: "isolation", Usage: "only this `KIND` of machine: auto, microvm, gvisor", Destination: &isolation},
-			&cli.StringFlag{Name: "json", Usage: "write the report to `FILE`, - for standard output", Destination: &file},
-			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, such as 'enter/re*'; separate several with commas", Destination: &r.Only},
-		},
-		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
-			// A scenario's name is not an argument, but people easily forget --only.
-			if cmd.Args().Present() {
-				return agentbox.Errorf(agentbox.Invalid, "bench %s takes no argument %q", name, cmd.Args().First()).WithHint("to choose scenarios: --only %s", cmd.Args().First())
-			}
-			// This very program, because whole commands are measured.
-			if r.Binary, err = os.Executable(); err != nil {
-				return err
-			}
-			if err := r.Begin(ctx, buildID()); err != nil {
-				return err
-			}
-			p := a.newProgress()
-			r.Progress, r.Home, r.Isolation = p.event, a.home, agentbox.Isolation(isolation)
-			err = measure(ctx, &r)
-			p.close()
-			switch {
-			case err != nil && ctx.Err() != nil:
-				return ctx.Err() // rather than an error that the interrupt caused
-			case err != nil:
-				return err
-			}
-			return a.printReport(r.Report, file)
-		},
-	}
-}
-
-// printReport prints the report, and writes it to a file if one is named. The command fails if
-// samples failed. --json without a file is the global flag, and means standard output.
-func (a *app) printReport(report bench.Report, file string) error {
-	if a.json && file == "" {
-		file = "-"
-	}
-	if err := report.Print(a.stdout, file); err != nil {
+// benchVerb returns the command of a benchmark. It ends with status 1 if samples failed.
+func (a *app) benchVerb(v bench.Verb) *cli.Command {
+	cmd := v.Command(bench.Frame{Out: a.stdout, Begin: a.beginBench})
+	measure := cmd.Action
+	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
+		err := measure(ctx, cmd)
+		if failed := (bench.Failed{}); errors.As(err, &failed) {
+			fmt.Fprintf(a.stderr, "agentbox: %s\n", failed)
+			return exit(1)
+		}
 		return err
 	}
-	if n := report.Failures(); n > 0 {
-		fmt.Fprintf(a.stderr, "agentbox: %s failed\n", agentbox.Plural(n, "sample"))
-		return exit(1)
+	return cmd
+}
+
+// beginBench starts a benchmark of this very program, because whole commands are measured. --json
+// without a file is the global flag, and means standard output.
+func (a *app) beginBench(ctx context.Context, r *bench.Run) (end func(), err error) {
+	if r.Binary, err = os.Executable(); err != nil {
+		return nil, err
 	}
-	return nil
+	if a.json && r.File == "" {
+		r.File = "-"
+	}
+	p := a.newProgress()
+	r.Progress, r.Home = p.event, a.home
+	return p.close, r.Begin(ctx, buildID())
 }

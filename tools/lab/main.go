@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -34,45 +33,20 @@ func main() {
 	}
 }
 
-// verb returns the command of a benchmark, with the flags that all have. runs is the default number
-// of samples. After a failure nothing is printed, because half a comparison misleads.
+// verb returns the command of a benchmark, which measures the agentbox of a flag. runs is the
+// default number of samples.
 func verb(name, usage, description string, runs int, out io.Writer, measure func(context.Context, *bench.Run) error) *cli.Command {
-	var r bench.Run
-	var isolation, file string
-	return &cli.Command{
-		Name: name, Usage: usage, Description: description,
-		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "runs", Value: runs, Usage: "take `N` samples of each scenario", Destination: &r.Runs},
-			&cli.StringFlag{Name: "isolation", Usage: "only this `KIND` of machine: auto, microvm, gvisor", Destination: &isolation},
-			&cli.StringFlag{Name: "json", Usage: "write the report to `FILE`, - for standard output", Destination: &file},
-			&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, such as 'store/in*'; separate several with commas", Destination: &r.Only},
-			&cli.StringFlag{Name: "agentbox", Usage: "the `PROGRAM` to measure", DefaultText: "agentbox in ../bin of this program's directory", Destination: &r.Binary},
+	var binary string
+	cmd := bench.Verb{Name: name, Usage: usage, Description: description, Runs: runs, Measure: measure}.Command(bench.Frame{
+		Out: out,
+		Begin: func(ctx context.Context, r *bench.Run) (func(), error) {
+			r.Binary, r.Progress = binary, showOn(os.Stderr)
+			return func() {}, begin(ctx, r)
 		},
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			// A scenario's name is not an argument, but people easily forget --only.
-			if cmd.Args().Present() {
-				return agentbox.Errorf(agentbox.Invalid, "%s takes no argument %q", name, cmd.Args().First()).WithHint("to choose scenarios: --only %s", cmd.Args().First())
-			}
-			r.Isolation, r.Progress = agentbox.Isolation(isolation), showOn(os.Stderr)
-			err := begin(ctx, &r)
-			if err == nil {
-				err = measure(ctx, &r)
-			}
-			switch {
-			case err != nil && ctx.Err() != nil:
-				return errors.New("interrupted")
-			case err != nil:
-				return err
-			}
-			if err := r.Report.Print(out, file); err != nil {
-				return err
-			}
-			if n := r.Report.Failures(); n > 0 {
-				return agentbox.Errorf(agentbox.Internal, "%s failed", agentbox.Plural(n, "sample"))
-			}
-			return nil
-		},
-	}
+	})
+	cmd.Flags = append(cmd.Flags,
+		&cli.StringFlag{Name: "agentbox", Usage: "the `PROGRAM` to measure", DefaultText: "agentbox in ../bin of this program's directory", Destination: &binary})
+	return cmd
 }
 
 // begin finds the user's home and the program to measure, and starts the report.

@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"context"
+	"io"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+)
+
+// Verb describes the command of a benchmark. `agentbox bench` and tools/lab make theirs of it, so
+// that all have the same flags and the same report.
+type Verb struct {
+	Name, Usage, Description string
+	// ArgsUsage is the one argument that it takes; "" for none.
+	ArgsUsage string
+	Runs      int // the default number of samples
+	Measure   func(context.Context, *Run) error
+}
+
+// Frame is what differs between the programs that have verbs.
+type Frame struct {
+	Out io.Writer
+	// Begin sets Home, Binary and Progress of a run, and begins its report. end is called after the
+	// last progress.
+	Begin func(ctx context.Context, r *Run) (end func(), err error)
+}
+
+// Failed is the error of a complete report with failed samples.
+type Failed struct{ Samples int }
+
+// Error says how many.
+func (e Failed) Error() string { return agentbox.Plural(e.Samples, "sample") + " failed" }
+
+// Command returns the command. After a failure nothing is printed, because half a comparison
+// misleads. After samples that failed the report is printed, and the error is Failed.
+func (v Verb) Command(f Frame) *cli.Command {
+	var r Run
+	return &cli.Command{
+		Name: v.Name, Usage: v.Usage, Description: v.Description, ArgsUsage: v.ArgsUsage, Flags: r.flags(v.Runs),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			// A scenario's name is not an argument, but people easily forget --only.
+			if n := cmd.Args().Len(); n > 1 || n == 1 && v.ArgsUsage == "" {
+				return agentbox.Errorf(agentbox.Invalid, "%s takes no argument %q", v.Name, cmd.Args().Get(n-1)).WithHint("to choose scenarios: --only %s", cmd.Args().Get(n-1))
+			}
+			r.Argument = cmd.Args().First()
+			end, err := f.Begin(ctx, &r)
+			if err != nil {
+				return err
+			}
+			err = v.Measure(ctx, &r)
+			end()
+			switch {
+			case err != nil && ctx.Err() != nil:
+				return ctx.Err() // rather than an error that the interrupt caused
+			case err != nil:
+				return err
+			}
+			if err := r.Report.Print(f.Out, r.File); err != nil {
+				return err
+			}
+			if n := r.Report.Failures(); n > 0 {
+				return Failed{n}
+			}
+			return nil
+		},
+	}
+}
+
+// flags are those of every benchmark.
+func (r *Run) flags(runs int) []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "runs", Value: runs, Usage: "take `N` samples of each scenario", Destination: &r.Runs},
+		&cli.StringFlag{Name: "isolation", Usage: "only this `KIND` of machine: auto, microvm, gvisor", Destination: (*string)(&r.Isolation)},
+		&cli.StringFlag{Name: "json", Usage: "write the report to `FILE`, - for standard output", Destination: &r.File},
+		&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, such as '*/re*'; separate several with commas", Destination: &r.Only},
+	}
+}
