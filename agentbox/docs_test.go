@@ -1,6 +1,9 @@
 package agentbox
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"maps"
 	"os"
@@ -103,29 +106,37 @@ func TestDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 }
 
 var (
-	joined   = regexp.MustCompile(`(?m)^func \(\w \w+\) .*filepath\.Join\((.*)\)`)
-	literal  = regexp.MustCompile(`"([^"]+)"`)
-	jsonName = regexp.MustCompile(`json:"(\w+)`)
+	joined  = regexp.MustCompile(`(?m)^func \(\w \w+\) .*filepath\.Join\((.*)\)`)
+	literal = regexp.MustCompile(`"([^"]+)"`)
+	remark  = regexp.MustCompile(`(?m)^//.*$`)
 )
 
-// formats.md promises every file: it must have those of package home, and the fields of box.json.
-func TestFormatsHasTheFilesOfTheHome(t *testing.T) {
-	all, text := goFiles(t), pages(t)["docs/internals/formats.md"]
-	has := regexp.MustCompile("`[^`]+`").FindAllString(text, -1)
-	quoted := strings.Join(has, " ")
+// Formats are described beside their decoders: each name of the home in a comment of home.go, and
+// each field of box.json by a comment of its own.
+func TestFormatsAreDescribedBesideTheirDecoders(t *testing.T) {
+	files := goFiles(t)
+	names := files["agentbox/home/home.go"]
+	said := strings.Join(remark.FindAllString(names, -1), "\n")
 	looked := 0
-	for _, join := range joined.FindAllStringSubmatch(all["agentbox/home/home.go"], -1) {
+	for _, join := range joined.FindAllStringSubmatch(names, -1) {
 		for _, name := range literal.FindAllStringSubmatch(join[1], -1) {
-			if looked++; !strings.Contains(quoted, name[1]) {
-				t.Errorf("formats.md does not describe %s of the home", name[1])
+			if looked++; !strings.Contains(said, name[1]) {
+				t.Errorf("no comment of home.go describes %s", name[1])
 			}
 		}
 	}
-	for _, field := range jsonName.FindAllStringSubmatch(all["agentbox/host/record.go"], -1) {
-		if looked++; !strings.Contains(quoted, "`"+field[1]+"`") {
-			t.Errorf("formats.md does not describe the field %s of box.json", field[1])
-		}
+	parsed, err := parser.ParseFile(token.NewFileSet(), "record.go", files["agentbox/host/record.go"], parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
 	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		if f, ok := n.(*ast.Field); ok && f.Tag != nil {
+			if looked++; f.Doc.Text()+f.Comment.Text() == "" {
+				t.Errorf("no comment describes the field %s of box.json", f.Tag.Value)
+			}
+		}
+		return true
+	})
 	if looked < 60 {
 		t.Errorf("looked for only %d names", looked)
 	}

@@ -19,7 +19,7 @@
 // Bytes are in files. An image's chunks are in a sparse file of its own, at their offsets, so that a
 // complete image is attached as it is. All other chunks are in packs. Each name and each pin is a
 // small file. The index (badger) only has the locations of chunks and the metadata of manifests.
-// layout.go has every file name, docs/internals/formats.md every byte.
+// layout.go has every file name, docs/internals/formats.md the decoder of each format.
 //
 // A crash leaves a consistent store, because of the order of writes:
 //

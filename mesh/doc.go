@@ -16,6 +16,18 @@
 // from this machine's own time (docs/internals/decisions.md, 22). ClockOffsets only shows people by
 // how much other clocks are off.
 //
+// Teams of mixed builds. A reader uses what it understands, and keeps and passes on the rest byte
+// for byte, so that signatures stay valid. Builds up to 0e3ba6c8 do not: for one unknown record,
+// role or field they refuse a whole catalogue or member list, and an announcement or a token of
+// another length; an unknown frame is a strike. While a team may have such builds, a later one
+//
+//   - adds a kind of record in kinds of mesh/catalogue, which travels in Extra; also for a field
+//     that a known kind lacks, or what a machine has to say of itself;
+//   - adds fields to messages, which all builds skip;
+//   - has no new roles or fields in member lists: what must restrict somebody can be no field that
+//     others pass over;
+//   - opens sessions with new frames as `blobs-2`, and falls back where that is refused.
+//
 // Files of its directory, besides those of mesh/roster:
 //
 //	settings.json   where to listen

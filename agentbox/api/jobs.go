@@ -72,7 +72,7 @@ type JobRef struct {
 }
 
 // JobInfo is a job and the location of its files. Dir contains the record and the transcript; see
-// docs/internals/formats.md.
+// package job.
 type JobInfo struct {
 	Job agentbox.Job `json:"job"`
 	Dir string       `json:"dir"`

@@ -13,5 +13,4 @@
 //
 // The statement is a few fields of JSON that in-toto's own module would make by way of protocol
 // buffers; the envelope, where mistakes are costly, is go-securesystemslib's.
-// docs/internals/formats.md has both.
 package artifact

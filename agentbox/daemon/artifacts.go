@@ -23,7 +23,7 @@ import (
 	"agentbox/agentbox/task"
 )
 
-// Names in the directory of an attempt. docs/internals/formats.md lists them too.
+// Names in the directory of an attempt. See package task.
 const (
 	artifactsDir  = "artifacts"
 	statementFile = "artifacts.dsse.json"

@@ -1,6 +1,6 @@
 // Package home names every file that agentbox keeps on a machine, in one place. It creates
-// directories, and reads or writes nothing in them: docs/internals/formats.md describes the files,
-// which belong to the packages that write them.
+// directories, and reads or writes nothing in them: the files belong to the packages that write them
+// (docs/internals/formats.md lists these).
 //
 // Home is one daemon's directory, Box the names of one box in it, Policy what the user decided. All
 // of them are values without state, so daemon, supervisors and command line each make their own and

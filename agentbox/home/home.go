@@ -13,7 +13,11 @@ import (
 //
 //	daemon.lock             held by the daemon
 //	daemon.log
-//	host/                   what drivers know about this host
+//	ssh_config              what `ssh-config --install` has ~/.ssh/config include
+//	rates.yaml              the user's price table, see agentbox/cost
+//	agents/NAME.yaml        the user's own profiles of agents
+//	host/                   what drivers know about this host, and from which registries.json packages come
+//	host/toolchains/<key>.json  how a set of tools was installed, and the image that has it
 //	images/                 layer 0, see vmm/image
 //	kernels/                guest kernels, see vmm/kernel
 //	templates/<key>/        booted, quiesced machines
@@ -28,6 +32,7 @@ import (
 //	audit/<id>/             what a box tried to reach; kept when the box is gone, until it is pruned
 //	mirrors/<project>.git   bare repositories with what was done in boxes, see snapshot
 //	tasks/<id>/             a task or a run, and its evidence, see agentbox/task
+//	sessions/<project>/<agent>/kept.tar  an agent's conversations; never unpacked here
 //	run/                    sockets and locks: a directory, or a link into the runtime directory of the session
 //	run/daemon.sock         the API
 //	run/<id>/               see Box
@@ -168,6 +173,7 @@ func (h Home) Audit(id agentbox.BoxID) string { return filepath.Join(h.AuditLogs
 //	policy/projects/<id>/project          which project the rules are for
 //	policy/projects/<id>/user.yaml        the user's rules for this project
 //	policy/projects/<id>/approved/<digest>.yaml  each document that a person approved for it
+//	policy/projects/<id>/pins             digests of images that boxes of the project were made from
 type Policy struct {
 	Dir string
 }
@@ -194,13 +200,16 @@ func (h Home) Template(key string) string { return filepath.Join(h.Templates(), 
 //	boxes/<id>/key               the SSH key that may log in, for as long as the box exists
 //	boxes/<id>/authority.pem     the certificate authority that the box and its forks trust, with its key
 //	boxes/<id>/known_hosts       the SSH host key of the present life
-//	boxes/<id>/supervisor.log
+//	boxes/<id>/supervisor.log, setup.log
+//	boxes/<id>/exit.json         why the last supervisor ended; its reader removes it
 //	boxes/<id>/begin/            what was uncommitted when the workspace was made, see snapshot.RecordBaseline
 //	boxes/<id>/workspace-<n>     layer 2, in the driver's form; the record says which n is the present one
 //	boxes/<id>/life-<n>/         layer 3 and the console of one machine; the record says which n is the present one
 //	boxes/<id>/saved/            the machine of a paused box
 //	boxes/<id>/resuming/         the same while it is being resumed
 //	boxes/<id>/checkpoints/<id>/
+//	boxes/<id>/staging/          a repository on its way into a workspace, if not staged in memory
+//	boxes/<id>.removed/          a box that is being removed
 //	boxes/<id>/jobs/<job>/       what a job was, wrote and ended with; see agentbox/job
 //	boxes/<id>/account.json      what the machines of a task's box have used; see supervisor.Account
 //	boxes/<id>/service-logs/     <service>.log, the end of each, when a task's machine ended

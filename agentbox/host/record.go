@@ -41,12 +41,12 @@ const recordVersion = 1
 
 // record is what a box should be. It is written as a whole, before the facts that it announces and
 // after those that it claims. It is copied freely: its maps and slices are replaced and never
-// changed. docs/internals/formats.md describes the file.
+// changed.
 type record struct {
-	Version int `json:"version"`
+	Version int `json:"version"` // recordVersion
 	// Box: State, Services, Ports and Usage are filled in on request and never stored.
 	Box   agentbox.Box `json:"box"`
-	Phase phase        `json:"phase"`
+	Phase phase        `json:"phase"` // only boxes in phaseReady exist for users
 	// Key finds this box from its directory and branch (boxKey); "" for a box that is not found
 	// that way.
 	Key string `json:"key"`
@@ -55,22 +55,22 @@ type record struct {
 	Task bool `json:"task,omitempty"`
 	// Cold: boot the machine although its kind has templates.
 	Cold      bool           `json:"cold,omitempty"`
-	Life      int            `json:"life"`      // number of the present machine's directory
-	Workspace int            `json:"workspace"` // number of the present workspace
-	ImageFile string         `json:"image_file"`
-	Kernel    string         `json:"kernel"`
+	Life      int            `json:"life"`                 // number of the present machine's directory
+	Workspace int            `json:"workspace"`            // number of the present workspace
+	ImageFile string         `json:"image_file"`           // path of what its machine starts from
+	Kernel    string         `json:"kernel"`               // directory of its guest kernel; "" in gVisor
 	KernelKey string         `json:"kernel_key,omitempty"` // what the configuration asked for
-	Overrides flags.Flags    `json:"overrides"`
-	Settings  flags.Settings `json:"settings,omitempty"` // what the present machine was made for
-	Remote    string         `json:"remote,omitempty"`   // git remote in Box.Directory
+	Overrides flags.Flags    `json:"overrides"`            // from the command line
+	Settings  flags.Settings `json:"settings,omitempty"`   // what the present machine was made for
+	Remote    string         `json:"remote,omitempty"`     // git remote in Box.Directory
 	// Subdir is where below Box.Directory the configuration was looked for.
 	Subdir string `json:"subdir,omitempty"`
-	User   string `json:"user"`
+	User   string `json:"user"` // of commands
 	// Pool is how many machines are kept ready for boxes like this one; config.PoolAuto lets the
 	// daemon decide.
 	Pool     int         `json:"pool"`
-	Hardware bool        `json:"hardware"` // isolation rests on hardware virtualization
-	Guest    guestConfig `json:"attach"`
+	Hardware bool        `json:"hardware"`        // isolation rests on hardware virtualization
+	Guest    guestConfig `json:"attach"`          // what a fresh machine is given
 	Setup    []string    `json:"setup,omitempty"` // for sh -c, once per workspace
 	// SetupResult is the result that the image, and the workspace at first, came from. Its key is
 	// Box.Cache.
@@ -83,8 +83,8 @@ type record struct {
 	StartDue bool       `json:"start_due,omitempty"`
 	StartErr string     `json:"start_failed,omitempty"` // why they failed in it
 	Suite    string     `json:"suite,omitempty"`        // release of an apt: image
-	Limits   api.Limits `json:"limits"`
-	Detached bool       `json:"detached,omitempty"` // Box.Branch is a commit
+	Limits   api.Limits `json:"limits"`                 // that its machine may reach
+	Detached bool       `json:"detached,omitempty"`     // Box.Branch is a commit
 	// Approved: digest of the approved document that governs it.
 	Approved string `json:"approved,omitempty"`
 	// approvals counts the calls of setApproved in this process, which do not wait for op.
@@ -105,9 +105,9 @@ type record struct {
 // restored or stopped box must come back with what it was made with, whatever the configuration
 // says now.
 type guestConfig struct {
-	Env      map[string]string         `json:"env,omitempty"`
-	Services []protocol.Service        `json:"services,omitempty"`
-	Ports    []agentbox.ConfiguredPort `json:"ports,omitempty"`
+	Env      map[string]string         `json:"env,omitempty"`      // of all commands
+	Services []protocol.Service        `json:"services,omitempty"` // that the guest runs
+	Ports    []agentbox.ConfiguredPort `json:"ports,omitempty"`    // that are forwarded to this host
 }
 
 // names returns the paths of the box's files.

@@ -19,5 +19,5 @@
 // loses output and learns how much; a box keeps the last 50 jobs that have ended. What the guest
 // says (numbers, frames, names) is data: it is clamped, and made printable before it is kept.
 //
-// docs/internals/formats.md has the formats, vmm/guest/protocol what crosses between hub and guest.
+// vmm/guest/protocol has what crosses between hub and guest.
 package job

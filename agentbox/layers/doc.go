@@ -18,6 +18,5 @@
 // while it cannot be read what somebody took back (Sharing).
 //
 // Names are NAMESPACE/KEY: image/DIGEST, image/DIGEST/about, setup/FAMILY/KEY, template/KEY/IMAGE,
-// kernel/ARCHITECTURE/RELEASE. The bundle of a setup result, archives, the index of an export and
-// the two JSON files of Remotes and Sharing are described in docs/internals/formats.md.
+// kernel/ARCHITECTURE/RELEASE.
 package layers

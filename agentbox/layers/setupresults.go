@@ -19,7 +19,7 @@ import (
 // namespace is where the names of what setup made are. Their keys are FAMILY/KEY, each as hex.
 const namespace = "setup"
 
-// mediaType is that of a bundle (docs/internals/formats.md).
+// mediaType is that of a bundle.
 const mediaType = "application/vnd.agentbox.setup"
 
 // SetupResults is what setup made, by key. Each is one blob under one name, so it is there

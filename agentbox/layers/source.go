@@ -17,7 +17,7 @@ import (
 	"agentbox/vmm/image"
 )
 
-// indexName is the list of images in a source, beside its pieces (docs/internals/formats.md).
+// indexName is the list of images in a source, beside its pieces.
 const indexName = "index.json"
 
 // index is that list.

@@ -16,6 +16,6 @@
 // changes, can change which project it is. An approved document is named by its digest, and is
 // ignored if its contents do not match. Values of secrets are not stored here (policy/secrets).
 //
-// Only the daemon writes, and a mutex orders its writers. Files are replaced as a whole. Their
-// formats are in docs/internals/formats.md.
+// Only the daemon writes, and a mutex orders its writers. Files are replaced as a whole
+// (home.Policy names them).
 package project

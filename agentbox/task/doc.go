@@ -23,5 +23,16 @@
 //	cancelled           the file "cancelled", before an attempt had another result
 //	anything else       the result of the last attempt
 //
-// Store and docs/internals/formats.md describe the files.
+// Files of tasks/<task>/, written by the daemon alone:
+//
+//	task.json                    Task; never changed
+//	cancelled                    nobody wants the task any more, with the limit that its client saw
+//	released                     the client that waited for the task left it running
+//	attempts/<n>/attempt.json    names its box and its job; written before either is made
+//	attempts/<n>/result.json     agentbox.Result, written once and last
+//	attempts/<n>/services/       the last 256 KiB of each service's log
+//	attempts/<n>/artifacts/      what `artifacts:` selects, under its names in the workspace
+//	attempts/<n>/artifacts.dsse.json  the statement about them, see agentbox/artifact
+//	attempts/<n>/transcript.cast the whole transcript, asciicast v2
+//	attempts/<n>/timeline.jsonl  one line per event
 package task

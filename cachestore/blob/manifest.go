@@ -60,8 +60,7 @@ const (
 	flagBlocks   = 1
 )
 
-// Encode returns the only encoding of a manifest (docs/internals/formats.md). It does not call
-// Check.
+// Encode returns the only encoding of a manifest, integers big-endian. It does not call Check.
 func (m Manifest) Encode() []byte {
 	b := append(make([]byte, 0, 64+36*len(m.Chunks)), manifestMagic...)
 	flags := byte(0)

@@ -20,9 +20,9 @@
 // the reader's own monotonic clock, and at the latest after MaxClaimHold, whatever its owner says.
 // Ties go to the lower PeerID.
 //
-// On disk a catalogue is a file, PEERID.json, with the Delta that makes all of it;
-// docs/internals/formats.md describes it, and the messages of the service. Our own is synced before
-// it is announced, so that no number is used twice; the others' can be fetched again.
+// On disk a catalogue is a file, PEERID.json, with the Delta that makes all of it,
+// as the service sends it. Our own is synced before it is announced, so that no number is used
+// twice; the others' can be fetched again.
 //
 // Locks: Store.editing is held during a change of our own catalogue, with its write to disk. It is
 // taken before mu, which guards everything else and is never held during input, output or a call of

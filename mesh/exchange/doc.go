@@ -30,5 +30,5 @@
 // reader and a writer, each transfer a planner (run) and a few verifiers (verifyAll), the Node one
 // uploader. All of them end with the ctx of what they belong to, and Close waits for them.
 //
-// docs/internals/formats.md has the bytes ("Pieces from peers").
+// frame.go has the bytes.
 package exchange

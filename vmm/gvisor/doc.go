@@ -24,6 +24,5 @@
 //   - A state fits the fingerprint with which it was saved: the programs, the CPU's features, the
 //     ids of the user and the description of the machine. It is complete in itself.
 //
-// Names on disk are in names.go, formats in docs/internals/formats.md, and figures in
-// docs/internals/measurements.md.
+// Names on disk are in names.go, and figures in docs/internals/measurements.md.
 package gvisor

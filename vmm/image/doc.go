@@ -26,5 +26,5 @@
 //     host's (apt.go).
 //
 // Callers are host/images, host/recipes, layers and the team's rooms, all in the daemon. The files
-// are listed in files.go and docs/internals/formats.md.
+// are listed in files.go.
 package image

@@ -18,5 +18,5 @@
 //
 // Everything under Root belongs to this package, and a lock file (Root/lock) guards it, so daemons
 // and tests can share it. A file that does not match its digest is an error of code Corrupt, and
-// Ensure makes it again. Formats: docs/internals/formats.md, "Kernels".
+// Ensure makes it again.
 package kernel

@@ -22,5 +22,5 @@
 //     of QEMU, kernels or settings: a template is made again, a saved machine is lost.
 //
 // Reasons and failed attempts: docs/internals/decisions.md 4 to 9 and
-// docs/internals/measurements.md. File formats: docs/internals/formats.md.
+// docs/internals/measurements.md.
 package qemu

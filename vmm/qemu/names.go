@@ -1,7 +1,7 @@
 package qemu
 
-// Every name that this driver puts on disk. docs/internals/formats.md describes the files; a
-// changed meaning changes formatVersion.
+// Every name that this driver puts on disk. A changed meaning changes
+// formatVersion.
 const (
 	// In a machine's own directory (vmm.Spec.Dir).
 	runtimeFile     = "runtime.img"   // the runtime layer: raw, sparse, ext4
