@@ -88,7 +88,7 @@ type Lease struct {
 	Term  time.Duration `json:"term"` // nanoseconds
 	// Holders counts the open sessions, jobs and forwarded connections. The lease cannot expire
 	// while there are any.
-	Holders int `json:"working,omitempty"`
+	Holders int `json:"holders,omitempty"`
 	// Expires is when the lease expires by this host's clock, computed for each answer from the
 	// time left. It is absent while somebody works in the box and when the box does not run.
 	Expires time.Time `json:"expires,omitzero"`

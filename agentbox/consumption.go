@@ -1,6 +1,7 @@
 package agentbox
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"time"
@@ -13,11 +14,23 @@ type Tokens struct {
 	Answers int64 `json:"answers"`
 	// Unreported counts those of Answers that did not report their usage or could not be read. The
 	// other fields do not include these, so they are a lower bound if Unreported is not 0.
-	Unreported int64 `json:"unsaid,omitempty"`
+	Unreported int64 `json:"unreported,omitempty"`
 	Input      int64 `json:"input"` // not served from a cache
 	CacheRead  int64 `json:"cache_read,omitempty"`
 	CacheWrite int64 `json:"cache_write,omitempty"`
 	Output     int64 `json:"output"` // including thinking
+}
+
+// UnmarshalJSON also reads "unsaid", which builds up to 0e3ba6c8 wrote.
+func (t *Tokens) UnmarshalJSON(b []byte) error {
+	type plain Tokens
+	former := struct {
+		*plain
+		Unsaid int64
+	}{plain: (*plain)(t)}
+	err := json.Unmarshal(b, &former)
+	t.Unreported = max(t.Unreported, former.Unsaid)
+	return err
 }
 
 // Plus returns the sum of t and u.

@@ -148,12 +148,12 @@ const (
 	// ProblemDirectory: the checkout that the box was made from is gone. Detail is its path.
 	ProblemDirectory ProblemKind = "directory"
 	// ProblemAuditLog: the box's audit log could not be written, so the box has no network.
-	ProblemAuditLog ProblemKind = "unlogged"
+	ProblemAuditLog ProblemKind = "audit_log"
 	// ProblemPauseFailed: the lease has expired but the box cannot be paused. Detail is why.
-	ProblemPauseFailed ProblemKind = "unpaused"
+	ProblemPauseFailed ProblemKind = "pause_failed"
 	// ProblemNoNetworkCard: this host cannot give the machine a network card, so the box has no
 	// network.
-	ProblemNoNetworkCard ProblemKind = "no_card"
+	ProblemNoNetworkCard ProblemKind = "no_network_card"
 	ProblemMemory        ProblemKind = "memory"    // its kernel killed processes because memory ran out
 	ProblemProcesses     ProblemKind = "processes" // a fork bomb was ended
 	// ProblemStart: the configuration's start commands failed. Detail says how.

@@ -61,7 +61,7 @@ type Result struct {
 	Baseline *Baseline `json:"baseline,omitempty"`
 	Ratio    float64   `json:"ratio,omitempty"` // P50 over the baseline's
 
-	Also []Comparison `json:"also,omitempty"` // further comparisons
+	Comparisons []Comparison `json:"comparisons,omitempty"` // further comparisons
 }
 
 // Baseline is the scenario that another is compared with. Both were measured in the same run,

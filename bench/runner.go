@@ -124,7 +124,7 @@ func (t *scenarioRun) result(before []Result) Result {
 			out.Ratio = ratio(out.P50, b.P50)
 		}
 		if slices.Contains(t.Also, Ref{b.Name, agentbox.Isolation(b.Isolation)}) {
-			out.Also = append(out.Also, Comparison{Baseline{b.Name, b.P50}, b.Isolation, ratio(out.P50, b.P50)})
+			out.Comparisons = append(out.Comparisons, Comparison{Baseline{b.Name, b.P50}, b.Isolation, ratio(out.P50, b.P50)})
 		}
 	}
 	return out

@@ -71,7 +71,7 @@ func TestRunnerComparesKinds(t *testing.T) {
 	}
 	want := Comparison{Baseline{"work/a", 30}, "gvisor", 4}
 	last := results[2]
-	if results[1].Ratio != 3 || results[1].Also != nil || last.Ratio != 12 || len(last.Also) != 1 || last.Also[0] != want {
+	if results[1].Ratio != 3 || results[1].Comparisons != nil || last.Ratio != 12 || len(last.Comparisons) != 1 || last.Comparisons[0] != want {
 		t.Errorf("%+v", results)
 	}
 	if got := comparison(last); got != "12.000 of native/a, 4.000 of work/a gvisor" {

@@ -50,7 +50,7 @@ func comparison(s Result) string {
 		return ""
 	}
 	text := fmt.Sprintf("%.3f of %s", s.Ratio, s.Baseline.Name)
-	for _, c := range s.Also {
+	for _, c := range s.Comparisons {
 		text += strings.TrimRight(fmt.Sprintf(", %.3f of %s %s", c.Ratio, c.Name, c.Isolation), " ")
 	}
 	return text

@@ -31,22 +31,22 @@ type GCOptions struct {
 
 // GCItem is something that was removed, and why.
 type GCItem struct {
-	Kind  string `json:"kind"` // a kind of manifest, name, or chunks
-	Name  string `json:"name"`
-	Bytes int64  `json:"bytes"` // for a manifest: what was written for it; chunks it shares may stay
-	Why   string `json:"why"`
+	Kind   string `json:"kind"` // a kind of manifest, name, or chunks
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"` // for a manifest: what was written for it; chunks it shares may stay
+	Reason string `json:"reason"`
 }
 
 // GCReport is what gc did, or would do.
 type GCReport struct {
 	Items  []GCItem `json:"items"`
-	Freed  int64    `json:"freed"` // bytes on disk; in a dry run an estimate
-	Recent int      `json:"young"` // things that stay only because they are new
+	Freed  int64    `json:"freed"`  // bytes on disk; in a dry run an estimate
+	Recent int      `json:"recent"` // things that stay only because they are new
 }
 
 // add adds a line to the report.
 func (r *GCReport) add(kind, name string, bytes int64, why string) {
-	r.Items = append(r.Items, GCItem{Kind: kind, Name: name, Bytes: bytes, Why: why})
+	r.Items = append(r.Items, GCItem{Kind: kind, Name: name, Bytes: bytes, Reason: why})
 }
 
 // GC removes expired names, evicts manifests while a quota is exceeded, and frees the space of

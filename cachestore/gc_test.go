@@ -40,7 +40,7 @@ func TestGCKeepsRoots(t *testing.T) {
 	}
 	before := s.space.usedBytes()
 	dry := gc(t, s, GCOptions{All: true, DryRun: true})
-	if s.space.usedBytes() != before || len(dry.Items) != 3 || dry.Items[0].Why == "" {
+	if s.space.usedBytes() != before || len(dry.Items) != 3 || dry.Items[0].Reason == "" {
 		t.Fatalf("a dry run: %+v", dry)
 	}
 	if r := gc(t, s, GCOptions{}); len(r.Items) != 0 {

@@ -153,19 +153,19 @@ func (f File) Encode(comment string) []byte {
 // Change is one line of a plan: what a new version of a policy, or of what a repository asks of
 // this host, adds or removes. People approve it, so it has to be complete.
 type Change struct {
-	Add   bool   `json:"add"`   // else it goes
-	What  string `json:"what"`  // preset, allow, deny, private; agent; include, kernel, image, isolation, port of this host
-	Rule  string `json:"rule"`  // or the preset
-	Wider bool   `json:"wider"` // more is allowed by it than before
+	Add    bool   `json:"add"`    // else it goes
+	Kind   string `json:"kind"`   // preset, allow, deny, private; agent; include, kernel, image, isolation, port of this host
+	Rule   string `json:"rule"`   // or the preset
+	Widens bool   `json:"widens"` // more is allowed by it than before
 }
 
-// AgentChange is the What of a change that takes effect only when that agent is run.
+// AgentChange is the Kind of a change that takes effect only when that agent is run.
 const AgentChange = "agent"
 
 // Host reports whether a change is about this host rather than about what boxes reach. Unknown
 // kinds count as the former, which is more dangerous.
 func (c Change) Host() bool {
-	switch c.What {
+	switch c.Kind {
 	case "preset", "allow", "deny", "private", AgentChange:
 		return false
 	}
@@ -178,7 +178,7 @@ func (c Change) String() string {
 	if c.Add {
 		sign = "+"
 	}
-	return sign + " " + c.What + " " + c.Rule
+	return sign + " " + c.Kind + " " + c.Rule
 }
 
 // Plan lists the changes between two files of one source, key by key, removals before additions.
@@ -222,5 +222,5 @@ func missing(list, others []Rule) []string {
 
 // IsWider reports whether a plan allows anything that was not allowed before.
 func IsWider(plan []Change) bool {
-	return slices.ContainsFunc(plan, func(c Change) bool { return c.Wider })
+	return slices.ContainsFunc(plan, func(c Change) bool { return c.Widens })
 }

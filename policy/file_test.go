@@ -47,7 +47,7 @@ func TestPlan(t *testing.T) {
 	var got []string
 	for _, c := range Plan(from, to, Balanced) {
 		mark := ""
-		if c.Wider {
+		if c.Widens {
 			mark = " wider"
 		}
 		got = append(got, c.String()+mark)

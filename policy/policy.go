@@ -55,18 +55,18 @@ const (
 
 // Verdict is the answer to a flow. The zero Verdict denies.
 type Verdict struct {
-	Allow  bool
-	Rule   string // the rule that decided, as it is written; "" where none did (default deny)
-	Source Source
-	Reason string // one line for people
+	Allow  bool   `json:"allow"`
+	Rule   string `json:"rule,omitempty"` // the rule that decided, as it is written; "" where none did (default deny)
+	Source Source `json:"source"`
+	Reason string `json:"reason,omitempty"` // one line for people
 	// Kind is the audit log's word for a denial that does not come from a rule (Entry.Kind); else
 	// "".
 	Kind string `json:"-"`
 	// NeedsInspection: the answer is about the connection only. Its TLS must be opened, and every
 	// request decided.
-	NeedsInspection bool `json:"Inside"`
+	NeedsInspection bool `json:"needs_inspection,omitempty"`
 	// Hint is the command that would permit a denied flow; "" if there is none.
-	Hint string
+	Hint string `json:"hint,omitempty"`
 }
 
 // Layer is the rules of one source. Their order only determines which of them a verdict names.

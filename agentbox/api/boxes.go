@@ -94,7 +94,7 @@ type UpPlan struct {
 // UpStep is one step of up. How is one of the words below. For UpEnsureRunning it is the state of
 // the box; for a step that can be done in only one way it is "".
 type UpStep struct {
-	Action UpAction `json:"do"`
+	Action UpAction `json:"action"`
 	How    string   `json:"how,omitempty"`
 }
 
@@ -109,26 +109,26 @@ const (
 	// UpTools: layer the tools that the repository's files ask for on the image; UpPresent or
 	// UpMissing.
 	UpTools         UpAction = "tools"
-	UpSetup         UpAction = "setup"     // layer the setup result on it; UpPresent or UpMissing
-	UpTemplate      UpAction = "template"  // open or make it, for a kind with templates
-	UpBox           UpAction = "box"       // make the machine and the workspace; UpRestore or UpBoot
-	UpChanges       UpAction = "changes"   // report what a reset would change
-	UpPolicy        UpAction = "policy"    // apply the policy that is approved now
-	UpEnsureRunning UpAction = "wake"      // make sure that the box runs; How is its state now
-	UpAgent         UpAction = "agent"     // install the agent's program
-	UpRunSetup      UpAction = "run setup" // in the box; UpIfFailed: only if it failed in a clean box
-	UpRunStart      UpAction = "run start"
+	UpSetup         UpAction = "setup"          // layer the setup result on it; UpPresent or UpMissing
+	UpTemplate      UpAction = "template"       // open or make it, for a kind with templates
+	UpBox           UpAction = "box"            // make the machine and the workspace; UpRestore or UpBoot
+	UpChanges       UpAction = "changes"        // report what a reset would change
+	UpPolicy        UpAction = "policy"         // apply the policy that is approved now
+	UpEnsureRunning UpAction = "ensure_running" // make sure that the box runs; How is its state now
+	UpAgent         UpAction = "agent"          // install the agent's program
+	UpRunSetup      UpAction = "run_setup"      // in the box; UpIfFailed: only if it failed in a clean box
+	UpRunStart      UpAction = "run_start"
 	UpRecall        UpAction = "recall"   // give the agent its saved memory
 	UpServices      UpAction = "services" // wait until they are ready
 )
 
 // The ways of doing a step.
 const (
-	UpPresent  = "here"
+	UpPresent  = "present"
 	UpMissing  = "missing" // so up makes or fetches it
-	UpPartial  = "later"   // what needs no approval proceeds
+	UpPartial  = "partial" // what needs no approval proceeds
 	UpStop     = "stop"    // nothing is made before it is approved
-	UpIfFailed = "once"
+	UpIfFailed = "if_failed"
 	UpRestore  = "restore"
 	UpBoot     = "boot"
 )
@@ -227,10 +227,10 @@ type PruneResponse struct {
 
 // PruneItem is one removable object. Bytes is the disk space that it takes.
 type PruneItem struct {
-	Kind  string `json:"kind"` // template, image, kernel, box, audit
-	Name  string `json:"name"`
-	Bytes int64  `json:"bytes"`
-	Why   string `json:"why"`
+	Kind   string `json:"kind"` // template, image, kernel, box, audit
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	Reason string `json:"reason"`
 }
 
 // DoctorRequest asks for a diagnosis. Probe discards earlier findings about the host first.
@@ -327,7 +327,7 @@ type ImageDetail struct {
 	Maker     string `json:"maker,omitempty"`
 	MakerName string `json:"maker_name,omitempty"` // name of that member
 	// BaseMakers has the PeerIDs of the members that made what the image was built on.
-	BaseMakers []string        `json:"upon,omitempty"`
+	BaseMakers []string        `json:"base_makers,omitempty"`
 	Base       agentbox.Digest `json:"base,omitzero"`      // the image that included files were added to
 	Manifest   string          `json:"manifest,omitempty"` // of an image from a registry, as resolved
 	Received   []ImageReceived `json:"received"`           // largest first
@@ -358,5 +358,5 @@ type Image struct {
 	UsedBy  []string        `json:"used_by,omitempty"` // boxes
 	// From is where the missing bytes come from while the image is incomplete, else "".
 	From    string `json:"from,omitempty"`
-	Present int64  `json:"here,omitempty"` // bytes present while the image is incomplete
+	Present int64  `json:"present,omitempty"` // bytes present while the image is incomplete
 }

@@ -23,7 +23,7 @@ var (
 	// ShareCache sets whether the team may fetch an entry from here. Existing copies stay.
 	ShareCache = Endpoint[CacheShareRequest, CacheEntry]{"/v1/cache/share"}
 	// RemoveCache removes an entry with its names and alarms.
-	RemoveCache = Endpoint[CacheRef, CacheEntry]{"/v1/cache/rm"}
+	RemoveCache = Endpoint[CacheRef, CacheEntry]{"/v1/cache/remove"}
 	// CacheQuota changes quotas and returns the resulting usage.
 	CacheQuota = Endpoint[CacheQuotaRequest, CacheUsage]{"/v1/cache/quota"}
 )
@@ -75,13 +75,13 @@ type CacheName struct {
 type CacheDetail struct {
 	CacheEntry
 	Chunks  int             `json:"chunks"` // without all-zero chunks
-	Present int             `json:"here"`
+	Present int             `json:"present"`
 	Parent  agentbox.Digest `json:"parent,omitzero"`
 	Trace   int             `json:"trace"` // chunks that a boot reads first, in order
 	// File means that the bytes are in a file attached to the store, and were not copied.
 	File bool `json:"file"`
-	// Why lists what the key of a setup result was computed from, one ingredient each.
-	Why []string `json:"why,omitempty"`
+	// Ingredients lists what the key of a setup result was computed from.
+	Ingredients []string `json:"ingredients,omitempty"`
 }
 
 // CacheAlarm is a different result that somebody published under the name of an entry, and that the
@@ -118,7 +118,7 @@ type CacheDamage struct {
 	Digest agentbox.Digest `json:"digest"`
 	File   string          `json:"file"`
 	Offset int64           `json:"offset"`
-	Why    string          `json:"why"`
+	Reason string          `json:"reason"`
 	Found  time.Time       `json:"found"`
 }
 
@@ -138,11 +138,11 @@ type CacheGCRequest struct {
 // CacheGCReport is what was removed, or would be.
 type CacheGCReport struct {
 	Items  []PruneItem `json:"items"`
-	Freed  int64       `json:"freed"` // bytes on disk; an estimate in a dry run
-	Recent int         `json:"young"` // objects kept only because they are new
-	// Over counts the bytes above the quota that could not be freed, because names, pins or boxes
+	Freed  int64       `json:"freed"`  // bytes on disk; an estimate in a dry run
+	Recent int         `json:"recent"` // objects kept only because they are new
+	// OverQuota counts the bytes above the quota that could not be freed, because names, pins or boxes
 	// keep them.
-	Over int64 `json:"over"`
+	OverQuota int64 `json:"over_quota"`
 }
 
 // CacheQuotaRequest changes quotas, in bytes. 0 removes a quota; absent fields change nothing.

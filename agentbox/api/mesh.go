@@ -75,7 +75,7 @@ type MeshPeer struct {
 	ID        string         `json:"id"`
 	Name      string         `json:"name"`
 	Roles     []string       `json:"roles"`
-	State     string         `json:"state"` // self, here, absent, left, expired, revoked
+	State     string         `json:"state"` // self, online, absent, left, expired, revoked
 	Since     time.Time      `json:"since,omitzero"`
 	Member    time.Time      `json:"member"` // when it became one
 	Expires   time.Time      `json:"expires,omitzero"`
@@ -86,7 +86,7 @@ type MeshPeer struct {
 	Records   map[string]int `json:"records"`  // of its catalogue, by kind, as known here
 	Sent      int64          `json:"sent"`     // bytes of pieces sent to it since our daemon started
 	Received  int64          `json:"received"` // correct bytes received from it since then
-	Wrong     int            `json:"wrong"`    // pieces with wrong bytes received from it
+	Corrupt   int            `json:"corrupt"`  // pieces with wrong bytes received from it
 }
 
 // MeshStatus is this machine's own part in its team. A machine is in one team at most.
@@ -102,10 +102,10 @@ type MeshStatus struct {
 	Listen    string            `json:"listen,omitempty"`
 	Addresses []string          `json:"addresses,omitempty"`
 	Members   int               `json:"members"`
-	Online    int               `json:"here"` // present members other than this machine
+	Online    int               `json:"online"` // present members other than this machine
 	Sequence  uint64            `json:"sequence"`
 	Counters  map[string]uint64 `json:"counters,omitempty"`
-	Transfers []MeshTransfer    `json:"moving"` // current transfers
+	Transfers []MeshTransfer    `json:"transfers"` // current transfers
 }
 
 // MeshTransfer is a blob whose pieces are being received or sent. It is a momentary view for
@@ -113,22 +113,22 @@ type MeshStatus struct {
 type MeshTransfer struct {
 	Manifest  agentbox.Digest `json:"manifest"`
 	Name      string          `json:"name,omitempty"` // its name in the store
-	Receiving bool            `json:"getting"`        // received, else sent
+	Receiving bool            `json:"receiving"`      // received, else sent
 	Peers     []string        `json:"peers"`          // names of the members on the other side
-	Present   int             `json:"here"`           // pieces present here
+	Present   int             `json:"present"`        // pieces present here
 	Pieces    int             `json:"pieces"`
 }
 
 // TeamContext is a box or a task on a machine of the team, as that machine reports it.
 type TeamContext struct {
-	Peer     string `json:"peer"` // PeerID
-	Machine  string `json:"machine"`
-	Online   bool   `json:"here"` // the machine is present; else this is its last report
-	Kind     string `json:"kind"` // box, task
-	ID       string `json:"id"`
-	Name     string `json:"name"`
-	State    string `json:"state"`
-	Project  string `json:"project,omitempty"`
-	Branch   string `json:"branch,omitempty"`
-	Isolated string `json:"isolation,omitempty"`
+	Peer      string `json:"peer"` // PeerID
+	Machine   string `json:"machine"`
+	Online    bool   `json:"online"` // the machine is present; else this is its last report
+	Kind      string `json:"kind"`   // box, task
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	State     string `json:"state"`
+	Project   string `json:"project,omitempty"`
+	Branch    string `json:"branch,omitempty"`
+	Isolation string `json:"isolation,omitempty"`
 }

@@ -14,13 +14,13 @@ import (
 var (
 	// SupervisorStart lets the machine become ready, and returns when it answers. It is idempotent.
 	SupervisorStart = Endpoint[StartRequest, SupervisorStatus]{"/v1/start"}
-	// SupervisorAttach turns the machine into a box.
-	SupervisorAttach = Endpoint[AttachRequest, None]{"/v1/attach"}
+	// SupervisorConfigure turns the machine into a box.
+	SupervisorConfigure = Endpoint[GuestConfig, None]{"/v1/configure"}
 	// SupervisorShow waits for the machine to start. A silent guest only leaves its part out.
 	SupervisorShow = Endpoint[StatusRequest, SupervisorStatus]{"/v1/status"}
 	// SupervisorWait returns when the machine has ended.
 	SupervisorWait = Endpoint[None, None]{"/v1/wait"}
-	// SupervisorHold prepares a machine for the pool, and stops its CPUs until SupervisorAttach.
+	// SupervisorHold prepares a machine for the pool, and stops its CPUs until SupervisorConfigure.
 	SupervisorHold = Endpoint[None, None]{"/v1/hold"}
 	// SupervisorPause saves the machine, and then ends it and the supervisor.
 	SupervisorPause = Endpoint[SaveRequest, None]{"/v1/pause"}
@@ -40,7 +40,7 @@ var (
 	SupervisorPolicy = Endpoint[PolicyInForce, None]{"/v1/policy"}
 	// SupervisorAccount updates the consumption of a task's box and its service logs, in the box's
 	// directory.
-	SupervisorAccount = Endpoint[None, None]{"/v1/testify"}
+	SupervisorAccount = Endpoint[None, None]{"/v1/account"}
 )
 
 // StatusRequest asks what runs. Guest and Processes cost extra time; without either, the answer
@@ -55,15 +55,15 @@ type StatusRequest struct {
 // supervisor starts the machine on its own, so that the workspace can be made meanwhile; it waits
 // only if the state to restore is still being saved.
 type StartRequest struct {
-	// Attach, if set, turns the guest into the box in the same call. The workspace must be
+	// Guest, if set, turns the guest into the box in the same call. The workspace must be
 	// complete.
-	Attach *AttachRequest `json:"attach,omitempty"`
+	Guest *GuestConfig `json:"guest,omitempty"`
 }
 
-// AttachRequest turns a restored machine into a box: it gets its workspace, environment, services
+// GuestConfig turns a restored machine into a box: it gets its workspace, environment, services
 // and ports. The policy must already be in force (SupervisorPolicy), because services start with
 // this call.
-type AttachRequest struct {
+type GuestConfig struct {
 	Hostname string                    `json:"hostname"`
 	User     string                    `json:"user,omitempty"`
 	Env      map[string]string         `json:"env,omitempty"`
@@ -113,19 +113,19 @@ type SupervisorStatus struct {
 	// Machine has the process IDs of the machine, if StatusRequest.Processes asked for them.
 	Machine []int `json:"machine"`
 	Life    int   `json:"life"` // the life of the box that this machine is
-	// Attached means that the machine has its workspace, perhaps since before it was saved.
-	Attached  bool               `json:"attached"`
-	Services  []agentbox.Service `json:"services,omitempty"`
-	Ports     []agentbox.Port    `json:"ports,omitempty"`
-	OOMKills  int                `json:"oom_kills,omitempty"`
-	ForkBombs int                `json:"fork_bombs,omitempty"`
-	Kernel    string             `json:"kernel,omitempty"`
-	Lease     LeaseStatus        `json:"lease"`
+	// Configured means that the machine has its workspace, perhaps since before it was saved.
+	Configured bool               `json:"configured"`
+	Services   []agentbox.Service `json:"services,omitempty"`
+	Ports      []agentbox.Port    `json:"ports,omitempty"`
+	OOMKills   int                `json:"oom_kills,omitempty"`
+	ForkBombs  int                `json:"fork_bombs,omitempty"`
+	Kernel     string             `json:"kernel,omitempty"`
+	Lease      LeaseStatus        `json:"lease"`
 	// NoNetworkCard means that the machine has no network card.
-	NoNetworkCard bool `json:"no_card,omitempty"`
+	NoNetworkCard bool `json:"no_network_card,omitempty"`
 	// AuditLogFailed means that the audit log could not be written, so nothing leaves the box any
 	// more.
-	AuditLogFailed bool `json:"unlogged,omitempty"`
+	AuditLogFailed bool `json:"audit_log_failed,omitempty"`
 }
 
 // SaveRequest writes the machine's state to a directory that must not exist yet. A pause then ends
@@ -157,8 +157,8 @@ type LeaseStatus struct {
 	Left time.Duration `json:"left"`
 	Term time.Duration `json:"term"`
 	// Holders counts the open sessions, jobs and forwarded connections.
-	Holders int `json:"working,omitempty"`
+	Holders int `json:"holders,omitempty"`
 	// PauseError is why the box could not be paused when the lease expired, or "". The supervisor
 	// retries.
-	PauseError string `json:"unpaused,omitempty"`
+	PauseError string `json:"pause_error,omitempty"`
 }

@@ -88,7 +88,7 @@ type TaskInfo struct {
 type TaskEvent struct {
 	Attempt int           `json:"attempt"`
 	Time    time.Time     `json:"time"`
-	What    string        `json:"what"`
+	Event   string        `json:"event"`
 	Detail  string        `json:"detail,omitempty"`
 	Took    time.Duration `json:"took,omitempty"`
 }

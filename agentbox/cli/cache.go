@@ -83,7 +83,7 @@ func (a *app) cacheShow() *cli.Command {
 			}
 			f := facts{value: e, ids: []string{e.Manifest.String()}, table: cacheFacts(e)}
 			if why && !a.json && !a.quiet {
-				if len(e.Why) == 0 {
+				if len(e.Ingredients) == 0 {
 					return agentbox.Errorf(agentbox.Invalid, "%s is not a setup result, so it has no key to explain", e.Manifest.Short())
 				}
 				f.table, f.text = nil, whyText(e)
@@ -95,7 +95,7 @@ func (a *app) cacheShow() *cli.Command {
 
 // whyText returns the inputs of a key, one per line, and whether the key had another result.
 func whyText(e api.CacheDetail) string {
-	lines := slices.Clone(e.Why)
+	lines := slices.Clone(e.Ingredients)
 	for _, alarm := range e.Alarms {
 		lines = append(lines, "alarm "+alarmText(alarm))
 	}
@@ -182,7 +182,7 @@ func (a *app) cacheVerify() *cli.Command {
 func (a *app) printVerified(r api.CacheVerifyReport) {
 	// Remaining damage comes first, with the file and offset to look at on the disk.
 	for _, d := range r.Damaged {
-		fmt.Fprintf(a.stdout, "damaged  %s  %s at %d: %s\n", d.Digest.Short(), d.File, d.Offset, oneLine(d.Why))
+		fmt.Fprintf(a.stdout, "damaged  %s  %s at %d: %s\n", d.Digest.Short(), d.File, d.Offset, oneLine(d.Reason))
 	}
 	for _, m := range r.Missing {
 		// Without its manifest, the number of missing chunks is unknown.
@@ -214,8 +214,8 @@ func (a *app) cacheGC() *cli.Command {
 				if r.Recent > 0 {
 					f.text += fmt.Sprintf("\n%d more stay because they are younger than ten minutes", r.Recent)
 				}
-				if r.Over > 0 {
-					f.text += fmt.Sprintf("\n%s above the quota stay: images, names and pins keep them (agentbox cache ls)", bytesText(r.Over))
+				if r.OverQuota > 0 {
+					f.text += fmt.Sprintf("\n%s above the quota stay: images, names and pins keep them (agentbox cache ls)", bytesText(r.OverQuota))
 				}
 				return f
 			})

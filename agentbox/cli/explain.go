@@ -31,7 +31,7 @@ type explained struct {
 	CPUs   int                       `json:"cpus,omitempty"`
 	Memory int64                     `json:"memory,omitempty"` // bytes
 	Disk   int64                     `json:"disk"`             // bytes
-	Least  config.Least              `json:"least"`
+	Least  config.Least              `json:"requirements"`
 	Env    map[string]string         `json:"env,omitempty"` // ${containerEnv:NAME} is the image's
 	Ports  []agentbox.ConfiguredPort `json:"ports,omitempty"`
 	Setup  []string                  `json:"setup,omitempty"`

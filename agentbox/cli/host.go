@@ -120,7 +120,7 @@ func (a *app) pruneCommand() *cli.Command {
 // the same table as a real one, so that the two can be compared. Without items there is no table.
 func removedFacts(items []api.PruneItem, freed int64, dryRun bool) facts {
 	f := listed(items, []string{"KIND", "NAME", "SIZE", "WHY"}, func(item api.PruneItem) (string, []string) {
-		return item.Name, []string{item.Kind, item.Name, bytesText(item.Bytes), item.Why}
+		return item.Name, []string{item.Kind, item.Name, bytesText(item.Bytes), item.Reason}
 	})
 	if len(items) == 0 {
 		f.table = nil

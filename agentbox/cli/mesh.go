@@ -153,7 +153,7 @@ func peerRow(p api.MeshPeer) []string {
 	if !p.Since.IsZero() {
 		since = agoText(p.Since)
 	}
-	if p.State == "here" || p.State == "self" {
+	if p.State == "online" || p.State == "self" {
 		load, free = fmt.Sprintf("%d%%", p.Load), bytesText(p.Free)
 	}
 	if len(p.Addresses) > 0 {

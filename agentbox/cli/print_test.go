@@ -161,7 +161,7 @@ func TestTerminalOutputIsSanitized(t *testing.T) {
 	const foreign = "/home/me\x1b[2K\r/data\n+ nothing"
 	for name, show := range map[string]func(a *app) error{
 		"a plan": func(a *app) error {
-			printPlan(a.stdout, "  ", []policy.Change{{Add: true, What: "include", Rule: foreign}})
+			printPlan(a.stdout, "  ", []policy.Change{{Add: true, Kind: "include", Rule: foreign}})
 			return nil
 		},
 		"a policy": func(a *app) error {

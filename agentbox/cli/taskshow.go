@@ -123,7 +123,7 @@ func infoRows(info api.TaskInfo) [][]string {
 		if m.Took > 0 {
 			took = " (" + tookText(m.Took) + ")"
 		}
-		rows = append(rows, []string{m.Time.Local().Format(time.TimeOnly), m.What + " " + m.Detail + took})
+		rows = append(rows, []string{m.Time.Local().Format(time.TimeOnly), m.Event + " " + m.Detail + took})
 	}
 	return rows
 }

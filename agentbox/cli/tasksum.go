@@ -197,10 +197,10 @@ func timelineEvents(info api.TaskInfo) []api.TaskEvent {
 			continue
 		}
 		for _, d := range r.Denied {
-			all = append(all, api.TaskEvent{Attempt: a.Number, Time: d.First, What: "denied", Detail: denialText(d)})
+			all = append(all, api.TaskEvent{Attempt: a.Number, Time: d.First, Event: "denied", Detail: denialText(d)})
 		}
 		for _, p := range r.Pressure {
-			all = append(all, api.TaskEvent{Attempt: a.Number, Time: p.Time, What: "pressure", Detail: pressureText(p)})
+			all = append(all, api.TaskEvent{Attempt: a.Number, Time: p.Time, Event: "pressure", Detail: pressureText(p)})
 		}
 	}
 	slices.SortStableFunc(all, func(x, y api.TaskEvent) int { return x.Time.Compare(y.Time) })

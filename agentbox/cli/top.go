@@ -140,7 +140,7 @@ func (a *app) showPeers(before, now []api.MeshPeer, passed time.Duration) error 
 	return a.report(listed(loads, head, func(l peerLoad) (string, []string) {
 		return l.ID, []string{
 			l.Name, l.State, fmt.Sprintf("%d%%", l.Load), bytesText(l.Free), bytesText(int64(l.Sending)) + "/s", bytesText(int64(l.Receiving)) + "/s",
-			bytesText(l.Sent), bytesText(l.Received), fmt.Sprint(l.Wrong),
+			bytesText(l.Sent), bytesText(l.Received), fmt.Sprint(l.Corrupt),
 		}
 	}))
 }

@@ -90,7 +90,7 @@ func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Pro
 	}
 	why, err := d.keyInputs(ctx, e)
 	return api.CacheDetail{
-		CacheEntry: entry, Chunks: p.Chunks, Present: p.Present, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole, Why: why,
+		CacheEntry: entry, Chunks: p.Chunks, Present: p.Present, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole, Ingredients: why,
 	}, err
 }
 
@@ -125,7 +125,7 @@ func (d *daemon) verifyCache(ctx context.Context, req api.CacheVerifyRequest, pr
 		Damaged: []api.CacheDamage{}, Missing: []api.CacheIncomplete{},
 	}
 	for _, x := range r.Damaged {
-		out.Damaged = append(out.Damaged, api.CacheDamage{Digest: x.Digest, File: x.File, Offset: x.Offset, Why: x.Why, Found: x.Found})
+		out.Damaged = append(out.Damaged, api.CacheDamage{Digest: x.Digest, File: x.File, Offset: x.Offset, Reason: x.Why, Found: x.Found})
 	}
 	for _, x := range r.Missing {
 		out.Missing = append(out.Missing, api.CacheIncomplete(x))
@@ -154,7 +154,7 @@ func (d *daemon) collectCache(ctx context.Context, req api.CacheGCRequest, _ age
 		u.Bytes -= r.Freed
 	}
 	if u.Quota.Total > 0 {
-		out.Over = max(0, u.Bytes-u.Quota.Total)
+		out.OverQuota = max(0, u.Bytes-u.Quota.Total)
 	}
 	return out, err
 }

@@ -108,7 +108,7 @@ func TestStoreThroughAPI(t *testing.T) {
 	if _, err = d.cacheQuota(t.Context(), api.CacheQuotaRequest{Total: new(int64(1 << 10))}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if r, err = d.collectCache(t.Context(), api.CacheGCRequest{DryRun: true}, nil); err != nil || r.Over <= 0 {
+	if r, err = d.collectCache(t.Context(), api.CacheGCRequest{DryRun: true}, nil); err != nil || r.OverQuota <= 0 {
 		t.Fatalf("nobody is told that it is too much: %+v, %v", r, err)
 	}
 }

@@ -52,7 +52,7 @@ func (d *daemon) listTeam(context.Context, api.None, agentbox.Progress) ([]api.T
 	for _, t := range d.team.TeamContexts() {
 		out = append(out, api.TeamContext{
 			Peer: t.Owner.String(), Machine: names[t.Owner], Online: here[t.Owner], Kind: string(t.Kind), ID: t.ID, Name: t.Name, State: t.State,
-			Project: t.Project, Branch: t.Branch, Isolated: t.Isolation,
+			Project: t.Project, Branch: t.Branch, Isolation: t.Isolation,
 		})
 	}
 	return out, nil

@@ -56,7 +56,7 @@ func (w evidence) writeAccount(ctx context.Context, box agentbox.Box) {
 	client := api.NewClient(w.home.Box(box.ID).Control())
 	defer client.Close()
 	// A supervisor that has ended wrote everything before.
-	_, _ = api.Call(ctx, client, api.SupervisorAccount, api.None{}, nil)
+	_ = api.WriteAccount(ctx, client)
 }
 
 // usage returns what a box has used, at most a quarter of a second ago, and what that costs.

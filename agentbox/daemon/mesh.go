@@ -86,7 +86,7 @@ func (d *daemon) listPeers(context.Context, api.None, agentbox.Progress) ([]api.
 	for _, p := range peers {
 		wire := convertPeer(p)
 		t := traffic[p.ID]
-		wire.Sent, wire.Received, wire.Wrong = t.Sent, t.Received, t.Wrong
+		wire.Sent, wire.Received, wire.Corrupt = t.Sent, t.Received, t.Wrong
 		out = append(out, wire)
 	}
 	return out, err
@@ -107,7 +107,7 @@ func memberState(m identity.Member) string {
 }
 
 // convertPeer converts a member to its API form. Its state is one word. A former member's state
-// (revoked, left, expired) takes precedence over where it is (self, here, absent).
+// (revoked, left, expired) takes precedence over where it is (self, online, absent).
 func convertPeer(p mesh.Peer) api.MeshPeer {
 	out := api.MeshPeer{
 		ID: p.ID.String(), Name: p.Name, Roles: []string{}, State: memberState(p.Member), Since: p.Since, Member: p.Issued, Expires: p.Expires,
@@ -125,7 +125,7 @@ func convertPeer(p mesh.Peer) api.MeshPeer {
 	case p.Self:
 		out.State = "self"
 	case p.Online:
-		out.State = "here"
+		out.State = "online"
 	default:
 		out.State = "absent"
 	}

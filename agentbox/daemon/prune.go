@@ -24,7 +24,7 @@ func (d *daemon) prune(ctx context.Context, req api.PruneRequest, progress agent
 				return out, err
 			}
 		}
-		out.Items = append(out.Items, api.PruneItem{Kind: "task", Name: t.ID.String(), Bytes: size, Why: "it ended a month ago and left no work"})
+		out.Items = append(out.Items, api.PruneItem{Kind: "task", Name: t.ID.String(), Bytes: size, Reason: "it ended a month ago and left no work"})
 	}
 	return out, nil
 }

@@ -310,7 +310,7 @@ func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (
 			continue // it has just started
 		}
 		for _, m := range events {
-			info.Timeline = append(info.Timeline, api.TaskEvent{Attempt: a.Number, Time: m.Time, What: m.What, Detail: m.Detail, Took: m.Took})
+			info.Timeline = append(info.Timeline, api.TaskEvent{Attempt: a.Number, Time: m.Time, Event: m.What, Detail: m.Detail, Took: m.Took})
 		}
 	}
 	if last := found.Last(); last != nil && last.Result == nil {

@@ -107,7 +107,7 @@ func (a adoption) orphaned(rec record, s *supervisors.Supervisor) bool {
 	ctx, cancel := context.WithTimeout(a.machines.ctx, adoptTimeout)
 	defer cancel()
 	st, err := s.Status(ctx, api.StatusRequest{})
-	return err != nil || !st.Attached || st.Life != rec.Life
+	return err != nil || !st.Configured || st.Life != rec.Life
 }
 
 // settle removes what half-done operations on a ready box left, and brings the box into a state to

@@ -116,7 +116,7 @@ func (m *machines) handshake(ctx context.Context, s *supervisors.Supervisor, rec
 	var req api.StartRequest
 	if from.becomesBox() {
 		var err error
-		if req.Attach, err = m.attachRequest(ctx, s, rec); err != nil {
+		if req.Guest, err = m.guestFor(ctx, s, rec); err != nil {
 			return s.Explain(ctx, err)
 		}
 	}
@@ -193,9 +193,9 @@ func (m *machines) attach(ctx context.Context, b *box, progress agentbox.Progres
 		return err
 	}
 	end := progress.Begin("attach", "workspace, services, ports")
-	req, err := m.attachRequest(ctx, s, rec)
+	req, err := m.guestFor(ctx, s, rec)
 	if err == nil {
-		_, err = api.Call(ctx, s.Client, api.SupervisorAttach, *req, nil)
+		_, err = api.Call(ctx, s.Client, api.SupervisorConfigure, *req, nil)
 	}
 	if err != nil {
 		return s.Explain(ctx, err)
@@ -204,11 +204,11 @@ func (m *machines) attach(ctx context.Context, b *box, progress agentbox.Progres
 	return nil
 }
 
-// attachRequest collects the configuration of a box for its guest. It applies the policy first,
+// guestFor collects the configuration of a box for its guest. It applies the policy first,
 // because that must be in force before services start. Of variables with one name, the placeholder
 // of a secret wins over the configuration's value, and that over the one for package managers: no
 // configuration can put a plain value where a secret belongs.
-func (m *machines) attachRequest(ctx context.Context, s *supervisors.Supervisor, rec record) (*api.AttachRequest, error) {
+func (m *machines) guestFor(ctx context.Context, s *supervisors.Supervisor, rec record) (*api.GuestConfig, error) {
 	if err := m.policies.Enforce(ctx, s, rec.subject()); err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (m *machines) attachRequest(ctx context.Context, s *supervisors.Supervisor,
 	env := maps.Clone(packages)
 	maps.Copy(env, rec.Guest.Env)
 	maps.Copy(env, m.policies.Placeholders(rec.subject()))
-	return &api.AttachRequest{
+	return &api.GuestConfig{
 		Hostname: hostname(rec), User: rec.User, Env: env, Files: files, Services: rec.Guest.Services,
 		Ports: rec.Guest.Ports, Lease: leaseTime, Roots: egress.MachineRoots(),
 	}, nil

@@ -119,7 +119,7 @@ func TestPolicyBeforeAttach(t *testing.T) {
 	if want := []string{"policy", "workspace", "start"}; !slices.Equal(c.names, want) || b.supervisor() == nil {
 		t.Errorf("%v, want %v; live %v", c.names, want, b.supervisor() != nil)
 	}
-	at := c.start.Attach
+	at := c.start.Guest
 	if at == nil || at.Hostname != "mine" || at.Env["A"] != "b" || at.Env["PIP"] != "there" || at.Env["TOKEN"] != "placeholder" {
 		t.Errorf("attached %+v", at)
 	}
@@ -136,8 +136,8 @@ func TestPooledMachineHasNoPolicy(t *testing.T) {
 	if err := m.start(t.Context(), b, launch{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.applyPolicy(t.Context(), b); err != nil || !slices.Equal(c.names, []string{"start"}) || c.start.Attach != nil {
-		t.Errorf("%v, attached %v, %v", c.names, c.start.Attach, err)
+	if err := m.applyPolicy(t.Context(), b); err != nil || !slices.Equal(c.names, []string{"start"}) || c.start.Guest != nil {
+		t.Errorf("%v, attached %v, %v", c.names, c.start.Guest, err)
 	}
 }
 

@@ -34,7 +34,7 @@ func superviseFake(t *testing.T, rec record, names home.Box, enforce func(api.Po
 	}
 	mux := http.NewServeMux()
 	api.Handle(mux, api.SupervisorShow, func(context.Context, api.StatusRequest, agentbox.Progress) (api.SupervisorStatus, error) {
-		return api.SupervisorStatus{Attached: true, Life: rec.Life, AuditLogFailed: rec.Box.Name == unlogged, NoNetworkCard: rec.Box.Name == noCard}, nil
+		return api.SupervisorStatus{Configured: true, Life: rec.Life, AuditLogFailed: rec.Box.Name == unlogged, NoNetworkCard: rec.Box.Name == noCard}, nil
 	})
 	api.Handle(mux, api.SupervisorWait, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
 		select {

@@ -67,7 +67,7 @@ func TestPruneRemovesOnlyUnneeded(t *testing.T) {
 		}
 		var out []string
 		for _, i := range resp.Items {
-			if i.Why == "" {
+			if i.Reason == "" {
 				t.Errorf("%+v goes for no reason", i)
 			}
 			out = append(out, fmt.Sprint(i.Kind, " ", i.Name))

@@ -69,9 +69,11 @@ type record struct {
 	// Pool is how many machines are kept ready for boxes like this one; config.PoolAuto lets the
 	// daemon decide.
 	Pool     int         `json:"pool"`
-	Hardware bool        `json:"hardware"`        // isolation rests on hardware virtualization
-	Guest    guestConfig `json:"attach"`          // what a fresh machine is given
-	Setup    []string    `json:"setup,omitempty"` // for sh -c, once per workspace
+	Hardware bool        `json:"hardware"` // isolation rests on hardware virtualization
+	Guest    guestConfig `json:"guest"`    // what a fresh machine is given
+	// Attach is Guest in a record of a build up to 0e3ba6c8. It is only read.
+	Attach *guestConfig `json:"attach,omitempty"`
+	Setup  []string     `json:"setup,omitempty"` // for sh -c, once per workspace
 	// SetupResult is the result that the image, and the workspace at first, came from. Its key is
 	// Box.Cache.
 	SetupResult agentbox.Digest `json:"setup_result,omitzero"`
@@ -223,6 +225,9 @@ func readRecord(path string) (record, error) {
 	var r record
 	if err := json.Unmarshal(b, &r); err != nil {
 		return record{}, agentbox.Errorf(agentbox.Corrupt, "%s is not a box record: %w", path, err)
+	}
+	if r.Attach != nil {
+		r.Guest, r.Attach = *r.Attach, nil
 	}
 	if r.Version != recordVersion {
 		return record{}, fmt.Errorf("%s was written by another version of agentbox (format %d, this one reads %d)", path, r.Version, recordVersion)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -118,5 +119,25 @@ func TestApprovalDuringOperation(t *testing.T) {
 		if err := b.commit(h, next); err != nil || b.record().Approved != "later" {
 			t.Errorf("%q, %v", b.record().Approved, err)
 		}
+	}
+}
+
+// A home of a build up to 0e3ba6c8 has records in which the guest's configuration was "attach".
+func TestRecordOfEarlierBuildIsRead(t *testing.T) {
+	want := newTestRecord("earlier")
+	b, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	former := strings.Replace(string(b), `"version":0`, `"version":1`, 1)
+	former = strings.Replace(former, `"guest":`, `"attach":`, 1)
+	path := filepath.Join(t.TempDir(), "box.json")
+	if err := os.WriteFile(path, []byte(former), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readRecord(path)
+	want.Version = recordVersion
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("read %+v, want %+v, %v", got, want, err)
 	}
 }

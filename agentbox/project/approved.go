@@ -89,7 +89,7 @@ func (req Request) plan(granted Request) []policy.Change {
 	list := policy.Plan(granted.Policy, req.Policy, policy.DefaultPreset)
 	for _, a := range req.sorted() {
 		if !slices.Contains(granted.Host, a) {
-			list = append(list, policy.Change{Add: true, What: a.What, Rule: a.Which, Wider: true})
+			list = append(list, policy.Change{Add: true, Kind: a.What, Rule: a.Which, Widens: true})
 		}
 	}
 	return list
@@ -149,7 +149,7 @@ func (r Review) Unapproved() error {
 	var asks []string
 	for _, c := range r.Plan {
 		if c.Host() {
-			asks = append(asks, c.What+" "+c.Rule)
+			asks = append(asks, c.Kind+" "+c.Rule)
 		}
 	}
 	return agentbox.Errorf(agentbox.Conflict, "%s asks for something of this machine that nobody has approved: %s", r.Root, strings.Join(asks, "; ")).

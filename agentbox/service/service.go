@@ -33,8 +33,8 @@ type Status struct {
 	Installed  bool     `json:"installed"`
 	Current    bool     `json:"current"` // the unit is what this build would write
 	Running    bool     `json:"running"`
-	Persistent bool     `json:"outlives"` // it survives a logout and starts with the machine
-	Missing    []string `json:"missing"`  // what to do about it, as commands or sentences
+	Persistent bool     `json:"persistent"` // it survives a logout and starts with the machine
+	Missing    []string `json:"missing"`    // what to do about it, as commands or sentences
 }
 
 // name returns a name that is unique for each home. It contains no character that is special to

@@ -36,7 +36,7 @@ func (s *Supervisor) handler() http.Handler {
 		}
 		return api.None{}, nil
 	})
-	api.Handle(mux, api.SupervisorAttach, exclusive(s, s.attach))
+	api.Handle(mux, api.SupervisorConfigure, exclusive(s, s.attach))
 	api.Handle(mux, api.SupervisorHold, exclusive(s, s.hold))
 	api.Handle(mux, api.SupervisorPause, exclusive(s, s.pause))
 	api.Handle(mux, api.SupervisorSave, exclusive(s, s.save))
@@ -98,7 +98,7 @@ const maxHelloAge = time.Second
 // attach gives the machine its workspace and everything configured, and so turns it into a box. The
 // policy must be in force already (SupervisorPolicy), since its services may reach out as soon as
 // they start.
-func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
+func (s *Supervisor) attach(ctx context.Context, req api.GuestConfig) error {
 	if err := s.machine.Thaw(ctx); err != nil { // a machine of the pool is held
 		return err
 	}
@@ -124,7 +124,7 @@ func (s *Supervisor) attach(ctx context.Context, req api.AttachRequest) error {
 // attachment is what the guest is told at an attach: names, environment, services, files and
 // trusted authorities. Own says that the machine becomes this box for good, as opposed to a
 // warm-up.
-func (s *Supervisor) attachment(req api.AttachRequest) (*protocol.AttachRequest, error) {
+func (s *Supervisor) attachment(req api.GuestConfig) (*protocol.AttachRequest, error) {
 	a := &protocol.AttachRequest{Workspace: true, Own: true, Hostname: req.Hostname, User: req.User, Env: req.Env, Services: req.Services}
 	ca, err := s.ca()
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *Supervisor) attachment(req api.AttachRequest) (*protocol.AttachRequest,
 
 // becomeBox is the host's half of an attach, after the guest's: it opens the ports, starts the
 // lease and starts the clock of the limits.
-func (s *Supervisor) becomeBox(ctx context.Context, req api.AttachRequest) error {
+func (s *Supervisor) becomeBox(ctx context.Context, req api.GuestConfig) error {
 	if err := s.openConfigured(ctx, req.Ports); err != nil {
 		return err
 	}

@@ -53,13 +53,13 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	if err != nil {
 		return err
 	}
-	if err := s.greetGuest(ctx, req.Attach); err != nil {
+	if err := s.greetGuest(ctx, req.Guest); err != nil {
 		return err
 	}
 	s.log.Info("machine started", "life", s.cfg.Life, "template", s.cfg.Template, "runs", runs, "waited", s.greetedAt.Sub(begun)-runs, "greeted", time.Since(s.greetedAt))
 	s.openAccess(ctx, sshListener, wg)
-	if req.Attach != nil {
-		if err := s.becomeBox(ctx, *req.Attach); err != nil {
+	if req.Guest != nil {
+		if err := s.becomeBox(ctx, *req.Guest); err != nil {
 			return err
 		}
 	} else if s.attached.Load() { // it was a box before it was saved
@@ -72,7 +72,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 // greetGuest plugs the network in and greets the guest. If become is not nil, the guest becomes
 // that box during the greeting; nil is for a machine of the pool, and for one that was a box before
 // it was saved.
-func (s *Supervisor) greetGuest(ctx context.Context, become *api.AttachRequest) error {
+func (s *Supervisor) greetGuest(ctx context.Context, become *api.GuestConfig) error {
 	var attach *protocol.AttachRequest
 	if become != nil {
 		var err error

@@ -76,11 +76,11 @@ func TestStatusDuringAttach(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := s.becomeBox(t.Context(), api.AttachRequest{Lease: time.Hour}); err != nil {
+	if err := s.becomeBox(t.Context(), api.GuestConfig{Lease: time.Hour}); err != nil {
 		t.Error(err)
 	}
 	asked.Wait()
-	if st, err := s.status(t.Context(), api.StatusRequest{}); err != nil || !st.Attached {
+	if st, err := s.status(t.Context(), api.StatusRequest{}); err != nil || !st.Configured {
 		t.Errorf("%+v, %v", st, err)
 	}
 }

@@ -262,7 +262,7 @@ func (s *Supervisor) status(ctx context.Context, req api.StatusRequest) (api.Sup
 		return api.SupervisorStatus{}, err
 	}
 	st := api.SupervisorStatus{
-		PID: os.Getpid(), Life: s.cfg.Life, Attached: s.attached.Load(), Ports: s.ports.list(), Kernel: s.link.kernel(),
+		PID: os.Getpid(), Life: s.cfg.Life, Configured: s.attached.Load(), Ports: s.ports.list(), Kernel: s.link.kernel(),
 		NoNetworkCard: s.network == nil, AuditLogFailed: s.guard.failed.Load(), Lease: s.leaseStatus(),
 	}
 	if req.Processes {

@@ -125,7 +125,7 @@ func (o *absentTeam) without(ctx context.Context, leave, comeBack func(ctx conte
 		}
 		return &api.MeshPeer{}
 	}
-	here := func(p []api.MeshPeer) bool { had = holder(p).Records["setup"]; return holder(p).State == "here" }
+	here := func(p []api.MeshPeer) bool { had = holder(p).Records["setup"]; return holder(p).State == "online" }
 	if _, err := o.peers(ctx, absentMember, here); err != nil {
 		return 0, err
 	}

@@ -64,7 +64,7 @@ func (o *coldCluster) enter(ctx context.Context) (took time.Duration, err error)
 		return 0, err
 	}
 	offered := func(all []api.MeshPeer) bool {
-		return slices.ContainsFunc(all, func(p api.MeshPeer) bool { return p.State == "here" && p.Records["image"] > 0 })
+		return slices.ContainsFunc(all, func(p api.MeshPeer) bool { return p.State == "online" && p.Records["image"] > 0 })
 	}
 	if _, err := o.peers(ctx, 1, offered); err != nil {
 		return 0, err

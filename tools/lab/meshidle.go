@@ -88,7 +88,7 @@ func (o *idleTeam) open(ctx context.Context) (err error) {
 func allOnline(all []api.MeshPeer) bool {
 	here := 1 // this machine
 	for _, p := range all {
-		if p.State == "here" {
+		if p.State == "online" {
 			here++
 		}
 	}

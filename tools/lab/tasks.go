@@ -88,7 +88,7 @@ func (t *worker) result(ctx context.Context) (float64, error) {
 // machine's clock.
 func since(when time.Time, info api.TaskInfo, what string) (float64, error) {
 	for _, m := range info.Timeline {
-		if m.What == what {
+		if m.Event == what {
 			return bench.InMilliseconds(m.Time.Sub(when)), nil
 		}
 	}

@@ -24,7 +24,7 @@ func (d Approvals) Agent(ctx context.Context, root string, at config.Place, name
 		return profile, err
 	}
 	for _, line := range profile.Asks() {
-		waits := slices.ContainsFunc(review.Plan, func(c policy.Change) bool { return c.Add && c.What == askAgent && c.Rule == line })
+		waits := slices.ContainsFunc(review.Plan, func(c policy.Change) bool { return c.Add && c.Kind == askAgent && c.Rule == line })
 		if waits || !slices.Contains(review.Proposed.Host, project.Ask{What: askAgent, Which: line}) {
 			return profile, agentbox.Errorf(agentbox.Conflict, "agent %s comes from the repository and is not approved: %s", name, line).
 				WithHint("agentbox policy show shows all that it asks for; to approve it: agentbox policy approve %s", review.Digest)

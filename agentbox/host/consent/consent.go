@@ -107,7 +107,7 @@ func (d Approvals) Report(r project.Review, progress agentbox.Progress) error {
 	}
 	progress.Note("the repository asks for more than is approved for " + r.Project.Name + ":")
 	for _, c := range r.Plan {
-		progress.Note("  " + c.String() + describeAsk(c.What))
+		progress.Note("  " + c.String() + describeAsk(c.Kind))
 	}
 	if host {
 		return r.Unapproved()

@@ -64,8 +64,8 @@ func there(state agentbox.State, change func(*Facts)) Facts {
 }
 
 var (
-	waits = project.Review{Plan: []policy.Change{{Add: true, What: policy.AgentChange}}, InForce: "approved"} // and boxes are made without
-	stops = project.Review{Plan: []policy.Change{{Add: true, What: "kernel"}}, InForce: "approved"}
+	waits = project.Review{Plan: []policy.Change{{Add: true, Kind: policy.AgentChange}}, InForce: "approved"} // and boxes are made without
+	stops = project.Review{Plan: []policy.Change{{Add: true, Kind: "kernel"}}, InForce: "approved"}
 	agent = agents.Profile{Name: "claude", Sessions: []string{"~/.claude/projects"}}
 )
 
@@ -79,15 +79,15 @@ func TestUp(t *testing.T) {
 		"image, tools, box (boot)": facts(func(f *Facts) {
 			f.Config.Toolchain = toolchain.Needs{{Tool: "go"}}
 		}),
-		"image (here), box (boot)": facts(func(f *Facts) {
+		"image (present), box (boot)": facts(func(f *Facts) {
 			f.Config.Image, f.Config.Toolchain = "example.com/image", toolchain.Needs{{Tool: "go"}} // which takes no package
 			f.Found = Found{Image: api.UpPresent, Tools: api.UpPresent, Setup: api.UpMissing}
 		}),
-		"image, box (boot), run setup": facts(func(f *Facts) { f.Config.Setup = []string{"make"} }),
-		"image, setup, box (boot), run setup (once)": facts(func(f *Facts) {
+		"image, box (boot), run_setup": facts(func(f *Facts) { f.Config.Setup = []string{"make"} }),
+		"image, setup, box (boot), run_setup (if_failed)": facts(func(f *Facts) {
 			f.Config.Setup, f.Config.Lockfiles = []string{"make"}, []string{"go.sum"}
 		}),
-		"image, box (boot), run setup, run start": facts(func(f *Facts) { // nothing is kept by key here
+		"image, box (boot), run_setup, run_start": facts(func(f *Facts) { // nothing is kept by key here
 			f.Config.Setup, f.Config.Caches, f.Config.Start, f.Results = []string{"make"}, []string{"~/.cache"}, []string{"serve"}, false
 		}),
 		"image, box (boot), recall, services": facts(func(f *Facts) {
@@ -96,20 +96,20 @@ func TestUp(t *testing.T) {
 		"image, box (boot), services": facts(func(f *Facts) { // the box of a task remembers nothing
 			f.Agent, f.Request.Task, f.Request.Command, f.Config.Services = agent, true, true, []config.Service{{Name: "db"}}
 		}),
-		"approval (later), image, box (boot)": facts(func(f *Facts) { f.Review = waits }),
-		"approval (stop)":                     facts(func(f *Facts) { f.Review, f.Config.Setup = stops, []string{"make"} }),
+		"approval (partial), image, box (boot)": facts(func(f *Facts) { f.Review = waits }),
+		"approval (stop)":                       facts(func(f *Facts) { f.Review, f.Config.Setup = stops, []string{"make"} }),
 
 		// A box that is there.
-		"changes, wake (running)":                       there(agentbox.Running, nil),
-		"changes, wake (paused)":                        there(agentbox.Paused, func(f *Facts) { f.Box.Start = []string{"serve"} }),
-		"changes, wake (stopped), run start":            there(agentbox.Stopped, func(f *Facts) { f.Box.Start = []string{"serve"} }),
-		"changes, policy, wake (running)":               there(agentbox.Running, func(f *Facts) { f.Box.Approved = "" }),
-		"changes, approval (later), wake (running)":     there(agentbox.Running, func(f *Facts) { f.Review, f.Box.Approved = stops, "" }),
-		"changes, wake (running), run setup, run start": there(agentbox.Running, func(f *Facts) { f.Box.SetupDue, f.Box.StartDue, f.Box.Start = true, true, []string{"serve"} }),
-		"changes, wake (running), agent, recall":        there(agentbox.Running, func(f *Facts) { f.Agent, f.Flags = agent, flags.Flags{Agent: "claude"} }),
-		"changes, wake (running), recall":               there(agentbox.Running, func(f *Facts) { f.Agent, f.Flags, f.Box.Agent = agent, flags.Flags{Agent: "claude"}, "claude" }),
-		"changes, wake (running), services":             there(agentbox.Running, func(f *Facts) { f.Request.Command, f.Box.Services = true, []protocol.Service{{Name: "db"}} }),
-		"changes, wake (stopped)":                       there(agentbox.Stopped, func(f *Facts) { f.Request.Name, f.Request.Isolation = "mine", agentbox.GVisor }),
+		"changes, ensure_running (running)":                       there(agentbox.Running, nil),
+		"changes, ensure_running (paused)":                        there(agentbox.Paused, func(f *Facts) { f.Box.Start = []string{"serve"} }),
+		"changes, ensure_running (stopped), run_start":            there(agentbox.Stopped, func(f *Facts) { f.Box.Start = []string{"serve"} }),
+		"changes, policy, ensure_running (running)":               there(agentbox.Running, func(f *Facts) { f.Box.Approved = "" }),
+		"changes, approval (partial), ensure_running (running)":   there(agentbox.Running, func(f *Facts) { f.Review, f.Box.Approved = stops, "" }),
+		"changes, ensure_running (running), run_setup, run_start": there(agentbox.Running, func(f *Facts) { f.Box.SetupDue, f.Box.StartDue, f.Box.Start = true, true, []string{"serve"} }),
+		"changes, ensure_running (running), agent, recall":        there(agentbox.Running, func(f *Facts) { f.Agent, f.Flags = agent, flags.Flags{Agent: "claude"} }),
+		"changes, ensure_running (running), recall":               there(agentbox.Running, func(f *Facts) { f.Agent, f.Flags, f.Box.Agent = agent, flags.Flags{Agent: "claude"}, "claude" }),
+		"changes, ensure_running (running), services":             there(agentbox.Running, func(f *Facts) { f.Request.Command, f.Box.Services = true, []protocol.Service{{Name: "db"}} }),
+		"changes, ensure_running (stopped)":                       there(agentbox.Stopped, func(f *Facts) { f.Request.Name, f.Request.Isolation = "mine", agentbox.GVisor }),
 	} {
 		if p, err := Up(f); err != nil || text(p) != want {
 			t.Errorf("%s\nwant %s, %v", text(p), want, err)
@@ -138,13 +138,13 @@ func TestUpRefuses(t *testing.T) {
 func TestReset(t *testing.T) {
 	cold := microVM(func(f *Facts) { f.Request.Cold = true })
 	for want, p := range map[string]Plan{
-		"image":                   Reset(facts(nil)),
-		"image, kernel, template": Reset(microVM(nil)),
-		"image, kernel":           Reset(cold),
-		"approval (stop)":         Reset(facts(func(f *Facts) { f.Review = stops })),
-		"approval (later), image": Reset(facts(func(f *Facts) { f.Review = waits })),
-		"template":                Restart(microVM(nil)),
-		"":                        Restart(cold),
+		"image":                     Reset(facts(nil)),
+		"image, kernel, template":   Reset(microVM(nil)),
+		"image, kernel":             Reset(cold),
+		"approval (stop)":           Reset(facts(func(f *Facts) { f.Review = stops })),
+		"approval (partial), image": Reset(facts(func(f *Facts) { f.Review = waits })),
+		"template":                  Restart(microVM(nil)),
+		"":                          Restart(cold),
 	} {
 		if text(p) != want {
 			t.Errorf("%q, want %q", text(p), want)

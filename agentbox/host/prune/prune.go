@@ -77,7 +77,7 @@ func (p Pruner) Prune(ctx context.Context, req api.PruneRequest, progress agentb
 		}
 		for _, item := range items {
 			if item.Kind == boxKind && !req.Boxes {
-				progress.Note(fmt.Sprintf("box %s stays: %s, but there may be work in it; `agentbox rm %s` asks, `agentbox prune --boxes` removes it all the same", item.Name, item.Why, item.Name))
+				progress.Note(fmt.Sprintf("box %s stays: %s, but there may be work in it; `agentbox rm %s` asks, `agentbox prune --boxes` removes it all the same", item.Name, item.Reason, item.Name))
 				continue
 			}
 			if !req.DryRun {
@@ -120,7 +120,7 @@ func (p Pruner) audits(context.Context, agentbox.Progress) ([]prunable, error) {
 		}
 		dir := p.Home.Audit(id)
 		out = append(out, prunable{
-			PruneItem: api.PruneItem{Kind: "audit", Name: id.String(), Bytes: home.DiskUsage(dir), Why: "its box has been gone for a month"},
+			PruneItem: api.PruneItem{Kind: "audit", Name: id.String(), Bytes: home.DiskUsage(dir), Reason: "its box has been gone for a month"},
 			remove:    func() error { return os.RemoveAll(dir) },
 		})
 	}
@@ -141,7 +141,7 @@ func (p Pruner) boxes(ctx context.Context, progress agentbox.Progress) ([]prunab
 			continue
 		}
 		out = append(out, prunable{
-			PruneItem: api.PruneItem{Kind: boxKind, Name: b.Name, Bytes: home.DiskUsage(b.Dir), Why: why},
+			PruneItem: api.PruneItem{Kind: boxKind, Name: b.Name, Bytes: home.DiskUsage(b.Dir), Reason: why},
 			remove:    func() error { return b.Remove(ctx, progress) },
 		})
 	}
@@ -166,7 +166,7 @@ func (p Pruner) templates(context.Context, agentbox.Progress) ([]prunable, error
 	var out []prunable
 	for _, key := range keys {
 		out = append(out, prunable{
-			PruneItem: api.PruneItem{Kind: "template", Name: templates.ShortKey(key), Bytes: home.DiskUsage(p.Home.Template(key)), Why: "no box is made from it"},
+			PruneItem: api.PruneItem{Kind: "template", Name: templates.ShortKey(key), Bytes: home.DiskUsage(p.Home.Template(key)), Reason: "no box is made from it"},
 			remove:    func() error { return p.Templates.Discard(key) },
 		})
 	}
@@ -179,7 +179,7 @@ func (p Pruner) images(ctx context.Context, _ agentbox.Progress) ([]prunable, er
 	var out []prunable
 	for _, img := range list {
 		out = append(out, prunable{
-			PruneItem: api.PruneItem{Kind: "image", Name: img.Name, Bytes: home.DiskUsage(filepath.Dir(img.Path)), Why: "no box uses it, and it is a week old"},
+			PruneItem: api.PruneItem{Kind: "image", Name: img.Name, Bytes: home.DiskUsage(filepath.Dir(img.Path)), Reason: "no box uses it, and it is a week old"},
 			remove:    func() error { return p.Images.Forget(ctx, img.Digest) },
 		})
 	}

@@ -78,7 +78,7 @@ func pruner(t *testing.T, w *fakeBoxes) Pruner {
 func kinds(items []api.PruneItem) (out []string) {
 	for _, i := range items {
 		out = append(out, i.Kind)
-		if i.Why == "" {
+		if i.Reason == "" {
 			out = append(out, fmt.Sprintf("%+v goes for no reason", i))
 		}
 	}
