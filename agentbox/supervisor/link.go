@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"agentbox/agentbox/home"
 	"agentbox/vmm/guest"
 	"agentbox/vmm/guest/protocol"
+	"agentbox/vmm/runqueue"
 )
 
 // link is the connection to the guest agent. Its keys live as long as the supervisor: one lease of
@@ -31,7 +31,7 @@ import (
 // own context allows. mu guards current for a moment, and is taken second: a caller that only asks
 // whether there is a connection waits for no guest.
 type link struct {
-	stream   net.Conn
+	machine  guest.Machine
 	hostname string
 	hostRaw  []byte // hostKey, as a Hello has it
 	hostKey  ssh.Signer
@@ -47,13 +47,13 @@ type link struct {
 
 // newLink makes the keys of a life and writes the host key where clients look for it. The guest
 // cannot be reached before.
-func newLink(stream net.Conn, hostname string, names home.Box, log *slog.Logger) (*link, error) {
+func newLink(machine guest.Machine, hostname string, names home.Box, log *slog.Logger) (*link, error) {
 	// A process that uses ed25519 computes a table first, for a millisecond; that of P-256 is in the program.
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{stream: stream, hostname: hostname, log: log, connecting: make(chan struct{}, 1)}
+	l := &link{machine: machine, hostname: hostname, log: log, connecting: make(chan struct{}, 1)}
 	if l.hostRaw, err = key.Bytes(); err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (l *link) client(ctx context.Context) (*guest.Client, error) {
 	if c := l.liveConnection(); c != nil {
 		return c, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, reconnectTimeout)
+	ctx, cancel := runqueue.WithTimeout(ctx, reconnectTimeout, l.machine.PIDs)
 	defer cancel()
 	return l.connect(ctx, nil)
 }
@@ -128,7 +128,7 @@ func (l *link) connect(ctx context.Context, attach json.RawMessage) (*guest.Clie
 		// Otherwise a user that notices its end late would end its successor, on the same stream.
 		l.last.Close()
 	}
-	c, err := guest.Connect(ctx, l.stream, hello)
+	c, err := guest.Connect(ctx, l.machine, hello)
 	if err != nil {
 		return nil, fmt.Errorf("greet the guest: %w", err)
 	}

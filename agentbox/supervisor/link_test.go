@@ -28,12 +28,18 @@ func silentGuest(t *testing.T) (l *link, theirs net.Conn) {
 	}
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { ours.Close(); theirs.Close() })
-	l, err := newLink(ours, "box", names, slog.New(slog.DiscardHandler))
+	l, err := newLink(silent{ours}, "box", names, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l, theirs
 }
+
+// silent is a machine without processes.
+type silent struct{ net.Conn }
+
+func (s silent) Stream() net.Conn { return s.Conn }
+func (silent) PIDs() []int        { return nil }
 
 // greeting begins to greet the guest, and returns while that goes on. stop ends it.
 func greeting(t *testing.T, l *link, theirs net.Conn) (stop func()) {
@@ -47,7 +53,7 @@ func greeting(t *testing.T, l *link, theirs net.Conn) (stop func()) {
 	if _, err := theirs.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	return func() { cancel(); l.stream.Close(); <-greeted }
+	return func() { cancel(); l.machine.Stream().Close(); <-greeted }
 }
 
 // While somebody waits for a guest that says nothing, the others are told what is known: a list of

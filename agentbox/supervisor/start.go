@@ -46,7 +46,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 	}
 	runs := time.Since(begun)
 	s.machine = machine
-	if s.link, err = newLink(machine.Stream(), s.cfg.Hostname, s.names, s.log); err != nil {
+	if s.link, err = newLink(machine, s.cfg.Hostname, s.names, s.log); err != nil {
 		return err
 	}
 	req, err := asked()

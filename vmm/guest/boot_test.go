@@ -96,7 +96,7 @@ func (r *rig) greet(m vmm.Machine, hostname string, attach bool) *guest.Client {
 	if attach {
 		hello.Attach = json.RawMessage(`{"workspace": true}`)
 	}
-	c, err := guest.Connect(r.Context(), m.Stream(), hello)
+	c, err := guest.Connect(r.Context(), m, hello)
 	r.ok(err)
 	return c
 }
@@ -196,13 +196,15 @@ func TestBoxSurvivesHostileUser(t *testing.T) {
 // count reads what the counter wrote last.
 func (r *rig) count(c *guest.Client) int {
 	r.Helper()
+	var out string
+	var status int
 	for range 50 { // it may be about to write
-		out, _ := r.probe(c, "", "cat", "/tmp/count")
+		out, status = r.probe(c, "", "cat", "/tmp/count")
 		if n, err := strconv.Atoi(out); err == nil {
 			return n
 		}
 	}
-	r.Fatal("there is no counter")
+	r.Fatalf("there is no counter, but %q and status %d", out, status)
 	return 0
 }
 

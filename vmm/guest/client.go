@@ -13,6 +13,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm/guest/protocol"
+	"agentbox/vmm/runqueue"
 )
 
 // Client is one life of a guest. Its methods may be called from any goroutine. A request that the
@@ -22,6 +23,7 @@ type Client struct {
 	conn   *lifeConn
 	ssh    *ssh.Client
 	kernel string
+	pids   func() []int // the machine's processes
 
 	work sync.WaitGroup // requests under way, and the wait for the connection's end
 }
@@ -103,8 +105,6 @@ const maxRequest = 255 << 10
 // Timeout when limit has passed, Unavailable when the guest or the connection failed, and that of a
 // cancelled ctx. out may be nil.
 func (c *Client) call(ctx context.Context, limit time.Duration, name string, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -152,11 +152,17 @@ type reply struct {
 
 // send makes a request that a silent guest cannot block. SSH itself waits for ever: if ctx ends
 // early the wait goes on in the background, until limit has passed and the connection is closed.
+// Its error is ctx's, or context.DeadlineExceeded after limit.
 func (c *Client) send(ctx context.Context, limit time.Duration, name string, payload []byte) reply {
 	got := make(chan reply, 1)
-	cut := time.AfterFunc(limit, func() { c.conn.Close() })
+	late, answered := runqueue.WithTimeout(context.WithoutCancel(ctx), limit, c.pids)
+	context.AfterFunc(late, func() {
+		if context.Cause(late) == context.DeadlineExceeded {
+			c.conn.Close()
+		}
+	})
 	c.work.Go(func() {
-		defer cut.Stop()
+		defer answered()
 		ok, answer, err := c.ssh.SendRequest(name, true, payload)
 		got <- reply{ok, answer, err}
 	})
@@ -165,5 +171,12 @@ func (c *Client) send(ctx context.Context, limit time.Duration, name string, pay
 		return r
 	case <-ctx.Done():
 		return reply{err: ctx.Err()}
+	case <-late.Done():
+	}
+	select {
+	case r := <-got: // that is why
+		return r
+	default:
+		return reply{err: context.DeadlineExceeded}
 	}
 }

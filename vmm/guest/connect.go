@@ -18,29 +18,37 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/bounded"
 	"agentbox/vmm/guest/protocol"
+	"agentbox/vmm/runqueue"
 )
 
-// BootTimeout bounds Connect: long enough for a cold boot under emulation on a busy host, which
-// takes 6 seconds on an idle one and took more than a minute beside four others.
+// BootTimeout bounds Connect: long enough for a cold boot under emulation, which takes 6 seconds.
+// As with every time that a guest is given, it stands still while the machine waits for a processor.
 const BootTimeout = 3 * time.Minute
 
 // UserName is the login of the host: the box's user, whatever its name is in the image.
 const UserName = "agentbox"
 
-// Connect begins a life of the guest behind stream with hello and logs in. The host needs no key,
-// since only it can write to the stream. What the stream still holds of an earlier life is dropped,
+// Machine is what a guest runs in, a vmm.Machine: its stream, and its processes on the host.
+type Machine interface {
+	Stream() net.Conn
+	PIDs() []int
+}
+
+// Connect begins a life of the guest in a machine with hello and logs in. The host needs no key,
+// since only it can write to the machine's stream. What the stream still holds of an earlier life is dropped,
 // and the Client of that life must not be used any more. Closing the Client does not close the
 // stream.
 //
 // When Connect fails, the guest must be killed. Errors have code Timeout or Unavailable; one that
 // wraps *Refused comes from the guest itself. Lives begin one at a time on a stream, and nothing
 // else may read from it.
-func Connect(ctx context.Context, stream net.Conn, hello protocol.Hello) (*Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, BootTimeout)
-	defer cancel()
+func Connect(ctx context.Context, m Machine, hello protocol.Hello) (*Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unavailable(err)
 	}
+	ctx, cancel := runqueue.WithTimeout(ctx, BootTimeout, m.PIDs)
+	defer cancel()
+	stream := m.Stream()
 	conn, err := newLifeConn(stream)
 	if err != nil {
 		return nil, unavailable(err)
@@ -48,15 +56,16 @@ func Connect(ctx context.Context, stream net.Conn, hello protocol.Hello) (*Clien
 	release := context.AfterFunc(ctx, func() { stream.SetDeadline(past) })
 	c, err := handshake(conn, hello)
 	if !release() && err == nil {
-		err = ctx.Err() // the stream was cut at the last moment
+		err = context.Cause(ctx) // the stream was cut at the last moment
 	}
 	if err != nil {
 		conn.Close()
 		if ctx.Err() != nil {
-			err = ctx.Err()
+			err = context.Cause(ctx)
 		}
 		return nil, unavailable(err)
 	}
+	c.pids = m.PIDs
 	return c, nil
 }
 

@@ -47,6 +47,10 @@ type fixture struct {
 	fail  map[string]error // what shall fail
 }
 
+// fixture is what the host connects to: a machine without processes.
+func (f *fixture) Stream() net.Conn { return f.stream }
+func (f *fixture) PIDs() []int      { return nil }
+
 func (f *fixture) step(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,7 +139,7 @@ func (f *fixture) connect() *guest.Client {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Minute)
 	defer cancel()
-	c, err := guest.Connect(ctx, f.stream, guest.NewHello("box"))
+	c, err := guest.Connect(ctx, f, guest.NewHello("box"))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -176,7 +180,7 @@ func TestHelloSteps(t *testing.T) {
 func TestFailedStepFailsHello(t *testing.T) {
 	f := start(t)
 	f.fail["entropy"] = errors.New("no generator")
-	_, err := guest.Connect(t.Context(), f.stream, guest.NewHello("box"))
+	_, err := guest.Connect(t.Context(), f, guest.NewHello("box"))
 	if err == nil || !strings.Contains(err.Error(), "reseed random numbers: no generator") {
 		t.Fatalf("err %v", err)
 	}
@@ -194,7 +198,7 @@ func TestFailedRenewalRefusesLogin(t *testing.T) {
 		f.fail[step] = errors.New("broken")
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
-		_, err := guest.Connect(ctx, f.stream, guest.NewHello("box"))
+		_, err := guest.Connect(ctx, f, guest.NewHello("box"))
 		if err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s failed: %v", step, err)
 		}
@@ -204,7 +208,7 @@ func TestFailedRenewalRefusesLogin(t *testing.T) {
 func TestBadHello(t *testing.T) {
 	f := start(t)
 	hello := guest.NewHello("a box")
-	_, err := guest.Connect(t.Context(), f.stream, hello)
+	_, err := guest.Connect(t.Context(), f, hello)
 	if err == nil || !strings.Contains(err.Error(), "hostname") {
 		t.Fatalf("err %v", err)
 	}
@@ -278,7 +282,7 @@ func TestAttachInHello(t *testing.T) {
 	f := start(t)
 	hello := guest.NewHello("box")
 	hello.Attach = json.RawMessage(`{"workspace": true, "env": {"A": "of the box"}}`)
-	c, err := guest.Connect(t.Context(), f.stream, hello)
+	c, err := guest.Connect(t.Context(), f, hello)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +307,7 @@ func TestFailedAttachInHello(t *testing.T) {
 		f.fail["mount"] = errors.New("broken")
 		hello := guest.NewHello("box")
 		hello.Attach = json.RawMessage(attach)
-		_, err := guest.Connect(t.Context(), f.stream, hello)
+		_, err := guest.Connect(t.Context(), f, hello)
 		if refused := (*guest.Refused)(nil); !errors.As(err, &refused) || !strings.HasPrefix(refused.Reason, reason) {
 			t.Errorf("%s: %v", attach, err)
 		}

@@ -36,7 +36,7 @@ func TestWarmUpOnAttach(t *testing.T) {
 	}
 	hello := guest.NewHello("box")
 	hello.Attach = json.RawMessage(`{}`)
-	c, err := guest.Connect(t.Context(), f.stream, hello)
+	c, err := guest.Connect(t.Context(), f, hello)
 	if err != nil {
 		t.Fatal(err)
 	}

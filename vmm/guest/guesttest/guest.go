@@ -27,7 +27,7 @@ type Guest struct {
 
 // Connect begins a new life of the guest.
 func Connect(ctx context.Context, m vmm.Machine) (*Guest, error) {
-	c, err := guest.Connect(ctx, m.Stream(), guest.NewHello("conformance"))
+	c, err := guest.Connect(ctx, m, guest.NewHello("conformance"))
 	if err != nil {
 		return nil, err
 	}
