@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"agentbox/mesh/meshtest"
-	"agentbox/mesh/netlab"
+	"agentbox/tools/lab/netlab"
 )
 
 func contextOf(d time.Duration) (context.Context, context.CancelFunc) {

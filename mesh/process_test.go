@@ -18,7 +18,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/mesh/catalogue"
 	"agentbox/mesh/meshtest"
-	"agentbox/mesh/netlab"
+	"agentbox/tools/lab/netlab"
 )
 
 // nodeEnv has this test program be a machine of a team, in the directory that it names.

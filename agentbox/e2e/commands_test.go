@@ -36,7 +36,7 @@ import (
 //	pty FILE CMD...      run CMD on a terminal and hold the dialogue in FILE with it
 //	asuser CMD...        run CMD as an ordinary user, who is made for it
 //	webserver VALUE      start a site with TLS at $WEB, which requires VALUE
-//	goprogram NAME FILE  build a program of testdata
+//	goprogram NAME FILE  build a program of tools/e2e
 //	otherbuild REVISION|later FILE  build agentbox as it was, or as it may become
 //	example DOC TITLE FILE  the first example below that heading, in the language of FILE's extension
 //

@@ -39,7 +39,7 @@ func (w *world) room(waits bool) slots {
 // wait only once.
 const seedEnv = "AGENTBOX_E2E_SEED"
 
-// binEnv names a directory with the binary to test and the programs of testdata for scripts, for a
+// binEnv names a directory with the binary to test and the programs of tools/e2e for scripts, for a
 // host without a compiler.
 const binEnv = "AGENTBOX_E2E_BIN"
 

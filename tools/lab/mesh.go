@@ -9,7 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/bench"
-	"agentbox/mesh/exchange/simulation"
+	"agentbox/tools/lab/simulation"
 )
 
 // Rates of links in bits per second, and the ceiling of every scenario in milliseconds.

@@ -17,7 +17,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/bench"
-	"agentbox/mesh/netlab"
+	"agentbox/tools/lab/netlab"
 )
 
 // teardownTime bounds the end of a machine, or of all.

@@ -19,7 +19,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/bench"
 	"agentbox/mesh/identity"
-	"agentbox/mesh/netlab"
+	"agentbox/tools/lab/netlab"
 )
 
 // MeshLab measures the exchange between machines: real processes, each in a network namespace of

@@ -130,7 +130,7 @@ func carry(t *testing.T, data string) {
 	bin := filepath.Join(data, "bin", "agentbox")
 	run(t, "../../..", nil, "make", "embedded")
 	run(t, "../../..", []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", bin, ".")
-	run(t, "..", []string{"CGO_ENABLED=0"}, "go", "build", "-o", filepath.Join(data, "bin", "power"), "./testdata/power")
+	run(t, "..", []string{"CGO_ENABLED=0"}, "go", "build", "-o", filepath.Join(data, "bin", "power"), "../../tools/e2e/power")
 	testBinary(t, "./vmm/qemu", filepath.Join(tree, "vmm/qemu/qemu.test"))
 	testBinary(t, "./agentbox/e2e", filepath.Join(tree, "agentbox/e2e/e2e.test"))
 	run(t, "", nil, "cp", "-r", "../../../testdata/script", filepath.Join(tree, "testdata/script"))

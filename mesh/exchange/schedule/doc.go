@@ -1,7 +1,7 @@
 // Package schedule decides, for one transfer, which peer is asked for which piece and when, and,
 // for a peer that serves, what it sends next. It is told what happened and what time it is, and
 // returns what to do: it opens no connection, starts no goroutine and reads no clock, so that a
-// thousand nodes of it run in a simulation (mesh/exchange/simulation).
+// thousand nodes of it run in a simulation (tools/lab/simulation).
 //
 // A State is one transfer of a receiver: Want and Join say what is wanted and who is there; Picked,
 // Progress, Received, Refused and Wrong what came of requests; Next returns what to do now. A Queue
