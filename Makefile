@@ -54,7 +54,7 @@ modules:
 
 compiled: build/gocache
 	@mkdir -p "$$($(GO) env GOCACHE)" && cp -rn build/gocache/. "$$($(GO) env GOCACHE)" 2>/dev/null || true
-	@CGO_ENABLED=0 $(GO) build -trimpath ./agentbox/cli ./agentbox/daemon ./agentbox/supervisor 2>/dev/null || true
+	@CGO_ENABLED=0 $(GO) build -trimpath ./agentbox/cli ./agentbox/daemon ./agentbox/place/local/supervisor 2>/dev/null || true
 
 embedded: agent $(GVISOR) ## what the binary embeds
 

@@ -73,7 +73,7 @@ type Include struct {
 type Service = protocol.Service
 
 // Limits bound one run or task; Connections and Bytes apply to every box. Zero means no limit.
-// The supervisor enforces them; agentbox/supervisor/limits.go documents how each one ends or
+// The supervisor enforces them; agentbox/place/local/supervisor/limits.go documents how each one ends or
 // pauses a box.
 type Limits struct {
 	Wall        time.Duration // from start to end

@@ -14,12 +14,12 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/drivers"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/host/doctor"
 	"agentbox/agentbox/host/isolation"
+	"agentbox/agentbox/place/local/drivers"
 	"agentbox/agentbox/task"
 	"agentbox/vmm"
 	"agentbox/vmm/image"

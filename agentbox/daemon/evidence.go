@@ -16,7 +16,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/cost"
 	"agentbox/agentbox/durable"
-	"agentbox/agentbox/supervisor"
+	"agentbox/agentbox/place/local/supervisor"
 	"agentbox/agentbox/task"
 	"agentbox/policy"
 )

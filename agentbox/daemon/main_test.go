@@ -3,7 +3,7 @@ package daemon
 import (
 	"testing"
 
-	"agentbox/agentbox/host/supervisors/supervisortest"
+	"agentbox/agentbox/place/local/supervisors/supervisortest"
 )
 
 func TestMain(m *testing.M) { supervisortest.Main(m) }

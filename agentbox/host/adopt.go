@@ -12,7 +12,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/host/supervisors"
+	"agentbox/agentbox/place/local/supervisors"
 )
 
 // adoption takes over what an earlier daemon left. That daemon may have been stopped, killed at any

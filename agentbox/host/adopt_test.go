@@ -10,8 +10,8 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/host/supervisors/supervisortest"
-	"agentbox/agentbox/supervisor"
+	"agentbox/agentbox/place/local/supervisor"
+	"agentbox/agentbox/place/local/supervisors/supervisortest"
 )
 
 func TestAdoptFinishesInterruptedOperations(t *testing.T) {

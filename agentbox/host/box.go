@@ -12,7 +12,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/host/supervisors"
+	"agentbox/agentbox/place/local/supervisors"
 )
 
 // box is one box in memory.

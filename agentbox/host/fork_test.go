@@ -3,7 +3,7 @@ package host
 import (
 	"testing"
 
-	"agentbox/agentbox/host/supervisors"
+	"agentbox/agentbox/place/local/supervisors"
 )
 
 // Nobody removes the fork of a task's box, and its user comes back to it: limits pause it.

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/host/supervisors"
-	"agentbox/agentbox/host/supervisors/supervisortest"
+	"agentbox/agentbox/place/local/supervisors"
+	"agentbox/agentbox/place/local/supervisors/supervisortest"
 )
 
 // A supervisor that ends under any call leaves an error that says why, and what to do, also if it

@@ -10,7 +10,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/host/supervisors"
+	"agentbox/agentbox/place/local/supervisors"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/workspace"
 )

@@ -10,7 +10,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/host/supervisors/supervisortest"
+	"agentbox/agentbox/place/local/supervisors/supervisortest"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
 )

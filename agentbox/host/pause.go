@@ -9,8 +9,8 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/host/supervisors"
 	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/place/local/supervisors"
 )
 
 // Pause saves a box's machine to disk and ends it; nothing of it stays in memory. Pausing a paused

@@ -18,7 +18,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/host/supervisors/supervisortest"
+	"agentbox/agentbox/place/local/supervisors/supervisortest"
 	"agentbox/policy"
 )
 

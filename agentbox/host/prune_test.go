@@ -11,8 +11,8 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/host/supervisors"
 	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/place/local/supervisors"
 	"agentbox/vmm"
 )
 

@@ -9,8 +9,8 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/host/supervisors"
-	"agentbox/agentbox/supervisor"
+	"agentbox/agentbox/place/local/supervisor"
+	"agentbox/agentbox/place/local/supervisors"
 	"agentbox/vmm"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/host/supervisors"
+	"agentbox/agentbox/place/local/supervisors"
 	"agentbox/agentbox/resources"
 )
 

@@ -9,6 +9,6 @@ out=../../build/programs
 mkdir -p "$out"
 version=$(sed -n 's/.*"version":"\([^"]*\)".*/\1/p' "../../vmm/gvisor/runsc/embedded/runsc-linux-$arch.json")
 go build -trimpath -buildvcs=false -ldflags='-s -w' -o "$out/daemon" ../daemon/agentbox-daemon
-go build -tags supervisor -trimpath -buildvcs=false -ldflags='-s -w' -o "$out/supervisor" ../supervisor/agentbox-supervisor
+go build -tags supervisor -trimpath -buildvcs=false -ldflags='-s -w' -o "$out/supervisor" ../place/local/supervisor/agentbox-supervisor
 go run -trimpath -buildvcs=false ../packed/pack "$out/daemon" "embedded/agentbox-daemon-linux-$arch" "$version"
 go run -trimpath -buildvcs=false ../packed/pack "$out/supervisor" "embedded/agentbox-supervisor-linux-$arch" ""

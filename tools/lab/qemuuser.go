@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/drivers"
+	"agentbox/agentbox/place/local/drivers"
 	"agentbox/bench"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"

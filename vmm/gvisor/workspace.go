@@ -10,7 +10,7 @@ import (
 )
 
 // ReserveWorkspace implements vmm.Driver. A workspace is a directory of the host without a limit of
-// its own: the supervisor enforces the quota (agentbox/supervisor/diskquota.go).
+// its own: the supervisor enforces the quota (agentbox/place/local/supervisor/diskquota.go).
 func (d *Driver) ReserveWorkspace(_ context.Context, path string, _ int64) error {
 	return statedir.HostError(os.Mkdir(path, 0o755))
 }

@@ -2,7 +2,7 @@
 // differences to a template. It speaks neither to the guest agent nor to the network; the
 // supervisor that holds a Machine does that over its stream and its link.
 //
-// Driver implements vmm.Driver and vmm.Templater; agentbox/drivers opens it. argv.go describes a
+// Driver implements vmm.Driver and vmm.Templater; agentbox/place/local/drivers opens it. argv.go describes a
 // command line as a pure function, start.go runs it, machine.go follows the machine to its end,
 // qmp.go speaks to QEMU. save.go and restore.go write and read the files of names.go. A guest's
 // memory and the template's runtime layer are page sets: pageset.go has the format, pagesio.go

@@ -14,9 +14,9 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/drivers"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/job"
+	"agentbox/agentbox/place/local/drivers"
 	"agentbox/policy/gateway"
 	"agentbox/vmm"
 	"agentbox/vmm/netstack"

@@ -9,7 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"agentbox/agentbox/supervisor"
+	"agentbox/agentbox/place/local/supervisor"
 )
 
 func main() {

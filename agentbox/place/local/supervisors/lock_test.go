@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"agentbox/agentbox/durable"
-	"agentbox/agentbox/host/supervisors/supervisortest"
+	"agentbox/agentbox/place/local/supervisors/supervisortest"
 )
 
 func TestMain(m *testing.M) { supervisortest.Main(m) }

@@ -4,7 +4,7 @@
 // A supervisor is found by its box's lock file, which has its process id. It holds the lock, and
 // its machine inherits it, so a held lock means that one of the two lives. Calls go through a
 // socket of the box. The supervisor inherits both, and its configuration, when it is started
-// (agentbox/supervisor, Files and Config).
+// (agentbox/place/local/supervisor, Files and Config).
 package supervisors
 
 import (
@@ -25,7 +25,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/supervisor"
+	"agentbox/agentbox/place/local/supervisor"
 	"agentbox/vmm"
 )
 
