@@ -18,7 +18,7 @@ import (
 func (a *app) serviceCommand() *cli.Command {
 	return &cli.Command{
 		Name: "service", Category: catHost, Usage: "run the daemon while you are not logged in, for a machine that serves its team or works overnight",
-		Description: "This is a unit of your user's systemd with lingering (a launchd agent on macOS). It does not need root.",
+		Description: "This is a unit of your user's systemd with lingering. It does not need root.",
 		Commands: []*cli.Command{
 			// It may be repeated, for example after an update.
 			{Name: "install", Usage: "start the daemon now, and whenever the machine starts", Action: a.aboutService(service.Service.Install)},

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"agentbox/agentbox"
@@ -28,7 +27,7 @@ type Service struct {
 // Status is what the system reports about a service. It is what `service status` shows, and its
 // JSON form.
 type Status struct {
-	Manager    string   `json:"manager"` // systemd or launchd; "" if neither serves this user
+	Manager    string   `json:"manager"` // systemd; "" if none serves this user
 	File       string   `json:"file"`    // the unit
 	Installed  bool     `json:"installed"`
 	Current    bool     `json:"current"` // the unit is what this build would write
@@ -38,7 +37,7 @@ type Status struct {
 }
 
 // name returns a name that is unique for each home. It contains no character that is special to
-// systemd or launchd.
+// systemd.
 func (s Service) name() string {
 	if s.Default {
 		return "agentbox"
@@ -47,73 +46,47 @@ func (s Service) name() string {
 	return "agentbox-" + hex.EncodeToString(sum[:4])
 }
 
-// manager runs services on this system. Its stop may be called for any installed service, whether
-// it runs or not. What a person has to do is returned in missing, one line each.
-type manager interface {
-	// file returns the path of a service's unit.
-	file(s Service) (string, error)
-	render(s Service) string
-	// start runs the written unit now and at every start of the machine. What it could not arrange
-	// is in missing.
-	start(ctx context.Context, s Service) (missing []string, err error)
-	stop(ctx context.Context, s Service) error
-	state(ctx context.Context, s Service) (running, persistent bool, missing []string)
-}
-
-// detectManager returns the manager of services on this machine and its name. If there is none, the
-// error is Missing, with what to do instead.
-func detectManager(ctx context.Context) (string, manager, error) {
-	switch runtime.GOOS {
-	case "darwin":
-		return "launchd", launchd{}, nil
-	case "linux":
-		// We must ask, because a user may have no systemd instance even if the machine has systemd:
-		// in a container, or under su.
-		if _, err := run(ctx, "systemctl", "--user", "show-environment"); err != nil {
-			return "", nil, agentbox.Errorf(agentbox.Missing, "this user has no running systemd instance: %w", err).
-				WithHint("log in on a machine with systemd (su does not begin a session), or have what starts services here run `agentbox daemon`")
-		}
-		return "systemd", systemd{}, nil
+// available is Missing, with what to do instead, where no systemd runs services of this user. It has
+// to ask: a user may have no instance although the machine has systemd, in a container or under su.
+func available(ctx context.Context) error {
+	if _, err := run(ctx, "systemctl", "--user", "show-environment"); err != nil {
+		return agentbox.Errorf(agentbox.Missing, "this user has no running systemd instance: %w", err).
+			WithHint("log in on a machine with systemd (su does not begin a session), or have what starts services here run `agentbox daemon`")
 	}
-	return "", nil, agentbox.Errorf(agentbox.Missing, "services are not supported on %s", runtime.GOOS).WithHint("start `agentbox daemon` by other means at login")
+	return nil
 }
 
 // Install writes the unit and starts it. On an installed service it updates and restarts both. The
-// error is Missing if no manager runs services or the unit cannot be written, and Unavailable if
+// error is Missing if no systemd runs services or the unit cannot be written, and Unavailable if
 // the service does not start.
 func (s Service) Install(ctx context.Context) (Status, error) {
-	_, m, err := detectManager(ctx)
-	if err != nil {
+	if err := available(ctx); err != nil {
 		return Status{}, err
 	}
-	path, err := m.file(s)
+	path, err := s.file()
 	if err != nil {
 		return Status{}, err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return Status{}, agentbox.Errorf(agentbox.Missing, "%w", err)
 	}
-	// The manager reads the unit when it is told to start it, so the unit is written first.
-	if err := durable.WriteFile(path, []byte(m.render(s)), 0o644); err != nil {
+	// systemd reads the unit when it is told to start it, so the unit is written first.
+	if err := durable.WriteFile(path, []byte(s.render()), 0o644); err != nil {
 		return Status{}, agentbox.Errorf(agentbox.Missing, "write the service: %w", err)
 	}
-	missing, err := m.start(ctx, s)
-	if err != nil {
+	if err := s.start(ctx); err != nil {
 		return Status{}, err
 	}
-	st, err := s.Status(ctx)
-	st.Missing = append(st.Missing, missing...)
-	return st, err
+	return s.Status(ctx)
 }
 
-// Status asks the system. It is no error if there is no manager or no unit: Status says so.
-func (s Service) Status(ctx context.Context) (Status, error) {
-	name, m, err := detectManager(ctx)
-	if err != nil {
+// Status asks the system. It is no error if there is no systemd or no unit: Status says so.
+func (s Service) Status(ctx context.Context) (st Status, err error) {
+	if err := available(ctx); err != nil {
 		return Status{Missing: []string{agentbox.AsError(err).Message, agentbox.AsError(err).Hint}}, nil
 	}
-	st := Status{Manager: name, Missing: []string{}}
-	if st.File, err = m.file(s); err != nil {
+	st = Status{Manager: "systemd", Missing: []string{}}
+	if st.File, err = s.file(); err != nil {
 		return st, err
 	}
 	b, err := os.ReadFile(st.File)
@@ -123,12 +96,12 @@ func (s Service) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return st, agentbox.Errorf(agentbox.Missing, "%w", err)
 	}
-	st.Installed, st.Current = true, string(b) == m.render(s)
+	st.Installed, st.Current = true, string(b) == s.render()
 	if !st.Current {
 		st.Missing = append(st.Missing, "it is of another agentbox: agentbox service install")
 	}
 	var missing []string
-	st.Running, st.Persistent, missing = m.state(ctx, s)
+	st.Running, st.Persistent, missing = s.state(ctx)
 	st.Missing = append(st.Missing, missing...)
 	return st, nil
 }
@@ -136,18 +109,17 @@ func (s Service) Status(ctx context.Context) (Status, error) {
 // Uninstall stops the service and removes its unit. Boxes go on. It is no error if the service is
 // not installed. If it cannot be stopped, the error is Unavailable and the unit stays.
 func (s Service) Uninstall(ctx context.Context) error {
-	_, m, err := detectManager(ctx)
-	if err != nil {
+	if err := available(ctx); err != nil {
 		return err
 	}
-	path, err := m.file(s)
+	path, err := s.file()
 	if err != nil {
 		return err
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := m.stop(ctx, s); err != nil {
+	if err := s.stop(ctx); err != nil {
 		return err
 	}
 	if err := os.Remove(path); err != nil {

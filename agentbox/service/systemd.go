@@ -9,15 +9,12 @@ import (
 	"agentbox/agentbox"
 )
 
-// systemd is the user's instance of systemd.
-type systemd struct{}
-
 // unit returns the unit's name for systemctl.
 func (s Service) unit() string { return s.name() + ".service" }
 
 // file returns a path below the user's configuration, which systemd reads before the system's; see
 // systemd.unit(5).
-func (systemd) file(s Service) (string, error) {
+func (s Service) file() (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
 		return "", agentbox.Errorf(agentbox.Missing, "where systemd looks for units of this user is not known: %w", err)
@@ -28,7 +25,7 @@ func (systemd) file(s Service) (string, error) {
 // render returns the unit. A daemon that finds its home in use exits with 3. The unit counts that
 // as a success and retries, so that this daemon takes over when the other one ends. The program is
 // run through env, because systemd rejects a program path with quotes in it.
-func (systemd) render(s Service) string {
+func (s Service) render() string {
 	var b strings.Builder
 	b.WriteString(`[Unit]
 Description=agentbox: boxes for coding agents, and this machine's part in its team
@@ -59,20 +56,20 @@ func quote(s string) string {
 }
 
 // start restarts a running service, so that a new binary takes over.
-func (systemd) start(ctx context.Context, s Service) (missing []string, err error) {
+func (s Service) start(ctx context.Context) error {
 	for _, args := range [][]string{{"daemon-reload"}, {"enable", s.unit()}, {"restart", s.unit()}} {
 		if _, err := run(ctx, "systemctl", append([]string{"--user"}, args...)...); err != nil {
-			return nil, agentbox.Errorf(agentbox.Unavailable, "start the service: %w", err).WithHint("systemctl --user status %s", s.unit())
+			return agentbox.Errorf(agentbox.Unavailable, "start the service: %w", err).WithHint("systemctl --user status %s", s.unit())
 		}
 	}
 	// Without linger, the user's systemd and thus the daemon end with the last session. If this
 	// fails, state says how to enable it.
 	_, _ = run(ctx, "loginctl", "enable-linger")
-	return nil, nil
+	return nil
 }
 
 // stop also disables the unit, so that it does not start by itself again.
-func (systemd) stop(ctx context.Context, s Service) error {
+func (s Service) stop(ctx context.Context) error {
 	if _, err := run(ctx, "systemctl", "--user", "disable", "--now", s.unit()); err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "stop the service: %w", err)
 	}
@@ -81,7 +78,7 @@ func (systemd) stop(ctx context.Context, s Service) error {
 
 // state checks the three things that a server needs: it runs, starts by itself, and outlives the
 // last session.
-func (systemd) state(ctx context.Context, s Service) (running, persistent bool, missing []string) {
+func (s Service) state(ctx context.Context) (running, persistent bool, missing []string) {
 	state, _ := run(ctx, "systemctl", "--user", "is-active", s.unit())
 	enabled, _ := run(ctx, "systemctl", "--user", "is-enabled", s.unit())
 	linger, _ := run(ctx, "loginctl", "show-user", userName(), "--property=Linger", "--value")
