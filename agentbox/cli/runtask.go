@@ -124,10 +124,13 @@ func (w *foregroundTask) attach(ctx context.Context, begun api.TaskStarted, r ru
 	return err
 }
 
-// relaySignals handles this program's signals until stop is called. Each signal goes to the command, which
-// may want to clean up. Signals that end programs also cancel the task, because it must end even if
-// the command does not. An earlier interrupt, which only ctx records, cancels the task too. After
-// the attachment, one interrupt cancels the task, and the next ends the wait by calling release.
+// relaySignals handles this program's signals until stop is called.
+//
+//   - Each signal is passed to the command, which may want to clean up.
+//   - A signal that ends programs also cancels the task, since the command may ignore it. So does an
+//     interrupt from before this call, which has already ended ctx.
+//   - When the job's output has ended, a second such signal ends the wait for the result: it calls
+//     release.
 func (w *foregroundTask) relaySignals(ctx, holdCtx context.Context, release context.CancelFunc) (stop func()) {
 	got := make(chan os.Signal, 8)
 	signal.Notify(got, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)

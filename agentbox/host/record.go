@@ -39,9 +39,10 @@ const (
 // it: they are optional, and an older daemon drops them.
 const recordVersion = 1
 
-// record is what a box should be. It is written as a whole, before the facts that it announces and
-// after those that it claims. It is copied freely: its maps and slices are replaced and never
-// changed.
+// record is what a box should be. It is always written as a whole. A step that the record announces
+// (such as phaseRemoving) is begun after the record is on disk; what the record claims to exist
+// (such as a workspace in phaseReady) exists before. Copies of a record share maps and slices, so
+// these are replaced, never changed in place.
 type record struct {
 	Version int `json:"version"` // recordVersion
 	// Box: State, Services, Ports and Usage are filled in on request and never stored.

@@ -89,7 +89,7 @@ func (a Archives) Add(ctx context.Context, n blob.Name, dir string) error {
 	if err != nil {
 		return err
 	}
-	// One that is there is by who is not believed any more, and would be an alarm.
+	// A name that is left is by a maker that is no longer trusted. Keeping it would raise an alarm.
 	if err := store.Unpublish(n.Namespace, n.Key); err != nil && agentbox.CodeOf(err) != agentbox.NotFound {
 		return err
 	}

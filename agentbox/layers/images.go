@@ -36,30 +36,30 @@ type Images struct {
 	// Key is the public half of the key that signs our names.
 	Key ed25519.PublicKey
 
-	keeping sync.Mutex // held while an image is taken in: two at once would both write it
+	keeping sync.Mutex // held while an image is added
 }
 
-// Add takes an image that is here into the store and gives its manifest, once it was found to be
-// what its digest says. One that is there already is not read. rate bounds the bytes that are read
-// in a second; 0 is no bound. The store refers to the file, which stays where it is. Corrupt says
-// that the file is not what its digest says, Conflict that its maker is not believed any more.
+// Add adds an image of this machine to the store and returns its manifest. It verifies the file's
+// digest first, except for an image that the store has already. The store links to the file, which
+// stays where it is. rate limits the bytes read per second; 0 means no limit. The error is Corrupt
+// if the file does not match its digest, and Conflict if the image's maker is no longer trusted.
 func (i *Images) Add(ctx context.Context, img image.Image, rate int64) (agentbox.Digest, error) {
 	store, err := i.Store(ctx)
 	if err != nil {
 		return agentbox.Digest{}, err
 	}
-	// Lookup and name belong together, as does the long read between them.
+	// Held from the lookup until the image has its name, so that two calls do not both read it.
 	i.keeping.Lock()
 	defer i.keeping.Unlock()
-	// A name of ours that says another scope is made anew; one by a member stays as it was signed.
 	n, err := store.Lookup(imageNamespace, img.Digest.Hex())
 	if err == nil && n.Scope != scopeOf(img) && i.ours(n) {
-		err = i.name(ctx, store, img, n.Manifest) // what this could be named as has changed
+		err = i.name(ctx, store, img, n.Manifest) // the scope changed; only our own names can be signed again
 	}
 	if agentbox.CodeOf(err) != agentbox.NotFound {
 		return n.Manifest, err
 	}
-	// The store does not know it although it came from the team: its maker's name was dropped.
+	// An image from the team comes with its maker's name. If the store has none, it was dropped
+	// because the maker is no longer trusted.
 	if img.Origin != "" {
 		return agentbox.Digest{}, revoked(img)
 	}
@@ -73,8 +73,8 @@ func (i *Images) Add(ctx context.Context, img image.Image, rate int64) (agentbox
 	return stored.Manifest, i.name(ctx, store, img, stored.Manifest)
 }
 
-// check reads an image's file. Times say whether somebody wrote to it, and nothing of what the disk
-// did. It costs a read of some hundred megabytes, which is why rate is there.
+// check compares an image's file with its digest. The file's times cannot replace this: they do not
+// change when a disk loses data. It reads some hundred megabytes, at most rate bytes per second.
 func check(ctx context.Context, img image.Image, rate int64) error {
 	f, err := os.Open(img.Path)
 	if err != nil {

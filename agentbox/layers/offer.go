@@ -18,7 +18,7 @@ import (
 // Offer is something of ours that the team may have. Exactly one of Image, Key, Template and Kernel
 // is set.
 type Offer struct {
-	Name  blob.Name       // signed by who made it
+	Name  blob.Name       // signed by its maker
 	Image agentbox.Digest // of an image; zero for what setup made
 	Key   agentbox.Digest // of what setup made; zero for an image
 	// Of a template and of a kernel, "" of anything else.
@@ -239,7 +239,7 @@ func (s SetupResults) Drop(ctx context.Context, n blob.Name) error {
 	return store.Forget(ctx, n.Namespace, n.Key)
 }
 
-// Revoked lists the names of what was made by who is not believed any more.
+// Revoked lists the names whose producers are no longer trusted.
 func (s SetupResults) Revoked(ctx context.Context) ([]blob.Name, error) {
 	store, err := s.Store(ctx)
 	if err != nil {

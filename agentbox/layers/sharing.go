@@ -24,7 +24,7 @@ type Sharing struct {
 	// Store returns the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
 	File  string // holds the decisions
-	// Changed, which may be nil, is called when something is shared or is not any more.
+	// Changed, which may be nil, is called when something begins or ceases to be shared.
 	Changed func()
 
 	// mu guards what follows. Changed and Store are called without it.
@@ -152,9 +152,9 @@ func (s *Sharing) Decision(manifest agentbox.Digest) (shared, decided bool, err 
 // Templates follow their image.
 var offeredSpaces = []string{imageNamespace, namespace, kernelNamespace}
 
-// IsShared reports whether a manifest is handed to peers, of which the names are known: one of
-// several is enough. Without a decision about it a template, which has some of its image in its
-// memory, is handed to those who may have the image.
+// IsShared reports whether the team may have a manifest with these names. A person's decision
+// counts first, then one name of scope team. A template has parts of its image in its memory, so it
+// is shared where its image is.
 func (s *Sharing) IsShared(ctx context.Context, manifest agentbox.Digest, names []blob.Name) (bool, error) {
 	shared, decided, err := s.Decision(manifest)
 	if err != nil || decided {
@@ -173,7 +173,7 @@ func (s *Sharing) IsShared(ctx context.Context, manifest agentbox.Digest, names 
 	return false, nil
 }
 
-// sharesImage is IsShared for an image; one that has no name here is not shared.
+// sharesImage is IsShared for an image. An image without a name here is not shared.
 func (s *Sharing) sharesImage(ctx context.Context, image agentbox.Digest) (bool, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
@@ -189,9 +189,10 @@ func (s *Sharing) sharesImage(ctx context.Context, image agentbox.Digest) (bool,
 	return s.IsShared(ctx, n.Manifest, []blob.Name{n})
 }
 
-// Shared reports whether any peer is handed a manifest: the team is who may connect. One that no
-// name keeps here is on its way out, and is not. An error is no, too. Names are read only where
-// nobody has decided: that takes all of them.
+// Shared reports whether the team may have a manifest. The answer is the same for every peer, since
+// only members of the team can connect. A manifest without a name is about to be evicted, so it is
+// not shared. After an error the answer is no. Shared lists all names of the store, which is slow,
+// so it looks for a person's decision first.
 func (s *Sharing) Shared(ctx context.Context, _ exchange.PeerID, manifest agentbox.Digest) bool {
 	if shared, decided, err := s.Decision(manifest); err != nil || decided {
 		return shared && err == nil

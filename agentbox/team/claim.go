@@ -20,14 +20,18 @@ const (
 	claimPoll  = time.Second
 )
 
-// MakeOnce makes sure that one machine of the team at a time makes something. get fetches the
-// result of another machine and returns NotFound while there is none. make makes it here. report
-// tells the user what we are waiting for.
+// MakeOnce gets a result from the team, or makes it here, while no other machine of the team makes
+// the same. Each turn of its loop does the first of these that applies:
 //
-// If the machine that holds the claim disappears or takes too long, another one takes over. Without
-// a team, MakeOnce only calls make. It calls make at most once, and get often. An error of get
-// other than NotFound is shown to the user, and the result is then made here. key names the result
-// and is visible to the whole team.
+//  1. get finds the result of another machine: done. An error other than NotFound is shown to the
+//     user, and the result is made here.
+//  2. There is no team, or the claim cannot be written: make it.
+//  3. Nobody else holds the claim: take it, and make the result. If a machine that claimed it at the
+//     same time takes precedence, begin again.
+//  4. Wait until the holder's catalogue changes. A holder that disappears loses the claim.
+//
+// It calls make at most once, and get often. report tells the user what it waits for. key names the
+// result and is visible to the whole team.
 func (t *Team) MakeOnce(ctx context.Context, key string, report func(string), get, make func(ctx context.Context) error) error {
 	w := makeOnceCall{key, report, get, make}
 	waited := identity.PeerID{}
@@ -72,7 +76,7 @@ func (t *Team) MakeOnce(ctx context.Context, key string, report func(string), ge
 	}
 }
 
-// makeOnceCall holds the arguments of one call of Once.
+// makeOnceCall holds the arguments of one call of MakeOnce.
 type makeOnceCall struct {
 	key       string
 	report    func(string)

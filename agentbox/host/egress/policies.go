@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -142,35 +143,30 @@ func (e *Policies) ScopeOf(s Subject) Scope {
 	return g
 }
 
-// compose composes the policy of a scope from files that it reads anew each time, so nothing can be
-// out of date. environ is the caller's environment; nil means the daemon's. If files cannot be
-// read, the error names them all, and there is no policy.
+// compose composes the policy of a scope. It reads all files anew each time, so the policy is never
+// out of date. environ is the caller's environment; nil means the daemon's. If any file cannot be
+// read, there is no policy, and the error names each such file.
 func (e *Policies) compose(ctx context.Context, g Scope, environ []string) (composed, error) {
-	var src policy.Sources
-	var errs [6]error
-	src.Organisation, errs[0] = e.Store.Organisation()
-	own, err := e.Store.User(g.Project)
-	errs[1] = err
-	all, err := e.Store.User(project.Project{})
-	errs[2] = err
-	asked, err := e.Store.InForce(g.Project, g.Document)
-	src.Repository, errs[3] = asked.Policy, err
-	list, err := e.Store.SecretsFor(g.Project)
-	errs[4] = err
-	if err := errors.Join(errs[:]...); err != nil {
+	organisation, organisationErr := e.Store.Organisation()
+	ofProject, projectErr := e.Store.User(g.Project)
+	ofAll, allErr := e.Store.User(project.Project{})
+	approved, approvedErr := e.Store.InForce(g.Project, g.Document)
+	secrets, secretsErr := e.Store.SecretsFor(g.Project)
+	if err := errors.Join(organisationErr, projectErr, allErr, approvedErr, secretsErr); err != nil {
 		return composed{}, err
 	}
-	src.User, src.UserPreset = []policy.File{own, all}, own.Preset
-	if src.UserPreset == "" {
-		src.UserPreset = all.Preset
-	}
-	if src.Machine, err = e.machineLayer(ctx, g.Root, environ); err != nil {
+	machine, err := e.machineLayer(ctx, g.Root, environ)
+	if err != nil {
 		return composed{}, err
 	}
-	for _, s := range list {
-		src.Secrets = append(src.Secrets, s.Secret)
+	from := policy.Sources{
+		Organisation: organisation, User: []policy.File{ofProject, ofAll}, UserPreset: cmp.Or(ofProject.Preset, ofAll.Preset),
+		Repository: approved.Policy, Machine: machine,
 	}
-	return composed{policy.Compose(src), list}, nil
+	for _, s := range secrets {
+		from.Secrets = append(from.Secrets, s.Secret)
+	}
+	return composed{policy.Compose(from), secrets}, nil
 }
 
 // machineLayer is what the preset balanced adds: the machine's registries and the checkout's code

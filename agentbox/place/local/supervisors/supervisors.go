@@ -116,7 +116,7 @@ func supervisorFiles(names home.Box, template vmm.Template) (supervisor.Files, e
 		return files, agentbox.MarkNoSpace(err)
 	}
 	files.Lock = lock
-	if err := lock.Truncate(0); err != nil { // of who held it last
+	if err := lock.Truncate(0); err != nil { // of the last holder
 		lock.Close()
 		return files, agentbox.MarkNoSpace(err)
 	}
